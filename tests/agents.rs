@@ -1,4 +1,5 @@
-//! Agents beside servers, end to end: each of their words, and what an operator says of them. The same is played to the installed HAProxy.
+//! Agents beside servers, end to end: each of their words, and what an operator says of them. The same is
+//! played to the installed HAProxy.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -12,7 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 
-/// What the agent says, the line of the log that is waited for, the columns `agent_status` and `last_agt` afterwards.
+/// What the agent says, the line of the log that is waited for, the columns `agent_status` and `last_agt`
+/// afterwards.
 type Step = (&'static str, &'static str, &'static str, &'static str);
 
 const STEPS: &[Step] = &[
@@ -189,7 +191,8 @@ fn an_agent_limits_a_server_that_had_no_limit() {
                 client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
                 client
             };
-            // The limit is shown a moment before all lanes go by it: who comes in that moment is served, and not counted.
+            // The limit is shown a moment before all lanes go by it: who comes in that moment is served, and
+            // not counted.
             let (mut clients, mut held) = (Vec::new(), Vec::new());
             while column("BACKEND", "qcur") != "1" {
                 clients.push(ask());

@@ -15,7 +15,8 @@ use std::time::Duration;
 /// Patient while a check is made, for busy machines, and quick where the next one matters.
 const PACE: &str = "inter 1s fastinter 20ms downinter 20ms";
 
-/// The same, for servers that are never settled: their checks are made at the quick pace, and may take as long as they like.
+/// The same, for servers that are never settled: their checks are made at the quick pace, and may take as
+/// long as they like.
 const UNSETTLED: &str = "inter 60s fastinter 20ms downinter 20ms";
 
 /// An origin that says its name, with a status that can be changed.
@@ -57,7 +58,8 @@ fn a_server_goes_down_comes_up_and_stops_as_its_answers_say() {
         assert!(answer.ends_with(&format!("\r\n\r\n{by}")), "{answer}");
     };
     served("a");
-    // A client may have all of its answer before the lane has let go of the server, and the line below tells of sessions.
+    // A client may have all of its answer before the lane has let go of the server, and the line below tells
+    // of sessions.
     until(|| {
         let stat = ask(&socket, "show stat back 4 -1");
         stat.lines().any(|line| line.starts_with("back,a,0,0,0,"))
@@ -284,7 +286,8 @@ fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
     assert!(addresses.is_some_and(|ports| ports.ends_with(&format!(" {}", talk.port()))), "{heard}");
 }
 
-/// A check is nobody's connection but its own, and says so; `pp2-never-send-local` is for servers that do not know that word.
+/// A check is nobody's connection but its own, and says so; `pp2-never-send-local` is for servers that do not
+/// know that word.
 #[test]
 fn the_header_of_a_check_says_whose_it_is() {
     for (global, command) in [("", 0x20), (" pp2-never-send-local\n", 0x21)] {
@@ -580,7 +583,8 @@ fn a_program_that_checks_is_told_what_it_checks() {
     assert_eq!(ours, said(&log));
 }
 
-/// A program that takes too long is told to end with `SIGTERM`, and killed when it does not; none is left behind. One that a signal ends has failed.
+/// A program that takes too long is told to end with `SIGTERM`, and killed when it does not; none is left
+/// behind. One that a signal ends has failed.
 #[test]
 fn a_program_that_takes_too_long_is_ended() {
     use std::os::unix::fs::PermissionsExt;
@@ -655,8 +659,8 @@ fn checks_use_idle_connections_and_leave_theirs() {
     }
 }
 
-/// A server that has stopped to answer is asked once, however many connections to it are idle: each would take `timeout check`, and it
-/// would serve meanwhile.
+/// A server that has stopped to answer is asked once, however many connections to it are idle: each would
+/// take `timeout check`, and it would serve meanwhile.
 #[test]
 fn a_server_that_hangs_is_asked_on_one_idle_connection() {
     const IDLE: usize = 16;

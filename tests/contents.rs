@@ -1,5 +1,6 @@
-//! Contents that are looked at and bodies that are kept: `tcp-request content`, `option http-buffer-request`, `retry-on` (R-G1).
-//! What they do in HAProxy's way is compared with HAProxy in `differential/`; here is what takes more than one step of a client.
+//! Contents that are looked at and bodies that are kept: `tcp-request content`, `option http-buffer-request`,
+//! `retry-on` (R-G1). What they do in HAProxy's way is compared with HAProxy in `differential/`; here is what
+//! takes more than one step of a client.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 

@@ -49,7 +49,8 @@ impl Controlled {
     }
 
     fn client(&self) -> UnixStream {
-        // The program binds before it tells that it has started; a listener that is inherited accepts before that.
+        // The program binds before it tells that it has started; a listener that is inherited accepts before
+        // that.
         let until = std::time::Instant::now() + PATIENCE;
         let stream = loop {
             match UnixStream::connect(&self.socket) {
@@ -90,7 +91,8 @@ fn answers_end_with_an_empty_line_and_the_connection_with_the_answers() {
     assert_eq!(program.ask("show backend"), "# name\nback\nfixed\n\n");
 }
 
-/// Each command at each level: denied exactly where the table says, which is that of the program (a test there).
+/// Each command at each level: denied exactly where the table says, which is that of the program (a test
+/// there).
 #[test]
 fn each_command_needs_its_level() {
     let levels = ["user", "operator", "admin"];
@@ -286,8 +288,9 @@ fn a_client_that_does_not_read_loses_its_place() {
     drop(deaf);
 }
 
-/// Whether a program that `start` begins needs less than `bound` bytes more while `work` is done; tried three times, since a lane that the system lets stand for
-/// 100 ms has its stack told, for which a program with debug symbols reads all of them: 100 MB.
+/// Whether a program that `start` begins needs less than `bound` bytes more while `work` is done; tried three
+/// times, since a lane that the system lets stand for 100 ms has its stack told, for which a program with
+/// debug symbols reads all of them: 100 MB.
 fn needs_less_than(bound: usize, start: impl Fn() -> Controlled, work: impl Fn(&Controlled)) -> bool {
     let most = |program: &Controlled| -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", program.program.pid())).unwrap();
@@ -385,8 +388,8 @@ fn a_line_that_comes_byte_by_byte_holds_no_buffer_for_each() {
         let used = total.split(", ").nth(2).unwrap().split(' ').next().unwrap();
         used.parse::<u64>().unwrap()
     };
-    // Each answer to `used` says that the lane has had a turn, in which it received what was there. Twice, since a lane with io_uring
-    // takes its ring of buffers once, when it first receives.
+    // Each answer to `used` says that the lane has had a turn, in which it received what was there. Twice,
+    // since a lane with io_uring takes its ring of buffers once, when it first receives.
     let mut grown = || {
         let before = used();
         for _ in 0..200 {
@@ -552,7 +555,8 @@ fn an_operator_ends_what_a_server_serves() {
     assert!(answer.starts_with("HTTP/1.1 50"), "{answer}");
 }
 
-/// What leaves the queue without a server has failed to get to one, and what it is told instead is from its backend.
+/// What leaves the queue without a server has failed to get to one, and what it is told instead is from its
+/// backend.
 #[test]
 fn who_leaves_a_queue_is_an_error_of_its_backend() {
     let (program, is_asked) = with_a_silent_server_of(" maxconn 1", " timeout queue 10ms\n");
@@ -571,7 +575,8 @@ fn who_leaves_a_queue_is_an_error_of_its_backend() {
     assert_eq!(column("bout"), answer.len().to_string());
 }
 
-/// A server that the file gives no limit is counted from when an operator gives it one; a reload leaves it so, and 0 takes it away.
+/// A server that the file gives no limit is counted from when an operator gives it one; a reload leaves it
+/// so, and 0 takes it away.
 #[test]
 fn an_operator_limits_a_server_that_had_no_limit() {
     let (program, is_asked) = with_a_silent_server();
@@ -601,7 +606,8 @@ fn an_operator_limits_a_server_that_had_no_limit() {
     queued(0);
 }
 
-/// Streams are shown while they are at work, in each mode, and the one that an operator names ends: one with a server, one in a queue.
+/// Streams are shown while they are at work, in each mode, and the one that an operator names ends: one with
+/// a server, one in a queue.
 #[test]
 fn an_operator_sees_streams_and_ends_one_of_them() {
     let (asked, is_asked) = std::sync::mpsc::channel();
@@ -682,7 +688,8 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     assert!(program.ask("show sess susp").contains("older"));
 }
 
-/// Streams that wait for what a rule waits for end at once, in each mode, before they have a server and with one.
+/// Streams that wait for what a rule waits for end at once, in each mode, before they have a server and with
+/// one.
 #[test]
 fn an_operator_ends_streams_that_wait_for_a_rule() {
     let folder = Folder::new();
@@ -782,7 +789,8 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
     let threads = has("show threads", &["* Thread ", " Thread 2 : ", "act=1"]);
     assert_eq!(threads.matches(" Thread ").count(), 2, "{threads}");
     has("show tasks", &["Running tasks: ", " (2 threads)\n"]);
-    // Rows of numbers behind a name: a lane's, or that of a class of locks, of which none need have made anybody wait.
+    // Rows of numbers behind a name: a lane's, or that of a class of locks, of which none need have made
+    // anybody wait.
     for (command, head, rows) in [
         ("show lanes", "# lane live ", 2..=2),
         ("show contention", "# lock_class waits total_us longest_us\n", 0..=usize::MAX),
@@ -910,7 +918,8 @@ fn own_addresses<const COUNT: usize>() -> [std::net::SocketAddr; COUNT] {
     taken.map(|listener| listener.local_addr().unwrap())
 }
 
-/// Connections to a frontend that is disabled are refused, those that it has go on, and it takes new ones when it is enabled; also after a reload.
+/// Connections to a frontend that is disabled are refused, those that it has go on, and it takes new ones
+/// when it is enabled; also after a reload.
 #[test]
 fn an_operator_closes_a_frontend_and_opens_it_again() {
     let folder = Folder::new();
@@ -1051,7 +1060,8 @@ fn a_reload_gives_the_sockets_of_a_disabled_frontend_to_whose_they_are_now() {
     assert!(common::read_all(&mut client).ends_with("\r\n\r\na"));
 }
 
-/// A socket that was inherited may be others', too: who connects to it while its frontend is disabled waits, and is served when that is enabled.
+/// A socket that was inherited may be others', too: who connects to it while its frontend is disabled waits,
+/// and is served when that is enabled.
 #[test]
 fn who_connects_to_an_inherited_socket_of_a_frontend_that_is_disabled_waits() {
     let program = Controlled::new("level admin");

@@ -1,5 +1,5 @@
-//! What peers send a byte at a time takes memory by its bytes, wherever it waits for its end (SECURITY.md, *What one connection can make
-//! us hold*).
+//! What peers send a byte at a time takes memory by its bytes, wherever it waits for its end (SECURITY.md,
+//! *What one connection can make us hold*).
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -31,7 +31,8 @@ fn memory(program: &Manylane) -> usize {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Waits until the program has read all that was sent to these ports: `near`, the port of its sockets, or of those of its peers.
+/// Waits until the program has read all that was sent to these ports: `near`, the port of its sockets, or of
+/// those of its peers.
 fn all_is_read(port: u16, of_peer: bool) {
     let begin = Instant::now();
     let unread = || {
@@ -51,8 +52,8 @@ fn all_is_read(port: u16, of_peer: bool) {
     }
 }
 
-/// Rounds between two looks at whether all was read: looking takes longer than a round. If the program read no more often than that, single bytes
-/// in clusters of their own would still be 7 MB.
+/// Rounds between two looks at whether all was read: looking takes longer than a round. If the program read
+/// no more often than that, single bytes in clusters of their own would still be 7 MB.
 const ROUNDS: usize = 16;
 
 /// Sends [`BYTES`] to each of the streams, `step` at a time, in turns.
@@ -68,7 +69,8 @@ fn send(streams: &mut [TcpStream], step: usize, all_is_read: impl Fn()) {
     all_is_read();
 }
 
-/// Memory of a program with this configuration when so many clients have begun with `begin` and then sent [`BYTES`] in pieces of `step`.
+/// Memory of a program with this configuration when so many clients have begun with `begin` and then sent
+/// [`BYTES`] in pieces of `step`.
 fn memory_with_clients(config: &str, begin: &str, step: usize) -> usize {
     let (socket, address) = listener();
     let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
@@ -140,7 +142,8 @@ fn a_header_of_the_proxy_protocol_takes_no_more_drop_by_drop() {
     drops_take_no_more("listen l\n bind @bind accept-proxy\n mode http\n server s @server\n", begin);
 }
 
-/// Memory of a program whose server sends the beginning `begin` of a response and then [`BYTES`] in pieces of `step`.
+/// Memory of a program whose server sends the beginning `begin` of a response and then [`BYTES`] in pieces of
+/// `step`.
 fn memory_with_servers(rules: &str, begin: &'static str, step: usize) -> usize {
     let (socket, address) = listener();
     let (tell, told) = mpsc::channel();
@@ -191,7 +194,8 @@ fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
 /// Clients of a burst, and the bytes of the head that each of them begins: some 30 MB in all.
 const BURST: (usize, usize) = (1500, 14_000);
 
-/// What a burst needed goes back to the system when its clients have left: the lane gives back half of what it does not need every few seconds.
+/// What a burst needed goes back to the system when its clients have left: the lane gives back half of what
+/// it does not need every few seconds.
 #[test]
 fn memory_of_a_burst_goes_back_when_it_is_over() {
     let (socket, address) = listener();

@@ -1,5 +1,6 @@
-//! What goes wrong around the program while it has work to do: nothing is stuck, nothing is lost that HTTP lets one keep, and descriptors and
-//! memory come back (R-G1). With `MANYLANE_LONG` set there are 10,000 slow clients.
+//! What goes wrong around the program while it has work to do: nothing is stuck, nothing is lost that HTTP
+//! lets one keep, and descriptors and memory come back (R-G1). With `MANYLANE_LONG` set there are 10,000 slow
+//! clients.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -96,7 +97,8 @@ fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, Quiet) {
     client.write_all(GET).unwrap();
     let answer = read_all(&mut client);
     assert!(answer.starts_with(warm), "{answer}");
-    // The program's end of that connection: its line in the kernel's table has no inode once no descriptor is left.
+    // The program's end of that connection: its line in the kernel's table has no inode once no descriptor is
+    // left.
     let (ours, theirs) = (client.local_addr().unwrap().port(), address.port());
     drop(client);
     until("the connection of the warm-up stays open", || {
@@ -111,7 +113,8 @@ fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, Quiet) {
     (program, quiet)
 }
 
-/// Servers that leave in the middle of their answers: each client sees that its answer is cut, and the others get theirs.
+/// Servers that leave in the middle of their answers: each client sees that its answer is cut, and the others
+/// get theirs.
 #[test]
 fn a_server_that_is_killed_amid_answers_cuts_those_and_no_others() {
     let (socket, address) = listener();
@@ -214,7 +217,8 @@ fn an_answer_that_comes_before_the_body_was_read_arrives() {
     all_is_back(&program, &quiet);
 }
 
-/// Clients that send a byte now and then: they are answered with 408 at the end of their time, others are served meanwhile, and memory comes back.
+/// Clients that send a byte now and then: they are answered with 408 at the end of their time, others are
+/// served meanwhile, and memory comes back.
 #[test]
 fn slow_clients_hold_nobody_up_and_leave_nothing() {
     let long = std::env::var_os("MANYLANE_LONG").is_some();
@@ -232,8 +236,9 @@ fn slow_clients_hold_nobody_up_and_leave_nothing() {
     );
     let (program, quiet) = started(&config, address, "HTTP/1.1 200 ");
     let mut after: Vec<usize> = Vec::new();
-    // Who is slow may have found the program slower still, so that fewer were at work at once in one round than in the next. The most that they can take is
-    // reached soon, and then no round leaves more than the one before.
+    // Who is slow may have found the program slower still, so that fewer were at work at once in one round
+    // than in the next. The most that they can take is reached soon, and then no round leaves more than
+    // the one before.
     while after.last_chunk().is_none_or(|[before, now]| *now > before + before / 4) {
         assert!(after.len() < 10, "memory grows: {after:?} kB");
         let mut slow: Vec<TcpStream> = (0..count).map(|_| connect(address)).collect();
@@ -290,8 +295,8 @@ fn a_program_without_descriptors_goes_on_when_there_are_some_again() {
     }
 }
 
-/// Nobody listens at one target, one has gone, and nobody reads at the third: requests are served as if there were no logs. When somebody reads again, what
-/// was kept for them goes.
+/// Nobody listens at one target, one has gone, and nobody reads at the third: requests are served as if there
+/// were no logs. When somebody reads again, what was kept for them goes.
 #[test]
 fn log_targets_that_are_gone_hold_nothing_up() {
     let (socket, address) = listener();
@@ -330,8 +335,8 @@ fn log_targets_that_are_gone_hold_nothing_up() {
     });
 }
 
-/// A wall clock that somebody sets: ten years on, twenty back, and to where it was. What is timed is timed as if nothing had happened, and lines have the dates of
-/// the clock.
+/// A wall clock that somebody sets: ten years on, twenty back, and to where it was. What is timed is timed as
+/// if nothing had happened, and lines have the dates of the clock.
 #[test]
 fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
     const YEAR: i64 = 365 * 24 * 3600;
@@ -378,7 +383,8 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
         command.env("LD_PRELOAD", &library).env("WALL_CLOCK", &clock).env("TZ", "UTC");
     });
 
-    // By status: the year in which the line was written, when its request began, how many milliseconds that took.
+    // By status: the year in which the line was written, when its request began, how many milliseconds that
+    // took.
     let line = || {
         let mut bytes = [0; 4096];
         let length = syslog.recv(&mut bytes).unwrap();
@@ -427,7 +433,8 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
     assert!(too_long < 1000, "a request took {too_long} ms more than its client waited");
 }
 
-/// Clients that reset their connections while the server is silent in the middle of an answer: nobody waits for it any more.
+/// Clients that reset their connections while the server is silent in the middle of an answer: nobody waits
+/// for it any more.
 #[test]
 fn a_client_that_resets_amid_an_answer_frees_the_server() {
     let (socket, address) = listener();

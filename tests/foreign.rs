@@ -1,4 +1,5 @@
-//! Programs that others wrote, before this one and behind it: what they say to each other arrives as if nothing were in between (R-G1).
+//! Programs that others wrote, before this one and behind it: what they say to each other arrives as if
+//! nothing were in between (R-G1).
 //!
 //! What is not installed is named and left out; `scripts/setup test` installs all of it.
 
@@ -79,7 +80,8 @@ fn listens(path: &Path) {
     }
 }
 
-/// A server for one test. It takes no port 0: so it gets one that is free, and another one if somebody was faster.
+/// A server for one test. It takes no port 0: so it gets one that is free, and another one if somebody was
+/// faster.
 fn iperf3_server() -> (Running, u16) {
     for _ in 0..20 {
         let port = free().port();
@@ -142,8 +144,8 @@ fn iperf3_sends_both_ways_copied_and_spliced() {
                 said(&output)
             );
             let end = &report["end"];
-            // Each side tells its end beside the data: what was on its way then is not counted, and fits the system's buffers. Of both
-            // ways at once all of one may be.
+            // Each side tells its end beside the data: what was on its way then is not counted, and fits the
+            // system's buffers. Of both ways at once all of one may be.
             let received = |way: &str| end[way]["bytes"].as_u64().unwrap_or(0);
             let sum = received("sum_received") + received("sum_received_bidir_reverse");
             assert!(sum > 16 << 20, "{options}{direction:?}: {end}");
@@ -151,7 +153,8 @@ fn iperf3_sends_both_ways_copied_and_spliced() {
     }
 }
 
-/// Text, fragments, a ping, an empty message, one of 1 MiB, compressed and not, and the code of the end, in both directions.
+/// Text, fragments, a ping, an empty message, one of 1 MiB, compressed and not, and the code of the end, in
+/// both directions.
 #[test]
 fn a_websocket_client_and_a_websocket_server_understand_each_other() {
     if !is_there(PYTHON, &["-c", "import websockets"]) {
@@ -275,7 +278,8 @@ fn a_chain_of_proxies_of_three_makes_is_as_good_as_none() {
     assert!(got("one"));
     let missing = format!("http://{address}/missing");
     assert_eq!(curl(&["-o", &one, "-w", "%{http_code}", &missing]), b"404");
-    // There and back: curl asks whether it may before it sends so much, and the second time it does not know how much it is.
+    // There and back: curl asks whether it may before it sends so much, and the second time it does not know
+    // how much it is.
     let takes = format!("http://{address}/takes");
     let file = at("page.html").display().to_string();
     curl(&["-X", "POST", "-T", &file, "-o", &one, &takes]);

@@ -1,5 +1,6 @@
-//! Framing, seen from both ends: an origin and clients that read each byte by RFC 9112 alone, without this program's parser, and refuse whatever two readers could
-//! understand differently. Each request says its number, and each answer the number of its request.
+//! Framing, seen from both ends: an origin and clients that read each byte by RFC 9112 alone, without this
+//! program's parser, and refuse whatever two readers could understand differently. Each request says its
+//! number, and each answer the number of its request.
 //!
 //! `MANYLANE_SEED` repeats a run of random ones, `MANYLANE_LONG=1` makes it 13 times as long.
 
@@ -50,7 +51,8 @@ fn lines(bytes: &[u8], at: &mut usize) -> Result<Option<Vec<String>>, String> {
 
 fn field(line: &str) -> Result<(String, String), String> {
     let (name, value) = line.split_once(':').ok_or(format!("no colon in {line:?}"))?;
-    // The options let names have odd bytes, which go on as they are: these frame nothing. No blank and no control character is among them.
+    // The options let names have odd bytes, which go on as they are: these frame nothing. No blank and no
+    // control character is among them.
     let token = |byte: u8| byte > b' ' && byte != 0x7f;
     if name.is_empty() || !name.bytes().all(token) {
         return Err(format!("no name in {line:?}"));
@@ -140,7 +142,8 @@ fn judge(bytes: &[u8], request: bool, ended: bool) -> Result<Option<Message>, St
 /// What was found wrong.
 type Wrongs = Arc<Mutex<Vec<String>>>;
 
-/// An origin that judges what it gets and answers with the request's number and body, or with what `answer` says.
+/// An origin that judges what it gets and answers with the request's number and body, or with what `answer`
+/// says.
 fn judging(wrongs: &Wrongs, answer: impl Fn(&Message) -> Vec<u8> + Send + Sync + 'static) -> SocketAddr {
     let wrongs = wrongs.clone();
     origin(move |mut stream| {

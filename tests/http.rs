@@ -71,7 +71,8 @@ fn ask(stream: &TcpStream, text: &str) -> (String, String) {
     message(&mut BufReader::new(stream), text.starts_with("HEAD "))
 }
 
-/// An origin that answers each request with what `answer` makes of its head, body and the number of its connection.
+/// An origin that answers each request with what `answer` makes of its head, body and the number of its
+/// connection.
 fn serves(answer: impl Fn(&str, &str, usize) -> String + Send + Sync + 'static) -> SocketAddr {
     let connections = AtomicUsize::new(0);
     origin(move |mut stream| {
@@ -536,8 +537,9 @@ fn dynamic_cookies_keep_a_client_at_its_server() {
     assert!(ask("Cookie: SRV=own\r\n").ends_with("own"));
 }
 
-/// One lane: a request whose password is being hashed does not hold up another one, which came later and reaches the server first. Where the lane was
-/// not given a processor until the hash was there, it is tried again.
+/// One lane: a request whose password is being hashed does not hold up another one, which came later and
+/// reaches the server first. Where the lane was not given a processor until the hash was there, it is tried
+/// again.
 #[test]
 fn a_password_is_hashed_beside_the_lane() {
     let begin = std::time::Instant::now();
@@ -662,7 +664,8 @@ fn ruled(rule: &str, socket: &TcpListener) -> Manylane {
     Manylane::start(&text)
 }
 
-/// `silent-drop`: what came is acknowledged, so that nothing is repeated to a socket that is gone, which would be answered with a reset.
+/// `silent-drop`: what came is acknowledged, so that nothing is repeated to a socket that is gone, which
+/// would be answered with a reset.
 #[test]
 fn a_client_that_is_dropped_in_silence_hears_nothing() {
     if !nix::unistd::Uid::effective().is_root() {
@@ -700,7 +703,8 @@ fn a_client_within_the_hops_of_a_reset_hears_it() {
     }
 }
 
-/// A server that reads until the end must not take for all what a client broke off, nor wait for an answer to be read by nobody.
+/// A server that reads until the end must not take for all what a client broke off, nor wait for an answer to
+/// be read by nobody.
 #[test]
 fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
     let upload = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nabc";
@@ -750,7 +754,8 @@ fn a_server_is_reset_where_its_request_or_answer_is_not_whole() {
     }
 }
 
-/// What came behind the head is nobody's, and unread when the connection ends; the answer is longer than what the client's side takes unread.
+/// What came behind the head is nobody's, and unread when the connection ends; the answer is longer than what
+/// the client's side takes unread.
 #[test]
 fn a_tunnel_that_is_refused_is_answered_whatever_the_client_sends() {
     let (socket, address) = listener();

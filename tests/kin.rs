@@ -1,4 +1,5 @@
-//! What is one client's stays with it, and what one connection can make us hold has a bound (SECURITY.md, both tables).
+//! What is one client's stays with it, and what one connection can make us hold has a bound (SECURITY.md,
+//! both tables).
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -64,7 +65,9 @@ fn answer(text: &str) -> String {
 /// Reads a response: its head and its body, none where it is cut.
 fn response(reader: &mut impl BufRead) -> Option<(Vec<String>, String)> {
     let lines = head(reader)?;
-    let length = lines.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let length = lines
+        .iter()
+        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     reader.read_exact(&mut body).ok()?;
     Some((lines, String::from_utf8(body).unwrap()))
@@ -82,7 +85,8 @@ fn memory(program: &Manylane) -> usize {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// A server that sends something on connections which lie idle: those are closed, no request goes there, and no client sees a byte of it.
+/// A server that sends something on connections which lie idle: those are closed, no request goes there, and
+/// no client sees a byte of it.
 #[test]
 fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
     const CLIENTS: u64 = 24;
@@ -106,8 +110,10 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
         shared.lock().unwrap().remove(&number);
     });
     let (socket, address) = listener();
-    let _program =
-        Manylane::start(&format!("{DEFAULTS} mode http\n http-reuse always\nlisten l\n bind {}\n server s {server}\n", fd(&socket)));
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n http-reuse always\nlisten l\n bind {}\n server s {server}\n",
+        fd(&socket)
+    ));
     // Who asks has a part in it; who holds it alone finds all connections idle.
     let quiet = Arc::new(RwLock::new(()));
     let (over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -127,7 +133,13 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
             })
         })
         .collect();
-    let strays = ["HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen", "x", "\r\n", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 408 Late\r\n\r\n"];
+    let strays = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen",
+        "x",
+        "\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\n",
+        "HTTP/1.1 408 Late\r\n\r\n",
+    ];
     let mut sent = 0;
     for _ in 0..6 {
         until(|| !open.lock().unwrap().is_empty());
@@ -154,7 +166,8 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
     assert_eq!(asked_there.load(Ordering::SeqCst), 0, "requests went where something had come");
 }
 
-/// What comes between two requests of one client is not the answer to its second, whoever is faster: the bytes were there before it asked.
+/// What comes between two requests of one client is not the answer to its second, whoever is faster: the
+/// bytes were there before it asked.
 #[test]
 fn what_was_there_before_a_request_is_no_answer_to_it() {
     let (tell, told) = mpsc::channel();
@@ -171,7 +184,10 @@ fn what_was_there_before_a_request_is_no_answer_to_it() {
     for reuse in ["safe", "always"] {
         let (socket, address) = listener();
         let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
-        let _program = Manylane::start(&format!("{config} mode http\n http-reuse {reuse}\nlisten l\n bind {}\n server s {server}\n", fd(&socket)));
+        let _program = Manylane::start(&format!(
+            "{config} mode http\n http-reuse {reuse}\nlisten l\n bind {}\n server s {server}\n",
+            fd(&socket)
+        ));
         let mut client = connect(address);
         for number in 0..50 {
             let path = format!("/{number}");
@@ -182,7 +198,8 @@ fn what_was_there_before_a_request_is_no_answer_to_it() {
     }
 }
 
-/// Hundreds of clients with kept connections; servers and clients leave where they like. Whatever answer is whole is the one that was asked for.
+/// Hundreds of clients with kept connections; servers and clients leave where they like. Whatever answer is
+/// whole is the one that was asked for.
 #[test]
 fn in_a_storm_each_answer_is_to_the_request_that_asked_for_it() {
     const CLIENTS: u64 = 200;
@@ -193,20 +210,30 @@ fn in_a_storm_each_answer_is_to_the_request_that_asked_for_it() {
         let mut dice = Dice::new(seed, 1_000_000 + next.fetch_add(1, Ordering::SeqCst) as u64);
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         while let Some(request) = head(&mut reader) {
-            let length = request.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let length = request
+                .iter()
+                .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
             let mut body = vec![0; length.unwrap_or(0)];
             if reader.read_exact(&mut body).is_err() {
                 return;
             }
-            // The answer names its request in its head and, many times, in its body; a body that came is named, too.
+            // The answer names its request in its head and, many times, in its body; a body that came is
+            // named, too.
             let named = format!("{} {}", path(&request), String::from_utf8(body).unwrap());
             let text = format!("{named}\n").repeat(1 + dice.below(400) as usize);
             let whole = match dice.below(2) {
-                0 => format!("HTTP/1.1 200 OK\r\nX-Named: {named}\r\nContent-Length: {}\r\n\r\n{text}", text.len()),
+                0 => format!(
+                    "HTTP/1.1 200 OK\r\nX-Named: {named}\r\nContent-Length: {}\r\n\r\n{text}",
+                    text.len()
+                ),
                 _ => {
                     let (one, two) = text.split_at(text.len() / 2);
                     let chunk = |part: &str| format!("{:x}\r\n{part}\r\n", part.len());
-                    format!("HTTP/1.1 200 OK\r\nX-Named: {named}\r\nTransfer-Encoding: chunked\r\n\r\n{}{}0\r\n\r\n", chunk(one), chunk(two))
+                    format!(
+                        "HTTP/1.1 200 OK\r\nX-Named: {named}\r\nTransfer-Encoding: chunked\r\n\r\n{}{}0\r\n\r\n",
+                        chunk(one),
+                        chunk(two)
+                    )
                 }
             };
             let end = match dice.below(20) {
@@ -255,7 +282,10 @@ fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests: u64) -> u6
         for path in &asked {
             let body = if dice.below(3) == 0 { "b".repeat(dice.below(3000) as usize) } else { String::new() };
             let method = if body.is_empty() { "GET" } else { "POST" };
-            out += &format!("{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            out += &format!(
+                "{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
             named.push(format!("{path} {body}"));
         }
         let end = if dice.below(25) == 0 { dice.below(out.len() as u64) as usize } else { out.len() };
@@ -283,10 +313,13 @@ fn storms(address: SocketAddr, mut dice: Dice, number: u64, requests: u64) -> u6
     whole
 }
 
-/// Reads an answer, of which what is there must be of the request `named`: whether a server gave it and it is whole, and whether the connection goes on.
+/// Reads an answer, of which what is there must be of the request `named`: whether a server gave it and it is
+/// whole, and whether the connection goes on.
 fn storm_answer(client: &mut impl BufRead, named: &str) -> Option<(bool, bool)> {
     let lines = head(client)?;
-    let field = |name: &str| lines.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix(name).map(str::to_owned));
+    let field = |name: &str| {
+        lines.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix(name).map(str::to_owned))
+    };
     let closes = field("connection: ").is_some_and(|value| value == "close");
     if lines[0] != "HTTP/1.1 200 OK" {
         assert!(["502", "503", "504", "500"].iter().any(|status| lines[0].contains(status)), "{}", lines[0]);
@@ -317,7 +350,8 @@ fn storm_answer(client: &mut impl BufRead, named: &str) -> Option<(bool, bool)> 
     Some((true, !closes))
 }
 
-/// A connection that is at work when its server is sent elsewhere serves no request that is meant for the new place.
+/// A connection that is at work when its server is sent elsewhere serves no request that is meant for the new
+/// place.
 #[test]
 fn a_connection_to_where_a_server_was_serves_nobody_who_asks_where_it_is() {
     let (tell, told) = mpsc::channel();
@@ -341,9 +375,12 @@ fn a_connection_to_where_a_server_was_serves_nobody_who_asks_where_it_is() {
     let folder = Folder::new();
     let control = folder.0.join("control");
     let (socket, address) = listener();
-    let config = DEFAULTS.replace("nbthread 2", &format!("nbthread 1\n stats socket {} level admin", control.display()));
-    let _program =
-        Manylane::start_ready(&format!("{config} mode http\n http-reuse always\nlisten l\n bind {}\n server s {old}\n", fd(&socket)));
+    let config = DEFAULTS
+        .replace("nbthread 2", &format!("nbthread 1\n stats socket {} level admin", control.display()));
+    let _program = Manylane::start_ready(&format!(
+        "{config} mode http\n http-reuse always\nlisten l\n bind {}\n server s {old}\n",
+        fd(&socket)
+    ));
     let mut client = connect(address);
     client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     told.recv_timeout(PATIENCE).unwrap();
@@ -355,16 +392,23 @@ fn a_connection_to_where_a_server_was_serves_nobody_who_asks_where_it_is() {
     assert_eq!(get(&mut client, "/").expect("it went to where the server was").1, "new");
 }
 
-/// A request that goes through every feature that keeps something of it, and one behind it that must see nothing of that: on the same connection, and
-/// on the next one of the lane, whose memory it gets.
+/// A request that goes through every feature that keeps something of it, and one behind it that must see
+/// nothing of that: on the same connection, and on the next one of the lane, whose memory it gets.
 #[test]
 fn nothing_of_a_request_is_left_for_the_next_one() {
     let server = origin(|mut stream| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         while let Some(request) = head(&mut reader) {
-            let secret = if path(&request) == "/secret" { "X-Out: secret\r\nSet-Cookie: c=secret\r\n" } else { "" };
+            let secret =
+                if path(&request) == "/secret" { "X-Out: secret\r\nSet-Cookie: c=secret\r\n" } else { "" };
             let seen = request.join("|");
-            if stream.write_all(format!("HTTP/1.1 200 OK\r\n{secret}Content-Length: {}\r\n\r\n{seen}", seen.len()).as_bytes()).is_err() {
+            if stream
+                .write_all(
+                    format!("HTTP/1.1 200 OK\r\n{secret}Content-Length: {}\r\n\r\n{seen}", seen.len())
+                        .as_bytes(),
+                )
+                .is_err()
+            {
                 return;
             }
         }
@@ -393,7 +437,12 @@ fn nothing_of_a_request_is_left_for_the_next_one() {
     let mut client = connect(address);
     for _ in 0..3 {
         let first = asks(&mut client, secret);
-        assert!(first.contains("X-Source: 192.0.2.77") && first.contains("X-Timeout: 7000") && first.contains("secretsecret"), "{first}");
+        assert!(
+            first.contains("X-Source: 192.0.2.77")
+                && first.contains("X-Timeout: 7000")
+                && first.contains("secretsecret"),
+            "{first}"
+        );
         let line = syslog.wait("uri /secret");
         assert!(line.contains("txn secret") && line.contains("192.0.2.77"), "{line}");
         let mut other = connect(address);
@@ -409,11 +458,13 @@ fn nothing_of_a_request_is_left_for_the_next_one() {
     }
 }
 
-/// Clients that read nothing: of answers without end, of thousands of pipelined requests, of responses 1xx without end. What is held for each has a bound.
+/// Clients that read nothing: of answers without end, of thousands of pipelined requests, of responses 1xx
+/// without end. What is held for each has a bound.
 #[test]
 fn clients_that_do_not_read_make_us_hold_little() {
     const CLIENTS: usize = 20;
-    /// What each may take, in kilobytes: what is received ahead of the server and of the client, and what is on its way.
+    /// What each may take, in kilobytes: what is received ahead of the server and of the client, and what is
+    /// on its way.
     const MOST: usize = 600;
     let stalled = Arc::new(AtomicUsize::new(0));
     let counted = stalled.clone();
@@ -452,7 +503,10 @@ fn clients_that_do_not_read_make_us_hold_little() {
         }
     });
     let (socket, address) = listener();
-    let program = Manylane::start(&format!("{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server}\n", fd(&socket)));
+    let program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server}\n",
+        fd(&socket)
+    ));
     assert_eq!(get(&mut connect(address), "/warm").unwrap().1, "warm");
     let before = memory(&program);
     for what in ["/body", "/chunks", "/interim"] {
@@ -503,8 +557,10 @@ fn what_is_nothing_comes_to_an_end() {
 #[test]
 fn who_was_refused_and_goes_on_sending_is_left() {
     let (socket, address) = listener();
-    let _program =
-        Manylane::start(&format!("{DEFAULTS} mode http\nlisten l\n bind {}\n http-request deny\n", fd(&socket)));
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n http-request deny\n",
+        fd(&socket)
+    ));
     let mut client = connect(address);
     client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000000\r\n\r\n").unwrap();
     let mut sent = 0_usize;
@@ -515,7 +571,8 @@ fn who_was_refused_and_goes_on_sending_is_left() {
     println!("{sent} bytes were sent");
 }
 
-/// A connection that began with the PROXY header of one client serves no other, and none of its requests that says to be somebody else's.
+/// A connection that began with the PROXY header of one client serves no other, and none of its requests that
+/// says to be somebody else's.
 #[test]
 fn what_a_proxy_header_says_is_of_its_client_alone() {
     let server = origin(|mut stream| {

@@ -224,7 +224,8 @@ fn rules_log_and_say_how_often_servers_are_tried() {
     assert_eq!(syslog.line().trim_end(), "/log 503 1 SC");
 }
 
-/// What haproxy has had since 2.7 or later: `do-log` in `http-after-response`, which the rules behind it follow.
+/// What haproxy has had since 2.7 or later: `do-log` in `http-after-response`, which the rules behind it
+/// follow.
 #[test]
 fn rules_behind_a_line_of_a_response_are_obeyed() {
     let syslog = Syslog::new();
@@ -275,7 +276,8 @@ fn rules_for_connections_and_contents_log_what_is_known_by_then() {
     }
 }
 
-/// How many were served from the backend's queue while a request waited there, itself included; and which of them a rule may tell.
+/// How many were served from the backend's queue while a request waited there, itself included; and which of
+/// them a rule may tell.
 #[test]
 fn a_line_tells_how_many_were_served_from_the_queue_before() {
     let syslog = Syslog::new();
@@ -324,7 +326,8 @@ fn a_line_tells_how_many_were_served_from_the_queue_before() {
     }
 }
 
-/// The times of a connection's first request have that of another proxy's header, and those of the next have not.
+/// The times of a connection's first request have that of another proxy's header, and those of the next have
+/// not.
 #[test]
 fn the_time_of_a_proxy_header_is_a_handshake() {
     let syslog = Syslog::new();
@@ -497,7 +500,8 @@ fn rounds(control: &std::path::Path) -> u64 {
     rows.filter_map(|row| row.get(at)?.parse::<u64>().ok()).sum()
 }
 
-/// Targets that take nothing more: a local socket, a server of a stream, a pipe. Lanes rest beside them, and generations that were replaced leave nothing.
+/// Targets that take nothing more: a local socket, a server of a stream, a pipe. Lanes rest beside them, and
+/// generations that were replaced leave nothing.
 #[test]
 fn targets_that_nobody_reads_cost_no_rounds_and_no_descriptors_of_generations_that_are_gone() {
     let folder = common::Folder::new();

@@ -383,7 +383,8 @@ fn commands_go_to_the_process_that_they_name() {
     assert_eq!(master.worker().to_string(), worker);
 }
 
-/// More commands and more answers than the sockets between hold: each side would wait for the other to read first.
+/// More commands and more answers than the sockets between hold: each side would wait for the other to read
+/// first.
 #[test]
 fn a_long_script_for_a_worker_is_answered_to_its_end() {
     const COMMANDS: usize = 20_000;

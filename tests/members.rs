@@ -51,7 +51,8 @@ impl Program {
 
 /// What the run-time interface answers, without the empty line behind it.
 fn ask(socket: &std::path::Path, line: &str) -> String {
-    // The program binds before it tells that it has started; a listener that is inherited accepts before that.
+    // The program binds before it tells that it has started; a listener that is inherited accepts before
+    // that.
     let until = std::time::Instant::now() + PATIENCE;
     let mut client = loop {
         match UnixStream::connect(socket) {
@@ -321,8 +322,8 @@ fn servers_come_and_go_below_traffic_and_nothing_is_lost() {
     }
 }
 
-/// Checks of servers that stay go on below changes: one that is under way comes to its verdict, and a server that says nothing is found while changes
-/// come more often than `timeout check` is over.
+/// Checks of servers that stay go on below changes: one that is under way comes to its verdict, and a server
+/// that says nothing is found while changes come more often than `timeout check` is over.
 #[test]
 fn checks_go_on_while_servers_come_and_go() {
     let (reached, at): (Sender<TcpStream>, Receiver<TcpStream>) = channel();
@@ -369,7 +370,8 @@ fn checks_go_on_while_servers_come_and_go() {
     common::watch::until(|| status("back", "t") == "DOWN");
 }
 
-/// A `maxconn` holds for streams of before and of after changes together, and who waits in one generation has the place that another gives back.
+/// A `maxconn` holds for streams of before and of after changes together, and who waits in one generation has
+/// the place that another gives back.
 #[test]
 fn a_limit_holds_for_all_generations_together() {
     let (reached, at): (Sender<Sender<()>>, Receiver<Sender<()>>) = channel();

@@ -1,5 +1,5 @@
-//! Names of servers, end to end (R-G9): name servers whose answers change, lie, stop; what an operator says. The same is played to the installed
-//! HAProxy, line by line, where it does the same.
+//! Names of servers, end to end (R-G9): name servers whose answers change, lie, stop; what an operator says.
+//! The same is played to the installed HAProxy, line by line, where it does the same.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -14,7 +14,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Sections that ask often, and are patient with answers: a name server that stands still for a second has not been silent.
+/// Sections that ask often, and are patient with answers: a name server that stands still for a second has
+/// not been silent.
 fn section(servers: &[SocketAddr]) -> String {
     let servers: String =
         servers.iter().enumerate().map(|(n, at)| format!(" nameserver dns{} {at}\n", n + 1)).collect();
@@ -303,7 +304,8 @@ fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() 
     }
 }
 
-/// R-G8: names that an operator or a service gave are in a state file of either program, and hold for both before any name server has answered.
+/// R-G8: names that an operator or a service gave are in a state file of either program, and hold for both
+/// before any name server has answered.
 #[test]
 fn servers_have_the_names_of_a_state_file_of_either_program() {
     let dns = Dns::new();
@@ -724,7 +726,8 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
     compare(&ours, theirs);
 }
 
-/// What is under way below a reload goes where the server is when its turn comes, not where it was when the file was read again.
+/// What is under way below a reload goes where the server is when its turn comes, not where it was when the
+/// file was read again.
 fn goes_where_the_server_is(moves: impl Fn(&Dns, &Played)) {
     let port = two_places();
     let dns = Dns::new();
@@ -866,8 +869,8 @@ impl Dnsmasq {
         Some(Self { command, running })
     }
 
-    /// Begins anew where it has ended: a question over TCP is a process of its own, which keeps the port when the one that began it is killed, until
-    /// the question is done.
+    /// Begins anew where it has ended: a question over TCP is a process of its own, which keeps the port when
+    /// the one that began it is killed, until the question is done.
     fn again(&mut self) {
         if self.running.try_wait().unwrap().is_some() {
             self.running = self.command.spawn().unwrap();

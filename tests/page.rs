@@ -137,7 +137,8 @@ fn a_form_of_another_site_or_about_what_is_not_shown_changes_nothing() {
     assert_eq!(post("", own), "/stats;st=errp", "the page does not show it");
     let shown = |what: &str| ask(address, "GET /stats;csv HTTP/1.1", "").contains(what);
     assert!(!shown("DRAIN"));
-    // A browser that says who asks knows whom it asked, though something on the way has changed `Host`, and though a page may keep its own name to itself.
+    // A browser that says who asks knows whom it asked, though something on the way has changed `Host`, and
+    // though a page may keep its own name to itself.
     for site in [
         "",
         "\r\nSec-Fetch-Site: same-origin",

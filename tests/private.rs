@@ -1,4 +1,5 @@
-//! Connections to servers that are authenticated (NTLM, Negotiate): they serve the client that did so, and nobody else.
+//! Connections to servers that are authenticated (NTLM, Negotiate): they serve the client that did so, and
+//! nobody else.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -14,7 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MODES: [&str; 4] = ["never", "safe", "aggressive", "always"];
 
-/// An origin that remembers on each connection who authenticated there. Answers have the number of the connection, from 1, and who that is.
+/// An origin that remembers on each connection who authenticated there. Answers have the number of the
+/// connection, from 1, and who that is.
 struct Remembering {
     address: SocketAddr,
     /// Connections that are open.
@@ -126,7 +128,8 @@ impl Proxy {
     }
 }
 
-/// Other clients ask several times, as each mode of reuse has its own idea of first and later requests; none may meet `ann`.
+/// Other clients ask several times, as each mode of reuse has its own idea of first and later requests; none
+/// may meet `ann`.
 fn nobody_else_is(who: &str, address: SocketAddr, what: &str) {
     for _ in 0..3 {
         let mut other = connect(address);
@@ -180,7 +183,8 @@ fn a_connection_that_a_client_authenticated_serves_this_client_alone() {
     }
 }
 
-/// What a server asks for makes the connection private before anybody tells who he is: his next message has to be on the same one.
+/// What a server asks for makes the connection private before anybody tells who he is: his next message has
+/// to be on the same one.
 #[test]
 fn a_connection_with_a_challenge_is_given_to_nobody_else() {
     for mode in MODES {
@@ -218,7 +222,8 @@ fn a_connection_with_other_credentials_is_shared() {
     assert_eq!(ask(&mut connect(proxy.address), "/", "").1, own.1);
 }
 
-/// The client's next requests go to the server that knows it, whose turn or not, and stay in its queue though another has room.
+/// The client's next requests go to the server that knows it, whose turn or not, and stay in its queue though
+/// another has room.
 #[test]
 fn requests_follow_the_authenticated_connection_into_a_queue() {
     let server = Remembering::new();

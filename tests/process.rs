@@ -285,7 +285,8 @@ fn a_soft_stop_lets_sessions_finish_and_ends_with_0() {
     assert_eq!(program.wait().code(), Some(0));
 }
 
-/// It may have asked already, and nobody else can answer. With rules for connections a session waits in another place.
+/// It may have asked already, and nobody else can answer. With rules for connections a session waits in
+/// another place.
 #[test]
 fn a_client_that_has_just_connected_may_ask_although_the_process_stops() {
     let check = |rule: &str| {
@@ -428,7 +429,8 @@ fn threads(program: &Manylane) -> Vec<(char, u64)> {
     std::fs::read_dir(folder).unwrap().map(read).collect()
 }
 
-/// HAProxy's keyword. Lanes that sleep would never take so much time, and lanes that do not are never seen asleep.
+/// HAProxy's keyword. Lanes that sleep would never take so much time, and lanes that do not are never seen
+/// asleep.
 #[test]
 fn with_busy_polling_lanes_never_sleep_until_the_soft_stop() {
     let (socket, address) = listener();
@@ -562,7 +564,8 @@ fn a_soft_stop_ends_after_hard_stop_after() {
     assert_eq!(program.wait().code(), Some(0));
 }
 
-/// Who is cut by it is told, and so are the logs: one who waits for an answer, one amid it, one in the queue, one in TCP mode.
+/// Who is cut by it is told, and so are the logs: one who waits for an answer, one amid it, one in the queue,
+/// one in TCP mode.
 #[test]
 fn what_a_hard_stop_cuts_is_answered_and_logged() {
     let silent = common::origin(|mut stream| {
@@ -623,7 +626,8 @@ fn what_a_hard_stop_cuts_is_answered_and_logged() {
     }
 }
 
-/// A client learns from the answer that is on its way that there is no next one, and has it whole although it has asked for more already.
+/// A client learns from the answer that is on its way that there is no next one, and has it whole although it
+/// has asked for more already.
 #[test]
 fn a_request_that_a_soft_stop_meets_is_answered_as_the_last() {
     let (release, released) = std::sync::mpsc::channel::<()>();
@@ -733,7 +737,8 @@ fn an_address_in_use_is_told_with_its_frontend() {
     assert!(said.contains("frontend taken") && said.contains(&address.to_string()), "{said}");
 }
 
-/// `warn-blocked-traffic-after`: the thread that looks is there once connections are served, so after the way to the background.
+/// `warn-blocked-traffic-after`: the thread that looks is there once connections are served, so after the way
+/// to the background.
 #[test]
 fn a_watchdog_looks_at_the_lanes_with_the_limit_of_the_file() {
     let (socket, address) = listener();

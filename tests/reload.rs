@@ -701,7 +701,8 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
     assert_eq!(program.column("l", "s", "scur"), "0");
 }
 
-/// A ring's lines outlive a reload, which may change its size, and those that its server has not had wait for it while it is away: each comes once.
+/// A ring's lines outlive a reload, which may change its size, and those that its server has not had wait for
+/// it while it is away: each comes once.
 #[test]
 fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
     let collector = TcpListener::bind((common::own_ip(), 0)).unwrap();
@@ -751,7 +752,8 @@ fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
     until(|| program.ask("show events lines") == "/a\n/b\n/c\n/d\n/e\n\n");
 }
 
-/// What an operator says of servers is heard by the queues of a generation that was replaced, too: by who waits for any server, and by who waits for one.
+/// What an operator says of servers is heard by the queues of a generation that was replaced, too: by who
+/// waits for any server, and by who waits for one.
 #[test]
 fn queues_of_before_a_reload_hear_of_servers() {
     let (release, released) = std::sync::mpsc::channel::<()>();
@@ -796,8 +798,8 @@ fn queues_of_before_a_reload_hear_of_servers() {
     }
 }
 
-/// `hard-stop-after` holds for a generation that was replaced, by what it says itself: a stream with a server and one without are told, and those of the
-/// next generation go on.
+/// `hard-stop-after` holds for a generation that was replaced, by what it says itself: a stream with a server
+/// and one without are told, and those of the next generation go on.
 #[test]
 fn what_is_left_of_a_generation_ends_after_its_hard_stop_after() {
     let (release, released) = std::sync::mpsc::channel::<()>();
@@ -843,7 +845,8 @@ fn what_is_left_of_a_generation_ends_after_its_hard_stop_after() {
     assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
-/// `close-spread-time` holds where a reload leaves a client without its frontend, too: it is not closed at once, and never if the time has no end.
+/// `close-spread-time` holds where a reload leaves a client without its frontend, too: it is not closed at
+/// once, and never if the time has no end.
 #[test]
 fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
     for (spread, stays) in [("", false), (" close-spread-time infinite\n", true)] {
@@ -879,7 +882,8 @@ fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
     }
 }
 
-/// A server that a command added is in no file: a reload takes it away and says so, unless the file has it by then.
+/// A server that a command added is in no file: a reload takes it away and says so, unless the file has it by
+/// then.
 #[test]
 fn a_server_that_was_added_stays_if_the_file_has_it() {
     let (server, _) = counted();
@@ -902,7 +906,8 @@ fn a_server_that_was_added_stays_if_the_file_has_it() {
     assert!(program.ask("get weight l/x").contains("No such server."));
 }
 
-/// A `maxconn` holds for streams of before and of after a reload together: who comes after it waits for places that streams of before give back.
+/// A `maxconn` holds for streams of before and of after a reload together: who comes after it waits for
+/// places that streams of before give back.
 #[test]
 fn a_limit_holds_over_a_reload() {
     let (reached, at) = std::sync::mpsc::channel();

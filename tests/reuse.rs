@@ -1,4 +1,5 @@
-//! Connections to servers that are used again: by which request, on which lane, and when they are closed (R-G5).
+//! Connections to servers that are used again: by which request, on which lane, and when they are closed
+//! (R-G5).
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -12,7 +13,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-/// An origin whose answers say the number of their connection, from 1, and that counts connections which are open.
+/// An origin whose answers say the number of their connection, from 1, and that counts connections which are
+/// open.
 fn numbered() -> (SocketAddr, Arc<AtomicUsize>) {
     let (connections, open) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let counted = open.clone();
@@ -102,11 +104,13 @@ fn aggressive_reuse_takes_what_was_used_twice_only() {
     assert_eq!([ask(&mut first), ask(&mut second)], [1, 2]);
 }
 
-/// The second client is served by the other lane, since the first one's has a connection already. Its lane has no idle connection to the
-/// server, and takes over the one that the first lane has; which then makes one, and does not ask for that back.
+/// The second client is served by the other lane, since the first one's has a connection already. Its lane
+/// has no idle connection to the server, and takes over the one that the first lane has; which then makes
+/// one, and does not ask for that back.
 ///
-/// An answer is with its client a moment before the connection lies on the shelf, and a lane that does not run for some milliseconds is not waited for:
-/// so it is tried again where the test was faster than the lanes.
+/// An answer is with its client a moment before the connection lies on the shelf, and a lane that does not
+/// run for some milliseconds is not waited for: so it is tried again where the test was faster than the
+/// lanes.
 #[test]
 fn a_lane_without_an_idle_connection_takes_one_of_another_lane_which_does_not_ask_for_it_back() {
     let begin = std::time::Instant::now();
@@ -170,12 +174,14 @@ fn start_global(global: &str, server: &str) -> (Manylane, SocketAddr) {
 #[test]
 fn nothing_is_kept_when_descriptors_are_short() {
     let (server, _) = numbered();
-    let (_program, address) = start_global(" maxconn 50\n ulimit-n 200\n tune.pool-low-fd-ratio 1\n", &server.to_string());
+    let (_program, address) =
+        start_global(" maxconn 50\n ulimit-n 200\n tune.pool-low-fd-ratio 1\n", &server.to_string());
     let mut client = connect(address);
     assert_eq!([ask(&mut client), ask(&mut client)], [1, 2]);
 }
 
-/// The share is one of the descriptors that the process may open, whatever `maxconn` is, and each is counted once.
+/// The share is one of the descriptors that the process may open, whatever `maxconn` is, and each is counted
+/// once.
 #[test]
 fn connections_are_used_again_however_many_clients_of_maxconn_are_there() {
     for (maxconn, clients, lanes) in [(82, 32, 1), (200, 100, 2)] {
@@ -193,12 +199,18 @@ fn connections_are_used_again_however_many_clients_of_maxconn_are_there() {
             clients.iter_mut().for_each(send);
             let last = clients.iter_mut().map(answer_of).max();
             // An answer is with its client a moment before the connection can be used again.
-            assert!(last.is_some_and(|last| last <= 2 * busy), "{maxconn}: connection {last:?} for {busy} clients");
+            assert!(
+                last.is_some_and(|last| last <= 2 * busy),
+                "{maxconn}: connection {last:?} for {busy} clients"
+            );
         }
         // One after the other: all others are idle.
         let before = ask(&mut connect(address)).max(2 * busy);
         let last = clients.iter_mut().map(ask).max();
-        assert!(last.is_some_and(|last| last <= before + 4), "{maxconn}: connection {last:?}, before {before}");
+        assert!(
+            last.is_some_and(|last| last <= before + 4),
+            "{maxconn}: connection {last:?}, before {before}"
+        );
     }
 }
 
@@ -216,7 +228,8 @@ fn idle_clients_do_not_keep_others_from_using_connections_again() {
     drop((idle, silent));
 }
 
-/// Above `tune.pool-high-fd-ratio` an idle connection is closed for a new one, also one to a server of another backend.
+/// Above `tune.pool-high-fd-ratio` an idle connection is closed for a new one, also one to a server of
+/// another backend.
 #[test]
 fn an_idle_connection_is_closed_for_a_new_one_when_descriptors_are_short() {
     let ((one, open), (two, _)) = (numbered(), numbered());
@@ -307,8 +320,9 @@ fn idle_connections_of_one_name_do_not_serve_another() {
     assert_eq!(got, [1, 2, 1, 2]);
 }
 
-/// An origin that quits on purpose: a connection that has served ends when it is asked for `/fin` or `/rst`, without an answer. Else answers are the
-/// connection's number, from 1; requests for `/both` wait for each other.
+/// An origin that quits on purpose: a connection that has served ends when it is asked for `/fin` or `/rst`,
+/// without an answer. Else answers are the connection's number, from 1; requests for `/both` wait for each
+/// other.
 fn quitting() -> SocketAddr {
     let connections = AtomicUsize::new(0);
     let together = Barrier::new(2);
@@ -343,7 +357,8 @@ fn quitting() -> SocketAddr {
     })
 }
 
-/// As with HAProxy, the client's connection ends without a word, so that the client can repeat what only it knows to be repeatable; nothing is logged.
+/// As with HAProxy, the client's connection ends without a word, so that the client can repeat what only it
+/// knows to be repeatable; nothing is logged.
 #[test]
 fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
     for mode in ["safe", "always"] {
@@ -385,7 +400,8 @@ fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
     }
 }
 
-/// What may be repeated is sent once more: on a new connection, since other idle ones may end for the same reason.
+/// What may be repeated is sent once more: on a new connection, since other idle ones may end for the same
+/// reason.
 #[test]
 fn a_request_that_met_an_ending_connection_is_repeated_on_a_new_one() {
     let (_program, address) = start(1, " http-reuse always\n retries 1", &quitting().to_string());

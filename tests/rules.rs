@@ -267,7 +267,8 @@ fn a_pause_holds_a_request_and_a_response() {
         let line = answer.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or_else(|| panic!("{name} is missing in {answer}")).trim().parse().unwrap()
     };
-    // A pause counts from the beginning of the lane's round, which on a busy machine is some time before the rule.
+    // A pause counts from the beginning of the lane's round, which on a busy machine is some time before the
+    // rule.
     assert!(held("X-Held:") >= 50, "{answer}");
     assert!(held("X-Held-Back:") >= 50, "{answer}");
 }
@@ -360,8 +361,8 @@ fn long_lists_of_rules_are_looked_at_in_turns() {
     assert!(one >= all + 119, "{one} {all}");
 }
 
-/// HAProxy lets 10 pass. On a machine that does other things it may be some more, since these are more than a second's; with the rate of the second
-/// before, all of a second's pass.
+/// HAProxy lets 10 pass. On a machine that does other things it may be some more, since these are more than a
+/// second's; with the rate of the second before, all of a second's pass.
 #[test]
 fn a_burst_is_stopped_by_the_rate_of_its_own_second() {
     let (socket, address) = listener();

@@ -10,7 +10,8 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, channel};
 
-/// A server that answers once with nothing, and tells whom it saw and what came until an empty line behind a request.
+/// A server that answers once with nothing, and tells whom it saw and what came until an empty line behind a
+/// request.
 fn watched() -> (SocketAddr, Receiver<(SocketAddr, Vec<u8>)>) {
     let (tell, told) = channel();
     let address = origin(move |mut stream| {
@@ -78,7 +79,8 @@ fn a_proxy_header_tells_what_formats_make() {
     assert_eq!(told, [(0xee, b"/path".to_vec()), (0xe0, b"longer.than.a.header GET".to_vec())]);
 }
 
-/// What does not fit a header is left out and the rest is told: by the header's length, and by the room that a lane has for a text.
+/// What does not fit a header is left out and the rest is told: by the header's length, and by the room that
+/// a lane has for a text.
 #[test]
 fn a_field_that_does_not_fit_a_proxy_header_is_left_out_and_logged_once() {
     let syslog = common::watch::Syslog::new();
@@ -103,7 +105,8 @@ fn a_field_that_does_not_fit_a_proxy_header_is_left_out_and_logged_once() {
     assert!(line.contains("Server l/s: field 0xe"), "{line}");
 }
 
-/// The host name that the proxy before tells goes on to the server, and each stream has an id, in TCP mode too.
+/// The host name that the proxy before tells goes on to the server, and each stream has an id, in TCP mode
+/// too.
 #[test]
 fn a_proxy_header_passes_the_authority_on_with_an_id_of_the_stream() {
     let more = " unique-id-format id-%[src_port]\n tcp-request connection expect-proxy layer4\n";
@@ -146,7 +149,8 @@ fn a_connection_whose_header_is_of_one_request_serves_no_other() {
     }
 }
 
-/// Whether this process may show servers an address that the machine does not have: `CAP_NET_ADMIN` among its capabilities.
+/// Whether this process may show servers an address that the machine does not have: `CAP_NET_ADMIN` among its
+/// capabilities.
 fn may_pretend() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
@@ -172,7 +176,8 @@ fn a_server_sees_the_address_that_a_field_of_the_request_has() {
     }
 }
 
-/// Of two servers with one place each, the first is taken by a request that stays: the client that it served before goes to the other one.
+/// Of two servers with one place each, the first is taken by a request that stays: the client that it served
+/// before goes to the other one.
 #[test]
 fn a_session_does_not_wait_for_its_last_server_behind_more_than_max_keep_alive_queue() {
     let (reached, at) = channel();
@@ -219,7 +224,8 @@ fn a_session_does_not_wait_for_its_last_server_behind_more_than_max_keep_alive_q
     assert_eq!(ask(driven_out), free, "the third client's request is on the other one");
 }
 
-/// With `option redispatch` a request leaves a server that refuses it at the first try, and does not wait a second for it to come back.
+/// With `option redispatch` a request leaves a server that refuses it at the first try, and does not wait a
+/// second for it to come back.
 #[test]
 fn a_dead_server_is_left_at_once_where_no_key_has_chosen_it() {
     for balance in ["roundrobin", "static-rr", "leastconn", "random", "first"] {

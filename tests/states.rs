@@ -1,5 +1,5 @@
-//! Servers that change, end to end: those that track others, those whose sessions end with them, and what an operator says of them. The same is played
-//! to the installed HAProxy, line by line.
+//! Servers that change, end to end: those that track others, those whose sessions end with them, and what an
+//! operator says of them. The same is played to the installed HAProxy, line by line.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -116,7 +116,8 @@ fn what_cannot_be_tracked_is_said_with_its_place() {
     }
 }
 
-/// An origin that answers with a head and the first bytes of a body, and then waits for the client to leave; and how many requests it got.
+/// An origin that answers with a head and the first bytes of a body, and then waits for the client to leave;
+/// and how many requests it got.
 fn unfinished() -> (SocketAddr, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
@@ -171,7 +172,8 @@ fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
         };
         asked.store(0, Ordering::Relaxed);
         let busy = |count| until(|| asked.load(Ordering::Relaxed) == count);
-        // One that has got its head, one that waits for it, on a server that goes down and on one in maintenance.
+        // One that has got its head, one that waits for it, on a server that goes down and on one in
+        // maintenance.
         for (round, (command, back)) in
             [("health down", "health up"), ("state maint", "state ready")].into_iter().enumerate()
         {
@@ -374,7 +376,8 @@ fn servers_go_on_as_a_state_file_of_either_program_says() {
             played.ask("show servers state")
         },
     );
-    // A server as the table has it: without numbers of the backend, how long ago, and the health of what is not checked.
+    // A server as the table has it: without numbers of the backend, how long ago, and the health of what is
+    // not checked.
     let rows = |table: &str| -> Vec<String> {
         let row = |line: &str| {
             let mut row: Vec<&str> = line.split(' ').collect();
@@ -409,7 +412,8 @@ fn servers_go_on_as_a_state_file_of_either_program_says() {
     }
 }
 
-/// What is wrong with a state file is told by its line, and the servers of all others go on; the file of one backend is found below the folder.
+/// What is wrong with a state file is told by its line, and the servers of all others go on; the file of one
+/// backend is found below the folder.
 #[test]
 fn a_state_file_that_was_cut_holds_as_far_as_it_goes() {
     let folder = Folder::new();

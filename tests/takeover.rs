@@ -11,8 +11,8 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-/// What answers each request with 200 at `binds`, and hands its sockets over. `noreuseport` makes sure that they are handed over: two processes cannot bind
-/// them.
+/// What answers each request with 200 at `binds`, and hands its sockets over. `noreuseport` makes sure that
+/// they are handed over: two processes cannot bind them.
 fn answering(folder: &Folder, binds: &[String]) -> String {
     let socket = folder.0.join("control");
     let binds: String = binds.iter().map(|bind| format!(" bind {bind}\n")).collect();

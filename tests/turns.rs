@@ -60,7 +60,8 @@ fn who_pipelines_thousands_of_requests_does_not_keep_others_from_their_answer() 
     }
 }
 
-/// Each of two servers is at its limit and its queue is full: whoever comes waits for the first of them that has room.
+/// Each of two servers is at its limit and its queue is full: whoever comes waits for the first of them that
+/// has room.
 #[test]
 fn who_finds_every_queue_full_waits_and_keeps_nobody_from_their_answer() {
     const CLIENTS: usize = 8;

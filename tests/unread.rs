@@ -1,4 +1,5 @@
-//! Answers of the program's own to requests with a body: the connection goes on behind a body that is small, and the next request begins behind it.
+//! Answers of the program's own to requests with a body: the connection goes on behind a body that is small,
+//! and the next request begins behind it.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 

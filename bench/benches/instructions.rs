@@ -1,5 +1,5 @@
-//! Instruction counts of the one-thread rows of `manylane-bench peers`, ours and the peers side by side, compared with the last
-//! run's. Exact, so a change of one instruction shows; not for claims about time.
+//! Instruction counts of the one-thread rows of `manylane-bench peers`, ours and the peers side by side,
+//! compared with the last run's. Exact, so a change of one instruction shows; not for claims about time.
 //!
 //! A count includes the making of the contestants, which is the same in every run of one row;
 //! `manylane-bench instructions` gives counts per operation, and checks the limits that ours must keep.

@@ -26,7 +26,8 @@ struct Cli {
 enum Command {
     /// Before and after, by number of threads: real ones here, simulated cores to 96
     Scale(ScaleArguments),
-    /// Side by side with the peers: the libraries with the best crates, one thread; the program with the proxies that are installed
+    /// Side by side with the peers: the libraries with the best crates, one thread; the program with the
+    /// proxies that are installed
     Peers(PeersArguments),
     /// The second half of `peers` alone: CPU time, system calls, memory
     #[cfg(not(manylane_sim))]

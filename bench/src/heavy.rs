@@ -1,12 +1,14 @@
-//! `manylane-bench heavy`: what the heavy class is worth (R-F3). A lane whose queue is full of tasks of 700 microseconds also
-//! serves requests of 20 microseconds of work, in three steps with a look at the poller between them. Shown are the requests' response
-//! times with all tasks in one class, with the long ones in the class heavy, and with low latency too.
+//! `manylane-bench heavy`: what the heavy class is worth (R-F3). A lane whose queue is full of tasks of 700
+//! microseconds also serves requests of 20 microseconds of work, in three steps with a look at the poller
+//! between them. Shown are the requests' response times with all tasks in one class, with the long ones in
+//! the class heavy, and with low latency too.
 //!
-//! Requests come at random times that do not depend on the answers, one in 2 ms on average, the same in every run. A response time
-//! counts from when the request was due, so none is hidden by a lane that looks late (coordinated omission).
+//! Requests come at random times that do not depend on the answers, one in 2 ms on average, the same in every
+//! run. A response time counts from when the request was due, so none is hidden by a lane that looks late
+//! (coordinated omission).
 //!
-//! The same code runs in real time, where work is a loop that looks at the clock, and in virtual time, where it adds to the clock:
-//! then it is exact, and the same on every machine.
+//! The same code runs in real time, where work is a loop that looks at the clock, and in virtual time, where
+//! it adds to the clock: then it is exact, and the same on every machine.
 
 use crate::cli::HeavyArguments;
 use manylane_sched::{Class, Config, Here, Lane, TaskId, TaskKind, Time};
@@ -186,7 +188,8 @@ mod tests {
     use super::*;
     use manylane_sched::RUNQUEUE_DEPTH;
 
-    /// R-F3, in virtual time: the published shape is 14 ms with one class, 3.0 with the heavy class, 1.8 with low latency too.
+    /// R-F3, in virtual time: the published shape is 14 ms with one class, 3.0 with the heavy class, 1.8 with
+    /// low latency too.
     #[test]
     fn the_heavy_class_takes_long_tasks_out_of_the_way_of_requests_and_low_latency_some_more() {
         let averages = |depth, handshakes| {

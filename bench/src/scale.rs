@@ -15,12 +15,13 @@ use std::time::Duration;
 const THREADS: [usize; 4] = [1, 2, 8, 32];
 const THREADS_SHORT: [usize; 3] = [1, 2, 8];
 
-/// Cores of the simulated half: 48 are the cores of the default topology, beyond that come their SMT siblings.
+/// Cores of the simulated half: 48 are the cores of the default topology, beyond that come their SMT
+/// siblings.
 const CORES: [usize; 10] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96];
 const CORES_SHORT: [usize; 6] = [1, 2, 8, 24, 48, 96];
 
-/// The length of a simulated run, in virtual time. Simulated figures repeat, so this is about covering a steady
-/// state, and about the real time that it takes.
+/// The length of a simulated run, in virtual time. Simulated figures repeat, so this is about covering a
+/// steady state, and about the real time that it takes.
 const SIMULATED_TIME: Duration = Duration::from_micros(100);
 const SIMULATED_TIME_SHORT: Duration = Duration::from_micros(20);
 

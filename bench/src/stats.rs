@@ -1,7 +1,7 @@
 //! What several runs say together, in the layout that users of `ministat` know.
 //!
-//! The difference of two samples is tested with Student's t and a pooled standard deviation: it assumes that both
-//! vary alike. The percentage and its margin are relative to the reference's average, which is taken as
+//! The difference of two samples is tested with Student's t and a pooled standard deviation: it assumes that
+//! both vary alike. The percentage and its margin are relative to the reference's average, which is taken as
 //! exact. Runs on a busy machine are not normally distributed; look at the median and the plot as well.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -26,7 +26,8 @@ pub struct Summary {
     pub median: f64,
     /// The arithmetic mean.
     pub average: f64,
-    /// The standard deviation of the population that the values are drawn from (divided by n - 1); 0 for one value.
+    /// The standard deviation of the population that the values are drawn from (divided by n - 1); 0 for one
+    /// value.
     pub stddev: f64,
 }
 
@@ -78,8 +79,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Compares `sample` with `reference`; `None` when they have fewer than three values together, which leaves
-    /// nothing to estimate the spread from, or when the reference's average is 0.
+    /// Compares `sample` with `reference`; `None` when they have fewer than three values together, which
+    /// leaves nothing to estimate the spread from, or when the reference's average is 0.
     pub fn between(reference: &Summary, sample: &Summary) -> Option<Self> {
         let freedom = (reference.n + sample.n).checked_sub(2).filter(|&f| f > 0)? as f64;
         if reference.average == 0.0 {
@@ -152,8 +153,8 @@ pub fn report(samples: &[(&str, &[f64])]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The values on a common axis: equal ones pile up; below, a bar for each sample from one standard deviation under
-/// its average (`A`) to one above, with the median as `M`.
+/// The values on a common axis: equal ones pile up; below, a bar for each sample from one standard deviation
+/// under its average (`A`) to one above, with the median as `M`.
 fn axis(samples: &[(&str, &[f64])]) -> Vec<String> {
     let all = samples.iter().flat_map(|(_, values)| values.iter().copied());
     let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));

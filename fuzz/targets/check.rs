@@ -4,8 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 use manylane_buf::Cluster;
 use manylane_check::{
-    Ask, Expect, HttpRequest, NoExpressions, Pattern, Script, Status, StatusRanges, Step, Text, Verdict, agent, http, ldap,
-    mysql, pgsql, redis, smtp, tcp, tls,
+    Ask, Expect, HttpRequest, NoExpressions, Pattern, Script, Status, StatusRanges, Step, Text, Verdict,
+    agent, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
 };
 use manylane_expr::Regex;
 use std::sync::LazyLock;

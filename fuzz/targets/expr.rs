@@ -80,7 +80,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
 
     let mut head = Head::request(b"GET", b"/a/b?x=1&y=%20", Version::HTTP_11).expect("a small request");
-    for (name, value) in [("host", "h:80"), ("a", "b, c"), ("cookie", "c=1; d=2"), ("authorization", "Basic YTpi")] {
+    for (name, value) in
+        [("host", "h:80"), ("a", "b, c"), ("cookie", "c=1; d=2"), ("authorization", "Basic YTpi")]
+    {
         head.add_field(name.as_bytes(), value.as_bytes()).expect("a small field");
     }
     let (client, server, stream) = (ClientFacts::default(), ServerFacts::default(), StreamFacts::default());

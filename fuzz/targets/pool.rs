@@ -9,7 +9,8 @@ const LIMIT: usize = 12;
 
 /// Pools live as long as the process. The caches hold few blocks, so that all ways of a block are gone.
 static POOLS: LazyLock<[BytePool; 3]> = LazyLock::new(|| {
-    let pool = |name, size, options| BytePool::with(name, size, options).expect("sizes and limits above zero");
+    let pool =
+        |name, size, options| BytePool::with(name, size, options).expect("sizes and limits above zero");
     [
         pool("small", 24, Options::new().lane_bytes(64 * 6)),
         pool("limited", 200, Options::new().lane_bytes(256 * 4).limit(LIMIT)),

@@ -7,7 +7,9 @@ use manylane_net::proxy_protocol::{Emit, Parsed, Version, emit_v1, emit_v2, kind
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Ok(Parsed::Complete { header, length }) = parse(data) else { return };
     assert!(length <= data.len());
-    assert!(matches!(parse(&data[..length / 2]), Ok(Parsed::Incomplete { at_least }) if at_least > length / 2));
+    assert!(
+        matches!(parse(&data[..length / 2]), Ok(Parsed::Incomplete { at_least }) if at_least > length / 2)
+    );
     let mut again = Vec::new();
     let checksum = header.tlvs.value_of(kind::CRC32C).is_some();
     let tlvs: Vec<_> = header.tlvs.filter(|tlv| tlv.kind != kind::CRC32C).collect();

@@ -1,7 +1,7 @@
 //! The program under test, and what stands around it.
 //!
-//! Listening sockets are made by the test, with ports of the kernel's choice, and handed over as `fd@N`: so nothing has to be waited for,
-//! since a connection that comes early waits in the kernel.
+//! Listening sockets are made by the test, with ports of the kernel's choice, and handed over as `fd@N`: so
+//! nothing has to be waited for, since a connection that comes early waits in the kernel.
 
 #![allow(dead_code, unreachable_pub)] // each test program uses a part; it is nobody's interface
 
@@ -59,7 +59,8 @@ pub fn fd(listener: &TcpListener) -> String {
     format!("fd@{}", listener.as_raw_fd())
 }
 
-/// An address where nobody listens: it is bound for as long as the test runs, so that the system gives it to nobody else, another test for example.
+/// An address where nobody listens: it is bound for as long as the test runs, so that the system gives it to
+/// nobody else, another test for example.
 pub fn nobody() -> SocketAddr {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
@@ -70,7 +71,8 @@ pub fn nobody() -> SocketAddr {
     address
 }
 
-/// An address for a program that binds it itself. Who gets an address from the system meanwhile may get this one.
+/// An address for a program that binds it itself. Who gets an address from the system meanwhile may get this
+/// one.
 pub fn free() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

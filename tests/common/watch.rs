@@ -60,7 +60,8 @@ pub fn ask(socket: &Path, line: &str) -> String {
 pub struct Haproxy(std::process::Child);
 
 impl Haproxy {
-    /// Where it is, of the version whose words are ours: 3.2, which `MANYLANE_HAPROXY` names (`.cargo/config.toml`).
+    /// Where it is, of the version whose words are ours: 3.2, which `MANYLANE_HAPROXY` names
+    /// (`.cargo/config.toml`).
     pub fn program() -> Option<PathBuf> {
         let path = PathBuf::from(std::env::var_os("MANYLANE_HAPROXY")?);
         let version = std::process::Command::new(&path).arg("-v").output().ok()?;

@@ -42,8 +42,8 @@
 //!                            '+ ...' Manylane's, as the test shows them
 //! ```
 //! All lines up to the next `==` belong to a section, empty ones too: a head needs its empty line.
-//! Lines of messages are sent with CR LF behind each; a line that ends with a backslash is sent without. `\xHH`, `\r`, `\n`, `\t`, `\0`
-//! are bytes.
+//! Lines of messages are sent with CR LF behind each; a line that ends with a backslash is sent without.
+//! `\xHH`, `\r`, `\n`, `\t`, `\0` are bytes.
 
 use crate::origin::Answer;
 use crate::talker;

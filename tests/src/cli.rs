@@ -49,8 +49,8 @@ pub fn ask_until(socket: &Path, command: &str, text: &str, there: bool) {
     }
 }
 
-/// What of an answer is compared. Numbers that tell one thing of a run from another are `0xID`, ports `PORT`; empty lines at
-/// the end do not count.
+/// What of an answer is compared. Numbers that tell one thing of a run from another are `0xID`, ports `PORT`;
+/// empty lines at the end do not count.
 pub fn shown(answer: &str, shown: &Shown) -> String {
     // haproxy ends some answers without an empty line.
     let answer = masked(answer).trim_end().to_owned() + "\n";
@@ -84,8 +84,8 @@ pub fn shown(answer: &str, shown: &Shown) -> String {
     }
 }
 
-/// A JSON text by its leaves, a line each with the way to it; of lists of fields, a line for each field without what it says. What is no JSON is shown as it
-/// is.
+/// A JSON text by its leaves, a line each with the way to it; of lists of fields, a line for each field
+/// without what it says. What is no JSON is shown as it is.
 fn json(answer: &str) -> String {
     fn leaves(way: &str, value: &Value, lines: &mut String) {
         match value {

@@ -1,4 +1,5 @@
-//! What counts as the same: everything but what differs between two runs of one program, and the words of own answers.
+//! What counts as the same: everything but what differs between two runs of one program, and the words of own
+//! answers.
 
 use crate::case::Part;
 use crate::client::Got;
@@ -33,8 +34,9 @@ pub fn text(outcome: &Outcome, part: Part) -> String {
     }
 }
 
-/// Lines that one of two texts has alone, in their order: with `- ` before the first one's and `+ ` before the second one's. Blanks at their ends are
-/// shown as `\x20`, and so are bytes that no text has, since nobody sees them otherwise.
+/// Lines that one of two texts has alone, in their order: with `- ` before the first one's and `+ ` before
+/// the second one's. Blanks at their ends are shown as `\x20`, and so are bytes that no text has, since
+/// nobody sees them otherwise.
 pub fn difference(first: &str, second: &str) -> Vec<String> {
     let shown = |line: &str| {
         let (mut text, blanks) = (String::new(), line.len() - line.trim_end_matches(' ').len());
@@ -95,7 +97,8 @@ fn rest_text(mut rest: &[u8]) -> String {
     text + &rest.escape_ascii().to_string()
 }
 
-/// An answer of the program itself is compared without its body, whose words are each program's own; origins mark theirs.
+/// An answer of the program itself is compared without its body, whose words are each program's own; origins
+/// mark theirs.
 fn answer_text(message: &Message) -> String {
     let own = message.values("x-origin").next().is_none();
     let mut message = with_lower_names(message);
@@ -190,7 +193,8 @@ fn syslog_header(rest: &str) -> Option<(String, &str)> {
     Some((format!("{} ", words.join(" ")), message))
 }
 
-/// A log line without what two runs cannot share: the priority and the host stay; time, program, process, ports, durations and bytes become names.
+/// A log line without what two runs cannot share: the priority and the host stay; time, program, process,
+/// ports, durations and bytes become names.
 pub fn log_line(line: &str) -> String {
     let (priority, rest) = match line.split_once('>') {
         Some((priority, rest)) if priority.starts_with('<') => (format!("{priority}> "), rest),
@@ -223,7 +227,8 @@ pub fn log_line(line: &str) -> String {
         };
         words.push(word);
     }
-    // haproxy counts bytes of its own form of messages, not of what goes out. Timers, status, bytes; in TCP mode without a status.
+    // haproxy counts bytes of its own form of messages, not of what goes out. Timers, status, bytes; in TCP
+    // mode without a status.
     if let Some(timers) = words.iter().position(|word| is_masked(word)) {
         let status = words.get(timers + 1).is_some_and(|word| word.len() == 3 || word == "-1");
         if let Some(bytes) = words.get_mut(timers + 1 + usize::from(status && http)) {
@@ -239,8 +244,8 @@ fn without_duration(line: &str) -> String {
     format!("{before}check duration: N{}", after.trim_start_matches(|letter: char| letter.is_ascii_digit()))
 }
 
-/// Durations such as `0/0/0/1/2`, with perhaps `-1` or `+`. Connection counts have the same shape and are masked with them: how many
-/// connections are open at that moment differs between two runs of one program.
+/// Durations such as `0/0/0/1/2`, with perhaps `-1` or `+`. Connection counts have the same shape and are
+/// masked with them: how many connections are open at that moment differs between two runs of one program.
 fn is_timers(word: &str) -> bool {
     let parts: Vec<&str> = word.split('/').collect();
     parts.len() >= 3 && parts.iter().all(|part| part.trim_start_matches(['+', '-']).parse::<u64>().is_ok())

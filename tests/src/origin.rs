@@ -142,8 +142,8 @@ fn serve(connection: TcpStream, index: usize, shared: &Shared) -> std::io::Resul
     Ok(())
 }
 
-/// A header of the PROXY protocol's second version in words: command, family, addresses, and what else it says. Ports are the kernel's choice, and
-/// the checksum goes by them.
+/// A header of the PROXY protocol's second version in words: command, family, addresses, and what else it
+/// says. Ports are the kernel's choice, and the checksum goes by them.
 fn binary_greeting(from: &mut impl std::io::BufRead) -> std::io::Result<String> {
     let mut fixed = [0; 16];
     from.read_exact(&mut fixed)?;
@@ -167,8 +167,8 @@ fn binary_greeting(from: &mut impl std::io::BufRead) -> std::io::Result<String> 
 }
 
 impl Message {
-    /// Reads a request, behind the PROXY protocol's line if there is one. The body of one that expects `100 Continue` is left
-    /// to [`Message::read_rest`].
+    /// Reads a request, behind the PROXY protocol's line if there is one. The body of one that expects `100
+    /// Continue` is left to [`Message::read_rest`].
     fn read_after_greeting(
         from: &mut impl std::io::BufRead,
         greeting: &mut Option<String>,

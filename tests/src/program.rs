@@ -37,7 +37,8 @@ impl Which {
     }
 }
 
-/// The HAProxy that `MANYLANE_HAPROXY` names (`.cargo/config.toml`, `scripts/peers`), if it is of the version that is compared with, 3.2.
+/// The HAProxy that `MANYLANE_HAPROXY` names (`.cargo/config.toml`, `scripts/peers`), if it is of the version
+/// that is compared with, 3.2.
 pub fn haproxy() -> Option<&'static Path> {
     static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || {
@@ -86,8 +87,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts `path` with `arguments`, the variables of `environment`, and `listeners` as inherited descriptors: each is passed as the
-    /// variable that it is paired with. They are closed here.
+    /// Starts `path` with `arguments`, the variables of `environment`, and `listeners` as inherited
+    /// descriptors: each is passed as the variable that it is paired with. They are closed here.
     ///
     /// # Panics
     /// When it cannot be started.

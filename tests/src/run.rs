@@ -36,8 +36,8 @@ pub struct Outcome {
     pub errors: String,
 }
 
-/// Starts the program with the case's configuration, does the case's steps, and lets it end by a soft stop, so that all it had to
-/// log has been sent.
+/// Starts the program with the case's configuration, does the case's steps, and lets it end by a soft stop,
+/// so that all it had to log has been sent.
 ///
 /// # Panics
 /// When something cannot be set up, or the program does not end.

@@ -1,6 +1,6 @@
 //! The same configuration and the same requests through HAProxy and through Manylane: what clients got, what
-//! servers saw, log lines, exit codes. A difference needs its reason in the case's file, and the lines that differ; one that is not found any more is
-//! stale.
+//! servers saw, log lines, exit codes. A difference needs its reason in the case's file, and the lines that
+//! differ; one that is not found any more is stale.
 //!
 //! `CASE=cookie` runs the cases whose names have that, `SHOW=1` prints what haproxy did.
 
@@ -35,8 +35,8 @@ fn cases() -> Vec<PathBuf> {
     paths
 }
 
-/// Cases whose configurations Manylane refuses: what they need is not built. A case that it does not refuse any more must go
-/// from the list.
+/// Cases whose configurations Manylane refuses: what they need is not built. A case that it does not refuse
+/// any more must go from the list.
 fn refused() -> BTreeSet<&'static str> {
     lines(include_str!("../differential/REFUSED")).collect()
 }
@@ -136,7 +136,8 @@ fn the_two_programs_do_the_same() {
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-/// What the comparison leaves out must not be everything: each case sees at least one answer or line of haproxy's own.
+/// What the comparison leaves out must not be everything: each case sees at least one answer or line of
+/// haproxy's own.
 #[test]
 fn every_case_shows_something() {
     if Which::Haproxy.path().is_none() {

@@ -1,7 +1,8 @@
-//! Each file in `examples/` runs, and does what the comments at its top say: a command behind `# $ `, and below it what that prints.
+//! Each file in `examples/` runs, and does what the comments at its top say: a command behind `# $ `, and
+//! below it what that prints.
 //!
-//! Ports are replaced by inherited listeners, so that examples run beside each other and beside anything else. `make examples` leaves the
-//! files as they are: `MANYLANE_EXAMPLES=as-they-are`.
+//! Ports are replaced by inherited listeners, so that examples run beside each other and beside anything
+//! else. `make examples` leaves the files as they are: `MANYLANE_EXAMPLES=as-they-are`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! Metrics for Prometheus: what ours says beside what haproxy's exporter says of the same requests, and whether Prometheus' own tool takes it.
+//! Metrics for Prometheus: what ours says beside what haproxy's exporter says of the same requests, and
+//! whether Prometheus' own tool takes it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -69,7 +70,8 @@ fn names_types_and_values_are_those_of_haproxy() {
     assert_eq!(starts(&ours), starts(&theirs));
     for place in [3, 4, 7] {
         let (theirs, ours) = (text(&theirs[place]), text(&ours[place]));
-        // Theirs are counters, of names which the tool of Prometheus does not take, and what a backend's first server does not have is a gauge there.
+        // Theirs are counters, of names which the tool of Prometheus does not take, and what a backend's
+        // first server does not have is a gauge there.
         let otherwise = [
             "process_failed_resolutions ",
             "process_total_warnings ",

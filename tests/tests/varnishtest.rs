@@ -1,5 +1,6 @@
-//! Scripts of `varnishtest`, which starts the program, drives clients and servers, and receives its log lines. Each must pass with the
-//! HAProxy that is compared with, too: then it says what HAProxy does, and not only what we do.
+//! Scripts of `varnishtest`, which starts the program, drives clients and servers, and receives its log
+//! lines. Each must pass with the HAProxy that is compared with, too: then it says what HAProxy does, and not
+//! only what we do.
 //!
 //! `CASE=cookie` runs the scripts whose names have that.
 

@@ -1,5 +1,6 @@
-//! The form of the sources: rustfmt visits and accepts every file, and no line is wider than `rustfmt.toml` says. Rustfmt alone does
-//! not suffice: it passes over files that no module declares where it looks, and leaves lines as they are that it cannot break.
+//! The form of the sources: rustfmt visits and accepts every file, and no line is wider than `rustfmt.toml`
+//! says. Rustfmt alone does not suffice: it passes over files that no module declares where it looks, and
+//! leaves lines as they are that it cannot break.
 
 use crate::finding::{Finding, Position};
 use crate::sources::texts;
@@ -41,7 +42,8 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
     Ok(())
 }
 
-/// Adds the files of the workspace in `folder` that rustfmt visits to `visited`, and a finding for each that it would change.
+/// Adds the files of the workspace in `folder` that rustfmt visits to `visited`, and a finding for each that
+/// it would change.
 fn format_check(
     root: &Path,
     folder: &Path,

@@ -10,7 +10,8 @@ const FOLDERS: &[&str] = &["fuzz"];
 /// What cargo says of a lock file that it would have to change.
 const STALE: &str = "--locked was passed";
 
-/// Adds a finding for each that does not fit its manifest. Without network: where the packages are not on this machine it cannot be told, which is said.
+/// Adds a finding for each that does not fit its manifest. Without network: where the packages are not on
+/// this machine it cannot be told, which is said.
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
     for folder in FOLDERS {
         let manifest = root.join(folder).join("Cargo.toml");

@@ -1,11 +1,12 @@
 //! R-B2, R-B4: who else holds this cluster?
 //!
-//! Source: BSD kernels knew the sharers of a cluster by a ring through them under one global mutex: socket splicing did
-//! 30 Gbit/s with it, 45 with a count. Two places for the count are known: in one of the sharers (the *leader*), or in an object of
-//! its own (the *proxy*). Ours is in the cluster, and biased: its owner's lane counts without locked instructions.
+//! Source: BSD kernels knew the sharers of a cluster by a ring through them under one global mutex: socket
+//! splicing did 30 Gbit/s with it, 45 with a count. Two places for the count are known: in one of the sharers
+//! (the *leader*), or in an object of its own (the *proxy*). Ours is in the cluster, and biased: its owner's
+//! lane counts without locked instructions.
 //!
-//! An operation makes a second handle on the thread's own cluster and drops it. No cluster is touched by two threads;
-//! what is shared is the mutex.
+//! An operation makes a second handle on the thread's own cluster and drops it. No cluster is touched by two
+//! threads; what is shared is the mutex.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;

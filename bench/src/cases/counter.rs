@@ -1,7 +1,7 @@
 //! R-F2: a counter that all threads add to.
 //!
-//! Source: one shared run-queue counter split per thread gave HAProxy 12 % more requests/s at 16 threads. There the
-//! counter was a small part of the work; here it is all of it.
+//! Source: one shared run-queue counter split per thread gave HAProxy 12 % more requests/s at 16 threads.
+//! There the counter was a small part of the work; here it is all of it.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;

@@ -1,8 +1,8 @@
 //! R-E1: a list that all threads add to and delete from.
 //!
-//! Two cases. In `list` each thread works at a place of its own in the one list, between two elements that stay: link
-//! locks then touch nothing that another thread touches, one mutex is one mutex. In `list-head` all work at the head, where no list
-//! can scale; it shows what link locking costs there.
+//! Two cases. In `list` each thread works at a place of its own in the one list, between two elements that
+//! stay: link locks then touch nothing that another thread touches, one mutex is one mutex. In `list-head`
+//! all work at the head, where no list can scale; it shows what link locking costs there.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;
@@ -159,8 +159,8 @@ impl<const AT_HEAD: bool> Variant for LinkLocks<AT_HEAD> {
         let first = (thread * EACH) as u64 + 1;
         let element = |number| Box::pin(Node::new(&self.list, CachePadded::new(number)));
         let own = Elements { stays: [element(first), element(first + 1)], moves: element(first + 2) };
-        // The first of the two is added at the end, the second right after it: they are neighbours for good, whatever
-        // other threads add.
+        // The first of the two is added at the end, the second right after it: they are neighbours for good,
+        // whatever other threads add.
         own.stays[0].as_ref().add_tail();
         assert!(own.stays[1].as_ref().insert_after(own.stays[0].as_ref()), "nobody takes it out");
         own

@@ -1,19 +1,21 @@
 //! R-C1: statistics by memory type, in the shape of will-it-scale's `lock1`.
 //!
-//! There an operation takes and gives back an advisory lock on a file of its own, for which FreeBSD's kernel allocates and
-//! frees two records, counting each in the type's per-CPU statistics. Those were an array for the maximum number of CPUs, whose
-//! records shared cache lines with their neighbours: 30.4 M operations/s at 48 threads; aligned per CPU, 38.5 M. Here a
-//! lock on an own object stands for the file's.
+//! There an operation takes and gives back an advisory lock on a file of its own, for which FreeBSD's kernel
+//! allocates and frees two records, counting each in the type's per-CPU statistics. Those were an array for
+//! the maximum number of CPUs, whose records shared cache lines with their neighbours: 30.4 M operations/s at
+//! 48 threads; aligned per CPU, 38.5 M. Here a lock on an own object stands for the file's.
 //!
-//! The published figure is one point, +26 % at 48 threads, and no curve. An operation took 1,577 ns a thread there (48 / 30.4 M) and
-//! 1,248 ns afterwards: the array cost 329 ns an operation. Here it costs about 150 ns at 48 simulated cores, beside about 60 ns that
-//! all the rest takes; with 1,248 ns of other work that would be +12 %.
+//! The published figure is one point, +26 % at 48 threads, and no curve. An operation took 1,577 ns a thread
+//! there (48 / 30.4 M) and 1,248 ns afterwards: the array cost 329 ns an operation. Here it costs about 150
+//! ns at 48 simulated cores, beside about 60 ns that all the rest takes; with 1,248 ns of other work that
+//! would be +12 %.
 //!
-//! Nothing in this layout makes the old array peak early, neither there nor here. A record of 64 bytes that begins in the
-//! middle of a line shares its lines with its two neighbours however many CPUs there are, and so do the arrays of other types: each
-//! is an allocation of its own, whose records stand next to those of the same type only. Nor would lines that are fetched in
-//! pairs, or records whose neighbours are on another socket: that makes the loss larger, but it stays the same for each CPU. So the old
-//! variant is slower with two CPUs than with one, and from there grows with their number, behind by a factor. A line that
+//! Nothing in this layout makes the old array peak early, neither there nor here. A record of 64 bytes that
+//! begins in the middle of a line shares its lines with its two neighbours however many CPUs there are, and
+//! so do the arrays of other types: each is an allocation of its own, whose records stand next to those of
+//! the same type only. Nor would lines that are fetched in pairs, or records whose neighbours are on another
+//! socket: that makes the loss larger, but it stays the same for each CPU. So the old variant is slower with
+//! two CPUs than with one, and from there grows with their number, behind by a factor. A line that
 //! all CPUs write would fall early, but there was none.
 //!
 //! The simulator charges the statistics and the lock; the allocator's own work costs nothing there.
@@ -60,7 +62,8 @@ fn operate(file: &Mutex<u64>, count_alloc: impl Fn(usize), count_free: impl Fn(u
     }
 }
 
-/// The array as it was: one record per CPU that there could be, behind a header that leaves none of them aligned.
+/// The array as it was: one record per CPU that there could be, behind a header that leaves none of them
+/// aligned.
 struct MaxCpu {
     stats: Box<CachePadded<Unaligned>>,
     files: Files,
@@ -71,7 +74,8 @@ const MAXCPU: usize = 256;
 
 #[repr(C)]
 struct Unaligned {
-    /// What comes before in the same allocation (probe numbers, zone): the records begin in the middle of a line.
+    /// What comes before in the same allocation (probe numbers, zone): the records begin in the middle of a
+    /// line.
     header: [u64; 5],
     records: [Counts; MAXCPU],
 }

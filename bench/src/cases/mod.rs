@@ -1,6 +1,7 @@
 //! The scaling cases: one file each, with the variants side by side.
 //!
-//! A variant is written once, over `manylane_sync` types, and runs on real threads and on virtual cores alike.
+//! A variant is written once, over `manylane_sync` types, and runs on real threads and on virtual cores
+//! alike.
 
 mod cluster;
 mod config;
@@ -24,7 +25,8 @@ pub trait Variant: Send + Sync + Sized + 'static {
     where
         Self: 'a;
 
-    /// The shared state, for `threads` threads. Names its memory with [`manylane_sync::label`] where that is hot.
+    /// The shared state, for `threads` threads. Names its memory with [`manylane_sync::label`] where that is
+    /// hot.
     fn new(threads: usize) -> Self;
 
     /// Called once on each thread, before anything is measured. `thread` counts from 0.
@@ -48,8 +50,8 @@ pub trait Variant: Send + Sync + Sized + 'static {
 pub enum Shape {
     /// Peaks with a few cores, then is flat or falls.
     PeaksEarly,
-    /// Slower with two cores than with one. From there it grows with the cores, behind the "after" by a factor that is at least
-    /// this one.
+    /// Slower with two cores than with one. From there it grows with the cores, behind the "after" by a
+    /// factor that is at least this one.
     SlowerBy(f64),
 }
 

@@ -1,11 +1,12 @@
 //! R-D2: what stands behind the threads' caches of free objects.
 //!
-//! Source: HAProxy up to 2.3 had one list of free objects for all threads behind small caches; between 32 and 64 H2
-//! connections on 64 cores its performance fell to an eighth. The list was then left out where the allocator has
-//! thread caches, and made an array of lists elsewhere.
+//! Source: HAProxy up to 2.3 had one list of free objects for all threads behind small caches; between 32 and
+//! 64 H2 connections on 64 cores its performance fell to an eighth. The list was then left out where the
+//! allocator has thread caches, and made an array of lists elsewhere.
 //!
-//! An operation takes [`BURST`] objects, writes to each, and gives them back: twice what the small cache holds. The
-//! "before" objects are 128 bytes of which a line is touched, ours are buffers of 16 KiB that are touched alike.
+//! An operation takes [`BURST`] objects, writes to each, and gives them back: twice what the small cache
+//! holds. The "before" objects are 128 bytes of which a line is touched, ours are buffers of 16 KiB that are
+//! touched alike.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;
@@ -40,8 +41,8 @@ struct Object {
     uses: OwnedU64,
 }
 
-/// `SHARDS` lists of free objects that all threads take from, each a stack under compare-and-swap whose upper half counts
-/// changes against reuse (ABA). It retries at once, as the original did.
+/// `SHARDS` lists of free objects that all threads take from, each a stack under compare-and-swap whose upper
+/// half counts changes against reuse (ABA). It retries at once, as the original did.
 struct Lists<const SHARDS: usize> {
     heads: Box<[CachePadded<AtomicU64>]>,
     objects: Box<[CachePadded<Object>]>,

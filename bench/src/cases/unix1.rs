@@ -1,8 +1,9 @@
 //! R-A2: write one byte into one end of an own pair of local sockets, read it from the other.
 //!
-//! Source: FreeBSD's local sockets had one reader-writer lock for all connections, which every send shared: 1.69 million operations a
-//! second with 96 processes, and the peak at 6. With a lock for each socket's control block it were 70.7 million. Ours takes the
-//! receive buffer's lock only. No pair is touched by two threads; what is shared is the lock.
+//! Source: FreeBSD's local sockets had one reader-writer lock for all connections, which every send shared:
+//! 1.69 million operations a second with 96 processes, and the peak at 6. With a lock for each socket's
+//! control block it were 70.7 million. Ours takes the receive buffer's lock only. No pair is touched by two
+//! threads; what is shared is the lock.
 
 use super::{Case, Contender, Shape, Variant};
 use crate::results::Role;

@@ -1,7 +1,9 @@
-//! `manylane-bench manage`: what it takes to look at the program and to change it while it serves, beside haproxy where that can do the same.
+//! `manylane-bench manage`: what it takes to look at the program and to change it while it serves, beside
+//! haproxy where that can do the same.
 //!
-//! Each row runs one program at a time. What it says on standard error is read: ours reports tasks that hold a lane for too long
-//! (`warn-blocked-traffic-after`), so that the longest slice is watched by the program's own watchdog, in processor time.
+//! Each row runs one program at a time. What it says on standard error is read: ours reports tasks that hold
+//! a lane for too long (`warn-blocked-traffic-after`), so that the longest slice is watched by the program's
+//! own watchdog, in processor time.
 
 mod reloads;
 mod running;
@@ -61,7 +63,8 @@ const ROWS: &[Row] =
 /// Runs the command.
 ///
 /// # Errors
-/// A sentence, when a row is unknown, a program does not do what it is asked for, or something else than the expected responses came.
+/// A sentence, when a row is unknown, a program does not do what it is asked for, or something else than the
+/// expected responses came.
 pub fn run(arguments: &ManageArguments) -> Result<(), String> {
     if let Some(unknown) = arguments.rows.iter().find(|name| !ROWS.iter().any(|(row, _)| row == name)) {
         let known: Vec<&str> = ROWS.iter().map(|(name, _)| *name).collect();

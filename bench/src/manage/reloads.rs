@@ -57,8 +57,8 @@ const BEFORE: u64 = 20_000;
 /// Reloads after which memory and descriptors are what they are compared with.
 const SETTLED: u32 = 20;
 
-/// What may be: of the p99 meanwhile beside that before, and of memory and descriptors that are added. Descriptors are compared at rest: at full load there are as many
-/// as there are connections at that moment.
+/// What may be: of the p99 meanwhile beside that before, and of memory and descriptors that are added.
+/// Descriptors are compared at rest: at full load there are as many as there are connections at that moment.
 const MOST: (f64, u64, usize) = (2.0, 4 << 10, 16);
 
 /// Bytes of the syslog server's buffer: more lines than come while it stands still for a while.

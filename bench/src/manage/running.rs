@@ -1,4 +1,5 @@
-//! A program under the eyes of the bench: asked over its sockets, heard on its standard error, looked at in `/proc`.
+//! A program under the eyes of the bench: asked over its sockets, heard on its standard error, looked at in
+//! `/proc`.
 
 use super::Bench;
 use crate::proxy::program::Kind;
@@ -137,8 +138,9 @@ impl Running {
         self.said().matches(what).count()
     }
 
-    /// Kinds of tasks that took a lane for `limit` of processor time, as its watchdog tells when `limit` is what it is told to warn after. It tells of those, too,
-    /// whose lane only waited for a processor, once that has been ten times as long: these are the load's, or another process's.
+    /// Kinds of tasks that took a lane for `limit` of processor time, as its watchdog tells when `limit` is
+    /// what it is told to warn after. It tells of those, too, whose lane only waited for a processor,
+    /// once that has been ten times as long: these are the load's, or another process's.
     pub(super) fn slices(&self, limit: Duration) -> Vec<String> {
         let said = self.said();
         let told = said.lines().filter_map(|line| {

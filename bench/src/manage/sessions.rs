@@ -1,5 +1,6 @@
-//! `show sess` of many sessions (R-G3). Each client's request goes through a chain of frontends inside of the process (`local@`), so that a process
-//! with some thousand descriptors has so many sessions; the last one waits in `tarpit`.
+//! `show sess` of many sessions (R-G3). Each client's request goes through a chain of frontends inside of the
+//! process (`local@`), so that a process with some thousand descriptors has so many sessions; the last one
+//! waits in `tarpit`.
 
 use super::running::{Running, until};
 use super::{Bench, DEFAULTS, ms, percentile, verdict};

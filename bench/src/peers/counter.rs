@@ -1,7 +1,8 @@
 //! Adding one to a counter.
 //!
-//! The rows rotate over four counters, for everyone: on this kind of hardware a load that follows a store to the same word
-//! waits for the store (1.8 ns a link), which says nothing of the counter. The figure for one word is a row of its own.
+//! The rows rotate over four counters, for everyone: on this kind of hardware a load that follows a store to
+//! the same word waits for the store (1.8 ns a link), which says nothing of the counter. The figure for one
+//! word is a row of its own.
 
 use super::{Contest, Contestant, Crowd, Effort, Row, Target, measure_crowds};
 use crate::cases::Variant;

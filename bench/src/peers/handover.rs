@@ -1,8 +1,9 @@
 //! A buffer of 16 KiB that one lane takes and another frees, as it is when connections are handed over.
 //!
-//! The measuring thread takes buffers and pushes them into a ring; a second thread pops and frees them. The same ring
-//! serves everyone; the contestant *ring alone* passes numbers. Timed from the moment when both threads run to the last
-//! free, so it is wall time per buffer of a pipeline of two. On one processor it would measure the scheduler.
+//! The measuring thread takes buffers and pushes them into a ring; a second thread pops and frees them. The
+//! same ring serves everyone; the contestant *ring alone* passes numbers. Timed from the moment when both
+//! threads run to the last free, so it is wall time per buffer of a pipeline of two. On one processor it
+//! would measure the scheduler.
 
 use super::allocators::{Allocator, Block, Jemalloc, Malloc, Mimalloc, Snmalloc};
 use super::pool::{Boxed, Buffer, SIZE, boxed};

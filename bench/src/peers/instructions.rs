@@ -1,9 +1,9 @@
-//! `manylane-bench instructions`: what the rows of `peers` cost in instructions, which repeat exactly on a machine that
-//! wall time cannot be trusted on.
+//! `manylane-bench instructions`: what the rows of `peers` cost in instructions, which repeat exactly on a
+//! machine that wall time cannot be trusted on.
 //!
-//! This program runs itself under callgrind with one contestant and two numbers of operations: the difference of
-//! the counts, divided by that of the numbers, is free of everything that happens once. Kernel time and waiting for
-//! memory are not in it: a locked instruction counts as one.
+//! This program runs itself under callgrind with one contestant and two numbers of operations: the difference
+//! of the counts, divided by that of the numbers, is free of everything that happens once. Kernel time and
+//! waiting for memory are not in it: a locked instruction counts as one.
 
 use super::{Contestant, GROUPS, Group, group, groups};
 use crate::cli::{InstructionsArguments, RepeatArguments};

@@ -1,7 +1,7 @@
 //! Adding an own element to a list that others use too, and deleting it again.
 //!
-//! The original of link locking, the C library `mt_list`, is not linked here; its figures where the issue was written: 41 ns
-//! with one thread, 51 with two, of which one starved (fairness 0.02).
+//! The original of link locking, the C library `mt_list`, is not linked here; its figures where the issue was
+//! written: 41 ns with one thread, 51 with two, of which one starved (fairness 0.02).
 
 use super::{Contest, Contestant, Crowd, Effort, Row, Target, measure_crowds};
 use crate::cases::Variant;

@@ -1,7 +1,8 @@
 //! Bytes from one end to the other: local sockets, the kernel's, and channels.
 //!
-//! Bounded ones have room for [`ROOM`] messages on the way. In the streams of small messages ours and the kernel's sockets receive
-//! what there is at once, which is what a stream is for; channels hand over item by item, as they are used. Every message is looked at.
+//! Bounded ones have room for [`ROOM`] messages on the way. In the streams of small messages ours and the
+//! kernel's sockets receive what there is at once, which is what a stream is for; channels hand over item by
+//! item, as they are used. Every message is looked at.
 
 use super::{Contest, Contestant, Crowd, Effort, Row, Target, measure, measure_crowds};
 use crate::cases::Variant;
@@ -26,11 +27,13 @@ const SMALL: usize = 64;
 const LARGE: usize = 16 * 1024;
 
 const UNIX1: Target = Target::new(50.0, Kanal::NAME, 21.0).ahead_of(Kernel::NAME, 18.0);
-/// *The same each* with two threads: while one does an operation in 50 ns so does the other, that is one of both every 25.
+/// *The same each* with two threads: while one does an operation in 50 ns so does the other, that is one of
+/// both every 25.
 const UNIX1_OF_BOTH: Target = Target::new(25.0, Kanal::NAME, 10.5).ahead_of(Kernel::NAME, 18.0);
 const STREAM_SMALL: Target = Target::new(40.0, Std::NAME, 57.0);
 const STREAM_LARGE: Target = Target::new(300.0, CLONES, 490.0);
-/// The channels that the issue has figures of spin before they sleep, so theirs depend on how soon the answer comes.
+/// The channels that the issue has figures of spin before they sleep, so theirs depend on how soon the answer
+/// comes.
 const PING_PONG: Target = Target::new(15_000.0, Kernel::NAME, 60_000.0);
 const PING_PONG_POLLING: Target = Target::new(350.0, Kernel::NAME, 60_000.0);
 const CLONES: &str = "crossbeam-channel of Bytes clones";
@@ -417,7 +420,8 @@ fn large_streams() -> Vec<Contestant> {
     ]
 }
 
-/// Round trips of a byte: `trip` on the measuring thread, `answer` on another until it says that the other side has gone.
+/// Round trips of a byte: `trip` on the measuring thread, `answer` on another until it says that the other
+/// side has gone.
 fn round_trips(
     name: &str,
     ours: bool,
@@ -484,8 +488,8 @@ fn kernel_round_trips() -> Contestant {
     )
 }
 
-/// A lane on a thread of its own, with an epoll driver, which lives while there are orders. Between them it does not even poll busily:
-/// others are measured then.
+/// A lane on a thread of its own, with an epoll driver, which lives while there are orders. Between them it
+/// does not even poll busily: others are measured then.
 struct OnALane {
     go: mpsc::Sender<u64>,
     told: mpsc::Receiver<Duration>,

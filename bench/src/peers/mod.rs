@@ -1,14 +1,14 @@
 //! `manylane-bench peers`: the same operation by ours and by the best crates of the field, in one run.
 //!
 //! # How it is measured
-//! A contestant is asked for so many operations that they take a sample's time (0.5 ms unless told otherwise); all
-//! contestants of a row take turns, sample by sample, so that whatever else the machine does meets them alike. The
-//! table shows the median of the samples and the least one, per operation. The loop around the operation is included; its
-//! own cost is the row's contestant *empty loop*. With several threads the figure is wall time per operation of all of them
-//! together, from runs as in `scale`.
+//! A contestant is asked for so many operations that they take a sample's time (0.5 ms unless told
+//! otherwise); all contestants of a row take turns, sample by sample, so that whatever else the machine does
+//! meets them alike. The table shows the median of the samples and the least one, per operation. The loop
+//! around the operation is included; its own cost is the row's contestant *empty loop*. With several threads
+//! the figure is wall time per operation of all of them together, from runs as in `scale`.
 //!
-//! What is measured is hidden from the optimiser by [`black_box`](std::hint::black_box): results are used, and shared
-//! objects are reached through a reference that it cannot see through.
+//! What is measured is hidden from the optimiser by [`black_box`](std::hint::black_box): results are used,
+//! and shared objects are reached through a reference that it cannot see through.
 
 mod buffer;
 mod config;
@@ -95,7 +95,8 @@ pub struct Figures {
     pub ours: bool,
     /// Of all samples.
     pub summary: Summary,
-    /// Operations of the least served thread by those of the most served, in the median run; several threads only.
+    /// Operations of the least served thread by those of the most served, in the median run; several threads
+    /// only.
     pub fairness: Option<f64>,
 }
 
@@ -123,7 +124,8 @@ fn measure(effort: Effort, contestants: Vec<Contestant>) -> Vec<Figures> {
         .collect()
 }
 
-/// What a loop costs without anything in it: a cycle a round, so it tells how fast the host lets this core run.
+/// What a loop costs without anything in it: a cycle a round, so it tells how fast the host lets this core
+/// run.
 fn empty_loop() -> Contestant {
     Contestant::peer(table::EMPTY_LOOP, |n| {
         for i in 0..n {
@@ -132,12 +134,12 @@ fn empty_loop() -> Contestant {
     })
 }
 
-/// Operations of a sample at least: what happens once in a sample (a look at the clock, waking a second thread) must stay
-/// small beside them.
+/// Operations of a sample at least: what happens once in a sample (a look at the clock, waking a second
+/// thread) must stay small beside them.
 const LEAST: u64 = 4_096;
 
-/// How many operations take `time`, but [`LEAST`] at least; warms everything up on the way. A multiple of 4, since some rows rotate
-/// over four objects.
+/// How many operations take `time`, but [`LEAST`] at least; warms everything up on the way. A multiple of 4,
+/// since some rows rotate over four objects.
 fn calibrate(work: &mut Work, time: Duration) -> u64 {
     let mut operations = LEAST;
     loop {
@@ -150,9 +152,9 @@ fn calibrate(work: &mut Work, time: Duration) -> u64 {
     }
 }
 
-/// Measures `crowds` with `threads` threads in turns; a run is as long as 100 samples, and there are a tenth as many. Where threads
-/// share processors a run is as many times longer, so that each thread gets as many turns of the kernel. The empty loop
-/// before them is one thread's.
+/// Measures `crowds` with `threads` threads in turns; a run is as long as 100 samples, and there are a tenth
+/// as many. Where threads share processors a run is as many times longer, so that each thread gets as many
+/// turns of the kernel. The empty loop before them is one thread's.
 fn measure_crowds(effort: Effort, threads: usize, crowds: &[Crowd]) -> Vec<Figures> {
     let runs = (effort.samples / 10).max(3);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -184,7 +186,8 @@ struct Contest {
     operation: &'static str,
     /// What the issue asks of it.
     target: Option<Target>,
-    /// Makes the contestants, on the thread that will measure them. What they use lives as long as the process.
+    /// Makes the contestants, on the thread that will measure them. What they use lives as long as the
+    /// process.
     contestants: fn() -> Vec<Contestant>,
 }
 
@@ -294,7 +297,8 @@ mod tests {
 
     #[test]
     fn every_target_is_relative_to_a_contestant_of_its_row() {
-        // Runtimes are absent where the system does not allow io_uring: such a row says so instead of a ratio.
+        // Runtimes are absent where the system does not allow io_uring: such a row says so instead of a
+        // ratio.
         let groups = GROUPS.iter().filter(|group| group.name != "sched");
         for contest in groups.flat_map(|group| group.contests) {
             let Some(target) = contest.target else { continue };

@@ -1,9 +1,9 @@
 //! Tasks: started and completed, waking themselves, handed to another lane.
 //!
-//! Everyone runs the same futures, which do next to nothing themselves: counters are reached by plain references, since counting
-//! references to them, and between threads the line where those are counted, would be a good part of the figure. A started task ends by
-//! counting down a number that its starter looks at, since not everyone has join handles; what is a peer's own way to start a
-//! task is in [`Runtime`].
+//! Everyone runs the same futures, which do next to nothing themselves: counters are reached by plain
+//! references, since counting references to them, and between threads the line where those are counted, would
+//! be a good part of the figure. A started task ends by counting down a number that its starter looks at,
+//! since not everyone has join handles; what is a peer's own way to start a task is in [`Runtime`].
 
 use super::{Contest, Contestant, Effort, Row, Target, measure};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind, ThreadPoller, Time};
@@ -183,8 +183,8 @@ impl Left {
     }
 }
 
-/// Starts a batch of what `task` gives and waits until each has counted itself off. It sleeps meanwhile: some runtimes run
-/// nothing else while their main future wakes itself.
+/// Starts a batch of what `task` gives and waits until each has counted itself off. It sleeps meanwhile: some
+/// runtimes run nothing else while their main future wakes itself.
 async fn batch<R: Runtime, F: Future<Output = ()> + 'static>(left: &'static Left, task: impl Fn() -> F) {
     left.count.set(BATCH);
     for _ in 0..BATCH {
@@ -327,7 +327,8 @@ fn to_lane() -> Contestant {
 }
 
 fn to_tokio() -> Contestant {
-    // A worker that is never idle looks for tasks from outside after every 61 polls otherwise, and then takes one.
+    // A worker that is never idle looks for tasks from outside after every 61 polls otherwise, and then takes
+    // one.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).global_queue_interval(1).build();
     let runtime = runtime.expect("there is a thread");

@@ -97,12 +97,14 @@ impl Row {
         Some(self.ours()?.summary.median / self.median_of(self.target?.peer)?)
     }
 
-    /// The verdict by ratio: whether that is no more than where the issue was written; `None` without a target.
+    /// The verdict by ratio: whether that is no more than where the issue was written; `None` without a
+    /// target.
     pub fn is_met_by_ratio(&self) -> Option<bool> {
         Some(self.ratio()? <= self.target?.ratio() && self.is_fair())
     }
 
-    /// How many times as fast as the contestant that [`Target::ahead`] names ours is, and whether that is enough; `None` without one.
+    /// How many times as fast as the contestant that [`Target::ahead`] names ours is, and whether that is
+    /// enough; `None` without one.
     pub fn ahead(&self) -> Option<(f64, bool)> {
         let (slow, wanted) = self.target?.ahead?;
         let times = self.median_of(slow)? / self.ours()?.summary.median;

@@ -64,7 +64,8 @@ pub(super) fn measure(
     Ok(all)
 }
 
-/// How many connections have been begun on this machine. Servers cannot count these: a check that only connects ends before they are told of it.
+/// How many connections have been begun on this machine. Servers cannot count these: a check that only
+/// connects ends before they are told of it.
 fn opened() -> Result<u64, String> {
     let text =
         std::fs::read_to_string("/proc/net/snmp").map_err(|error| format!("/proc/net/snmp: {error}"))?;
@@ -75,7 +76,8 @@ fn opened() -> Result<u64, String> {
     found.ok_or_else(|| "/proc/net/snmp does not tell how many connections were begun".to_string())
 }
 
-/// What is told of a program that checks: its own part, how many checks a second, and the memory of each server at its most, beside that of one that is not checked.
+/// What is told of a program that checks: its own part, how many checks a second, and the memory of each
+/// server at its most, beside that of one that is not checked.
 pub(super) fn told(figures: &Figures, all: &[Figures]) -> String {
     let each = figures.median * 1e4 / figures.throughput.max(1.0);
     let user = each * figures.user_share;

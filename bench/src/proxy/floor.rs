@@ -1,7 +1,9 @@
-//! What the kernel alone takes for checks: a bare loop that connects as often, to the same servers, and does nothing else.
+//! What the kernel alone takes for checks: a bare loop that connects as often, to the same servers, and does
+//! nothing else.
 //!
-//! One thread, epoll, the options that checks have: `TCP_NODELAY`, no acknowledgement of its own for the handshake, a reset at the end. Two ways: a socket for
-//! each connection, as programs do it, and sockets that are disconnected and connected again.
+//! One thread, epoll, the options that checks have: `TCP_NODELAY`, no acknowledgement of its own for the
+//! handshake, a reset at the end. Two ways: a socket for each connection, as programs do it, and sockets that
+//! are disconnected and connected again.
 
 use super::checks::CHECKED_FOR;
 use super::median;
@@ -18,7 +20,8 @@ use std::time::{Duration, Instant};
 /// A check's share of two seconds.
 const APART: Duration = Duration::from_nanos(2_000_000_000 / CHECKED as u64);
 
-/// One thread's processor time so far: all of it in nanoseconds, and in ticks what was its own and what was the kernel's.
+/// One thread's processor time so far: all of it in nanoseconds, and in ticks what was its own and what was
+/// the kernel's.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     nanos: u64,
@@ -170,7 +173,8 @@ fn used() -> std::io::Result<Used> {
 mod tests {
     use super::*;
 
-    /// Sockets that are used again connect as often as those that are not, and hear nothing of what was before.
+    /// Sockets that are used again connect as often as those that are not, and hear nothing of what was
+    /// before.
     #[test]
     fn both_ways_connect() {
         let servers = std::net::TcpListener::bind("0.0.0.0:0").expect("there is a port");

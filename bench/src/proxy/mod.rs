@@ -1,9 +1,10 @@
 //! `manylane-bench proxy`: the program beside the proxies that are installed, in one run.
 //!
 //! # How it is measured
-//! All programs of a row run at once, each with two threads, and take turns: a round is so many requests through one of them, from clients
-//! to servers that are both in this process (`load`). What counts is the processor time of the proxy's processes during the round, as the kernel
-//! accounts for it, divided by the requests; so what the load itself takes of the two processors is not charged to anybody. The table
+//! All programs of a row run at once, each with two threads, and take turns: a round is so many requests
+//! through one of them, from clients to servers that are both in this process (`load`). What counts is the
+//! processor time of the proxy's processes during the round, as the kernel accounts for it, divided by the
+//! requests; so what the load itself takes of the two processors is not charged to anybody. The table
 //! shows the median and the least of the rounds. Every response is checked: its status, and how long it is.
 //!
 //! System calls, instructions and calls of the global allocator are counted in short passes of their own.
@@ -158,7 +159,8 @@ fn in_folder(
     Ok(())
 }
 
-/// The HAProxy that is compared with: what `MANYLANE_HAPROXY` names, or what `scripts/peers` fetched below the current folder.
+/// The HAProxy that is compared with: what `MANYLANE_HAPROXY` names, or what `scripts/peers` fetched below
+/// the current folder.
 pub(crate) fn haproxy() -> PathBuf {
     let fetched = "target/peers/haproxy/usr/sbin/haproxy";
     std::env::var_os("MANYLANE_HAPROXY").map_or_else(|| fetched.into(), PathBuf::from)
@@ -182,7 +184,8 @@ fn scenarios(names: &[String]) -> Result<Vec<&'static Scenario>, String> {
     names.iter().map(find).collect()
 }
 
-/// What a turn of an empty loop takes, in nanoseconds: a cycle, so it tells how fast the host lets a core run.
+/// What a turn of an empty loop takes, in nanoseconds: a cycle, so it tells how fast the host lets a core
+/// run.
 fn empty_loop() -> f64 {
     const TURNS: u64 = 4_000_000;
     let once = || {
@@ -309,8 +312,8 @@ fn round(
     Ok(())
 }
 
-/// So many clients that have had an answer and ask for nothing more; none beside what a row is compared with. They end by a reset, which leaves their ports
-/// free for those of the next round.
+/// So many clients that have had an answer and ask for nothing more; none beside what a row is compared with.
+/// They end by a reset, which leaves their ports free for those of the next round.
 fn idle_clients(count: usize, contestant: &Contestant) -> Result<Vec<TcpStream>, String> {
     let to = contestant.program.address();
     let client = || -> std::io::Result<TcpStream> {
@@ -327,10 +330,13 @@ fn idle_clients(count: usize, contestant: &Contestant) -> Result<Vec<TcpStream>,
         Ok(client)
     };
     let count = if contestant.base { 0 } else { count };
-    (0..count).map(|_| client().map_err(|error| format!("{}: idle clients: {error}", contestant.kind))).collect()
+    (0..count)
+        .map(|_| client().map_err(|error| format!("{}: idle clients: {error}", contestant.kind)))
+        .collect()
 }
 
-/// Counts system calls, instructions and allocations of a request, in passes of their own because counting takes time.
+/// Counts system calls, instructions and allocations of a request, in passes of their own because counting
+/// takes time.
 fn calls(
     traffic: &Arc<Traffic>,
     requests: u64,
@@ -390,7 +396,8 @@ impl Contestant {
     }
 }
 
-/// How one of ours stands in what `of` tells: its ratio, what it may be at most, and with whom it was compared.
+/// How one of ours stands in what `of` tells: its ratio, what it may be at most, and with whom it was
+/// compared.
 fn verdict(
     scenario: &Scenario,
     all: &[Figures],

@@ -26,7 +26,8 @@ pub(crate) enum Target {
     Peers(f64, f64),
     /// At most so many times our own figure with the plainest configuration.
     Own(f64),
-    /// What this takes more than the plainest configuration, at most so many times of what it takes more in haproxy.
+    /// What this takes more than the plainest configuration, at most so many times of what it takes more in
+    /// haproxy.
     Hop(f64),
     /// At most so many hundredths of a processor.
     Share(f64),
@@ -72,8 +73,16 @@ pub(crate) struct Scenario {
 const ALL: &[Kind] = &[Kind::Haproxy, Kind::Nginx, Kind::Epoll, Kind::Uring];
 const NOT_NGINX: &[Kind] = &[Kind::Haproxy, Kind::Epoll, Kind::Uring];
 /// The plainest one.
-pub(crate) const PLAIN: Shape =
-    Shape { tcp: false, balance: None, places: None, log: false, hop: false, checks: 0, accepts: None, beside: 0 };
+pub(crate) const PLAIN: Shape = Shape {
+    tcp: false,
+    balance: None,
+    places: None,
+    log: false,
+    hop: false,
+    checks: 0,
+    accepts: None,
+    beside: 0,
+};
 
 /// Requests a second of the scenario with a fixed rate.
 pub(crate) const RATE: f64 = 8_000.0;
@@ -106,7 +115,8 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
         kinds: ALL,
         requests: 12_000,
     },
-    // R-F5: 4 made 336,000 connections a second where 64 made 274,000, 1.23 times as many. Here 64 may cost that much more.
+    // R-F5: 4 made 336,000 connections a second where 64 made 274,000, 1.23 times as many. Here 64 may cost
+    // that much more.
     Scenario {
         name: "accepts",
         words: "new client connections with tune.maxaccept 64, beside 4",
@@ -408,8 +418,8 @@ impl Scenario {
         }
     }
 
-    /// The configuration of `kind`, which listens at `port` and whose servers are at the loopback's `origin`. `logs` is where the
-    /// syslog server is, and `folder` where what it writes goes.
+    /// The configuration of `kind`, which listens at `port` and whose servers are at the loopback's `origin`.
+    /// `logs` is where the syslog server is, and `folder` where what it writes goes.
     pub(crate) fn configuration(
         &self,
         kind: Kind,
@@ -428,9 +438,10 @@ impl Scenario {
     /// HAProxy's language, for haproxy and for ours.
     fn haproxy(&self, port: u16, origin: u16, logs: u16, inner: &str) -> String {
         let Shape { tcp, balance, places, log, hop, checks, accepts, beside } = self.shape;
-        // Each connection may need two descriptors, and with splicing another two, of which haproxy makes sure at its start.
-        // A fifth of the descriptors that these need is for what is idle (`tune.pool-low-fd-ratio`): with many servers, a connection to each of
-        // them on both threads.
+        // Each connection may need two descriptors, and with splicing another two, of which haproxy makes
+        // sure at its start. A fifth of the descriptors that these need is for what is idle
+        // (`tune.pool-low-fd-ratio`): with many servers, a connection to each of them on both
+        // threads.
         let most = match self.unit {
             Unit::Idle => IDLE + 200,
             _ if beside > 0 => 9_100, // of all such rows, so that only the idle ones differ

@@ -1,4 +1,5 @@
-//! What processes use: processor time, memory, system calls. Read from outside, so that it is the same for every program.
+//! What processes use: processor time, memory, system calls. Read from outside, so that it is the same for
+//! every program.
 
 use std::fs;
 use std::io::Read as _;
@@ -75,7 +76,8 @@ impl Processes {
         self.sum("VmRSS:")
     }
 
-    /// The most that was in use at once, in bytes: of a program that gives back what it began with, this tells what it needs besides.
+    /// The most that was in use at once, in bytes: of a program that gives back what it began with, this
+    /// tells what it needs besides.
     pub(crate) fn peak_memory(&self) -> u64 {
         self.sum("VmHWM:")
     }
@@ -109,7 +111,8 @@ pub(crate) const CALLS: &[&str] = &["raw_syscalls:sys_enter"];
 /// What is counted of instructions: the program's own, and those of the kernel for it.
 pub(crate) const INSTRUCTIONS: &[&str] = &["instructions:u", "instructions:k"];
 
-/// Probes of the kernel at the functions of a program by which it gets memory from its global allocator. Removed when dropped.
+/// Probes of the kernel at the functions of a program by which it gets memory from its global allocator.
+/// Removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Allocator {
     group: String,
@@ -118,8 +121,8 @@ pub(crate) struct Allocator {
 }
 
 impl Allocator {
-    /// Where the program of `processes` enters it: ours is linked with its own, the peers use the C library's. None if the system does not
-    /// let us.
+    /// Where the program of `processes` enters it: ours is linked with its own, the peers use the C
+    /// library's. None if the system does not let us.
     pub(crate) fn of(processes: &Processes, is_ours: bool) -> Option<Self> {
         let pid = *processes.0.first()?;
         let (path, functions): (PathBuf, &[&str]) = if is_ours {

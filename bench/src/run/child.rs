@@ -1,5 +1,5 @@
-//! The simulated half, which is this same program built with `--cfg manylane_sim`: run as a child that prints its
-//! results as JSON.
+//! The simulated half, which is this same program built with `--cfg manylane_sim`: run as a child that prints
+//! its results as JSON.
 
 use crate::results::{Machine, Results};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 /// Environment variable with the path of the simulated build.
 pub const VARIABLE: &str = "MANYLANE_BENCH_SIM";
 
-/// Finds the simulated build: the path given, else the variable's, else `sim/release` beside this binary's profile
-/// directory.
+/// Finds the simulated build: the path given, else the variable's, else `sim/release` beside this binary's
+/// profile directory.
 ///
 /// # Errors
 /// One sentence that says how to build it.
@@ -39,7 +39,8 @@ fn absent(path: &Path) -> String {
     )
 }
 
-/// Runs the simulated build with `arguments` and reads what it prints. Its progress goes to this program's standard error.
+/// Runs the simulated build with `arguments` and reads what it prints. Its progress goes to this program's
+/// standard error.
 ///
 /// # Errors
 /// A sentence: it cannot be started, it failed, it printed something else, or it is not a simulated build.

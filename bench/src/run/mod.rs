@@ -21,7 +21,8 @@ pub struct Plan {
     pub threads: usize,
     /// How long operations are counted; the virtual clock's on the simulator.
     pub time: Duration,
-    /// Tells runs on the simulator apart: each number gives other starting times of the cores. No effect on real threads.
+    /// Tells runs on the simulator apart: each number gives other starting times of the cores. No effect on
+    /// real threads.
     pub seed: u64,
 }
 
@@ -58,8 +59,8 @@ pub struct Extent {
     pub time: Duration,
 }
 
-/// Runs all variants of `case`: for each number of threads and each run, one after the other, so that a change of the
-/// machine's mood meets all of them. `progress` hears of each run before it starts.
+/// Runs all variants of `case`: for each number of threads and each run, one after the other, so that a
+/// change of the machine's mood meets all of them. `progress` hears of each run before it starts.
 pub fn case(case: &Case, extent: &Extent, mut progress: impl FnMut(&str)) -> Results {
     let mut results = Results::default();
     for &threads in &extent.threads {

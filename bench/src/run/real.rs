@@ -1,9 +1,9 @@
 //! Real threads.
 //!
-//! All threads start at a barrier and work until told to stop. Each publishes how far it is on a cache line of its
-//! own after every batch; what is counted is the progress of all between two looks at those lines, so neither the start
-//! nor the end of a thread is measured. More threads than processors are not bound to any: the kernel schedules
-//! them, as it would in a program that is configured so.
+//! All threads start at a barrier and work until told to stop. Each publishes how far it is on a cache line
+//! of its own after every batch; what is counted is the progress of all between two looks at those lines, so
+//! neither the start nor the end of a thread is measured. More threads than processors are not bound to any:
+//! the kernel schedules them, as it would in a program that is configured so.
 
 use super::{Plan, Sample};
 use crate::cases::Variant;
@@ -12,8 +12,8 @@ use manylane_sync::atomic::{AtomicBool, Ordering, OwnedU64};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Operations between two looks at the stop flag: few enough to end soon when one takes microseconds, enough to
-/// hide the look.
+/// Operations between two looks at the stop flag: few enough to end soon when one takes microseconds, enough
+/// to hide the look.
 const BATCH: u64 = 64;
 
 /// Before the first look: threads get onto processors, caches and slots fill.
@@ -91,8 +91,8 @@ mod tests {
         for case in cases::ALL {
             for contender in case.contenders {
                 for threads in [1, 3] {
-                    // Each run checks itself. A busy machine may give it no processor in time, and debug builds poison
-                    // what is freed: then a longer one must do.
+                    // Each run checks itself. A busy machine may give it no processor in time, and debug
+                    // builds poison what is freed: then a longer one must do.
                     let works = (0..10).any(|attempt| {
                         let plan = Plan { threads, time: Duration::from_millis(5 << attempt), seed: 0 };
                         (contender.run)(&plan).operations_per_second > 0.0

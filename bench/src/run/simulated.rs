@@ -55,7 +55,8 @@ fn simulate<V: Variant>(plan: &Plan, time: Duration) -> Report {
         || (V::new(plan.threads), CachePadded::new(AtomicUsize::new(0))),
         |(shared, entered), worker| {
             let mut own = shared.enter(worker.number());
-            // 96 lanes make their slots one after the other, under a lock. Whoever was first must not be measured yet.
+            // 96 lanes make their slots one after the other, under a lock. Whoever was first must not be
+            // measured yet.
             entered.fetch_add(1, Ordering::Relaxed);
             while entered.load(Ordering::Relaxed) < plan.threads {
                 relax();

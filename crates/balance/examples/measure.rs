@@ -1,5 +1,5 @@
-//! Nanoseconds of one request (pick, take, release) by algorithm and number of servers, on one lane: the least of many samples.
-//! `cargo run --release -p manylane-balance --example measure`
+//! Nanoseconds of one request (pick, take, release) by algorithm and number of servers, on one lane: the
+//! least of many samples. `cargo run --release -p manylane-balance --example measure`
 
 use manylane_balance::{Algorithm, Balancer, HashType, Input, Key, Options, ServerSpec, Servers};
 use manylane_sched::Time;

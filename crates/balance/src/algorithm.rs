@@ -96,17 +96,18 @@ pub enum Affinity {
 pub struct Options {
     /// `option allbackups`: all backup servers serve when no other does, not only the first.
     pub all_backups: bool,
-    /// `hash-balance-factor`: the load that a server may have, in percent of the average; 0 for any. For consistent hashing and
-    /// `random`.
+    /// `hash-balance-factor`: the load that a server may have, in percent of the average; 0 for any. For
+    /// consistent hashing and `random`.
     pub balance_factor: u32,
     /// `hash-preserve-affinity`
     pub affinity: Affinity,
-    /// `fullconn`: the load of the backend at which servers with `minconn` have their whole `maxconn`; 0: always.
+    /// `fullconn`: the load of the backend at which servers with `minconn` have their whole `maxconn`; 0:
+    /// always.
     pub fullconn: u32,
     /// Lanes that there are; 0 counts as 1.
     pub lanes: usize,
-    /// How many of them queue together; 0 for as few as make up to [`QUEUE_LINES`](crate::QUEUE_LINES) lines, but at most
-    /// [`LANES_PER_GROUP`](crate::LANES_PER_GROUP).
+    /// How many of them queue together; 0 for as few as make up to [`QUEUE_LINES`](crate::QUEUE_LINES)
+    /// lines, but at most [`LANES_PER_GROUP`](crate::LANES_PER_GROUP).
     pub lanes_per_group: usize,
     /// Where random numbers begin.
     pub seed: u64,
@@ -120,7 +121,8 @@ pub enum Key<'a> {
     None,
     /// Bytes that are hashed.
     Bytes(&'a [u8]),
-    /// A number that is its own hash (`source`, see [`source_key`](crate::key::source_key)); only `avalanche` mixes it.
+    /// A number that is its own hash (`source`, see [`source_key`](crate::key::source_key)); only `avalanche`
+    /// mixes it.
     Number(u32),
 }
 

@@ -1,20 +1,22 @@
 //! `ewma` (our own): the server with the least expected time, as its last answers tell.
 //!
-//! Each lane keeps a moving average of the times that its own requests took on each server. A slow answer counts at once, a fast
-//! one by and by: "peak EWMA", as Finagle's balancer has it. What is expected of a server is its average times the requests that it
-//! would have, by its weight. The better of two draws is taken, as in `random`: with all lanes on the best one they would
-//! make it the worst.
+//! Each lane keeps a moving average of the times that its own requests took on each server. A slow answer
+//! counts at once, a fast one by and by: "peak EWMA", as Finagle's balancer has it. What is expected of a
+//! server is its average times the requests that it would have, by its weight. The better of two draws is
+//! taken, as in `random`: with all lanes on the best one they would make it the worst.
 //!
 //! A server that was never timed is expected to be instant, so it is tried.
 //!
-//! Cost of a report: one exponential and three stores to the lane's own lines; of a pick: two random numbers, two averages.
+//! Cost of a report: one exponential and three stores to the lane's own lines; of a pick: two random numbers,
+//! two averages.
 
 use crate::lane::{LaneState, Wide};
 use crate::snapshot::Snapshot;
 use manylane_sched::Time;
 use std::time::Duration;
 
-/// After this time without reports an average has shrunk to 1/e of what it was; how long a slow answer is remembered.
+/// After this time without reports an average has shrunk to 1/e of what it was; how long a slow answer is
+/// remembered.
 const MEMORY: f64 = 10e9; // nanoseconds
 
 #[derive(Debug)]

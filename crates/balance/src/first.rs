@@ -1,12 +1,13 @@
 //! `first`: the server with the lowest id that has room.
 //!
-//! Servers that take part are bits by rank of id; servers at their limit are bits too, set and cleared only when a limit is reached or
-//! left ([`gate`](crate::gate)). So a pick among 500 servers looks at 8 words, and which servers are full is no line that
-//! every request writes.
+//! Servers that take part are bits by rank of id; servers at their limit are bits too, set and cleared only
+//! when a limit is reached or left ([`gate`](crate::gate)). So a pick among 500 servers looks at 8 words, and
+//! which servers are full is no line that every request writes.
 //!
-//! Where lanes meet at the word of the first server with room, that word would be what each request of each lane waits for: in the simulator
-//! 64 cores did a seventh of what one did. A lane that met others there spreads for a millisecond: it takes the server with room that is as many
-//! places further as the lane's number says, up to [`SPREAD`]. So with little load the first servers alone are used, and with much at most
+//! Where lanes meet at the word of the first server with room, that word would be what each request of each
+//! lane waits for: in the simulator 64 cores did a seventh of what one did. A lane that met others there
+//! spreads for a millisecond: it takes the server with room that is as many places further as the lane's
+//! number says, up to [`SPREAD`]. So with little load the first servers alone are used, and with much at most
 //! so many more.
 //!
 //! Cost: a load of each word before the first with room, `servers / 64` at most.
@@ -17,8 +18,8 @@ use crate::snapshot::Snapshot;
 /// Servers over which lanes spread that meet.
 pub(crate) const SPREAD: usize = 64;
 
-/// The rank of the first server from rank `from` on that takes part, has room, and for which `good` holds; of the first `skip` with room nothing
-/// but their bits is looked at.
+/// The rank of the first server from rank `from` on that takes part, has room, and for which `good` holds; of
+/// the first `skip` with room nothing but their bits is looked at.
 #[inline]
 pub(crate) fn pick(
     snapshot: &Snapshot,

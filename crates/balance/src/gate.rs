@@ -1,20 +1,22 @@
 //! How many requests a server serves, where that is limited (`maxconn`).
 //!
 //! # Protocol
-//! 1. A server's *word* holds how many requests it serves and how many wait for it, so that one compare-and-swap decides
-//!    on both. A request is let in when fewer than the limit are served and none waits.
-//! 2. `full` has a bit for each server (by rank of id) that has no room. It is a hint for who looks for room: the word decides.
-//!    Who lets the last one in, or finds no room, or lowers the limit below what is served, sets the bit and looks at the word again: if
-//!    there is room it clears the bit. Who releases a place looks at the bit after that, and clears it if there is room. A fence is between the
-//!    two steps of each, so that one of them sees the other, whatever limit each of them knows. Who raises a limit clears the bit after that. A
-//!    bit does not stay set on a server with room.
-//!    Who clears it looks for requests that wait for any server (queue of the backend), and those who enter that queue look at the bits after
-//!    they were counted: one of the two sees the other.
+//! 1. A server's *word* holds how many requests it serves and how many wait for it, so that one
+//!    compare-and-swap decides on both. A request is let in when fewer than the limit are served and none
+//!    waits.
+//! 2. `full` has a bit for each server (by rank of id) that has no room. It is a hint for who looks for room:
+//!    the word decides. Who lets the last one in, or finds no room, or lowers the limit below what is served,
+//!    sets the bit and looks at the word again: if there is room it clears the bit. Who releases a place
+//!    looks at the bit after that, and clears it if there is room. A fence is between the two steps of each,
+//!    so that one of them sees the other, whatever limit each of them knows. Who raises a limit clears the
+//!    bit after that. A bit does not stay set on a server with room. Who clears it looks for requests that
+//!    wait for any server (queue of the backend), and those who enter that queue look at the bits after they
+//!    were counted: one of the two sees the other.
 //! 3. A server without a limit has no word to write: nobody counts it but the lanes, each for itself.
 //!
 //! # Cost
-//! Without a limit nothing. With one: a compare-and-swap when a request begins and one when it ends, on a line of the server's
-//! own, and a locked operation on a line of `full` when a limit is reached or left.
+//! Without a limit nothing. With one: a compare-and-swap when a request begins and one when it ends, on a
+//! line of the server's own, and a locked operation on a line of `full` when a limit is reached or left.
 
 use crate::queue::Claims;
 use crate::servers::Servers;
@@ -29,7 +31,8 @@ const SERVED: u64 = WAITING_ONE - 1;
 #[derive(Debug)]
 pub(crate) struct Gate {
     word: AtomicU64,
-    /// Of a server without one nobody asks. 0: others serve as many as the server may. Written under the lock of `seats`.
+    /// Of a server without one nobody asks. 0: others serve as many as the server may. Written under the
+    /// lock of `seats`.
     limit: AtomicU32,
     /// What it would be if nobody else sent requests to the server. Written under that lock, too.
     alone: AtomicU32,
@@ -96,7 +99,8 @@ impl Gate {
         let mut word = self.word.load(Ordering::SeqCst);
         loop {
             let Some(wanted) = new(Count::of(word)) else { return Err(Count::of(word)) };
-            // SeqCst: with the bits of `full` and the number of those who wait for any server it is one order (rule 2; queue, rule 4).
+            // SeqCst: with the bits of `full` and the number of those who wait for any server it is one order
+            // (rule 2; queue, rule 4).
             match self.word.compare_exchange_weak(word, wanted.word(), Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return Ok(Count::of(word)),
                 Err(found) => word = found,
@@ -184,7 +188,8 @@ impl WaitingForAny {
 impl Claims for WaitingForAny {
     fn add(&self) -> bool {
         self.0.fetch_add(1, Ordering::SeqCst);
-        // Rule 2: who is counted looks at the bits and words after that. Pairs with the fences of `has_any_waiting`.
+        // Rule 2: who is counted looks at the bits and words after that. Pairs with the fences of
+        // `has_any_waiting`.
         fence(Ordering::SeqCst);
         true
     }
@@ -308,7 +313,8 @@ impl Gates {
         room && self.has_any_waiting()
     }
 
-    /// A place was released: takes the mark off if there is room (rule 2). Whether somebody waits for any server.
+    /// A place was released: takes the mark off if there is room (rule 2). Whether somebody waits for any
+    /// server.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn released(&self, index: Index) -> bool {

@@ -1,14 +1,18 @@
 //! One thing that goes from one lane to another, if the one who asked still wants it.
 //!
 //! # Protocol
-//! 1. [`hand`] makes two ends. [`Asked`] stays with the lane that asks, [`Giver`] goes to the lane that is asked.
-//! 2. The giver gives once, or is dropped: either is an answer. What is given while nobody waits any more comes back to the giver.
-//! 3. The asker has the thing, or nothing, or leaves by dropping its end. What was given and not taken by then is dropped with it.
-//!    So the thing is at each moment with one of the two, and never lost.
-//! 4. Both sides change one state under a leaf lock, which is held for a few stores. The asker is woken outside of it.
+//! 1. [`hand`] makes two ends. [`Asked`] stays with the lane that asks, [`Giver`] goes to the lane that is
+//!    asked.
+//! 2. The giver gives once, or is dropped: either is an answer. What is given while nobody waits any more
+//!    comes back to the giver.
+//! 3. The asker has the thing, or nothing, or leaves by dropping its end. What was given and not taken by
+//!    then is dropped with it. So the thing is at each moment with one of the two, and never lost.
+//! 4. Both sides change one state under a leaf lock, which is held for a few stores. The asker is woken
+//!    outside of it.
 //!
 //! # Cost
-//! One block of memory, and the line of the state, which moves twice. It is for what happens seldom: a lane whose own shelf is empty.
+//! One block of memory, and the line of the state, which moves twice. It is for what happens seldom: a lane
+//! whose own shelf is empty.
 
 use crate::queue::Waiter;
 use manylane_sync::{Arc, LockClass, Mutex};

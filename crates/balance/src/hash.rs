@@ -1,4 +1,5 @@
-//! Hash functions of `hash-type`: they map a key to the same number as HAProxy's, so that a fleet of both agrees.
+//! Hash functions of `hash-type`: they map a key to the same number as HAProxy's, so that a fleet of both
+//! agrees.
 
 use manylane_expr::hash;
 

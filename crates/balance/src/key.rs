@@ -4,8 +4,8 @@
 
 use std::net::IpAddr;
 
-/// `balance source`: an address as a number. Words of the address in network order, joined by exclusive or, so that
-/// neighbours differ.
+/// `balance source`: an address as a number. Words of the address in network order, joined by exclusive or,
+/// so that neighbours differ.
 pub fn source_key(address: IpAddr) -> u32 {
     match address {
         IpAddr::V4(v4) => u32::from(v4),
@@ -56,8 +56,8 @@ fn path_start(target: &[u8]) -> Option<usize> {
     Some(authority + target[authority..].iter().position(|&b| b == b'/')?)
 }
 
-/// `balance url_param`: the value of the parameter in a target's query, or in the body of a form (`check_post`). A parameter without a value
-/// counts as missing.
+/// `balance url_param`: the value of the parameter in a target's query, or in the body of a form
+/// (`check_post`). A parameter without a value counts as missing.
 pub fn url_param<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let pairs = query.split(|&b| b == b'&' || b == b';');
     let values = pairs.filter_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
@@ -74,7 +74,8 @@ pub fn query(target: &[u8]) -> Option<&[u8]> {
     Some(&target[mark + 1..])
 }
 
-/// `balance hdr(name) use_domain_only`: the label before the last dot of a name, the one that a firm registers.
+/// `balance hdr(name) use_domain_only`: the label before the last dot of a name, the one that a firm
+/// registers.
 pub fn domain_only(host: &[u8]) -> &[u8] {
     let host = &host[..host.iter().position(|&b| b == b':').unwrap_or(host.len())];
     let Some(last) = host.iter().rposition(|&b| b == b'.') else { return host };
@@ -82,8 +83,9 @@ pub fn domain_only(host: &[u8]) -> &[u8] {
     &host[start..last]
 }
 
-/// `balance rdp-cookie(name)`: the cookie's value in the first packet of a client of Microsoft's remote desktop protocol
-/// (MS-RDPBCGR 2.2.1.1: TPKT, X.224 Connection Request, then `Cookie: name=value` up to the end of the line).
+/// `balance rdp-cookie(name)`: the cookie's value in the first packet of a client of Microsoft's remote
+/// desktop protocol (MS-RDPBCGR 2.2.1.1: TPKT, X.224 Connection Request, then `Cookie: name=value` up to the
+/// end of the line).
 pub fn rdp_cookie<'a>(packet: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     const TPKT: usize = 4;
     const X224: usize = 7;

@@ -1,12 +1,15 @@
 //! What each lane knows and keeps for a backend: its turn, its own connections, a view of the others'.
 //!
 //! # Protocol
-//! 1. A [`LaneState`] is written by its lane only. Others read its loads, for their views; everything else is read by nobody else.
-//! 2. A lane's *view* of a server is its own load, exact, plus what the other lanes had when their line was last looked at.
-//!    A lane looks at the loads of [`BLOCK`] servers of all lanes at most once a millisecond, in turns.
+//! 1. A [`LaneState`] is written by its lane only. Others read its loads, for their views; everything else is
+//!    read by nobody else.
+//! 2. A lane's *view* of a server is its own load, exact, plus what the other lanes had when their line was
+//!    last looked at. A lane looks at the loads of [`BLOCK`] servers of all lanes at most once a millisecond,
+//!    in turns.
 //!
-//! A local view that is corrected by occasional samples is enough to join the shortest queue stably: S. Vargaftik, I. Keslassy,
-//! A. Orda, *LSQ: Load Balancing in Large-Scale Heterogeneous Systems With Multiple Dispatchers* (2020).
+//! A local view that is corrected by occasional samples is enough to join the shortest queue stably: S.
+//! Vargaftik, I. Keslassy, A. Orda, *LSQ: Load Balancing in Large-Scale Heterogeneous Systems With Multiple
+//! Dispatchers* (2020).
 
 use manylane_sched::Time;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering, OwnedU64};
@@ -176,7 +179,8 @@ impl LaneState {
         self.total.sub(1);
     }
 
-    /// Looks at a block of servers on all other lanes, and on all in what was `earlier`, if it is time to. Gives the servers that were looked at.
+    /// Looks at a block of servers on all other lanes, and on all in what was `earlier`, if it is time to.
+    /// Gives the servers that were looked at.
     ///
     /// Cost: a comparison; at most once a millisecond, one line for each other lane.
     #[inline]
@@ -237,7 +241,8 @@ impl LaneState {
         Some(range)
     }
 
-    /// A random number (splitmix64: G. Steele, D. Lea, C. Flood, *Fast Splittable Pseudorandom Number Generators*, 2014).
+    /// A random number (splitmix64: G. Steele, D. Lea, C. Flood, *Fast Splittable Pseudorandom Number
+    /// Generators*, 2014).
     #[inline]
     pub(crate) fn random(&self) -> u64 {
         self.random.add(0x9e37_79b9_7f4a_7c15);

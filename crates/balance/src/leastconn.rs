@@ -1,16 +1,19 @@
 //! `leastconn`: the server with the least load for its weight.
 //!
 //! # How
-//! Each lane keeps the keys of all servers in a tournament tree: each inner node names the winner below it, so the root is the
-//! least loaded, and a load that changes costs one match a level. A key is the load, weighted, and behind it a number that only
-//! grows: who was touched last comes last among equals, so servers of equal load have turns.
+//! Each lane keeps the keys of all servers in a tournament tree: each inner node names the winner below it,
+//! so the root is the least loaded, and a load that changes costs one match a level. A key is the load,
+//! weighted, and behind it a number that only grows: who was touched last comes last among equals, so servers
+//! of equal load have turns.
 //!
 //! # How exact
-//! With one lane: exact. With several, a lane compares its view (see [`lane`](crate::lane)): its own connections exactly, the others'
-//! as of up to one millisecond ago for up to 32 servers, of up to `servers / 32` milliseconds for more (as long as
-//! requests come at least once a millisecond; else as old as so many requests).
+//! With one lane: exact. With several, a lane compares its view (see [`lane`](crate::lane)): its own
+//! connections exactly, the others' as of up to one millisecond ago for up to 32 servers, of up to `servers /
+//! 32` milliseconds for more (as long as requests come at least once a millisecond; else as old as so many
+//! requests).
 //!
-//! Cost: a pick reads the root; a load that changes plays `log2(servers)` matches, all in the lane's own memory.
+//! Cost: a pick reads the root; a load that changes plays `log2(servers)` matches, all in the lane's own
+//! memory.
 
 use crate::lane::{LaneState, Numbers, Wide};
 use crate::snapshot::Snapshot;
@@ -26,7 +29,8 @@ pub(crate) struct Winners {
     keys: Wide,
     /// Weights of the snapshot that the keys were made by.
     weights: Numbers,
-    /// `nodes[1]` is the root, `nodes[n]` stands above `nodes[2n]` and `nodes[2n + 1]`; leaves begin at `leaves`, and are not stored.
+    /// `nodes[1]` is the root, `nodes[n]` stands above `nodes[2n]` and `nodes[2n + 1]`; leaves begin at
+    /// `leaves`, and are not stored.
     nodes: Numbers,
     leaves: usize,
     servers: usize,
@@ -50,8 +54,8 @@ impl Winners {
         }
     }
 
-    /// The weighted load. A server without any is before all others, whatever its weight; one with some counts the request that it
-    /// would get.
+    /// The weighted load. A server without any is before all others, whatever its weight; one with some
+    /// counts the request that it would get.
     #[inline]
     fn score(load: u32, weight: u32) -> u32 {
         if load == 0 {
@@ -126,7 +130,8 @@ impl Winners {
         self.version.set(snapshot.version);
     }
 
-    /// The least loaded server for which `good` holds. The root is asked first, so it costs nothing when that is good; else all are compared.
+    /// The least loaded server for which `good` holds. The root is asked first, so it costs nothing when that
+    /// is good; else all are compared.
     #[inline]
     pub(crate) fn least(&self, good: impl Fn(usize) -> bool) -> Option<usize> {
         let root = self.winner(1);

@@ -35,5 +35,6 @@ pub use state::{Admin, Operation, ServerState, Standing};
 /// Lanes whose requests queue together at most, by default: about as many as share a last-level cache.
 pub const LANES_PER_GROUP: usize = 8;
 
-/// Lines of a queue by default, as long as not more than [`LANES_PER_GROUP`] lanes share one: who looks for the next one looks at each.
+/// Lines of a queue by default, as long as not more than [`LANES_PER_GROUP`] lanes share one: who looks for
+/// the next one looks at each.
 pub const QUEUE_LINES: usize = 8;

@@ -1,8 +1,8 @@
 //! `maglev` (our own): a table in which each server fills its share of places, in an order of its own.
 //!
-//! D. Eisenbud et al., *Maglev: A Fast and Reliable Software Network Load Balancer* (2016), section 3.4; weights as the number of places
-//! that a server takes in each round. Next to a ring its shares are nearly exact and a look-up is one load; when a server comes
-//! or goes, a few keys of others move too.
+//! D. Eisenbud et al., *Maglev: A Fast and Reliable Software Network Load Balancer* (2016), section 3.4;
+//! weights as the number of places that a server takes in each round. Next to a ring its shares are nearly
+//! exact and a look-up is one load; when a server comes or goes, a few keys of others move too.
 
 use manylane_expr::hash::avalanche;
 

@@ -1,24 +1,29 @@
 //! One queue: of a server, or of a backend for any of its servers.
 //!
 //! # Protocol
-//! 1. A queue is a *line* for each group of lanes. A request waits in the line of its own group, under that line's lock.
-//!    Each line publishes the key of its first one (`head`), so that who looks for the first of all locks one line only.
-//! 2. How many wait is counted outside, in a word of whoever owns the queue ([`Claims`]). Who counts one down has the *right* to take one out.
-//!    A request is in its line before it is counted, and who leaves counts itself down before it goes. So there are at least as
-//!    many entries as rights that were taken and not used yet, and who has a right finds an entry.
-//! 3. Who wants to leave when all entries are claimed by others stays as an *orphan*: one of the others takes it out and finds nobody.
-//! 4. What became of a request stands in its slot: it is read under the line's lock by the one who waits, and stays until it was read.
-//! 5. Each line counts those who were taken out of it to be served, beside its first key and under its lock; so each learns how many were served
-//!    before it, as logs tell.
-//! 6. Who has a right takes the first of its own line, unless another line's first came [`OVERTAKEN_BY`] before that one: a
-//!    wake-up of another lane costs system calls of both. So nobody is overtaken by who came as much as that after it, and classes go strictly one
-//!    after another.
+//! 1. A queue is a *line* for each group of lanes. A request waits in the line of its own group, under that
+//!    line's lock. Each line publishes the key of its first one (`head`), so that who looks for the first of
+//!    all locks one line only.
+//! 2. How many wait is counted outside, in a word of whoever owns the queue ([`Claims`]). Who counts one down
+//!    has the *right* to take one out. A request is in its line before it is counted, and who leaves counts
+//!    itself down before it goes. So there are at least as many entries as rights that were taken and not
+//!    used yet, and who has a right finds an entry.
+//! 3. Who wants to leave when all entries are claimed by others stays as an *orphan*: one of the others takes
+//!    it out and finds nobody.
+//! 4. What became of a request stands in its slot: it is read under the line's lock by the one who waits, and
+//!    stays until it was read.
+//! 5. Each line counts those who were taken out of it to be served, beside its first key and under its lock;
+//!    so each learns how many were served before it, as logs tell.
+//! 6. Who has a right takes the first of its own line, unless another line's first came [`OVERTAKEN_BY`]
+//!    before that one: a wake-up of another lane costs system calls of both. So nobody is overtaken by who
+//!    came as much as that after it, and classes go strictly one after another.
 //!
 //! Nothing is woken under a lock.
 //!
 //! # Cost
-//! Entering and leaving: the group's own lock; a heap of keys, `log2(n)` to enter, nothing to leave (entries of those who left are skipped
-//! later, and swept when they are most). Taking one out: a load for each group, and the lock of one line.
+//! Entering and leaving: the group's own lock; a heap of keys, `log2(n)` to enter, nothing to leave (entries
+//! of those who left are skipped later, and swept when they are most). Taking one out: a load for each group,
+//! and the lock of one line.
 
 use crate::spec::Index;
 use manylane_sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +70,8 @@ pub(crate) trait Claims {
 /// What became of a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It may begin on this server: it counts there. With how many were served since it entered, itself included.
+    /// It may begin on this server: it counts there. With how many were served since it entered, itself
+    /// included.
     Granted(Index, u64),
     /// Its server is gone.
     Elsewhere,
@@ -116,7 +122,8 @@ pub(crate) struct Queue<W> {
     lanes_per_group: usize,
 }
 
-/// A place in a queue. It must be given back: by [`Balancer::poll`](crate::Balancer::poll) or [`Balancer::leave`](crate::Balancer::leave).
+/// A place in a queue. It must be given back: by [`Balancer::poll`](crate::Balancer::poll) or
+/// [`Balancer::leave`](crate::Balancer::leave).
 #[derive(Debug)]
 #[must_use = "a place in a queue must be given back by `poll` or `leave`, or others wait behind it"]
 pub struct Ticket {
@@ -259,8 +266,8 @@ impl<W: Waiter> Queue<W> {
         self.lines.iter().map(|head| head.head.load(Ordering::SeqCst)).min().unwrap_or(NOBODY)
     }
 
-    /// Takes the next one out and tells it that it may begin on a server; without one, that it must go elsewhere. For who has a right (rule 2). Gives who is to
-    /// be woken; `None`: it had left (rule 3).
+    /// Takes the next one out and tells it that it may begin on a server; without one, that it must go
+    /// elsewhere. For who has a right (rule 2). Gives who is to be woken; `None`: it had left (rule 3).
     pub(crate) fn take(&self, server: Option<Index>) -> Option<W> {
         loop {
             let head = self.next();
@@ -294,7 +301,8 @@ impl<W: Waiter> Queue<W> {
         }
     }
 
-    /// What became of the request; the ticket while nothing did, and then `waiter` is woken in place of the one before.
+    /// What became of the request; the ticket while nothing did, and then `waiter` is woken in place of the
+    /// one before.
     pub(crate) fn poll(&self, ticket: Ticket, waiter: W) -> Result<Outcome, Ticket> {
         let mut line = self.lines[ticket.line as usize].line.lock();
         let slot = &mut line.slots[ticket.slot as usize];

@@ -1,8 +1,9 @@
 //! `random`: drawn by weight, and of several draws the least loaded.
 //!
-//! A draw is one random number and one look into a table (A. Walker's alias method, in M. Vose's form, 1991), so it costs
-//! the same for any number of servers and keeps the weights exactly. Of two draws the less loaded is nearly as good as the least
-//! loaded of all (M. Mitzenmacher, *The power of two choices in randomized load balancing*, 2001).
+//! A draw is one random number and one look into a table (A. Walker's alias method, in M. Vose's form, 1991),
+//! so it costs the same for any number of servers and keeps the weights exactly. Of two draws the less loaded
+//! is nearly as good as the least loaded of all (M. Mitzenmacher, *The power of two choices in randomized
+//! load balancing*, 2001).
 
 use crate::lane::LaneState;
 
@@ -57,7 +58,8 @@ impl Chances {
     }
 }
 
-/// Of `draws` servers for which `good` holds, the one with the least `cost`. Draws that are not good are repeated, up to `draws + 8` in all.
+/// Of `draws` servers for which `good` holds, the one with the least `cost`. Draws that are not good are
+/// repeated, up to `draws + 8` in all.
 #[inline]
 pub(crate) fn pick(
     state: &LaneState,

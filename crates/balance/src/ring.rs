@@ -1,22 +1,25 @@
 //! Consistent hashing: servers stand many times on a ring of 32 bits, a key belongs to the closest.
 //!
-//! D. Karger et al., *Consistent Hashing and Random Trees* (1997); with a bound on loads: V. Mirrokni, M. Thorup, M. Zadimoghaddam,
-//! *Consistent Hashing with Bounded Loads* (2018).
+//! D. Karger et al., *Consistent Hashing and Random Trees* (1997); with a bound on loads: V. Mirrokni, M.
+//! Thorup, M. Zadimoghaddam, *Consistent Hashing with Bounded Loads* (2018).
 //!
-//! A server stands on the ring as often as its weight has sixteenths, at places that depend on its hash key (its id) alone. So only the
-//! keys of a server that comes or goes move, and all balancers with the same ids agree, HAProxy among them.
+//! A server stands on the ring as often as its weight has sixteenths, at places that depend on its hash key
+//! (its id) alone. So only the keys of a server that comes or goes move, and all balancers with the same ids
+//! agree, HAProxy among them.
 //!
 //! # Layout
-//! Places and servers in ascending order of place; `starts` tells for each value of a place's upper bits where its run begins, with
-//! about one place a run. A look-up reads one start and the few places behind it, however many servers there are.
+//! Places and servers in ascending order of place; `starts` tells for each value of a place's upper bits
+//! where its run begins, with about one place a run. A look-up reads one start and the few places behind it,
+//! however many servers there are.
 
 use manylane_expr::hash::avalanche;
 
 /// Places of one server lie in a range of hashed numbers of this size.
 const PLACES_OF_ONE: u32 = 4096;
 
-/// Places of all servers: a thousand of them with the greatest weight. More would have the time and the memory of a rebuild grow with every
-/// weight; servers have fewer places instead, in the proportion of their weights, and each one at least.
+/// Places of all servers: a thousand of them with the greatest weight. More would have the time and the
+/// memory of a rebuild grow with every weight; servers have fewer places instead, in the proportion of their
+/// weights, and each one at least.
 const MAX_PLACES: u64 = 1000 * 256 * 16;
 
 #[derive(Debug)]

@@ -1,15 +1,16 @@
 //! Turns: `roundrobin`, `static-rr`, and every algorithm by key for requests that have none.
 //!
 //! # How
-//! The turns of one period stand in a table ([`sequence`](crate::sequence)). Each lane follows it from a place of its own and
-//! keeps its position. So no lane writes what another reads.
+//! The turns of one period stand in a table ([`sequence`](crate::sequence)). Each lane follows it from a
+//! place of its own and keeps its position. So no lane writes what another reads.
 //!
 //! # How exact
-//! Over one period of picks of a lane each server is picked as often as its weight says; with one lane these are exactly HAProxy's
-//! turns. With several lanes the sum over lanes keeps the weights too: any run of `n` picks of a lane gives a server its share of
-//! `n` up to what the order in the table is uneven (at most two for equal weights), so `L` lanes together up to `L` times that, however
-//! many picks there were. Lanes begin at places that are spread by the golden ratio, so that few requests on many lanes meet
-//! different servers too.
+//! Over one period of picks of a lane each server is picked as often as its weight says; with one lane these
+//! are exactly HAProxy's turns. With several lanes the sum over lanes keeps the weights too: any run of `n`
+//! picks of a lane gives a server its share of `n` up to what the order in the table is uneven (at most two
+//! for equal weights), so `L` lanes together up to `L` times that, however many picks there were. Lanes begin
+//! at places that are spread by the golden ratio, so that few requests on many lanes meet different servers
+//! too.
 //!
 //! Cost: three loads and a store to the lane's own line.
 
@@ -22,8 +23,9 @@ fn beginning() -> u64 {
     (lane::current().index() as u64).wrapping_mul(0x9e37_79b9) & 0xffff_ffff
 }
 
-/// The position in a table of `len` turns, moved on by one. `turn` is the position in its lower half; in its upper half the
-/// length of the table that it belongs to, since in another table it stands for the same fraction.
+/// The position in a table of `len` turns, moved on by one. `turn` is the position in its lower half; in its
+/// upper half the length of the table that it belongs to, since in another table it stands for the same
+/// fraction.
 #[inline]
 fn next(state: &LaneState, len: usize) -> usize {
     let kept = state.turn.get();

@@ -1,22 +1,26 @@
-//! Places of a server with a `maxconn` that several balancers fill: those of generations that serve beside each other.
+//! Places of a server with a `maxconn` that several balancers fill: those of generations that serve beside
+//! each other.
 //!
 //! # Protocol
-//! 1. Each balancer lets requests in by a gate of its own. The gate's limit is what the server's would be if nobody else sent requests there, less what
-//!    the others serve of it.
-//! 2. All limits of a server are set under its lock, and all at once, from what each gate serves then. Whoever has let requests in or ended one, or was told
-//!    another limit, sets them after that ([`Seats::level`]): so who is last has read all that was changed before.
-//! 3. Two that take places at the same moment may both take the last one: the server serves as many more as there are lanes, until that many have
-//!    ended. None is taken before it was given back.
-//! 4. Who has set the limits looks whether somebody waits beside room, whichever balancer's he is, after a fence; and who begins to wait is counted, and looks at the limit
-//!    after a fence. So one of both sees the other. Those who wait are let in by a lane that knows their balancer: one that not all lanes have yet
+//! 1. Each balancer lets requests in by a gate of its own. The gate's limit is what the server's would be if
+//!    nobody else sent requests there, less what the others serve of it.
+//! 2. All limits of a server are set under its lock, and all at once, from what each gate serves then.
+//!    Whoever has let requests in or ended one, or was told another limit, sets them after that
+//!    ([`Seats::level`]): so who is last has read all that was changed before.
+//! 3. Two that take places at the same moment may both take the last one: the server serves as many more as
+//!    there are lanes, until that many have ended. None is taken before it was given back.
+//! 4. Who has set the limits looks whether somebody waits beside room, whichever balancer's he is, after a
+//!    fence; and who begins to wait is counted, and looks at the limit after a fence. So one of both sees the
+//!    other. Those who wait are let in by a lane that knows their balancer: one that not all lanes have yet
 //!    [looks again](crate::Balancer::look_again) when they do.
 //!
-//! 5. Who lets somebody in holds the place before it is clear that there still is somebody. Whoever looks in that moment finds no room, and nobody tells him when the place is
-//!    given back: that is noted, and looked at again soon ([`has_hidden_room`](crate::Balancer::has_hidden_room)).
+//! 5. Who lets somebody in holds the place before it is clear that there still is somebody. Whoever looks in
+//!    that moment finds no room, and nobody tells him when the place is given back: that is noted, and looked
+//!    at again soon ([`has_hidden_room`](crate::Balancer::has_hidden_room)).
 //!
 //! # Cost
-//! While one balancer has the server, a load when a request begins or ends. With several a lock of the server's own, and two looks at each of them; once more when a place goes
-//! to one who waits by another.
+//! While one balancer has the server, a load when a request begins or ends. With several a lock of the
+//! server's own, and two looks at each of them; once more when a place goes to one who waits by another.
 
 use crate::gate::Gates;
 use crate::spec::Index;

@@ -1,13 +1,13 @@
 //! The order in which servers have their turns: one period as a table, computed when something changes.
 //!
-//! A table needs no lock and no writes to be followed: who follows it keeps a position. Over any whole period each
-//! server is there exactly as often as its weight says.
+//! A table needs no lock and no writes to be followed: who follows it keeps a position. Over any whole period
+//! each server is there exactly as often as its weight says.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Entries of a table at most. Weights that need more are scaled down: a server's share is then off by at most one part
-/// in so many, and none gets nothing.
+/// Entries of a table at most. Weights that need more are scaled down: a server's share is then off by at
+/// most one part in so many, and none gets nothing.
 pub(crate) const MAX_TABLE: u64 = 65_536;
 
 /// Up to so many comparisons are spent on the order of [`static_turns`].
@@ -20,7 +20,8 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// Weights without their common divisor, scaled so that their sum is near [`MAX_TABLE`] at most (each that was not 0 is at least 1).
+/// Weights without their common divisor, scaled so that their sum is near [`MAX_TABLE`] at most (each that
+/// was not 0 is at least 1).
 fn reduced(weights: &[(u16, u32)]) -> Vec<(u16, u64)> {
     let divisor = weights.iter().fold(0, |d, &(_, weight)| gcd(d, u64::from(weight))).max(1);
     let total: u64 = weights.iter().map(|&(_, weight)| u64::from(weight) / divisor).sum();
@@ -34,10 +35,11 @@ fn reduced(weights: &[(u16, u32)]) -> Vec<(u16, u64)> {
 
 /// The order of `roundrobin`: each server's turns are as evenly spaced as its weight allows.
 ///
-/// A server that had a turn is due again `total / weight` turns later, remainders carried over. The earliest due goes first, of
-/// two the one whose remainder is further below its weight. Where nobody is due yet, a server that had no turn gets its first, heaviest first. These are the
-/// turns that HAProxy's `roundrobin` takes with one thread. (It never closes a period; here the last turns of one go to whoever
-/// is short of some.)
+/// A server that had a turn is due again `total / weight` turns later, remainders carried over. The earliest
+/// due goes first, of two the one whose remainder is further below its weight. Where nobody is due yet, a
+/// server that had no turn gets its first, heaviest first. These are the turns that HAProxy's `roundrobin`
+/// takes with one thread. (It never closes a period; here the last turns of one go to whoever is short of
+/// some.)
 ///
 /// Cost: total weight times the logarithm of the servers.
 pub(crate) fn smooth_turns(weights: &[(u16, u32)]) -> Vec<u16> {
@@ -87,9 +89,10 @@ pub(crate) fn smooth_turns(weights: &[(u16, u32)]) -> Vec<u16> {
 
 /// The order of `static-rr` and of map-based hashing.
 ///
-/// At each turn every server's score grows by its weight, and the first of those with the most whole totals goes and pays one total.
-/// Whatever the weights, the first turn is the first server's. These are the turns that HAProxy takes, so a key finds the same
-/// server here and there. Where that would take millions of steps the order is that of [`smooth_turns`].
+/// At each turn every server's score grows by its weight, and the first of those with the most whole totals
+/// goes and pays one total. Whatever the weights, the first turn is the first server's. These are the turns
+/// that HAProxy takes, so a key finds the same server here and there. Where that would take millions of steps
+/// the order is that of [`smooth_turns`].
 pub(crate) fn static_turns(weights: &[(u16, u32)]) -> Vec<u16> {
     let servers = reduced(weights);
     let total: u64 = servers.iter().map(|&(_, weight)| weight).sum();

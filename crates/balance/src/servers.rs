@@ -48,7 +48,8 @@ impl Servers {
     /// The servers of `specs`, in this order. They are up, those that are `disabled` in maintenance.
     ///
     /// # Errors
-    /// [`BuildError`] for names or ids that are there twice, weights out of range and more than [`MAX_SERVERS`].
+    /// [`BuildError`] for names or ids that are there twice, weights out of range and more than
+    /// [`MAX_SERVERS`].
     pub fn new(specs: impl IntoIterator<Item = ServerSpec>) -> Result<Self, BuildError> {
         Self::with_states(specs, |_| None)
     }
@@ -150,7 +151,8 @@ impl Servers {
         self.list.iter().filter(|server| server.spec.backup == backups && server.state.is_usable()).count()
     }
 
-    /// Servers that new requests go to: the active ones, or backups where there are none, all or the first (`option allbackups`).
+    /// Servers that new requests go to: the active ones, or backups where there are none, all or the first
+    /// (`option allbackups`).
     pub fn serving(&self, all_backups: bool) -> impl Iterator<Item = Index> {
         let backups = self.usable(false) == 0;
         let most = if backups && !all_backups { 1 } else { usize::MAX };
@@ -159,7 +161,8 @@ impl Servers {
         of.map(|(index, _)| index).take(most)
     }
 
-    /// The sum of the weights that are in effect, in units of configured weight, of active servers, or of backups.
+    /// The sum of the weights that are in effect, in units of configured weight, of active servers, or of
+    /// backups.
     pub fn total_weight(&self, backups: bool) -> u32 {
         let of = self.list.iter().filter(|s| s.spec.backup == backups && s.state.is_usable());
         of.map(|s| s.state.effective_weight().div_ceil(WEIGHT_SCALE)).sum()

@@ -1,22 +1,26 @@
 //! Idle connections of a lane, by what they are good for; and how lanes give each other of theirs.
 //!
 //! # Protocol
-//! 1. A [`Shelf`] belongs to its lane: no other touches it, so what is on it need not be `Send`. Taking the own lane's connections
-//!    and putting them back writes no line that other lanes write.
-//! 2. Connections lie by key: the hash of all that must be equal for a connection to serve (server, name asked for in TLS, source
-//!    address, PROXY header). The one that came last is taken first: it is the warmest, and the old ones age together at the bottom.
-//! 3. A lane publishes how many idle connections it has of each server, on all of its shelves (`idle` in [`Depot`], stored when it changes). Only a lane
-//!    whose own shelf has none looks there. It takes none from a lane that has not more than the server's `pool-low-conn`.
-//! 4. What another lane has is *asked for*: [`Depot::ask`] gives the lane to ask, the room above sends that lane a task, which takes a
-//!    connection from its shelf, detaches it from its driver and sends it back; or sends back that there is none, and the asker connects.
-//! 5. Each `pool-purge-delay` a lane closes half of what lay idle all that time, of each server: those that were not needed
-//!    at the busiest moment since.
-//! 6. A lane that gave a connection away and then misses one makes one, for as long as the server's `pool-purge-delay`
-//!    ([`Shelf::has_given`]): asking for it back would wake both lanes at each request that they do in turns.
+//! 1. A [`Shelf`] belongs to its lane: no other touches it, so what is on it need not be `Send`. Taking the
+//!    own lane's connections and putting them back writes no line that other lanes write.
+//! 2. Connections lie by key: the hash of all that must be equal for a connection to serve (server, name
+//!    asked for in TLS, source address, PROXY header). The one that came last is taken first: it is the
+//!    warmest, and the old ones age together at the bottom.
+//! 3. A lane publishes how many idle connections it has of each server, on all of its shelves (`idle` in
+//!    [`Depot`], stored when it changes). Only a lane whose own shelf has none looks there. It takes none
+//!    from a lane that has not more than the server's `pool-low-conn`.
+//! 4. What another lane has is *asked for*: [`Depot::ask`] gives the lane to ask, the room above sends that
+//!    lane a task, which takes a connection from its shelf, detaches it from its driver and sends it back; or
+//!    sends back that there is none, and the asker connects.
+//! 5. Each `pool-purge-delay` a lane closes half of what lay idle all that time, of each server: those that
+//!    were not needed at the busiest moment since.
+//! 6. A lane that gave a connection away and then misses one makes one, for as long as the server's
+//!    `pool-purge-delay` ([`Shelf::has_given`]): asking for it back would wake both lanes at each request
+//!    that they do in turns.
 //!
 //! # Cost
-//! Taking and putting: a look into a hash table and a few stores; with `pool-max-conn` a put reads a line of each lane. Asking: a line of each lane that is looked at, up to
-//! [`LOOKED_AT`].
+//! Taking and putting: a look into a hash table and a few stores; with `pool-max-conn` a put reads a line of
+//! each lane. Asking: a line of each lane that is looked at, up to [`LOOKED_AT`].
 
 use crate::lane::Numbers;
 use crate::spec::Index;
@@ -81,7 +85,8 @@ impl Depot {
         self.idle.get(lane).map_or(0, |idle| idle.get(server.get()).into())
     }
 
-    /// A lane that has connections of this server to give (rules 3 and 4). `start`: any number, so that not all ask the same.
+    /// A lane that has connections of this server to give (rules 3 and 4). `start`: any number, so that not
+    /// all ask the same.
     ///
     /// Whether these have the right key only that lane can tell.
     pub fn ask(&self, server: Index, start: usize) -> Option<LaneId> {
@@ -286,7 +291,8 @@ impl<C> Shelf<C> {
         self.servers[server.get()].gave = Some(now);
     }
 
-    /// Whether another lane got a connection of this server lately, so that one is made rather than asked for (rule 6).
+    /// Whether another lane got a connection of this server lately, so that one is made rather than asked for
+    /// (rule 6).
     pub fn has_given(&self, server: Index, now: Time) -> bool {
         let delay = self.depot.limits[server.get()].purge;
         self.servers[server.get()].gave.is_some_and(|gave| now < gave + delay)
@@ -311,7 +317,8 @@ impl<C> Shelf<C> {
         }
     }
 
-    /// Closes the oldest connection of the server that has most: room for another descriptor. Whether there was one.
+    /// Closes the oldest connection of the server that has most: room for another descriptor. Whether there
+    /// was one.
     pub fn close_one(&mut self) -> bool {
         let most = (0..self.servers.len()).max_by_key(|number| self.servers[*number].count);
         let oldest = most.map_or(NONE, |number| self.servers[number].oldest);
@@ -327,8 +334,8 @@ impl<C> Shelf<C> {
         self.keys.is_empty()
     }
 
-    /// Closes half of what was never needed since the last time, of servers whose `pool-purge-delay` passed (rule 5). Gives when it wants to be
-    /// called again; `None` when nothing lies here.
+    /// Closes half of what was never needed since the last time, of servers whose `pool-purge-delay` passed
+    /// (rule 5). Gives when it wants to be called again; `None` when nothing lies here.
     pub fn purge(&mut self, now: Time) -> Option<Time> {
         let mut next: Option<Time> = None;
         let mut left = self.count as u32; // of thousands of servers few have any, or none
@@ -371,7 +378,8 @@ impl<C> Shelf<C> {
         self.places.get(self.servers[server.get()].oldest as usize).map(|place| place.since)
     }
 
-    /// So many more lie here. Not how many: another shelf of the lane may have some of the same depot, too, while one takes the place of the other.
+    /// So many more lie here. Not how many: another shelf of the lane may have some of the same depot, too,
+    /// while one takes the place of the other.
     fn publish(&self, server: Index, more: i32) {
         let own = self.depot.idle.own();
         own.set(server.get(), own.get(server.get()).wrapping_add_signed(more));

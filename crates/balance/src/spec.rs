@@ -53,9 +53,11 @@ pub struct ServerSpec {
     pub disabled: bool,
     /// Its name has no address yet.
     pub unresolved: bool,
-    /// It was taken away: its place is free, and nobody is sent there. Its name, id and cookie are nobody's; its id keeps its place in the order.
+    /// It was taken away: its place is free, and nobody is sent there. Its name, id and cookie are nobody's;
+    /// its id keeps its place in the order.
     pub gone: bool,
-    /// What stands for it on the ring of consistent hashing and in Maglev's table; `None`: its id (`hash-key`).
+    /// What stands for it on the ring of consistent hashing and in Maglev's table; `None`: its id
+    /// (`hash-key`).
     pub hash_key: Option<u32>,
 }
 

@@ -1,6 +1,7 @@
 //! How a server is: whether it takes requests, and its weight. Read by anyone, written by whoever changes it.
 //!
-//! All of it is on lines that are only written when something changes, so reading it costs nothing in between.
+//! All of it is on lines that are only written when something changes, so reading it costs nothing in
+//! between.
 
 use crate::seats::Seats;
 use crate::spec::{ServerSpec, WEIGHT_SCALE};
@@ -159,7 +160,8 @@ impl ServerState {
         self.maxconn.load(Ordering::Relaxed)
     }
 
-    /// The weight in effect, in sixteenths of a unit ([`WEIGHT_SCALE`]): less than the set one during slow start.
+    /// The weight in effect, in sixteenths of a unit ([`WEIGHT_SCALE`]): less than the set one during slow
+    /// start.
     pub fn effective_weight(&self) -> u32 {
         self.effective.load(Ordering::Relaxed)
     }

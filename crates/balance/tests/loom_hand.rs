@@ -1,4 +1,5 @@
-//! What one lane gives another: every interleaving of giving, waiting and leaving. It is with one of the two, and no wake-up is lost (R-G5).
+//! What one lane gives another: every interleaving of giving, waiting and leaving. It is with one of the two,
+//! and no wake-up is lost (R-G5).
 #![cfg(loom)]
 
 use manylane_balance::{Waiter, hand};

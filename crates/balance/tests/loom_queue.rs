@@ -1,4 +1,5 @@
-//! Limits and queues: every interleaving of two or three lanes. Nobody waits while there is room, no place is lost or given twice (R-G2).
+//! Limits and queues: every interleaving of two or three lanes. Nobody waits while there is room, no place is
+//! lost or given twice (R-G2).
 #![cfg(loom)]
 
 use manylane_balance::{Algorithm, Balancer, Index, Options, Priority, ServerSpec, Servers, Turn, Waiter};
@@ -168,7 +169,8 @@ fn who_begins_to_wait_for_a_server_that_goes_down_is_sent_elsewhere() {
     });
 }
 
-/// A limit goes down while a place is released: whoever waits for any server afterwards gets the room there is.
+/// A limit goes down while a place is released: whoever waits for any server afterwards gets the room there
+/// is.
 #[test]
 fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
     model(|| {
@@ -190,8 +192,8 @@ fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
     });
 }
 
-/// Two balancers share two places (`seats`). While a lane takes one by the first and another lane gives one back there, somebody comes to the second: in the end
-/// there is room for him there.
+/// Two balancers share two places (`seats`). While a lane takes one by the first and another lane gives one
+/// back there, somebody comes to the second: in the end there is room for him there.
 fn comes_beside_another_balancer(any: bool) {
     model(move || {
         let two = || {
@@ -255,7 +257,8 @@ fn no_wake_up_is_lost_between_balancers_that_share_places_where_one_waits_for_an
     comes_beside_another_balancer(true);
 }
 
-/// A limit changes while another lane looks whether it has: in the end it is what was set last, also where the one who looks found what was before.
+/// A limit changes while another lane looks whether it has: in the end it is what was set last, also where
+/// the one who looks found what was before.
 #[test]
 fn what_is_set_is_not_undone_by_one_who_looks_again() {
     model(|| {
@@ -272,7 +275,8 @@ fn what_is_set_is_not_undone_by_one_who_looks_again() {
     });
 }
 
-/// The same where the one who looks goes to write what another has set before, and who sets finds nothing to write.
+/// The same where the one who looks goes to write what another has set before, and who sets finds nothing to
+/// write.
 #[test]
 fn what_is_set_back_is_not_undone_by_the_one_who_set_before() {
     model(|| {
@@ -290,8 +294,9 @@ fn what_is_set_back_is_not_undone_by_the_one_who_set_before() {
     });
 }
 
-/// Two balancers share one place. Somebody who waits by the second leaves while a place that the first gave back is offered there, and somebody comes to the
-/// first: the place that was held for the one who has left is noted, if nobody told of it.
+/// Two balancers share one place. Somebody who waits by the second leaves while a place that the first gave
+/// back is offered there, and somebody comes to the first: the place that was held for the one who has left
+/// is noted, if nobody told of it.
 #[test]
 fn room_that_was_held_for_one_who_had_left_is_not_forgotten() {
     model(|| {

@@ -414,7 +414,8 @@ fn a_wait_that_is_dropped_leaves_and_passes_on_what_it_was_granted() {
 
 use std::future::Future;
 
-/// A `maxconn` holds for all balancers of a server together, and whoever waits in one of them has the place that another gives back.
+/// A `maxconn` holds for all balancers of a server together, and whoever waits in one of them has the place
+/// that another gives back.
 #[test]
 fn balancers_of_one_server_fill_its_places_together() {
     let spec = |name: &str, id| ServerSpec { maxconn: 3, ..ServerSpec::new(name, id) };
@@ -476,7 +477,8 @@ fn who_joined_looks_again_and_has_what_was_given_back_meanwhile() {
     next.release(s);
 }
 
-/// It holds for any number of balancers, also for requests that began while another one was made: nobody has to look for that.
+/// It holds for any number of balancers, also for requests that began while another one was made: nobody has
+/// to look for that.
 #[test]
 fn a_limit_holds_for_any_number_of_balancers() {
     const EACH: usize = 2;

@@ -61,7 +61,8 @@ fn each(report: &Report, cores: usize) -> f64 {
     report.transfers.total() as f64 / (cores as u64 * REQUESTS) as f64
 }
 
-/// R-G2: no shared line is written by a pick, nor by a request on a server without a limit, and no lock is taken.
+/// R-G2: no shared line is written by a pick, nor by a request on a server without a limit, and no lock is
+/// taken.
 #[test]
 fn a_request_to_a_server_without_a_limit_moves_no_line_whatever_the_algorithm() {
     for algorithm in [
@@ -80,15 +81,16 @@ fn a_request_to_a_server_without_a_limit_moves_no_line_whatever_the_algorithm() 
     }
 }
 
-/// R-G2: by load. A lane looks at the others once a millisecond: what that costs a request falls with the requests in one. No lock,
-/// no locked instruction.
+/// R-G2: by load. A lane looks at the others once a millisecond: what that costs a request falls with the
+/// requests in one. No lock, no locked instruction.
 #[test]
 fn looking_at_the_other_lanes_loads_costs_a_line_of_each_lane_a_millisecond() {
     for algorithm in [Algorithm::LeastConn, Algorithm::Random { draws: 2 }, Algorithm::Ewma { draws: 2 }] {
         for cores in [1, 8, 64] {
             let per_ms = 100;
             let report = requests(cores, algorithm, 500, 0, per_ms);
-            // Each look reads a line of each other lane, and each of these takes its own back when it writes it next; a block is 2 lines of 64 bytes.
+            // Each look reads a line of each other lane, and each of these takes its own back when it writes
+            // it next; a block is 2 lines of 64 bytes.
             let looks = (REQUESTS / per_ms + 1) as f64;
             let most = looks * 4.0 * (cores - 1) as f64 / REQUESTS as f64;
             assert!(
@@ -101,7 +103,8 @@ fn looking_at_the_other_lanes_loads_costs_a_line_of_each_lane_a_millisecond() {
     }
 }
 
-/// R-G2: a limit is counted on the server's own line. Spread over 500 servers it does not collapse with 64 cores.
+/// R-G2: a limit is counted on the server's own line. Spread over 500 servers it does not collapse with 64
+/// cores.
 #[test]
 fn limits_cost_the_servers_own_line_and_64_cores_do_more_than_8() {
     let rate = |cores| {
@@ -139,7 +142,8 @@ fn idle_connections_of_the_own_lane_move_no_line() {
     }
 }
 
-/// One server at its limit, all lanes queue for it: the rest is the queue's own cost, and does not grow without bound.
+/// One server at its limit, all lanes queue for it: the rest is the queue's own cost, and does not grow
+/// without bound.
 #[test]
 fn places_are_handed_over_when_all_lanes_queue_for_one_server() {
     for cores in [8, 64] {
@@ -205,7 +209,8 @@ fn held(cores: usize, algorithm: Algorithm, servers: u32, maxconn: u32) -> Repor
     )
 }
 
-/// R-G2: neither do algorithms by load and order with limits collapse, whether servers are at their limits or far from it.
+/// R-G2: neither do algorithms by load and order with limits collapse, whether servers are at their limits or
+/// far from it.
 #[test]
 fn with_requests_at_work_and_limits_64_cores_do_more_than_8() {
     for algorithm in [Algorithm::First, Algorithm::LeastConn] {

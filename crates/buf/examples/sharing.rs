@@ -2,9 +2,9 @@
 //!
 //! `cargo run --release -p manylane-buf --features designs --example sharing`
 //!
-//! Each figure is the minimum of many short samples, which is what the operation costs when nothing else runs. It is
-//! not for throughput of several lanes at once on a busy machine. With an argument, that operation alone runs a
-//! fixed number of times, for instruction counts:
+//! Each figure is the minimum of many short samples, which is what the operation costs when nothing else
+//! runs. It is not for throughput of several lanes at once on a busy machine. With an argument, that
+//! operation alone runs a fixed number of times, for instruction counts:
 //! `valgrind --tool=callgrind .../sharing clone-own`.
 
 use manylane_buf::designs::{Design, Leader, Ours, Proxy, Ring};
@@ -147,8 +147,8 @@ fn main() {
     }
 }
 
-/// The owner and another lane at the same time, on one cluster. The median of the samples, since the best one may be
-/// one where the other lane did not run.
+/// The owner and another lane at the same time, on one cluster. The median of the samples, since the best one
+/// may be one where the other lane did not run.
 fn two_lanes<D: Design>() -> f64 {
     let handle = D::alloc().expect("memory");
     let sent = D::send(D::share(&handle).expect("memory"));

@@ -19,9 +19,9 @@ use std::ptr::NonNull;
 ///                        | written, `len` bytes | spare                |
 /// ```
 ///
-/// The header is written when the cluster becomes a segment: nobody else can have a handle before. So a cluster
-/// that is dropped unfilled costs what its pool costs: the block goes from the lane's cache and back, with no
-/// count touched and no locked instruction.
+/// The header is written when the cluster becomes a segment: nobody else can have a handle before. So a
+/// cluster that is dropped unfilled costs what its pool costs: the block goes from the lane's cache and back,
+/// with no count touched and no locked instruction.
 ///
 /// ```
 /// # fn main() -> Result<(), manylane_buf::Error> {
@@ -44,7 +44,8 @@ impl Cluster {
     /// An empty cluster with room for at least `size` bytes: the smallest of [`CLUSTER_SIZES`] that has it.
     ///
     /// # Errors
-    /// [`Error::Alloc`]; [`Error::TooLong`] above [`MAX_CLUSTER`](crate::MAX_CLUSTER); [`Error::EmptyCluster`] for 0.
+    /// [`Error::Alloc`]; [`Error::TooLong`] above [`MAX_CLUSTER`](crate::MAX_CLUSTER);
+    /// [`Error::EmptyCluster`] for 0.
     #[inline(always)] // so that neither the value nor the result goes through memory
     pub fn alloc(size: usize) -> Result<Self, Error> {
         let class = class_of("a cluster", size)?;
@@ -63,8 +64,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// An empty cluster whose writing begins `headroom` bytes into the payload, so that something can be prepended
-    /// later without copying.
+    /// An empty cluster whose writing begins `headroom` bytes into the payload, so that something can be
+    /// prepended later without copying.
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc) for `headroom + size`.
@@ -102,7 +103,8 @@ impl Cluster {
     /// The room behind what is written.
     #[inline]
     pub fn spare_mut(&mut self) -> &mut [MaybeUninit<u8>] {
-        // SAFETY: the payload is ours alone, since a `Cluster` is the only handle; behind `end` there is `spare_len`.
+        // SAFETY: the payload is ours alone, since a `Cluster` is the only handle; behind `end` there is
+        // `spare_len`.
         unsafe { std::slice::from_raw_parts_mut(self.at(self.end).as_ptr().cast(), self.spare_len()) }
     }
 

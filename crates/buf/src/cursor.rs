@@ -4,7 +4,8 @@ use crate::chain::Chain;
 use crate::error::OutOfRange;
 use std::io::{self, BufRead, Read};
 
-/// A position in a chain. Reading moves it; the chain stays as it is and nothing is copied but what is asked for.
+/// A position in a chain. Reading moves it; the chain stays as it is and nothing is copied but what is asked
+/// for.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,11 +1,11 @@
 //! A double-ended queue of segments: a few inside the value, more in a ring block from the lane's pool.
 //!
 //! Rules:
-//! 1. The slots are an array of `capacity` (a power of two): `inline` while `block` is null, else the block, whose
-//!    size class [`RING_SIZES`] gives. Slots `head .. head + count`, modulo `capacity`, hold segments; the others
-//!    hold nothing.
-//! 2. `capacity` changes in [`reserve`](Deque::reserve), the only operation that can fail: first the new block,
-//!    then the moves. What follows a successful `reserve` cannot fail.
+//! 1. The slots are an array of `capacity` (a power of two): `inline` while `block` is null, else the block,
+//!    whose size class [`RING_SIZES`] gives. Slots `head .. head + count`, modulo `capacity`, hold segments;
+//!    the others hold nothing.
+//! 2. `capacity` changes in [`reserve`](Deque::reserve), the only operation that can fail: first the new
+//!    block, then the moves. What follows a successful `reserve` cannot fail.
 //! 3. A queue that runs empty gives its block back, so that an idle chain holds no memory.
 //!
 //! Cost: push and pop O(1) at both ends; growth moves 24 bytes a segment and quadruples the room.
@@ -83,8 +83,8 @@ impl Deque {
         let block = store().rings[class].alloc()?.into_raw().cast::<Segment>();
         debug_assert!(block.is_aligned(), "the pool aligns its blocks");
         let (first, second) = self.as_slices();
-        // SAFETY: the block is new and has room for `needed`, which includes all there are; they move bitwise, and rule 1
-        // forgets the old slots.
+        // SAFETY: the block is new and has room for `needed`, which includes all there are; they move
+        // bitwise, and rule 1 forgets the old slots.
         unsafe {
             block.as_ptr().copy_from_nonoverlapping(first.as_ptr(), first.len());
             block.as_ptr().add(first.len()).copy_from_nonoverlapping(second.as_ptr(), second.len());

@@ -12,8 +12,8 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-/// Frees foreign bytes: first byte, number of bytes, the argument given to [`External::from_raw`]. Called exactly once
-/// after the last handle is gone, on the lane that dropped it. It should not panic.
+/// Frees foreign bytes: first byte, number of bytes, the argument given to [`External::from_raw`]. Called
+/// exactly once after the last handle is gone, on the lane that dropped it. It should not panic.
 pub type FreeFn = unsafe fn(NonNull<u8>, usize, usize);
 
 /// Free functions that can be registered. One for each *kind* of foreign memory, not for each buffer; the
@@ -100,8 +100,8 @@ fn registered(index: u8) -> &'static Registered {
 /// Rule 11 of the header's protocol.
 ///
 /// # Safety
-/// The bytes were given to [`External::from_raw`] with this function and argument, nobody uses them any more, and this
-/// is the only call.
+/// The bytes were given to [`External::from_raw`] with this function and argument, nobody uses them any more,
+/// and this is the only call.
 pub(crate) unsafe fn call(index: u8, data: NonNull<u8>, len: usize, argument: usize) {
     // SAFETY: by contract.
     unsafe { (registered(index).function)(data, len, argument) }
@@ -156,8 +156,8 @@ impl std::error::Error for RegisterError {}
 pub struct External;
 
 impl External {
-    /// A segment over `len` foreign bytes at `data`. After the last handle is gone, the registered function gets
-    /// `data`, `len` and `argument`, once, on the lane that dropped it.
+    /// A segment over `len` foreign bytes at `data`. After the last handle is gone, the registered function
+    /// gets `data`, `len` and `argument`, once, on the lane that dropped it.
     ///
     /// `writable`: a sole holder may write into the bytes, and [`Segment::zero_on_free`] may wipe them.
     ///
@@ -169,8 +169,8 @@ impl External {
     /// function may be called on any thread.
     ///
     /// # Errors
-    /// [`Error::Alloc`], and [`Error::TooLong`] above 4 GiB - 1. The function is *not* called then: the bytes are still
-    /// the caller's.
+    /// [`Error::Alloc`], and [`Error::TooLong`] above 4 GiB - 1. The function is *not* called then: the bytes
+    /// are still the caller's.
     pub unsafe fn from_raw(
         data: NonNull<u8>,
         len: usize,
@@ -201,8 +201,8 @@ impl External {
         Ok(unsafe { Segment::over(hold, 0, capacity) })
     }
 
-    /// A vector's bytes; the vector is freed after the last handle. Not for small vectors: copying up to a few
-    /// hundred bytes into a chain is cheaper.
+    /// A vector's bytes; the vector is freed after the last handle. Not for small vectors: copying up to a
+    /// few hundred bytes into a chain is cheaper.
     ///
     /// # Errors
     /// As [`from_raw`](Self::from_raw), with the vector given back.
@@ -233,8 +233,8 @@ impl External {
         unsafe { Self::from_raw(NonNull::from(bytes).cast(), bytes.len(), STATIC, 0, false) }
     }
 
-    /// The bytes of anything that owns some: an `Arc<[u8]>`, a mapping. The owner is dropped after the last handle,
-    /// on the lane that dropped it. `as_ref` is called once.
+    /// The bytes of anything that owns some: an `Arc<[u8]>`, a mapping. The owner is dropped after the last
+    /// handle, on the lane that dropped it. `as_ref` is called once.
     ///
     /// Cost: one allocation for the owner, beside the object from the lane's pool.
     ///
@@ -245,8 +245,8 @@ impl External {
         // SAFETY: just made, and moved nowhere until `free`.
         let bytes = unsafe { (*boxed).owner.as_ref() };
         let (data, len) = (NonNull::from(bytes).cast(), bytes.len());
-        // SAFETY: the bytes are borrowed from the owner, which stays where it is, untouched, until `free`; `T: Send`
-        // allows the drop on any thread.
+        // SAFETY: the bytes are borrowed from the owner, which stays where it is, untouched, until `free`;
+        // `T: Send` allows the drop on any thread.
         let made = unsafe { Self::from_raw(data, len, OWNER, boxed.expose_provenance(), false) };
         // SAFETY: on failure nothing refers to the box.
         made.map_err(|error| Refused { value: unsafe { Box::from_raw(boxed) }.owner, error })

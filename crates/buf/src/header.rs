@@ -19,39 +19,40 @@
 //! 3. **Group.** Cloning a group handle adds one to `local`, dropping subtracts one. Dropping the last sets
 //!    `local` to 0 and releases the group's unit. The group is *present* while `local` > 0.
 //! 4. **Units.** Cloning a unit handle adds a unit (relaxed: the handle keeps the cluster alive). Releasing
-//!    subtracts one with release order; who takes the last one acquires and frees. Who sees by an acquire load
-//!    that `shared` is 1 while it holds a unit is the only unit holder: nobody else can add or release, so it
-//!    frees without a locked instruction.
-//! 5. **Pack.** To put a group handle into a parcel: if it is the last of the group, the group's unit becomes its
-//!    own, `local` is 0 and nothing atomic happens; else `local` shrinks by one and a unit is added.
-//! 6. **Join.** A parcel is opened on lane L and `owner` is L. Then the handle joins the group: group present:
-//!    its unit is released (never the last: the group has one); absent: its unit becomes the group's. The
-//!    words of rule 2 were last used by this lane, and what a lane's earlier thread did is visible to the next
-//!    (lane numbers are handed over through a mutex, after all of Rust's thread-local destructors ran; a destructor
-//!    of a pthread key must not touch segments).
-//! 7. **Re-own.** Else, if the handle holds the only unit (rule 4), there is no group and no other handle: this
-//!    lane becomes the owner, `local` is 1, `filled` the end of the handle's view. The acquire load orders it
-//!    after everything that former holders did. `owner` changes only here, when no other handle exists
-//!    that could read it.
-//! 8. **Sole.** A handle is the only one if `shared` is 1 (acquire) and, for a group handle, `local` is 1. While
-//!    its owner shares it with nobody it stays so, and all bytes of the cluster are the handle's alone.
+//!    subtracts one with release order; who takes the last one acquires and frees. Who sees by an acquire
+//!    load that `shared` is 1 while it holds a unit is the only unit holder: nobody else can add or release,
+//!    so it frees without a locked instruction.
+//! 5. **Pack.** To put a group handle into a parcel: if it is the last of the group, the group's unit becomes
+//!    its own, `local` is 0 and nothing atomic happens; else `local` shrinks by one and a unit is added.
+//! 6. **Join.** A parcel is opened on lane L and `owner` is L. Then the handle joins the group: group
+//!    present: its unit is released (never the last: the group has one); absent: its unit becomes the
+//!    group's. The words of rule 2 were last used by this lane, and what a lane's earlier thread did is
+//!    visible to the next (lane numbers are handed over through a mutex, after all of Rust's thread-local
+//!    destructors ran; a destructor of a pthread key must not touch segments).
+//! 7. **Re-own.** Else, if the handle holds the only unit (rule 4), there is no group and no other handle:
+//!    this lane becomes the owner, `local` is 1, `filled` the end of the handle's view. The acquire load
+//!    orders it after everything that former holders did. `owner` changes only here, when no other handle
+//!    exists that could read it.
+//! 8. **Sole.** A handle is the only one if `shared` is 1 (acquire) and, for a group handle, `local` is 1.
+//!    While its owner shares it with nobody it stays so, and all bytes of the cluster are the handle's alone.
 //! 9. **Spare space.** No handle's view reaches beyond `filled` while the group is present, except that unit
 //!    handles may look at what was visible when they were made, which is below `filled` as well. Bytes from
-//!    `filled` on belong to the group. A group handle whose view ends at `filled` may claim them: `filled` moves
-//!    up *before* the bytes are lent out, so a second handle with the same end cannot claim them too. A sole
-//!    handle first sets `filled` to its own end.
+//!    `filled` on belong to the group. A group handle whose view ends at `filled` may claim them: `filled`
+//!    moves up *before* the bytes are lent out, so a second handle with the same end cannot claim them too. A
+//!    sole handle first sets `filled` to its own end.
 //! 10. **Zero mark.** Set by anyone with a handle: one relaxed store of `true` into a byte that nothing else
 //!     shares; nobody ever stores `false`. The marker's release (rule 4) or its parcel's hand-over orders it
 //!     before the last release, whose holder reads it: no mark is lost (R-B5).
-//! 11. **End.** The last holder zeroes the payload if marked, then gives the memory to the dropping lane's pool
-//!     cache, or calls the free function of foreign bytes: exactly once, since only one handle can be last.
+//! 11. **End.** The last holder zeroes the payload if marked, then gives the memory to the dropping lane's
+//!     pool cache, or calls the free function of foreign bytes: exactly once, since only one handle can be
+//!     last.
 //!
 //! # Progress
 //! Every operation is wait-free: no loop, no lock, no retry.
 //!
 //! # Cost
-//! Group handles: a load and a store on line 0, which only the owner writes. Unit handles: one locked add on line 1.
-//! Dropping a sole handle: two plain loads, then the pool.
+//! Group handles: a load and a store on line 0, which only the owner writes. Unit handles: one locked add on
+//! line 1. Dropping a sole handle: two plain loads, then the pool.
 
 use crate::external;
 use crate::store::store;
@@ -61,8 +62,8 @@ use manylane_sync::cell::UnsafeCell;
 use manylane_sync::lane;
 use std::ptr::NonNull;
 
-/// Units that a cluster may have; more is taken for a leak. Half of the range, so that racing holders cannot wrap
-/// the count before one of them panics. Group handles need no limit: see [`Group`].
+/// Units that a cluster may have; more is taken for a leak. Half of the range, so that racing holders cannot
+/// wrap the count before one of them panics. Group handles need no limit: see [`Group`].
 pub(crate) const LIMIT: u32 = u32::MAX / 2;
 
 /// Class of a header whose bytes are foreign.
@@ -82,15 +83,17 @@ pub(crate) struct Header {
     writable: bool,           // I: may the payload be written?
     data: NonNull<u8>,        // I: the payload
     argument: usize,          // I: for the free function
-    // Line 1: written by other lanes, and all that they read: opened and dropped elsewhere, a handle does not move line 0.
+    // Line 1: written by other lanes, and all that they read: opened and dropped elsewhere, a handle does
+    // not move line 0.
     remote: Remote,
 }
 
 /// The plain words of the group handles.
 ///
-/// Their number is a difference of two counts that only grow, so that a clone and the drop after it do not wait
-/// for each other's store to be forwarded: one chain through memory for each count, not one through both. The counts
-/// have 64 bits, so that a clone need not look whether there is room: leaking a handle each nanosecond fills them in 584 years.
+/// Their number is a difference of two counts that only grow, so that a clone and the drop after it do not
+/// wait for each other's store to be forwarded: one chain through memory for each count, not one through
+/// both. The counts have 64 bits, so that a clone need not look whether there is room: leaking a handle each
+/// nanosecond fills them in 584 years.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Group {
@@ -326,7 +329,8 @@ impl Ref {
         // Relaxed: rule 4: the handle that the caller has keeps the cluster alive.
         let before = self.header().remote.shared.fetch_add(1, Ordering::Relaxed);
         if before >= LIMIT {
-            // Not the last: the caller has one. Taken back, so that callers who go on trying cannot wrap the count.
+            // Not the last: the caller has one. Taken back, so that callers who go on trying cannot wrap the
+            // count.
             self.header().remote.shared.fetch_sub(1, Ordering::Relaxed);
             too_many_handles(before);
         }
@@ -380,8 +384,8 @@ impl Ref {
     #[inline]
     fn release_unit(&mut self) -> bool {
         let shared = &self.header().remote.shared;
-        // A unit handle does not look first: it is seldom the last, and a load waits for the locked add of the
-        // clone before it.
+        // A unit handle does not look first: it is seldom the last, and a load waits for the locked add of
+        // the clone before it.
         // Acquire: pairs with the release below, of those who went before.
         if !self.is_unit() && shared.load(Ordering::Acquire) == 1 {
             return true;

@@ -1,8 +1,9 @@
-//! Bytes in, operations out: every operation of chains, segments and clusters beside the same operation on a plain vector.
+//! Bytes in, operations out: every operation of chains, segments and clusters beside the same operation on a
+//! plain vector.
 //!
-//! The property tests and the fuzz target share it. [`run`] panics when chain and vector differ, when a refused
-//! operation has changed anything (R-B6), when foreign bytes are freed not exactly once or with the wrong size or
-//! argument (R-B3), or when a zero mark is not honoured (R-B5).
+//! The property tests and the fuzz target share it. [`run`] panics when chain and vector differ, when a
+//! refused operation has changed anything (R-B6), when foreign bytes are freed not exactly once or with the
+//! wrong size or argument (R-B3), or when a zero mark is not honoured (R-B5).
 
 use crate::{
     Chain, Cluster, Error, External, FreeIndex, MAX_CLUSTER, OutOfRange, PackedSegment, Parcel, Segment,
@@ -73,8 +74,8 @@ pub(crate) fn check_zeroed(data: NonNull<u8>, len: usize) {
     ZEROED.set(ZEROED.get() + 1);
 }
 
-/// Foreign bytes and what their free function was told. The bytes stay until the end of the run, so that a second
-/// free is seen instead of crashing.
+/// Foreign bytes and what their free function was told. The bytes stay until the end of the run, so that a
+/// second free is seen instead of crashing.
 struct Entry {
     bytes: Vec<u8>,
     freed: AtomicU64,
@@ -407,7 +408,8 @@ impl Run<'_> {
         Some((segment, bytes))
     }
 
-    /// A segment of `a` by itself: cut or viewed in every way. What was cut off goes to `b`, what stays back to where it was.
+    /// A segment of `a` by itself: cut or viewed in every way. What was cut off goes to `b`, what stays back
+    /// to where it was.
     fn segment(&mut self, a: usize, b: usize, injected: bool) {
         let (cut, front) = (self.byte() % 5, self.byte().is_multiple_of(2));
         let Some((mut segment, mut bytes)) = self.pop(a, front) else { return };
@@ -457,7 +459,8 @@ impl Run<'_> {
         }
     }
 
-    /// A cluster with room in front, filled by `put` and by `commit`; it is longer than asked for, never shorter.
+    /// A cluster with room in front, filled by `put` and by `commit`; it is longer than asked for, never
+    /// shorter.
     fn cluster(&mut self, a: usize, injected: bool) {
         let (headroom, size) = (self.byte(), self.size());
         let (put, commit) = (self.size(), self.byte());
@@ -529,7 +532,8 @@ impl Run<'_> {
         let mut entry = Box::new(entry);
         let data = NonNull::new(entry.bytes.as_mut_ptr()).expect("a vector's pointer is never null");
         let argument = std::ptr::from_ref(&*entry).expose_provenance();
-        // SAFETY: the bytes live until the end of the run, and nobody else touches them before `free` is called.
+        // SAFETY: the bytes live until the end of the run, and nobody else touches them before `free` is
+        // called.
         match unsafe { External::from_raw(data, n, free_function(), argument, writable) } {
             Ok(segment) => {
                 self.entries.push(entry);

@@ -6,8 +6,8 @@ use std::fmt;
 
 /// A chain that belongs to no lane. It can be sent, and opened or dropped where it arrives.
 ///
-/// Every segment in it holds a unit of its own (rules 5 to 7 of the count). Packing the only segment of a cluster and
-/// opening it elsewhere costs no locked instruction: the cluster changes its owner.
+/// Every segment in it holds a unit of its own (rules 5 to 7 of the count). Packing the only segment of a
+/// cluster and opening it elsewhere costs no locked instruction: the cluster changes its owner.
 ///
 /// ```
 /// # fn main() -> Result<(), manylane_buf::Error> {
@@ -21,10 +21,11 @@ use std::fmt;
 /// ```
 pub struct Parcel(Chain);
 
-// SAFETY: rule 1 of the count: a parcel holds unit handles only, each of which may be used and released on any lane,
-// and nothing else that belongs to a lane: ring blocks may be given back to any lane's cache.
+// SAFETY: rule 1 of the count: a parcel holds unit handles only, each of which may be used and released on
+// any lane, and nothing else that belongs to a lane: ring blocks may be given back to any lane's cache.
 unsafe impl Send for Parcel {}
-// SAFETY: through a shared parcel nothing but two numbers can be read, which do not change while it is shared.
+// SAFETY: through a shared parcel nothing but two numbers can be read, which do not change while it is
+// shared.
 unsafe impl Sync for Parcel {}
 
 impl Parcel {
@@ -69,7 +70,8 @@ impl fmt::Debug for Parcel {
     }
 }
 
-/// A segment that belongs to no lane: a [`Parcel`] of one, in 24 bytes. It can be sent, and opened or dropped where it arrives.
+/// A segment that belongs to no lane: a [`Parcel`] of one, in 24 bytes. It can be sent, and opened or dropped
+/// where it arrives.
 ///
 /// ```
 /// # fn main() -> Result<(), manylane_buf::Error> {

@@ -1,8 +1,10 @@
 //! Looking for a byte of a kind in contiguous bytes, at sixteen at once.
 //!
-//! A kind is a function that marks those of sixteen bytes that are of it, a bit for each. On x86-64 it is made of SSE2, which each such processor has;
-//! elsewhere the bytes are asked one by one without a branch, which compilers make wide. What is left at the end, fewer than sixteen, is looked at together with what stands
-//! before it, whose marks do not count: so only less than sixteen bytes in all are a case of their own.
+//! A kind is a function that marks those of sixteen bytes that are of it, a bit for each. On x86-64 it is
+//! made of SSE2, which each such processor has; elsewhere the bytes are asked one by one without a branch,
+//! which compilers make wide. What is left at the end, fewer than sixteen, is looked at together with what
+//! stands before it, whose marks do not count: so only less than sixteen bytes in all are a case of their
+//! own.
 
 /// Bytes that are looked at together.
 const WIDE: usize = 16;
@@ -21,15 +23,16 @@ pub fn control(bytes: &[u8], at: usize) -> usize {
     first(bytes, at, kinds::controls)
 }
 
-/// The first byte at or after `at` that is no letter, no digit and no hyphen, which are all that nearly all names of fields have; the end if there is
-/// none.
+/// The first byte at or after `at` that is no letter, no digit and no hyphen, which are all that nearly all
+/// names of fields have; the end if there is none.
 #[inline]
 pub fn name_end(bytes: &[u8], at: usize) -> usize {
     first(bytes, at, kinds::not_of_names)
 }
 
-/// The first byte at or after `at` that ends a target of HTTP, or may not be in one: a control character, a space, `#`, or one above 0x7e; the end if there is
-/// none. RFC 3986 has no place for some others (`"<>\\^{|}` and the grave accent), which clients send all the same.
+/// The first byte at or after `at` that ends a target of HTTP, or may not be in one: a control character, a
+/// space, `#`, or one above 0x7e; the end if there is none. RFC 3986 has no place for some others
+/// (`"<>\\^{|}` and the grave accent), which clients send all the same.
 #[inline]
 pub fn target_end(bytes: &[u8], at: usize) -> usize {
     first(bytes, at, kinds::not_of_targets)

@@ -31,8 +31,8 @@ pub struct Segment {
     view: View,
 }
 
-/// Where the bytes are. A third field, without a value, makes it 16 bytes that are copied as one: a clone then takes one load
-/// and one store less than with two fields, and those are what it waits for.
+/// Where the bytes are. A third field, without a value, makes it 16 bytes that are copied as one: a clone
+/// then takes one load and one store less than with two fields, and those are what it waits for.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct View {
@@ -68,8 +68,8 @@ impl Segment {
     /// The bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: initialised (see `over`), and nobody writes them: a writer is either sole (rule 8), which it is
-        // not while this handle exists, or writes from `filled` on, above this view (rule 9).
+        // SAFETY: initialised (see `over`), and nobody writes them: a writer is either sole (rule 8), which
+        // it is not while this handle exists, or writes from `filled` on, above this view (rule 9).
         unsafe { std::slice::from_raw_parts(self.view.start.as_ptr(), self.view.len as usize) }
     }
 
@@ -183,8 +183,8 @@ impl Segment {
         self.hold.is_sole()
     }
 
-    /// The bytes for writing, if this is the only handle and the memory may be written. Copying on write never
-    /// happens silently: whoever gets `None` decides.
+    /// The bytes for writing, if this is the only handle and the memory may be written. Copying on write
+    /// never happens silently: whoever gets `None` decides.
     #[inline]
     pub fn try_unique(&mut self) -> Option<&mut [u8]> {
         if self.hold.is_writable() && self.hold.is_sole() {
@@ -195,8 +195,8 @@ impl Segment {
         }
     }
 
-    /// Marks the cluster *zero on free* (R-B5): whoever drops the last handle zeroes the whole payload before it
-    /// can be used again. The mark is for the cluster, not for this view, and cannot be taken back.
+    /// Marks the cluster *zero on free* (R-B5): whoever drops the last handle zeroes the whole payload before
+    /// it can be used again. The mark is for the cluster, not for this view, and cannot be taken back.
     ///
     /// # Errors
     /// [`ReadOnly`] for foreign bytes that were not declared writable: they cannot be zeroed, so the promise
@@ -256,8 +256,8 @@ impl Segment {
         self.hold.spare(end)
     }
 
-    /// True when the bytes fill less than half of the memory that their cluster takes. Foreign bytes never do: their memory is
-    /// their owner's.
+    /// True when the bytes fill less than half of the memory that their cluster takes. Foreign bytes never
+    /// do: their memory is their owner's.
     #[inline]
     pub(crate) fn is_sparse(&self) -> bool {
         !self.is_external() && 2 * self.len() < size_of::<Header>() + self.hold.capacity()
@@ -280,8 +280,8 @@ impl Segment {
         n
     }
 
-    /// Takes back the last `n` bytes, which [`append`](Self::append) has just put there, so that the room is free
-    /// again.
+    /// Takes back the last `n` bytes, which [`append`](Self::append) has just put there, so that the room is
+    /// free again.
     pub(crate) fn take_back(&mut self, n: usize) {
         if n > 0 {
             self.view.len -= n as u32;
@@ -301,8 +301,8 @@ impl Segment {
         Some(Claim { segment: self })
     }
 
-    /// Copies the last bytes of `bytes` in front of the view as far as there is room that nobody else looks at
-    /// (rule 8); how many it were.
+    /// Copies the last bytes of `bytes` in front of the view as far as there is room that nobody else looks
+    /// at (rule 8); how many it were.
     pub(crate) fn prepend(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.offset() as usize);
         if n == 0 || !self.hold.is_writable() || !self.hold.is_sole() {

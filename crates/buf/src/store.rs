@@ -76,8 +76,8 @@ pub(crate) fn class_of(operation: &'static str, size: usize) -> Result<u8, Error
 impl Drop for Store {
     fn drop(&mut self) {
         for pool in self.clusters.into_iter().chain(self.rings).chain([self.proxies]) {
-            // SAFETY: the execution is over: loom drops its statics after the model's closure, whose threads were joined
-            // and whose segments are gone.
+            // SAFETY: the execution is over: loom drops its statics after the model's closure, whose threads
+            // were joined and whose segments are gone.
             unsafe { pool.destroy() };
         }
     }

@@ -1,11 +1,11 @@
-//! The biased count, in every interleaving: who drops, sends and opens handles on one cluster at the same time
-//! (R-B2, R-B3, R-B5). The bytes are foreign, so that the free function can tell how often and after whom it ran:
-//! every look at the bytes reads a cell that the free function writes, and the model checker refuses a read that
-//! is not ordered before that write.
+//! The biased count, in every interleaving: who drops, sends and opens handles on one cluster at the same
+//! time (R-B2, R-B3, R-B5). The bytes are foreign, so that the free function can tell how often and after
+//! whom it ran: every look at the bytes reads a cell that the free function writes, and the model checker
+//! refuses a read that is not ordered before that write.
 //!
-//! Each model says what must have come out at least once. The checker runs the threads in the order in which they are made and tries
-//! others from there; it does not try a store of a later thread before a load of an earlier one. So who only looks is made last, or yields
-//! first.
+//! Each model says what must have come out at least once. The checker runs the threads in the order in which
+//! they are made and tries others from there; it does not try a store of a later thread before a load of an
+//! earlier one. So who only looks is made last, or yields first.
 #![allow(unsafe_code)] // foreign bytes are the point
 #![cfg(loom)]
 
@@ -217,8 +217,9 @@ fn two_other_lanes_and_the_owner_drop_at_the_same_time() {
     FREED.assert_all([By::Main, By::Other, By::Third]);
 }
 
-/// Both threads look and drop. The one that goes first in the checker's first execution never finds itself the only holder while the
-/// other has a handle, so there are two models: with `second_begins` it is the other way round.
+/// Both threads look and drop. The one that goes first in the checker's first execution never finds itself
+/// the only holder while the other has a handle, so there are two models: with `second_begins` it is the
+/// other way round.
 fn owner_role_moves(
     second_begins: bool,
     freed: &'static Outcomes<By>,
@@ -338,7 +339,8 @@ fn a_sole_holder_writes_only_after_the_others_have_looked() {
     WROTE.assert_all([false, true]);
 }
 
-/// The same for a handle of the group. The owner's thread is the first one here, so it lets the other one begin.
+/// The same for a handle of the group. The owner's thread is the first one here, so it lets the other one
+/// begin.
 #[test]
 fn an_owner_that_is_the_sole_holder_writes_only_after_the_others_have_looked() {
     static WROTE: Outcomes<bool> = Outcomes::new();

@@ -1,4 +1,5 @@
-//! R-B3: the table of free functions is bounded and says so. In a process of its own, since it fills the table.
+//! R-B3: the table of free functions is bounded and says so. In a process of its own, since it fills the
+//! table.
 #![allow(unsafe_code)] // free functions are unsafe to call
 #![cfg(not(any(loom, manylane_sim)))]
 

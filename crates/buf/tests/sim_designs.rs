@@ -1,4 +1,5 @@
-//! R-B2, R-B4: what the known ways to share a cluster cost in line transfers, each lane on a cluster of its own.
+//! R-B2, R-B4: what the known ways to share a cluster cost in line transfers, each lane on a cluster of its
+//! own.
 #![cfg(all(manylane_sim, feature = "designs"))]
 
 use manylane_buf::designs::{Design, Leader, Ours, Proxy, Ring};
@@ -9,8 +10,8 @@ use manylane_sync::relax;
 /// As in `sim_buf`.
 const WARM_UP: u64 = 20;
 
-/// Each lane shares its own cluster and drops the new handle again. They meet first, with their slots in all pools made: a
-/// table that grows later would show as transfers.
+/// Each lane shares its own cluster and drops the new handle again. They meet first, with their slots in all
+/// pools made: a table that grows later would show as transfers.
 fn on_own_clusters<D: Design>(cores: usize) -> Report {
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(
         || AtomicU64::new(0),

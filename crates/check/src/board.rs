@@ -1,4 +1,5 @@
-//! What others read of a server's checks. Written once a check, by the lane that checks the server; read by reports.
+//! What others read of a server's checks. Written once a check, by the lane that checks the server; read by
+//! reports.
 
 use crate::health::{Change, Counted, Health, Init, Running};
 use crate::status::{Status, Verdict};
@@ -47,7 +48,8 @@ impl Board {
         ))
     }
 
-    /// Goes on where another one of the same server ends: with what was found and counted, and its own `rise` and `fall`.
+    /// Goes on where another one of the same server ends: with what was found and counted, and its own `rise`
+    /// and `fall`.
     pub fn inherit(&self, before: &Self) {
         let before = before.read();
         let mut report = self.0.lock();
@@ -108,7 +110,8 @@ impl Board {
         report.verdict = Verdict::new(status, "");
     }
 
-    /// A check is over. Whether it is worth a line, since it moved the health or came to something else than the last, and what changed.
+    /// A check is over. Whether it is worth a line, since it moved the health or came to something else than
+    /// the last, and what changed.
     pub fn end(&self, verdict: Verdict, took: Duration) -> (bool, Option<Change>) {
         let mut report = self.0.lock();
         let (moved, change) = report.health.report(verdict.status);

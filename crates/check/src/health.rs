@@ -99,7 +99,8 @@ impl Health {
         (before.0 != self.value, changed.then_some(Change { from: before.1, to: self.running }))
     }
 
-    /// Live traffic failed too often: a failed check, and where it counts for more, there is none or one left before the server goes down.
+    /// Live traffic failed too often: a failed check, and where it counts for more, there is none or one left
+    /// before the server goes down.
     pub fn observe(&mut self, counted: Counted) -> (bool, Option<Change>) {
         let before = self.value;
         match counted {
@@ -157,7 +158,8 @@ impl Health {
         self.rise + self.fall - 1
     }
 
-    /// The checks that count towards the next change, and of how many: `2/3` of a server that fails for the second time of three is 1 of 3 left.
+    /// The checks that count towards the next change, and of how many: `2/3` of a server that fails for the
+    /// second time of three is 1 of 3 left.
     pub fn progress(&self) -> (u32, u32) {
         if self.value >= self.rise {
             (self.value - self.rise + 1, self.fall)

@@ -38,8 +38,9 @@ impl Pace {
     /// Servers with a shorter `inter` do not say how far first checks lie apart.
     pub const SPREADS_FROM: Duration = Duration::from_secs(1);
 
-    /// How long the first check of the server at `place` of `count` waits, so that not all are checked at once: they share `shortest`, the shortest
-    /// `inter` of those from [`SPREADS_FROM`](Self::SPREADS_FROM) on, and `most` (`max-spread-checks`) if that is less.
+    /// How long the first check of the server at `place` of `count` waits, so that not all are checked at
+    /// once: they share `shortest`, the shortest `inter` of those from
+    /// [`SPREADS_FROM`](Self::SPREADS_FROM) on, and `most` (`max-spread-checks`) if that is less.
     pub fn first(shortest: Duration, most: Option<Duration>, place: usize, count: usize) -> Duration {
         let room = most.map_or(shortest, |most| shortest.min(most));
         room.mul_f64(place as f64 / count.max(1) as f64)
@@ -83,8 +84,8 @@ mod tests {
         assert!(times[1].abs_diff(PACE.inter) < Duration::from_millis(1));
     }
 
-    /// Of 10,000 servers, on one lane or on many, no more are checked in a hundredth of a second than their share, and they stay as they are: each
-    /// check follows the one before it at the same distance.
+    /// Of 10,000 servers, on one lane or on many, no more are checked in a hundredth of a second than their
+    /// share, and they stay as they are: each check follows the one before it at the same distance.
     #[test]
     fn ten_thousand_servers_are_checked_one_after_the_other() {
         const SERVERS: usize = 10_000;

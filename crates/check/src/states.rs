@@ -1,8 +1,9 @@
 //! Server state files (R-G8): the text of `show servers state`, read by a process that starts.
 //!
-//! The first line that is not empty is the version, 1. Lines that begin with `#` say nothing. All others are of one server each: between
-//! [`LEAST_FIELDS`] and any number of fields, one blank or more between two; what comes behind [`FIELDS`] is of a later version and is not read.
-//! Each line is read by itself: one that is wrong is told and left out, and the others hold. So is a last one that has no end, since the number where
+//! The first line that is not empty is the version, 1. Lines that begin with `#` say nothing. All others are
+//! of one server each: between [`LEAST_FIELDS`] and any number of fields, one blank or more between two; what
+//! comes behind [`FIELDS`] is of a later version and is not read. Each line is read by itself: one that is
+//! wrong is told and left out, and the others hold. So is a last one that has no end, since the number where
 //! it was cut may be the half of one.
 
 use crate::status::Status;
@@ -98,8 +99,8 @@ impl fmt::Display for Wrong {
 }
 
 impl States {
-    /// Reads a file. What is wrong is added to `wrong`, up to [`MOST_WRONG`] lines of it and how many more there are; the line of
-    /// a cut is always among them.
+    /// Reads a file. What is wrong is added to `wrong`, up to [`MOST_WRONG`] lines of it and how many more
+    /// there are; the line of a cut is always among them.
     pub fn read(bytes: &[u8], wrong: &mut Vec<Wrong>) -> Self {
         let mut states = Self::default();
         let ended = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

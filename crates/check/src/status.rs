@@ -183,7 +183,8 @@ impl Status {
         matches!(self, Self::L4Tout | Self::L6Tout | Self::L7Tout | Self::ProcTout)
     }
 
-    /// The number of what it came to in `show servers state`: 0 unknown, 2 failed, 3 passed, 4 conditionally passed.
+    /// The number of what it came to in `show servers state`: 0 unknown, 2 failed, 3 passed, 4 conditionally
+    /// passed.
     pub fn result(self) -> u8 {
         match self.outcome() {
             Outcome::Unknown => 0,

@@ -13,7 +13,8 @@ fn give(run: &mut Exchange<'_>, bytes: &[u8]) {
     run.received(Some(Cluster::with(bytes).unwrap().into_segment()));
 }
 
-/// Plays a server that answers each send with the next of `answers`, in pieces of so many bytes, and closes after the last.
+/// Plays a server that answers each send with the next of `answers`, in pieces of so many bytes, and closes
+/// after the last.
 fn play(script: &Script, serves: bool, answers: &[&[u8]], piece: usize) -> (Vec<u8>, Verdict) {
     let (mut sent, mut answers) = (Vec::new(), answers.iter());
     let mut run = script.run(serves);
@@ -275,7 +276,8 @@ fn tcp_steps_run_in_order_and_say_where_they_failed() {
     assert_eq!(talk.run(true).broke("Connection refused").status, Status::L4Con);
 }
 
-/// Only scripts of which nothing is seen but that a connection can be made end it in the same way whatever its socket is used for next.
+/// Only scripts of which nothing is seen but that a connection can be made end it in the same way whatever
+/// its socket is used for next.
 #[test]
 fn a_script_that_only_connects_says_so() {
     assert!(Script::connect().only_connects());

@@ -1,5 +1,5 @@
-//! Services that are known by heart: what they are asked, and what their answers come to, however they are cut. The tables are what HAProxy 3.2 says to
-//! the same bytes, except where a line says otherwise.
+//! Services that are known by heart: what they are asked, and what their answers come to, however they are
+//! cut. The tables are what HAProxy 3.2 says to the same bytes, except where a line says otherwise.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
@@ -7,7 +7,8 @@ use manylane_buf::Cluster;
 use manylane_check::{Ask, NoExpressions, Script, Status, Verdict, ldap, mysql, pgsql, smtp, tls};
 use proptest::prelude::*;
 
-/// Plays a server that says `hello`, answers each send with the next of `answers`, in pieces of so many bytes, and closes after the last.
+/// Plays a server that says `hello`, answers each send with the next of `answers`, in pieces of so many
+/// bytes, and closes after the last.
 fn play(script: &Script, hello: &[u8], answers: &[&[u8]], piece: usize) -> (Vec<u8>, Verdict) {
     let (mut sent, mut answers) = (Vec::new(), answers.iter());
     let mut run = script.run(true);

@@ -1,4 +1,5 @@
-//! `-c` without a proxy: `check [-dW] [-dD] [-q] FILE|FOLDER...`, `check -cc CONDITION`, `check --help KEYWORD`.
+//! `-c` without a proxy: `check [-dW] [-dD] [-q] FILE|FOLDER...`, `check -cc CONDITION`, `check --help
+//! KEYWORD`.
 
 use manylane_config::cond::{Build, evaluate_option};
 use manylane_config::diag::{Check, ExitCode, Severity};

@@ -1,5 +1,5 @@
-//! `--help NAME`: whatever has that name, from all tables. A keyword, an option of `option` lines, an action, a fetch, a converter, a criterion of
-//! conditions, a predicate.
+//! `--help NAME`: whatever has that name, from all tables. A keyword, an option of `option` lines, an action,
+//! a fetch, a converter, a criterion of conditions, a predicate.
 
 use crate::cond::Predicate;
 use crate::nearest;

@@ -1,5 +1,5 @@
-//! Every bound on what a configuration can make the reader do, with its reason. Whatever the input, reading it ends
-//! in time and memory proportional to these.
+//! Every bound on what a configuration can make the reader do, with its reason. Whatever the input, reading
+//! it ends in time and memory proportional to these.
 
 /// Bytes of one file. Generated maps of thousands of servers stay below 2 MiB.
 pub const MAX_FILE_BYTES: usize = 16 << 20;
@@ -9,10 +9,11 @@ pub const MAX_TOTAL_BYTES: usize = 32 << 20;
 pub const MAX_FILES: usize = 4096;
 /// Bytes of one line as written, its end not counted. Long ACL lines of generators reach a few kilobytes.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
-/// Bytes of all words of one line after variables were put in: a variable may be longer than the line that names it.
+/// Bytes of all words of one line after variables were put in: a variable may be longer than the line that
+/// names it.
 pub const MAX_EXPANDED_BYTES: usize = 1 << 20;
-/// Bytes that variables may add to a whole run. Without it, `setenv A "$A$A"` doubles with every line and each later
-/// use costs [`MAX_EXPANDED_BYTES`].
+/// Bytes that variables may add to a whole run. Without it, `setenv A "$A$A"` doubles with every line and
+/// each later use costs [`MAX_EXPANDED_BYTES`].
 pub const MAX_EXPANSION_TOTAL: usize = 128 << 20;
 /// Bytes of one variable of the environment, as Linux bounds one string of `execve`.
 pub const MAX_VARIABLE_BYTES: usize = 128 << 10;
@@ -28,7 +29,8 @@ pub const MAX_SECTIONS: usize = 32_768;
 pub const MAX_SERVERS: usize = 100_000;
 /// `bind` lines of a run, for the same reason.
 pub const MAX_BINDS: usize = 100_000;
-/// Listeners of a run, ranges of ports counted by port: all ports of four addresses. Each has options and counters of its own.
+/// Listeners of a run, ranges of ports counted by port: all ports of four addresses. Each has options and
+/// counters of its own.
 pub const MAX_LISTENERS: usize = 262_144;
 /// Lines that proxies take over from `defaults`, summed over all proxies: each has a copy.
 pub const MAX_INHERITED: usize = 1_000_000;

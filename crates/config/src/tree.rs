@@ -1,7 +1,7 @@
 //! The checked configuration: what the file means, typed, each value with the place that it comes from.
 //!
-//! Expressions (conditions, log formats, samples, patterns) are words with positions: the crate `expr` reads them with
-//! its own registries and reports with the same places.
+//! Expressions (conditions, log formats, samples, patterns) are words with positions: the crate `expr` reads
+//! them with its own registries and reports with the same places.
 
 pub use crate::table::{BindOptions, ServerOptions, Tune};
 
@@ -46,7 +46,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Where a file is that is named at `pos`: a relative name begins where the last `default-path` before it says.
+    /// Where a file is that is named at `pos`: a relative name begins where the last `default-path` before it
+    /// says.
     pub fn path(&self, name: &[u8], pos: Pos) -> PathBuf {
         let before =
             |statement: &&Statement| (statement.pos.file, statement.pos.line) <= (pos.file, pos.line);
@@ -114,7 +115,8 @@ pub struct UnixBind {
     pub gid: Option<u32>,
 }
 
-/// Settings of the process; what is `None` has the default that the table shows. Fields have the keywords' names.
+/// Settings of the process; what is `None` has the default that the table shows. Fields have the keywords'
+/// names.
 #[derive(Clone, Debug, Default)]
 #[allow(missing_docs)] // the table of keywords documents them
 pub struct Global {
@@ -233,8 +235,8 @@ pub struct Proxy {
     pub name: Word,
     /// Where its section begins.
     pub pos: Pos,
-    /// The `defaults` section that it begins with, as an index of [`Config::proxies`]; the rules of a named one come before the
-    /// proxy's own, and its ACLs are visible to those rules only.
+    /// The `defaults` section that it begins with, as an index of [`Config::proxies`]; the rules of a named
+    /// one come before the proxy's own, and its ACLs are visible to those rules only.
     pub defaults: Option<usize>,
     /// Its header names that section.
     pub explicit_defaults: bool,
@@ -314,8 +316,8 @@ impl Mode {
     }
 }
 
-/// What a proxy takes over from its `defaults`; what is `None` has the default that the table shows. Fields have the
-/// keywords' names.
+/// What a proxy takes over from its `defaults`; what is `None` has the default that the table shows. Fields
+/// have the keywords' names.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // the table of keywords documents them
 pub struct Settings {

@@ -1,5 +1,5 @@
-//! Values: times, sizes, integers. What a number is and in which unit is never guessed: a wrong unit, a sign, a fraction or
-//! anything after the value is an error that shows where.
+//! Values: times, sizes, integers. What a number is and in which unit is never guessed: a wrong unit, a sign,
+//! a fraction or anything after the value is an error that shows where.
 
 use crate::Shown;
 use crate::lex::Word;
@@ -61,7 +61,8 @@ fn digits(bytes: &[u8]) -> Result<(Option<u64>, usize), ValueError> {
     Ok((number, length))
 }
 
-/// A time: digits and one of `us`, `ms`, `s`, `m`, `h`, `d`, or `unit` when none is there. At most [`MAX_TIMER_MS`].
+/// A time: digits and one of `us`, `ms`, `s`, `m`, `h`, `d`, or `unit` when none is there. At most
+/// [`MAX_TIMER_MS`].
 ///
 /// # Errors
 /// When the word is anything else.

@@ -1,5 +1,6 @@
-//! Small configuration files, each accepted or refused by us as its head says, and by the installed haproxy as well unless the
-//! head gives the reason why not. `# exit: N` is our exit code of `-c`; `# haproxy: N, reason` is a difference on purpose.
+//! Small configuration files, each accepted or refused by us as its head says, and by the installed haproxy
+//! as well unless the head gives the reason why not. `# exit: N` is our exit code of `-c`; `# haproxy: N,
+//! reason` is a difference on purpose.
 
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 

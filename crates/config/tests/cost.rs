@@ -1,5 +1,5 @@
-//! What reading costs in processor time, which a busy machine does not add to: a start with a large file is a matter of milliseconds, and
-//! grows with the file, not faster.
+//! What reading costs in processor time, which a busy machine does not add to: a start with a large file is a
+//! matter of milliseconds, and grows with the file, not faster.
 
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 

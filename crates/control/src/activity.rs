@@ -1,4 +1,5 @@
-//! What the run-time interface itself does, for `show info`: of the process, whose master has an interface of its own to the same worker.
+//! What the run-time interface itself does, for `show info`: of the process, whose master has an interface of
+//! its own to the same worker.
 
 use manylane_sync::atomic::{AtomicU64, Ordering};
 

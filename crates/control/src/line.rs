@@ -81,7 +81,8 @@ pub(crate) fn commands(line: &[u8]) -> Result<Vec<Command>, Unusable> {
     }
 }
 
-/// The commands of a line, each as its words, and whether a payload follows it; `None` where the line is refused.
+/// The commands of a line, each as its words, and whether a payload follows it; `None` where the line is
+/// refused.
 #[doc(hidden)] // for the fuzzer
 pub fn parse(line: &[u8]) -> Option<Vec<(Vec<String>, bool)>> {
     let all = commands(line).ok()?;

@@ -1,4 +1,5 @@
-//! What counters say, for Prometheus: names, types and labels of HAProxy's exporter, values of `show info` and `show stat`.
+//! What counters say, for Prometheus: names, types and labels of HAProxy's exporter, values of `show info`
+//! and `show stat`.
 
 use crate::commands::columns::{COLUMNS, Column};
 use crate::commands::stat::{self, Line};
@@ -359,7 +360,8 @@ struct Making {
     generation: Arc<Generation>,
     scope: Scope,
     rows: Rows,
-    /// The kind of rows (0 for frontends, 1 for listeners, 2 for backends, 3 for servers), the metric, and the row.
+    /// The kind of rows (0 for frontends, 1 for listeners, 2 for backends, 3 for servers), the metric, and
+    /// the row.
     at: (usize, usize, usize),
     /// The metric's head was written.
     told: bool,
@@ -428,7 +430,8 @@ fn escaped(text: &str) -> String {
 }
 
 impl Making {
-    /// Looks on, at backends and servers; at all frontends before. Whether rows are to be made in the same part.
+    /// Looks on, at backends and servers; at all frontends before. Whether rows are to be made in the same
+    /// part.
     fn look(&mut self) -> bool {
         let Self { generation, scope, rows, .. } = self;
         if rows.next == (0, None) {
@@ -562,7 +565,8 @@ fn seconds(text: &mut String, millis: i64) {
     }
 }
 
-/// Writes a metric of rows from `begin` on, with its head unless that was told, until there is enough for a part. The first row that is left.
+/// Writes a metric of rows from `begin` on, with its head unless that was told, until there is enough for a
+/// part. The first row that is left.
 fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, told: &mut bool) -> usize {
     let metric = &METRICS[place];
     let name = format!("haproxy_{kind}_{}{{", metric.name);

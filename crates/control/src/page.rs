@@ -1,4 +1,5 @@
-//! The page of counters (`stats uri`): tables for people, and the same as CSV and JSON. It shows what `show stat` says.
+//! The page of counters (`stats uri`): tables for people, and the same as CSV and JSON. It shows what `show
+//! stat` says.
 
 use crate::commands::columns::{COLUMNS, Column, header};
 use crate::commands::info;
@@ -58,7 +59,8 @@ const GROUPS: &[(&str, &[(&str, Column)])] = &[
     ),
 ];
 
-/// What is asked for behind the page's place: `;csv`, `;json`, `;typed`, `;json-schema`, `;up`, `;no-maint`, `;norefresh`, `;st=word`, `?scope=text`.
+/// What is asked for behind the page's place: `;csv`, `;json`, `;typed`, `;json-schema`, `;up`, `;no-maint`,
+/// `;norefresh`, `;st=word`, `?scope=text`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Asked<'a> {
     csv: bool,

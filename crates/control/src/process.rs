@@ -5,7 +5,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Reads the configuration again and has the new generation serve: what it says of that, or why everything is as before.
+/// Reads the configuration again and has the new generation serve: what it says of that, or why everything is
+/// as before.
 pub type Reload = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
 
 /// Has a server come or go: what is said of it, or why everything is as before.

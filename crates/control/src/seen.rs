@@ -1,5 +1,6 @@
-//! What lanes write under locks of all that has a line in `show stat`. It is read apart from the making of lines, which takes longer and is left to threads that may lose their
-//! processor for seconds: within a lock they would keep a lane waiting (`manylane_proxy::pages`).
+//! What lanes write under locks of all that has a line in `show stat`. It is read apart from the making of
+//! lines, which takes longer and is left to threads that may lose their processor for seconds: within a lock
+//! they would keep a lane waiting (`manylane_proxy::pages`).
 
 use crate::walk::{Place, Step, Walk};
 use manylane_balance::{Index, Standing};
@@ -66,7 +67,8 @@ impl Seen {
     }
 }
 
-/// What is read before something is made of it: so many at first, since somebody waits for that, and then by turns, [`AHEAD`] of them in parts of [`READ_AT_ONCE`].
+/// What is read before something is made of it: so many at first, since somebody waits for that, and then by
+/// turns, [`AHEAD`] of them in parts of [`READ_AT_ONCE`].
 pub(crate) struct Read<T> {
     all: VecDeque<T>,
     begun: bool,
@@ -93,8 +95,9 @@ impl<T> Read<T> {
         self.whole && self.all.is_empty()
     }
 
-    /// Reads a part: `next` says what comes next, nothing at the end, and nothing of what is passed by. Whether something is to be made of it in the same part, as of the first,
-    /// which somebody waits for: who makes the others is not who reads them.
+    /// Reads a part: `next` says what comes next, nothing at the end, and nothing of what is passed by.
+    /// Whether something is to be made of it in the same part, as of the first, which somebody waits for:
+    /// who makes the others is not who reads them.
     pub(crate) fn part(&mut self, mut next: impl FnMut() -> Option<Option<T>>) -> bool {
         let first = !std::mem::replace(&mut self.begun, true);
         let (mut left, mut passed) = (if first { AT_FIRST } else { READ_AT_ONCE }, 0);
@@ -140,7 +143,8 @@ impl Ahead {
         self.seen.reads()
     }
 
-    /// Looks at the next steps that are `wanted`; a proxy whose beginning is not is left out. Whether lines are to be made in the same part.
+    /// Looks at the next steps that are `wanted`; a proxy whose beginning is not is left out. Whether lines
+    /// are to be made in the same part.
     pub(crate) fn look(&mut self, generation: &Generation, wanted: impl Fn(&Step<'_>) -> bool) -> bool {
         let Self { walk, seen } = self;
         seen.part(|| {

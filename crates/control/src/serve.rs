@@ -33,7 +33,8 @@ pub struct Control {
     of_master: bool,
 }
 
-/// Binds sockets of the interface. `owner` looks up users and groups by name. Sockets that another process has handed over are taken where they fit.
+/// Binds sockets of the interface. `owner` looks up users and groups by name. Sockets that another process
+/// has handed over are taken where they fit.
 ///
 /// # Errors
 /// A sentence for each that could not be bound.
@@ -81,7 +82,8 @@ impl Control {
         &self.process
     }
 
-    /// Does what takes long. Of the whole process: a pool that is dropped waits for its threads, which is not for a lane to do.
+    /// Does what takes long. Of the whole process: a pool that is dropped waits for its threads, which is not
+    /// for a lane to do.
     pub(crate) fn aside() -> &'static BlockingPool {
         static POOL: OnceLock<BlockingPool> = OnceLock::new();
         POOL.get_or_init(|| BlockingPool::new(1, CHANGES_WAITING))

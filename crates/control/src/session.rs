@@ -102,7 +102,8 @@ impl<'a> Lines<'a> {
         self.begin == self.received.len()
     }
 
-    /// The lines up to an empty one, joined; `None` when they do not come or are too long. A client that is `prompted` is asked for each.
+    /// The lines up to an empty one, joined; `None` when they do not come or are too long. A client that is
+    /// `prompted` is asked for each.
     async fn payload(&mut self, reply: &mut Reply<'_>, prompted: bool, silence: Duration) -> Option<String> {
         let mut text = String::new();
         loop {
@@ -140,7 +141,8 @@ impl Lines<'_> {
     }
 }
 
-/// Another process takes over: it gets the sockets that serve now. One that does not read them to the end is told by the end.
+/// Another process takes over: it gets the sockets that serve now. One that does not read them to the end is
+/// told by the end.
 async fn hand_over_all(control: &Control, connection: &Connection, here: Here, patience: Duration) {
     let bound = manylane_proxy::bound(&control.generation());
     let offers: Vec<_> =
@@ -225,7 +227,8 @@ pub(crate) async fn serve(
             run(&mut call).await?;
             drop(generation);
             if let Some(reader) = settings.watch.take() {
-                // Whatever the client has said already, a command behind this one among it, ends the wait before it begins.
+                // Whatever the client has said already, a command behind this one among it, ends the wait
+                // before it begins.
                 if behind == 0 && lines.is_empty() {
                     let stop = async { drop(connection.recv().await) };
                     watch(reader, &mut reply, stop).await?;

@@ -1,7 +1,8 @@
 //! ACLs and conditions.
 //!
-//! An ACL is a list of criteria of which any may hold; a condition is a disjunction of conjunctions of ACLs. Both answer with a
-//! [`Verdict`], whose middle value says that more bytes may change the answer: content rules wait then.
+//! An ACL is a list of criteria of which any may hold; a condition is a disjunction of conjunctions of ACLs.
+//! Both answer with a [`Verdict`], whose middle value says that more bytes may change the answer: content
+//! rules wait then.
 
 use crate::cast::{cast, is_castable, parse_whole};
 use crate::env::Env;
@@ -20,7 +21,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// An answer, and whether it is final. The order is that of certainty: a disjunction is the largest of its parts, a conjunction the smallest.
+/// An answer, and whether it is final. The order is that of certainty: a disjunction is the largest of its
+/// parts, a conjunction the smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// It does not hold.
@@ -465,8 +467,9 @@ impl Acls {
         Self::default()
     }
 
-    /// Adds a line: `words` are what follows the name, from the criterion on, and the error's word counts from there. A name that is
-    /// there already gets an alternative; an error when a condition was compiled with it, which would not see that.
+    /// Adds a line: `words` are what follows the name, from the criterion on, and the error's word counts
+    /// from there. A name that is there already gets an alternative; an error when a condition was
+    /// compiled with it, which would not see that.
     pub fn add(&mut self, name: &[u8], words: &[&[u8]], compiler: &mut Compiler<'_>) -> Result<(), Error> {
         if self.done.contains_key(name) {
             let message = format!("a condition before this line uses the ACL '{}' already", Shown(name));
@@ -521,7 +524,8 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Compiles the words behind `if` (or, with `unless`, behind that). The error's word counts from the first of them.
+    /// Compiles the words behind `if` (or, with `unless`, behind that). The error's word counts from the
+    /// first of them.
     pub fn compile(
         unless: bool,
         words: &[&[u8]],

@@ -82,7 +82,8 @@ pub(crate) struct Args<'c, 'n> {
     pub(crate) compiler: &'c mut Compiler<'n>,
 }
 
-/// Cuts `text[open..]`, which begins behind an opening parenthesis, at commas up to the closing one. Returns the offset behind it.
+/// Cuts `text[open..]`, which begins behind an opening parenthesis, at commas up to the closing one. Returns
+/// the offset behind it.
 fn cut(text: &[u8], open: usize) -> Result<(Vec<Arg>, usize), Error> {
     let mut args = Vec::new();
     let mut arg = Arg { bytes: Vec::new(), at: open };

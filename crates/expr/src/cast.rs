@@ -14,7 +14,8 @@ use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether every or some value of type `from` has a form of type `to`. `Any` on the left is decided when it is evaluated.
+/// Whether every or some value of type `from` has a form of type `to`. `Any` on the left is decided when it
+/// is evaluated.
 pub fn is_castable(from: Type, to: Type) -> bool {
     use Type::*;
     matches!(
@@ -72,7 +73,8 @@ pub(crate) fn text<'x>(value: Value<'x>, scratch: &mut Scratch<'x>) -> Option<&'
     cast(value, Type::Str, scratch)?.bytes()
 }
 
-/// The number that leading digits make, with an optional sign; 0 without digits. What is too large is cut to the range.
+/// The number that leading digits make, with an optional sign; 0 without digits. What is too large is cut to
+/// the range.
 pub fn parse_int(text: &[u8]) -> i64 {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),

@@ -97,7 +97,8 @@ impl Second {
 const MAX_SECONDS: i64 = 1 << 50;
 
 impl Civil {
-    /// The date at `unix`, `offset` seconds east of UTC. Days are turned into dates as in Hinnant's `civil_from_days`.
+    /// The date at `unix`, `offset` seconds east of UTC. Days are turned into dates as in Hinnant's
+    /// `civil_from_days`.
     pub fn new(unix: i64, offset: i64) -> Self {
         let unix = unix.clamp(-MAX_SECONDS, MAX_SECONDS);
         let local = unix + offset.clamp(-172_800, 172_800);
@@ -166,7 +167,8 @@ impl Civil {
         }
     }
 
-    /// Writes it as `format` says, in the C locale. What is not known is written as it is. `None` when it does not fit.
+    /// Writes it as `format` says, in the C locale. What is not known is written as it is. `None` when it
+    /// does not fit.
     pub fn format(&self, format: &[u8], out: &mut Writer<'_>) -> Option<()> {
         let mut rest = format;
         while let [first, tail @ ..] = rest {

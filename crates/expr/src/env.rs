@@ -20,7 +20,8 @@ pub struct Timestamp {
     pub micros: u32,
 }
 
-/// Bytes of one direction that have been received and are still here: of a message's body, or of a TCP stream.
+/// Bytes of one direction that have been received and are still here: of a message's body, or of a TCP
+/// stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Data<'a> {
     /// The bytes; nothing before the first.

@@ -1,6 +1,8 @@
-//! Hash functions of 32 bits by the names that HAProxy's manual has for them: converters, and keys of balancing (`hash-type`).
+//! Hash functions of 32 bits by the names that HAProxy's manual has for them: converters, and keys of
+//! balancing (`hash-type`).
 //!
-//! Each gives what HAProxy's gives, so that a fleet of both sends a key to the same server. Cost: about a nanosecond a byte.
+//! Each gives what HAProxy's gives, so that a fleet of both sends a key to the same server. Cost: about a
+//! nanosecond a byte.
 
 use crc::{CRC_32_ISCSI, CRC_32_ISO_HDLC, Crc, Table};
 

@@ -66,7 +66,8 @@ pub enum Looks {
     Alias,
 }
 
-/// Why a fetch, a converter or an alias would give nothing where the expressions will run; nothing when it works.
+/// Why a fetch, a converter or an alias would give nothing where the expressions will run; nothing when it
+/// works.
 pub type Missing = fn(name: &str, looks: Looks) -> Option<&'static str>;
 
 /// Compiles the expressions of one generation.
@@ -81,7 +82,8 @@ pub struct Compiler<'a> {
     pub warnings: Vec<Error>,
     /// What whoever runs the expressions does not supply: using it is an error.
     pub missing: Missing,
-    /// Something compiled so far looks at bytes of a body or of a TCP stream. Set here, reset by whoever wants to know.
+    /// Something compiled so far looks at bytes of a body or of a TCP stream. Set here, reset by whoever
+    /// wants to know.
     pub reads_data: bool,
     /// The same of the addresses of connections to servers.
     pub looks_at_links: bool,

@@ -1,15 +1,16 @@
 //! The known word nearest to a mistyped one.
 //!
-//! Optimal string alignment: insertions, deletions, replacements and swaps of neighbours count one each, each byte is
-//! edited once. Three rows of the table are kept, rows that cannot stay within the bound end the work.
+//! Optimal string alignment: insertions, deletions, replacements and swaps of neighbours count one each, each
+//! byte is edited once. Three rows of the table are kept, rows that cannot stay within the bound end the
+//! work.
 
 /// Bytes of a word for which a nearest known word is looked for; no keyword is longer.
 pub const MAX_GUESSED_BYTES: usize = 64;
 /// Edits between a mistyped word and the one that is proposed.
 pub const MAX_EDITS: usize = 3;
 
-/// The known word that takes the fewest edits from `word`, if they are few for its length: one for each three bytes,
-/// at most [`MAX_EDITS`]. Of several the first.
+/// The known word that takes the fewest edits from `word`, if they are few for its length: one for each three
+/// bytes, at most [`MAX_EDITS`]. Of several the first.
 ///
 /// Cost: for each candidate at most 64 x 64 steps; candidates whose length differs too much cost nothing.
 pub fn nearest<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

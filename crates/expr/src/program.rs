@@ -151,10 +151,11 @@ impl Expression {
         self.fetch.is_constant() && self.steps.is_empty()
     }
 
-    /// The sample; of several values of a field or parameter the one that the fetch's name stands for (mostly the last).
+    /// The sample; of several values of a field or parameter the one that the fetch's name stands for (mostly
+    /// the last).
     ///
-    /// Cost: no allocation; what converters write is in the scratch, and a chain that needs more than [`crate::SCRATCH_BYTES`] gives
-    /// nothing.
+    /// Cost: no allocation; what converters write is in the scratch, and a chain that needs more than
+    /// [`crate::SCRATCH_BYTES`] gives nothing.
     pub fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
         let sample = self.fetch.eval(env, scratch)?;
         self.convert(sample, env, scratch).ok_or(Absent::Never)

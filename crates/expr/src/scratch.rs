@@ -1,9 +1,10 @@
-//! Memory of a lane in which evaluations write what is not in a message: one fixed buffer, and the state of the
-//! regular expressions' machines.
+//! Memory of a lane in which evaluations write what is not in a message: one fixed buffer, and the state of
+//! the regular expressions' machines.
 //!
-//! A [`Lane`] belongs to one lane and lives as long as it. A [`Scratch`] is the lend of one evaluation: bytes are cut off the
-//! free rest, so what was given out stays valid while the evaluation's results are used, and all of it is free again when
-//! the lend ends. Nothing is allocated but the machines' states, once for each expression and lane.
+//! A [`Lane`] belongs to one lane and lives as long as it. A [`Scratch`] is the lend of one evaluation: bytes
+//! are cut off the free rest, so what was given out stays valid while the evaluation's results are used, and
+//! all of it is free again when the lend ends. Nothing is allocated but the machines' states, once for each
+//! expression and lane.
 
 use crate::clock::Second;
 use crate::pattern::looking::{self, Looking};
@@ -13,12 +14,13 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Bytes that one evaluation may write, all its converters together. Four times the default `tune.bufsize`: each of a chain of
-/// converters may write a value of the size of a message's buffer a few times before a sample is missing for lack of room.
+/// Bytes that one evaluation may write, all its converters together. Four times the default `tune.bufsize`:
+/// each of a chain of converters may write a value of the size of a message's buffer a few times before a
+/// sample is missing for lack of room.
 pub const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// States of regular expressions that a lane keeps. More than that, and all are dropped: a flood of expressions
-/// that are added while the program runs costs time then, not memory.
+/// States of regular expressions that a lane keeps. More than that, and all are dropped: a flood of
+/// expressions that are added while the program runs costs time then, not memory.
 pub const MAX_MACHINES: usize = 4096;
 
 /// What one lane needs to evaluate programs.
@@ -50,7 +52,8 @@ impl Lane {
         Scratch { free: &mut self.buffer, tools: &mut self.tools }
     }
 
-    /// Drops the states of regular expressions: to be called when a new generation of the configuration is in use.
+    /// Drops the states of regular expressions: to be called when a new generation of the configuration is in
+    /// use.
     pub fn forget(&mut self) {
         self.tools.machines = Machines::default();
         self.tools.second = Second::default(); // it may have another time zone
@@ -105,7 +108,8 @@ impl<'a> Scratch<'a> {
         self.build(|writer| writer.write_fmt(text).ok())
     }
 
-    /// The first `most` of the free bytes, or all of them, for a text that grows while others are evaluated. They hold anything.
+    /// The first `most` of the free bytes, or all of them, for a text that grows while others are evaluated.
+    /// They hold anything.
     pub fn take(&mut self, most: usize) -> &'a mut [u8] {
         let most = most.min(self.free.len());
         let (taken, rest) = std::mem::take(&mut self.free).split_at_mut(most);
@@ -219,8 +223,8 @@ impl<'a> Writer<'a> {
         Some(())
     }
 
-    /// Appends the bytes, of which those that `is_plain` is false of are written by `other`. It must be true of letters, digits, and the signs that
-    /// addresses of pages mostly have.
+    /// Appends the bytes, of which those that `is_plain` is false of are written by `other`. It must be true
+    /// of letters, digits, and the signs that addresses of pages mostly have.
     #[inline]
     pub(crate) fn put_mapped(
         &mut self,
@@ -283,8 +287,9 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Whether all eight bytes are ASCII from `$` to `z`, without `\\` and `]`: bytes that nobody writes otherwise. It may be false of others that are, too. A byte
-/// is marked by its highest bit, and a borrow or carry out of one only where that one is marked.
+/// Whether all eight bytes are ASCII from `$` to `z`, without `\\` and `]`: bytes that nobody writes
+/// otherwise. It may be false of others that are, too. A byte is marked by its highest bit, and a borrow or
+/// carry out of one only where that one is marked.
 #[inline]
 fn usual(eight: u64) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;

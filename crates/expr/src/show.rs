@@ -40,8 +40,8 @@ impl Display for Shown<'_> {
     }
 }
 
-/// Whether a terminal or a log would act on `c` instead of showing it. Direction marks count: they can make a line
-/// look like another.
+/// Whether a terminal or a log would act on `c` instead of showing it. Direction marks count: they can make a
+/// line look like another.
 pub fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

@@ -1,11 +1,14 @@
 //! Variables: names are resolved when the configuration is read, values live as long as their scope.
 //!
 //! Rules:
-//! 1. A name belongs to a scope and has a dense number in it ([`VariableId`]). Evaluation never looks at names.
-//! 2. Values of `sess`, `txn`, `req`, `res` and `check` are in a [`Variables`] of one lane each, which its owner clears and uses again:
-//!    in steady state it allocates nothing. Text is kept in one run of bytes that is bounded by [`MAX_SCOPE_BYTES`].
-//! 3. Values of `proc` are shared by the lanes: each is published as a whole ([`ProcessVariables`]), reading is two plain loads. Setting
-//!    one allocates and takes a lock, so it is for rules that run now and then; of two that set one at the same time either wins.
+//! 1. A name belongs to a scope and has a dense number in it ([`VariableId`]). Evaluation never looks at
+//!    names.
+//! 2. Values of `sess`, `txn`, `req`, `res` and `check` are in a [`Variables`] of one lane each, which its
+//!    owner clears and uses again: in steady state it allocates nothing. Text is kept in one run of bytes
+//!    that is bounded by [`MAX_SCOPE_BYTES`].
+//! 3. Values of `proc` are shared by the lanes: each is published as a whole ([`ProcessVariables`]), reading
+//!    is two plain loads. Setting one allocates and takes a lock, so it is for rules that run now and then;
+//!    of two that set one at the same time either wins.
 
 use crate::error::Error;
 use crate::sample::Value;
@@ -21,11 +24,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub const MAX_NAME_BYTES: usize = 128;
 /// Variables of one scope at most; the bound is on the file, not on traffic.
 pub const MAX_VARIABLES: usize = 4096;
-/// Bytes of text that one scope's variables hold at most, unless [`Variables::with_limit`] says otherwise: a flood of long values
-/// fails to be set.
+/// Bytes of text that one scope's variables hold at most, unless [`Variables::with_limit`] says otherwise: a
+/// flood of long values fails to be set.
 pub const MAX_SCOPE_BYTES: usize = 64 * 1024;
 
-/// Bytes that a variable counts for beside its text, where `tune.vars.*-max-size` bounds them: about what HAProxy has it.
+/// Bytes that a variable counts for beside its text, where `tune.vars.*-max-size` bounds them: about what
+/// HAProxy has it.
 pub const VARIABLE_BYTES: usize = 64;
 
 /// `tune.vars.*-max-size`: bytes of variables. An outer scope counts those within it.
@@ -357,7 +361,8 @@ impl Variables {
         true
     }
 
-    /// Moves the living texts together. Quadratic in the number of variables that hold text, which the file bounds.
+    /// Moves the living texts together. Quadratic in the number of variables that hold text, which the file
+    /// bounds.
     fn compact(&mut self) {
         let mut end = 0usize;
         let mut from = 0u32;
@@ -445,8 +450,8 @@ impl ProcessVariables {
         Self { values: (0..count).map(|_| global()).collect(), purse: purse.clone() }
     }
 
-    /// Takes over from `before` each variable of `shared`, by its number here and there: to set one sets both. Those that it has alone count with all
-    /// others from then on. Before anybody uses `self`.
+    /// Takes over from `before` each variable of `shared`, by its number here and there: to set one sets
+    /// both. Those that it has alone count with all others from then on. Before anybody uses `self`.
     pub fn follow(&mut self, before: &Self, shared: impl IntoIterator<Item = (VariableId, VariableId)>) {
         for (own, then) in shared {
             if let (Some(own), Some(then)) =
@@ -477,7 +482,8 @@ impl ProcessVariables {
         self.set_within(id, value, usize::MAX);
     }
 
-    /// The same, if all of them count for `most` bytes at most then; else the variable is unset. Whether it fitted.
+    /// The same, if all of them count for `most` bytes at most then; else the variable is unset. Whether it
+    /// fitted.
     fn set_within(&self, id: VariableId, value: Option<Value<'_>>, most: usize) -> bool {
         let Some(slot) = self.values.get(usize::from(id.index)) else { return false };
         let size = value.map_or(0, size);
@@ -544,7 +550,8 @@ impl<'a> Scopes<'a> {
         }
     }
 
-    /// The value; text of a lane's scopes is copied into the scratch, since a converter further on may set the variable anew.
+    /// The value; text of a lane's scopes is copied into the scratch, since a converter further on may set
+    /// the variable anew.
     pub fn get<'x>(&self, id: VariableId, reader: &'x Reader, scratch: &mut Scratch<'x>) -> Option<Value<'x>>
     where
         'a: 'x,

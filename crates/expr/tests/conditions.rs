@@ -157,7 +157,8 @@ fn named_acls_are_alternatives_and_may_be_used_before_and_after_others() {
         Condition::compile(true, &[b"two", b"!no"], &mut acls, Places::HTTP_REQUEST, compiler).unwrap()
     });
     assert!(world.with(|env, scratch| !condition.holds(env, scratch)), "unless turns the answer");
-    // The condition holds what it was compiled with, so a further line is refused instead of being without effect.
+    // The condition holds what it was compiled with, so a further line is refused instead of being without
+    // effect.
     let late = world.compiling(|compiler| acls.add(b"two", &[b"path", b"/y"], compiler).unwrap_err());
     assert!(late.message.contains("uses the ACL 'two' already"), "{}", late.message);
 }

@@ -1,5 +1,5 @@
-//! Fetches and converters, one line each: what HAProxy 3.2 gives for them was tried with the installed program
-//! (`tests/differential.rs` tries it again).
+//! Fetches and converters, one line each: what HAProxy 3.2 gives for them was tried with the installed
+//! program (`tests/differential.rs` tries it again).
 
 mod common;
 use common::{World, request, response};

@@ -8,8 +8,8 @@ use manylane_expr::*;
 #[global_allocator]
 static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisabler;
 
-/// All expressions of the table of cases, conditions with every kind of index, the formats of logs: each once to make the state of its
-/// regular expressions, then without an allocation.
+/// All expressions of the table of cases, conditions with every kind of index, the formats of logs: each once
+/// to make the state of its regular expressions, then without an allocation.
 #[test]
 fn expressions_conditions_and_formats_take_nothing_from_the_global_allocator() {
     let mut world = World::new();

@@ -1,5 +1,5 @@
-//! What heads and chunks cost: `cargo run --release -p manylane-h1 --example cost` prints nanoseconds, least of many short runs. With a case's
-//! name and a number of rounds it runs that alone, for instruction counts:
+//! What heads and chunks cost: `cargo run --release -p manylane-h1 --example cost` prints nanoseconds, least
+//! of many short runs. With a case's name and a number of rounds it runs that alone, for instruction counts:
 //!
 //! ```text
 //! valgrind --tool=callgrind target/release/examples/cost request-16 20000

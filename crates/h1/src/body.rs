@@ -1,7 +1,8 @@
 //! Bodies out of bytes as they arrive.
 //!
-//! Data moves by reference, but for small chunks: those of one segment are copied into one cluster that is reserved once for all
-//! of them (R-G10), since a segment each would cost more than the copy, here and in the system call that sends them.
+//! Data moves by reference, but for small chunks: those of one segment are copied into one cluster that is
+//! reserved once for all of them (R-G10), since a segment each would cost more than the copy, here and in the
+//! system call that sends them.
 
 use crate::chunks::Chunks;
 use crate::error::{Error, Problem};
@@ -14,7 +15,8 @@ use crate::write::Digits;
 use manylane_buf::{CLUSTER_SIZES, Chain, Cluster, MAX_CLUSTER, Segment};
 use manylane_http::Head;
 
-/// A chunk's data of fewer bytes in one segment is copied to what came before it, more is passed on by reference.
+/// A chunk's data of fewer bytes in one segment is copied to what came before it, more is passed on by
+/// reference.
 const SMALL: usize = 1024;
 
 /// No size's line is longer, in bytes: digits and line end; extensions are read over as they come.
@@ -38,7 +40,8 @@ enum State {
 pub enum Progress {
     /// More bytes are needed, or there may be more: of a body that ends with the connection, and of a tunnel.
     More,
-    /// It is complete; what the input still has belongs to the next message. The trailers, if there was at least one.
+    /// It is complete; what the input still has belongs to the next message. The trailers, if there was at
+    /// least one.
     Done(Option<Head>),
 }
 
@@ -97,7 +100,8 @@ impl BodyReader {
         self.data
     }
 
-    /// The most bytes that may follow before something has to be looked at: what may be spliced. None: no bound.
+    /// The most bytes that may follow before something has to be looked at: what may be spliced. None: no
+    /// bound.
     pub fn passable(&self) -> Option<u64> {
         match &self.state {
             State::Length(left) => Some(*left),
@@ -133,9 +137,10 @@ impl BodyReader {
         self.advance(input, out, false)
     }
 
-    /// As [`read`](Self::read), but a chunked body keeps its chunks: `out` gets them as they came but for extensions, checked, up to the line of the last chunk,
-    /// which is left out as trailers are; [`BodyWriter::end`](crate::BodyWriter::end) writes those. Nothing is copied. For bodies that
-    /// go on as chunks and are not looked at.
+    /// As [`read`](Self::read), but a chunked body keeps its chunks: `out` gets them as they came but for
+    /// extensions, checked, up to the line of the last chunk, which is left out as trailers are;
+    /// [`BodyWriter::end`](crate::BodyWriter::end) writes those. Nothing is copied. For bodies that go on
+    /// as chunks and are not looked at.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -218,8 +223,8 @@ impl BodyReader {
     /// The connection ended. That is the end of a body that has no other.
     ///
     /// # Errors
-    /// When the body is not complete. The status is that of a client that went away amid its request, 400, or of a server that did so
-    /// amid its response, 502.
+    /// When the body is not complete. The status is that of a client that went away amid its request, 400, or
+    /// of a server that did so amid its response, 502.
     pub fn end(&mut self) -> Result<(), Error> {
         match self.state {
             State::Done | State::Rest => {
@@ -251,8 +256,9 @@ fn move_bytes(input: &mut Chain, n: usize, out: &mut Chain) -> Result<(), Refusa
 /// Bytes read, and bytes of data among them.
 type Read = (usize, u64);
 
-/// Reads one segment and passes the chunks on as they are but for extensions, which are for the next hop only, up to the last size's line that is
-/// complete and not the last chunk's. Of a line whose extension is cut the size is passed on, and the rest is read over when it comes.
+/// Reads one segment and passes the chunks on as they are but for extensions, which are for the next hop
+/// only, up to the last size's line that is complete and not the last chunk's. Of a line whose extension is
+/// cut the size is passed on, and the rest is read over when it comes.
 fn keep(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, Refusal> {
     if chunks.extending().is_some() {
         let read = chunks.read_extension(front)?;
@@ -267,7 +273,8 @@ fn keep(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, R
     if chunks.saw_extension() {
         without_extensions(before, front, keep, out)?;
         if let Some(size) = cut.filter(|size| *size > 0) {
-            out.append_together(&[Digits::default().hexadecimal(size), b"\r\n"], CLUSTER_SIZES[0]).map_err(no_memory)?;
+            out.append_together(&[Digits::default().hexadecimal(size), b"\r\n"], CLUSTER_SIZES[0])
+                .map_err(no_memory)?;
         }
         return Ok((if last || cut.is_some() { read } else { keep }, data));
     }
@@ -276,7 +283,8 @@ fn keep(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, R
     Ok((if last { read } else { keep }, data))
 }
 
-/// Passes on the first `end` bytes of a segment, but for the extensions of its chunks. No size's line is cut there.
+/// Passes on the first `end` bytes of a segment, but for the extensions of its chunks. No size's line is cut
+/// there.
 #[cold]
 fn without_extensions(
     mut chunks: Chunks,
@@ -310,7 +318,8 @@ fn without_extensions(
     read.map(|_| ())
 }
 
-/// Reads one segment and passes its data on without the chunks: large pieces by reference, small ones copied together.
+/// Reads one segment and passes its data on without the chunks: large pieces by reference, small ones copied
+/// together.
 fn join(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, Refusal> {
     let mut joiner = Joiner { front, out, joined: None, reserve: MAX_CLUSTER, failed: false };
     let mut data = 0;
@@ -354,7 +363,8 @@ impl Joiner<'_> {
             return;
         }
         self.flush();
-        // Room for all data that the segment can still have (R-G10), but behind a large piece, where little is to be expected.
+        // Room for all data that the segment can still have (R-G10), but behind a large piece, where little
+        // is to be expected.
         let room = (self.front.len() - at).min(self.reserve);
         match Cluster::alloc(room) {
             Ok(mut cluster) => {

@@ -7,21 +7,23 @@
 //!                                                   \-> n = 0: Last; trailers follow
 //! ```
 //!
-//! Strict: digits, then an optional extension, then CRLF. No space before or behind the digits but before an extension's
-//! semicolon, no bare line feed anywhere. Servers may pad their sizes with spaces, as old ones do.
+//! Strict: digits, then an optional extension, then CRLF. No space before or behind the digits but before an
+//! extension's semicolon, no bare line feed anywhere. Servers may pad their sizes with spaces, as old ones
+//! do.
 
 use crate::error::Problem;
 use crate::lines::Refusal;
 
-/// Longest extension of one chunk, in bytes: what HAProxy's buffer takes. They are read over as they come, never kept; without a bound
-/// they would be bytes that no length counts.
+/// Longest extension of one chunk, in bytes: what HAProxy's buffer takes. They are read over as they come,
+/// never kept; without a bound they would be bytes that no length counts.
 const MAX_EXTENSION: u16 = 16_384;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Before and amid the digits.
     Size { size: u64, digits: u8 },
-    /// Behind the digits: so many bytes of an extension were seen, the last a space where `semicolon` must follow.
+    /// Behind the digits: so many bytes of an extension were seen, the last a space where `semicolon` must
+    /// follow.
     Extension { size: u64, len: u16, semicolon: bool },
     /// Behind the carriage return of the size's line, which has an extension.
     SizeCr { size: u64, extended: bool },
@@ -106,8 +108,9 @@ struct Tiny {
     len: usize,
 }
 
-/// Reads over chunks from `at` on that are framed, byte by byte, as `tiny`, which ends there: where the first is that is not, or does not lie so far before
-/// the end. Tiny chunks come in long runs of equal ones (R-G10), and where the next begins is known here before this one was looked at.
+/// Reads over chunks from `at` on that are framed, byte by byte, as `tiny`, which ends there: where the first
+/// is that is not, or does not lie so far before the end. Tiny chunks come in long runs of equal ones
+/// (R-G10), and where the next begins is known here before this one was looked at.
 #[inline(always)] // one caller, and the closure in it should be part of its loop
 fn alike(bytes: &[u8], mut at: usize, tiny: Tiny, mut data: impl FnMut(usize, usize)) -> usize {
     let Tiny { begin, line, len } = tiny;
@@ -156,8 +159,9 @@ fn blocks<const N: usize>(
 }
 
 impl Chunks {
-    /// Reads over `bytes` until they end or the last chunk's line does, and hands the data to `data`, piece by piece: where it begins and
-    /// how long it is. How many bytes were read, and where the last size's line that was begun in them begins.
+    /// Reads over `bytes` until they end or the last chunk's line does, and hands the data to `data`, piece
+    /// by piece: where it begins and how long it is. How many bytes were read, and where the last size's
+    /// line that was begun in them begins.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -239,7 +243,8 @@ impl Chunks {
         Ok((at, line))
     }
 
-    /// Goes back to the start of a size's line of which not all was read, but for one that an extension has begun in. Whether there was one.
+    /// Goes back to the start of a size's line of which not all was read, but for one that an extension has
+    /// begun in. Whether there was one.
     pub(crate) fn rewind(&mut self) -> bool {
         let amid = matches!(self.state, State::Size { .. } | State::SizeCr { extended: false, .. });
         if amid {

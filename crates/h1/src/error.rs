@@ -4,12 +4,12 @@ use std::fmt;
 
 /// A message that is refused: what to answer, where it went wrong, and why.
 ///
-/// The input still has all bytes of the message from its first one on (for a body: from the part that could not be read on), so that they can be
-/// kept for `show errors`.
+/// The input still has all bytes of the message from its first one on (for a body: from the part that could
+/// not be read on), so that they can be kept for `show errors`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What to answer the client: 400, 413, 414, 431, 500, 501 or 505 for a request, 502 or 500 for a response. The connection cannot be
-    /// used any more.
+    /// What to answer the client: 400, 413, 414, 431, 500, 501 or 505 for a request, 502 or 500 for a
+    /// response. The connection cannot be used any more.
     pub status: u16,
     /// Offset of the first byte that is wrong in the input.
     pub position: usize,

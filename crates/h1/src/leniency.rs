@@ -1,7 +1,8 @@
 //! What a lenient parser accepts beyond the strict one, and the strict form that it makes of a head.
 //!
-//! A parser reads strictly first. Only when that fails, and its [`Limits`](crate::Limits) name relaxations, the head is written anew in the strict form and
-//! read again. So what goes on has one form whatever was received, and no relaxation costs those who keep to the rules.
+//! A parser reads strictly first. Only when that fails, and its [`Limits`](crate::Limits) name relaxations,
+//! the head is written anew in the strict form and read again. So what goes on has one form whatever was
+//! received, and no relaxation costs those who keep to the rules.
 
 use crate::error::Error;
 use manylane_http::Known;
@@ -17,16 +18,19 @@ impl Leniency {
     pub const LINE_FEED: Self = Self(1);
     /// Several blanks or tabs between the parts of a first line.
     pub const BLANKS: Self = Self(1 << 1);
-    /// Control characters in values and reasons, NUL among them, but no carriage return: each becomes a blank.
+    /// Control characters in values and reasons, NUL among them, but no carriage return: each becomes a
+    /// blank.
     pub const CONTROLS: Self = Self(1 << 2);
     /// A value goes on in the next line (obs-fold): the line's end becomes blanks.
     pub const FOLDS: Self = Self(1 << 3);
     /// `Content-Length` several times, or as a list, if all are equal: one is left.
     pub const LENGTHS: Self = Self(1 << 4);
-    /// `Content-Length` beside `Transfer-Encoding: chunked`: the length is dropped, and the connection closes.
+    /// `Content-Length` beside `Transfer-Encoding: chunked`: the length is dropped, and the connection
+    /// closes.
     pub const LENGTH_AND_CODING: Self = Self(1 << 5);
-    /// A response of HTTP/1.0 in chunks: it is taken as one of HTTP/1.1 whose connection closes. Requests of HTTP/1.0 are not: who speaks
-    /// 1.0 cannot be answered in chunks, and a server might not look for any.
+    /// A response of HTTP/1.0 in chunks: it is taken as one of HTTP/1.1 whose connection closes. Requests of
+    /// HTTP/1.0 are not: who speaks 1.0 cannot be answered in chunks, and a server might not look for
+    /// any.
     pub const OLD_CODING: Self = Self(1 << 6);
     /// Blanks behind a chunk's size. Those of servers are always accepted.
     pub const CHUNK_BLANKS: Self = Self(1 << 7);
@@ -54,7 +58,8 @@ impl Leniency {
 pub struct Relaxed {
     /// The first thing for which a strict parser refuses the message.
     pub error: Error,
-    /// What was received: of a head, all of it; of a body, from the line that is wrong, as far as it was there.
+    /// What was received: of a head, all of it; of a body, from the line that is wrong, as far as it was
+    /// there.
     pub received: Box<[u8]>,
 }
 
@@ -71,14 +76,16 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Whether the field in this line frames the message. Such a one is read as it came: nothing in it becomes a blank.
+/// Whether the field in this line frames the message. Such a one is read as it came: nothing in it becomes a
+/// blank.
 fn frames(line: &[u8]) -> bool {
     let colon = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
     matches!(Known::of(&line[..colon]), Known::CONTENT_LENGTH | Known::TRANSFER_ENCODING)
 }
 
-/// Writes the lines of a head behind `out`, which is empty, in the strict form where `lenient` allows it; what it does not allow stays for the strict
-/// parser to find. Where the byte came from that stands at `watched` in `out` now.
+/// Writes the lines of a head behind `out`, which is empty, in the strict form where `lenient` allows it;
+/// what it does not allow stays for the strict parser to find. Where the byte came from that stands at
+/// `watched` in `out` now.
 pub(crate) fn rewrite(
     head: &[u8],
     first: First,

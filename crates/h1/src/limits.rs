@@ -5,21 +5,24 @@ use crate::leniency::Leniency;
 /// Bounds on a message's head, and which rules are relaxed. One for each proxy; small enough to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most bytes of a head as received: `tune.bufsize` less `tune.maxrewrite`, at most [`MAX_HEAD`](manylane_http::MAX_HEAD).
+    /// Most bytes of a head as received: `tune.bufsize` less `tune.maxrewrite`, at most
+    /// [`MAX_HEAD`](manylane_http::MAX_HEAD).
     pub head: usize,
     /// Most bytes of a head with its edits: `tune.bufsize`.
     pub room: usize,
     /// Most fields, plus one for the first line: `tune.http.maxhdr`.
     pub fields: usize,
-    /// `option accept-unsafe-violations-in-http-request` or `-response`: names and targets may have most bytes, versions may be
-    /// odd (HTTP/0.9 among them), and requests may have no `Host`. Nothing about framing is relaxed.
+    /// `option accept-unsafe-violations-in-http-request` or `-response`: names and targets may have most
+    /// bytes, versions may be odd (HTTP/0.9 among them), and requests may have no `Host`. Nothing about
+    /// framing is relaxed.
     pub relaxed: bool,
-    /// What else is accepted that the strict parser refuses. If anything is, `relaxed` holds only for messages that the strict parser refuses, so that
-    /// [`Relaxed`](crate::Relaxed) tells of these, too.
+    /// What else is accepted that the strict parser refuses. If anything is, `relaxed` holds only for
+    /// messages that the strict parser refuses, so that [`Relaxed`](crate::Relaxed) tells of these, too.
     pub lenient: Leniency,
     /// `h1-accept-payload-with-any-method`: GET, HEAD and DELETE of HTTP/1.0 may have bodies.
     pub old_payload: bool,
-    /// `option http-use-proxy-header`: a request whose target is absolute tells with `Proxy-Connection` what others tell with `Connection`.
+    /// `option http-use-proxy-header`: a request whose target is absolute tells with `Proxy-Connection` what
+    /// others tell with `Connection`.
     pub proxy_header: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The lines of a head, found in contiguous bytes: first line, fields, empty line. Strict: see the crate's page for what is refused.
+//! The lines of a head, found in contiguous bytes: first line, fields, empty line. Strict: see the crate's
+//! page for what is refused.
 //!
 //! Here `None` means that the bytes end before the head does. Positions are offsets in the bytes.
 
@@ -195,7 +196,8 @@ fn check_form(target: &[u8], method: Method, limits: &Limits) -> Result<(), Prob
     if fine { Ok(()) } else { Err(Problem::TargetForm) }
 }
 
-/// A host with an optional port: the value of `Host`, or an authority without user information. Empty is fine.
+/// A host with an optional port: the value of `Host`, or an authority without user information. Empty is
+/// fine.
 pub(crate) fn is_host(host: &[u8]) -> bool {
     let (name, port) = split_port(host);
     let name_fine = match name {
@@ -346,8 +348,8 @@ fn check_name(bytes: &[u8], at: usize, colon: usize, limits: &Limits) -> Result<
     }
 }
 
-/// What is wrong with the byte at `wrong` in the name that begins at `at`. Must not be called for a head that may go on: a lone
-/// carriage return at the end is the caller's to wait for.
+/// What is wrong with the byte at `wrong` in the name that begins at `at`. Must not be called for a head that
+/// may go on: a lone carriage return at the end is the caller's to wait for.
 #[cold]
 fn bad_name(bytes: &[u8], at: usize, wrong: usize) -> Refusal {
     match bytes[wrong] {

@@ -1,7 +1,7 @@
 //! What a message's fields say about its body and its connection (RFC 9112, sections 6 and 9).
 //!
-//! The fields that matter are seen while they are parsed, so that nothing is looked up afterwards. Whatever two parsers could
-//! understand differently is refused.
+//! The fields that matter are seen while they are parsed, so that nothing is looked up afterwards. Whatever
+//! two parsers could understand differently is refused.
 
 use crate::error::Problem;
 use crate::leniency::Leniency;
@@ -20,7 +20,8 @@ pub enum Body {
     Chunked,
     /// With the connection. Responses only.
     UntilClose,
-    /// Never: the connection carries another protocol from here on, in both directions. After `101` and successful `CONNECT`s.
+    /// Never: the connection carries another protocol from here on, in both directions. After `101` and
+    /// successful `CONNECT`s.
     Tunnel,
 }
 
@@ -31,7 +32,8 @@ pub struct Connection {
     pub close: bool,
     /// `keep-alive` was said.
     pub keep_alive: bool,
-    /// `upgrade` was said, and there is an `Upgrade` field, which does not offer HTTP/2. Not in requests with a body, which agree on nothing.
+    /// `upgrade` was said, and there is an `Upgrade` field, which does not offer HTTP/2. Not in requests
+    /// with a body, which agree on nothing.
     pub upgrade: bool,
 }
 
@@ -90,7 +92,8 @@ pub(crate) struct Seen {
     pub(crate) hop_by_hop: bool,
 }
 
-/// Most fields that `Connection` may name: each is looked for among all fields of its head. Real messages name one or two.
+/// Most fields that `Connection` may name: each is looked for among all fields of its head. Real messages
+/// name one or two.
 pub(crate) const MAX_OPTIONS: usize = 64;
 
 /// `Content-Length` is less: offsets are added to it.
@@ -120,7 +123,8 @@ impl Seen {
         if self.length.is_some() { Ok(()) } else { Err(Problem::BadLength) }
     }
 
-    /// How a lenient parser's message has to frame its body for those who read it next, if not with the fields that it has.
+    /// How a lenient parser's message has to frame its body for those who read it next, if not with the
+    /// fields that it has.
     pub(crate) fn restated(&self) -> Option<Body> {
         match self.length {
             Some(_) if self.coding_at.is_some() => Some(Body::Chunked),
@@ -196,7 +200,8 @@ impl Seen {
         Ok(())
     }
 
-    /// Only `chunked`, once. Other codings before it are known to few, and who does not know them frames the body differently.
+    /// Only `chunked`, once. Other codings before it are known to few, and who does not know them frames the
+    /// body differently.
     fn coding(&mut self, value: &[u8]) -> Result<(), Problem> {
         if value.eq_ignore_ascii_case(b"chunked") {
             self.chunked = true;
@@ -272,7 +277,8 @@ impl Seen {
         Ok(body)
     }
 
-    /// A request that offers another protocol. What looks like a handshake to one side only hides requests from it.
+    /// A request that offers another protocol. What looks like a handshake to one side only hides requests
+    /// from it.
     #[cold]
     fn upgrade(&mut self, body: Option<Body>) -> Result<(), Refusal> {
         if !matches!(body, None | Some(Body::Length(0))) {
@@ -285,7 +291,8 @@ impl Seen {
         }
     }
 
-    /// A target that is not a path: its host must be that of `Host`, with or without the port that its scheme has anyway.
+    /// A target that is not a path: its host must be that of `Host`, with or without the port that its scheme
+    /// has anyway.
     #[cold]
     fn rare_target(&mut self, bytes: &[u8], line: &RequestLine, limits: &Limits) -> Result<(), Refusal> {
         let target = Target::of(&bytes[line.target.clone()], line.kind);

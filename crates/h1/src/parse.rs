@@ -1,9 +1,9 @@
 //! Heads out of bytes as they arrive.
 //!
-//! A head that is there at once is parsed in one pass. Of one that is not, only the new bytes are looked at, for its end and for
-//! what no head may have, and all of it is parsed when its end came: the cost is linear however the bytes are cut. A head that
-//! lies in several segments is then copied into one ([`Chain::pull_up`], or, beyond what a cluster has, a vector): about 60 ns and
-//! a cluster for each KiB.
+//! A head that is there at once is parsed in one pass. Of one that is not, only the new bytes are looked at,
+//! for its end and for what no head may have, and all of it is parsed when its end came: the cost is linear
+//! however the bytes are cut. A head that lies in several segments is then copied into one
+//! ([`Chain::pull_up`], or, beyond what a cluster has, a vector): about 60 ns and a cluster for each KiB.
 
 use crate::error::{Error, Problem};
 use crate::leniency::{self, First, Leniency, Relaxed};
@@ -47,7 +47,8 @@ impl Response {
     }
 }
 
-/// Empty lines before a message, in bytes, that are skipped: some old clients and servers send one behind a body.
+/// Empty lines before a message, in bytes, that are skipped: some old clients and servers send one behind a
+/// body.
 const MAX_EMPTY: u16 = 64;
 
 /// Where a head that is not complete was left.
@@ -189,8 +190,8 @@ impl Progress {
     }
 }
 
-/// Whether the version that `text` begins with may go on as it stands: it is this program's own, or of a protocol that is only like HTTP, as relaxed
-/// parsers let pass.
+/// Whether the version that `text` begins with may go on as it stands: it is this program's own, or of a
+/// protocol that is only like HTTP, as relaxed parsers let pass.
 #[inline]
 fn is_own(text: &[u8], version: Version) -> bool {
     match text.strip_prefix(version.h1_name()) {
@@ -390,7 +391,8 @@ impl Message for AnyRequest {
     }
 }
 
-/// Takes requests out of a connection's bytes, one after another. Some words and the limits; holds no memory but of a head that it read leniently.
+/// Takes requests out of a connection's bytes, one after another. Some words and the limits; holds no memory
+/// but of a head that it read leniently.
 #[derive(Clone, Debug)]
 pub struct RequestParser {
     limits: Limits,
@@ -408,8 +410,8 @@ impl RequestParser {
         self.progress.relaxed.take()
     }
 
-    /// Takes the next head from the start of `input`; none when more bytes are needed, which then must come behind those that are
-    /// there. What follows the head stays. Empty lines before it are dropped.
+    /// Takes the next head from the start of `input`; none when more bytes are needed, which then must come
+    /// behind those that are there. What follows the head stays. Empty lines before it are dropped.
     ///
     /// # Errors
     /// [`Error`]. `input` then begins with the message, and the parser must not be used any more.
@@ -504,8 +506,8 @@ impl ResponseParser {
         Some(relaxed)
     }
 
-    /// Takes the next head from the start of `input`; none when more bytes are needed. The framing of what follows depends on the request:
-    /// `asked`.
+    /// Takes the next head from the start of `input`; none when more bytes are needed. The framing of what
+    /// follows depends on the request: `asked`.
     ///
     /// # Errors
     /// [`Error`], whose status is 502, or 500 without memory.

@@ -1,8 +1,9 @@
 //! How a message's body goes on whose head was edited since it was parsed.
 //!
-//! The fields that frame a body are the program's own: a rule may take them away or write others, but the next reader has to find the end of
-//! the body where it is, else what one side takes for a body is the next message to the other. So before an edited head is sent, its fields
-//! are made to agree with the body. What a rule wants is done where it can be done: a body whose length was taken away goes on in chunks, as in
+//! The fields that frame a body are the program's own: a rule may take them away or write others, but the
+//! next reader has to find the end of the body where it is, else what one side takes for a body is the next
+//! message to the other. So before an edited head is sent, its fields are made to agree with the body. What a
+//! rule wants is done where it can be done: a body whose length was taken away goes on in chunks, as in
 //! HAProxy. Everything else is overruled.
 
 use crate::message::Body;
@@ -18,8 +19,8 @@ pub struct Reader {
     pub method: Method,
 }
 
-/// Has the fields of a request say how its body goes on, and tells how. None if they give it another length than it has: such a request must
-/// not be sent.
+/// Has the fields of a request say how its body goes on, and tells how. None if they give it another length
+/// than it has: such a request must not be sent.
 ///
 /// # Errors
 /// [`EditError`]
@@ -35,8 +36,9 @@ pub fn settle_request(head: &mut Head, found: Body) -> Result<Option<Body>, Edit
     Ok(Some(framed))
 }
 
-/// Has the fields of a response say how its body goes on to its reader, and tells how: [`Body::None`] where the server may have sent one,
-/// but this status or this reader has none. `framed`: how it would go on if nothing had been edited ([`frame_for`](crate::frame_for)).
+/// Has the fields of a response say how its body goes on to its reader, and tells how: [`Body::None`] where
+/// the server may have sent one, but this status or this reader has none. `framed`: how it would go on if
+/// nothing had been edited ([`frame_for`](crate::frame_for)).
 ///
 /// # Errors
 /// [`EditError`]

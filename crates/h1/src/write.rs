@@ -15,8 +15,9 @@ pub enum Persist {
     Upgrade,
 }
 
-/// Removes from a head, as it was received, what its sender told this hop alone (RFC 9110, 7.6.1), before anything of the program's own is written into it.
-/// Of `Connection` stays what [`Connection`] tells of; of a request's `TE`, if it `takes_trailers`, that.
+/// Removes from a head, as it was received, what its sender told this hop alone (RFC 9110, 7.6.1), before
+/// anything of the program's own is written into it. Of `Connection` stays what [`Connection`] tells of; of a
+/// request's `TE`, if it `takes_trailers`, that.
 #[cold]
 pub(crate) fn end_hop(head: &mut Head, takes_trailers: bool) -> Result<(), EditError> {
     head.remove_hop_by_hop();
@@ -32,8 +33,9 @@ pub(crate) fn end_hop(head: &mut Head, takes_trailers: bool) -> Result<(), EditE
     members.write(head)
 }
 
-/// Makes `Connection` of a head say `persist`, in as few edits as that takes. `upgrade` stays only with [`Persist::Upgrade`], and without it
-/// `Upgrade` goes, too; `TE` is named where there is one. Call it with what the parser found in the head.
+/// Makes `Connection` of a head say `persist`, in as few edits as that takes. `upgrade` stays only with
+/// [`Persist::Upgrade`], and without it `Upgrade` goes, too; `TE` is named where there is one. Call it with
+/// what the parser found in the head.
 ///
 /// # Errors
 /// [`EditError`]
@@ -94,7 +96,9 @@ impl Members {
 
     /// Adds a word that the head has, as it stands there.
     fn keep(&mut self, head: &Head, word: &[u8]) {
-        if let Some(member) = head.list_values(Known::CONNECTION).find(|member| member.eq_ignore_ascii_case(word)) {
+        if let Some(member) =
+            head.list_values(Known::CONNECTION).find(|member| member.eq_ignore_ascii_case(word))
+        {
             self.add(member);
         }
     }
@@ -108,8 +112,9 @@ impl Members {
     }
 }
 
-/// Makes the fields of `head` say that its body is framed as `body`, which the parser found to be `found`. Nothing is edited where they are the
-/// same, but what must not be there: a length beside 204, and any framing beside a tunnel.
+/// Makes the fields of `head` say that its body is framed as `body`, which the parser found to be `found`.
+/// Nothing is edited where they are the same, but what must not be there: a length beside 204, and any
+/// framing beside a tunnel.
 ///
 /// # Errors
 /// [`EditError`]
@@ -141,8 +146,8 @@ pub fn set_body(head: &mut Head, found: Body, body: Body) -> Result<(), EditErro
     }
 }
 
-/// How a response's body can be framed towards a client, and whether the connection can go on after it: chunks are for HTTP/1.1 only, and a body
-/// without any framing ends with the connection.
+/// How a response's body can be framed towards a client, and whether the connection can go on after it:
+/// chunks are for HTTP/1.1 only, and a body without any framing ends with the connection.
 pub fn frame_for(body: Body, client: Version, persist: Persist) -> (Body, Persist) {
     match body {
         Body::Chunked if client < Version::HTTP_11 => (Body::UntilClose, Persist::Close),
@@ -303,7 +308,8 @@ impl BodyWriter {
         Ok(line)
     }
 
-    /// Moves chunks that are framed already ([`BodyReader::read_chunks`](crate::BodyReader::read_chunks)) behind what `out` has.
+    /// Moves chunks that are framed already ([`BodyReader::read_chunks`](crate::BodyReader::read_chunks))
+    /// behind what `out` has.
     ///
     /// # Errors
     /// [`WriteError::NoMemory`]; [`WriteError::Length`] where the body has no chunks.
@@ -314,7 +320,8 @@ impl BodyWriter {
         out.append_chain(chunks).map_err(|_| WriteError::NoMemory)
     }
 
-    /// Writes what ends the body: the last chunk and `trailers`, where there are chunks. Trailers of others are dropped.
+    /// Writes what ends the body: the last chunk and `trailers`, where there are chunks. Trailers of others
+    /// are dropped.
     ///
     /// # Errors
     /// [`WriteError`]

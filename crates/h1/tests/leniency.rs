@@ -1,4 +1,5 @@
-//! What a lenient parser accepts, and that what it makes of it is a message that the strict one reads in the same way.
+//! What a lenient parser accepts, and that what it makes of it is a message that the strict one reads in the
+//! same way.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::Chain;
@@ -24,7 +25,8 @@ struct Passed {
     rest: usize,
 }
 
-/// Reads one message that comes in pieces of `step` bytes, and writes it; the error's position is part of the refusal.
+/// Reads one message that comes in pieces of `step` bytes, and writes it; the error's position is part of the
+/// refusal.
 fn pass(bytes: &[u8], from: From, limits: Limits, step: usize) -> Result<Option<Passed>, (Problem, usize)> {
     let mut input = Chain::new();
     let mut pieces = bytes.chunks(step);
@@ -74,8 +76,8 @@ fn pass(bytes: &[u8], from: From, limits: Limits, step: usize) -> Result<Option<
     Ok(Some(Passed { written: String::from_utf8_lossy(&out.to_vec()).into(), closes, relaxed, rest }))
 }
 
-/// What each relaxation lets pass, what goes on, and what the strict parser says. Each was tried with HAProxy 3.2, which takes all of them with its option, but
-/// writes control characters as they came.
+/// What each relaxation lets pass, what goes on, and what the strict parser says. Each was tried with HAProxy
+/// 3.2, which takes all of them with its option, but writes control characters as they came.
 #[test]
 fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
     use Leniency as L;
@@ -184,7 +186,8 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
     }
 }
 
-/// Whom HAProxy refuses with its option, too, and what two readers would frame differently, is refused with all relaxations.
+/// Whom HAProxy refuses with its option, too, and what two readers would frame differently, is refused with
+/// all relaxations.
 #[test]
 fn what_stays_ambiguous_is_refused_with_all_relaxations() {
     use Problem::*;

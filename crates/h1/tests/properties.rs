@@ -137,7 +137,8 @@ fn pieces<'a>(bytes: &'a [u8], cuts: &'a [usize]) -> impl Iterator<Item = &'a [u
     })
 }
 
-/// An empty line that is only begun, or an incomplete size of a chunk, is held back or not, depending on the cuts.
+/// An empty line that is only begun, or an incomplete size of a chunk, is held back or not, depending on the
+/// cuts.
 fn same(whole: &Story, cut: &Story) -> bool {
     whole.heads == cut.heads && whole.data == cut.data && whole.error.is_some() == cut.error.is_some()
 }

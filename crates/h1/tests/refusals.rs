@@ -1,5 +1,5 @@
-//! Messages that two parsers could understand differently, and all others that are refused: what each is answered and where it went
-//! wrong. One row a message; the text after `<-` in a row's name says which byte.
+//! Messages that two parsers could understand differently, and all others that are refused: what each is
+//! answered and where it went wrong. One row a message; the text after `<-` in a row's name says which byte.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::Chain;
@@ -196,7 +196,10 @@ fn what_is_odd_but_clear_is_accepted() {
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 007\r\n", Body::Length(7)),
         ("GET / HTTP/1.0\r\nContent-Length: 0\r\n", Body::Length(0)),
         ("POST / HTTP/1.0\r\nContent-Length: 5\r\n", Body::Length(5)),
-        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775807\r\n", Body::Length((1 << 63) - 1)),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9223372036854775807\r\n",
+            Body::Length((1 << 63) - 1),
+        ),
         ("GET / HTTP/1.1\r\nHost: a\r\ntransfer-ENCODING: \tChunked \r\n", Body::Chunked),
         ("OPTIONS * HTTP/1.1\r\nHost: a\r\n", Body::None),
         ("GET http://a HTTP/1.1\r\nHost: A\r\n", Body::None),
@@ -377,7 +380,9 @@ fn a_head_larger_than_a_cluster_is_parsed_where_the_limits_allow_it() {
     assert!(input.segment_count() > 1);
     let request = RequestParser::new(limits).parse(&mut input).expect("fine").expect("complete");
     assert_eq!(request.head.fields().count(), 1501);
-    assert!(request.head.fields().skip(1).all(|field| field.name == b"X-Name" && field.value == b"some value"));
+    assert!(
+        request.head.fields().skip(1).all(|field| field.name == b"X-Name" && field.value == b"some value")
+    );
     assert_eq!(input, b"rest");
 }
 
@@ -510,7 +515,8 @@ fn an_address_without_a_path_has_the_root() {
     ] {
         let host = if line.starts_with("CONNECT") { "a:1" } else { "a" };
         let mut input = chain(format!("{line} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes());
-        let request = RequestParser::new(Limits::default()).parse(&mut input).expect("fine").expect("complete");
+        let request =
+            RequestParser::new(Limits::default()).parse(&mut input).expect("fine").expect("complete");
         assert_eq!(request.head.target(), target.as_bytes());
     }
 }
@@ -519,7 +525,10 @@ fn an_address_without_a_path_has_the_root() {
 fn connection_names_few_fields() {
     let named = |n: usize| with(&format!("Connection: close{}\r\n", ", x".repeat(n)));
     assert_eq!(request(&named(64), Limits::default()), Ok(Some(Body::None)));
-    assert_eq!(request(&named(65), Limits::default()).map_err(|(status, problem, _)| (status, problem)), Err((400, Problem::TooManyOptions)));
+    assert_eq!(
+        request(&named(65), Limits::default()).map_err(|(status, problem, _)| (status, problem)),
+        Err((400, Problem::TooManyOptions))
+    );
 }
 
 /// What HAProxy 3.2 makes of targets with a host, and of `Host`, as run; none: 400.

@@ -256,8 +256,9 @@ fn persistence_follows_version_and_connection() {
     assert!(!persists("1.0", "") && !persists("1.1", "Connection: x, CLOSE\r\n"));
     assert!(!persists("1.0", "Connection: keep-alive, close\r\n"));
     let limits = Limits { proxy_header: true, ..Limits::default() };
-    let mut input =
-        chain("GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nProxy-Connection: close\r\n\r\n");
+    let mut input = chain(
+        "GET http://a/ HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nProxy-Connection: close\r\n\r\n",
+    );
     let request = RequestParser::new(limits).parse(&mut input).expect("valid").expect("complete");
     assert!(request.connection.close);
 }
@@ -354,16 +355,26 @@ fn what_is_for_one_hop_ends_there() {
     ];
     for (fields, expected) in table {
         let expected = format!("{stays}{expected}");
-        assert_eq!(connection("1.1", &format!("{stays}{fields}"), Persist::KeepAlive), expected, "{fields:?}");
+        assert_eq!(
+            connection("1.1", &format!("{stays}{fields}"), Persist::KeepAlive),
+            expected,
+            "{fields:?}"
+        );
     }
     let offer = "Connection: X, Upgrade\r\nUpgrade: a\r\nX: b\r\n";
     assert_eq!(connection("1.1", offer, Persist::Upgrade), "Upgrade: a\r\nconnection: Upgrade\r\n");
     let asked = Asked { method: Method::Get, upgrade: false };
-    let mut input = chain("HTTP/1.1 200\r\nConnection: X, TE\r\nX: a\r\nTE: trailers\r\nKeep-Alive: b\r\nContent-Length: 0\r\n\r\n");
+    let mut input = chain(
+        "HTTP/1.1 200\r\nConnection: X, TE\r\nX: a\r\nTE: trailers\r\nKeep-Alive: b\r\nContent-Length: 0\r\n\r\n",
+    );
     let mut response =
         ResponseParser::new(Limits::default()).parse(&mut input, asked).expect("valid").expect("complete");
     set_connection(&mut response.head, response.connection, Persist::KeepAlive).expect("room");
     let mut out = Chain::new();
     write_head(&mut response.head, &mut out, None).expect("memory");
-    assert_eq!(text(&out), "HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n", "with a blank though there is no reason");
+    assert_eq!(
+        text(&out),
+        "HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n",
+        "with a blank though there is no reason"
+    );
 }

@@ -22,7 +22,8 @@ pub fn without_user(authority: &[u8]) -> &[u8] {
     memchr::memrchr(b'@', authority).map_or(authority, |at| &authority[at + 1..])
 }
 
-/// The host without its port, if that is the one its scheme has anyway (RFC 3986, 6.2.3): 80 for `http`, 443 for `https`.
+/// The host without its port, if that is the one its scheme has anyway (RFC 3986, 6.2.3): 80 for `http`, 443
+/// for `https`.
 pub fn without_default_port<'a>(scheme: &[u8], host: &'a [u8]) -> &'a [u8] {
     match split_host_port(host) {
         (name, Some(b"" | b"80")) if scheme.eq_ignore_ascii_case(b"http") => name,

@@ -1,7 +1,7 @@
 //! Authentication of a connection instead of a request: NTLM and Negotiate (RFC 4559).
 //!
-//! A server that takes part remembers who authenticated on a connection and serves every later request on it as that client's. Such a connection
-//! must not serve anybody else.
+//! A server that takes part remembers who authenticated on a connection and serves every later request on it
+//! as that client's. Such a connection must not serve anybody else.
 
 use crate::head::Head;
 use crate::name::Known;
@@ -10,8 +10,8 @@ use crate::name::Known;
 const SCHEMES: [&[u8]; 3] = [b"nego", b"ntlm", b"kerberos"];
 
 impl Head {
-    /// Whether this message authenticates its connection, or begins to: a request with credentials of such a scheme, or a response with status 401
-    /// or 407 that asks for them.
+    /// Whether this message authenticates its connection, or begins to: a request with credentials of such a
+    /// scheme, or a response with status 401 or 407 that asks for them.
     pub fn authenticates_connection(&self) -> bool {
         match self.status() {
             0 => self.names_scheme(Known::AUTHORIZATION) || self.names_scheme(Known::PROXY_AUTHORIZATION),
@@ -27,8 +27,8 @@ impl Head {
     }
 }
 
-/// Whether a member of this value, of a field with credentials or challenges, begins with such a scheme. Quotes are not looked at: who leaves one open
-/// hides nothing behind it.
+/// Whether a member of this value, of a field with credentials or challenges, begins with such a scheme.
+/// Quotes are not looked at: who leaves one open hides nothing behind it.
 pub fn names_connection_scheme(value: &[u8]) -> bool {
     let begins = |member: &[u8], scheme: &[u8]| {
         member.trim_ascii_start().get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))

@@ -1,5 +1,5 @@
-//! Cookies (RFC 6265): those a request carries, and the one that a `Set-Cookie` sets. Read leniently, as servers do; positions are kept
-//! so that one can be changed in place.
+//! Cookies (RFC 6265): those a request carries, and the one that a `Set-Cookie` sets. Read leniently, as
+//! servers do; positions are kept so that one can be changed in place.
 
 use crate::list::find_either_outside_quotes;
 use crate::syntax::trim;
@@ -25,8 +25,8 @@ impl Cookie<'_> {
     }
 }
 
-/// The cookies of one `Cookie` field: `name=value` between semicolons or, as some clients write and HAProxy reads, commas. Parts without a
-/// name are left out.
+/// The cookies of one `Cookie` field: `name=value` between semicolons or, as some clients write and HAProxy
+/// reads, commas. Parts without a name are left out.
 #[derive(Clone, Debug)]
 pub struct Cookies<'a> {
     value: &'a [u8],
@@ -63,7 +63,8 @@ impl<'a> Iterator for Cookies<'a> {
     }
 }
 
-/// The cookie that a `Set-Cookie` field's value sets; its attributes follow, from the first semicolon or comma on.
+/// The cookie that a `Set-Cookie` field's value sets; its attributes follow, from the first semicolon or
+/// comma on.
 pub fn set_cookie(value: &[u8]) -> Option<Cookie<'_>> {
     cookie(value, 0..find_either_outside_quotes(value, b";,"))
 }

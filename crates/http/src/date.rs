@@ -1,7 +1,7 @@
 //! Dates (RFC 9110, 5.6.7): written in the fixed form, read in that and the two old ones.
 //!
-//! Days are turned into dates by the well-known integer formulas over eras of 400 years (Hinnant, *chrono-compatible low-level date
-//! algorithms*). No clock here: time is an argument, in seconds since 1970.
+//! Days are turned into dates by the well-known integer formulas over eras of 400 years (Hinnant,
+//! *chrono-compatible low-level date algorithms*). No clock here: time is an argument, in seconds since 1970.
 
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const LONG_DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -14,7 +14,8 @@ pub const DATE_LEN: usize = 29;
 /// The first second of the year 10000, which has no form.
 const END: u64 = 253_402_300_800;
 
-/// Writes `seconds` since 1970, at most the last second of the year 9999, as in `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Writes `seconds` since 1970, at most the last second of the year 9999, as in `Sun, 06 Nov 1994 08:49:37
+/// GMT`.
 pub fn format_date(seconds: u64) -> [u8; DATE_LEN] {
     let seconds = seconds.min(END - 1);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -66,9 +67,10 @@ impl DateCache {
     }
 }
 
-/// Seconds since 1970 of a date in any of the three forms: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT`, `Sun Nov  6
-/// 08:49:37 1994`. None for anything else, for dates that do not exist, and for those before 1970. Years of two digits are those from 1970 to
-/// 2069. Whether the day of the week fits is not looked at.
+/// Seconds since 1970 of a date in any of the three forms: `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday,
+/// 06-Nov-94 08:49:37 GMT`, `Sun Nov  6 08:49:37 1994`. None for anything else, for dates that do not exist,
+/// and for those before 1970. Years of two digits are those from 1970 to 2069. Whether the day of the week
+/// fits is not looked at.
 pub fn parse_date(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let mut words = text.split(' ');

@@ -1,7 +1,8 @@
 //! Where a head's fields are: ranges, in blocks from the lane's pools.
 //!
-//! The first [`FIRST`] fields lie in one block. Only a head with more takes a directory and blocks of [`MORE`], so that a usual
-//! head costs one allocation from the lane's cache, whose block is 480 bytes to clear.
+//! The first [`FIRST`] fields lie in one block. Only a head with more takes a directory and blocks of
+//! [`MORE`], so that a usual head costs one allocation from the lane's cache, whose block is 480 bytes to
+//! clear.
 
 use crate::name::Known;
 use manylane_pool::{AllocError, Pool, Pooled};
@@ -13,7 +14,8 @@ const MORE: usize = 128;
 /// Further blocks.
 const BLOCKS: usize = 256;
 
-/// The most fields that one head may have: as many as `tune.http.maxhdr` can ask for (32,767, the start line among them).
+/// The most fields that one head may have: as many as `tune.http.maxhdr` can ask for (32,767, the start line
+/// among them).
 pub const MAX_FIELDS: usize = 32_766;
 
 const _: () = assert!(FIRST + MORE * BLOCKS >= MAX_FIELDS);
@@ -25,8 +27,8 @@ pub(crate) const REMOVED: u8 = 2;
 
 /// One field: offsets into the original bytes or into the edits.
 ///
-/// Invariant: `name <= name + name_len <= value <= value + value_len <= end <= ` length of what they point into. The bytes from `name` to
-/// `end` are the field's line, its line end included.
+/// Invariant: `name <= name + name_len <= value <= value + value_len <= end <= ` length of what they point
+/// into. The bytes from `name` to `end` are the field's line, its line end included.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) name: u16,
@@ -99,7 +101,8 @@ impl Fields {
         Ok(Self { first: POOLS.first.alloc_with(|| [Entry::default(); FIRST])?, more: None, len: 0, seen: 0 })
     }
 
-    /// Adds a field of the bytes that are being parsed: where its name begins, where its value is, and where its line ends.
+    /// Adds a field of the bytes that are being parsed: where its name begins, where its value is, and where
+    /// its line ends.
     ///
     /// # Errors
     /// [`PushError`]; nothing was added then.
@@ -190,7 +193,8 @@ impl Fields {
         self.more.as_mut()?.get_mut(at / MORE)?.as_mut().map(|block| &mut block[at % MORE])
     }
 
-    /// The number of the next field at or after `from` that may be of the name with the number `known`, and the field.
+    /// The number of the next field at or after `from` that may be of the name with the number `known`, and
+    /// the field.
     #[inline]
     pub(crate) fn next_known(&self, mut from: usize, known: u8) -> Option<(usize, Entry)> {
         while let Some(entry) = self.get(from) {

@@ -2,14 +2,15 @@
 
 use crate::name::Known;
 
-/// Those that go no further than one hop, whether `Connection` names them or not. `Connection`, `TE`, `Transfer-Encoding` and `Upgrade` are, too, but
-/// each is written anew for the next hop.
+/// Those that go no further than one hop, whether `Connection` names them or not. `Connection`, `TE`,
+/// `Transfer-Encoding` and `Upgrade` are, too, but each is written anew for the next hop.
 pub(crate) fn is_of_one_hop(known: Known) -> bool {
     matches!(known, Known::KEEP_ALIVE | Known::PROXY_CONNECTION | Known::HTTP2_SETTINGS)
 }
 
-/// Those that stay though `Connection` names them: without them a message would end elsewhere, be for another one, say who somebody is no more, or
-/// be kept by caches for those that it is not for. Who names them errs, or means harm.
+/// Those that stay though `Connection` names them: without them a message would end elsewhere, be for another
+/// one, say who somebody is no more, or be kept by caches for those that it is not for. Who names them errs,
+/// or means harm.
 pub(crate) fn stays_though_named(known: Known) -> bool {
     matches!(
         known,

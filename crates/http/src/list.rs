@@ -1,8 +1,10 @@
-//! Lists: members between commas, outside of quoted strings (RFC 9110, 5.6.1 and 5.6.4), and their parameters.
+//! Lists: members between commas, outside of quoted strings (RFC 9110, 5.6.1 and 5.6.4), and their
+//! parameters.
 
 use crate::syntax::trim;
 
-/// Where the first `separator` outside of a quoted string is; the end if there is none. A quote that is not closed reaches to the end.
+/// Where the first `separator` outside of a quoted string is; the end if there is none. A quote that is not
+/// closed reaches to the end.
 #[inline]
 pub(crate) fn find_outside_quotes(bytes: &[u8], separator: u8) -> usize {
     match memchr::memchr2(separator, b'"', bytes) {
@@ -36,7 +38,8 @@ fn behind_quotes(bytes: &[u8], mut at: usize, separates: impl Fn(u8) -> bool) ->
     bytes.len()
 }
 
-/// The members of a comma separated list, trimmed. An empty value has one empty member, and empty members are told as such.
+/// The members of a comma separated list, trimmed. An empty value has one empty member, and empty members are
+/// told as such.
 ///
 /// ```
 /// use manylane_http::List;
@@ -75,8 +78,8 @@ impl<'a> Iterator for List<'a> {
     }
 }
 
-/// Parameters: `name=value` between semicolons, as behind a media type. A value in quotes is given without them, escapes as they
-/// stand; a name without a value has none.
+/// Parameters: `name=value` between semicolons, as behind a media type. A value in quotes is given without
+/// them, escapes as they stand; a name without a value has none.
 #[derive(Clone, Debug)]
 pub struct Parameters<'a>(List<'a>);
 

@@ -1,7 +1,8 @@
-//! Names of fields: case does not matter, and the usual ones have a number, so that a lookup compares one byte.
+//! Names of fields: case does not matter, and the usual ones have a number, so that a lookup compares one
+//! byte.
 //!
-//! The number is found once, when a name is read or compiled: length and three bytes of the name select the only candidate
-//! (a perfect hash, checked by the compiler), which is then compared in words of eight bytes.
+//! The number is found once, when a name is read or compiled: length and three bytes of the name select the
+//! only candidate (a perfect hash, checked by the compiler), which is then compared in words of eight bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -139,7 +140,8 @@ const fn slot(name: &[u8]) -> usize {
     (word.wrapping_mul(MULTIPLIER) >> 24) as usize
 }
 
-/// The multiplier that gives each name a slot of its own. Found by trying random ones; whoever changes the names finds another.
+/// The multiplier that gives each name a slot of its own. Found by trying random ones; whoever changes the
+/// names finds another.
 const MULTIPLIER: u32 = 0x0183_1947;
 
 /// The number of the only candidate of each slot.
@@ -241,8 +243,8 @@ impl fmt::Debug for Known {
     }
 }
 
-/// A name to look for, with its number: what methods of [`Head`](crate::Head) take. From a [`Known`] it costs nothing, from bytes
-/// the number is looked for; keep a [`Name`] where a name is used more than once.
+/// A name to look for, with its number: what methods of [`Head`](crate::Head) take. From a [`Known`] it costs
+/// nothing, from bytes the number is looked for; keep a [`Name`] where a name is used more than once.
 #[derive(Clone, Copy, Debug)]
 pub struct NameRef<'a> {
     known: Known,

@@ -10,7 +10,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A whole answer that is kept: bytes as they are sent, checked when the configuration was read. Cloning shares it.
+/// A whole answer that is kept: bytes as they are sent, checked when the configuration was read. Cloning
+/// shares it.
 #[derive(Clone, Debug)]
 pub struct Reply {
     bytes: Arc<[u8]>,
@@ -72,7 +73,8 @@ pub fn has_page(status: u16) -> bool {
 }
 
 impl Reply {
-    /// The built-in answer with this status: a short page, not to be cached. 400, 408 and what else leaves the connection in doubt say that it ends.
+    /// The built-in answer with this status: a short page, not to be cached. 400, 408 and what else leaves
+    /// the connection in doubt say that it ends.
     pub fn built_in(status: u16) -> Self {
         let reason = status::reason(status);
         let body = format!(
@@ -97,8 +99,9 @@ impl Reply {
         Self::read(text.as_bytes()).expect("the text is made of valid parts")
     }
 
-    /// An `errorfile`'s contents. Line ends may be line feeds alone, since people write these files; they are sent as they should be. A
-    /// `Content-Length` that is not right, or none, is put right; `Transfer-Encoding` is refused.
+    /// An `errorfile`'s contents. Line ends may be line feeds alone, since people write these files; they are
+    /// sent as they should be. A `Content-Length` that is not right, or none, is put right;
+    /// `Transfer-Encoding` is refused.
     ///
     /// # Errors
     /// [`ReplyError`]
@@ -251,7 +254,8 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// A redirect, `http-request redirect` and `errorloc`: a response without a body that sends the client to `location`.
+/// A redirect, `http-request redirect` and `errorloc`: a response without a body that sends the client to
+/// `location`.
 ///
 /// # Errors
 /// [`EditError`]; the location must not have control characters.

@@ -66,8 +66,8 @@ pub fn is_token_byte(byte: u8) -> bool {
     CLASS[usize::from(byte)] & TOKEN != 0
 }
 
-/// A byte of a target: those that RFC 3986 allows there, and the printed ones that clients send all the same; `#` begins a fragment, which a target
-/// does not have.
+/// A byte of a target: those that RFC 3986 allows there, and the printed ones that clients send all the same;
+/// `#` begins a fragment, which a target does not have.
 #[inline]
 pub fn is_target_byte(byte: u8) -> bool {
     CLASS[usize::from(byte)] & TARGET != 0

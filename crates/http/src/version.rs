@@ -36,7 +36,8 @@ impl Version {
         self.minor
     }
 
-    /// As it stands in a start line of HTTP/1: versions 1.1 and above of the first major number as 1.1, later majors too.
+    /// As it stands in a start line of HTTP/1: versions 1.1 and above of the first major number as 1.1, later
+    /// majors too.
     pub fn h1_name(self) -> &'static [u8] {
         if self < Self::HTTP_11 { b"HTTP/1.0" } else { b"HTTP/1.1" }
     }

@@ -1,5 +1,5 @@
-//! Edits of heads against a model: a vector of pairs. Each head is written after each few edits, and what was written is read by a
-//! reader that is as simple as it can be.
+//! Edits of heads against a model: a vector of pairs. Each head is written after each few edits, and what was
+//! written is read by a reader that is as simple as it can be.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::{Chain, External, Segment};

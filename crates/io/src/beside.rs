@@ -1,11 +1,12 @@
-//! Writing to a stream's socket beside its lane: for answers of many megabytes that a thread makes, whose copy into the kernel would take the lane as long as
-//! thousands of requests.
+//! Writing to a stream's socket beside its lane: for answers of many megabytes that a thread makes, whose
+//! copy into the kernel would take the lane as long as thousands of requests.
 //!
 //! # Protocol
-//! 1. The lane and the thread take turns. The lane flushes the stream before it gives the thread a turn, and hands nothing over before the turn is
-//!    over: so bytes keep their order, though neither knows of the other's.
-//! 2. The thread never waits for the peer. What the socket does not take at once is the lane's to send, which waits for room as it does for everything
-//!    else, with its limits of time.
+//! 1. The lane and the thread take turns. The lane flushes the stream before it gives the thread a turn, and
+//!    hands nothing over before the turn is over: so bytes keep their order, though neither knows of the
+//!    other's.
+//! 2. The thread never waits for the peer. What the socket does not take at once is the lane's to send, which
+//!    waits for room as it does for everything else, with its limits of time.
 //! 3. The socket is closed when both have let go of it, so a turn ends after a bounded number of bytes.
 //!
 //! # Cost

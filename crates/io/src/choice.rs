@@ -37,7 +37,8 @@ impl fmt::Display for Kind {
 /// Which driver is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// The one that was measured to be faster, which is epoll (see the crate's page), or the other where the kernel refuses that.
+    /// The one that was measured to be faster, which is epoll (see the crate's page), or the other where the
+    /// kernel refuses that.
     #[default]
     Auto,
     /// This one or none.

@@ -10,7 +10,8 @@ use rustix::net::{SocketAddrAny, connect_unspec, sockopt};
 use std::os::fd::{AsFd, OwnedFd};
 
 impl Io {
-    /// Connects `socket`, whose options are set already, to `address`. The bytes may be sent once this is done.
+    /// Connects `socket`, whose options are set already, to `address`. The bytes may be sent once this is
+    /// done.
     ///
     /// Dropped before, it closes the socket: the attempt is over.
     ///
@@ -28,8 +29,8 @@ impl Io {
         self.connect_as(socket, nature, address.into()).await
     }
 
-    /// [`connect`](Self::connect) for a socket whose maker knows what it is, so that nobody needs to ask the system: non-blocking, and of TCP over IP if
-    /// `is_tcp` says so. Three calls less.
+    /// [`connect`](Self::connect) for a socket whose maker knows what it is, so that nobody needs to ask the
+    /// system: non-blocking, and of TCP over IP if `is_tcp` says so. Three calls less.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -56,11 +57,13 @@ impl Io {
 }
 
 impl Stream {
-    /// Ends a TCP connection with a reset, as closing may, and leaves the socket with all its options for another: [`connect_again`](Self::connect_again).
-    /// For who makes many connections that carry nothing: it is neither opened nor closed nor registered for each.
+    /// Ends a TCP connection with a reset, as closing may, and leaves the socket with all its options for
+    /// another: [`connect_again`](Self::connect_again). For who makes many connections that carry
+    /// nothing: it is neither opened nor closed nor registered for each.
     ///
     /// # Errors
-    /// What the system says, and `EBUSY` when something was sent or received. Then the stream is of no more use.
+    /// What the system says, and `EBUSY` when something was sent or received. Then the stream is of no more
+    /// use.
     pub fn disconnect(&self) -> Result<(), Error> {
         let core = self.core();
         let fail = |errno| Error::system(Call::Connect, errno);
@@ -74,7 +77,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Connects a stream that was disconnected. Dropped before, the attempt is over: then it can only be dropped.
+    /// Connects a stream that was disconnected. Dropped before, the attempt is over: then it can only be
+    /// dropped.
     ///
     /// # Errors
     /// As [`Io::connect`].

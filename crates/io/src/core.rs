@@ -1,13 +1,14 @@
 //! What a lane's driver is made of, whichever it is: the backend, and what both share.
 //!
 //! Rules that the code cites:
-//! 1. **One thread.** A `Core` is in an `Rc` and stays on its lane. It lives until the last descriptor of it is gone.
-//! 2. **Nothing foreign runs while something is borrowed.** Wakers are taken out first and woken after; chains are taken out
-//!    before they are sent, since dropping a segment may run a foreign free function.
-//! 3. **A future holds no state that the kernel knows.** What the kernel works on belongs to the backend. So dropping a future
-//!    loses no bytes and frees no buffer that is still written to.
-//! 4. **Whoever is not waited for is not forgotten.** Every `Pending` leaves a waker with the descriptor, with [`Core::defer`] or
-//!    with a timer.
+//! 1. **One thread.** A `Core` is in an `Rc` and stays on its lane. It lives until the last descriptor of it
+//!    is gone.
+//! 2. **Nothing foreign runs while something is borrowed.** Wakers are taken out first and woken after;
+//!    chains are taken out before they are sent, since dropping a segment may run a foreign free function.
+//! 3. **A future holds no state that the kernel knows.** What the kernel works on belongs to the backend. So
+//!    dropping a future loses no bytes and frees no buffer that is still written to.
+//! 4. **Whoever is not waited for is not forgotten.** Every `Pending` leaves a waker with the descriptor,
+//!    with [`Core::defer`] or with a timer.
 
 use crate::epoll::Epoll;
 use crate::limits::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, SPLICE_AT_ONCE};

@@ -1,7 +1,7 @@
 //! Datagrams, many with one call.
 //!
-//! System calls: `recvmmsg` and `sendmmsg`, with either driver: io_uring has no operation for many datagrams from many senders at
-//! once, so there it tells when the socket is ready, and the call is the same.
+//! System calls: `recvmmsg` and `sendmmsg`, with either driver: io_uring has no operation for many datagrams
+//! from many senders at once, so there it tells when the socket is ready, and the call is the same.
 
 use crate::core::{Budget, Core, Direction, Nature, backend};
 use crate::driver::Io;
@@ -89,13 +89,15 @@ impl Datagrams {
     }
 
     /// Waits for datagrams, and puts those that are there behind `into`, at most
-    /// [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL); how many it were, at least one. Dropped, it has taken none.
+    /// [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL); how many it were, at least one. Dropped, it has
+    /// taken none.
     ///
-    /// Cost: one `recvmmsg`. Its clusters are taken when the socket is ready, and given back where no datagram came.
+    /// Cost: one `recvmmsg`. Its clusters are taken when the socket is ready, and given back where no
+    /// datagram came.
     ///
     /// # Errors
-    /// What the system says, errors that came over the network for earlier datagrams included; no memory; another task waits for
-    /// the same.
+    /// What the system says, errors that came over the network for earlier datagrams included; no memory;
+    /// another task waits for the same.
     pub fn recv_batch<'a>(
         &'a self,
         into: &'a mut Vec<Datagram>,
@@ -104,12 +106,13 @@ impl Datagrams {
         self.retry(call, move || receive(self.fd.as_fd(), self.room, into, &self.core))
     }
 
-    /// Sends from the front of `datagrams`, which loses those that were sent; returns how many, at least one, at most
-    /// [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL). Dropped while it waits, it has sent none.
+    /// Sends from the front of `datagrams`, which loses those that were sent; returns how many, at least one,
+    /// at most [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL). Dropped while it waits, it has sent
+    /// none.
     ///
     /// # Errors
-    /// What the system says about the first datagram, which stays where it is: `EMSGSIZE` for one that is too long, also for one of
-    /// too many segments.
+    /// What the system says about the first datagram, which stays where it is: `EMSGSIZE` for one that is too
+    /// long, also for one of too many segments.
     pub fn send_batch<'a>(
         &'a self,
         datagrams: &'a mut VecDeque<Outgoing>,
@@ -125,9 +128,9 @@ impl Datagrams {
         })
     }
 
-    /// Sends pieces of `bytes`, each a datagram to `to`: those that end at `ends`, from the one of number `from` on; returns how many, at least one.
-    /// With one call, and over UDP neighbours of one length go through the kernel together, as far as it can do that. Dropped while it
-    /// waits, it has sent none.
+    /// Sends pieces of `bytes`, each a datagram to `to`: those that end at `ends`, from the one of number
+    /// `from` on; returns how many, at least one. With one call, and over UDP neighbours of one length go
+    /// through the kernel together, as far as it can do that. Dropped while it waits, it has sent none.
     ///
     /// # Errors
     /// As [`send_batch`](Self::send_batch), about the first piece.
@@ -244,7 +247,8 @@ fn receive(fd: BorrowedFd<'_>, room: usize, into: &mut Vec<Datagram>, core: &Cor
         return Err(Errno::NOMEM);
     }
     core.tallies.reads.add(1);
-    // SAFETY: `wanted` headers are filled in, with rooms that live until after the call and that nobody else uses.
+    // SAFETY: `wanted` headers are filled in, with rooms that live until after the call and that nobody else
+    // uses.
     let n = unsafe {
         libc::recvmmsg(
             fd.as_raw_fd(),

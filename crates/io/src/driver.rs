@@ -42,7 +42,8 @@ impl Driver {
         Ok(Self { io: Io { core: Rc::new(Core::new(here, backend)) } })
     }
 
-    /// The driver that the environment names ([`DRIVER_VARIABLE`](crate::DRIVER_VARIABLE)); without it, [`Choice::Auto`].
+    /// The driver that the environment names ([`DRIVER_VARIABLE`](crate::DRIVER_VARIABLE)); without it,
+    /// [`Choice::Auto`].
     ///
     /// # Errors
     /// [`DriverError`]; its sentence names the choices.
@@ -104,15 +105,16 @@ impl Io {
         }
     }
 
-    /// Connections that each listener of this lane hands out in one round (R-F5). [`ACCEPTS_PER_ROUND`](crate::ACCEPTS_PER_ROUND)
-    /// at first.
+    /// Connections that each listener of this lane hands out in one round (R-F5).
+    /// [`ACCEPTS_PER_ROUND`](crate::ACCEPTS_PER_ROUND) at first.
     pub fn accepts_per_round(&self) -> u32 {
         self.core.accepts.get()
     }
 
-    /// Sets it, from this round on. Zero counts as one, since a listener that gives nothing would wake its task in each round for ever,
-    /// and more than [`MOST_ACCEPTS_PER_ROUND`](crate::MOST_ACCEPTS_PER_ROUND) as that. The more, the longer a storm of new connections
-    /// holds up those that are served.
+    /// Sets it, from this round on. Zero counts as one, since a listener that gives nothing would wake its
+    /// task in each round for ever, and more than
+    /// [`MOST_ACCEPTS_PER_ROUND`](crate::MOST_ACCEPTS_PER_ROUND) as that. The more, the longer a storm of new
+    /// connections holds up those that are served.
     pub fn set_accepts_per_round(&self, connections: u32) {
         self.core.accepts.set(connections.clamp(1, MOST_ACCEPTS_PER_ROUND));
     }
@@ -122,12 +124,14 @@ impl Io {
         self.core.events.get()
     }
 
-    /// Sets it, from the next look on: 1 to [`MOST_EVENTS_PER_WAIT`](crate::MOST_EVENTS_PER_WAIT). What comes on top is taken in by the next.
+    /// Sets it, from the next look on: 1 to [`MOST_EVENTS_PER_WAIT`](crate::MOST_EVENTS_PER_WAIT). What comes
+    /// on top is taken in by the next.
     pub fn set_events_per_wait(&self, events: usize) {
         self.core.events.set(events.clamp(1, MOST_EVENTS_PER_WAIT));
     }
 
-    /// Pipes for splicing that this lane may have at a time; where there is none left, bytes are copied. Without a bound at first.
+    /// Pipes for splicing that this lane may have at a time; where there is none left, bytes are copied.
+    /// Without a bound at first.
     pub fn set_most_pipes(&self, pipes: usize) {
         self.core.most_pipes.set(pipes);
     }
@@ -137,7 +141,8 @@ impl Io {
         self.core.pipes_open.get()
     }
 
-    /// Bytes of a pipe that is made from here on, and of one splice: one page at least, and no more than the kernel allows.
+    /// Bytes of a pipe that is made from here on, and of one splice: one page at least, and no more than the
+    /// kernel allows.
     pub fn set_pipe_size(&self, bytes: usize) {
         self.core.pipe_size.set(bytes.max(SMALLEST_PIPE));
     }

@@ -1,7 +1,8 @@
 //! A chain that mostly is not there.
 //!
-//! Of a descriptor's two chains, what arrived before it was asked for and what its socket has not taken yet, an idle one has none, and
-//! most connections are idle. A chain has 128 bytes, so it is in an object of the lane's pool while there are bytes.
+//! Of a descriptor's two chains, what arrived before it was asked for and what its socket has not taken yet,
+//! an idle one has none, and most connections are idle. A chain has 128 bytes, so it is in an object of the
+//! lane's pool while there are bytes.
 
 use manylane_buf::{Chain, Error};
 use manylane_pool::{Pool, Pooled};
@@ -57,8 +58,8 @@ impl Held {
         Ok(outcome)
     }
 
-    /// Moves all of `chain` behind what is there; small pieces are copied behind the last byte, so that what waits for a slow peer takes
-    /// memory by its bytes.
+    /// Moves all of `chain` behind what is there; small pieces are copied behind the last byte, so that what
+    /// waits for a slow peer takes memory by its bytes.
     ///
     /// # Errors
     /// No memory, or too many segments; then a part may have been moved.

@@ -48,11 +48,11 @@ pub(crate) fn fault(errno: Errno) -> Fault {
     }
 }
 
-/// A socket that listens, in the hands of a lane's driver. Closed when dropped; the connections that wait in it are refused then,
-/// if no other descriptor of it is left.
+/// A socket that listens, in the hands of a lane's driver. Closed when dropped; the connections that wait in
+/// it are refused then, if no other descriptor of it is left.
 ///
-/// With io_uring, up to about [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD) connections may have been accepted that nobody asked for yet.
-/// Dropping the listener closes them; [`detach`](Self::detach) gives them.
+/// With io_uring, up to about [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD) connections may have been accepted
+/// that nobody asked for yet. Dropping the listener closes them; [`detach`](Self::detach) gives them.
 pub struct Listener {
     core: Rc<Core>,
     key: Key,
@@ -63,8 +63,8 @@ pub struct Listener {
 impl Io {
     /// Takes over a socket that listens. It should be non-blocking; [`net`](crate) opens such ones.
     ///
-    /// The same socket may be accepted from on several lanes, by a duplicate of the descriptor on each: a connection wakes one
-    /// of them.
+    /// The same socket may be accepted from on several lanes, by a duplicate of the descriptor on each: a
+    /// connection wakes one of them.
     ///
     /// # Errors
     /// When it is not a socket.
@@ -78,10 +78,11 @@ impl Io {
 }
 
 impl Listener {
-    /// The next connection. At most [`Io::accepts_per_round`] of a listener are accepted in a round (R-F5); a call beyond that is ready in the next round.
+    /// The next connection. At most [`Io::accepts_per_round`] of a listener are accepted in a round (R-F5); a
+    /// call beyond that is ready in the next round.
     ///
-    /// When the process or the system has no descriptors left, it pauses until one of this lane's is closed or
-    /// [`ACCEPT_PAUSE`](crate::ACCEPT_PAUSE) has passed. Connections wait in the kernel meanwhile.
+    /// When the process or the system has no descriptors left, it pauses until one of this lane's is closed
+    /// or [`ACCEPT_PAUSE`](crate::ACCEPT_PAUSE) has passed. Connections wait in the kernel meanwhile.
     ///
     /// Dropped, it has taken nothing: the next call gets what it would have got.
     ///
@@ -133,11 +134,12 @@ impl Listener {
         .await;
     }
 
-    /// Gives the descriptor up without closing it; and the connections that the driver has accepted on its own account, which
-    /// with epoll are none.
+    /// Gives the descriptor up without closing it; and the connections that the driver has accepted on its
+    /// own account, which with epoll are none.
     ///
-    /// A connection wakes one of those that share a socket. If that was this one, nobody else knows of it, and it waits: whoever gives a
-    /// shared socket up takes what waits there along, by [`accept_waiting`].
+    /// A connection wakes one of those that share a socket. If that was this one, nobody else knows of it,
+    /// and it waits: whoever gives a shared socket up takes what waits there along, by
+    /// [`accept_waiting`].
     ///
     /// # Errors
     /// When the driver cannot let go of it; then it is closed.
@@ -152,7 +154,8 @@ impl Listener {
     }
 }
 
-/// A connection that waits in a socket that listens without blocking, of no driver. None when there is none, or no descriptor for it.
+/// A connection that waits in a socket that listens without blocking, of no driver. None when there is none,
+/// or no descriptor for it.
 pub fn accept_waiting(socket: impl AsFd) -> Option<Accepted> {
     loop {
         match acceptfrom_with(&socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
@@ -207,8 +210,8 @@ impl Accepted {
         Stream::new(io.core(), self.fd, if self.tcp { Nature::Tcp } else { Nature::Stream })
     }
 
-    /// Who connected, where that is known or the kernel tells: none for an unnamed peer. io_uring does not bring the address along, so
-    /// that there it costs a call.
+    /// Who connected, where that is known or the kernel tells: none for an unnamed peer. io_uring does not
+    /// bring the address along, so that there it costs a call.
     ///
     /// # Errors
     /// When the peer has gone before it was asked for its name.

@@ -1,5 +1,5 @@
-//! Sockets in other network namespaces (`network_namespaces(7)`): a socket belongs to the namespace that its thread was in
-//! when it was made.
+//! Sockets in other network namespaces (`network_namespaces(7)`): a socket belongs to the namespace that its
+//! thread was in when it was made.
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -44,8 +44,8 @@ impl Namespace {
     /// The system's: `EPERM` without the privilege; or what `make` says.
     ///
     /// # Aborts
-    /// If the thread cannot go back, which needs no more than what brought it here: whatever it did then would be in the
-    /// wrong network.
+    /// If the thread cannot go back, which needs no more than what brought it here: whatever it did then
+    /// would be in the wrong network.
     pub fn within<T>(&self, make: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         let here = Self::at("/proc/thread-self/ns/net")?;
         let network = Some(LinkNameSpaceType::Network);

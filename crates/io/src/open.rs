@@ -1,4 +1,5 @@
-//! The few sockets that examples, tests and tools need. What a configuration can say about sockets is `net`'s.
+//! The few sockets that examples, tests and tools need. What a configuration can say about sockets is
+//! `net`'s.
 
 use crate::error::{Call, Error, ErrorAt};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt};
@@ -24,8 +25,8 @@ pub fn tcp_socket(address: &SocketAddr) -> Result<OwnedFd, Error> {
     tcp(address).map_err(|errno| Error::system(Call::Open, errno))
 }
 
-/// A TCP socket that listens on `address`, which may be in use by connections of an earlier one. `shared`: other sockets that say so
-/// too may listen on the same, and the kernel spreads connections over them.
+/// A TCP socket that listens on `address`, which may be in use by connections of an earlier one. `shared`:
+/// other sockets that say so too may listen on the same, and the kernel spreads connections over them.
 ///
 /// # Errors
 /// A sentence with the address: in use, not permitted, not of this machine.

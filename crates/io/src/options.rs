@@ -1,7 +1,9 @@
-//! Options of sockets: which the system has, and how they are set and read. What they are good for is decided above.
+//! Options of sockets: which the system has, and how they are set and read. What they are good for is decided
+//! above.
 //!
-//! `setsockopt(2)`, `getsockopt(2)`; the meaning of each in `socket(7)`, `ip(7)`, `ipv6(7)`, `tcp(7)`. Options that are set on a
-//! listener are copied by the kernel to each connection that it accepts, so they cost nothing there.
+//! `setsockopt(2)`, `getsockopt(2)`; the meaning of each in `socket(7)`, `ip(7)`, `ipv6(7)`, `tcp(7)`.
+//! Options that are set on a listener are copied by the kernel to each connection that it accepts, so they
+//! cost nothing there.
 
 use rustix::io::Errno;
 use rustix::net::sockopt;
@@ -102,7 +104,8 @@ impl fmt::Display for SocketOption {
 /// Sets `option` of `socket`.
 ///
 /// # Errors
-/// The system's: `EPERM` without the privilege, `EINVAL` out of range, `ENOPROTOOPT` on the wrong kind of socket.
+/// The system's: `EPERM` without the privilege, `EINVAL` out of range, `ENOPROTOOPT` on the wrong kind of
+/// socket.
 pub fn set_option(socket: BorrowedFd<'_>, option: SocketOption, value: i32) -> Result<(), Errno> {
     let (level, name) = option.number();
     set(socket, level, name, &value)
@@ -144,7 +147,8 @@ pub fn set_linger(socket: BorrowedFd<'_>, resets: bool) -> Result<(), Errno> {
     set(socket, libc::SOL_SOCKET, libc::SO_LINGER, &linger)
 }
 
-/// Which buffers of `socket` have a size that was set, and are not adapted to their connection: 1 for sending, 2 for receiving, or their sum.
+/// Which buffers of `socket` have a size that was set, and are not adapted to their connection: 1 for
+/// sending, 2 for receiving, or their sum.
 ///
 /// # Errors
 /// The system's: `ENOPROTOOPT` before Linux 5.14.
@@ -163,13 +167,14 @@ pub fn fix_buffers(socket: BorrowedFd<'_>, which: i32) -> Result<(), Errno> {
 /// `asm-generic/socket.h`; libc does not name it.
 const SO_BUF_LOCK: c_int = 72;
 
-/// Closing `socket` tells its peer nothing, so that it goes on as if the connection were there. Without the privilege for that, closing sends a
-/// reset that the first router drops.
+/// Closing `socket` tells its peer nothing, so that it goes on as if the connection were there. Without the
+/// privilege for that, closing sends a reset that the first router drops.
 ///
 /// # Errors
 /// The system's, when neither can be.
 pub fn set_silent_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
-    // What came is acknowledged, or the peer repeats it, to a socket that is gone by then, and is told by a reset.
+    // What came is acknowledged, or the peer repeats it, to a socket that is gone by then, and is told by a
+    // reset.
     let (now, repair): (c_int, c_int) = (1, 1);
     let _ = set(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &now); // what is no TCP has nothing to acknowledge
     if set(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, &repair).is_ok() {
@@ -217,8 +222,8 @@ pub fn congestion_control(socket: BorrowedFd<'_>) -> Result<String, Errno> {
 /// Packets come and go through the network device `name` only; an empty name takes that back.
 ///
 /// # Errors
-/// The system's: `ENODEV` when there is none of the name, `EPERM` without the privilege. A name longer than a device's can be is
-/// `EINVAL`.
+/// The system's: `ENODEV` when there is none of the name, `EPERM` without the privilege. A name longer than a
+/// device's can be is `EINVAL`.
 pub fn bind_to_device(socket: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
     let mut bytes = [0; libc::IFNAMSIZ];
     if name.len() >= bytes.len() || name.contains('\0') {
@@ -235,7 +240,8 @@ pub fn bind_to_device(socket: BorrowedFd<'_>, name: &str) -> Result<(), Errno> {
 pub fn device(socket: BorrowedFd<'_>) -> Result<String, Errno> {
     let mut bytes = [0u8; libc::IFNAMSIZ];
     let mut length = bytes.len() as libc::socklen_t;
-    // SAFETY: the descriptor is open; bytes and length live through the call, and the length is that of the bytes.
+    // SAFETY: the descriptor is open; bytes and length live through the call, and the length is that of the
+    // bytes.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -251,7 +257,8 @@ pub fn device(socket: BorrowedFd<'_>) -> Result<String, Errno> {
 }
 
 fn set<T>(socket: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> Result<(), Errno> {
-    // SAFETY: the descriptor is open; the value lives through the call, and the length is its own. The kernel reads it only.
+    // SAFETY: the descriptor is open; the value lives through the call, and the length is its own. The kernel
+    // reads it only.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -18,7 +18,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A unix socket over which connected sockets are passed, in the hands of a lane's driver. Closed when dropped.
+/// A unix socket over which connected sockets are passed, in the hands of a lane's driver. Closed when
+/// dropped.
 pub struct Passage {
     core: Rc<Core>,
     key: Key,
@@ -41,12 +42,12 @@ impl Io {
 }
 
 impl Passage {
-    /// The next connection, at most [`Io::accepts_per_round`] of them in a round; none when the other end is closed. What is not a
-    /// stream socket is closed and passed over. Dropped, it has received nothing.
+    /// The next connection, at most [`Io::accepts_per_round`] of them in a round; none when the other end is
+    /// closed. What is not a stream socket is closed and passed over. Dropped, it has received nothing.
     ///
     /// # Errors
-    /// What the system says. `EMFILE` when there are no descriptors left: the connection that came is lost, since the system
-    /// takes it from the queue all the same; the next may be good.
+    /// What the system says. `EMFILE` when there are no descriptors left: the connection that came is lost,
+    /// since the system takes it from the queue all the same; the next may be good.
     pub fn accept(&self) -> impl Future<Output = Result<Option<Accepted>, Error>> + '_ {
         const CALL: (Direction, Call) = (Direction::Read, Call::Accept);
         Waiting::new(&self.core, self.key, CALL.0, |context: &mut Context<'_>| {

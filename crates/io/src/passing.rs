@@ -17,7 +17,8 @@ const COMPANY: [u8; 2] = [0; 2];
 /// Sends `passenger` over `socket`. The caller's own descriptor stays as it is.
 ///
 /// # Errors
-/// The system's: `EAGAIN` when the socket is full, `EPIPE` when its other end is closed, `ETOOMANYREFS` when too many are on their way.
+/// The system's: `EAGAIN` when the socket is full, `EPIPE` when its other end is closed, `ETOOMANYREFS` when
+/// too many are on their way.
 pub fn send_descriptor(socket: BorrowedFd<'_>, passenger: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -47,7 +48,8 @@ pub enum Received {
 /// Receives one descriptor from `socket`. If the peer sends more at once, the others are closed.
 ///
 /// # Errors
-/// The system's: `EAGAIN` when nothing is there. `EMFILE` when there are no descriptors left: the passenger is lost then.
+/// The system's: `EAGAIN` when nothing is there. `EMFILE` when there are no descriptors left: the passenger
+/// is lost then.
 pub fn receive_descriptor(socket: BorrowedFd<'_>) -> Result<Received, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut bytes = COMPANY;
@@ -81,7 +83,8 @@ pub const PASSENGERS: usize = 252;
 /// Sends `bytes`, and `passengers` with the first of them. How many bytes the system took; it never waits.
 ///
 /// # Errors
-/// As [`send_descriptor`]; `EINVAL` for more than [`PASSENGERS`], or for no bytes, since the system needs some to carry them.
+/// As [`send_descriptor`]; `EINVAL` for more than [`PASSENGERS`], or for no bytes, since the system needs
+/// some to carry them.
 pub fn send_descriptors(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -105,8 +108,9 @@ pub fn send_descriptors(
     }
 }
 
-/// Receives what is there, up to the length of `bytes`, and puts the descriptors that came with it behind `passengers`. How many bytes came: none at
-/// the end. It waits as the socket does. Descriptors are not inherited by programs that this one starts.
+/// Receives what is there, up to the length of `bytes`, and puts the descriptors that came with it behind
+/// `passengers`. How many bytes came: none at the end. It waits as the socket does. Descriptors are not
+/// inherited by programs that this one starts.
 ///
 /// # Errors
 /// The system's. `EMFILE` when there are no numbers left for all descriptors: those without one are lost.

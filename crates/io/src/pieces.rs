@@ -1,7 +1,8 @@
 //! Pieces of one buffer, each a datagram.
 //!
-//! UDP's segmentation offload takes pieces of one length as one message, which goes through the kernel once and is cut at its end: what arrives, on a
-//! network too, are the datagrams that would have arrived without it.
+//! UDP's segmentation offload takes pieces of one length as one message, which goes through the kernel once
+//! and is cut at its end: what arrives, on a network too, are the datagrams that would have arrived without
+//! it.
 
 use crate::core::Core;
 use crate::datagram::last_errno;
@@ -13,7 +14,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Pieces that one message may be cut into: the kernel's own limit of Linux 4.18 to 6.8, where it was raised.
 const SEGMENTS: usize = 64;
-/// Longer pieces are not put together: a segment has to fit the way's packets, which are of 1500 bytes on most, with what is around it.
+/// Longer pieces are not put together: a segment has to fit the way's packets, which are of 1500 bytes on
+/// most, with what is around it.
 const LONGEST: usize = 1400;
 
 /// The control message that tells the length of segments.
@@ -25,7 +27,8 @@ struct Cut {
     padding: [u8; 6],
 }
 
-/// Ends of the run of pieces that are sent as one message: the first, and those behind it that are as long, the last of which may be shorter.
+/// Ends of the run of pieces that are sent as one message: the first, and those behind it that are as long,
+/// the last of which may be shorter.
 fn run(ends: &[usize], start: usize) -> usize {
     let length = ends[0] - start;
     if length == 0 || length > LONGEST {
@@ -46,7 +49,8 @@ fn run(ends: &[usize], start: usize) -> usize {
     count
 }
 
-/// Whether the system knows of segmentation for this socket. One that does not would pass over the control message, and send several pieces as one.
+/// Whether the system knows of segmentation for this socket. One that does not would pass over the control
+/// message, and send several pieces as one.
 pub(crate) fn may_share(fd: BorrowedFd<'_>) -> bool {
     let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
@@ -55,8 +59,9 @@ pub(crate) fn may_share(fd: BorrowedFd<'_>) -> bool {
     unsafe { libc::getsockopt(fd.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, place, &raw mut len) == 0 }
 }
 
-/// One `sendmmsg` of the pieces of `bytes` that end at `ends`, from the one of number `from` on; how many were sent. `together` is whether pieces
-/// may share a message, and says so no more when the system has refused that.
+/// One `sendmmsg` of the pieces of `bytes` that end at `ends`, from the one of number `from` on; how many
+/// were sent. `together` is whether pieces may share a message, and says so no more when the system has
+/// refused that.
 pub(crate) fn transmit(
     fd: BorrowedFd<'_>,
     (bytes, ends, from): (&[u8], &[usize], usize),
@@ -103,7 +108,8 @@ pub(crate) fn transmit(
         }
         core.tallies.writes.add(1);
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: `wanted` headers are filled in; what they point to lives until after the call, and is only read.
+        // SAFETY: `wanted` headers are filled in; what they point to lives until after the call, and is only
+        // read.
         let n = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), wanted as u32, flags) };
         match usize::try_from(n).map_err(|_| last_errno()) {
             Ok(n) => {

@@ -94,7 +94,8 @@ fn several(fd: BorrowedFd<'_>, chain: &mut Chain, most: usize) -> Result<Read, E
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = vectors.as_mut_ptr();
     header.msg_iovlen = wanted;
-    // SAFETY: so many vectors are filled in, with rooms that live until after the call and that nobody else uses.
+    // SAFETY: so many vectors are filled in, with rooms that live until after the call and that nobody else
+    // uses.
     let bytes = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT) };
     let bytes = usize::try_from(bytes).map_err(|_| crate::datagram::last_errno())?;
     let mut left = bytes;

@@ -3,7 +3,8 @@
 /// Entries of a chunk.
 const CHUNK: usize = 64;
 
-/// A number that names an entry, and nobody once that entry has gone: place in the lower half, generation in the upper.
+/// A number that names an entry, and nobody once that entry has gone: place in the lower half, generation in
+/// the upper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(u64);
 

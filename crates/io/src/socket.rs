@@ -1,4 +1,5 @@
-//! Sockets, from nothing and from a parent's hands: made, bound, set to listen. One system call a function, no policy.
+//! Sockets, from nothing and from a parent's hands: made, bound, set to listen. One system call a function,
+//! no policy.
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -53,7 +54,8 @@ pub fn bind(socket: BorrowedFd<'_>, address: &SocketAddrAny) -> Result<(), Errno
     rustix::net::bind(socket, address)
 }
 
-/// Has `socket` take connections, of which `backlog` may wait to be accepted. The system bounds that by `net.core.somaxconn`.
+/// Has `socket` take connections, of which `backlog` may wait to be accepted. The system bounds that by
+/// `net.core.somaxconn`.
 ///
 /// # Errors
 /// The system's: `EADDRINUSE` when another socket listens there.
@@ -61,8 +63,9 @@ pub fn listen(socket: BorrowedFd<'_>, backlog: u32) -> Result<(), Errno> {
     rustix::net::listen(socket, i32::try_from(backlog).unwrap_or(i32::MAX))
 }
 
-/// Has a socket of TCP that listens refuse connections, until it [listens](listen) again. One that does not listen is left alone: shut down once
-/// more, it would hand its end on to each connection that it accepts when it listens again.
+/// Has a socket of TCP that listens refuse connections, until it [listens](listen) again. One that does not
+/// listen is left alone: shut down once more, it would hand its end on to each connection that it accepts
+/// when it listens again.
 ///
 /// # Errors
 /// The system's.
@@ -115,8 +118,9 @@ pub fn family(socket: BorrowedFd<'_>) -> Result<AddressFamily, Errno> {
     rustix::net::sockopt::socket_domain(socket)
 }
 
-/// A copy of descriptor `number` that was inherited from the parent. It is ours, is not inherited further, and does not block. The
-/// inherited one stays open, as the parent's own does, so that a successor can inherit it again.
+/// A copy of descriptor `number` that was inherited from the parent. It is ours, is not inherited further,
+/// and does not block. The inherited one stays open, as the parent's own does, so that a successor can
+/// inherit it again.
 ///
 /// Note that not to block is a property of what both refer to.
 ///
@@ -126,8 +130,8 @@ pub fn inherited(number: i32) -> Result<OwnedFd, Errno> {
     if number < 0 {
         return Err(Errno::BADF);
     }
-    // SAFETY: it is not -1, and is passed to one system call only, which refuses it if it is not open. Nothing is done to
-    // it, whoever owns it.
+    // SAFETY: it is not -1, and is passed to one system call only, which refuses it if it is not open.
+    // Nothing is done to it, whoever owns it.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?;
     let flags = rustix::fs::fcntl_getfl(&copy)?;
@@ -150,8 +154,8 @@ pub fn keep_from_children(number: i32) -> Result<(), Errno> {
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)
 }
 
-/// Takes all permissions from a unix socket that is not bound yet, so that nobody connects before its owner and mode are what they
-/// should be: `bind(2)` gives them to the file that it makes.
+/// Takes all permissions from a unix socket that is not bound yet, so that nobody connects before its owner
+/// and mode are what they should be: `bind(2)` gives them to the file that it makes.
 ///
 /// # Errors
 /// The system's.

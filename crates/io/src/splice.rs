@@ -1,9 +1,11 @@
 //! Bytes from one stream to another within the kernel, through a pipe (R-B7).
 //!
-//! System calls: `splice`, non-blocking, with either driver: io_uring would give it to a thread of its own, so there it tells when
-//! a socket is ready, and the call is the same. Where the kernel refuses (`EINVAL`), the bytes are received and sent.
+//! System calls: `splice`, non-blocking, with either driver: io_uring would give it to a thread of its own,
+//! so there it tells when a socket is ready, and the call is the same. Where the kernel refuses (`EINVAL`),
+//! the bytes are received and sent.
 //!
-//! The pipe is filled only when it is empty: so "would block" means that the socket is empty, never that the pipe is full.
+//! The pipe is filled only when it is empty: so "would block" means that the socket is empty, never that the
+//! pipe is full.
 
 use crate::core::{Budget, Core, Direction, backend};
 use crate::error::{Call, Error};
@@ -22,8 +24,8 @@ use std::task::{Context, Poll};
 
 /// Moves bytes in one direction, from one stream to another.
 ///
-/// It holds what has left the one stream and has not entered the other, so the future of [`step`](Self::step) may be dropped
-/// without loss. Dropped itself, it loses that, as closing either stream would.
+/// It holds what has left the one stream and has not entered the other, so the future of [`step`](Self::step)
+/// may be dropped without loss. Dropped itself, it loses that, as closing either stream would.
 pub struct Splicer {
     core: Rc<Core>,
     /// Not empty between steps only if a step was dropped or failed.
@@ -32,7 +34,8 @@ pub struct Splicer {
     copies: bool,
     /// What was copied out of the one stream and is not in the other's hands.
     held: Chain,
-    /// Bytes that have left the one stream and that no step has told of: a dropped step's are told by the next.
+    /// Bytes that have left the one stream and that no step has told of: a dropped step's are told by the
+    /// next.
     moving: usize,
     budget: Budget,
 }
@@ -68,9 +71,10 @@ impl Splicer {
         self.copies
     }
 
-    /// Waits for bytes from `from`, and moves at most `limit` of them into `to`; how many it were. None only at the end of the
-    /// stream, or when `limit` is 0. What a step that was dropped or failed has taken goes first, alone, and counts, whatever `limit`
-    /// is now: so the sum of what steps return is what has gone into `to`, and nothing beyond their limits was taken from `from`.
+    /// Waits for bytes from `from`, and moves at most `limit` of them into `to`; how many it were. None only
+    /// at the end of the stream, or when `limit` is 0. What a step that was dropped or failed has taken
+    /// goes first, alone, and counts, whatever `limit` is now: so the sum of what steps return is what
+    /// has gone into `to`, and nothing beyond their limits was taken from `from`.
     ///
     /// Cost: two `splice`, one more each when a socket is empty or full.
     ///

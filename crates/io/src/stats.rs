@@ -60,7 +60,8 @@ fn open_of(tallies: &Tallies) -> u64 {
 pub struct IoReport {
     /// Whose they are.
     pub lane: LaneId,
-    /// Looks at the kernel: `epoll_wait`; each `io_uring_enter`, also one that only makes room in a full submission queue.
+    /// Looks at the kernel: `epoll_wait`; each `io_uring_enter`, also one that only makes room in a full
+    /// submission queue.
     pub waits: u64,
     /// `epoll_ctl`.
     pub controls: u64,
@@ -78,7 +79,8 @@ pub struct IoReport {
     pub closes: u64,
     /// All other calls: options, names, pipes, shutdown.
     pub others: u64,
-    /// Of the operations above that read, write, accept, connect or close: those that went into the ring, so were no calls of their own.
+    /// Of the operations above that read, write, accept, connect or close: those that went into the ring, so
+    /// were no calls of their own.
     pub in_ring: u64,
     /// Bytes received, splices included.
     pub bytes_in: u64,

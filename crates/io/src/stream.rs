@@ -19,8 +19,8 @@ use std::task::Poll;
 
 /// A connected stream in the hands of a lane's driver. It stays on its lane.
 ///
-/// One task may receive and another send at the same time; a second one in the same direction gets an error. Every future may be
-/// dropped at any time:
+/// One task may receive and another send at the same time; a second one in the same direction gets an error.
+/// Every future may be dropped at any time:
 /// - of [`recv`](Self::recv): what has arrived is there for the next;
 /// - of [`send`](Self::send): what was handed over is sent all the same.
 ///
@@ -90,12 +90,14 @@ impl Stream {
         self.key
     }
 
-    /// The next bytes, in a cluster of the lane's pool that is taken when they are there; `None` at the end of the stream.
+    /// The next bytes, in a cluster of the lane's pool that is taken when they are there; `None` at the end
+    /// of the stream.
     ///
     /// Up to 2 KiB at first, 16 KiB while full reads follow one another. A socket gives at most
     /// [`READ_PER_ROUND`](crate::READ_PER_ROUND) in a round; then the others have their turn.
     ///
-    /// Cost with epoll: one `recv`, which mostly finds something: a socket that was emptied is not asked again before an event.
+    /// Cost with epoll: one `recv`, which mostly finds something: a socket that was emptied is not asked
+    /// again before an event.
     ///
     /// # Errors
     /// What the system says; no memory for a cluster; another task waits for the same.
@@ -114,12 +116,13 @@ impl Stream {
         self.poll_receive(&mut Place::Segment(&mut segment), context).map_ok(|_| segment)
     }
 
-    /// Puts the next bytes behind `into`; false at the end of the stream. As [`recv`](Self::recv), but it takes what arrived already, and
-    /// with one call up to [`CLUSTERS_PER_READ`](crate::CLUSTERS_PER_READ) large clusters while full reads follow one another: for bulk, which then
-    /// goes out with one call, too.
+    /// Puts the next bytes behind `into`; false at the end of the stream. As [`recv`](Self::recv), but it
+    /// takes what arrived already, and with one call up to
+    /// [`CLUSTERS_PER_READ`](crate::CLUSTERS_PER_READ) large clusters while full reads follow one another:
+    /// for bulk, which then goes out with one call, too.
     ///
-    /// `most` is how many bytes are wanted, up to [`READ_AT_ONCE`](crate::READ_AT_ONCE). It is kept to within a cluster of 2 KiB, and counts as
-    /// 16 KiB if it is less.
+    /// `most` is how many bytes are wanted, up to [`READ_AT_ONCE`](crate::READ_AT_ONCE). It is kept to within
+    /// a cluster of 2 KiB, and counts as 16 KiB if it is less.
     ///
     /// # Errors
     /// As [`recv`](Self::recv). When there is no memory, bytes may be lost, and the stream is of no more use.
@@ -140,24 +143,25 @@ impl Stream {
         backend!(self.core, driver => driver.poll_recv(&self.core, self.key, self.fd.as_fd(), place, context))
     }
 
-    /// Whether [`recv`](Self::recv) may have something to give at once, the end of the stream included; if not, it would wait. Asks
-    /// nothing of the kernel.
+    /// Whether [`recv`](Self::recv) may have something to give at once, the end of the stream included; if
+    /// not, it would wait. Asks nothing of the kernel.
     #[inline]
     pub fn has_news(&self) -> bool {
         backend!(self.core, driver => driver.has_news(self.key))
     }
 
-    /// Sends all of `chain`, without copying: it is empty when this is done, and its clusters are held until the kernel has taken
-    /// their bytes. It waits until all but [`SENT_AHEAD`](crate::SENT_AHEAD) bytes are in the kernel's hands; [`flush`](Self::flush) waits for these, too.
+    /// Sends all of `chain`, without copying: it is empty when this is done, and its clusters are held until
+    /// the kernel has taken their bytes. It waits until all but [`SENT_AHEAD`](crate::SENT_AHEAD) bytes
+    /// are in the kernel's hands; [`flush`](Self::flush) waits for these, too.
     ///
-    /// The first poll hands the chain over. From there on its bytes go out in order, behind those of earlier calls, as fast as
-    /// the socket takes them, also when the future is dropped.
+    /// The first poll hands the chain over. From there on its bytes go out in order, behind those of earlier
+    /// calls, as fast as the socket takes them, also when the future is dropped.
     ///
     /// Cost with epoll: one `send` or `sendmsg` unless the socket is full.
     ///
     /// # Errors
-    /// What the system says, from the first failure on at each call; no memory for the queue; another task waits for the same. Never
-    /// a signal.
+    /// What the system says, from the first failure on at each call; no memory for the queue; another task
+    /// waits for the same. Never a signal.
     #[inline]
     pub fn send<'a>(&'a self, chain: &'a mut Chain) -> impl Future<Output = Result<(), Error>> + 'a {
         let mut chain = Some(chain);
@@ -166,8 +170,8 @@ impl Stream {
         })
     }
 
-    /// [`send`](Self::send), and the end of this direction behind it: [`shutdown`](Self::shutdown). Where the socket takes all of `chain` at once, the end
-    /// goes with its last bytes, in one packet.
+    /// [`send`](Self::send), and the end of this direction behind it: [`shutdown`](Self::shutdown). Where the
+    /// socket takes all of `chain` at once, the end goes with its last bytes, in one packet.
     ///
     /// # Errors
     /// As of both.
@@ -183,8 +187,9 @@ impl Stream {
         }
     }
 
-    /// Bytes that were handed over and are not the kernel's yet. While a task waits in [`send`](Self::send), it is woken whenever there are
-    /// fewer: so it can tell a partner that takes little from one that takes nothing.
+    /// Bytes that were handed over and are not the kernel's yet. While a task waits in [`send`](Self::send),
+    /// it is woken whenever there are fewer: so it can tell a partner that takes little from one that
+    /// takes nothing.
     #[inline]
     pub fn unsent(&self) -> usize {
         backend!(self.core, driver => driver.unsent(self.key))
@@ -218,8 +223,9 @@ impl Stream {
         backend!(self.core, driver => driver.poll_send(&self.core, self.key, self.fd.as_fd(), chain, ahead, context))
     }
 
-    /// Ends one direction or both. What was handed over goes out first, unless only reading ends: that takes as long as the partner does to
-    /// read it, for ever if it never does, so give it a limit of time. A receive that waits meanwhile does not hold it up.
+    /// Ends one direction or both. What was handed over goes out first, unless only reading ends: that takes
+    /// as long as the partner does to read it, for ever if it never does, so give it a limit of time. A
+    /// receive that waits meanwhile does not hold it up.
     ///
     /// # Errors
     /// As [`send`](Self::send), and `ENOTCONN` when the peer has gone.
@@ -231,8 +237,9 @@ impl Stream {
         rustix::net::shutdown(&*self.fd, how).map_err(|errno| Error::system(Call::Shutdown, errno))
     }
 
-    /// Waits until all that was handed over is the kernel's, then closes. It is closed also when that fails, and when the future is dropped:
-    /// whoever will not wait for a partner that does not read gives it a limit of time, or drops the stream.
+    /// Waits until all that was handed over is the kernel's, then closes. It is closed also when that fails,
+    /// and when the future is dropped: whoever will not wait for a partner that does not read gives it a
+    /// limit of time, or drops the stream.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -240,8 +247,8 @@ impl Stream {
         self.flush().await
     }
 
-    /// Gives the descriptor up without closing it: to another lane, which takes it over with what was received already. What was
-    /// handed over goes out first.
+    /// Gives the descriptor up without closing it: to another lane, which takes it over with what was
+    /// received already. What was handed over goes out first.
     ///
     /// # Errors
     /// As [`flush`](Self::flush); the stream is closed then.

@@ -22,13 +22,14 @@ pub(crate) enum Sent {
 /// Vectors for chains of a few segments: to prepare more costs more than the difference is worth.
 const FEW: usize = 8;
 
-/// Sends from the front of the chain, which loses what was sent. A short write is followed by another attempt, since only
-/// `EAGAIN` makes the kernel promise an event.
+/// Sends from the front of the chain, which loses what was sent. A short write is followed by another
+/// attempt, since only `EAGAIN` makes the kernel promise an event.
 pub(crate) fn transmit(fd: BorrowedFd<'_>, chain: &mut Chain, tallies: &Tallies) -> Result<Sent, Errno> {
     transmit_with(fd, chain, FLAGS, tallies)
 }
 
-/// The same for the last bytes of a stream, whose end follows at once: the kernel keeps the rest that fills no packet, for the end to go with it.
+/// The same for the last bytes of a stream, whose end follows at once: the kernel keeps the rest that fills
+/// no packet, for the end to go with it.
 pub(crate) fn transmit_last(fd: BorrowedFd<'_>, chain: &mut Chain, tallies: &Tallies) -> Result<Sent, Errno> {
     transmit_with(fd, chain, FLAGS.union(SendFlags::MORE), tallies)
 }
@@ -63,8 +64,8 @@ fn transmit_with(
     outcome
 }
 
-/// Never a signal when the peer has gone, and never a wait, although somebody else with a duplicate may have made the socket
-/// blocking.
+/// Never a signal when the peer has gone, and never a wait, although somebody else with a duplicate may have
+/// made the socket blocking.
 const FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 
 /// One call.

@@ -6,8 +6,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Shared by the driver, which waits for it, and whoever wakes the lane. Closed when both have let go, so that nobody writes
-/// into a number that has become something else.
+/// Shared by the driver, which waits for it, and whoever wakes the lane. Closed when both have let go, so
+/// that nobody writes into a number that has become something else.
 pub(crate) struct Bell(OwnedFd);
 
 impl Bell {

@@ -48,8 +48,8 @@ impl Waiter {
     }
 }
 
-/// A call that may have to wait. Dropped while it waits, it leaves the place where it waited, and nothing else (rule 3 of the
-/// core).
+/// A call that may have to wait. Dropped while it waits, it leaves the place where it waited, and nothing
+/// else (rule 3 of the core).
 pub(crate) struct Waiting<'a, F> {
     core: &'a Core,
     key: Key,

@@ -51,14 +51,16 @@ fn every_connection_is_accepted_once(kind: Kind) {
         let after = counted(&io);
         assert_eq!(after.accepted - before.accepted, 100);
         if kind == Kind::IoUring {
-            // One operation accepts until it is stopped, which is when 64 are there that nobody has asked for.
+            // One operation accepts until it is stopped, which is when 64 are there that nobody has asked
+            // for.
             let operations = after.accepts - before.accepts;
             assert!(operations <= 10, "{operations} operations for 100 connections");
         }
     });
 }
 
-/// Two generations of a proxy share a socket for a moment, and the older one's hand on it is the first to be woken.
+/// Two generations of a proxy share a socket for a moment, and the older one's hand on it is the first to be
+/// woken.
 fn a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one(kind: Kind) {
     run(kind, |io| async move {
         for _ in 0..100 {
@@ -190,7 +192,8 @@ fn a_dropped_accept_has_taken_nothing(kind: Kind) {
 fn what_cannot_be_taken_from_a_passage_counts_in_its_round(kind: Kind) {
     run(kind, |io| async move {
         let (near, far) = manylane_io::socket::pair(manylane_io::socket::Shape::Stream).unwrap();
-        // The sender's credentials come first and take the room: then the descriptor is lost as if there were none left.
+        // The sender's credentials come first and take the room: then the descriptor is lost as if there were
+        // none left.
         rustix::net::sockopt::set_socket_passcred(&near, true).unwrap();
         let passage = io.passage(near).unwrap();
         for _ in 0..3 * ACCEPTS_PER_ROUND {

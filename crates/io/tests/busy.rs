@@ -45,7 +45,8 @@ fn a_lane_that_never_sleeps_accepts_moves_bytes_and_is_told_of_ends(kind: Kind) 
     });
 }
 
-/// `waits` counts system calls that look or wait. With io_uring a look at a ring where nothing has come is none at all.
+/// `waits` counts system calls that look or wait. With io_uring a look at a ring where nothing has come is
+/// none at all.
 fn a_lane_that_never_sleeps_looks_at_epoll_and_needs_no_call_to_look_at_a_ring(kind: Kind) {
     run_with(busy(), kind, |io| async move {
         // A thread that wakes whoever asks it; meanwhile the lane looks around.

@@ -1,4 +1,5 @@
-//! Without descriptors: accepting pauses and resumes, nothing spins, nothing is lost. In a child process, whose limit is lowered.
+//! Without descriptors: accepting pauses and resumes, nothing spins, nothing is lost. In a child process,
+//! whose limit is lowered.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! Which driver there is when the kernel refuses one, as the filters of containers do. A filter holds for the thread that asks for it.
+//! Which driver there is when the kernel refuses one, as the filters of containers do. A filter holds for the
+//! thread that asks for it.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 

@@ -1,9 +1,11 @@
-//! Random connects, sends, half closes, closes and resets between two processes of two lanes; at the end nothing is left.
+//! Random connects, sends, half closes, closes and resets between two processes of two lanes; at the end
+//! nothing is left.
 //!
-//! Each lane of each process listens, and has clients that connect to the lanes of the other process. So a process has about as
-//! many connections as there are clients in both, half of them accepted: 1,000 open together, for six seconds with each driver;
-//! with `MANYLANE_LONG=1` 10,000, for ten minutes. They are in two processes because both ends in one would need twice the
-//! descriptors. The seed is printed, and taken from `MANYLANE_SEED`; `MANYLANE_DRIVER` keeps to one driver.
+//! Each lane of each process listens, and has clients that connect to the lanes of the other process. So a
+//! process has about as many connections as there are clients in both, half of them accepted: 1,000 open
+//! together, for six seconds with each driver; with `MANYLANE_LONG=1` 10,000, for ten minutes. They are in
+//! two processes because both ends in one would need twice the descriptors. The seed is printed, and taken
+//! from `MANYLANE_SEED`; `MANYLANE_DRIVER` keeps to one driver.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -128,7 +130,8 @@ struct Soak {
 }
 
 impl Soak {
-    /// Whether both processes have had as many connections as they have to. Nobody goes before, and the run goes on until then.
+    /// Whether both processes have had as many connections as they have to. Nobody goes before, and the run
+    /// goes on until then.
     fn is_full(&self) -> bool {
         TOGETHER.most.load(Ordering::Relaxed) >= self.plan.together
             && TOGETHER.other_is_full.load(Ordering::Relaxed)
@@ -220,8 +223,8 @@ fn bytes(n: usize) -> Chain {
     chain
 }
 
-/// One of the ways in which a connection ends. Those that wait for what was handed over do so for a while: two ends that do not read
-/// any more would wait for each other.
+/// One of the ways in which a connection ends. Those that wait for what was handed over do so for a while:
+/// two ends that do not read any more would wait for each other.
 async fn part(io: &Io, stream: Stream, random: &Random) {
     let patience = Duration::from_secs(1);
     match random.below(5) {
@@ -241,8 +244,8 @@ async fn part(io: &Io, stream: Stream, random: &Random) {
     }
 }
 
-/// A lane with a listener and clients; how many connections it made. `happens` is told when its clients are over; it goes on serving until
-/// `stop` says that those of the other process are.
+/// A lane with a listener and clients; how many connections it made. `happens` is told when its clients are
+/// over; it goes on serving until `stop` says that those of the other process are.
 fn lane(
     kind: Kind,
     seed: u64,
@@ -396,7 +399,8 @@ fn half(kind: Kind, seed: u64, mut other: &UnixStream) {
     let average = samples.iter().sum::<usize>() / samples.len().max(1);
     eprintln!("{kind}: {connections} connections made, {most} open together at most, {average} on average");
     assert!(most >= plan.together, "only {most} connections were open together");
-    // ThreadSanitizer has a pipe to and from what it asks for names, from the first report on, even of one that is suppressed.
+    // ThreadSanitizer has a pipe to and from what it asks for names, from the first report on, even of one
+    // that is suppressed.
     if !cfg!(manylane_tsan) {
         assert_eq!(descriptors(), before, "descriptors are left");
     }

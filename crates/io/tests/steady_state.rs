@@ -1,4 +1,5 @@
-//! What a keep-alive request costs once all is warm: the calls that carry bytes, and nothing of the global allocator.
+//! What a keep-alive request costs once all is warm: the calls that carry bytes, and nothing of the global
+//! allocator.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(unsafe_code)] // an allocator that counts
 #![allow(clippy::unwrap_used)]
@@ -57,7 +58,8 @@ const REQUESTS: u64 = 200;
 /// The last is measured.
 const PHASES: usize = 4;
 
-/// A busy machine makes a round late, and the first late one of a lane takes memory for its profiles: both before what is counted.
+/// A busy machine makes a round late, and the first late one of a lane takes memory for its profiles: both
+/// before what is counted.
 fn measure_from_the_start() {
     manylane_sched::set_profiling(manylane_sched::Profiling::On);
 }

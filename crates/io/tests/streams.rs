@@ -350,7 +350,8 @@ fn connecting_to_a_closed_port_says_so_with_the_address(kind: Kind) {
 
 fn a_connect_that_is_dropped_leaves_nothing(kind: Kind) {
     run(kind, |io| async move {
-        // TEST-NET-1 answers nobody; where there is no route the attempt fails at once, which is as good here.
+        // TEST-NET-1 answers nobody; where there is no route the attempt fails at once, which is as good
+        // here.
         let address: std::net::SocketAddr = "192.0.2.1:9".parse().unwrap();
         for _ in 0..10 {
             let socket = manylane_io::tcp_socket(&address).unwrap();
@@ -482,7 +483,8 @@ fn one_socket_does_not_keep_the_others_from_their_turn(kind: Kind) {
     });
 }
 
-/// A task that had its share of a round waits for the next one, and then has what it asked for: nobody waits any more.
+/// A task that had its share of a round waits for the next one, and then has what it asked for: nobody waits
+/// any more.
 fn one_task_after_another_receives_from_a_partner_that_floods(kind: Kind) {
     const TURNS: usize = 100;
     const TURN: usize = 300 << 10;
@@ -542,7 +544,8 @@ fn what_arrives_before_it_is_asked_for_is_not_taken_without_bound(kind: Kind) {
         far.write_all(b"go").unwrap();
         exactly(&stream, 2).await;
         far.set_nonblocking(true).unwrap();
-        // The partner writes as much as anybody takes, until nobody did for a thousand rounds; this side does not ask.
+        // The partner writes as much as anybody takes, until nobody did for a thousand rounds; this side does
+        // not ask.
         let (mut total, mut idle) = (0, 0);
         while idle < 1000 {
             match far.write(&[1; 4096]) {

@@ -1,4 +1,5 @@
-//! What connections that wait cost: no cluster. In a process of its own, since the pools' numbers are the process's; so one test for both drivers.
+//! What connections that wait cost: no cluster. In a process of its own, since the pools' numbers are the
+//! process's; so one test for both drivers.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -58,7 +59,8 @@ async fn wait(io: Io, before: u64) {
     until(&io, || served.get() == PAIRS).await;
 }
 
-/// A cluster is taken when bytes are there: with epoll none before, with io_uring those of the driver's own rings, however many wait.
+/// A cluster is taken when bytes are there: with epoll none before, with io_uring those of the driver's own
+/// rings, however many wait.
 #[test]
 fn connections_that_wait_for_bytes_hold_no_cluster() {
     if !enough_descriptors() {

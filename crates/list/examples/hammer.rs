@@ -1,10 +1,12 @@
-//! Add and delete of an own element, in nanoseconds per pair and lane, with fairness: the figures of the README.
+//! Add and delete of an own element, in nanoseconds per pair and lane, with fairness: the figures of the
+//! README.
 //!
 //! `cargo run --release -p manylane-list --example hammer [seconds a run]`
 //!
-//! Other programs on the machine cannot be switched off, so time is cut into windows of half a millisecond and
-//! the best and the median window are shown. Fairness is least / most served thread over the whole run, counted
-//! by pairs, and by pairs per second of processor time (which the kernel need not give out evenly; Linux only).
+//! Other programs on the machine cannot be switched off, so time is cut into windows of half a millisecond
+//! and the best and the median window are shown. Fairness is least / most served thread over the whole run,
+//! counted by pairs, and by pairs per second of processor time (which the kernel need not give out evenly;
+//! Linux only).
 
 use manylane_list::{MtList, Node};
 use manylane_sync::CachePadded;

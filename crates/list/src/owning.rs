@@ -40,8 +40,8 @@ impl<T> Item<T> {
         &mut self.value
     }
 
-    /// Whether the element is in a list at some recent moment; waits while another thread holds it. One load of
-    /// the element's line.
+    /// Whether the element is in a list at some recent moment; waits while another thread holds it. One load
+    /// of the element's line.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn is_in_list(&self) -> bool {
@@ -66,7 +66,8 @@ impl<T: fmt::Debug> fmt::Debug for Item<T> {
 /// A reference to an [`Item`] that a list can own: `Box<Item<T>>`, `Arc<Item<T>>`, a pooled one.
 ///
 /// # Safety
-/// - The item stays where it is, and alive, from [`into_raw`](Self::into_raw) to [`from_raw`](Self::from_raw).
+/// - The item stays where it is, and alive, from [`into_raw`](Self::into_raw) to
+///   [`from_raw`](Self::from_raw).
 /// - The pointer is the one that `from_raw` gets later, on whichever thread that is.
 /// - A handle that went in as a subtype may come out as the type of the list: the handle's type promises
 ///   nothing, by a lifetime of its own, that is not in the type of its [`Item`], which is invariant.
@@ -313,7 +314,8 @@ impl<H: Handle> OwningList<H> {
         unsafe { raw::add_tail::<false>(self.head_ptr(), item.as_ptr().cast()) };
     }
 
-    /// Adds an element as the first, unless it is in a list. Many threads may try with the same element: one wins.
+    /// Adds an element as the first, unless it is in a list. Many threads may try with the same element: one
+    /// wins.
     ///
     /// Cost: two locked instructions, on the element and the head.
     ///
@@ -333,7 +335,8 @@ impl<H: Handle> OwningList<H> {
 
     /// Adds an element as the last, unless it is in a list.
     ///
-    /// Cost: three locked instructions, on the element, the head and the last element; two when the list is empty.
+    /// Cost: three locked instructions, on the element, the head and the last element; two when the list is
+    /// empty.
     ///
     /// # Errors
     /// As [`try_add`](Self::try_add).
@@ -354,7 +357,8 @@ impl<H: Handle> OwningList<H> {
     /// Cost: three locked instructions, on the element, `place` and the one after it.
     ///
     /// # Errors
-    /// [`InsertError`] with the handle. An element is never in a list and out of it, so `place` itself is refused too.
+    /// [`InsertError`] with the handle. An element is never in a list and out of it, so `place` itself is
+    /// refused too.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn insert_after(handle: H, place: &H) -> Result<(), InsertError<H>> {
@@ -387,7 +391,8 @@ impl<H: Handle> OwningList<H> {
         unsafe { inserted(added, item) }
     }
 
-    /// Takes the element out of whichever list it is in and gives that list's handle; `None` when it is in none.
+    /// Takes the element out of whichever list it is in and gives that list's handle; `None` when it is in
+    /// none.
     ///
     /// Cost: three locked instructions, on the element and its neighbours; two for the only element.
     #[inline]
@@ -408,21 +413,22 @@ impl<H: Handle> OwningList<H> {
     pub fn pop(&self) -> Option<H> {
         // SAFETY: the head lives as long as the list.
         let el = unsafe { raw::pop(self.head_ptr())? };
-        // SAFETY: popped and held; every link of this list but the head is the first field of an `Item`, added by
-        // `into_raw`. The list's handle keeps it valid until it is given out.
+        // SAFETY: popped and held; every link of this list but the head is the first field of an `Item`,
+        // added by `into_raw`. The list's handle keeps it valid until it is given out.
         unsafe {
             raw::free(el);
             Some(H::from_raw(NonNull::new_unchecked(el.cast())))
         }
     }
 
-    /// Calls `visit` for each element from the first to the last; as [`MtList::for_each`](crate::MtList::for_each).
+    /// Calls `visit` for each element from the first to the last; as
+    /// [`MtList::for_each`](crate::MtList::for_each).
     pub fn for_each(&self, mut visit: impl FnMut(&H::Value))
     where
         H::Value: Sync,
     {
-        // SAFETY: the head lives as long as the list; `walk` holds the element while `visit` runs, so the list's
-        // handle keeps it valid.
+        // SAFETY: the head lives as long as the list; `walk` holds the element while `visit` runs, so the
+        // list's handle keeps it valid.
         unsafe { raw::walk(self.head_ptr(), |el| visit(&(*el.cast::<Item<H::Value>>()).value)) }
     }
 

@@ -8,7 +8,8 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::ptr::NonNull;
 
-/// A list of [`Node`]s. Each stays with its owner, who adds and deletes it; anyone may take the first one out.
+/// A list of [`Node`]s. Each stays with its owner, who adds and deletes it; anyone may take the first one
+/// out.
 ///
 /// ```
 /// use manylane_list::{MtList, Node};
@@ -31,8 +32,8 @@ pub struct MtList<T> {
     _elements: PhantomData<fn(T) -> T>,
 }
 
-// SAFETY: any thread may free the head. Elements that were forgotten may still be in the list, and the new thread sees
-// them through `&T`.
+// SAFETY: any thread may free the head. Elements that were forgotten may still be in the list, and the new
+// thread sees them through `&T`.
 unsafe impl<T: Sync> Send for MtList<T> {}
 // SAFETY: whoever shares the list sees elements of other threads through `&T`.
 unsafe impl<T: Sync> Sync for MtList<T> {}
@@ -58,8 +59,9 @@ impl<T> MtList<T> {
 
     /// Takes the first element out and calls `visit` with its value; `None` when the list is empty.
     ///
-    /// The element is held until `visit` returns: its owner cannot free, delete or add it before. So `visit` should
-    /// be short, and must not touch the element's own [`Node`], which would wait for itself for ever.
+    /// The element is held until `visit` returns: its owner cannot free, delete or add it before. So `visit`
+    /// should be short, and must not touch the element's own [`Node`], which would wait for itself for
+    /// ever.
     ///
     /// Cost: three locked instructions; two for the only element; one when empty.
     #[inline]
@@ -83,13 +85,14 @@ impl<T> MtList<T> {
 
     /// Calls `visit` for each element from the first to the last.
     ///
-    /// The element is held meanwhile: whoever wants to change it or its neighbours waits, so `visit` should be short,
-    /// and must not add to, delete from or walk this list. Elements that come or go during the walk may be missed.
+    /// The element is held meanwhile: whoever wants to change it or its neighbours waits, so `visit` should
+    /// be short, and must not add to, delete from or walk this list. Elements that come or go during the
+    /// walk may be missed.
     ///
     /// Cost: one locked instruction per element and one for the head.
     pub fn for_each(&self, mut visit: impl FnMut(&T)) {
-        // SAFETY: `head` lives as long as the list; `walk` holds the element while `visit` runs, and every link
-        // of this list but the head is the first field of a `Node<T>`.
+        // SAFETY: `head` lives as long as the list; `walk` holds the element while `visit` runs, and every
+        // link of this list but the head is the first field of a `Node<T>`.
         unsafe { raw::walk(self.head_ptr(), |el| visit(&(*el.cast::<Node<'_, T>>()).value)) }
     }
 
@@ -114,8 +117,8 @@ impl<T> Default for MtList<T> {
 
 impl<T> Drop for MtList<T> {
     fn drop(&mut self) {
-        // Every `Node` borrows the list, so only forgotten ones can be left. Pinned memory that is forgotten stays
-        // valid for ever: take them out, so that none points at the freed head.
+        // Every `Node` borrows the list, so only forgotten ones can be left. Pinned memory that is forgotten
+        // stays valid for ever: take them out, so that none points at the freed head.
         // SAFETY: `head` lives until the next statement but one; popped elements are held.
         while let Some(el) = unsafe { raw::pop(self.head_ptr()) } {
             // SAFETY: popped just now.
@@ -134,8 +137,9 @@ impl<T> fmt::Debug for MtList<T> {
 
 /// An element of one [`MtList`], with its value. Pinned by its owner, the only one to add and delete it.
 ///
-/// It is `!Sync`: one thread at a time owns it, and that is what makes its operations cheap. Dropping it deletes it
-/// from its list first. Lanes that want no false sharing put it in a [`CachePadded`](manylane_sync::CachePadded).
+/// It is `!Sync`: one thread at a time owns it, and that is what makes its operations cheap. Dropping it
+/// deletes it from its list first. Lanes that want no false sharing put it in a
+/// [`CachePadded`](manylane_sync::CachePadded).
 ///
 /// A node that could be unpinned could move while others point at it; so it cannot be used unpinned:
 /// ```compile_fail
@@ -180,8 +184,9 @@ pub struct Node<'list, T> {
     value: T,
 }
 
-// SAFETY: the owner may hand it to another thread, in a list or not: others follow the link under the protocol.
-// `T: Send` because it is dropped where the owner is, `T: Sync` because `pop_with` and `for_each` show it meanwhile.
+// SAFETY: the owner may hand it to another thread, in a list or not: others follow the link under the
+// protocol. `T: Send` because it is dropped where the owner is, `T: Sync` because `pop_with` and `for_each`
+// show it meanwhile.
 unsafe impl<T: Send + Sync> Send for Node<'_, T> {}
 
 impl<'list, T> Node<'list, T> {
@@ -232,7 +237,8 @@ impl<'list, T> Node<'list, T> {
 
     /// Adds the element as the first unless it is in the list; tells whether it was added.
     ///
-    /// Cost: as [`add`](Self::add). It waits for a [`pop_with`](MtList::pop_with) that is visiting the element.
+    /// Cost: as [`add`](Self::add). It waits for a [`pop_with`](MtList::pop_with) that is visiting the
+    /// element.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn try_add(self: Pin<&Self>) -> bool {
@@ -254,11 +260,11 @@ impl<'list, T> Node<'list, T> {
         out
     }
 
-    /// Adds the element right after `place`; `false`, with nothing changed, when `place` is not in the list (somebody
-    /// may just have popped it).
+    /// Adds the element right after `place`; `false`, with nothing changed, when `place` is not in the list
+    /// (somebody may just have popped it).
     ///
-    /// Cost: two locked instructions, on `place` and the element after it. The head is not touched, unless `place` is
-    /// the last element.
+    /// Cost: two locked instructions, on `place` and the element after it. The head is not touched, unless
+    /// `place` is the last element.
     ///
     /// # Panics
     /// When the element is in the list, or is itself `place`, or `place` belongs to another list.
@@ -297,8 +303,8 @@ impl<'list, T> Node<'list, T> {
         unsafe { raw::delete_own(self.link_ptr(), self.list.head_ptr()) }
     }
 
-    /// Whether the element is in its list. `false` stays true until its owner adds it; `true` is old when it arrives,
-    /// since anyone may pop. It waits while another thread holds the element.
+    /// Whether the element is in its list. `false` stays true until its owner adds it; `true` is old when it
+    /// arrives, since anyone may pop. It waits while another thread holds the element.
     ///
     /// Cost: one load of the element's own line.
     #[inline]
@@ -316,7 +322,8 @@ impl<'list, T> Node<'list, T> {
     #[inline]
     #[track_caller]
     fn must_be_out(&self) {
-        // One load of a line that the addition writes anyway. Nobody but the owner can add it, so "out" stays true.
+        // One load of a line that the addition writes anyway. Nobody but the owner can add it, so "out" stays
+        // true.
         if !self.link.is_out() {
             self.still_in_list();
         }
@@ -356,8 +363,8 @@ impl<T> Deref for Node<'_, T> {
 
 impl<T> Drop for Node<'_, T> {
     fn drop(&mut self) {
-        // Out is the usual case, and needs no look at the list. Else others may be looking at this node: go on
-        // through a shared reference.
+        // Out is the usual case, and needs no look at the list. Else others may be looking at this node: go
+        // on through a shared reference.
         let this = &*self;
         if !this.link.is_out() {
             // SAFETY: a node that was ever added is pinned, so it has not moved; it is ours alone.

@@ -4,9 +4,9 @@
 //! [`OwningList`](crate::OwningList) keep the contracts of these functions for safe callers.
 //!
 //! # Contracts that are the same everywhere
-//! A `Link` is *valid* until it is freed or moved; a head is a link that points at itself when the list is empty.
-//! Every function asks that the links it is given stay valid until it returns. *Out* means in no list and
-//! held by nobody else, which [`Link::is_out`] tells to whoever may add the element.
+//! A `Link` is *valid* until it is freed or moved; a head is a link that points at itself when the list is
+//! empty. Every function asks that the links it is given stay valid until it returns. *Out* means in no list
+//! and held by nobody else, which [`Link::is_out`] tells to whoever may add the element.
 
 use crate::wait::Wait;
 use manylane_sync::atomic::{AtomicPtr, Ordering};
@@ -114,7 +114,8 @@ unsafe fn lock(x: *mut Link) -> *mut Link {
     let x = unsafe { &*x };
     #[cfg(loom)]
     x.life.with(|_| ());
-    // Acquire: pairs with the release in `unlock`; `prev` and the neighbours are as the last holder left them.
+    // Acquire: pairs with the release in `unlock`; `prev` and the neighbours are as the last holder left
+    // them.
     x.next.swap(BUSY, Ordering::Acquire)
 }
 
@@ -129,8 +130,9 @@ unsafe fn unlock(x: *mut Link, next: *mut Link) {
     // Release: pairs with the acquire in `lock`, `is_out` and `is_in_list`.
     #[cfg(not(loom))]
     x.next.store(next, Ordering::Release);
-    // loom leaves the order of a store and another thread's exchanges open for ever, so a waiter that exchanges
-    // might never see this store. An exchange takes its place in their order, which is what happens in finite time.
+    // loom leaves the order of a store and another thread's exchanges open for ever, so a waiter that
+    // exchanges might never see this store. An exchange takes its place in their order, which is what
+    // happens in finite time.
     #[cfg(loom)]
     x.next.swap(next, Ordering::Release);
 }
@@ -254,7 +256,8 @@ pub(crate) unsafe fn add_head<const SHARED: bool>(head: *mut Link, el: *mut Link
         if first != BUSY {
             wait.linger();
             // SAFETY: rule 3 pins `first` while we hold the head. Rule 2 lets us write its `prev` without its
-            // lock. `el` is complete or held before that store, since a holder of `first` may follow it at once.
+            // lock. `el` is complete or held before that store, since a holder of `first` may follow it at
+            // once.
             unsafe {
                 fill::<SHARED>(el, head, first);
                 set_prev(first, el);
@@ -268,7 +271,8 @@ pub(crate) unsafe fn add_head<const SHARED: bool>(head: *mut Link, el: *mut Link
     }
 }
 
-/// Adds `el` as the last element. Two locked instructions, one when the list is empty; a shared element one more.
+/// Adds `el` as the last element. Two locked instructions, one when the list is empty; a shared element one
+/// more.
 ///
 /// # Safety
 /// As for [`add_head`].
@@ -321,7 +325,8 @@ pub(crate) unsafe fn add_tail<const SHARED: bool>(head: *mut Link, el: *mut Link
 /// Adds `el` right after `place`. Two locked instructions; a shared element one more.
 ///
 /// # Safety
-/// `place` is an element that the caller may lock (rule 5), and no head. `el` as for [`add_head`], and another one.
+/// `place` is an element that the caller may lock (rule 5), and no head. `el` as for [`add_head`], and
+/// another one.
 #[inline]
 #[cfg_attr(manylane_sim, track_caller)]
 pub(crate) unsafe fn insert_after<const SHARED: bool>(place: *mut Link, el: *mut Link) -> Added {
@@ -385,7 +390,8 @@ pub(crate) unsafe fn insert_before<const SHARED: bool>(place: *mut Link, el: *mu
             // SAFETY: we hold `place`, which is in the list.
             if let Some(before) = unsafe { lock_prev(place) } {
                 wait.linger();
-                // SAFETY: both ends of the link are ours. If one is the head, it is `before`, released last (rule 6).
+                // SAFETY: both ends of the link are ours. If one is the head, it is `before`, released last
+                // (rule 6).
                 unsafe {
                     fill::<SHARED>(el, before, place);
                     set_prev(place, el);
@@ -432,8 +438,8 @@ unsafe fn lock_prev(el: *mut Link) -> Option<*mut Link> {
         if next == BUSY {
             return None;
         }
-        // Rule 2's exception: `before` is the head, and something was added in front of `el` since its `prev` was
-        // read. Its `prev` now names that element, and cannot change again while `el` is held.
+        // Rule 2's exception: `before` is the head, and something was added in front of `el` since its `prev`
+        // was read. Its `prev` now names that element, and cannot change again while `el` is held.
         // SAFETY: we hold `before` and changed nothing.
         unsafe { unlock(before, next) };
     }
@@ -498,8 +504,8 @@ pub(crate) unsafe fn delete(el: *mut Link, head: *mut Link, wait: &mut Wait) -> 
     }
 }
 
-/// As [`delete`], for the one owner of an element that nobody else may lock out of the blue (rule 5). One locked
-/// instruction for the only element, three otherwise.
+/// As [`delete`], for the one owner of an element that nobody else may lock out of the blue (rule 5). One
+/// locked instruction for the only element, three otherwise.
 ///
 /// # Safety
 /// `el` is the caller's own, `head` the head of the only list that it can be in.
@@ -528,8 +534,8 @@ pub(crate) unsafe fn delete_own(el: *mut Link, head: *mut Link) -> bool {
     unsafe { delete(el, head, &mut wait) }
 }
 
-/// Deletes `el`, which is the first of the list whose `head` the caller holds, and gives the head back. `false`:
-/// somebody holds what is needed, and nothing has changed.
+/// Deletes `el`, which is the first of the list whose `head` the caller holds, and gives the head back.
+/// `false`: somebody holds what is needed, and nothing has changed.
 ///
 /// # Safety
 /// As for [`delete_own`], with `head` held and `el` after it.
@@ -538,7 +544,8 @@ pub(crate) unsafe fn delete_own(el: *mut Link, head: *mut Link) -> bool {
 unsafe fn delete_first_own(el: *mut Link, head: *mut Link) -> bool {
     // SAFETY: the caller holds the head.
     if unsafe { prev(head) } == el {
-        // SAFETY: rule 7: `el` has no neighbour but the head, which is ours, so nobody else holds `el` or can come to.
+        // SAFETY: rule 7: `el` has no neighbour but the head, which is ours, so nobody else holds `el` or can
+        // come to.
         unsafe {
             set_prev(head, head);
             free(el);
@@ -569,8 +576,8 @@ unsafe fn delete_first_own(el: *mut Link, head: *mut Link) -> bool {
     false
 }
 
-/// Takes the first element out and gives it *held*: the caller ends that with [`free`]. Three locked instructions,
-/// two for the only element, one when the list is empty.
+/// Takes the first element out and gives it *held*: the caller ends that with [`free`]. Three locked
+/// instructions, two for the only element, one when the list is empty.
 ///
 /// # Safety
 /// `head` is a head.
@@ -621,12 +628,12 @@ pub(crate) unsafe fn pop(head: *mut Link) -> Option<*mut Link> {
     }
 }
 
-/// Calls `visit` for each element from first to last. The element is held meanwhile: it stays in the list, and
-/// whoever wants it or a neighbour of it waits.
+/// Calls `visit` for each element from first to last. The element is held meanwhile: it stays in the list,
+/// and whoever wants it or a neighbour of it waits.
 ///
-/// The walk goes from lock to lock and waits for the next one while it holds one. That cannot deadlock: nobody
-/// else waits while holding (rule 4), and walkers wait in one direction, from the head to the last element and
-/// never for the head.
+/// The walk goes from lock to lock and waits for the next one while it holds one. That cannot deadlock:
+/// nobody else waits while holding (rule 4), and walkers wait in one direction, from the head to the last
+/// element and never for the head.
 ///
 /// # Safety
 /// `head` is a head.
@@ -661,7 +668,8 @@ pub(crate) unsafe fn walk(head: *mut Link, mut visit: impl FnMut(*mut Link)) {
         let back = unsafe { prev(next.0) };
         assert!(back == at.0, "the list is damaged: an element does not point back at the one before it");
         if at.0 == head && next.1 == head {
-            // The owner of an only element trusts the head's lock (rule 7): keep that until the visit is over.
+            // The owner of an only element trusts the head's lock (rule 7): keep that until the visit is
+            // over.
             visit(next.0);
             drop(next);
             return;

@@ -384,7 +384,8 @@ fn a_walk_that_holds_the_first_element_does_not_block_the_middle() {
     let own = Box::pin(Node::new(&list, 9));
     let mut at = 0;
     list.for_each(|_| {
-        // The walk holds element `at`. Work between two elements away from it goes on, in the same thread even.
+        // The walk holds element `at`. Work between two elements away from it goes on, in the same thread
+        // even.
         if at == 0 {
             assert!(own.as_ref().insert_after(nodes[2].as_ref()));
             assert!(own.as_ref().delete());
@@ -394,7 +395,8 @@ fn a_walk_that_holds_the_first_element_does_not_block_the_middle() {
     assert_eq!(at, 5);
 }
 
-/// R-E5: both words of an element are naturally aligned and in one line, wherever it stands; the README names the sizes.
+/// R-E5: both words of an element are naturally aligned and in one line, wherever it stands; the README names
+/// the sizes.
 #[test]
 fn elements_are_small_and_aligned() {
     assert_eq!((size_of::<Item<u64>>(), align_of::<Item<u64>>()), (32, 16));

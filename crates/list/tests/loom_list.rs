@@ -1,10 +1,10 @@
 //! Every pair of operations, at both ends, in the middle, next to each other and on the same element, in all
-//! interleavings (R-E1, R-E3): the ring is sound in both directions afterwards, every element that went in is in the
-//! list or came out once, and nothing is touched after it was freed.
+//! interleavings (R-E1, R-E3): the ring is sound in both directions afterwards, every element that went in is
+//! in the list or came out once, and nothing is touched after it was freed.
 //!
-//! Usually with at most 4 preemptions by two threads and 3 by three. `MANYLANE_LONG=1` takes more positions, with 6
-//! preemptions by two threads, and all triples, with 2. `LOOM_MAX_PREEMPTIONS` overrides the bound; without any
-//! (255) the table of pairs takes hours.
+//! Usually with at most 4 preemptions by two threads and 3 by three. `MANYLANE_LONG=1` takes more positions,
+//! with 6 preemptions by two threads, and all triples, with 2. `LOOM_MAX_PREEMPTIONS` overrides the bound;
+//! without any (255) the table of pairs takes hours.
 #![cfg(loom)]
 #![allow(unsafe_code)] // a list that threads borrow for the whole model, freed at its end
 
@@ -56,9 +56,9 @@ fn bound(threads: usize) -> Option<usize> {
     }
 }
 
-/// All interleavings of `f`, which is told whose turn it is: with `Some`, threads do what they do one after the other in that
-/// order. What that gives must be found again among the interleavings: a model checker that skips turns, or a model that leaves it
-/// no choice, is told here. Gives the number of executions.
+/// All interleavings of `f`, which is told whose turn it is: with `Some`, threads do what they do one after
+/// the other in that order. What that gives must be found again among the interleavings: a model checker that
+/// skips turns, or a model that leaves it no choice, is told here. Gives the number of executions.
 fn check<T: Debug + Ord + Send + 'static>(
     name: String,
     threads: usize,
@@ -125,8 +125,8 @@ fn explore(name: &str, threads: usize, f: impl Fn() + Send + Sync + 'static) -> 
     runs
 }
 
-/// What each of `acts` gives: in the order that is asked for, or all at the same time. The first one is the main thread's then; the
-/// checker lets it begin.
+/// What each of `acts` gives: in the order that is asked for, or all at the same time. The first one is the
+/// main thread's then; the checker lets it begin.
 fn in_turns_or_together<T: 'static, F>(order: Option<&[usize]>, acts: Vec<F>) -> Vec<T>
 where
     F: FnOnce() -> T + 'static,
@@ -345,7 +345,8 @@ mod owning {
 
     type Element = Arc<Item<Payload>>;
 
-    /// What a thread does; numbers are those of the residents from the first on, X and Y are out at the start.
+    /// What a thread does; numbers are those of the residents from the first on, X and Y are out at the
+    /// start.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Op {
         TryAddX,

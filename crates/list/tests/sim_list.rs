@@ -1,4 +1,5 @@
-//! Budgets on the virtual multiprocessor: what an operation costs in cache-line transfers (R-E1, R-E2, R-E4). Simulated figures.
+//! Budgets on the virtual multiprocessor: what an operation costs in cache-line transfers (R-E1, R-E2, R-E4).
+//! Simulated figures.
 #![cfg(manylane_sim)]
 
 use manylane_list::{MtList, Node};
@@ -23,7 +24,8 @@ fn resident_neighbours(threads: usize) -> Report {
             manylane_sync::label(&*resident, "resident element");
             manylane_sync::label(&*fence, "element behind it");
             manylane_sync::label(&*own, "own element");
-            // The next to come touches this thread's neighbour once more, so count nothing before the last has come.
+            // The next to come touches this thread's neighbour once more, so count nothing before the last
+            // has come.
             placed.fetch_add(1, Ordering::Release);
             while placed.load(Ordering::Acquire) < worker.threads() {
                 manylane_sync::relax();
@@ -32,7 +34,8 @@ fn resident_neighbours(threads: usize) -> Report {
                 assert!(own.as_ref().insert_after(resident.as_ref()));
                 assert!(own.as_ref().delete());
             });
-            // Not deleted here: that would touch neighbours who may still be counting. The list takes them out.
+            // Not deleted here: that would touch neighbours who may still be counting. The list takes them
+            // out.
             std::mem::forget((resident, fence, own));
         },
     )

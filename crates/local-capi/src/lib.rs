@@ -76,8 +76,8 @@ unsafe fn bytes<'a>(data: *const c_void, len: size_t) -> Result<&'a [u8], Errno>
 }
 
 /// # Safety
-/// `data` points to `len` bytes that are the call's alone, or `len` is 0. They need not be initialised by C: they are only written, and
-/// read never, but that a `&mut [u8]` is made of them.
+/// `data` points to `len` bytes that are the call's alone, or `len` is 0. They need not be initialised by C:
+/// they are only written, and read never, but that a `&mut [u8]` is made of them.
 unsafe fn room<'a>(data: *mut c_void, len: size_t) -> Result<&'a mut [u8], Errno> {
     if len == 0 {
         return Ok(&mut []);
@@ -293,7 +293,8 @@ pub unsafe extern "C" fn ml_sendto(
 /// See the header.
 ///
 /// # Safety
-/// `buf` points to `len` bytes; `from` is null, or `from_len` points to a number and `from` to as many bytes as that says.
+/// `buf` points to `len` bytes; `from` is null, or `from_len` points to a number and `from` to as many bytes
+/// as that says.
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_recvfrom(
@@ -353,7 +354,8 @@ pub unsafe extern "C" fn ml_send_fds(
 /// See the header.
 ///
 /// # Safety
-/// `buf` points to `len` bytes, `n` to a number and `fds` to as many numbers as that says; all are the call's alone.
+/// `buf` points to `len` bytes, `n` to a number and `fds` to as many numbers as that says; all are the call's
+/// alone.
 // SAFETY: the prefix is this library's own: no other symbol has the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ml_recv_fds(

@@ -1,10 +1,10 @@
 //! Descriptors: small numbers for sockets.
 //!
 //! # Protocol
-//! 1. A slot holds a socket or nothing, under a lock of its own. A call takes a second handle on the socket out of its slot and works on that
-//!    without the lock, so a close, or a call that waits, holds up nobody.
-//! 2. Slots are made in chunks, which stay. Free numbers are in a heap under one lock, so the lowest is taken next, as the
-//!    system does; that lock is taken by open and close only.
+//! 1. A slot holds a socket or nothing, under a lock of its own. A call takes a second handle on the socket
+//!    out of its slot and works on that without the lock, so a close, or a call that waits, holds up nobody.
+//! 2. Slots are made in chunks, which stay. Free numbers are in a heap under one lock, so the lowest is taken
+//!    next, as the system does; that lock is taken by open and close only.
 
 use manylane_local::Socket;
 use manylane_sync::{CachePadded, LockClass, Mutex};

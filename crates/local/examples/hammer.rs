@@ -1,6 +1,8 @@
-//! Times of the operations in README's table: `cargo run --release -p manylane-local --example hammer [CASE...]`.
+//! Times of the operations in README's table: `cargo run --release -p manylane-local --example hammer
+//! [CASE...]`.
 //!
-//! The least and the median of many samples; for a comparison with others, see `manylane-bench peers --row local`.
+//! The least and the median of many samples; for a comparison with others, see `manylane-bench peers --row
+//! local`.
 
 use manylane_buf::{Chain, Cluster};
 use manylane_local::{Kind, Socket};

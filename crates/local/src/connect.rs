@@ -22,11 +22,12 @@ impl Socket {
         name::bind(self.pcb(), name)
     }
 
-    /// Lets others connect to the socket: up to `backlog` connections, 1 to [`MAX_BACKLOG`], wait until they are accepted. Called again, it changes the
-    /// backlog.
+    /// Lets others connect to the socket: up to `backlog` connections, 1 to [`MAX_BACKLOG`], wait until they
+    /// are accepted. Called again, it changes the backlog.
     ///
     /// # Errors
-    /// [`Error::NotSupported`] for datagrams; [`Error::Invalid`] without a name; [`Error::IsConnected`] when it is or was connected.
+    /// [`Error::NotSupported`] for datagrams; [`Error::Invalid`] without a name; [`Error::IsConnected`] when
+    /// it is or was connected.
     pub fn listen(&self, backlog: usize) -> Result<(), Error> {
         if self.kind() == Kind::Datagram {
             return Err(Error::NotSupported(
@@ -77,12 +78,14 @@ impl Socket {
         Op::new(Accept { listener: self })
     }
 
-    /// Connects to the socket that has `name`. A stream or seqpacket socket can do so once and then sends at once: it need not be
-    /// accepted first. It never waits. A datagram socket may connect as often as it likes: its messages go to the latest.
+    /// Connects to the socket that has `name`. A stream or seqpacket socket can do so once and then sends at
+    /// once: it need not be accepted first. It never waits. A datagram socket may connect as often as it
+    /// likes: its messages go to the latest.
     ///
     /// # Errors
-    /// [`Error::ConnectionRefused`] when nobody has the name, or does not listen, or its backlog is full; [`Error::WrongKind`];
-    /// [`Error::IsConnected`]; [`Error::Invalid`] when this socket listens itself; [`Error::NoBuffers`] without memory for the other end.
+    /// [`Error::ConnectionRefused`] when nobody has the name, or does not listen, or its backlog is full;
+    /// [`Error::WrongKind`]; [`Error::IsConnected`]; [`Error::Invalid`] when this socket listens itself;
+    /// [`Error::NoBuffers`] without memory for the other end.
     pub fn connect(&self, name: &Name) -> Result<(), Error> {
         let found = name::find(name)?;
         if found.kind != self.kind() {
@@ -108,8 +111,9 @@ impl Socket {
         if listener.as_ptr() == std::ptr::NonNull::from(self.pcb()) {
             return Err(Error::Invalid("a socket cannot connect to itself: use another one"));
         }
-        // The other end. Only reports know it, by its lane's list, so it is set up first; refused, it is dropped like any socket that was never
-        // connected: without a `conn`, and with a name that is not its own.
+        // The other end. Only reports know it, by its lane's list, so it is set up first; refused, it is
+        // dropped like any socket that was never connected: without a `conn`, and with a name that is
+        // not its own.
         let end = Self::try_new(self.kind())?;
         let pcb = end.pcb();
         let mut state = pcb.state.lock();

@@ -2,8 +2,8 @@
 
 use manylane_sync::{LaneId, lane};
 
-/// Identity of a socket's user at the moment when it connected, began to listen, made a pair, or sent a message with credentials. Filled in
-/// here, so it cannot be made up by the other side.
+/// Identity of a socket's user at the moment when it connected, began to listen, made a pair, or sent a
+/// message with credentials. Filled in here, so it cannot be made up by the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Credentials {

@@ -1,4 +1,5 @@
-//! The lockings that ours replaced (R-A2), for the benchmark: the same sockets, buffers and copies, with the locks that a send took before.
+//! The lockings that ours replaced (R-A2), for the benchmark: the same sockets, buffers and copies, with the
+//! locks that a send took before.
 
 use crate::error::Error;
 use crate::locks::{self, Owned};
@@ -13,7 +14,8 @@ manylane_sync::lazy_static! {
     static CONNECTIONS: RwLock<()> = RwLock::new(&LINK, ());
 }
 
-/// Until 2018: one reader-writer lock for all connections, shared by every send, and the own pcb's lock. For streams, and bytes that fit at once.
+/// Until 2018: one reader-writer lock for all connections, shared by every send, and the own pcb's lock. For
+/// streams, and bytes that fit at once.
 ///
 /// # Errors
 /// [`Error::NotConnected`]; [`Error::WouldBlock`] where [`Socket::send`] would do something unusual.

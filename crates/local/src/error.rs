@@ -4,13 +4,15 @@ use crate::name::MAX_NAME;
 use std::fmt;
 use std::io;
 
-/// Why an operation on a socket was refused. What was refused changed nothing, and what was to be sent is still the caller's.
+/// Why an operation on a socket was refused. What was refused changed nothing, and what was to be sent is
+/// still the caller's.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// `EAGAIN`: it would have to wait, and may not, or not for longer.
     WouldBlock,
-    /// `ECONNREFUSED`: nobody listens under the name, its backlog is full, or the datagram socket that was connected to is closed.
+    /// `ECONNREFUSED`: nobody listens under the name, its backlog is full, or the datagram socket that was
+    /// connected to is closed.
     ConnectionRefused,
     /// `ECONNRESET`: the other datagram socket of a pair was closed, or the peer gave up. Reported once.
     ConnectionReset,

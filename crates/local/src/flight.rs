@@ -1,22 +1,27 @@
 //! Handles in messages (R-A6), and what becomes of those that nobody can receive any more.
 //!
-//! A handle on its way keeps its socket open. If the only handles of a socket lie in buffers that can only be reached through such sockets,
-//! nobody will ever receive them: a cycle, as when an end of a pair is sent to itself. They are collected.
+//! A handle on its way keeps its socket open. If the only handles of a socket lie in buffers that can only be
+//! reached through such sockets, nobody will ever receive them: a cycle, as when an end of a pair is sent to
+//! itself. They are collected.
 //!
 //! # Protocol
-//! 1. Handles of sockets enter and leave a buffer under the flight lock *and* that buffer's lock. `in_flight` counts them per socket, under
-//!    the flight lock.
-//! 2. A socket of which all handles are in flight is a *candidate*. While the flight lock is held it stays one: to make another handle
-//!    one has to have a handle, and none can be received. A socket that is no candidate has a handle in somebody's hands.
-//! 3. The collector counts, for each candidate, its handles in the buffers of candidates (and of connections that wait in a candidate's
-//!    backlog). Who has more in flight than that can be received from elsewhere: it is reachable, and so is, transitively, what lies in
-//!    its buffer. What is left is garbage: its buffers' handles are taken out and dropped after the locks are released.
-//! 4. When it runs: after a socket is closed or one of several handles of one is dropped, while handles are in flight; but after a run
-//!    that left n sockets in flight, only after n / 8 such events, so that a close costs a constant on average. Also
-//!    when the bound on handles is reached, and by [`collect`].
-//! 5. Dropping handles is a loop over a list, not a recursion, however deep sockets are nested in each other's buffers.
+//! 1. Handles of sockets enter and leave a buffer under the flight lock *and* that buffer's lock. `in_flight`
+//!    counts them per socket, under the flight lock.
+//! 2. A socket of which all handles are in flight is a *candidate*. While the flight lock is held it stays
+//!    one: to make another handle one has to have a handle, and none can be received. A socket that is no
+//!    candidate has a handle in somebody's hands.
+//! 3. The collector counts, for each candidate, its handles in the buffers of candidates (and of connections
+//!    that wait in a candidate's backlog). Who has more in flight than that can be received from elsewhere:
+//!    it is reachable, and so is, transitively, what lies in its buffer. What is left is garbage: its
+//!    buffers' handles are taken out and dropped after the locks are released.
+//! 4. When it runs: after a socket is closed or one of several handles of one is dropped, while handles are
+//!    in flight; but after a run that left n sockets in flight, only after n / 8 such events, so that a close
+//!    costs a constant on average. Also when the bound on handles is reached, and by [`collect`].
+//! 5. Dropping handles is a loop over a list, not a recursion, however deep sockets are nested in each
+//!    other's buffers.
 //!
-//! Only sockets are traced. A socket inside another [object](Handle::Object) is invisible here: a cycle through one stays.
+//! Only sockets are traced. A socket inside another [object](Handle::Object) is invisible here: a cycle
+//! through one stays.
 //!
 //! The method is that of BSD's and Linux's `unp_gc`.
 
@@ -35,7 +40,8 @@ use std::ptr::NonNull;
 /// Handles that one message may carry: as many as the system's own sockets allow.
 pub const MAX_HANDLES: usize = 253;
 
-/// Handles of sockets that may be on their way in the process at a time: it bounds what the collector has to look at.
+/// Handles of sockets that may be on their way in the process at a time: it bounds what the collector has to
+/// look at.
 pub const MAX_IN_FLIGHT: usize = 65_536;
 
 /// Something that can be sent in a message.
@@ -150,7 +156,8 @@ impl Flight {
     fn collect(&mut self, garbage: &mut Vec<Handle>) {
         self.events = 0;
         let is_candidate = |key: &Key, in_flight: usize| {
-            // SAFETY: rule 1: what is in flight has a handle in some buffer, which stays there while we hold the lock.
+            // SAFETY: rule 1: what is in flight has a handle in some buffer, which stays there while we hold
+            // the lock.
             let pcb = unsafe { key.0.as_ref() };
             pcb.handles.count() as usize == in_flight
         };
@@ -191,7 +198,8 @@ impl Flight {
     }
 }
 
-/// Calls `f` with the pcbs into whose buffers one gets by `key`: its own, and those of connections that nobody accepted.
+/// Calls `f` with the pcbs into whose buffers one gets by `key`: its own, and those of connections that
+/// nobody accepted.
 fn with_buffers(key: Key, mut f: impl FnMut(&Pcb)) {
     // SAFETY: rule 1: in flight, so it has a handle, as long as the flight lock is held.
     let pcb = unsafe { key.0.as_ref() };
@@ -210,7 +218,8 @@ fn each_inside(key: Key, mut f: impl FnMut(Key)) {
     });
 }
 
-/// Drops handles that come out of queues, and whatever comes out of the queues of sockets that this closes (rule 5). No lock is held.
+/// Drops handles that come out of queues, and whatever comes out of the queues of sockets that this closes
+/// (rule 5). No lock is held.
 pub(crate) fn discard(mut handles: Vec<Handle>) {
     loop {
         while let Some(handle) = handles.pop() {
@@ -231,9 +240,9 @@ pub(crate) fn discard(mut handles: Vec<Handle>) {
 
 /// Whether the collector should run, one more event having happened (rule 4).
 fn is_due() -> bool {
-    // Of one that puts a handle into flight and one that drops another handle of the same socket, either the latter sees here that
-    // handles are in flight, or the former, at its next event, that the other handle is gone: both pass a fence between what
-    // they changed and what they look at.
+    // Of one that puts a handle into flight and one that drops another handle of the same socket, either the
+    // latter sees here that handles are in flight, or the former, at its next event, that the other
+    // handle is gone: both pass a fence between what they changed and what they look at.
     fence(Ordering::SeqCst);
     if SHARED.total.load(Ordering::Relaxed) == 0 {
         return false;
@@ -243,8 +252,9 @@ fn is_due() -> bool {
     flight.events > flight.survivors / 8
 }
 
-/// Collects sockets that are open only because handles of them lie in each other's buffers, and returns how many handles were dropped. It runs by
-/// itself (see the rules above); call it to be sure. Takes the flight lock; O(handles in flight).
+/// Collects sockets that are open only because handles of them lie in each other's buffers, and returns how
+/// many handles were dropped. It runs by itself (see the rules above); call it to be sure. Takes the flight
+/// lock; O(handles in flight).
 pub fn collect() -> usize {
     let mut garbage = Vec::new();
     lock().collect(&mut garbage);

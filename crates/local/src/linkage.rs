@@ -1,7 +1,7 @@
 //! Which sockets exist: a list for each lane, of the sockets that were made there (R-A3).
 //!
-//! A socket enters the list of the lane that makes it and leaves it when it is closed, wherever that is. Both take that lane's
-//! linkage lock only, so lanes that use sockets of their own never meet here.
+//! A socket enters the list of the lane that makes it and leaves it when it is closed, wherever that is. Both
+//! take that lane's linkage lock only, so lanes that use sockets of their own never meet here.
 
 use crate::locks;
 use crate::name::Name;
@@ -18,7 +18,8 @@ struct Links {
 }
 
 struct Linked(NonNull<Pcb>);
-// SAFETY: a pcb may be reached from any thread; while it is in the list, under its lock, it is alive (rule 6).
+// SAFETY: a pcb may be reached from any thread; while it is in the list, under its lock, it is alive (rule
+// 6).
 unsafe impl Send for Linked {}
 
 manylane_sync::lazy_static! {
@@ -74,8 +75,8 @@ pub struct SocketInfo {
     pub backlog: usize,
 }
 
-/// All sockets of the process, by lane. For reports: takes each lane's list lock in turn and, under it, each socket's two locks, one
-/// socket at a time; sockets may come and go meanwhile.
+/// All sockets of the process, by lane. For reports: takes each lane's list lock in turn and, under it, each
+/// socket's two locks, one socket at a time; sockets may come and go meanwhile.
 pub fn sockets() -> Vec<SocketInfo> {
     let mut all = Vec::new();
     for (_, links) in LINKS.iter() {

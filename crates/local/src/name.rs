@@ -1,7 +1,7 @@
 //! Names, and who has which.
 //!
-//! The table is cut into shards, each under a name lock: the pool of name mutexes of R-A3. Names are known inside the process
-//! only; the file system has no part in it.
+//! The table is cut into shards, each under a name lock: the pool of name mutexes of R-A3. Names are known
+//! inside the process only; the file system has no part in it.
 
 use crate::error::Error;
 use crate::locks;
@@ -54,7 +54,8 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A bound pcb. Its socket takes it out of the table, under the shard's lock, before it gives up its own reference.
+/// A bound pcb. Its socket takes it out of the table, under the shard's lock, before it gives up its own
+/// reference.
 struct Bound(NonNull<Pcb>);
 
 // SAFETY: a pcb may be reached from any thread; the shard's lock keeps it alive (see above).
@@ -102,6 +103,7 @@ pub(crate) fn unbind(name: &Name) {
 pub(crate) fn find(name: &Name) -> Result<PcbRef, Error> {
     let shard = TABLE.shard(name).lock();
     let bound = shard.get(name).ok_or(Error::ConnectionRefused)?;
-    // SAFETY: it is in the table under the lock that we hold, so its socket still has its reference: there is one to copy (R-A5).
+    // SAFETY: it is in the table under the lock that we hold, so its socket still has its reference: there is
+    // one to copy (R-A5).
     Ok(unsafe { PcbRef::hold(bound.0) })
 }

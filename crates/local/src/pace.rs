@@ -1,17 +1,20 @@
 //! How soon a receiver comes back to a stream in flow.
 //!
-//! A sender in full flow has the buffer's lock half of the time, and the lines that come with it. A receiver that comes for each few
-//! messages meets it there: one waits for the other, and all lines travel for little. If it comes later it gets more at once, for
-//! the same travels. So each socket has a *pace*: how long the next receive by reference stays away.
+//! A sender in full flow has the buffer's lock half of the time, and the lines that come with it. A receiver
+//! that comes for each few messages meets it there: one waits for the other, and all lines travel for little.
+//! If it comes later it gets more at once, for the same travels. So each socket has a *pace*: how long the
+//! next receive by reference stays away.
 //!
-//! It rises only when a receive met somebody in the lock: never on one thread, and seldom where both sides take turns. It falls
-//! when there was nothing, or so much that the sender would soon have to wait, and slowly while nobody is met.
+//! It rises only when a receive met somebody in the lock: never on one thread, and seldom where both sides
+//! take turns. It falls when there was nothing, or so much that the sender would soon have to wait, and
+//! slowly while nobody is met.
 
 use crate::rcv::Found;
 use manylane_sync::atomic::{AtomicU32, Ordering};
 use manylane_sync::relax;
 
-/// Relaxations, at most: two to four microseconds, and with that the most that a message waits because of the pace.
+/// Relaxations, at most: two to four microseconds, and with that the most that a message waits because of the
+/// pace.
 const LONGEST: u32 = 512;
 
 /// The first step.

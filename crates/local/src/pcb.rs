@@ -17,12 +17,13 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// Both limits of a new socket: bytes that are queued for it, and by it at its peer, before senders have to wait. Enough that a sender
-/// and a receiver that take turns in sleeping do so seldom. To have more on the way, raise the receiver's and the sender's.
+/// Both limits of a new socket: bytes that are queued for it, and by it at its peer, before senders have to
+/// wait. Enough that a sender and a receiver that take turns in sleeping do so seldom. To have more on the
+/// way, raise the receiver's and the sender's.
 pub const DEFAULT_LIMIT: usize = 256 * 1024;
 
-/// The part of a pcb that others write to: on lines of its own. The lock's word begins a line, and what a small send and its receive
-/// change lies in that line behind it: between two lanes it moves once for each.
+/// The part of a pcb that others write to: on lines of its own. The lock's word begins a line, and what a
+/// small send and its receive change lies in that line behind it: between two lanes it moves once for each.
 #[repr(C, align(64))]
 pub(crate) struct Buffer {
     /// Puts the lock's first word, its class, which nobody writes, at the end of a line of its own.
@@ -57,7 +58,8 @@ impl Buffer {
         }
     }
 
-    /// A look of somebody who spins, and would lock next: true too when somebody has the lock and may be changing it.
+    /// A look of somebody who spins, and would lock next: true too when somebody has the lock and may be
+    /// changing it.
     pub(crate) fn look(&self, is_so: impl FnOnce(&Rcv) -> bool) -> bool {
         self.rcv.try_lock().is_none_or(|rcv| is_so(&rcv))
     }
@@ -66,7 +68,8 @@ impl Buffer {
 /// One socket. Key: `I` fixed after construction, `A` atomic (see there), `L` lines and lock of its own.
 #[repr(C)]
 pub(crate) struct Pcb {
-    /// The peer, owning a reference; null before it is connected. A: written under the pcb lock (rules 1 to 3).
+    /// The peer, owning a reference; null before it is connected. A: written under the pcb lock (rules 1 to
+    /// 3).
     conn: AtomicPtr<Pcb>,
     pub(crate) kind: Kind,    // I
     pub(crate) lane: LaneId,  // I: in whose list it is
@@ -82,8 +85,8 @@ pub(crate) struct Pcb {
     pub(crate) pace: Pace,                       // A: relaxed, by receivers
     pub(crate) rcv: CachePadded<Buffer>,         // L: buffer lock
     pub(crate) state: CachePadded<Mutex<State>>, // L: pcb lock
-    /// Set when it is freed. Models look at it whenever they reach a pcb, through a cell: the checker sees looks that nothing orders
-    /// behind the making or before the freeing.
+    /// Set when it is freed. Models look at it whenever they reach a pcb, through a cell: the checker sees
+    /// looks that nothing orders behind the making or before the freeing.
     #[cfg(loom)]
     freed: manylane_sync::cell::UnsafeCell<bool>,
     /// The model checker finds what is not dropped.
@@ -91,7 +94,8 @@ pub(crate) struct Pcb {
     witness: std::cell::Cell<Option<manylane_sync::Arc<()>>>,
 }
 
-// SAFETY: shared fields are atomics and locks. (The cells of models are looked at by one thread at a time: loom runs one.)
+// SAFETY: shared fields are atomics and locks. (The cells of models are looked at by one thread at a time:
+// loom runs one.)
 unsafe impl Sync for Pcb {}
 // SAFETY: as above; `conn` owns a reference on a pcb, which may be given up by any thread.
 unsafe impl Send for Pcb {}
@@ -144,7 +148,8 @@ manylane_sync::lazy_static! {
 }
 
 impl Pcb {
-    /// A new pcb, of the calling lane's pool, with one reference: that of the socket to be. Not in any list yet.
+    /// A new pcb, of the calling lane's pool, with one reference: that of the socket to be. Not in any list
+    /// yet.
     pub(crate) fn create(kind: Kind, lane: LaneId, number: u64) -> Result<NonNull<Self>, AllocError> {
         let state = State {
             attached: true,
@@ -192,8 +197,8 @@ impl Pcb {
         NonNull::new(self.conn.load(Ordering::Acquire))
     }
 
-    /// Changes the peer and returns the reference on the former one, to be dropped when no lock is held. The caller holds the
-    /// pcb lock, or has the pcb for itself.
+    /// Changes the peer and returns the reference on the former one, to be dropped when no lock is held. The
+    /// caller holds the pcb lock, or has the pcb for itself.
     #[must_use]
     pub(crate) fn set_conn(&self, peer: Option<PcbRef>) -> Option<PcbRef> {
         let peer = peer.map_or(std::ptr::null_mut(), |peer| ManuallyDrop::new(peer).0.as_ptr());
@@ -216,7 +221,8 @@ impl Pcb {
     unsafe fn free(this: NonNull<Self>) {
         #[cfg(loom)]
         {
-            // SAFETY: by contract nobody else reaches it. Its memory stays, so that a late look finds `freed`.
+            // SAFETY: by contract nobody else reaches it. Its memory stays, so that a late look finds
+            // `freed`.
             let pcb = unsafe { this.as_ref() };
             pcb.assert_alive();
             // SAFETY: as above.
@@ -265,7 +271,8 @@ impl PcbRef {
         self.0
     }
 
-    /// Gives the reference back under `guard`, the lock of this very pcb, and returns the guard; `None` if it was the last: then the pcb is freed.
+    /// Gives the reference back under `guard`, the lock of this very pcb, and returns the guard; `None` if it
+    /// was the last: then the pcb is freed.
     pub(crate) fn release_locked(self, guard: StateGuard<'_>) -> Option<StateGuard<'_>> {
         let this = ManuallyDrop::new(self);
         if !this.refs.release() {

@@ -1,15 +1,18 @@
 //! The buffer that others send into: what the buffer lock guards.
 //!
 //! # Rules
-//! 1. What was sent first is received first: first the entries of `queue`, then those of `pieces`, then the bytes of `room`.
-//! 2. `room` is the end of a *stream*, which small sends are copied into, one behind the other: a byte costs a byte, and no
-//!    segment of its own. At first it is a few bytes beside the lock, so that a tiny send moves one line; when those are full, a cluster. What is
-//!    sent by reference goes into `pieces`, which are segments and nothing else, so that few lines travel; what comes with more goes
-//!    into `queue`, and what is in `pieces` before it.
-//! 3. `charged` is what counts against the limit: bytes, and [`MESSAGE_COST`] for each message, so that empty messages do not queue
-//!    without end. Writers wait when there is no room, and are woken when half of it is free: not for each byte.
-//! 4. Once the socket does not receive any more (`closed`, `shut`), nothing is queued, and nothing gets in. Once the sender has `ended`,
-//!    nothing more gets in either, and what is queued can still be received.
+//! 1. What was sent first is received first: first the entries of `queue`, then those of `pieces`, then the
+//!    bytes of `room`.
+//! 2. `room` is the end of a *stream*, which small sends are copied into, one behind the other: a byte costs
+//!    a byte, and no segment of its own. At first it is a few bytes beside the lock, so that a tiny send
+//!    moves one line; when those are full, a cluster. What is sent by reference goes into `pieces`, which are
+//!    segments and nothing else, so that few lines travel; what comes with more goes into `queue`, and what
+//!    is in `pieces` before it.
+//! 3. `charged` is what counts against the limit: bytes, and [`MESSAGE_COST`] for each message, so that empty
+//!    messages do not queue without end. Writers wait when there is no room, and are woken when half of it is
+//!    free: not for each byte.
+//! 4. Once the socket does not receive any more (`closed`, `shut`), nothing is queued, and nothing gets in.
+//!    Once the sender has `ended`, nothing more gets in either, and what is queued can still be received.
 
 use crate::error::Error;
 use crate::flight::Control;
@@ -21,7 +24,8 @@ use std::collections::VecDeque;
 /// What a message counts against the limit beside its bytes: about what it takes in memory.
 pub const MESSAGE_COST: usize = 256;
 
-/// Sends of up to so many bytes are copied into the room under the lock: about 30 ns. Larger ones are copied before, into clusters.
+/// Sends of up to so many bytes are copied into the room under the lock: about 30 ns. Larger ones are copied
+/// before, into clusters.
 pub(crate) const SMALL: usize = 1024;
 
 /// Bytes of a message that need no cluster: they lie in the entry, in the room that a chain takes.
@@ -33,7 +37,8 @@ const BATCH: usize = 32;
 /// Segments of a chain that are queued one by one.
 const FEW: usize = 4;
 
-/// In this order: what each small send and receive of a stream changes lies behind the lock's word, in the same line.
+/// In this order: what each small send and receive of a stream changes lies behind the lock's word, in the
+/// same line.
 #[repr(C)]
 pub(crate) struct Rcv {
     flags: u8,
@@ -64,7 +69,8 @@ const CLOSED: u8 = 1;
 const SHUT: u8 = 2;
 /// The sender closed, or shut its sending half.
 const ENDED: u8 = 4;
-/// The other one of two datagram sockets was closed, or the sender has [given up](crate::Socket::abort); told once.
+/// The other one of two datagram sockets was closed, or the sender has [given up](crate::Socket::abort); told
+/// once.
 const RESET: u8 = 8;
 
 /// Bytes of a stream that are being added to and taken from.
@@ -218,7 +224,8 @@ impl Body {
     /// No bytes.
     const EMPTY: Self = Self::Inline { len: 0, bytes: [0; INLINE] };
 
-    /// The bytes as a chain of the calling lane, which leaves none here. On an error, for lack of memory, they stay.
+    /// The bytes as a chain of the calling lane, which leaves none here. On an error, for lack of memory,
+    /// they stay.
     pub(crate) fn open_in_place(&mut self) -> Result<Chain, Error> {
         if let Self::Inline { len, bytes } = self {
             let mut chain = Chain::new();
@@ -449,7 +456,8 @@ impl Rcv {
         self.flags & CLOSED != 0
     }
 
-    /// The fast path of a stream: copies all of `bytes` behind what is there. False: something is unusual, and nothing was done.
+    /// The fast path of a stream: copies all of `bytes` behind what is there. False: something is unusual,
+    /// and nothing was done.
     #[inline]
     pub(crate) fn put_all(&mut self, bytes: &[u8]) -> bool {
         let charged = self.charged + bytes.len();
@@ -463,7 +471,8 @@ impl Rcv {
         true
     }
 
-    /// The fast path of packets: queues `bytes` as a message. False: something is unusual, and nothing was done.
+    /// The fast path of packets: queues `bytes` as a message. False: something is unusual, and nothing was
+    /// done.
     #[inline]
     pub(crate) fn put_inline(&mut self, bytes: &[u8]) -> bool {
         let charged = self.charged + bytes.len() + MESSAGE_COST;
@@ -476,7 +485,8 @@ impl Rcv {
         true
     }
 
-    /// The fast path of packets: copies the first message into `bytes`. `None`: something is unusual, and nothing was done.
+    /// The fast path of packets: copies the first message into `bytes`. `None`: something is unusual, and
+    /// nothing was done.
     #[inline]
     pub(crate) fn take_inline(&mut self, bytes: &mut [u8]) -> Option<usize> {
         let Entry { body: Body::Inline { len, bytes: from }, control: None, .. } = self.queue.front()? else {
@@ -490,7 +500,8 @@ impl Rcv {
         Some(n)
     }
 
-    /// Copies as many of `bytes`, at most [`SMALL`], behind a stream as there is room for; how many it were, at least one.
+    /// Copies as many of `bytes`, at most [`SMALL`], behind a stream as there is room for; how many it were,
+    /// at least one.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         self.refusal()?;
         let n = bytes.len().min(self.free());
@@ -518,7 +529,8 @@ impl Rcv {
         }
     }
 
-    /// Copies `bytes` into a new stage. A full one becomes an entry, or is dropped if all of it was read; a few bytes move over.
+    /// Copies `bytes` into a new stage. A full one becomes an entry, or is dropped if all of it was read; a
+    /// few bytes move over.
     #[cold]
     fn put_new(&mut self, bytes: &[u8]) -> Result<(), Error> {
         // A stage that fills up unread is one of a busy stream.
@@ -562,8 +574,9 @@ impl Rcv {
         }
     }
 
-    /// Puts as much of `chain` behind a stream as there is room for; how many bytes it were, at least one. They are taken out of `chain`
-    /// if it is more than [`SMALL`], and else copied: then it is for the caller to trim it, without the lock.
+    /// Puts as much of `chain` behind a stream as there is room for; how many bytes it were, at least one.
+    /// They are taken out of `chain` if it is more than [`SMALL`], and else copied: then it is for the
+    /// caller to trim it, without the lock.
     pub(crate) fn put_chain(&mut self, chain: &mut Chain) -> Result<usize, Error> {
         self.refusal()?;
         let room = self.free();
@@ -617,7 +630,8 @@ impl Rcv {
         Ok(len + extra)
     }
 
-    /// Queues `entry`: a message, which counts as one, or bytes of a stream with handles, which do not. On an error it stays where it is.
+    /// Queues `entry`: a message, which counts as one, or bytes of a stream with handles, which do not. On an
+    /// error it stays where it is.
     pub(crate) fn put_entry(&mut self, entry: &mut Option<Entry>, is_message: bool) -> Result<usize, Error> {
         let Some(len) = entry.as_ref().map(|entry| entry.body.len()) else { return Ok(0) };
         let cost = self.cost(len, is_message)?;
@@ -631,7 +645,8 @@ impl Rcv {
         Ok(len)
     }
 
-    /// The fast path of a stream: copies what there is into `bytes`, as far as it fits. `None`: something is unusual, and nothing was done.
+    /// The fast path of a stream: copies what there is into `bytes`, as far as it fits. `None`: something is
+    /// unusual, and nothing was done.
     #[inline]
     pub(crate) fn take_staged(&mut self, bytes: &mut [u8]) -> Option<usize> {
         if !self.queue.is_empty() || !self.pieces.is_empty() {
@@ -654,15 +669,17 @@ impl Rcv {
         if self.flags == 0 { Err(Error::WouldBlock) } else { Ok(()) }
     }
 
-    /// An idle socket holds no memory: gives back the cluster for small sends. For a receiver that found nothing.
+    /// An idle socket holds no memory: gives back the cluster for small sends. For a receiver that found
+    /// nothing.
     pub(crate) fn rest(&mut self) {
         debug_assert!(self.room.unread().is_empty(), "nothing was found");
         self.room = Room::EMPTY;
     }
 
-    /// Takes bytes of a stream into `bytes`, which is not empty; `Ok` with 0 bytes at the end. The bytes of one parcel come back as they
-    /// are, to be copied behind the others without the lock. Control of the first entry comes along; one receive never takes bytes of two
-    /// sends of which the later has handles.
+    /// Takes bytes of a stream into `bytes`, which is not empty; `Ok` with 0 bytes at the end. The bytes of
+    /// one parcel come back as they are, to be copied behind the others without the lock. Control of the
+    /// first entry comes along; one receive never takes bytes of two sends of which the later has
+    /// handles.
     pub(crate) fn take_bytes(&mut self, bytes: &mut [u8], flight: bool) -> Result<Piece, Error> {
         let mut piece = Piece { copied: 0, parcel: None, behind: 0, control: None };
         while piece.copied < bytes.len() && piece.parcel.is_none() {
@@ -738,8 +755,8 @@ impl Rcv {
         }
     }
 
-    /// Takes up to `max` bytes of a stream, by reference, into `taken`: at most [`BATCH`] pieces at a time. Control as in
-    /// [`take_bytes`](Self::take_bytes). How many bytes; 0 at the end.
+    /// Takes up to `max` bytes of a stream, by reference, into `taken`: at most [`BATCH`] pieces at a time.
+    /// Control as in [`take_bytes`](Self::take_bytes). How many bytes; 0 at the end.
     pub(crate) fn take_pieces(&mut self, max: usize, taken: &mut Taken) -> Result<usize, Error> {
         let mut n = 0;
         while n < max && !taken.is_full() {
@@ -802,7 +819,8 @@ impl Rcv {
         self.take_part(max, taken)
     }
 
-    /// Whether the first entry came with something, which a plain receive of a stream by reference has to take first.
+    /// Whether the first entry came with something, which a plain receive of a stream by reference has to
+    /// take first.
     pub(crate) fn front_has_control(&self) -> bool {
         self.queue.front().is_some_and(|entry| entry.control.is_some())
     }
@@ -859,7 +877,8 @@ impl Rcv {
         self.writers.take()
     }
 
-    /// The socket is closed: rule 4. Whoever waits is to be woken; what is queued is taken with [`empty`](Self::empty).
+    /// The socket is closed: rule 4. Whoever waits is to be woken; what is queued is taken with
+    /// [`empty`](Self::empty).
     pub(crate) fn close(&mut self) -> [Option<Wakes>; 2] {
         self.flags |= CLOSED;
         [self.readers.take(), self.writers.take()]

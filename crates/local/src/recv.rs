@@ -21,7 +21,8 @@ pub struct Received {
     pub len: usize,
     /// The message was longer than the buffer, and the rest is gone.
     pub truncated: bool,
-    /// It is the end: nothing was received, and nothing will be. (`len` is 0, as it is for an empty message.)
+    /// It is the end: nothing was received, and nothing will be. (`len` is 0, as it is for an empty
+    /// message.)
     pub end: bool,
     /// The name of a datagram's sender, if that has one.
     pub from: Option<Name>,
@@ -41,13 +42,15 @@ impl Received {
 }
 
 impl Socket {
-    /// Receives into `buffer` and returns how many bytes: of a stream what is there, at least one; of messages one, whose rest is lost if
-    /// it does not fit. Waits until there is something, as long as the receive timeout says. 0 is the end, or an empty message.
-    /// Handles that come along are closed: use [`recv_message`](Self::recv_message) to get them.
+    /// Receives into `buffer` and returns how many bytes: of a stream what is there, at least one; of
+    /// messages one, whose rest is lost if it does not fit. Waits until there is something, as long as
+    /// the receive timeout says. 0 is the end, or an empty message. Handles that come along are closed:
+    /// use [`recv_message`](Self::recv_message) to get them.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] when the time is up; [`Error::NotConnected`] on a stream or seqpacket socket that never was connected;
-    /// [`Error::ConnectionReset`] when the other one of two datagram sockets was closed, or the peer [gave up](Self::abort).
+    /// [`Error::WouldBlock`] when the time is up; [`Error::NotConnected`] on a stream or seqpacket socket
+    /// that never was connected; [`Error::ConnectionReset`] when the other one of two datagram sockets
+    /// was closed, or the peer [gave up](Self::abort).
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn recv(&self, buffer: &mut [u8]) -> Result<usize, Error> {
@@ -126,11 +129,13 @@ impl Socket {
         Op::new(RecvBytes::new(self, buffer))
     }
 
-    /// Receives by reference (R-A7): of a stream all that is queued, up to `max` bytes and 32 pieces, at least one byte; of messages one. The
-    /// chain is empty at the end. Handles that come along are closed.
+    /// Receives by reference (R-A7): of a stream all that is queued, up to `max` bytes and 32 pieces, at
+    /// least one byte; of messages one. The chain is empty at the end. Handles that come along are
+    /// closed.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv); [`Error::MessageTooLong`] for a message of more than `max` bytes, which stays.
+    /// As [`recv`](Self::recv); [`Error::MessageTooLong`] for a message of more than `max` bytes, which
+    /// stays.
     pub fn recv_chain(&self, max: usize) -> Result<Chain, Error> {
         let mut receive = RecvChain { socket: self, max };
         if self.kind() != Kind::Stream || max == 0 {
@@ -176,7 +181,8 @@ fn check(pcb: &Pcb) -> Result<(), Error> {
     Ok(())
 }
 
-/// Calls `take` on the own buffer, and with the flight lock if that is held. If there is nothing, it waits if it may.
+/// Calls `take` on the own buffer, and with the flight lock if that is held. If there is nothing, it waits if
+/// it may.
 fn from_buffer<T>(
     pcb: &Pcb,
     waiting: Option<&mut Waiting<'_>>,
@@ -286,7 +292,8 @@ fn take_message(
                     landed(flight, entry.control.as_deref());
                     Ok(Some(entry))
                 }
-                Some(Message::HandlesAhead) | None => Ok(None), // the former cannot be: the flight lock is held
+                Some(Message::HandlesAhead) | None => Ok(None), /* the former cannot be: the flight lock is
+                                                                 * held */
             }
         }),
     }
@@ -307,7 +314,8 @@ impl Attempt for RecvBytes<'_> {
         self.socket.pcb().rcv.look(Rcv::may_be_received)
     }
 
-    /// The bytes of a stream are taken under the lock of the look. Who has it is most likely about to leave something: that is waited for.
+    /// The bytes of a stream are taken under the lock of the look. Who has it is most likely about to leave
+    /// something: that is waited for.
     fn glance(&mut self) -> Option<Result<Received, Error>> {
         let pcb = self.socket.pcb();
         if pcb.kind == Kind::Stream {

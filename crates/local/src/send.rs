@@ -21,19 +21,21 @@ const PIECE: usize = 64 * 1024;
 pub struct Attached<'a> {
     /// Where a datagram goes; else where the socket is connected to.
     pub to: Option<&'a Name>,
-    /// Handles that move into the message, at most [`MAX_HANDLES`]. They are taken out when it was sent, and stay when it was refused.
+    /// Handles that move into the message, at most [`MAX_HANDLES`]. They are taken out when it was sent, and
+    /// stay when it was refused.
     pub handles: Option<&'a mut Vec<Handle>>,
     /// Whether the sender's [`Credentials`] go along.
     pub credentials: bool,
 }
 
 impl Socket {
-    /// Sends `bytes` and returns how many were sent. A stream waits until all are sent, unless the send timeout ends first; a message is
-    /// sent as a whole or not at all.
+    /// Sends `bytes` and returns how many were sent. A stream waits until all are sent, unless the send
+    /// timeout ends first; a message is sent as a whole or not at all.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] when the time is up and nothing was sent, [`Error::BrokenPipe`], [`Error::NotConnected`],
-    /// [`Error::DestinationRequired`], [`Error::ConnectionRefused`], [`Error::MessageTooLong`], [`Error::NoBuffers`].
+    /// [`Error::WouldBlock`] when the time is up and nothing was sent, [`Error::BrokenPipe`],
+    /// [`Error::NotConnected`], [`Error::DestinationRequired`], [`Error::ConnectionRefused`],
+    /// [`Error::MessageTooLong`], [`Error::NoBuffers`].
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn send(&self, bytes: &[u8]) -> Result<usize, Error> {
@@ -43,7 +45,8 @@ impl Socket {
         self.send_slowly(bytes)
     }
 
-    /// The data path of connected sockets: one lock, that of the peer's buffer (rule 2). False: nothing was done.
+    /// The data path of connected sockets: one lock, that of the peer's buffer (rule 2). False: nothing was
+    /// done.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     fn put_now(&self, bytes: &[u8]) -> bool {
@@ -112,8 +115,9 @@ impl Socket {
         })
     }
 
-    /// Sends the bytes of `chain` by reference (R-A7): nothing is copied, but for pieces of less than a kilobyte, which a stream gathers. What was sent
-    /// is taken from the front of `chain`; what is left in it after an error was not sent.
+    /// Sends the bytes of `chain` by reference (R-A7): nothing is copied, but for pieces of less than a
+    /// kilobyte, which a stream gathers. What was sent is taken from the front of `chain`; what is left
+    /// in it after an error was not sent.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -135,8 +139,8 @@ impl Socket {
         }
     }
 
-    /// As [`send_chain`](Self::send_chain), of a stream, for any executor and without a timeout. Dropped before its end, it has taken
-    /// from `chain` what was sent.
+    /// As [`send_chain`](Self::send_chain), of a stream, for any executor and without a timeout. Dropped
+    /// before its end, it has taken from `chain` what was sent.
     ///
     /// # Errors
     /// As [`send`](Self::send); [`Error::NotSupported`] for messages.
@@ -153,10 +157,12 @@ impl Socket {
         })
     }
 
-    /// Sends a message with what is attached to it. On a stream the bytes must be at least one, and are sent in one piece.
+    /// Sends a message with what is attached to it. On a stream the bytes must be at least one, and are sent
+    /// in one piece.
     ///
     /// # Errors
-    /// As [`send`](Self::send); [`Error::TooManyHandles`]; [`Error::IsConnected`] for a destination on a stream or seqpacket socket.
+    /// As [`send`](Self::send); [`Error::TooManyHandles`]; [`Error::IsConnected`] for a destination on a
+    /// stream or seqpacket socket.
     pub fn send_message(&self, bytes: &[u8], attached: Attached<'_>) -> Result<usize, Error> {
         wait::block(SendMessage::new(self, bytes, attached)?, self.send_patience())
     }
@@ -169,7 +175,8 @@ impl Socket {
         wait::now(SendMessage::new(self, bytes, attached)?)
     }
 
-    /// As [`send_message`](Self::send_message), with bytes by reference, which are taken out of `chain` when they were sent.
+    /// As [`send_message`](Self::send_message), with bytes by reference, which are taken out of `chain` when
+    /// they were sent.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
@@ -307,7 +314,8 @@ fn may_have_room(socket: &Socket) -> bool {
     state.shut_write || pcb.conn().is_none_or(|peer| changed(unsafe { peer.as_ref() }))
 }
 
-/// Calls `put` on the buffer of the peer of a stream or seqpacket socket (rule 2). If there is no room, it waits if it may.
+/// Calls `put` on the buffer of the peer of a stream or seqpacket socket (rule 2). If there is no room, it
+/// waits if it may.
 fn into_peer(
     socket: &Socket,
     waiting: Option<&mut Waiting<'_>>,
@@ -319,7 +327,8 @@ fn into_peer(
     done
 }
 
-/// Moves as much of `chain` into the buffer of the peer of a stream as there is room for; how many bytes it were.
+/// Moves as much of `chain` into the buffer of the peer of a stream as there is room for; how many bytes it
+/// were.
 fn chain_into_peer(
     socket: &Socket,
     waiting: Option<&mut Waiting<'_>>,
@@ -513,7 +522,8 @@ impl Attempt for SendMessage<'_> {
         let (done, wakes) = if sockets.is_empty() {
             self.deliver(waiting)
         } else {
-            // Both are known to be in one place, or to be in no place, by whoever holds the flight lock (rule 9).
+            // Both are known to be in one place, or to be in no place, by whoever holds the flight lock (rule
+            // 9).
             let mut flight = flight::lock();
             if flight.admit(sockets.len()).is_err() {
                 drop(flight);

@@ -18,9 +18,10 @@ use std::net::Shutdown;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// How long a blocking call looks for a change before it sleeps, unless [`Socket::set_busy_poll`] says otherwise. Waking a
-/// thread that sleeps costs its waker some microseconds and the whole exchange tens of them, so a look that is shorter than that pays when the other
-/// side answers soon; and when it does not, it costs little beside the sleep.
+/// How long a blocking call looks for a change before it sleeps, unless [`Socket::set_busy_poll`] says
+/// otherwise. Waking a thread that sleeps costs its waker some microseconds and the whole exchange tens of
+/// them, so a look that is shorter than that pays when the other side answers soon; and when it does not, it
+/// costs little beside the sleep.
 pub const DEFAULT_SPIN: Duration = Duration::from_micros(5);
 
 /// The three types of sockets.
@@ -40,7 +41,8 @@ impl Kind {
     }
 }
 
-/// A local socket. Cloning makes a second handle on the same socket, as `dup` does; it is closed when its last handle is dropped.
+/// A local socket. Cloning makes a second handle on the same socket, as `dup` does; it is closed when its
+/// last handle is dropped.
 ///
 /// ```
 /// use manylane_local::{Kind, Socket};
@@ -53,18 +55,21 @@ impl Kind {
 /// # Ok::<_, manylane_local::Error>(())
 /// ```
 ///
-/// A handle must not be dropped while the thread holds a lock of rank 10 or higher: closing takes this crate's locks.
+/// A handle must not be dropped while the thread holds a lock of rank 10 or higher: closing takes this
+/// crate's locks.
 pub struct Socket {
     pcb: NonNull<Pcb>,
 }
 
-// SAFETY: a pcb may be reached from any thread at any time (see `Pcb`), and its parts are dropped by whichever closes it.
+// SAFETY: a pcb may be reached from any thread at any time (see `Pcb`), and its parts are dropped by
+// whichever closes it.
 unsafe impl Send for Socket {}
 // SAFETY: as above.
 unsafe impl Sync for Socket {}
 
 impl Socket {
-    /// A socket that is connected to nobody. Without memory for it the process ends, as it does when a `Box` has none.
+    /// A socket that is connected to nobody. Without memory for it the process ends, as it does when a `Box`
+    /// has none.
     pub fn new(kind: Kind) -> Self {
         Self::try_new(kind).unwrap_or_else(|_| std::alloc::handle_alloc_error(Layout::new::<Pcb>()))
     }
@@ -176,7 +181,8 @@ impl Socket {
     /// Who is at the other end: who connected, who began to listen, or who made the pair.
     ///
     /// # Errors
-    /// [`Error::NotConnected`]; for a datagram socket that was connected by name, too: nobody at the other end took part.
+    /// [`Error::NotConnected`]; for a datagram socket that was connected by name, too: nobody at the other
+    /// end took part.
     pub fn peer_credentials(&self) -> Result<Credentials, Error> {
         let state = self.pcb().state.lock();
         match (state.peer_credentials, state.phase) {
@@ -190,8 +196,9 @@ impl Socket {
         self.pcb().rcv.lock().len()
     }
 
-    /// Bytes that may be queued for this socket before senders wait; at least 1 and at most half of the address space. A message counts
-    /// [`MESSAGE_COST`](crate::MESSAGE_COST) in addition. Less than what is queued already is allowed: nothing is lost.
+    /// Bytes that may be queued for this socket before senders wait; at least 1 and at most half of the
+    /// address space. A message counts [`MESSAGE_COST`](crate::MESSAGE_COST) in addition. Less than what
+    /// is queued already is allowed: nothing is lost.
     ///
     /// # Errors
     /// [`Error::Invalid`] for 0 or too many.
@@ -210,8 +217,8 @@ impl Socket {
         self.pcb().rcv.lock().own_limit()
     }
 
-    /// Bytes that this socket may have queued at its peer before it waits: the lower one of this and the peer's receive limit counts. For
-    /// datagrams it bounds a single message.
+    /// Bytes that this socket may have queued at its peer before it waits: the lower one of this and the
+    /// peer's receive limit counts. For datagrams it bounds a single message.
     ///
     /// # Errors
     /// [`Error::Invalid`] for 0 or too many.
@@ -259,15 +266,17 @@ impl Socket {
         timeout(self.pcb().send_timeout.load(Ordering::Relaxed))
     }
 
-    /// How long blocking calls look for a change before they sleep (`SO_BUSY_POLL`). Zero: not at all. A millisecond makes an exchange
-    /// between two running threads a hundred times as fast and takes their processors.
+    /// How long blocking calls look for a change before they sleep (`SO_BUSY_POLL`). Zero: not at all. A
+    /// millisecond makes an exchange between two running threads a hundred times as fast and takes their
+    /// processors.
     pub fn set_busy_poll(&self, time: Duration) {
         self.pcb().busy_poll.store(nanoseconds(Some(time)), Ordering::Relaxed);
     }
 
-    /// Ends one direction or both. After the writing half is shut the peer receives what was sent, then the end. After the
-    /// reading half is shut, what was queued is gone, and the peer's sends fail with [`Error::BrokenPipe`]. Whoever waits on the
-    /// socket is woken, but for a datagram's sender that waits at a socket named with the message.
+    /// Ends one direction or both. After the writing half is shut the peer receives what was sent, then the
+    /// end. After the reading half is shut, what was queued is gone, and the peer's sends fail with
+    /// [`Error::BrokenPipe`]. Whoever waits on the socket is woken, but for a datagram's sender that
+    /// waits at a socket named with the message.
     ///
     /// # Errors
     /// [`Error::NotConnected`] on a stream or seqpacket socket that never was connected.
@@ -293,8 +302,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Tells the peer of a stream or seqpacket socket that what it gets is not all: behind what was sent it receives
-    /// [`Error::ConnectionReset`], once. Nothing else changes until the socket is closed, and without a peer nothing at all.
+    /// Tells the peer of a stream or seqpacket socket that what it gets is not all: behind what was sent it
+    /// receives [`Error::ConnectionReset`], once. Nothing else changes until the socket is closed, and
+    /// without a peer nothing at all.
     pub fn abort(&self) {
         if self.pcb().kind.is_connected_kind()
             && let Some(peer) = self.peer()
@@ -306,8 +316,8 @@ impl Socket {
         }
     }
 
-    /// Takes the socket apart if this is its last handle; handles that were queued in it go to `handles`. For loops that close many
-    /// (rule 5 of the flight).
+    /// Takes the socket apart if this is its last handle; handles that were queued in it go to `handles`. For
+    /// loops that close many (rule 5 of the flight).
     pub(crate) fn close_into(self, handles: &mut Vec<Handle>) {
         let this = ManuallyDrop::new(self);
         if this.pcb().handles.release() {
@@ -376,8 +386,9 @@ fn empty(pcb: &Pcb, handles: &mut Vec<Handle>) {
     handles.extend(controls.flat_map(|control: Box<Control>| control.handles));
 }
 
-/// Takes apart the socket of `pcb`, whose own reference this is. The last handle is gone, so no call is active on it; those who are
-/// still here are its peer, who sends into it, and who found it by name or in a list.
+/// Takes apart the socket of `pcb`, whose own reference this is. The last handle is gone, so no call is
+/// active on it; those who are still here are its peer, who sends into it, and who found it by name or in a
+/// list.
 fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
     linkage::remove(&pcb);
     let mut own = pcb.state.lock();
@@ -391,7 +402,8 @@ fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
     own.attached = false;
     let backlog = std::mem::take(&mut own.backlog);
     let accepters = own.accepters.take();
-    // Disconnect: both ends, under both locks (rule 7), under which we take our reference on the peer out: later its own close could.
+    // Disconnect: both ends, under both locks (rule 7), under which we take our reference on the peer out:
+    // later its own close could.
     let mut of_peer = None; // the reference that a peer had on us
     let peer = loop {
         // (A datagram socket may be connected to itself.)

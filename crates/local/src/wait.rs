@@ -1,10 +1,13 @@
 //! Waiting: one mechanism for threads that block and for tasks.
 //!
 //! # Protocol
-//! 1. An attempt that cannot be completed puts a waker into the list of those who wait for that event, under the lock under which it saw
-//!    that it has to wait. So whoever makes the event happen, under the same lock, finds the waker: no wake-up is lost.
-//! 2. Who makes the event happen takes all wakers out and calls them after the lock is released. Everyone tries again.
-//! 3. A waiter that gives up takes its waker out. Since all are woken, nobody depends on the one that has gone.
+//! 1. An attempt that cannot be completed puts a waker into the list of those who wait for that event, under
+//!    the lock under which it saw that it has to wait. So whoever makes the event happen, under the same
+//!    lock, finds the waker: no wake-up is lost.
+//! 2. Who makes the event happen takes all wakers out and calls them after the lock is released. Everyone
+//!    tries again.
+//! 3. A waiter that gives up takes its waker out. Since all are woken, nobody depends on the one that has
+//!    gone.
 
 use crate::error::Error;
 use crate::pcb::{Pcb, PcbRef};
@@ -43,7 +46,8 @@ impl Waiters {
         self.first.is_none()
     }
 
-    /// Puts `waker` in and returns its ticket; in place of the one of `old`, if that is still here, which is returned.
+    /// Puts `waker` in and returns its ticket; in place of the one of `old`, if that is still here, which is
+    /// returned.
     fn add(&mut self, old: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
         let all = self.first.iter_mut().chain(&mut self.more);
         for (ticket, place) in all {
@@ -118,7 +122,8 @@ impl Registration {
             return Replaced { _registration: None, _waker: replaced };
         }
         let old = self.0.take().map(|old| Self(Some(old)));
-        // SAFETY: the caller has locked something of this pcb, so it is alive, and stays so: holding needs no more.
+        // SAFETY: the caller has locked something of this pcb, so it is alive, and stays so: holding needs no
+        // more.
         let held = unsafe { PcbRef::hold(std::ptr::NonNull::from(pcb)) };
         let (ticket, _) = waiters.add(None, waker);
         self.0 = Some((held, event, ticket));
@@ -137,7 +142,8 @@ impl Registration {
     }
 }
 
-/// What a waiter had put in before. Both may be anyone's code when they are dropped: a waker can own the task, and that sockets.
+/// What a waiter had put in before. Both may be anyone's code when they are dropped: a waker can own the
+/// task, and that sockets.
 #[must_use = "to be dropped when no lock is held"]
 struct Replaced {
     /// At a place waited at before.
@@ -260,7 +266,8 @@ pub(crate) fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Re
 /// Looks of a polling thread between two offers of its processor: some microseconds.
 const LOOKS: u32 = 32;
 
-/// Relaxations between two looks of a polling thread. A look has the lock for a moment; with one relaxation it met a quarter of the sends.
+/// Relaxations between two looks of a polling thread. A look has the lock for a moment; with one relaxation
+/// it met a quarter of the sends.
 const POLL_PAUSE: u32 = 16;
 
 /// Tries for a while, before sleeping, whenever an attempt seems to be worth its while.
@@ -268,8 +275,9 @@ fn spin<A: Attempt>(attempt: &mut A, patience: Patience) -> Option<Result<A::Out
     if patience.spin.is_zero() || cfg!(any(loom, manylane_sim)) {
         return None;
     }
-    // Who asked for it looks often, but now and then offers the processor: the other side may have none. By default the looks get
-    // rarer: each takes a line away from whoever is writing it, and meanwhile more arrives, which is then taken at once.
+    // Who asked for it looks often, but now and then offers the processor: the other side may have none. By
+    // default the looks get rarer: each takes a line away from whoever is writing it, and meanwhile more
+    // arrives, which is then taken at once.
     let polls = patience.spin > DEFAULT_SPIN;
     let (mut pause, longest) = if polls { (POLL_PAUSE, POLL_PAUSE) } else { (A::PAUSE, 128) };
     let mut looks = 0u32;

@@ -1,9 +1,11 @@
-//! The protocol in every interleaving of two threads, three in some, with at most 3 involuntary switches, or without that bound
-//! (`make long-models`): no leak (the model checker counts what was not dropped), no lost
-//! wake-up (a thread that waits for ever is a deadlock), no use after free (a freed pcb stays marked, and every look at
-//! one checks). Readers start last, and each model tells which outcomes it saw, so that one that races nothing fails.
+//! The protocol in every interleaving of two threads, three in some, with at most 3 involuntary switches, or
+//! without that bound (`make long-models`): no leak (the model checker counts what was not dropped), no lost
+//! wake-up (a thread that waits for ever is a deadlock), no use after free (a freed pcb stays marked, and
+//! every look at one checks). Readers start last, and each model tells which outcomes it saw, so that one
+//! that races nothing fails.
 //!
-//! Seqpacket sockets, mostly: their small messages need no memory from the pools, which have models of their own.
+//! Seqpacket sockets, mostly: their small messages need no memory from the pools, which have models of their
+//! own.
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
@@ -39,7 +41,8 @@ fn pair() -> (Socket, Socket) {
     Socket::pair(Kind::SeqPacket)
 }
 
-/// Where a thread of a model sleeps: so that one that is not woken is a deadlock, which the model checker reports.
+/// Where a thread of a model sleeps: so that one that is not woken is a deadlock, which the model checker
+/// reports.
 struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
 
 impl Wake for Bell {
@@ -244,7 +247,8 @@ fn a_cycle_is_collected_whoever_closes_last() {
     });
 }
 
-/// Both fences of the flight: one thread sends the end `b` into its own buffer, another drops its other handle.
+/// Both fences of the flight: one thread sends the end `b` into its own buffer, another drops its other
+/// handle.
 #[test]
 fn a_cycle_is_collected_if_the_other_handle_is_dropped_while_it_takes_off() {
     model(|| {
@@ -317,7 +321,8 @@ fn connecting_a_datagram_socket_anew_against_its_sends_and_the_close_of_its_peer
     });
 }
 
-/// Whoever found the name before the close may connect to what is closing, and close itself: then both take the other's reference.
+/// Whoever found the name before the close may connect to what is closing, and close itself: then both take
+/// the other's reference.
 #[test]
 fn a_datagram_socket_that_connects_to_its_closing_peer_and_closes() {
     outcomes(&["Err(111)", "Ok(())"], |seen| {
@@ -367,7 +372,8 @@ fn a_stream_delivers_what_it_accepted_before_the_close() {
     });
 }
 
-/// Nothing but the message can wake the receiver: the sender lives on. Both ways into the buffer: the short one, and that of sends that may wait.
+/// Nothing but the message can wake the receiver: the sender lives on. Both ways into the buffer: the short
+/// one, and that of sends that may wait.
 #[test]
 fn a_message_alone_wakes_a_receiver_that_waits() {
     for short in [true, false] {
@@ -384,7 +390,8 @@ fn a_message_alone_wakes_a_receiver_that_waits() {
     }
 }
 
-/// A full buffer, whose receiver takes nothing out: what `does` does is all that can wake the sender. The receiver lives on if it is returned.
+/// A full buffer, whose receiver takes nothing out: what `does` does is all that can wake the sender. The
+/// receiver lives on if it is returned.
 fn a_sender_that_waits(outcome: &str, does: fn(&Socket, Socket) -> Option<Socket>) {
     outcomes(&[outcome], move |seen| {
         let (a, b) = pair();

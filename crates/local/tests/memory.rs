@@ -1,4 +1,5 @@
-//! Without memory: an error with its number, and nothing has happened. Failures are those of the calling thread.
+//! Without memory: an error with its number, and nothing has happened. Failures are those of the calling
+//! thread.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
@@ -18,7 +19,8 @@ fn without_memory<T>(attempt: impl FnOnce() -> Result<T, Error>) -> Error {
     error.expect("there was no memory")
 }
 
-/// Only builds that inject failures show it: debug builds, and those with the pool's feature `fault-injection`.
+/// Only builds that inject failures show it: debug builds, and those with the pool's feature
+/// `fault-injection`.
 fn can_fail() -> bool {
     if !inject::ENABLED {
         eprintln!("NOT SHOWN HERE: ENOBUFS: this build injects no failures");

@@ -1,5 +1,5 @@
-//! Connections come and go with requests, so their memory is the lane's. One test in a process of its own: the pools' numbers are
-//! those of the process.
+//! Connections come and go with requests, so their memory is the lane's. One test in a process of its own:
+//! the pools' numbers are those of the process.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 

@@ -1,4 +1,5 @@
-//! Rule 8: nothing foreign runs under a lock. Cloning and dropping a waker is anyone's code: here it uses the socket.
+//! Rule 8: nothing foreign runs under a lock. Cloning and dropping a waker is anyone's code: here it uses the
+//! socket.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(unsafe_code)] // the table of a waker
 #![allow(clippy::unwrap_used)] // helpers of tests, too
@@ -61,7 +62,8 @@ fn wakers_are_cloned_and_dropped_without_a_lock() {
     {
         let mut buffer = [0; 4];
         let mut receive = pin!(b.recv_async(&mut buffer));
-        // Again and again, for the same task and for another: each puts its waker in the place of the one before.
+        // Again and again, for the same task and for another: each puts its waker in the place of the one
+        // before.
         for _ in 0..3 {
             let waker = waker(&nosy);
             for _ in 0..2 {

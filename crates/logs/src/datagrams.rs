@@ -1,8 +1,9 @@
 //! Lines as datagrams.
 //!
 //! # Local sockets
-//! A local socket is full when its owner does not read, and only a socket that is *connected* to it is told when there is room again: one that names the address
-//! with each datagram is always told that it may send, and would try for ever. So these are connected. What stands behind a path may be another socket in the
+//! A local socket is full when its owner does not read, and only a socket that is *connected* to it is told
+//! when there is room again: one that names the address with each datagram is always told that it may send,
+//! and would try for ever. So these are connected. What stands behind a path may be another socket in the
 //! meantime, while somebody still holds the one before: a connection is used for no longer than [`RETRY`].
 
 use crate::outbox::{Batch, Outbox};

@@ -1,9 +1,11 @@
 //! A descriptor that is written to: a pipe, a terminal, a file, a stream.
 //!
-//! Nothing is set about it, since others may share it: a shell's terminal that does not block any more stays so when we are gone. So it is asked whether there is
-//! room, and pipes and streams are told with each call not to block, as far as the system knows that (for pipes Linux 6.4 does). Where it does not, no more is
-//! written at once than a pipe with room is sure to take. Whole lines of so many bytes are written with one call in any case: a pipe takes them together or not
-//! at all, so that lines of several writers, generations of a configuration among them, do not mix.
+//! Nothing is set about it, since others may share it: a shell's terminal that does not block any more stays
+//! so when we are gone. So it is asked whether there is room, and pipes and streams are told with each call
+//! not to block, as far as the system knows that (for pipes Linux 6.4 does). Where it does not, no more is
+//! written at once than a pipe with room is sure to take. Whole lines of so many bytes are written with one
+//! call in any case: a pipe takes them together or not at all, so that lines of several writers, generations
+//! of a configuration among them, do not mix.
 
 use crate::outbox::Batch;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -13,7 +13,8 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-/// The logs of one lane, for the targets of one generation. Dropped, it lets what waits be sent while the lane runs.
+/// The logs of one lane, for the targets of one generation. Dropped, it lets what waits be sent while the
+/// lane runs.
 pub struct LaneLogs {
     here: Here,
     io: Io,
@@ -37,14 +38,16 @@ impl LaneLogs {
             io,
             pool,
             clock: RefCell::new(Clock::new(zone)),
-            scratch: RefCell::new(Vec::with_capacity(ROOM.0)), // else each line that is the longest so far would ask for memory
+            scratch: RefCell::new(Vec::with_capacity(ROOM.0)), /* else each line that is the longest so far
+                                                                * would ask for memory */
             outboxes: targets.into_iter().map(|target| Rc::new(Outbox::new(target))).collect(),
         }
     }
 
     /// Logs a line to the target at this place. It never waits: what finds no room is lost and counted.
     ///
-    /// Cost: the line is written once into the lane's batch; the first of a batch also wakes the lane's sender.
+    /// Cost: the line is written once into the lane's batch; the first of a batch also wakes the lane's
+    /// sender.
     ///
     /// # Panics
     /// When there is no such target.

@@ -124,8 +124,9 @@ fn or_nil(text: &[u8]) -> &[u8] {
 }
 
 impl Line<'_> {
-    /// Appends the line as `format` writes it, cut to `length` bytes, without an end of line; structured data is left out where it would be cut. A line is one line: ends of lines within its text
-    /// are written as spaces, so that no text forges a second one.
+    /// Appends the line as `format` writes it, cut to `length` bytes, without an end of line; structured data
+    /// is left out where it would be cut. A line is one line: ends of lines within its text are written
+    /// as spaces, so that no text forges a second one.
     pub(crate) fn write(
         &self,
         into: &mut Vec<u8>,

@@ -22,7 +22,8 @@ pub(crate) struct Batch {
     pub(crate) ends: Vec<usize>,
 }
 
-/// Room that a batch has from the beginning: what a lane logs in a round mostly fits, so that nothing is asked for later.
+/// Room that a batch has from the beginning: what a lane logs in a round mostly fits, so that nothing is
+/// asked for later.
 pub(crate) const ROOM: (usize, usize) = (8 * 1024, 64);
 
 impl Batch {

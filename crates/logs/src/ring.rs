@@ -1,12 +1,14 @@
 //! A ring: the last lines of all lanes, kept in memory for whoever reads them.
 //!
 //! # Protocol
-//! 1. One lock guards the bytes. Lanes put a batch of lines under it; readers copy a part of bounded size under it, and do with it what they like
-//!    without it.
-//! 2. Lines have offsets that only grow. A reader has the offset of the line that it reads next: where that was overwritten, it goes on with the
-//!    oldest line that is there, and is told how many it missed.
-//! 3. A reader that has read all leaves its waker with the ring. Whoever puts lines takes the wakers out, and wakes them without the lock.
-//! 4. Rings of the same name share their bytes from one generation of a configuration to the next; the size is that of the one that serves.
+//! 1. One lock guards the bytes. Lanes put a batch of lines under it; readers copy a part of bounded size
+//!    under it, and do with it what they like without it.
+//! 2. Lines have offsets that only grow. A reader has the offset of the line that it reads next: where that
+//!    was overwritten, it goes on with the oldest line that is there, and is told how many it missed.
+//! 3. A reader that has read all leaves its waker with the ring. Whoever puts lines takes the wakers out, and
+//!    wakes them without the lock.
+//! 4. Rings of the same name share their bytes from one generation of a configuration to the next; the size
+//!    is that of the one that serves.
 
 use crate::outbox::Batch;
 use manylane_sync::{Arc, LockClass, Mutex};
@@ -41,7 +43,8 @@ struct Store(Mutex<Lines>);
 
 #[derive(Default)]
 struct Lines {
-    /// Each line with its length before it and its line end behind it; the byte at an offset stands at the remainder of the division by the size.
+    /// Each line with its length before it and its line end behind it; the byte at an offset stands at the
+    /// remainder of the division by the size.
     bytes: Vec<u8>,
     /// The offset of the oldest line, and the one behind the newest. `end - oldest <= bytes.len()`.
     oldest: u64,
@@ -133,7 +136,8 @@ impl Lines {
 }
 
 impl Ring {
-    /// An empty one of `size` bytes, each line's [`RING_OVERHEAD`] included. Out of [`MIN_RING`] to [`MAX_RING`] the next size that is within.
+    /// An empty one of `size` bytes, each line's [`RING_OVERHEAD`] included. Out of [`MIN_RING`] to
+    /// [`MAX_RING`] the next size that is within.
     pub fn new(name: &str, description: &str, size: usize) -> Self {
         let size = size.clamp(MIN_RING, MAX_RING);
         Self { name: name.into(), description: description.into(), size, store: OnceLock::new() }
@@ -172,7 +176,8 @@ impl Ring {
         put
     }
 
-    /// Shares the lines of the ring that this one takes the place of: those who still log to that one log to this one. Before anybody uses `self`.
+    /// Shares the lines of the ring that this one takes the place of: those who still log to that one log to
+    /// this one. Before anybody uses `self`.
     pub fn follow(&self, before: &Self) {
         let _ = self.store.set(before.store().clone());
     }
@@ -218,8 +223,9 @@ pub struct RingRead {
 }
 
 impl RingReader {
-    /// Gives each next line to `take`, without its line end and in two pieces, the second mostly empty: at least one if there is any, and no more
-    /// when they have [`RING_PART`] bytes together. `take` runs under the ring's lock: it copies, and no more.
+    /// Gives each next line to `take`, without its line end and in two pieces, the second mostly empty: at
+    /// least one if there is any, and no more when they have [`RING_PART`] bytes together. `take` runs
+    /// under the ring's lock: it copies, and no more.
     pub(crate) fn lines(&mut self, mut take: impl FnMut(&[u8], &[u8])) -> RingRead {
         let lines = self.store.0.lock();
         let mut read = RingRead { missed: lines.first.saturating_sub(self.line), ..RingRead::default() };
@@ -243,7 +249,8 @@ impl RingReader {
         read
     }
 
-    /// Puts the next lines behind `into`, each with its line end: at least one if there is any, and about [`RING_PART`] bytes at most.
+    /// Puts the next lines behind `into`, each with its line end: at least one if there is any, and about
+    /// [`RING_PART`] bytes at most.
     pub fn read(&mut self, into: &mut Vec<u8>) -> RingRead {
         self.lines(|first, second| {
             into.extend_from_slice(first);

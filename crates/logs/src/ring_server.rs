@@ -1,11 +1,14 @@
 //! A server of a ring: it is sent what the ring holds, in its order, by one task of the process.
 //!
 //! # Protocol
-//! 1. The server is a reader of the ring. While it is away, lines wait in the ring, and are lost when the ring overwrites them.
-//! 2. A part that was read is held until the system has taken it. Where a connection breaks, the next begins with the first line that was not taken
-//!    whole. What the system took and the server did not read is lost with the connection: there is no answer to wait for.
-//! 3. The lane that is first to [start](RingServer::start) it has its task, until it is [closed](RingServer::close) or the lane ends. Generations of
-//!    a configuration share a server of the same ring at the same place, so it goes on where it was.
+//! 1. The server is a reader of the ring. While it is away, lines wait in the ring, and are lost when the
+//!    ring overwrites them.
+//! 2. A part that was read is held until the system has taken it. Where a connection breaks, the next begins
+//!    with the first line that was not taken whole. What the system took and the server did not read is lost
+//!    with the connection: there is no answer to wait for.
+//! 3. The lane that is first to [start](RingServer::start) it has its task, until it is
+//!    [closed](RingServer::close) or the lane ends. Generations of a configuration share a server of the same
+//!    ring at the same place, so it goes on where it was.
 
 use crate::ring::{Ring, RingReader};
 use crate::sender::{FOR_EVER, RETRY, server};
@@ -231,7 +234,9 @@ impl RingServer {
 async fn has_lines(reader: &RingReader, stream: Option<&Stream>) -> bool {
     poll_fn(|context| {
         match stream.map(|stream| stream.poll_recv(context)) {
-            Some(Poll::Ready(Ok(Some(_)))) => context.waker().wake_by_ref(), // whatever it says, and for as long as it likes: others first
+            Some(Poll::Ready(Ok(Some(_)))) => context.waker().wake_by_ref(), /* whatever it says, and for
+            * as long as it likes:
+             * others first */
             Some(Poll::Ready(_)) => return Poll::Ready(false),
             Some(Poll::Pending) | None => {}
         }

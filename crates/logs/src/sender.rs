@@ -22,15 +22,17 @@ static SENDER: TaskKind = TaskKind::new("log sender");
 /// How long a target that could not be reached is left alone. Lines wait meanwhile, as far as there is room.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
-/// How long it is tried to send what waits for a target whose generation was replaced. What is left then is lost, else each reload would leave a task, its
-/// batch and its descriptor with a target that nobody reads.
+/// How long it is tried to send what waits for a target whose generation was replaced. What is left then is
+/// lost, else each reload would leave a task, its batch and its descriptor with a target that nobody reads.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Naps between two tries to write to a pipe that is full: the first after one that took something, and the longest.
+/// Naps between two tries to write to a pipe that is full: the first after one that took something, and the
+/// longest.
 const NAPS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 
-/// Starts the task that sends an outbox's batches until that is closed and empty. Servers of streams have a kind of their own: what it takes to connect, and to
-/// wait for no longer than is allowed, is no part of the others' tasks. Whether there was room for it.
+/// Starts the task that sends an outbox's batches until that is closed and empty. Servers of streams have a
+/// kind of their own: what it takes to connect, and to wait for no longer than is allowed, is no part of the
+/// others' tasks. Whether there was room for it.
 pub(crate) fn start(outbox: &Rc<Outbox>, here: Here, io: &Io, pool: &Arc<BlockingPool>) -> bool {
     let (own, outbox, io, pool) = (outbox.clone(), outbox.clone(), io.clone(), pool.clone());
     let started = match outbox.target.way {
@@ -46,8 +48,8 @@ pub(crate) fn start(outbox: &Rc<Outbox>, here: Here, io: &Io, pool: &Arc<Blockin
     started.is_ok()
 }
 
-/// Sends, but no longer than for [`FAREWELL`] when the outbox is closed. The future that sends is made here, since one that is handed over has a second place in
-/// the task.
+/// Sends, but no longer than for [`FAREWELL`] when the outbox is closed. The future that sends is made here,
+/// since one that is handed over has a second place in the task.
 async fn until_farewell<F: Future<Output = ()>>(outbox: Rc<Outbox>, here: Here, sending: impl FnOnce() -> F) {
     let mut sending = pin!(sending());
     let mut late = pin!(async {
@@ -141,8 +143,8 @@ async fn send_stream(stream: &Stream, batch: &Batch) -> Option<usize> {
     Some(batch.ends.len())
 }
 
-/// Writes a batch, and gives it back. The lane goes on meanwhile: a thread that may block writes. One that would block gives its thread back: there are few
-/// of them, for all that blocks.
+/// Writes a batch, and gives it back. The lane goes on meanwhile: a thread that may block writes. One that
+/// would block gives its thread back: there are few of them, for all that blocks.
 async fn write(
     descriptor: &Arc<Mutex<Descriptor>>,
     batch: Batch,

@@ -163,7 +163,8 @@ counters! {
     }
 }
 
-/// Lines of all targets and servers of rings, since the process began: targets come and go with configurations.
+/// Lines of all targets and servers of rings, since the process began: targets come and go with
+/// configurations.
 static LOST: CounterGroup<Lost> = CounterGroup::new();
 
 counters! {

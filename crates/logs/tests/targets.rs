@@ -238,7 +238,8 @@ fn lines_longer_than_a_cluster_arrive_whole_and_too_long_ones_are_lost_alone() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// As HAProxy counts: the end of a raw line, and of one to a descriptor that is written to, is one of the `len` bytes.
+/// As HAProxy counts: the end of a raw line, and of one to a descriptor that is written to, is one of the
+/// `len` bytes.
 #[test]
 fn lines_are_cut_to_their_length() {
     use manylane_logs::Format;

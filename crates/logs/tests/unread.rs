@@ -1,4 +1,5 @@
-//! Targets that nobody reads: they cost no rounds of the lane, and what waits for them ends when their generation does.
+//! Targets that nobody reads: they cost no rounds of the lane, and what waits for them ends when their
+//! generation does.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +15,8 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
-/// Times that a lane waits for another thread. Who is woken in vain with each of them shows it by as many calls.
+/// Times that a lane waits for another thread. Who is woken in vain with each of them shows it by as many
+/// calls.
 const ROUNDS: u64 = 1000;
 
 /// Calls of this lane that write.
@@ -23,7 +25,8 @@ fn writes() -> u64 {
     manylane_io::report().iter().find(|report| report.lane == own).unwrap().writes
 }
 
-/// Has the lane wait for another thread again and again, and tells how many calls others of its tasks made to write meanwhile.
+/// Has the lane wait for another thread again and again, and tells how many calls others of its tasks made to
+/// write meanwhile.
 async fn writes_of_others(io: &Io) -> u64 {
     let (own, others) = UnixDatagram::pair().unwrap();
     let echo = std::thread::spawn(move || {
@@ -142,7 +145,8 @@ fn a_daemon_that_is_restarted_gets_the_next_line() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// A socket that is connected to a port where nobody listens: the system tells of each datagram that was refused.
+/// A socket that is connected to a port where nobody listens: the system tells of each datagram that was
+/// refused.
 #[test]
 fn a_port_that_is_closed_loses_lines_by_count_and_no_rounds() {
     for kind in drivers() {

@@ -61,7 +61,8 @@ pub(crate) struct Arguments {
     pub(crate) master: Option<Master>,
     /// `-S`
     pub(crate) master_sockets: Vec<OsString>,
-    /// `--background`, which a process that starts a master in the background writes: over this descriptor it is told of its start.
+    /// `--background`, which a process that starts a master in the background writes: over this descriptor
+    /// it is told of its start.
     pub(crate) background: Option<i32>,
     /// `--worker`, which a master writes: what joins the two.
     pub(crate) worker: Option<Joined>,

@@ -1,5 +1,6 @@
-//! Defects of the program: a panic is told in one line. It ends the task that meets it, where that serves one client or answers one question; the process goes on
-//! then. Tasks that others go on with (those that accept, check, keep house) would be missed in silence: with them the process ends, as with a lane that hangs, and
+//! Defects of the program: a panic is told in one line. It ends the task that meets it, where that serves one
+//! client or answers one question; the process goes on then. Tasks that others go on with (those that accept,
+//! check, keep house) would be missed in silence: with them the process ends, as with a lane that hangs, and
 //! whoever looks after it starts another.
 
 use crate::say;
@@ -11,7 +12,8 @@ use std::panic::PanicHookInfo;
 const ALONE: &[&str] =
     &["session", "control", "takeover", "question to a name server", "slice of streams", "demo serve"];
 
-/// From now on panics are told as all else is. With `RUST_BACKTRACE=1` in the environment the calls that led there follow.
+/// From now on panics are told as all else is. With `RUST_BACKTRACE=1` in the environment the calls that led
+/// there follow.
 pub(crate) fn tell() {
     std::panic::set_hook(Box::new(|panic| {
         say::alert(sentence(panic));

@@ -1,4 +1,5 @@
-//! Variables that the program itself defines: for lines of the configuration, for `env()`, and shown by `show env`.
+//! Variables that the program itself defines: for lines of the configuration, for `env()`, and shown by `show
+//! env`.
 
 use crate::arguments::Arguments;
 use crate::version::BUILD;
@@ -11,7 +12,8 @@ use manylane_proxy::generation::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// The process's environment and what files may look at. What is longer than a variable may be, as the names of thousands of files, is left out.
+/// The process's environment and what files may look at. What is longer than a variable may be, as the names
+/// of thousands of files, is left out.
 pub(crate) fn before(sources: &Sources, local_peer: Option<&OsStr>) -> Environment {
     let mut environment = Environment::of_process();
     let files: Vec<&[u8]> = sources.files().map(|file| sources.name(file)).collect();
@@ -34,8 +36,8 @@ pub(crate) fn before(sources: &Sources, local_peer: Option<&OsStr>) -> Environme
     environment
 }
 
-/// What processes with a master have: that they do, where that listens, and the version that it was started with, which stays when a worker is of
-/// another one.
+/// What processes with a master have: that they do, where that listens, and the version that it was started
+/// with, which stays when a worker is of another one.
 pub(crate) fn tell_master(environment: &mut Environment, arguments: &Arguments) {
     let (before, is_worker) = (Environment::of_process(), arguments.worker.is_some());
     if !is_worker && arguments.master.is_none() {

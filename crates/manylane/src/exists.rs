@@ -1,5 +1,5 @@
-//! What the configuration names and the system has to have: users, groups, descriptors and network namespaces. Looked for when the files are
-//! read, so that `-c` tells of what would end the start.
+//! What the configuration names and the system has to have: users, groups, descriptors and network
+//! namespaces. Looked for when the files are read, so that `-c` tells of what would end the start.
 
 use crate::system;
 use manylane_config::diag::Diagnostics;

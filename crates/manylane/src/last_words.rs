@@ -12,8 +12,9 @@ const STEPS: u32 = 10;
 /// How long all lanes together may take for it: one that hangs holds nobody up for longer.
 pub(crate) const SLOWEST: Duration = Duration::from_secs(10);
 
-/// Waits until they were said, on the lane of the streams. One step comes after the other: a lane that stands still, since something else has its
-/// processor, loses one of them, and its streams have their turns between those that are left.
+/// Waits until they were said, on the lane of the streams. One step comes after the other: a lane that stands
+/// still, since something else has its processor, loses one of them, and its streams have their turns between
+/// those that are left.
 pub(crate) async fn last_words(here: Here) {
     for _ in 0..STEPS {
         here.sleep(LAST_WORDS / STEPS).await;

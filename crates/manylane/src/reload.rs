@@ -1,4 +1,5 @@
-//! Another configuration while the lanes go on: read and checked beside what serves, on a thread of its own, since names may have to be looked up.
+//! Another configuration while the lanes go on: read and checked beside what serves, on a thread of its own,
+//! since names may have to be looked up.
 
 use crate::arguments::Arguments;
 use crate::{start, system};

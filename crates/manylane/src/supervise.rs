@@ -1,7 +1,7 @@
 //! The lanes of the process, and what happens to them: started, told to stop, waited for.
 //!
-//! The first lane runs on the main thread, and the supervisor is a task of it. Whoever has something to tell it, another lane or the
-//! thread that waits for signals, sends it a task that puts an event into its list.
+//! The first lane runs on the main thread, and the supervisor is a task of it. Whoever has something to tell
+//! it, another lane or the thread that waits for signals, sends it a task that puts an event into its list.
 
 use crate::defect;
 use crate::last_words::{SLOWEST, last_words};
@@ -249,8 +249,8 @@ fn start_lane(number: usize, work: &Work, supervisor: Remote) -> std::io::Result
     })
 }
 
-/// Keeps the calling thread, which is that lane's, on the processors that `cpu-map` gives it. Where that cannot be, it is told and the lane runs
-/// anywhere.
+/// Keeps the calling thread, which is that lane's, on the processors that `cpu-map` gives it. Where that
+/// cannot be, it is told and the lane runs anywhere.
 fn place(generation: &Generation, lane: usize) {
     if let Some(cpus) = generation.process.cpu_map.of(lane)
         && let Err(error) = manylane_sched::keep_to(cpus)
@@ -262,7 +262,8 @@ fn place(generation: &Generation, lane: usize) {
     }
 }
 
-/// A thread that waits for signals and tells them. What SIGQUIT asks for, the use of memory, it says itself: lanes do not wait for a terminal.
+/// A thread that waits for signals and tells them. What SIGQUIT asks for, the use of memory, it says itself:
+/// lanes do not wait for a terminal.
 fn watch_signals(supervisor: Remote) -> std::io::Result<()> {
     // SIGUSR2 is for masters, and often sent to all processes of a service: it is no end of this one.
     let mut signals = Signals::new([SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGTTOU, SIGTTIN, SIGQUIT])?;
@@ -293,8 +294,8 @@ fn order(
     ordered.is_ok()
 }
 
-/// Has a lane let go of its side of the generation of that number, by what `how` does. Where it has none, since there was no memory when it was to begin,
-/// nothing is left of it. Whether there is memory to tell it.
+/// Has a lane let go of its side of the generation of that number, by what `how` does. Where it has none,
+/// since there was no memory when it was to begin, nothing is left of it. Whether there is memory to tell it.
 fn let_go(
     (lane, supervisor): (LaneId, Remote),
     (number, generation): (u64, &Arc<Generation>),
@@ -344,7 +345,8 @@ enum Reloading {
     No,
     /// The files are being read, or what is to serve with other servers is being made.
     Reads,
-    /// The lanes begin to serve what was read. What was said of it, and how many of them accept; what served before.
+    /// The lanes begin to serve what was read. What was said of it, and how many of them accept; what served
+    /// before.
     Begins {
         before: Serving,
         what: What,
@@ -407,7 +409,8 @@ impl Supervisor {
                 tell(supervisor, event);
             };
             let serves = before.unwrap_or(generation);
-            // On the first lane at once: a command that closes or opens a frontend there finds all whose gate that is.
+            // On the first lane at once: a command that closes or opens a frontend there finds all whose gate
+            // that is.
             let here = (lane == self.here.lane()).then(|| Local::of(serves)).flatten();
             let ordered = match here {
                 Some(local) => {
@@ -562,7 +565,8 @@ impl Supervisor {
         }
         self.reloading = Reloading::Retires { number: before.number, what, said, done: 0 };
         self.retire(before.number, before.generation, Local::retire);
-        // Who is with a server that stays is not to end because another one came: so when the files were read, all that were left since then are meant.
+        // Who is with a server that stays is not to end because another one came: so when the files were
+        // read, all that were left since then are meant.
         if what == What::Files {
             let mut limits = Vec::new();
             for Retired { number, generation, limited, .. } in &mut self.retired {
@@ -586,7 +590,8 @@ impl Supervisor {
         }
     }
 
-    /// The time of a generation is over. Its streams are told first; what is left a moment later ends where it is.
+    /// The time of a generation is over. Its streams are told first; what is left a moment later ends where
+    /// it is.
     fn over_time(&self, number: u64) {
         let Some(Retired { generation, .. }) = self.retired.iter().find(|retired| retired.number == number)
         else {
@@ -651,8 +656,8 @@ impl Supervisor {
         self.retired.push(Retired { number, generation, emptied: Vec::new(), limited: false });
     }
 
-    /// On a lane nothing is left of a generation that retired, at this moment. Its lanes let go of it when it was so on each of them: nobody can
-    /// give them a connection for it any more.
+    /// On a lane nothing is left of a generation that retired, at this moment. Its lanes let go of it when it
+    /// was so on each of them: nobody can give them a connection for it any more.
     fn emptied(&mut self, number: u64, lane: LaneId) {
         let Some(place) = self.retired.iter().position(|retired| retired.number == number) else { return };
         let retired = &mut self.retired[place];
@@ -703,7 +708,8 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         work;
     let mut lanes = vec![here.lane()];
     let ending = 'running: {
-        // Each lane is waited for, also when the end is known by then: one that began later would not be told of it.
+        // Each lane is waited for, also when the end is known by then: one that began later would not be told
+        // of it.
         let (mut early, mut failed) = (None, 0);
         while lanes.len() + failed < count {
             match next_event().await {
@@ -713,7 +719,9 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                     early = Some(Ending::Failed(error));
                 }
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => early = Some(Ending::Signal(signal)),
-                Event::Signal(SIGUSR1) => _ = early.get_or_insert(Ending::Done), // nothing serves, so there is nothing to finish
+                Event::Signal(SIGUSR1) => _ = early.get_or_insert(Ending::Done), /* nothing serves, so
+                * there is nothing to
+                 * finish */
                 _ => {}
             }
         }
@@ -744,7 +752,8 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         if ASKERS.with_borrow(|askers| !askers.is_empty()) {
             supervisor.note();
         }
-        // It stops when no reload is under way: what is being read holds the sockets, and lanes have to agree on what serves.
+        // It stops when no reload is under way: what is being read holds the sockets, and lanes have to agree
+        // on what serves.
         while !supervisor.stops || !matches!(supervisor.reloading, Reloading::No) {
             match next_event().await {
                 Event::Failed(error) => break 'running Ending::Failed(error),
@@ -868,7 +877,8 @@ async fn stop(
     here.timeout(SLOWEST, empty).await.unwrap_or(Ending::Done)
 }
 
-/// Says something of each proxy, also to its log targets: `what` is given its frontend, and the backend of the same name.
+/// Says something of each proxy, also to its log targets: `what` is given its frontend, and the backend of
+/// the same name.
 fn announce(
     generation: &Arc<Generation>,
     quiet: bool,
@@ -896,7 +906,8 @@ fn announce(
     }
 }
 
-/// How the process ends when all sessions are over, or when it is told to end before. `number` is the generation's that stops.
+/// How the process ends when all sessions are over, or when it is told to end before. `number` is the
+/// generation's that stops.
 async fn emptied(lanes: &[LaneId], number: u64) -> Ending {
     let (mut told, mut silent) = (Vec::new(), 0);
     loop {
@@ -908,7 +919,8 @@ async fn emptied(lanes: &[LaneId], number: u64) -> Ending {
                 }
             }
             Event::Emptied(of, lane) => {
-                // Until then it may have a connection in its hands that counts nowhere yet, because it has not stopped to accept.
+                // Until then it may have a connection in its hands that counts nowhere yet, because it has
+                // not stopped to accept.
                 if of == number && !told.contains(&lane) {
                     told.push(lane);
                 }
@@ -934,7 +946,8 @@ mod tests {
     use manylane_config::source::Sources;
     use manylane_sched::Time;
 
-    /// Else what failed to begin would be kept, and count among those that are behind, to the end of the process.
+    /// Else what failed to begin would be kept, and count among those that are behind, to the end of the
+    /// process.
     #[test]
     fn a_lane_that_has_nothing_of_a_generation_lets_go_of_it() {
         let mut loaded = manylane_config::load(&Sources::new(), &Build::bare(), Environment::new(), false);

@@ -1,4 +1,5 @@
-//! What the process asks of the system once, at its start: limits, users, the background, its number in a file.
+//! What the process asks of the system once, at its start: limits, users, the background, its number in a
+//! file.
 
 use manylane_proxy::generation::{Generation, Owner, Process};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
@@ -14,8 +15,9 @@ const OTHERS: u64 = 64;
 /// Connections at most, when neither the file nor the command line says so and the system sets no limit.
 const MOST: u64 = 1 << 20;
 
-/// Memory in pages of the usual size. The allocator asks for huge ones, of which each thread and each size of object has its own: so they take several
-/// times what is used. Nothing else changes where the system does not know of this.
+/// Memory in pages of the usual size. The allocator asks for huge ones, of which each thread and each size of
+/// object has its own: so they take several times what is used. Nothing else changes where the system does
+/// not know of this.
 pub(crate) fn usual_pages() {
     let _ = nix::sys::prctl::set_thp_disable(true);
 }
@@ -42,7 +44,8 @@ pub(crate) fn descriptors() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft)
 }
 
-/// Raises the limit on descriptors to what `maxconn` needs, or bounds `maxconn` by the limit where nobody set it. Gives `maxconn`.
+/// Raises the limit on descriptors to what `maxconn` needs, or bounds `maxconn` by the limit where nobody set
+/// it. Gives `maxconn`.
 ///
 /// # Errors
 /// A sentence, when the limit cannot be raised and `strict-limits` is on.
@@ -77,7 +80,8 @@ pub(crate) fn limits(generation: &Generation, lanes: usize, maxconn: Option<u32>
     })
 }
 
-/// `tune.renice.startup`, `tune.renice.runtime`: how nice the calling thread is to others, and those that it starts.
+/// `tune.renice.startup`, `tune.renice.runtime`: how nice the calling thread is to others, and those that it
+/// starts.
 pub(crate) fn renice(which: &str, nice: Option<i32>) {
     if let Some(nice) = nice
         && let Err(error) = rustix::process::setpriority_process(None, nice)
@@ -88,7 +92,8 @@ pub(crate) fn renice(which: &str, nice: Option<i32>) {
     }
 }
 
-/// The process, and what it may ever start, gets no rights from now on that it has not: no program can give it those of another user.
+/// The process, and what it may ever start, gets no rights from now on that it has not: no program can give
+/// it those of another user.
 pub(crate) fn no_new_rights() {
     if let Err(error) = nix::sys::prctl::set_no_new_privs() {
         crate::say::warning(format_args!(
@@ -115,7 +120,8 @@ pub(crate) fn dumpable() {
 /// What the allocator takes of the system at once, in KiB, by the name that it knows.
 const RESERVE: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "8192");
 
-/// `-m`: the allocator takes 1 GiB before `main`, of which a bound would count all, used or not. So the program begins once more, told to take less.
+/// `-m`: the allocator takes 1 GiB before `main`, of which a bound would count all, used or not. So the
+/// program begins once more, told to take less.
 ///
 /// # Errors
 /// A sentence, when it cannot.
@@ -129,10 +135,12 @@ pub(crate) fn small_reserves() -> Result<(), String> {
     Err(format!("[manylane.main()] Cannot begin once more for -m: {error}."))
 }
 
-/// What `-m` keeps back for allocations that must not fail, in megabytes: tables of lanes double with their connections.
+/// What `-m` keeps back for allocations that must not fail, in megabytes: tables of lanes double with their
+/// connections.
 const KEPT: usize = 8;
 
-/// What the program takes to begin, in megabytes: itself with what is kept back, and each lane with its stack and its first pools.
+/// What the program takes to begin, in megabytes: itself with what is kept back, and each lane with its stack
+/// and its first pools.
 const TAKEN: (u64, u64) = (64, 16);
 
 /// `-m`: bounds the memory that the process may write to.
@@ -151,7 +159,9 @@ pub(crate) fn memory(megabytes: u64, lanes: usize) -> Result<(), String> {
         .map_err(|error| format!("cannot bound the memory to {megabytes} MB: {error}"))?;
     match manylane_pool::reserve::keep(KEPT << 20) {
         true => Ok(()),
-        false => Err(format!("-m {megabytes} is too little: {KEPT} MB of it, which are kept for what must not fail, are not there")),
+        false => Err(format!(
+            "-m {megabytes} is too little: {KEPT} MB of it, which are kept for what must not fail, are not there"
+        )),
     }
 }
 
@@ -204,7 +214,8 @@ impl Identity {
                 .map_err(|error| format!("Cannot chroot({}): {error}.", folder.display()))?;
         }
         if self.user.is_some() || self.group.is_some() {
-            // Rights that the starter had by further groups are not kept; without rights there is nothing to give up.
+            // Rights that the starter had by further groups are not kept; without rights there is nothing to
+            // give up.
             let _ = nix::unistd::setgroups(&[]);
         }
         if let Some(group) = self.group {

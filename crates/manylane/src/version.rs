@@ -1,4 +1,5 @@
-//! What is built, and which of it is in use: said by `-v` and `-vv`, and asked for by conditions of the configuration.
+//! What is built, and which of it is in use: said by `-v` and `-vv`, and asked for by conditions of the
+//! configuration.
 
 use crate::arguments::Arguments;
 use manylane_config::cond::Build;
@@ -21,10 +22,10 @@ pub(crate) fn in_use(arguments: &Arguments) -> Build {
         .fold(BUILD, |build, (_, name)| build.without(name))
 }
 
-/// What `feature()` is true for: what a file may make use of, whichever library or system call is behind it. `CRYPT_H` and
-/// `LIBCRYPT` are hashed passwords, `CPU_AFFINITY` is `cpu-map`, `PRCTL` is `set-dumpable`, `BACKTRACE` and `THREAD_DUMP` are
-/// what the watchdog says of a lane that stands still, `SYSTEMD` is what the master tells the system's
-/// service manager, `TPROXY` is `transparent` and `usesrc`.
+/// What `feature()` is true for: what a file may make use of, whichever library or system call is behind it.
+/// `CRYPT_H` and `LIBCRYPT` are hashed passwords, `CPU_AFFINITY` is `cpu-map`, `PRCTL` is `set-dumpable`,
+/// `BACKTRACE` and `THREAD_DUMP` are what the watchdog says of a lane that stands still, `SYSTEMD` is what
+/// the master tells the system's service manager, `TPROXY` is `transparent` and `usesrc`.
 const BUILT: &[&str] = &[
     "ACCEPT4",
     "BACKTRACE",
@@ -47,8 +48,9 @@ const BUILT: &[&str] = &[
     "TPROXY",
 ];
 
-/// Other names of HAProxy's. `NETFILTER` is among them because nobody asks for the address that a connection had before the
-/// firewall redirected it, and `PCRE` because regular expressions have an engine of their own, which refuses some of its language.
+/// Other names of HAProxy's. `NETFILTER` is among them because nobody asks for the address that a connection
+/// had before the firewall redirected it, and `PCRE` because regular expressions have an engine of their own,
+/// which refuses some of its language.
 const NOT_BUILT: &[&str] = &[
     "51DEGREES",
     "CLOSEFROM",
@@ -87,7 +89,8 @@ const NOT_BUILT: &[&str] = &[
     "ZLIB",
 ];
 
-/// All of them in the form of HAProxy's `-vv`, which scripts search: `+` before what is built, `-` before the others.
+/// All of them in the form of HAProxy's `-vv`, which scripts search: `+` before what is built, `-` before the
+/// others.
 fn feature_list() -> String {
     let marked = |names: &'static [&'static str], mark| names.iter().map(move |name| (*name, mark));
     let mut all: Vec<(&str, char)> = marked(BUILT, '+').chain(marked(NOT_BUILT, '-')).collect();

@@ -13,8 +13,8 @@ impl<F: FnMut(&Stuck) + Send + 'static> Alarm for Says<F> {
     }
 }
 
-/// Reports every task that takes a processor for longer than `warn` (`warn-blocked-traffic-after`), or waits for ten times as long. The
-/// library's own limit ends the process.
+/// Reports every task that takes a processor for longer than `warn` (`warn-blocked-traffic-after`), or waits
+/// for ten times as long. The library's own limit ends the process.
 ///
 /// # Errors
 /// The system's, when it has no thread; that `warn` is below a millisecond.

@@ -1,13 +1,16 @@
-//! What is changed where others see it, once all that a process needs is bound and checked: sockets that another process has, too, and files of unix
-//! sockets. Until then both are as they were, so a start that comes to nothing has changed nothing.
+//! What is changed where others see it, once all that a process needs is bound and checked: sockets that
+//! another process has, too, and files of unix sockets. Until then both are as they were, so a start that
+//! comes to nothing has changed nothing.
 //!
 //! # Steps
-//! 1. While listeners are bound, what is to be changed is noted. Options are tried on a socket of the same family that is nobody's, so an option that
-//!    the system refuses ends the start here.
-//! 2. [`Changes::begin`]: sockets that do not listen do. What needs rights that the process is about to give up is done, too: files take their
-//!    places, and options for the privileged are set. Dropped, what it gives takes all of that back but the files.
-//! 3. [`Begun::place_files`], when all that accepts is there; [`Begun::complete`], when the process serves: all else. A socket that was taken over becomes what a new one would be, so what left the
-//!    configuration does not stay; one that was inherited is its parent's, and gets what the configuration says.
+//! 1. While listeners are bound, what is to be changed is noted. Options are tried on a socket of the same
+//!    family that is nobody's, so an option that the system refuses ends the start here.
+//! 2. [`Changes::begin`]: sockets that do not listen do. What needs rights that the process is about to give
+//!    up is done, too: files take their places, and options for the privileged are set. Dropped, what it
+//!    gives takes all of that back but the files.
+//! 3. [`Begun::place_files`], when all that accepts is there; [`Begun::complete`], when the process serves:
+//!    all else. A socket that was taken over becomes what a new one would be, so what left the configuration
+//!    does not stay; one that was inherited is its parent's, and gets what the configuration says.
 
 use crate::apply::{CLIENTS, Options};
 use crate::endpoint::Endpoint;
@@ -217,7 +220,8 @@ impl Change {
         if let Some(mark) = self.options.common.mark.filter(|_| !self.taken) {
             set(SocketOption::Mark, mark.cast_signed())?;
         }
-        let wanted = self.model.congestion_control.as_deref().or(self.options.common.congestion_control.as_deref());
+        let wanted =
+            self.model.congestion_control.as_deref().or(self.options.common.congestion_control.as_deref());
         if let Some(wanted) = wanted
             && let Ok(before) = congestion_control(socket)
             && before != wanted

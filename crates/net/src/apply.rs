@@ -46,7 +46,8 @@ impl Options<'_> {
             return Ok(());
         }
         if shape == Shape::Stream {
-            // Connections that linger do not matter. For datagrams it would mean that anybody may take the address.
+            // Connections that linger do not matter. For datagrams it would mean that anybody may take the
+            // address.
             self.set("bind", SocketOption::ReuseAddress, 1)?;
         }
         if options.reuse_port {

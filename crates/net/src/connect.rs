@@ -37,8 +37,9 @@ pub struct Served<'a> {
 #[derive(Debug)]
 pub struct Connector {
     options: ConnectOptions,
-    /// Where in the range of source ports the next connection begins. Lanes begin at different places and each goes on by
-    /// itself, so that nothing is shared: a port that another lane has, the system refuses, and the next is tried.
+    /// Where in the range of source ports the next connection begins. Lanes begin at different places and
+    /// each goes on by itself, so that nothing is shared: a port that another lane has, the system
+    /// refuses, and the next is tried.
     next_port: Cell<u16>,
 }
 
@@ -55,13 +56,14 @@ impl Connector {
         &self.options
     }
 
-    /// Connects to `to`, until `deadline` if there is one. `client` is who is served, for `usesrc client` and `clientip`.
+    /// Connects to `to`, until `deadline` if there is one. `client` is who is served, for `usesrc client` and
+    /// `clientip`.
     ///
     /// Dropped before, it closes the socket: the attempt is over.
     ///
     /// # Errors
-    /// [`SocketError`], with the address, the option that was refused, and what the system said; after the deadline with
-    /// [`Step::Time`].
+    /// [`SocketError`], with the address, the option that was refused, and what the system said; after the
+    /// deadline with [`Step::Time`].
     pub async fn connect(
         &self,
         io: &Io,
@@ -87,13 +89,14 @@ impl Connector {
         outcome.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
     }
 
-    /// Whether its sockets have nothing of their own, so that one that is disconnected does for any connector of which this is true, too.
+    /// Whether its sockets have nothing of their own, so that one that is disconnected does for any connector
+    /// of which this is true, too.
     pub fn is_plain(&self) -> bool {
         self.options == ConnectOptions { late_ack: self.options.late_ack, ..ConnectOptions::default() }
     }
 
-    /// The same with the socket of a connection that a [plain](Self::is_plain) connector has made to the same family of addresses, and that was
-    /// [disconnected](Stream::disconnect).
+    /// The same with the socket of a connection that a [plain](Self::is_plain) connector has made to the same
+    /// family of addresses, and that was [disconnected](Stream::disconnect).
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -107,7 +110,10 @@ impl Connector {
     ) -> Result<Connection, SocketError> {
         let attempt = async {
             let Some((family, address)) = to.system()? else {
-                return Err((Step::Unsupported("only sockets of the system are connected again"), Errno::OPNOTSUPP));
+                return Err((
+                    Step::Unsupported("only sockets of the system are connected again"),
+                    Errno::OPNOTSUPP,
+                ));
             };
             served.packets.mark(stream.as_fd());
             self.late_ack(&Options { socket: stream.as_fd(), family }, &served)?; // of one connection, not of the socket
@@ -117,12 +123,7 @@ impl Connector {
         within(io, deadline, attempt).await.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
     }
 
-    async fn attempts(
-        &self,
-        io: &Io,
-        to: &Endpoint,
-        served: Served<'_>,
-    ) -> Result<Connection, Refused> {
+    async fn attempts(&self, io: &Io, to: &Endpoint, served: Served<'_>) -> Result<Connection, Refused> {
         let (family, address) = match (to, to.system()?) {
             (_, Some(system)) => system,
             (Endpoint::SocketPair(number), None) => return pass(io, *number),
@@ -208,7 +209,8 @@ impl Connector {
                     client
                 }
                 (Present::Client | Present::ClientIp, None) => {
-                    let why = "'usesrc' needs the address of a client, and there is none; leave it out for checks";
+                    let why =
+                        "'usesrc' needs the address of a client, and there is none; leave it out for checks";
                     return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
                 }
             };

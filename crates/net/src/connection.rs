@@ -31,7 +31,8 @@ impl Incoming {
 
 /// A connection of a lane. One task may receive and another send at the same time.
 ///
-/// Dropped, it is closed at once, and what the system did not take yet is lost; [`close`](Self::close) waits for that.
+/// Dropped, it is closed at once, and what the system did not take yet is lost; [`close`](Self::close) waits
+/// for that.
 #[derive(Debug)]
 pub enum Connection {
     /// Through a socket of the system.
@@ -44,8 +45,8 @@ pub enum Connection {
 #[derive(Debug)]
 pub struct LocalStream {
     socket: Socket,
-    /// Segments that came with the one that was asked for. Only borrowed between two awaits. Kept elsewhere, so that a connection is
-    /// small to move, which the system's are all the time.
+    /// Segments that came with the one that was asked for. Only borrowed between two awaits. Kept elsewhere,
+    /// so that a connection is small to move, which the system's are all the time.
     received: RefCell<Option<Pooled<Chain>>>,
 }
 
@@ -71,7 +72,8 @@ impl LocalStream {
         let mut chain = self.socket.recv_chain_async(MAX_CLUSTER).await?;
         let first = chain.pop_front();
         if !chain.is_empty() {
-            let kept = RECEIVED.alloc(chain).map_err(|error| manylane_local::Error::NoBuffers(error.into()))?;
+            let kept =
+                RECEIVED.alloc(chain).map_err(|error| manylane_local::Error::NoBuffers(error.into()))?;
             *self.received.borrow_mut() = Some(kept);
         }
         Ok(first)
@@ -101,7 +103,8 @@ impl LocalStream {
 }
 
 impl Connection {
-    /// The next bytes; `None` at the end. From another lane of this process they are the very bytes that were sent (R-A7).
+    /// The next bytes; `None` at the end. From another lane of this process they are the very bytes that were
+    /// sent (R-A7).
     ///
     /// # Errors
     /// [`TransferError`].
@@ -112,7 +115,8 @@ impl Connection {
         }
     }
 
-    /// Puts the next bytes behind `into`, as many as are there, up to about `most`, or 16 KiB if that is less; false at the end. For bulk.
+    /// Puts the next bytes behind `into`, as many as are there, up to about `most`, or 16 KiB if that is
+    /// less; false at the end. For bulk.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -123,8 +127,8 @@ impl Connection {
         }
     }
 
-    /// Whether a [`recv`](Self::recv) may have something to give at once; if not, it would wait. An idle connection without news is still
-    /// open, as far as anybody knows. Asks nothing of the kernel.
+    /// Whether a [`recv`](Self::recv) may have something to give at once; if not, it would wait. An idle
+    /// connection without news is still open, as far as anybody knows. Asks nothing of the kernel.
     pub fn has_news(&self) -> bool {
         match self {
             Self::Socket(stream) => stream.has_news(),
@@ -146,7 +150,8 @@ impl Connection {
         }
     }
 
-    /// [`send`](Self::send), and [`finish`](Self::finish) with it: the end goes with the last bytes where that can be.
+    /// [`send`](Self::send), and [`finish`](Self::finish) with it: the end goes with the last bytes where
+    /// that can be.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -160,8 +165,8 @@ impl Connection {
         }
     }
 
-    /// Bytes that were handed over and not taken yet. Who waits in [`send`](Self::send) is woken when there are fewer. Inside of the
-    /// process it is always 0.
+    /// Bytes that were handed over and not taken yet. Who waits in [`send`](Self::send) is woken when there
+    /// are fewer. Inside of the process it is always 0.
     #[inline]
     pub fn unsent(&self) -> usize {
         match self {

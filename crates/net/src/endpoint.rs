@@ -52,7 +52,10 @@ impl fmt::Display for NotAnEndpoint {
         match self {
             Self::Name(name) => write!(f, "the host name '{name}' was not resolved; resolve it first"),
             Self::Unknown { name, reason } => {
-                write!(f, "the host name '{name}' has no address: {reason}; check the name, or write an address")
+                write!(
+                    f,
+                    "the host name '{name}' has no address: {reason}; check the name, or write an address"
+                )
             }
             Self::Port { client, port } => write!(
                 f,
@@ -65,13 +68,15 @@ impl fmt::Display for NotAnEndpoint {
 impl std::error::Error for NotAnEndpoint {}
 
 impl Address {
-    /// The same with the host's name replaced by its first address of the family that is asked for. Asks the system's resolver, which
-    /// may take seconds: for start-up, or a thread that may block.
+    /// The same with the host's name replaced by its first address of the family that is asked for. Asks the
+    /// system's resolver, which may take seconds: for start-up, or a thread that may block.
     ///
     /// # Errors
     /// [`NotAnEndpoint::Unknown`].
     pub fn resolve(&self) -> Result<Self, NotAnEndpoint> {
-        let Place::Ip { host: Host::Name { name, family }, port } = &self.place else { return Ok(self.clone()) };
+        let Place::Ip { host: Host::Name { name, family }, port } = &self.place else {
+            return Ok(self.clone());
+        };
         let unknown = |reason: &str| NotAnEndpoint::Unknown { name: name.clone(), reason: reason.into() };
         let found = (&**name, 0).to_socket_addrs().map_err(|error| unknown(&error.to_string()))?;
         let fits = |ip: &IpAddr| match family {
@@ -87,7 +92,8 @@ impl Address {
         Ok(Self { transport: self.transport, place: Place::Ip { host, port: *port } })
     }
 
-    /// The places that it stands for, one for each port, to listen at; none where there is no port to listen at.
+    /// The places that it stands for, one for each port, to listen at; none where there is no port to listen
+    /// at.
     ///
     /// # Errors
     /// [`NotAnEndpoint::Name`].
@@ -113,8 +119,8 @@ impl Address {
         Ok(vec![one])
     }
 
-    /// The place of a server, for a client that connected to `client`: where the address has no host or no port, the client's
-    /// are taken.
+    /// The place of a server, for a client that connected to `client`: where the address has no host or no
+    /// port, the client's are taken.
     ///
     /// # Errors
     /// [`NotAnEndpoint`].
@@ -247,13 +253,17 @@ mod tests {
 
     #[test]
     fn names_are_resolved_to_the_family_that_is_asked_for() {
-        let resolve = |text| Address::parse(text, &Rules::BIND).unwrap().resolve().map(|address| address.to_string());
+        let resolve =
+            |text| Address::parse(text, &Rules::BIND).unwrap().resolve().map(|address| address.to_string());
         assert_eq!(resolve("ipv4@localhost:80").as_deref(), Ok("127.0.0.1:80"));
         assert_eq!(resolve("192.0.2.1:80").as_deref(), Ok("192.0.2.1:80"));
         // A name that the resolver does not ask anybody about.
         let host = Host::Name { name: "a\0b".into(), family: None };
         let bad = Address { transport: None, place: Place::Ip { host, port: Port::Unset } };
         let error = bad.resolve().unwrap_err().to_string();
-        assert!(error.contains(" has no address: ") && error.ends_with("; check the name, or write an address"), "{error}");
+        assert!(
+            error.contains(" has no address: ") && error.ends_with("; check the name, or write an address"),
+            "{error}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! What the system refused, in one sentence: what was wanted, of which address, at which step, what the system said, and what
-//! may help.
+//! What the system refused, in one sentence: what was wanted, of which address, at which step, what the
+//! system said, and what may help.
 
 use crate::address::Quoted;
 use manylane_io::Errno;
@@ -108,15 +108,23 @@ impl Inner {
             (Step::Open, Errno::AFNOSUPPORT) => "the system is without this family of addresses",
             (Step::Namespace, Errno::NOENT) => "'ip netns list' shows the names that there are",
             (Step::Namespace, Errno::PERM) => "this needs the capability CAP_SYS_ADMIN",
-            (Step::Bind | Step::Listen, Errno::ADDRINUSE) => "stop the program that has it, or choose another",
-            (Step::Bind, Errno::ADDRNOTAVAIL) => "no network device has this address; 'transparent' allows it all the same",
+            (Step::Bind | Step::Listen, Errno::ADDRINUSE) => {
+                "stop the program that has it, or choose another"
+            }
+            (Step::Bind, Errno::ADDRNOTAVAIL) => {
+                "no network device has this address; 'transparent' allows it all the same"
+            }
             (Step::Bind, Errno::ACCESS) if self.place.parse::<SocketAddr>().is_ok() => {
                 "ports below 1024 need the capability CAP_NET_BIND_SERVICE"
             }
             (Step::Bind, Errno::NOENT) => "make the folder first",
             (Step::Bind, Errno::NAMETOOLONG) => "choose a shorter path",
-            (Step::Place, Errno::EXIST) => "there is a file that is no socket: move it away, or choose another path",
-            (Step::Source, Errno::ADDRNOTAVAIL) => "no network device has this address, or all of its ports are in use",
+            (Step::Place, Errno::EXIST) => {
+                "there is a file that is no socket: move it away, or choose another path"
+            }
+            (Step::Source, Errno::ADDRNOTAVAIL) => {
+                "no network device has this address, or all of its ports are in use"
+            }
             (Step::Source, Errno::ADDRINUSE) => "all ports of the range are in use; make it larger",
             (Step::Option("interface", _), Errno::NODEV) => "'ip link' shows the devices that there are",
             (Step::Option("cc", _), Errno::NOENT) => {

@@ -1,10 +1,11 @@
-//! Listening sockets that go from one process to the next (`expose-fd listeners`, `-x`), so that nobody who connects meanwhile is lost: both
-//! have the same sockets until the old process lets go of them.
+//! Listening sockets that go from one process to the next (`expose-fd listeners`, `-x`), so that nobody who
+//! connects meanwhile is lost: both have the same sockets until the old process lets go of them.
 //!
 //! # Protocol
-//! It is HAProxy's, so that either program can take over from the other. Over a unix socket of the run-time interface the new process sends the line
-//! `_getsocks`. The old one answers with the number of sockets, four bytes in the machine's order, and closes without a word where it hands
-//! nothing over. Then come records, with as many descriptors: the name of the network namespace and that of the interface, a byte of length
+//! It is HAProxy's, so that either program can take over from the other. Over a unix socket of the run-time
+//! interface the new process sends the line `_getsocks`. The old one answers with the number of sockets, four
+//! bytes in the machine's order, and closes without a word where it hands nothing over. Then come records,
+//! with as many descriptors: the name of the network namespace and that of the interface, a byte of length
 //! before each, and four bytes that mean nothing any more.
 
 use crate::adopt::{Begun, Changes};
@@ -12,10 +13,10 @@ use crate::connection::Connection;
 use crate::endpoint::Endpoint;
 use crate::error::SocketError;
 use crate::options::{ListenOptions, V6};
+use manylane_io::Errno;
 use manylane_io::options::{SocketOption, option};
 use manylane_io::passing::{PASSENGERS, receive_descriptors, send_descriptor, send_descriptors};
 use manylane_io::socket::{self, AddressFamily, Shape};
-use manylane_io::Errno;
 use manylane_sched::Here;
 use std::fmt;
 use std::io::{self, Write};
@@ -34,8 +35,8 @@ pub const MOST_TAKEN: usize = 65_536;
 /// How long another process may take for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a worker may take for it that its master is about to replace: one that hangs must not hold up what replaces it, and one that is well
-/// answers within milliseconds.
+/// How long a worker may take for it that its master is about to replace: one that hangs must not hold up
+/// what replaces it, and one that is well answers within milliseconds.
 const PATIENCE_WITH_A_WORKER: Duration = Duration::from_secs(1);
 
 /// How long a sender waits for a socket that is full.
@@ -91,7 +92,12 @@ pub async fn hand_over(
 }
 
 /// All of `bytes`, the descriptors with the first of them.
-async fn send(here: Here, to: BorrowedFd<'_>, mut bytes: &[u8], mut with: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+async fn send(
+    here: Here,
+    to: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    mut with: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match send_descriptors(to, bytes, with) {
             Ok(sent) => (bytes, with) = (&bytes[sent..], &[]),
@@ -102,8 +108,8 @@ async fn send(here: Here, to: BorrowedFd<'_>, mut bytes: &[u8], mut with: &[Borr
     Ok(())
 }
 
-/// Sockets that another process handed over, and nobody has taken yet; and what is to be changed of those that were taken, when all is bound. Dropped, they
-/// are closed; the other process still has them.
+/// Sockets that another process handed over, and nobody has taken yet; and what is to be changed of those
+/// that were taken, when all is bound. Dropped, they are closed; the other process still has them.
 #[derive(Debug, Default)]
 pub struct HandedOver {
     left: Vec<Taken>,
@@ -178,7 +184,8 @@ impl HandedOver {
                 let passage = socket::inherited(*number)?;
                 let (ours, theirs) = UnixStream::pair()?;
                 match send_descriptor(passage.as_fd(), theirs.as_fd()) {
-                    Err(Errno::AGAIN) => return Err(NotHandedOver::Silent), // it leaves there what came before
+                    Err(Errno::AGAIN) => return Err(NotHandedOver::Silent), /* it leaves there what came
+                    * before */
                     sent => sent?,
                 }
                 patience = PATIENCE_WITH_A_WORKER;
@@ -230,8 +237,8 @@ impl HandedOver {
         Ok(Self { left: known.collect(), changes: Changes::default() })
     }
 
-    /// All listeners are bound and all else is checked: what others see of it begins to change. `gives_rights_up`: the process is about to. What nobody
-    /// has taken stays the other process's.
+    /// All listeners are bound and all else is checked: what others see of it begins to change.
+    /// `gives_rights_up`: the process is about to. What nobody has taken stays the other process's.
     ///
     /// # Errors
     /// [`SocketError`]; nothing has changed then.
@@ -239,13 +246,14 @@ impl HandedOver {
         self.changes.begin(gives_rights_up)
     }
 
-    /// The socket for a listener, if there is one: it has the address, and what cannot be changed any more. Files of unix sockets are replaced instead, as
-    /// ever.
+    /// The socket for a listener, if there is one: it has the address, and what cannot be changed any more.
+    /// Files of unix sockets are replaced instead, as ever.
     pub(crate) fn take(&mut self, endpoint: &Endpoint, options: &ListenOptions) -> Option<OwnedFd> {
         if !matches!(endpoint, Endpoint::Ip(_) | Endpoint::Abstract(_)) {
             return None;
         }
-        let named = |own: &[u8], wanted: &Option<Box<str>>| own == wanted.as_deref().unwrap_or_default().as_bytes();
+        let named =
+            |own: &[u8], wanted: &Option<Box<str>>| own == wanted.as_deref().unwrap_or_default().as_bytes();
         let place = self.left.iter().position(|taken| {
             taken.endpoint == *endpoint
                 && named(&taken.namespace, &options.namespace)
@@ -264,7 +272,8 @@ fn takes_the_family(socket: BorrowedFd<'_>, endpoint: &Endpoint, options: &Liste
     }
     let wanted = match options.v6 {
         // What a new one would do.
-        V6::System => socket::open(AddressFamily::INET6, Shape::Stream).and_then(|new| option(new.as_fd(), SocketOption::V6Only)),
+        V6::System => socket::open(AddressFamily::INET6, Shape::Stream)
+            .and_then(|new| option(new.as_fd(), SocketOption::V6Only)),
         V6::Both => Ok(0),
         V6::Only => Ok(1),
     };
@@ -342,7 +351,8 @@ mod tests {
 
     #[test]
     fn an_answer_may_come_in_any_parts_and_is_taken_by_what_cannot_be_changed() {
-        let (one, other) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        let (one, other) =
+            (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
         let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut came = answered(&[
             (&count(3)[..3], None),
@@ -422,7 +432,11 @@ mod tests {
             SocketOption::ReceiveBuffer,
             SocketOption::Tos,
         ];
-        (numbers.map(of), manylane_io::options::reset_on_close(socket).unwrap(), socket::listens(socket).unwrap())
+        (
+            numbers.map(of),
+            manylane_io::options::reset_on_close(socket).unwrap(),
+            socket::listens(socket).unwrap(),
+        )
     }
 
     #[test]
@@ -430,7 +444,11 @@ mod tests {
         let before = ListenOptions {
             defer_accept: Some(Duration::from_secs(1)),
             mss: Some(1000),
-            common: CommonOptions { no_linger: true, receive_buffer: Some(30_000), ..CommonOptions::default() },
+            common: CommonOptions {
+                no_linger: true,
+                receive_buffer: Some(30_000),
+                ..CommonOptions::default()
+            },
             ..ListenOptions::default()
         };
         let after = ListenOptions {
@@ -489,7 +507,8 @@ mod tests {
         let old = crate::listen(&at, &ListenOptions::default()).unwrap();
         let inode = || std::fs::metadata(&path).unwrap().ino();
         let before = inode();
-        let new = |came: &mut HandedOver| crate::listen_or_take(&at, &ListenOptions::default(), 1, came).unwrap();
+        let new =
+            |came: &mut HandedOver| crate::listen_or_take(&at, &ListenOptions::default(), 1, came).unwrap();
         let mut came = HandedOver::default();
         drop(new(&mut came));
         assert_eq!(inode(), before);

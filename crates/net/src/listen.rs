@@ -18,8 +18,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A socket that listens, or that takes datagrams, of no lane yet. Dropped, it is closed, and the file of a unix socket is removed;
-/// lanes that accept from it by [`acceptor`](Self::acceptor) go on until they drop theirs.
+/// A socket that listens, or that takes datagrams, of no lane yet. Dropped, it is closed, and the file of a
+/// unix socket is removed; lanes that accept from it by [`acceptor`](Self::acceptor) go on until they drop
+/// theirs.
 #[derive(Debug)]
 pub struct Bound {
     socket: Inner,
@@ -42,8 +43,8 @@ enum Inner {
 
 /// Listens for connections at `endpoint`.
 ///
-/// The file of a unix socket replaces the one of another socket, whether anybody listens there or not: that is how a successor takes
-/// over. A file that is no socket is left alone.
+/// The file of a unix socket replaces the one of another socket, whether anybody listens there or not: that
+/// is how a successor takes over. A file that is no socket is left alone.
 ///
 /// # Errors
 /// [`SocketError`], with the address, the option that was refused, and what the system said.
@@ -59,8 +60,8 @@ pub fn bind_datagrams(endpoint: &Endpoint, options: &ListenOptions) -> Result<Bo
     bind_now(endpoint, Shape::Datagram, options)
 }
 
-/// `shards`: several sockets at one IP address, between which the system shares the connections. Elsewhere there is one:
-/// lanes can accept from the same.
+/// `shards`: several sockets at one IP address, between which the system shares the connections. Elsewhere
+/// there is one: lanes can accept from the same.
 ///
 /// # Errors
 /// As [`listen`]; the sockets that were made are closed.
@@ -75,8 +76,9 @@ pub fn listen_sharded(
     Ok(all)
 }
 
-/// The same, with sockets that another process has handed over where there are such. What is missing is made. What others would see of it
-/// waits for [`HandedOver::begin`]: options of sockets that are there already, and that files of unix sockets take their places.
+/// The same, with sockets that another process has handed over where there are such. What is missing is made.
+/// What others would see of it waits for [`HandedOver::begin`]: options of sockets that are there already,
+/// and that files of unix sockets take their places.
 ///
 /// # Errors
 /// As [`listen_sharded`].
@@ -131,12 +133,10 @@ fn bind(
 ) -> Result<Bound, SocketError> {
     let refused = |refused: Refused| SocketError::new(Purpose::Listen, endpoint, refused);
     let socket = match endpoint {
-        Endpoint::Descriptor(number) => {
-            inherit(*number, shape).and_then(|socket| {
-                changes.note(&socket, endpoint, shape, options, false)?;
-                Ok(Inner::System { socket, _file: None })
-            })
-        }
+        Endpoint::Descriptor(number) => inherit(*number, shape).and_then(|socket| {
+            changes.note(&socket, endpoint, shape, options, false)?;
+            Ok(Inner::System { socket, _file: None })
+        }),
         Endpoint::SocketPair(number) if shape == Shape::Stream => passage(*number).map(Inner::Passage),
         Endpoint::Local(name) if shape == Shape::Stream => local(name, options).map(Inner::Local),
         _ => make(endpoint, shape, options).map(|(socket, file)| {
@@ -284,9 +284,9 @@ impl Bound {
             let why = "a socket of this process has no descriptor; connect to it by its name";
             return Err(self.refused(Step::Unsupported(why), Errno::OPNOTSUPP));
         };
-        socket.try_clone_to_owned().map_err(|error| {
-            self.refused(Step::Open, Errno::from_io_error(&error).unwrap_or(Errno::MFILE))
-        })
+        socket
+            .try_clone_to_owned()
+            .map_err(|error| self.refused(Step::Open, Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))
     }
 
     /// Changes how many connections may wait to be accepted, of a socket that listens.
@@ -310,11 +310,13 @@ impl Bound {
         }
     }
 
-    /// Has it refuse connections, until its [backlog is set](Self::set_backlog) again, where the system can: that is a socket of TCP. At others who connects
-    /// waits. Acceptors of it fail. A socket whose port the system chose would listen at another one then.
+    /// Has it refuse connections, until its [backlog is set](Self::set_backlog) again, where the system can:
+    /// that is a socket of TCP. At others who connects waits. Acceptors of it fail. A socket whose port
+    /// the system chose would listen at another one then.
     pub fn refuse(&self) {
         if let Inner::System { socket, .. } = &self.socket
-            && socket::local_address(socket.as_fd()).is_ok_and(|address| SocketAddr::try_from(address).is_ok())
+            && socket::local_address(socket.as_fd())
+                .is_ok_and(|address| SocketAddr::try_from(address).is_ok())
         {
             let _ = socket::refuse(socket.as_fd()); // what goes wrong here leaves connections waiting
         }
@@ -335,8 +337,9 @@ impl Bound {
     }
 }
 
-/// A lane's hand on a listener. Dropped, this lane accepts no more; connections wait for others, or for the next acceptor. Only those
-/// that the driver has accepted ahead, as io_uring does, are closed then, and of one that waits nobody may have been told but this lane: [`close`](Self::close) gives them.
+/// A lane's hand on a listener. Dropped, this lane accepts no more; connections wait for others, or for the
+/// next acceptor. Only those that the driver has accepted ahead, as io_uring does, are closed then, and of
+/// one that waits nobody may have been told but this lane: [`close`](Self::close) gives them.
 #[derive(Debug)]
 pub struct Acceptor(AcceptFrom);
 
@@ -351,11 +354,12 @@ enum AcceptFrom {
 impl Acceptor {
     /// The next connection.
     ///
-    /// A few are accepted in each round of the lane (R-F5). While the process has no descriptors left, it waits, and
-    /// connections wait in the system: the driver sees to both.
+    /// A few are accepted in each round of the lane (R-F5). While the process has no descriptors left, it
+    /// waits, and connections wait in the system: the driver sees to both.
     ///
     /// # Errors
-    /// What concerns the listener itself; trying again is in vain. For `sockpair@` that is also the end of the other side.
+    /// What concerns the listener itself; trying again is in vain. For `sockpair@` that is also the end of
+    /// the other side.
     pub async fn accept(&self) -> Result<Incoming, AcceptError> {
         match &self.0 {
             AcceptFrom::Listener(listener) => {
@@ -381,8 +385,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts no more on this lane, and gives back what the driver has accepted ahead, and what waits: others that accept from the
-    /// same socket may not have been told of it.
+    /// Accepts no more on this lane, and gives back what the driver has accepted ahead, and what waits:
+    /// others that accept from the same socket may not have been told of it.
     ///
     /// # Errors
     /// When the driver cannot let go of the listener.
@@ -397,7 +401,8 @@ impl Acceptor {
     }
 }
 
-/// Connections that an acceptor takes out of its socket at its end; a backlog is seldom longer. What comes later wakes others.
+/// Connections that an acceptor takes out of its socket at its end; a backlog is seldom longer. What comes
+/// later wakes others.
 pub const TAKEN_AT_END: usize = 4096;
 
 /// What an acceptor leaves behind, one connection after another: each is accepted when it is asked for.

@@ -1,26 +1,29 @@
 //! Which lane serves the next connection: the least loaded one, of few that are looked at.
 //!
 //! # Protocol
-//! 1. A lane has one line: connections that others gave it (`given`, added to by whoever gives), those that it gave itself and those
-//!    that ended (`own`, `ended`, stored by the lane alone). Its load is `given + own - ended`.
-//! 2. Whoever gives takes a [`Seat`] first and sends it along. So what is on its way counts, and a burst does not go to one lane
-//!    as long as that lane has not looked.
-//! 3. A seat ends where it is dropped: on its lane by a store to `ended`; elsewhere, because the lane did not take the connection,
-//!    by taking back what was given.
-//! 4. `ended` is read first: each end was given before, so a load is never below zero but for what is taken back meanwhile, and
-//!    that is read as zero.
-//! 5. Up to [`LOOKED_AT_ALL`] lanes are all looked at. Among more, two others are drawn and compared with the own one: two choices
-//!    keep the longest queue at O(log log n), and one more look hardly helps (Mitzenmacher, *The power of two choices in
-//!    randomized load balancing*, 2001).
-//! 6. Who accepts a connection keeps it unless another lane has less by more than an eighth of the own load. Handing one over wakes
-//!    that lane, which costs as much as a short connection itself; of loads that are nearly equal it would be every second one. A lane with fewer
-//!    than [`SLACK`] gives to whoever has less.
-//! 7. A connection inside of the process is served by the lane that connected, whatever the loads: its other end was given to that lane by its
-//!    load already, and between two lanes each request and each answer would wake the other one.
+//! 1. A lane has one line: connections that others gave it (`given`, added to by whoever gives), those that
+//!    it gave itself and those that ended (`own`, `ended`, stored by the lane alone). Its load is `given +
+//!    own - ended`.
+//! 2. Whoever gives takes a [`Seat`] first and sends it along. So what is on its way counts, and a burst does
+//!    not go to one lane as long as that lane has not looked.
+//! 3. A seat ends where it is dropped: on its lane by a store to `ended`; elsewhere, because the lane did not
+//!    take the connection, by taking back what was given.
+//! 4. `ended` is read first: each end was given before, so a load is never below zero but for what is taken
+//!    back meanwhile, and that is read as zero.
+//! 5. Up to [`LOOKED_AT_ALL`] lanes are all looked at. Among more, two others are drawn and compared with the
+//!    own one: two choices keep the longest queue at O(log log n), and one more look hardly helps
+//!    (Mitzenmacher, *The power of two choices in randomized load balancing*, 2001).
+//! 6. Who accepts a connection keeps it unless another lane has less by more than an eighth of the own load.
+//!    Handing one over wakes that lane, which costs as much as a short connection itself; of loads that are
+//!    nearly equal it would be every second one. A lane with fewer than [`SLACK`] gives to whoever has less.
+//! 7. A connection inside of the process is served by the lane that connected, whatever the loads: its other
+//!    end was given to that lane by its load already, and between two lanes each request and each answer
+//!    would wake the other one.
 //!
 //! # Cost
-//! A connection for the own lane: a store at its beginning and one at its end. Lines that come from other lanes: one for each lane
-//! that is looked at; for a connection that is given away, one locked addition to a line that was just read.
+//! A connection for the own lane: a store at its beginning and one at its end. Lines that come from other
+//! lanes: one for each lane that is looked at; for a connection that is given away, one locked addition to a
+//! line that was just read.
 
 #[cfg(not(any(loom, manylane_sim)))]
 use crate::connection::Incoming;
@@ -58,7 +61,8 @@ impl Load {
 
     #[cfg_attr(manylane_sim, track_caller)]
     fn get(&self) -> u64 {
-        // Relaxed: a number to compare, nothing is read through it (rule 4 is about what is usual, not about memory).
+        // Relaxed: a number to compare, nothing is read through it (rule 4 is about what is usual, not about
+        // memory).
         let ended = self.ended.get();
         let begun = self.given.load(Ordering::Relaxed).wrapping_add(self.own.get());
         begun.wrapping_sub(ended).cast_signed().max(0).cast_unsigned()
@@ -81,7 +85,8 @@ pub fn load(lane: LaneId) -> u64 {
     loads().get(lane).map_or(0, Load::get)
 }
 
-/// While this is there, the lane that made it takes connections from others. It stays on its thread; there may be several.
+/// While this is there, the lane that made it takes connections from others. It stays on its thread; there
+/// may be several.
 #[derive(Debug)]
 pub struct Presence(PhantomData<*const ()>);
 
@@ -147,7 +152,8 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// Among `lanes`, each of which may be named once; those that take no connections (see [`Presence`]) are passed over.
+    /// Among `lanes`, each of which may be named once; those that take no connections (see [`Presence`]) are
+    /// passed over.
     pub fn new(lanes: impl IntoIterator<Item = LaneId>) -> Self {
         let lanes: Box<[LaneId]> = lanes.into_iter().collect();
         // Lanes draw differently, each the same in every run.
@@ -155,8 +161,8 @@ impl Balance {
         Self { lanes, random: Cell::new(seed | 1) }
     }
 
-    /// A place on the least loaded lane of those that are looked at; on the own one, if it is among the lanes and no other has clearly
-    /// less (rule 6), or if no other is there.
+    /// A place on the least loaded lane of those that are looked at; on the own one, if it is among the lanes
+    /// and no other has clearly less (rule 6), or if no other is there.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn seat(&self) -> Seat {
         let here = lane::current();
@@ -196,8 +202,8 @@ impl Balance {
         }
     }
 
-    /// A place for this connection: of one inside of the process on the lane that connected, if that is among the lanes (rule 7); else as
-    /// [`seat`](Self::seat).
+    /// A place for this connection: of one inside of the process on the lane that connected, if that is among
+    /// the lanes (rule 7); else as [`seat`](Self::seat).
     #[cfg(not(any(loom, manylane_sim)))]
     pub fn seat_for(&self, incoming: &Incoming) -> Seat {
         let Incoming::Local(socket) = incoming else { return self.seat() };

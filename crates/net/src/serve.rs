@@ -67,9 +67,11 @@ impl Drop for Serving {
     }
 }
 
-/// Has connections served on the lanes that a [`Balance`] chooses: on this one by a task, on another by its inbox.
+/// Has connections served on the lanes that a [`Balance`] chooses: on this one by a task, on another by its
+/// inbox.
 ///
-/// `serve` is called on that lane, with that lane's driver. It holds the [`Seat`] as long as it has the connection.
+/// `serve` is called on that lane, with that lane's driver. It holds the [`Seat`] as long as it has the
+/// connection.
 #[derive(Debug)]
 pub struct Spread<S> {
     io: Io,
@@ -89,7 +91,8 @@ where
         Self { io, balance, kind, class, serve }
     }
 
-    /// Accepts and gives, as long as the listener is good. Dropped, it has accepted nothing that it did not give.
+    /// Accepts and gives, as long as the listener is good. Dropped, it has accepted nothing that it did not
+    /// give.
     pub async fn run(&self, acceptor: &Acceptor) -> AcceptError {
         loop {
             match acceptor.accept().await {

@@ -1,8 +1,10 @@
-//! When bytes go from one socket to the other inside the kernel, instead of through the program's memory (R-B7).
+//! When bytes go from one socket to the other inside the kernel, instead of through the program's memory
+//! (R-B7).
 //!
-//! A splice takes two calls for what a pipe holds, a copy two for what a cluster holds. It pays for long bodies; for short ones the pipe
-//! and the change from one way to the other cost more than the copy. It is possible where both ends are plain sockets: what is
-//! decrypted, compressed or looked at has to come into memory, and what is there already goes out first.
+//! A splice takes two calls for what a pipe holds, a copy two for what a cluster holds. It pays for long
+//! bodies; for short ones the pipe and the change from one way to the other cost more than the copy. It is
+//! possible where both ends are plain sockets: what is decrypted, compressed or looked at has to come into
+//! memory, and what is there already goes out first.
 
 use crate::connection::Connection;
 use manylane_io::Stream;
@@ -36,7 +38,8 @@ impl Default for SplicePolicy {
 }
 
 impl SplicePolicy {
-    /// The two streams to splice, if it can be done and is worth it. The caller knows that nobody has to see the bytes.
+    /// The two streams to splice, if it can be done and is worth it. The caller knows that nobody has to see
+    /// the bytes.
     pub fn streams<'a>(
         self,
         from: &'a Connection,

@@ -1,8 +1,9 @@
 //! The file by which a unix socket is found: it appears complete, and goes with its socket.
 //!
-//! A socket is bound under another name in the same folder, gets its owner and its mode, listens, and then takes its place by
-//! a `rename(2)`, when all else that its process needs is bound. So there is no moment without a listener when one takes over from another, and none at which the file has the
-//! wrong permissions. When it goes, it takes only a file that is its own: a successor may have put another in its place.
+//! A socket is bound under another name in the same folder, gets its owner and its mode, listens, and then
+//! takes its place by a `rename(2)`, when all else that its process needs is bound. So there is no moment
+//! without a listener when one takes over from another, and none at which the file has the wrong permissions.
+//! When it goes, it takes only a file that is its own: a successor may have put another in its place.
 
 use crate::address::LONGEST_PATH;
 use crate::endpoint::unix_address;
@@ -41,14 +42,16 @@ impl Placing {
 const ATTEMPTS: u32 = 8;
 
 impl UnixFile {
-    /// Binds `socket` to a name beside `path`, which it does not take yet; `complete` is called when all but the name is right.
+    /// Binds `socket` to a name beside `path`, which it does not take yet; `complete` is called when all but
+    /// the name is right.
     pub(crate) fn bind(
         socket: &OwnedFd,
         path: &Path,
         options: &UnixOptions,
         complete: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<Self, Refused> {
-        // The folder that the process works in may change before the file goes. The socket has the shorter name.
+        // The folder that the process works in may change before the file goes. The socket has the shorter
+        // name.
         let whole = std::path::absolute(path).map_err(|error| (Step::Bind, errno(&error)))?;
         if let Ok(there) = fs::symlink_metadata(path)
             && !there.file_type().is_socket()
@@ -102,7 +105,8 @@ impl Drop for Beside {
     }
 }
 
-/// A name in the same folder: ten bytes longer, as [`LONGEST_BOUND_PATH`](crate::address::LONGEST_BOUND_PATH) allows for.
+/// A name in the same folder: ten bytes longer, as [`LONGEST_BOUND_PATH`](crate::address::LONGEST_BOUND_PATH)
+/// allows for.
 fn beside(path: &Path) -> Result<PathBuf, Refused> {
     let random = RandomState::new().build_hasher().finish() % 36u64.pow(5);
     let digit = |place: u32| char::from_digit((random / 36u64.pow(place) % 36) as u32, 36).unwrap_or('0');

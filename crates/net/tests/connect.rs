@@ -73,7 +73,8 @@ fn a_connection_has_every_option() {
     });
 }
 
-/// The system is not asked what a socket is that was made here: three calls less for each connection to a server.
+/// The system is not asked what a socket is that was made here: three calls less for each connection to a
+/// server.
 #[test]
 fn what_is_known_of_a_connection_is_not_asked() {
     let folder = Folder::new();
@@ -103,7 +104,8 @@ fn what_is_known_of_a_connection_is_not_asked() {
     });
 }
 
-/// A socket that is disconnected resets its connection as closing it may, and makes the next, which hears of nothing that was before it.
+/// A socket that is disconnected resets its connection as closing it may, and makes the next, which hears of
+/// nothing that was before it.
 #[test]
 fn a_socket_makes_one_connection_after_the_other() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -125,8 +127,8 @@ fn a_socket_makes_one_connection_after_the_other() {
             assert_option(&made, SocketOption::NoDelay, 1);
             stream = Some(made);
         }
-        // The acknowledgement of the handshake is left out again, so that nobody is told of a connection that carries nothing; on a busy machine the
-        // system sends it before the reset, but not each time.
+        // The acknowledgement of the handshake is left out again, so that nobody is told of a connection that
+        // carries nothing; on a busy machine the system sends it before the reset, but not each time.
         listener.set_nonblocking(true).unwrap();
         let mut stream = stream.take().unwrap();
         let mut was_late = false;
@@ -181,8 +183,8 @@ fn packets_of_one_connection_are_marked_and_those_of_the_next_are_not() {
     });
 }
 
-/// A server has no connection to accept before the handshake is acknowledged, which the kernel puts off for a moment only: a thread that did not
-/// run meanwhile looks again at the next connection.
+/// A server has no connection to accept before the handshake is acknowledged, which the kernel puts off for a
+/// moment only: a thread that did not run meanwhile looks again at the next connection.
 #[test]
 fn the_handshake_is_acknowledged_with_the_first_bytes_where_there_are_some() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,5 @@
-//! No descriptors left: accepting pauses, nothing is lost, and it goes on when there are some again. A program of its own, since the
-//! limit is the process's.
+//! No descriptors left: accepting pauses, nothing is lost, and it goes on when there are some again. A
+//! program of its own, since the limit is the process's.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -53,7 +53,8 @@ fn accepting_pauses_without_descriptors_and_loses_nothing() {
             while pauses() == before {
                 here.yield_now().await;
             }
-            // Nothing spins: from here on the lane sleeps, but for a look at the listener when a pause has ended.
+            // Nothing spins: from here on the lane sleeps, but for a look at the listener when a pause has
+            // ended.
             let (looked, began, seen) = (rounds(), Instant::now(), pauses());
             let paused = move || {
                 while pauses() < seen + 3 {

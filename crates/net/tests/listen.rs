@@ -1,4 +1,5 @@
-//! Listeners, on real sockets: where they are, which options they have, what they leave behind, what they refuse.
+//! Listeners, on real sockets: where they are, which options they have, what they leave behind, what they
+//! refuse.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 

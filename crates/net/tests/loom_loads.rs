@@ -4,8 +4,8 @@
 use manylane_net::{Balance, Presence, Seat, load};
 use manylane_sync::{LaneId, lane, model, thread};
 
-/// One lane gives a connection to the other, which ends one of its own meanwhile. A third look sees a load between what is
-/// sure and what is possible, and nothing is left.
+/// One lane gives a connection to the other, which ends one of its own meanwhile. A third look sees a load
+/// between what is sure and what is possible, and nothing is left.
 #[test]
 fn a_load_counts_what_is_there_and_comes_back_to_zero() {
     model(|| {
@@ -27,7 +27,8 @@ fn a_load_counts_what_is_there_and_comes_back_to_zero() {
     });
 }
 
-/// A connection that was refused by its lane is taken back by the one that gave it, while the lane ends another.
+/// A connection that was refused by its lane is taken back by the one that gave it, while the lane ends
+/// another.
 #[test]
 fn a_seat_that_is_taken_back_is_not_counted() {
     model(|| {

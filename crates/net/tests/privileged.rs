@@ -1,6 +1,8 @@
-//! What needs a privilege, or must be shown without one. Where this machine allows neither, a test says so and shows nothing.
+//! What needs a privilege, or must be shown without one. Where this machine allows neither, a test says so
+//! and shows nothing.
 //!
-//! Each test runs in a process of its own with a network of its own (`unshare`), so nothing of the machine changes.
+//! Each test runs in a process of its own with a network of its own (`unshare`), so nothing of the machine
+//! changes.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -20,7 +22,8 @@ use std::process::Command;
 /// The variable that tells the inner process that it is one.
 const INNER: &str = "MANYLANE_TEST_INNER";
 
-/// Seconds that another program has: more than the minute of a test inside of it, which says more about what it waited for.
+/// Seconds that another program has: more than the minute of a test inside of it, which says more about what
+/// it waited for.
 const LIMIT: &str = "120";
 
 /// What `timeout` ends with if it ended the program.
@@ -33,7 +36,8 @@ fn bounded(words: &[&str]) -> Command {
     command
 }
 
-/// Whether this is the inner process of the test `name`. If not, runs one behind `prefix`, and passes its end on.
+/// Whether this is the inner process of the test `name`. If not, runs one behind `prefix`, and passes its end
+/// on.
 fn inside(name: &str, what: &str, prefix: &[&str]) -> bool {
     if std::env::var_os(INNER).is_some() {
         return true;

@@ -43,7 +43,8 @@ fn a_seat_on_the_own_lane_moves_no_line() {
     }
 }
 
-/// Two lanes are looked at besides the own, whose line was looked at by others: what it costs does not grow with the lanes.
+/// Two lanes are looked at besides the own, whose line was looked at by others: what it costs does not grow
+/// with the lanes.
 #[test]
 fn choosing_costs_a_few_lines_however_many_lanes_there_are() {
     for cores in [8, 32, 96] {

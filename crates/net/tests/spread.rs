@@ -17,8 +17,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 static ACCEPT: TaskKind = TaskKind::new("accept");
 static ECHO: TaskKind = TaskKind::new("echo");
 
-/// A lane that serves, on a thread of its own. The thread, and so the lane's number, stays until this is dropped: no other lane of this
-/// process, of this test or of one beside it, is mistaken for it.
+/// A lane that serves, on a thread of its own. The thread, and so the lane's number, stays until this is
+/// dropped: no other lane of this process, of this test or of one beside it, is mistaken for it.
 struct Serves {
     remote: Remote,
     stopped: Receiver<()>,
@@ -91,7 +91,8 @@ fn client(address: SocketAddr) -> (TcpStream, LaneId) {
     panic!("no lane served the connection within a minute");
 }
 
-/// One lane accepts for all: each new connection is served by one of the least loaded lanes, and the loads are zero in the end.
+/// One lane accepts for all: each new connection is served by one of the least loaded lanes, and the loads
+/// are zero in the end.
 #[test]
 fn the_least_loaded_lane_serves_and_loads_go_back_to_zero() {
     within_a_minute(|| {
@@ -171,7 +172,8 @@ fn a_lane_that_stopped_serving_is_passed_over() {
     });
 }
 
-/// With io_uring the kernel accepts ahead; with epoll connections wait in the listener. Either way each is served once.
+/// With io_uring the kernel accepts ahead; with epoll connections wait in the listener. Either way each is
+/// served once.
 #[test]
 fn no_connection_is_lost_when_a_lane_stops_accepting() {
     let bound = listen(&endpoint("127.0.0.1:1"), &ListenOptions::default()).unwrap();

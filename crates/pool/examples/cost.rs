@@ -1,7 +1,7 @@
 //! What the pool's operations cost here: the fastest of many short runs, in nanoseconds.
 //!
-//! `cargo run --release -p manylane-pool --example cost [case]`; a case's name alone runs it once with few rounds, for
-//! counting instructions under callgrind. `manylane-bench` compares with other crates.
+//! `cargo run --release -p manylane-pool --example cost [case]`; a case's name alone runs it once with few
+//! rounds, for counting instructions under callgrind. `manylane-bench` compares with other crates.
 
 use manylane_pool::{BytePool, PooledBytes};
 use std::hint::black_box;

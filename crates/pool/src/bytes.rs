@@ -59,14 +59,14 @@ impl BytePool {
         Ok(PooledBytes { block, home })
     }
 
-    /// [`alloc`](Self::alloc), waiting in the calling lane's queue while there is none (R-D4): for the lane to
-    /// [`offer`](Self::offer) what it released.
+    /// [`alloc`](Self::alloc), waiting in the calling lane's queue while there is none (R-D4): for the lane
+    /// to [`offer`](Self::offer) what it released.
     pub fn wait(self) -> WaitBytes {
         WaitBytes::new(self.inner)
     }
 
-    /// Wakes as many waiters of the calling lane as it released blocks since the last call, and returns how many
-    /// that were. To be called once a round of the lane (R-D4).
+    /// Wakes as many waiters of the calling lane as it released blocks since the last call, and returns how
+    /// many that were. To be called once a round of the lane (R-D4).
     pub fn offer(self) -> usize {
         self.inner.offer()
     }
@@ -179,7 +179,8 @@ impl PooledBytes {
         BytePool { inner: self.home.pool() }
     }
 
-    /// Gives up ownership: the block goes back with [`BytePool::free_raw`] or [`BytePool::from_raw`], on any lane.
+    /// Gives up ownership: the block goes back with [`BytePool::free_raw`] or [`BytePool::from_raw`], on any
+    /// lane.
     #[inline]
     pub fn into_raw(self) -> NonNull<u8> {
         ManuallyDrop::new(self).block

@@ -9,13 +9,14 @@ use std::ptr::NonNull;
 
 /// Last in, first out, since what was freed last is most likely still in the core's own cache.
 ///
-/// The object freed last is apart from the others, for a lane that takes and gives in turn. Whether it is there is told by
-/// the lane's counts (see `inner::Hot`): a branch, which a core predicts, while the height of a stack is a number that each
-/// operation waits for its predecessor to store. For the same reason its address stays when it is taken: if the same object
-/// comes back, nothing is stored that the next taker would have to wait for.
+/// The object freed last is apart from the others, for a lane that takes and gives in turn. Whether it is
+/// there is told by the lane's counts (see `inner::Hot`): a branch, which a core predicts, while the height
+/// of a stack is a number that each operation waits for its predecessor to store. For the same reason its
+/// address stays when it is taken: if the same object comes back, nothing is stored that the next taker would
+/// have to wait for.
 ///
-/// Invariant: the first `len` places of the stack are written, and `len <= room`; `stack` has `room` places. While an
-/// object is apart, `last` is its address, whose provenance is exposed.
+/// Invariant: the first `len` places of the stack are written, and `len <= room`; `stack` has `room` places.
+/// While an object is apart, `last` is its address, whose provenance is exposed.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct Cache {
@@ -75,8 +76,8 @@ impl Cache {
         Object(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(self.last)) })
     }
 
-    /// Whether `object`, which is not in the cache, was the last one apart. Then there is none apart now, and it is again if it
-    /// is said to be.
+    /// Whether `object`, which is not in the cache, was the last one apart. Then there is none apart now, and
+    /// it is again if it is said to be.
     #[inline(always)]
     pub(crate) fn was_last(&self, object: Object) -> bool {
         self.last == object.0.as_ptr().expose_provenance()
@@ -98,7 +99,8 @@ impl Cache {
         Some(unsafe { stack.add(below as usize).read().assume_init() })
     }
 
-    /// Puts `object` apart and the one that was on the stack, if there is room. Only while there is one apart.
+    /// Puts `object` apart and the one that was on the stack, if there is room. Only while there is one
+    /// apart.
     #[inline(always)]
     pub(crate) fn push(&mut self, object: Object) -> bool {
         if self.len >= self.room {
@@ -139,7 +141,8 @@ impl Cache {
         self.len as usize
     }
 
-    /// Takes over the objects of `batch` but the last, which it returns. Only for an empty cache with room for them.
+    /// Takes over the objects of `batch` but the last, which it returns. Only for an empty cache with room
+    /// for them.
     pub(crate) fn unpack(&mut self, batch: &Batch) -> Option<Object> {
         let (last, rest) = batch.raw().split_last()?;
         self.places()[..rest.len()].copy_from_slice(rest);

@@ -1,12 +1,14 @@
 //! Global lists of magazines: where the lanes' surplus may go before it goes to the allocator (R-D2).
 //!
-//! Treiber's stack (1986) with a counter beside the pointer against ABA, which is why the compare-and-swap is a
-//! double-width one: `portable-atomic` chooses cmpxchg16b, CASP or LL/SC (R-D5).
+//! Treiber's stack (1986) with a counter beside the pointer against ABA, which is why the compare-and-swap is
+//! a double-width one: `portable-atomic` chooses cmpxchg16b, CASP or LL/SC (R-D5).
 //!
 //! # Protocol
-//! 1. A magazine is on one of two stacks of its list, `full` or `empty`, or belongs to the lane that popped it.
-//! 2. Magazines are never freed while the pool lives and are always magazines. So the `next` of one that somebody else
-//!    popped meanwhile may be read: it is an atomic, and the value is thrown away because the counter has moved on.
+//! 1. A magazine is on one of two stacks of its list, `full` or `empty`, or belongs to the lane that popped
+//!    it.
+//! 2. Magazines are never freed while the pool lives and are always magazines. So the `next` of one that
+//!    somebody else popped meanwhile may be read: it is an atomic, and the value is thrown away because the
+//!    counter has moved on.
 //! 3. Each push and each pop changes the counter. 2^64 changes within one loop of one lane do not happen.
 //! 4. A push releases the magazine's contents, a pop acquires them.
 //!
@@ -14,7 +16,8 @@
 //! Lock-free: whoever fails has lost to somebody who did not; it backs off (R-E2).
 //!
 //! # Cost
-//! Two double-width compare-and-swaps to leave a batch and two to take it, on a line that all lanes of the list share.
+//! Two double-width compare-and-swaps to leave a batch and two to take it, on a line that all lanes of the
+//! list share.
 
 use crate::object::Batch;
 use crate::options::Resolved;

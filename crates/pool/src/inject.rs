@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 pub const ENABLED: bool = cfg!(any(debug_assertions, feature = "fault-injection"));
 
 /// While the returned guard lives, every `n`-th allocation of the calling thread from any pool fails: the
-/// `n`-th, the `2n`-th and so on, counted from here, whether or not the lane's cache has an object. 0 means none.
-/// A guard within a guard takes its place until it is dropped.
+/// `n`-th, the `2n`-th and so on, counted from here, whether or not the lane's cache has an object. 0 means
+/// none. A guard within a guard takes its place until it is dropped.
 ///
 /// ```
 /// use manylane_pool::{BytePool, Cause, inject};

@@ -1,4 +1,5 @@
-//! What all pools have in common: lanes, each with a cache and a shelf, and the way of an object between them.
+//! What all pools have in common: lanes, each with a cache and a shelf, and the way of an object between
+//! them.
 
 use crate::cache::{Cache, Stack};
 use crate::error::{AllocError, Cause, Failure, PoolError};
@@ -27,13 +28,14 @@ pub(crate) struct Inner {
     global: crate::global::Global,
 }
 
-/// All that the fast path touches of a lane's part: one line, and the pool on another. It begins as zeroes and is complete when it
-/// has a pool; the rest is made then.
+/// All that the fast path touches of a lane's part: one line, and the pool on another. It begins as zeroes
+/// and is complete when it has a pool; the rest is made then.
 ///
 /// # Counts
-/// An object that is put apart in the cache counts in `frees`, one that is taken from there in `allocs`, so there is one
-/// exactly while they differ. Whatever else is freed or allocated counts in `more_frees` and `more_allocs`. So an operation of
-/// a lane that takes and gives in turn stores one word, and no operation waits for the word that the one before stored.
+/// An object that is put apart in the cache counts in `frees`, one that is taken from there in `allocs`, so
+/// there is one exactly while they differ. Whatever else is freed or allocated counts in `more_frees` and
+/// `more_allocs`. So an operation of a lane that takes and gives in turn stores one word, and no operation
+/// waits for the word that the one before stored.
 ///
 /// Key: `O` touched by the owning lane only, `S` stored by the owning lane, read by anyone,
 /// `A` shared as its module says.
@@ -44,7 +46,8 @@ pub(crate) struct Hot {
     cache: LaneCell<Cache>, // O
     more_allocs: Tally,     // S
     more_frees: Tally,      // S
-    /// On a line of its own: whoever frees an object on another lane looks here, while this lane goes on counting.
+    /// On a line of its own: whoever frees an object on another lane looks here, while this lane goes on
+    /// counting.
     pool: Aside, // S
 }
 #[cfg(not(any(loom, manylane_sim)))]
@@ -67,8 +70,8 @@ impl Default for Hot {
     }
 }
 
-// SAFETY: each of the fields is its default when its bytes are zero (no object, no stack, no pool), and none owns
-// anything; pools are never dropped, save in models, which keep no slot as bytes.
+// SAFETY: each of the fields is its default when its bytes are zero (no object, no stack, no pool), and none
+// owns anything; pools are never dropped, save in models, which keep no slot as bytes.
 unsafe impl ZeroInit for Hot {}
 
 /// The rest of a lane's part of a pool. Key as above.
@@ -225,8 +228,8 @@ impl Inner {
         self.fail(lane, cause)
     }
 
-    /// The cache is empty: an object from the own shelf, another lane's, a global list, the allocator. Else the reason is
-    /// in the lane's notes. (A result would be a tag that the fast path has to make, too.)
+    /// The cache is empty: an object from the own shelf, another lane's, a global list, the allocator. Else
+    /// the reason is in the lane's notes. (A result would be a tag that the fast path has to make, too.)
     #[cold]
     #[inline(never)]
     fn refill(&'static self, hot: &'static Hot) -> Option<Object> {
@@ -318,8 +321,8 @@ impl Inner {
         Ok(Object(memory))
     }
 
-    /// The cache is full: the coldest batch goes to the shelf; if that is full too, the coldest there goes to a
-    /// global list or the allocator. At most one batch is moved and one freed.
+    /// The cache is full: the coldest batch goes to the shelf; if that is full too, the coldest there goes to
+    /// a global list or the allocator. At most one batch is moved and one freed.
     #[cold]
     #[inline(never)]
     fn overflow(&'static self, hot: &'static Hot, object: Object) {
@@ -378,8 +381,8 @@ impl Inner {
         }
     }
 
-    /// Gives to the allocator what the calling lane's cache, the caches of lanes without a thread, all shelves and the
-    /// global lists hold; returns how many objects that were.
+    /// Gives to the allocator what the calling lane's cache, the caches of lanes without a thread, all
+    /// shelves and the global lists hold; returns how many objects that were.
     pub(crate) fn reclaim(&'static self) -> usize {
         let (hot, lane) = (self.hot.own(), self.lane());
         let mut freed = 0;
@@ -409,9 +412,9 @@ impl Inner {
         freed
     }
 
-    /// Gives back to the allocator half of what lies on the calling lane's shelf, and moves the colder half of its cache there, where it is found
-    /// again if it is needed before the next call. Nothing if the lane got an object from the allocator since the last call: then it
-    /// needs more, not less.
+    /// Gives back to the allocator half of what lies on the calling lane's shelf, and moves the colder half
+    /// of its cache there, where it is found again if it is needed before the next call. Nothing if the
+    /// lane got an object from the allocator since the last call: then it needs more, not less.
     pub(crate) fn trim(&'static self) {
         let hot = self.hot.own();
         // Relaxed: this lane stored it. Without it the lane has not used the pool.
@@ -481,8 +484,8 @@ impl Inner {
     }
 }
 
-/// What the calling lane stored into a word that nobody else stores to. A plain load, which compilers compare with in place;
-/// that is two instructions less for an alloc and a free than with atomic ones.
+/// What the calling lane stored into a word that nobody else stores to. A plain load, which compilers compare
+/// with in place; that is two instructions less for an alloc and a free than with atomic ones.
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
 fn own(word: &AtomicU64) -> u64 {
@@ -526,8 +529,9 @@ impl Hot {
         #[cfg(any(loom, manylane_sim))]
         let pool = self.pool.0.load(Ordering::Relaxed);
         #[cfg(not(any(loom, manylane_sim)))]
-        // SAFETY: stored once, when the part became complete, and whoever has an object is ordered after that. A plain load is
-        // left out where only the size is asked for that is known not to be 0; an atomic one is not.
+        // SAFETY: stored once, when the part became complete, and whoever has an object is ordered after
+        // that. A plain load is left out where only the size is asked for that is known not to be 0;
+        // an atomic one is not.
         let pool = unsafe { self.pool.0.as_ptr().read() };
         // SAFETY: pools live for ever.
         unsafe { &*pool }
@@ -541,7 +545,8 @@ impl Hot {
         if own(&self.allocs) != frees {
             // One more: `frees` is. Release: rule 3 of `manylane_stats`, here and below.
             self.allocs.store(frees, Ordering::Release);
-            // SAFETY: the slot is this lane's, and nothing is called back. There is an object apart: see "Counts".
+            // SAFETY: the slot is this lane's, and nothing is called back. There is an object apart: see
+            // "Counts".
             return Some(unsafe { self.cache.with(|cache| cache.last()) });
         }
         cold_path();
@@ -600,8 +605,8 @@ impl Hot {
         }
     }
 
-    /// Calls `each` with all that the cache holds, which counts as allocated and freed. `lane` is the rest of this part. The caller
-    /// owns both: it is its lane's, or that of a lane that it visits as free.
+    /// Calls `each` with all that the cache holds, which counts as allocated and freed. `lane` is the rest of
+    /// this part. The caller owns both: it is its lane's, or that of a lane that it visits as free.
     fn empty_cache(&self, lane: &Lane, mut each: impl FnMut(Batch)) {
         loop {
             let mut batch = Batch::new();
@@ -619,7 +624,8 @@ impl Hot {
         }
     }
 
-    /// What was counted of objects of `size` bytes; frees are read before allocations (rule 3 of `manylane_stats`).
+    /// What was counted of objects of `size` bytes; frees are read before allocations (rule 3 of
+    /// `manylane_stats`).
     fn mem(&self, size: usize) -> MemCounts {
         // Acquire: pairs with the release of whoever counted.
         let frees = self.more_frees.get().wrapping_add(self.frees.load(Ordering::Acquire));
@@ -629,7 +635,8 @@ impl Hot {
 
     /// The lane's numbers, `lane` being the rest of its part.
     fn numbers(&self, size: usize, lane: &Lane) -> LaneNumbers {
-        // What leaves is read before what comes, so that differences are rarely negative while the lane goes on.
+        // What leaves is read before what comes, so that differences are rarely negative while the lane goes
+        // on.
         let (evicted, spilled) = (lane.evicted.get(), lane.spilled.get());
         LaneNumbers {
             evicted,

@@ -38,8 +38,8 @@ pub struct Options {
 
 impl Options {
     /// 6 MiB a lane: 384 buffers of 16 KiB. A lane that holds 64 and gives them all back at once still finds
-    /// them in its cache afterwards; one that frees what another takes has room on its shelf for what that one takes
-    /// while it is off its processor.
+    /// them in its cache afterwards; one that frees what another takes has room on its shelf for what that
+    /// one takes while it is off its processor.
     pub const LANE_BYTES: usize = 6 << 20;
 
     /// Waiters on one lane: more than the connections that one lane serves.
@@ -59,25 +59,28 @@ impl Options {
         }
     }
 
-    /// Bytes of free objects that one lane may keep: a quarter in its cache, the rest on its shelf for itself and others.
-    /// The one object that it freed last is kept however large it is. Default [`LANE_BYTES`](Self::LANE_BYTES).
+    /// Bytes of free objects that one lane may keep: a quarter in its cache, the rest on its shelf for itself
+    /// and others. The one object that it freed last is kept however large it is. Default
+    /// [`LANE_BYTES`](Self::LANE_BYTES).
     #[must_use]
     pub const fn lane_bytes(mut self, bytes: usize) -> Self {
         self.lane_bytes = bytes;
         self
     }
 
-    /// Alignment of each object, in bytes: a power of two up to 4096. Default: that of the type; 64 for bytes, so
-    /// that no two objects share a cache line.
+    /// Alignment of each object, in bytes: a power of two up to 4096. Default: that of the type; 64 for
+    /// bytes, so that no two objects share a cache line.
     #[must_use]
     pub const fn align(mut self, align: usize) -> Self {
         self.align = Some(align);
         self
     }
 
-    /// Objects that the pool may have taken from the allocator at any time, cached ones included. Default: no limit.
+    /// Objects that the pool may have taken from the allocator at any time, cached ones included. Default: no
+    /// limit.
     ///
-    /// What other lanes hold in their caches counts, and cannot be used here, so set it well above what is needed.
+    /// What other lanes hold in their caches counts, and cannot be used here, so set it well above what is
+    /// needed.
     #[must_use]
     pub const fn limit(mut self, objects: usize) -> Self {
         self.limit = Some(objects);
@@ -91,8 +94,8 @@ impl Options {
         self
     }
 
-    /// Lists that take the lanes' surplus before the allocator does (R-D2): 0 for none (the default, right where
-    /// the allocator is thread-aware), else how many lists share the lanes, up to 4096.
+    /// Lists that take the lanes' surplus before the allocator does (R-D2): 0 for none (the default, right
+    /// where the allocator is thread-aware), else how many lists share the lanes, up to 4096.
     #[cfg(feature = "global-pools")]
     #[must_use]
     pub const fn global_lists(mut self, lists: usize) -> Self {

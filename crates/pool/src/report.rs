@@ -36,15 +36,17 @@ pub fn report() -> Vec<PoolReport> {
 /// Housekeeping, never done on the data path: gives free objects of all pools back to the allocator, and
 /// returns how many bytes that were.
 ///
-/// It reaches the calling lane's caches, those of lanes whose thread has ended, the shelves of all lanes, and the global
-/// lists. It does not reach the caches of lanes that have a thread, which no other thread may touch: each lane calls
-/// this for itself. Threads that start or end wait while the caches of ended ones are looked through.
+/// It reaches the calling lane's caches, those of lanes whose thread has ended, the shelves of all lanes, and
+/// the global lists. It does not reach the caches of lanes that have a thread, which no other thread may
+/// touch: each lane calls this for itself. Threads that start or end wait while the caches of ended ones are
+/// looked through.
 pub fn reclaim() -> usize {
     pools().into_iter().map(|pool| pool.reclaim() * pool.options.layout.size()).sum()
 }
 
-/// Housekeeping of a lane, every few seconds, never on the data path: gives back to the allocator half of the objects on the calling
-/// lane's shelves, and takes half of its caches out of use, in each pool that asked the allocator for nothing since the last call.
+/// Housekeeping of a lane, every few seconds, never on the data path: gives back to the allocator half of the
+/// objects on the calling lane's shelves, and takes half of its caches out of use, in each pool that asked
+/// the allocator for nothing since the last call.
 pub fn trim() {
     pools().into_iter().for_each(Inner::trim);
 }

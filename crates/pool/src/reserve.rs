@@ -1,14 +1,20 @@
 //! Memory that is kept back for allocations that must not fail.
 //!
-//! Where the process's memory is bounded, the system refuses some one day. A pool tells its caller, whose stream ends. A vector that grows, or a
-//! box, cannot: the process would abort, by the act of one client. So a block is kept for them.
+//! Where the process's memory is bounded, the system refuses some one day. A pool tells its caller, whose
+//! stream ends. A vector that grows, or a box, cannot: the process would abort, by the act of one client. So
+//! a block is kept for them.
 //!
 //! # Protocol
-//! 1. [`keep`] takes pieces from the allocator and links them. They are small, so that they are found again between what others hold.
-//! 2. When the system refuses an allocation that must not fail, [`Reserving`] gives all pieces to the allocator, marks memory as short and tries again.
-//! 3. While memory is short, pools get nothing new ([`Cause::Memory`](crate::Cause::Memory)): what the pieces brought is for the others.
-//! 4. [`restore`] gives the free objects of pools back and takes pieces again. When all are there, memory is not short any more. Housekeeping calls it.
-//! 5. Who works on the list takes it as a whole by a swap, so nobody follows a link of a piece that another has freed.
+//! 1. [`keep`] takes pieces from the allocator and links them. They are small, so that they are found again
+//!    between what others hold.
+//! 2. When the system refuses an allocation that must not fail, [`Reserving`] gives all pieces to the
+//!    allocator, marks memory as short and tries again.
+//! 3. While memory is short, pools get nothing new ([`Cause::Memory`](crate::Cause::Memory)): what the pieces
+//!    brought is for the others.
+//! 4. [`restore`] gives the free objects of pools back and takes pieces again. When all are there, memory is
+//!    not short any more. Housekeeping calls it.
+//! 5. Who works on the list takes it as a whole by a swap, so nobody follows a link of a piece that another
+//!    has freed.
 //!
 //! Without [`keep`] nothing is kept, and [`Reserving`] is the allocator that it wraps.
 
@@ -66,7 +72,8 @@ impl<A: GlobalAlloc> Reserving<A> {
     }
 }
 
-// SAFETY: each call goes to the wrapped allocator as it is, once or twice; `dealloc` gets what that has given.
+// SAFETY: each call goes to the wrapped allocator as it is, once or twice; `dealloc` gets what that has
+// given.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -123,8 +130,9 @@ pub(crate) unsafe fn may_fail(layout: Layout) -> *mut u8 {
     memory
 }
 
-/// Keeps so many bytes back from now on, for the life of the process, rounded to pieces of 64 KiB. To be called once, where the process's
-/// memory is bounded and [`Reserving`] is its allocator. `false`: there are not so many.
+/// Keeps so many bytes back from now on, for the life of the process, rounded to pieces of 64 KiB. To be
+/// called once, where the process's memory is bounded and [`Reserving`] is its allocator. `false`: there are
+/// not so many.
 pub fn keep(bytes: usize) -> bool {
     WANTED.store(bytes.div_ceil(PIECE.size()), Ordering::Relaxed);
     take_pieces()

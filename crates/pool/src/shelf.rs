@@ -11,8 +11,8 @@
 //!
 //! 1. A slot's objects are written by the owner while it is EMPTY (only the owner leaves that state) and read
 //!    by whoever moved it to TAKING.
-//! 2. EMPTY and FULL are stored with release and read with acquire: they publish the reads and the writes
-//!    of the objects.
+//! 2. EMPTY and FULL are stored with release and read with acquire: they publish the reads and the writes of
+//!    the objects.
 //!
 //! There are no nodes, so there is nothing to free, nothing to reuse too early, and no ABA.
 //!
@@ -109,7 +109,8 @@ impl Shelf {
         (0..self.slots.len()).any(|index| self.take_from(index, batch))
     }
 
-    /// Takes the batch that the owner put last: its objects are the warmest. `next` as for [`put`](Self::put).
+    /// Takes the batch that the owner put last: its objects are the warmest. `next` as for
+    /// [`put`](Self::put).
     pub(crate) fn take_newest(&self, batch: &mut Batch, next: &mut usize) -> bool {
         let slots = self.slots.len();
         for index in (0..*next).rev().chain((*next..slots).rev()) {

@@ -12,8 +12,8 @@ use std::mem::{ManuallyDrop, needs_drop};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// A pool of values of type `T`, which has a size. A cheap handle: copies are the same pool, which lives as long
-/// as the process.
+/// A pool of values of type `T`, which has a size. A cheap handle: copies are the same pool, which lives as
+/// long as the process.
 ///
 /// ```
 /// use manylane_pool::Pool;
@@ -63,8 +63,8 @@ impl<T> Pool<T> {
         self.alloc_with(|| value)
     }
 
-    /// [`alloc`](Self::alloc), with a value that is made when there is a place for it: so a large one may be made there, and need not be
-    /// moved. If `make` panics, the place is lost.
+    /// [`alloc`](Self::alloc), with a value that is made when there is a place for it: so a large one may be
+    /// made there, and need not be moved. If `make` panics, the place is lost.
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc); `make` is not called then.

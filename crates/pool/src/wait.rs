@@ -3,14 +3,16 @@
 //! # Protocol
 //! 1. A lane's waiters stand in a queue of that lane, in order of their tickets. Nobody else touches it; a
 //!    lane is never woken by another.
-//! 2. [`offer`](crate::BytePool::offer), once a round, takes as many waiters out of the queue as the lane released
-//!    objects since the last call, and wakes them. A waiter that was taken out holds an *offer*.
-//! 3. A waiter with an offer that finds nothing after all goes back to its place: it keeps its ticket. One that is
-//!    dropped passes its offer on to the next.
-//! 4. A newcomer does not overtake: while others wait, in the queue or with an offer, it joins the queue without trying. The first
-//!    in the queue tries whenever it is polled, so that a lane that releases nothing itself can poll it by a timer.
-//! 5. Who holds an offer counts as waiting, so that its place stays its own: only newcomers find that too many wait. And what was
-//!    released beyond the offers is offered to those who join until all offers are used.
+//! 2. [`offer`](crate::BytePool::offer), once a round, takes as many waiters out of the queue as the lane
+//!    released objects since the last call, and wakes them. A waiter that was taken out holds an *offer*.
+//! 3. A waiter with an offer that finds nothing after all goes back to its place: it keeps its ticket. One
+//!    that is dropped passes its offer on to the next.
+//! 4. A newcomer does not overtake: while others wait, in the queue or with an offer, it joins the queue
+//!    without trying. The first in the queue tries whenever it is polled, so that a lane that releases
+//!    nothing itself can poll it by a timer.
+//! 5. Who holds an offer counts as waiting, so that its place stays its own: only newcomers find that too
+//!    many wait. And what was released beyond the offers is offered to those who join until all offers are
+//!    used.
 
 use crate::error::{AllocError, Cause};
 use crate::inner::{Inner, Lane};

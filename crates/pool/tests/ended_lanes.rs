@@ -1,5 +1,5 @@
-//! Housekeeping reaches what ended threads left. A program of its own: threads of other tests would take the numbers of
-//! the ended lanes.
+//! Housekeeping reaches what ended threads left. A program of its own: threads of other tests would take the
+//! numbers of the ended lanes.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_pool::{BytePool, Options, PooledBytes};

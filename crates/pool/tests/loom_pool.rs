@@ -1,5 +1,5 @@
-//! Objects on their way between lanes: every interleaving. Capacities are tiny under `cfg(loom)`: with room for 16
-//! objects a lane has a cache of 4, batches of 2, a shelf of 2.
+//! Objects on their way between lanes: every interleaving. Capacities are tiny under `cfg(loom)`: with room
+//! for 16 objects a lane has a cache of 4, batches of 2, a shelf of 2.
 #![cfg(loom)]
 #![allow(unsafe_code)] // pools are freed at the end of each execution
 
@@ -87,8 +87,8 @@ fn two_lanes_at_the_limit_never_exceed_it() {
     });
 }
 
-/// The ABA case of the global lists: a list's first magazine is popped by one lane while another pops it, uses the
-/// objects and pushes the same magazine again.
+/// The ABA case of the global lists: a list's first magazine is popped by one lane while another pops it,
+/// uses the objects and pushes the same magazine again.
 #[cfg(feature = "global-pools")]
 #[test]
 fn global_lists_keep_their_objects_when_the_first_magazine_goes_and_comes_back() {

@@ -93,8 +93,8 @@ proptest! {
     }
 }
 
-/// Blocks wander between lanes through a shared bag. Each has an owner's mark in it, so two owners of one block
-/// would be seen; in the end every block that the allocator gave is accounted for.
+/// Blocks wander between lanes through a shared bag. Each has an owner's mark in it, so two owners of one
+/// block would be seen; in the end every block that the allocator gave is accounted for.
 #[test]
 fn blocks_that_wander_between_lanes_have_one_owner_and_none_is_lost() {
     // Not std's: ThreadSanitizer sees what this one orders.

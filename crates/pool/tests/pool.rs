@@ -101,7 +101,8 @@ fn a_pool_without_room_keeps_the_one_object_that_was_freed_last() {
     assert_eq!(pool.reclaim(), 1);
 }
 
-/// Objects freed on one lane come back to the lane that allocates, and are not taken from the allocator again.
+/// Objects freed on one lane come back to the lane that allocates, and are not taken from the allocator
+/// again.
 #[test]
 fn what_one_lane_frees_another_recycles() {
     let pool = BytePool::with("across", 256, Options::new()).expect("valid");

@@ -74,8 +74,8 @@ struct Mailbox {
     blocks: UnsafeCell<[Option<NonNull<u8>>; 64]>,
 }
 
-/// R-D2: pairs of lanes, one allocates, the other frees. The hand-over of 64 pointers through a mailbox (9 lines, both ways)
-/// is counted as well.
+/// R-D2: pairs of lanes, one allocates, the other frees. The hand-over of 64 pointers through a mailbox (9
+/// lines, both ways) is counted as well.
 #[test]
 fn objects_freed_on_another_lane_travel_in_batches() {
     const ROUNDS: u64 = 60;
@@ -113,9 +113,9 @@ fn objects_freed_on_another_lane_travel_in_batches() {
 #[cfg(feature = "global-pools")]
 const BEYOND: usize = 256;
 
-/// Each of `cores` lanes takes 512 objects and gives them back, again and again, so that half of them go through what is
-/// behind its shelf: other lanes' shelves, and `lists` global lists, with 0 the allocator. Returns how many objects
-/// beyond cache and shelf all of them turn over, in millions a second.
+/// Each of `cores` lanes takes 512 objects and gives them back, again and again, so that half of them go
+/// through what is behind its shelf: other lanes' shelves, and `lists` global lists, with 0 the allocator.
+/// Returns how many objects beyond cache and shelf all of them turn over, in millions a second.
 #[cfg(feature = "global-pools")]
 fn beyond_the_shelf(cores: usize, lists: usize) -> f64 {
     let setup = || {

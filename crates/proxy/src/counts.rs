@@ -1,7 +1,8 @@
 //! What is counted, by whom it concerns. Each lane adds to a slot of its own; whoever reports reads the sums.
 //!
-//! A number of things that exist now is what began less what ended, so that nothing here ever goes down but peaks, which a lane forgets when an
-//! operator says so. Peaks are each lane's own: their sum is the most that there can have been at once.
+//! A number of things that exist now is what began less what ended, so that nothing here ever goes down but
+//! peaks, which a lane forgets when an operator says so. Peaks are each lane's own: their sum is the most
+//! that there can have been at once.
 
 use crate::pace::{Counted, Paced};
 use crate::server::Pains;

@@ -1,4 +1,5 @@
-//! The last messages that broke the protocol, for `show errors`: a request of each frontend, a response of each backend's servers.
+//! The last messages that broke the protocol, for `show errors`: a request of each frontend, a response of
+//! each backend's servers.
 
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
@@ -18,7 +19,8 @@ pub struct Invalid {
     pub date: Timestamp,
     /// How many came before it, of this proxy.
     pub number: u64,
-    /// What had been received: from the message's beginning, or where its body is wrong, from the part that could not be read on.
+    /// What had been received: from the message's beginning, or where its body is wrong, from the part that
+    /// could not be read on.
     pub bytes: Box<[u8]>,
     /// How much that was; all of it is kept up to [`MOST_KEPT`].
     pub received: usize,
@@ -30,7 +32,8 @@ pub struct Invalid {
     pub passed: bool,
     /// The client.
     pub source: Option<SocketAddr>,
-    /// The other proxy's name and number: of a response, the frontend; of a request whose body is wrong, the backend that it was for.
+    /// The other proxy's name and number: of a response, the frontend; of a request whose body is wrong, the
+    /// backend that it was for.
     pub other: Option<(Box<str>, u32)>,
     /// The server's name and number, of a response.
     pub server: Option<(Box<str>, u32)>,

@@ -1,8 +1,8 @@
 //! Log lines: what is remembered of a stream, and the line at its end.
 
 use crate::generation::{Backend, Frontend, FrontendLog, Generation, Server};
-use crate::run::Local;
 use crate::rules::{Facts, LogLevel, Moment};
+use crate::run::Local;
 use crate::server::{NotReached, Pains};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
@@ -13,8 +13,8 @@ use manylane_logs::{Level, Line};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where a lane writes a line, before its targets cut it to their own lengths: as long as the longest of them. Of the lane and not of the lane's scratch, in which
-/// what a line says is evaluated.
+/// Where a lane writes a line, before its targets cut it to their own lengths: as long as the longest of
+/// them. Of the lane and not of the lane's scratch, in which what a line says is evaluated.
 #[derive(Debug)]
 pub(crate) struct Room {
     text: Box<[u8]>,
@@ -154,7 +154,8 @@ impl Record {
         }
     }
 
-    /// A client is refused that has sent nothing since its session began; to logs it was not idle, but slow to begin.
+    /// A client is refused that has sent nothing since its session began; to logs it was not idle, but slow
+    /// to begin.
     pub(crate) fn silent(accepted: Timestamp, handshake: Duration, begun: Time) -> Self {
         Self { date: accepted, handshake, ..Self::new(begun) }
     }
@@ -174,7 +175,8 @@ impl Record {
         self.tried(*pains);
     }
 
-    /// The time in queues. As in HAProxy's lines, what rules waited for before belongs to it, and earlier tries of the request.
+    /// The time in queues. As in HAProxy's lines, what rules waited for before belongs to it, and earlier
+    /// tries of the request.
     fn waited(&self, pains: &Pains) -> Duration {
         let before = pains.since.since(self.begun).saturating_sub(self.request.unwrap_or_default());
         before + pains.queued
@@ -188,7 +190,8 @@ impl Record {
     }
 
     fn tried(&mut self, pains: Pains) {
-        let Pains { since: _, queued: _, connected: _, retries, redispatched, server_queue, backend_queue } = pains;
+        let Pains { since: _, queued: _, connected: _, retries, redispatched, server_queue, backend_queue } =
+            pains;
         self.retries = retries;
         self.redispatched = redispatched;
         self.server_queue += server_queue;
@@ -231,13 +234,21 @@ impl Record {
     }
 
     /// Works with what log lines say of it at `now`. `known` is what they say anyway.
-    pub(crate) fn with<R>(&self, facts: &Facts<'_>, known: LogFacts<'static>, now: Time, work: impl FnOnce(&LogFacts<'_>) -> R) -> R {
+    pub(crate) fn with<R>(
+        &self,
+        facts: &Facts<'_>,
+        known: LogFacts<'static>,
+        now: Time,
+        work: impl FnOnce(&LogFacts<'_>) -> R,
+    ) -> R {
         let millis = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let or_none = |time: Option<Duration>| time.map_or(-1, millis);
         let [cause, phase] = self.ended.letters();
         let active = now.since(self.begun);
-        let before = self.request.unwrap_or_default() + self.queued.unwrap_or_default() + self.connected.unwrap_or_default();
+        let before = self.request.unwrap_or_default()
+            + self.queued.unwrap_or_default()
+            + self.connected.unwrap_or_default();
         let before = before + self.response.unwrap_or_default();
         let (slots, memory) = (&facts.frontend.captures, &facts.scopes.memory);
         let (request, answer) = (memory.request.borrow(), memory.answer.borrow());
@@ -275,8 +286,8 @@ impl Record {
         work(&log_facts)
     }
 
-    /// Whether its line is one of an error, to `option log-separate-errors` and the like: not all was well, though answers of rules are; it took
-    /// more than one try; or the status says so.
+    /// Whether its line is one of an error, to `option log-separate-errors` and the like: not all was well,
+    /// though answers of rules are; it took more than one try; or the status says so.
     fn failed(&self) -> bool {
         !matches!(self.ended.cause, Cause::Normal | Cause::Local)
             || self.retries > 0

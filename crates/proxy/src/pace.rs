@@ -1,9 +1,10 @@
-//! How fast counters grow: events in the last second, the most that there were in one, and means of times. A task of the first lane looks at the
-//! counters once a second (`run`); those who count do nothing for it.
+//! How fast counters grow: events in the last second, the most that there were in one, and means of times. A
+//! task of the first lane looks at the counters once a second (`run`); those who count do nothing for it.
 //!
 //! # Rates
-//! A rate is that of a second which ends now, as HAProxy has it: what was counted since the last look, and of what was counted between the two looks
-//! before it as large a part as that second still has. So a burst shows at once, also to the lane whose own events it is made of, and nobody shares a line that is
+//! A rate is that of a second which ends now, as HAProxy has it: what was counted since the last look, and of
+//! what was counted between the two looks before it as large a part as that second still has. So a burst
+//! shows at once, also to the lane whose own events it is made of, and nobody shares a line that is
 //! written more than once a second. Cost, for who asks: a line of each lane, and that of the last look.
 
 use manylane_sched::Time;
@@ -69,7 +70,8 @@ struct Looks {
     figures: Figures,
     /// What the counters had when they were cleared.
     cleared: Vec<u64>,
-    /// What was counted for each of [`Paced::RATES`] when the most of a second was forgotten: only what came since can be the most.
+    /// What was counted for each of [`Paced::RATES`] when the most of a second was forgotten: only what came
+    /// since can be the most.
     forgotten: [u64; 2],
 }
 
@@ -93,7 +95,8 @@ pub struct Looked {
 }
 
 impl Looked {
-    /// What was counted since the counters were cleared, in order of their names; `sums` is what [`CounterGroup::read_cheap`] says.
+    /// What was counted since the counters were cleared, in order of their names; `sums` is what
+    /// [`CounterGroup::read_cheap`] says.
     pub fn since_cleared(&self, sums: &[u64]) -> Vec<u64> {
         let cleared = self.cleared.iter().copied().chain(std::iter::repeat(0));
         sums.iter().zip(cleared).map(|(sum, cleared)| sum.saturating_sub(cleared)).collect() // they may have been cleared since
@@ -105,7 +108,8 @@ impl Looked {
 pub struct Counted<C> {
     counts: CounterGroup<C>,
     looks: Mutex<Looks>,
-    /// The last look, and the one before it. Each is written again at the second look from then: who reads it meanwhile, having been without a processor, sees that by `last`.
+    /// The last look, and the one before it. Each is written again at the second look from then: who reads
+    /// it meanwhile, having been without a processor, sees that by `last`.
     beats: [Beat; 2],
     /// How many looks there were, which says which of them is the last.
     last: AtomicUsize,
@@ -192,7 +196,8 @@ impl<C: Paced> Counted<C> {
         for (which, forgotten) in looked.forgotten.into_iter().enumerate() {
             figures.rates[which] = self.rate(which, now);
             let since = self.counts.read_cheap_one(|counts| counts.rated(which)).saturating_sub(forgotten);
-            // There may have been a look since, which took no more for the most than what came since that was forgotten.
+            // There may have been a look since, which took no more for the most than what came since that was
+            // forgotten.
             let Passed { current, grown, had, .. } = self.since_beat(which, now);
             let looked = grown.min(had.saturating_sub(forgotten));
             figures.most[which] = figures.most[which].max(current.min(since)).max(looked);
@@ -220,7 +225,8 @@ impl<C: Paced> Counted<C> {
         current + (u128::from(grown) * u128::from(left) / SECOND.as_nanos()) as u64
     }
 
-    /// What has passed since the last look. A thread that loses its processor here reads again, if there was a look meanwhile: once, or a few times, since there is one in a second.
+    /// What has passed since the last look. A thread that loses its processor here reads again, if there was
+    /// a look meanwhile: once, or a few times, since there is one in a second.
     fn since_beat(&self, which: usize, now: Time) -> Passed {
         loop {
             let last = self.last.load(Ordering::Acquire);

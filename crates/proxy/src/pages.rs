@@ -1,4 +1,5 @@
-//! Answers that the program makes of what it knows, such as its counters for a monitoring system: who makes them is above this room.
+//! Answers that the program makes of what it knows, such as its counters for a monitoring system: who makes
+//! them is above this room.
 
 use crate::generation::{Generation, StatsPage};
 use manylane_io::Beside;
@@ -23,15 +24,22 @@ pub const READ_AT_ONCE: usize = 32;
 
 /// Makes pages.
 pub trait Pages: Send + Sync + fmt::Debug {
-    /// What counters say of `generation`, for Prometheus: `http-request use-service prometheus-exporter`. `query` is what follows the question mark
-    /// of the request.
+    /// What counters say of `generation`, for Prometheus: `http-request use-service prometheus-exporter`.
+    /// `query` is what follows the question mark of the request.
     ///
     /// # Errors
     /// The status of the answer in its place, for a query that asks for nothing that there is.
     fn metrics(&self, generation: &Arc<Generation>, query: &[u8]) -> Result<Page, u16>;
 
-    /// The page of counters: `stats uri`. `asked` is what follows that in the request's target; `admin` tells whether who asks may change servers.
-    fn statistics(&self, generation: &Arc<Generation>, page: &Arc<StatsPage>, asked: &[u8], admin: bool) -> Page;
+    /// The page of counters: `stats uri`. `asked` is what follows that in the request's target; `admin` tells
+    /// whether who asks may change servers.
+    fn statistics(
+        &self,
+        generation: &Arc<Generation>,
+        page: &Arc<StatsPage>,
+        asked: &[u8],
+        admin: bool,
+    ) -> Page;
 }
 
 /// A page, which is made in parts.
@@ -62,23 +70,28 @@ impl<P: Parts + ?Sized> Parts for Box<P> {
 
 /// Makes the parts of a page, one after another, on a thread for what takes long.
 pub trait Parts: Send {
-    /// Whether the next part reads what lanes write under a lock, such as how healthy a server is. A thread for idle times may lose its processor for seconds, and would keep such a
-    /// lock: it makes only what is not read so. Such a part takes no longer than a lane may wait for a processor, [`READ_AT_ONCE`] rows; the first one takes more, since somebody waits
-    /// for it.
+    /// Whether the next part reads what lanes write under a lock, such as how healthy a server is. A thread
+    /// for idle times may lose its processor for seconds, and would keep such a lock: it makes only what
+    /// is not read so. Such a part takes no longer than a lane may wait for a processor, [`READ_AT_ONCE`]
+    /// rows; the first one takes more, since somebody waits for it.
     fn reads(&self) -> bool;
 
-    /// Appends the next part, of about [`PART`] bytes, or fewer where these would take longer than a millisecond or so. Whether there are more.
+    /// Appends the next part, of about [`PART`] bytes, or fewer where these would take longer than a
+    /// millisecond or so. Whether there are more.
     fn next(&mut self, text: &mut String) -> bool;
 }
 
-/// Bytes after which a thread gives a page back to its lane, about: others may wait for a thread, and the lane knows whether anybody wants the rest.
+/// Bytes after which a thread gives a page back to its lane, about: others may wait for a thread, and the
+/// lane knows whether anybody wants the rest.
 const TURN: u64 = 1 << 20;
 
-/// For so long a page waits for idle processors, its work included: a fifth of that is enough for 160 megabytes where there are some, and a monitoring system waits for ten
-/// seconds. The rest goes to threads that have a share of the processors.
+/// For so long a page waits for idle processors, its work included: a fifth of that is enough for 160
+/// megabytes where there are some, and a monitoring system waits for ten seconds. The rest goes to threads
+/// that have a share of the processors.
 const LATE: Duration = Duration::from_secs(2);
 
-/// For so long no processor counts as idle behind a page that was late: each scrape would be late again on a machine that has too much to do.
+/// For so long no processor counts as idle behind a page that was late: each scrape would be late again on a
+/// machine that has too much to do.
 const BUSY: Duration = Duration::from_secs(60);
 
 /// The end of that time, as [`since_first`]; 0: none was late so far. Of the whole process.
@@ -104,7 +117,8 @@ fn is_late(waited: Duration) -> bool {
     are_processors_busy()
 }
 
-/// Between parts that read, the thread sleeps so long: a lane that has had more than its share of the processor, as a busy one has, would wait for it until all was read.
+/// Between parts that read, the thread sleeps so long: a lane that has had more than its share of the
+/// processor, as a busy one has, would wait for it until all was read.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Bytes before a part where the size of its chunk fits in.
@@ -116,7 +130,8 @@ fn idle() -> &'static BlockingPool {
     POOL.get_or_init(|| BlockingPool::when_idle(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
 }
 
-/// The same where processors are never idle, for what reads under locks of lanes, and to free what is left of a page.
+/// The same where processors are never idle, for what reads under locks of lanes, and to free what is left of
+/// a page.
 fn aside() -> &'static BlockingPool {
     static POOL: OnceLock<BlockingPool> = OnceLock::new();
     POOL.get_or_init(|| BlockingPool::giving_way(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
@@ -128,7 +143,8 @@ fn soon() -> &'static BlockingPool {
     POOL.get_or_init(|| BlockingPool::new(PAGE_THREADS, PAGES_AT_ONCE as usize * crate::MOST_LANES))
 }
 
-/// A page on its way to a client. A thread makes it, and writes it to the client's socket by itself: to copy it into the kernel takes as long as to make it.
+/// A page on its way to a client. A thread makes it, and writes it to the client's socket by itself: to copy
+/// it into the kernel takes as long as to make it.
 #[derive(Debug)]
 pub struct Telling<P: Parts + 'static> {
     parts: Owned<P>,
@@ -156,7 +172,8 @@ pub struct Turn<P: Parts + 'static> {
     pub gone: bool,
 }
 
-/// What makes a page may hold a row for each of many thousands of servers, which takes longer to free than a lane has: wherever it is dropped, a thread frees it.
+/// What makes a page may hold a row for each of many thousands of servers, which takes longer to free than a
+/// lane has: wherever it is dropped, a thread frees it.
 #[derive(Debug)]
 struct Owned<P: Send + 'static>(Option<P>);
 
@@ -173,7 +190,8 @@ impl<P: Parts> Telling<P> {
         Self { parts: Owned(Some(parts)), chunked, socket: None, new: true, waited: Duration::ZERO }
     }
 
-    /// From now on the thread writes to that socket, by turns with the lane. Before that, the lane sends what a turn has made, which ends with a part that has a byte, or is the first.
+    /// From now on the thread writes to that socket, by turns with the lane. Before that, the lane sends what
+    /// a turn has made, which ends with a part that has a byte, or is the first.
     pub fn write_to(&mut self, connection: &Connection) {
         if self.socket.is_none() {
             // Without a descriptor to spare it is the lane that writes.
@@ -181,15 +199,19 @@ impl<P: Parts> Telling<P> {
         }
     }
 
-    /// Has a thread make parts and write them, until the socket takes no more for now, or there are about `TURN` bytes of them.
+    /// Has a thread make parts and write them, until the socket takes no more for now, or there are about
+    /// `TURN` bytes of them.
     ///
     /// # Errors
     /// There is no thread, or too much to do for those that there are.
     pub fn turn(self) -> Result<Blocking<Turn<P>>, Refused> {
         match &self.socket {
             None if self.new => soon().run(move || self.told(None)),
-            // What is left of a page goes there from the threads for idle times, which must not have to start one.
-            _ if self.reads() || are_processors_busy() || !aside().start() => aside().run(move || self.told(None)),
+            // What is left of a page goes there from the threads for idle times, which must not have to start
+            // one.
+            _ if self.reads() || are_processors_busy() || !aside().start() => {
+                aside().run(move || self.told(None))
+            }
             _ => {
                 let asked = Instant::now();
                 idle().run(move || self.told(Some(asked)))
@@ -201,8 +223,8 @@ impl<P: Parts> Telling<P> {
         self.parts.0.as_ref().is_some_and(Parts::reads)
     }
 
-    /// A turn. One that waits for an idle processor, since then, ends before its next part when it is late. With a part that reads, or with what was made of that, it ends, too:
-    /// others go on.
+    /// A turn. One that waits for an idle processor, since then, ends before its next part when it is late.
+    /// With a part that reads, or with what was made of that, it ends, too: others go on.
     fn told(mut self, idle: Option<Instant>) -> Turn<P> {
         let (mut sent, mut room, reads) = (0, Vec::new(), self.reads());
         loop {
@@ -212,7 +234,8 @@ impl<P: Parts> Telling<P> {
                 return Turn { left: Some(self), sent, rest: Vec::new(), begin: 0, gone: false };
             }
             if idle.is_some() {
-                // Where somebody wants the processor, who has it until the system looks again waits the longer for its next: nine seconds for four milliseconds.
+                // Where somebody wants the processor, who has it until the system looks again waits the
+                // longer for its next: nine seconds for four milliseconds.
                 std::thread::yield_now();
             }
             let only = std::mem::replace(&mut self.new, false);
@@ -228,7 +251,12 @@ impl<P: Parts> Telling<P> {
             if !more && only {
                 drop(self.parts.0.take()); // a small page, here and now; of others see `Owned`
             }
-            if !more || begin < room.len() || sent >= TURN || reads != self.reads() || (only && self.socket.is_none()) {
+            if !more
+                || begin < room.len()
+                || sent >= TURN
+                || reads != self.reads()
+                || (only && self.socket.is_none())
+            {
                 self.waited += idle.map_or(Duration::ZERO, |asked| asked.elapsed());
                 return Turn { left: more.then_some(self), sent, rest: room, begin, gone: false };
             }
@@ -300,7 +328,10 @@ mod tests {
 
     #[test]
     fn parts_are_chunks_or_stand_as_they_are() {
-        assert_eq!(told(&[(b'a', 3), (b'b', 0), (b'c', 17)], true), b"3\r\naaa\r\n11\r\nccccccccccccccccc\r\n0\r\n\r\n");
+        assert_eq!(
+            told(&[(b'a', 3), (b'b', 0), (b'c', 17)], true),
+            b"3\r\naaa\r\n11\r\nccccccccccccccccc\r\n0\r\n\r\n"
+        );
         assert_eq!(told(&[(b'a', 1), (b'b', 0)], true), b"1\r\na\r\n0\r\n\r\n");
         assert_eq!(told(&[(b'a', 0)], true), b"0\r\n\r\n");
         assert_eq!(told(&[(b'a', 3), (b'b', 0), (b'c', 2)], false), b"aaacc");
@@ -309,7 +340,8 @@ mod tests {
         assert_eq!(large.len(), 7 + 3 * PART + 7);
     }
 
-    /// The policy by which the thread is scheduled that makes a part, as the system tells it: 3 is `SCHED_BATCH`, 5 `SCHED_IDLE`.
+    /// The policy by which the thread is scheduled that makes a part, as the system tells it: 3 is
+    /// `SCHED_BATCH`, 5 `SCHED_IDLE`.
     struct Policies {
         reads: bool,
     }
@@ -326,7 +358,8 @@ mod tests {
         }
     }
 
-    /// By which policy the first part of a turn is made. Nobody waits for that: it goes on until the socket is full. Nothing, if it was late.
+    /// By which policy the first part of a turn is made. Nobody waits for that: it goes on until the socket
+    /// is full. Nothing, if it was late.
     fn policy(reads: bool) -> Option<u8> {
         let (mut client, socket) = UnixStream::pair().unwrap();
         let mut telling = Telling::new(Policies { reads }, false);

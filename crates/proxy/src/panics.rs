@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// What `work` gives; none if it panicked, which the panic hook has told. What it held was let go then, as at any other end, and it must not be polled again.
+/// What `work` gives; none if it panicked, which the panic hook has told. What it held was let go then, as at
+/// any other end, and it must not be polled again.
 ///
 /// Cost: a call that is not inlined for each poll.
 pub(crate) async fn caught<W: Future>(mut work: Pin<&mut W>) -> Option<W::Output> {

@@ -1,17 +1,19 @@
 //! A bounded number of places, for connections of the process, of a frontend or of a listener (`maxconn`).
 //!
 //! # Protocol
-//! 1. `taken` is changed by compare-and-swap, never above `most`; but `most` may become smaller, and a connection that changes to another
-//!    generation's door is in already.
-//! 2. Who finds no place takes the queue's lock, says so in `waiting`, tries once more, and leaves a waker only if that fails too.
-//! 3. Who gives a place back does so first and looks at `waiting` then. Between the two steps each side has a fence: so the one that
-//!    waits sees the place, or the one that gives sees the one that waits.
-//! 4. A woken waiter tries again like anybody else. It may lose to a newcomer, and waits again. It is in the queue once, however often it is
-//!    polled.
+//! 1. `taken` is changed by compare-and-swap, never above `most`; but `most` may become smaller, and a
+//!    connection that changes to another generation's door is in already.
+//! 2. Who finds no place takes the queue's lock, says so in `waiting`, tries once more, and leaves a waker
+//!    only if that fails too.
+//! 3. Who gives a place back does so first and looks at `waiting` then. Between the two steps each side has a
+//!    fence: so the one that waits sees the place, or the one that gives sees the one that waits.
+//! 4. A woken waiter tries again like anybody else. It may lose to a newcomer, and waits again. It is in the
+//!    queue once, however often it is polled.
 //! 5. A waiter that gives up leaves the queue. If it was woken already, it wakes the next one in its place.
 //!
 //! # Cost
-//! Two locked operations on one line for each *connection*; nothing for a request. Without a bound: nothing at all.
+//! Two locked operations on one line for each *connection*; nothing for a request. Without a bound: nothing
+//! at all.
 
 use manylane_sync::atomic::{AtomicU64, Ordering, fence};
 use manylane_sync::{CachePadded, LockClass, Mutex};
@@ -83,7 +85,8 @@ impl Places {
         }
     }
 
-    /// Changes the bound. Where places are in use, neither the old nor the new one may be 0: without a bound nobody counts.
+    /// Changes the bound. Where places are in use, neither the old nor the new one may be 0: without a bound
+    /// nobody counts.
     pub fn set_most(&self, most: u64) {
         self.most.store(most, Ordering::SeqCst);
         fence(Ordering::SeqCst); // rule 3: who waits sees it, or is seen

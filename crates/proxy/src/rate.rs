@@ -1,9 +1,10 @@
 //! A bounded number of events in a second: `rate-limit sessions`.
 //!
 //! # Protocol
-//! The one word has the moment at which all that was let in so far would have come, had it come evenly: each event moves it on by its share of a
-//! second, by compare-and-swap. Who would move it more than a second ahead of now has to wait for that. So up to a second's worth may
-//! come at once, as with the generic cell rate algorithm of ATM (ITU-T I.371).
+//! The one word has the moment at which all that was let in so far would have come, had it come evenly: each
+//! event moves it on by its share of a second, by compare-and-swap. Who would move it more than a second
+//! ahead of now has to wait for that. So up to a second's worth may come at once, as with the generic cell
+//! rate algorithm of ATM (ITU-T I.371).
 //!
 //! # Cost
 //! One locked operation for each *connection* of a frontend that has such a limit; a load for others.

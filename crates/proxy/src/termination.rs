@@ -1,4 +1,5 @@
-//! How a stream ended: the first two letters of the termination state, as the logging chapter of HAProxy's manual defines them.
+//! How a stream ended: the first two letters of the termination state, as the logging chapter of HAProxy's
+//! manual defines them.
 
 use std::fmt;
 

@@ -1,14 +1,18 @@
 //! What a backend of a generation that was replaced was told of its servers.
 //!
 //! # Protocol
-//! 1. Who changes a server that serves takes a number for the news behind the change. Every lane that has older generations is sent them.
-//! 2. Of the lanes that come with news of a server one goes on, unless another has come with later ones: who came first *will* read what the server is,
-//!    and numbers order what is behind them, so that he finds this change, too.
-//! 3. Who goes on takes the backend's turn, reads all of what the server is, and has the older one be so, before he gives the turn back. So the last one has
-//!    read last, and what he has read no other overwrites with what was before.
+//! 1. Who changes a server that serves takes a number for the news behind the change. Every lane that has
+//!    older generations is sent them.
+//! 2. Of the lanes that come with news of a server one goes on, unless another has come with later ones: who
+//!    came first *will* read what the server is, and numbers order what is behind them, so that he finds this
+//!    change, too.
+//! 3. Who goes on takes the backend's turn, reads all of what the server is, and has the older one be so,
+//!    before he gives the turn back. So the last one has read last, and what he has read no other overwrites
+//!    with what was before.
 //!
 //! # Cost
-//! Nothing for requests. Of a server 8 bytes for each balancer that has it; news cost each lane a locked operation for each of those.
+//! Nothing for requests. Of a server 8 bytes for each balancer that has it; news cost each lane a locked
+//! operation for each of those.
 
 use manylane_sync::atomic::{AtomicU64, Ordering};
 use manylane_sync::{LockClass, Mutex, const_fn};
@@ -50,8 +54,8 @@ impl Told {
         Self { last: (0..servers).map(|_| AtomicU64::new(0)).collect(), turn: Mutex::new(&TURN, ()) }
     }
 
-    /// Calls `follow`, which reads what the server is and has the one here be so, unless somebody does who came with these news or later ones. Whether
-    /// it was called.
+    /// Calls `follow`, which reads what the server is and has the one here be so, unless somebody does who
+    /// came with these news or later ones. Whether it was called.
     pub fn tell(&self, server: usize, news: u64, follow: impl FnOnce()) -> bool {
         // Relaxed: what is to be read is known to whoever has the number.
         let is_new = self.last[server].fetch_max(news, Ordering::Relaxed) < news;

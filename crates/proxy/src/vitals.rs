@@ -1,5 +1,6 @@
-//! What the process does as a whole: how busy its lanes are, how much comes and goes in a second, and the most that it was. Generations that follow on
-//! each other share it. The look once a second (`run::pace`) writes it; those who ask read what it found.
+//! What the process does as a whole: how busy its lanes are, how much comes and goes in a second, and the
+//! most that it was. Generations that follow on each other share it. The look once a second (`run::pace`)
+//! writes it; those who ask read what it found.
 
 use crate::counts::FrontendStats;
 use manylane_sched::Time;
@@ -54,7 +55,8 @@ impl Vitals {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    /// A look: so many connections came in the second that ended now, so many bytes were sent since the start, and so long the lanes slept.
+    /// A look: so many connections came in the second that ended now, so many bytes were sent since the
+    /// start, and so long the lanes slept.
     pub(crate) fn look(&self, now: Time, connections: u64, bytes: u64, lanes: u32, slept: Duration) {
         let mut looks = self.looks.lock();
         looks.most_connections = looks.most_connections.max(connections);
@@ -74,7 +76,11 @@ impl Vitals {
     }
 
     /// Bytes that went to clients in the second that ends now: as [`pace`](crate::pace) has rates.
-    pub fn bytes_rate(&self, now: Time, frontends: impl Iterator<Item = impl std::ops::Deref<Target = FrontendStats>>) -> u64 {
+    pub fn bytes_rate(
+        &self,
+        now: Time,
+        frontends: impl Iterator<Item = impl std::ops::Deref<Target = FrontendStats>>,
+    ) -> u64 {
         let sum: u64 = frontends.map(|counts| counts.read_cheap_one(|counts| &counts.bytes_out)).sum();
         let looks = self.looks.lock();
         let Some(at) = looks.at else { return sum };
@@ -110,17 +116,28 @@ mod tests {
     fn a_look_tells_the_last_second_from_the_one_before() {
         let vitals = Vitals::default();
         let counts = FrontendStats::default();
-        let rate = |millis| vitals.bytes_rate(Time::ZERO + Duration::from_millis(millis), std::iter::once(&counts));
+        let rate =
+            |millis| vitals.bytes_rate(Time::ZERO + Duration::from_millis(millis), std::iter::once(&counts));
         let look = |millis, connections, slept| {
             let bytes = counts.read_cheap_one(|counts| &counts.bytes_out);
-            vitals.look(Time::ZERO + Duration::from_millis(millis), connections, bytes, 2, Duration::from_millis(slept));
+            vitals.look(
+                Time::ZERO + Duration::from_millis(millis),
+                connections,
+                bytes,
+                2,
+                Duration::from_millis(slept),
+            );
         };
         assert_eq!((vitals.idle_percent(), rate(500), vitals.most_connections(3)), (100, 0, 3));
         counts.own().bytes_out.add(1000);
         assert_eq!(rate(500), 1000, "before the first look");
         look(10_000, 7, 5_000);
         assert_eq!([rate(10_000), rate(10_250)], [1000, 750]);
-        assert_eq!((vitals.idle_percent(), vitals.most_connections(3)), (100, 7), "there is nothing yet to compare with");
+        assert_eq!(
+            (vitals.idle_percent(), vitals.most_connections(3)),
+            (100, 7),
+            "there is nothing yet to compare with"
+        );
         counts.own().bytes_out.add(400);
         look(10_100, 8, 5_001); // another generation's
         assert_eq!([rate(10_500), rate(11_000), rate(12_000)], [900, 400, 200], "the last one late");

@@ -1,4 +1,5 @@
-//! Frontends that an operator closes and opens, at moments that the program cannot be brought to from outside.
+//! Frontends that an operator closes and opens, at moments that the program cannot be brought to from
+//! outside.
 
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
@@ -70,7 +71,8 @@ fn is_refused(address: SocketAddr) -> bool {
     TcpStream::connect(address).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
 }
 
-/// Between the steps of a reload the sockets of both generations are closed and opened, those that are new among them.
+/// Between the steps of a reload the sockets of both generations are closed and opened, those that are new
+/// among them.
 #[test]
 fn a_gate_is_that_of_both_generations_while_one_replaces_the_other() {
     // No other process has this address, so that nobody takes the ports meanwhile.
@@ -133,7 +135,8 @@ fn accepted_ahead(kind: Kind) {
         let connections = || front.counts.read_cheap_one(|counts| &counts.connections);
         let mut clients = vec![TcpStream::connect(address).unwrap()];
         until(here, "the first is served", || connections() == 1).await;
-        // One of these is accepted and waits for the first to leave; the driver may accept the others meanwhile.
+        // One of these is accepted and waits for the first to leave; the driver may accept the others
+        // meanwhile.
         clients.extend((0..3).map(|_| TcpStream::connect(address).unwrap()));
         let ahead = if kind == Kind::IoUring { 0 } else { 2 };
         until(here, "the driver accepts", || waiting(&listener) == ahead).await;
@@ -147,7 +150,8 @@ fn accepted_ahead(kind: Kind) {
     Local::remove_all();
 }
 
-/// What the driver has accepted before somebody asked is served, also where nobody looked while the gate was closed.
+/// What the driver has accepted before somebody asked is served, also where nobody looked while the gate was
+/// closed.
 #[test]
 fn connections_that_were_accepted_ahead_are_served_when_a_gate_is_open_again() {
     accepted_ahead(Kind::Epoll);

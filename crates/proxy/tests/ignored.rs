@@ -1,6 +1,7 @@
-//! Nothing that the reader keeps of a file is left out in silence. A generation takes the tree apart by name, so a new field has to be named
-//! somewhere; this test looks at those that are named and dropped (`field: _`): each is read in another place, or stands here, with a row of the
-//! table that tells the user that the keyword does nothing, or with a reason. The same for switches (`option ...`).
+//! Nothing that the reader keeps of a file is left out in silence. A generation takes the tree apart by name,
+//! so a new field has to be named somewhere; this test looks at those that are named and dropped (`field:
+//! _`): each is read in another place, or stands here, with a row of the table that tells the user that the
+//! keyword does nothing, or with a reason. The same for switches (`option ...`).
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -103,7 +104,8 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// Patterns `let Name { ... } =` and `let path::Name { ... } =`: the name, and what stands between the braces.
+/// Patterns `let Name { ... } =` and `let path::Name { ... } =`: the name, and what stands between the
+/// braces.
 fn taken_apart(code: &str) -> Vec<(&str, &str)> {
     let mut all = Vec::new();
     for (at, _) in code.match_indices("let ") {
@@ -122,7 +124,8 @@ fn taken_apart(code: &str) -> Vec<(&str, &str)> {
     all
 }
 
-/// Whether the code reads `field` of what holds a `name`: as `settings.field` for one of `Settings`, or by taking another one apart.
+/// Whether the code reads `field` of what holds a `name`: as `settings.field` for one of `Settings`, or by
+/// taking another one apart.
 fn is_read(all: &[(String, String)], name: &str, field: &str) -> bool {
     let holders: &[&str] = match name {
         "BindOptions" | "ServerOptions" => &["options"],

@@ -1,4 +1,5 @@
-//! Rates that are read while the counters are looked at: every interleaving. A reader may lose its processor for as long as two looks take.
+//! Rates that are read while the counters are looked at: every interleaving. A reader may lose its processor
+//! for as long as two looks take.
 #![cfg(loom)]
 
 use manylane_proxy::pace::{Counted, Paced};
@@ -23,7 +24,8 @@ impl Paced for Few {
     }
 }
 
-/// The place of a look is written again two looks later: what is read is all of one look, and never more than there was.
+/// The place of a look is written again two looks later: what is read is all of one look, and never more than
+/// there was.
 #[test]
 fn a_rate_is_of_one_look() {
     static SEEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
@@ -49,6 +51,7 @@ fn a_rate_is_of_one_look() {
         let rate = reading.join().expect("no assertion failed");
         SEEN.lock().expect("no panic").insert(rate);
     });
-    // Two seconds behind the first look: nothing, or 10 in both together. One behind the second: nothing, since its 10 are older than a second, or the next 100. At the third: these.
+    // Two seconds behind the first look: nothing, or 10 in both together. One behind the second: nothing,
+    // since its 10 are older than a second, or the next 100. At the third: these.
     assert_eq!(*SEEN.lock().expect("no panic"), BTreeSet::from([0, 5, 100]));
 }

@@ -1,4 +1,5 @@
-//! Bounded places: every interleaving of two or three lanes. No place is given twice, and nobody waits while one is free.
+//! Bounded places: every interleaving of two or three lanes. No place is given twice, and nobody waits while
+//! one is free.
 #![cfg(loom)]
 
 use manylane_proxy::Places;
@@ -21,7 +22,8 @@ fn bell() -> (std::sync::Arc<Bell>, Waker) {
     (bell.clone(), Waker::from(bell))
 }
 
-/// One leaves while another begins to wait, and is polled once more for no reason: it gets the place, or is woken for it.
+/// One leaves while another begins to wait, and is polled once more for no reason: it gets the place, or is
+/// woken for it.
 #[test]
 fn who_waits_while_a_place_is_given_back_is_woken() {
     model(|| {

@@ -1,4 +1,5 @@
-//! News of servers: whichever lanes change a server and hear of it, and in whatever order, the older one is in the end as the one that serves.
+//! News of servers: whichever lanes change a server and hear of it, and in whatever order, the older one is
+//! in the end as the one that serves.
 #![cfg(loom)]
 
 use manylane_proxy::{News, Told};

@@ -1,4 +1,5 @@
-//! In steady state a request on a kept connection asks nothing of the global allocator and waits for no lock, on every lane (R-B4, R-G2).
+//! In steady state a request on a kept connection asks nothing of the global allocator and waits for no lock,
+//! on every lane (R-B4, R-G2).
 //!
 //! With what most configurations have: a log, forwardfor, a cookie, rules.
 //!
@@ -104,8 +105,8 @@ static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn steady(kind: Kind, settings: &str) {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // A busy machine makes rounds late, and a lane that is late measures its tasks: it takes memory for each kind once, when it is
-    // first late with it. That is no request's doing.
+    // A busy machine makes rounds late, and a lane that is late measures its tasks: it takes memory for each
+    // kind once, when it is first late with it. That is no request's doing.
     manylane_sched::set_profiling(manylane_sched::Profiling::Off);
     let (server, log) = (origin(), UdpSocket::bind("127.0.0.1:0").unwrap());
     let front = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -113,7 +114,8 @@ fn steady(kind: Kind, settings: &str) {
     drop(front);
     let mut sources = Sources::new();
     let settings = settings.replace("LOG", &log.local_addr().unwrap().to_string());
-    // On a slow machine this takes longer than idle connections are usually kept; closing one is no request's doing.
+    // On a slow machine this takes longer than idle connections are usually kept; closing one is no request's
+    // doing.
     let text = format!(
         "global\n nbthread {LANES}\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
          listen l\n bind {address}\n{settings}\n server s {server} cookie a pool-purge-delay 1h\n"
@@ -159,7 +161,8 @@ fn steady(kind: Kind, settings: &str) {
         meeting.wait();
         let contended = || manylane_sync::lock::contention().iter().map(|class| class.times).sum::<u64>();
         let before = contended();
-        // Each lane looks after its idle connections once a second meanwhile, which is to take no memory either.
+        // Each lane looks after its idle connections once a second meanwhile, which is to take no memory
+        // either.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(2200) {
             round(30);

@@ -69,7 +69,8 @@ fn connections_stay_on_the_lane_that_accepts_them_where_the_file_says_so() {
     assert!(!built(" tune.listener.multi-queue off\n").process.spreads_connections);
 }
 
-/// A file with this in `global`, and this behind the address of a listener: the shards and lanes of that, and what was said.
+/// A file with this in `global`, and this behind the address of a listener: the shards and lanes of that, and
+/// what was said.
 fn listener(global: &str, options: &str, wishes: Wishes) -> (Option<(Shards, Vec<usize>)>, String) {
     let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
     let mut sources = Sources::new();
@@ -230,7 +231,8 @@ fn buffers_that_are_larger_than_heads_can_be_are_warned_of() {
     assert!(text.contains("at most 65535 bytes") && text.contains("grows to 200000 bytes"), "{text}");
 }
 
-/// A name that is asked for all the time is not worth a start that fails: HAProxy ends the default of `init-addr` with `none` there.
+/// A name that is asked for all the time is not worth a start that fails: HAProxy ends the default of
+/// `init-addr` with `none` there.
 #[test]
 fn a_server_of_a_resolvers_section_starts_without_an_address() {
     let told = |options: &str| {

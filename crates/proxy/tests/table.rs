@@ -1,4 +1,5 @@
-//! The table of keywords says of each whether it is built: what it says is read is not refused where a generation is built of it.
+//! The table of keywords says of each whether it is built: what it says is read is not refused where a
+//! generation is built of it.
 
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too

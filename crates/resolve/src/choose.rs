@@ -57,8 +57,9 @@ pub enum Choice {
     None,
 }
 
-/// The best of `addresses`: of the family that is preferred, then in a network that is, then one that no other server has, then the one that it has,
-/// then the first. `others_have` says whether another server has it.
+/// The best of `addresses`: of the family that is preferred, then in a network that is, then one that no
+/// other server has, then the one that it has, then the first. `others_have` says whether another server has
+/// it.
 pub fn choose(
     addresses: impl Iterator<Item = IpAddr>,
     wish: &Wish,

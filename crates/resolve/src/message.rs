@@ -1,7 +1,8 @@
-//! Messages of the protocol (RFC 1035): a question with one name, and the answer to it. `hickory-proto` knows the bytes.
+//! Messages of the protocol (RFC 1035): a question with one name, and the answer to it. `hickory-proto` knows
+//! the bytes.
 //!
-//! What is in an answer beside what was asked for is left alone: nothing of it is kept for another name (RFC 5452, 6), but the addresses of an SRV
-//! record's targets, which hold for that record only.
+//! What is in an answer beside what was asked for is left alone: nothing of it is kept for another name (RFC
+//! 5452, 6), but the addresses of an SRV record's targets, which hold for that record only.
 
 use crate::Name;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
@@ -13,11 +14,13 @@ use std::net::IpAddr;
 pub const LONGEST_MESSAGE: usize = 65_535;
 /// Bytes of a header.
 const HEADER: usize = 12;
-/// Bytes of the shortest record: the root's name, type, class, time and an empty rest. A message that counts more than fit is refused unread.
+/// Bytes of the shortest record: the root's name, type, class, time and an empty rest. A message that counts
+/// more than fit is refused unread.
 pub const LEAST_RECORD: usize = 11;
 /// Bytes of the shortest question: the root's name, type and class.
 const LEAST_QUESTION: usize = 5;
-/// Records of an answer that are kept; the others are as if they were not there. As many servers a template may fill by one name.
+/// Records of an answer that are kept; the others are as if they were not there. As many servers a template
+/// may fill by one name.
 pub const MOST_RECORDS: usize = 4096;
 /// Names that a name may lead to, one after the other (`CNAME`).
 pub const MOST_ALIASES: usize = 16;
@@ -138,7 +141,8 @@ fn plain(name: &hickory_proto::rr::Name) -> Option<Name> {
     Name::parse(&text).ok()
 }
 
-/// The query: one question, for which the name server may ask others, and room for an answer of `payload` bytes.
+/// The query: one question, for which the name server may ask others, and room for an answer of `payload`
+/// bytes.
 pub fn query(id: u16, name: &Name, kind: Kind, payload: u16) -> Vec<u8> {
     let mut message = Message::new(id, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;

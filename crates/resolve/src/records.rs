@@ -25,7 +25,8 @@ fn same(one: &Item, other: &Item) -> bool {
 }
 
 impl Records {
-    /// An answer: what it does not say any more is forgotten when it was not said for `obsolete`. Never more than [`MOST_RECORDS`] are kept.
+    /// An answer: what it does not say any more is forgotten when it was not said for `obsolete`. Never more
+    /// than [`MOST_RECORDS`] are kept.
     pub(crate) fn merge(&mut self, items: Vec<Item>, now: Duration, obsolete: Duration) {
         let known: std::collections::HashMap<Key, usize> =
             self.0.iter().enumerate().map(|(at, entry)| (Key::of(&entry.item), at)).collect();

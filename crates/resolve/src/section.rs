@@ -107,7 +107,8 @@ pub struct Ticket {
     id: u16,
 }
 
-/// A question to be asked: from a port that nobody can guess, of one name server, whose answers alone are given back.
+/// A question to be asked: from a port that nobody can guess, of one name server, whose answers alone are
+/// given back.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// For [`Section::handle_answer`].
@@ -253,7 +254,8 @@ impl Section {
         Self::resume(settings, Past::new(), Vec::new())
     }
 
-    /// Goes on where a section of the same name servers was: whoever wants to know what it knew asks again when that one would have.
+    /// Goes on where a section of the same name servers was: whoever wants to know what it knew asks again
+    /// when that one would have.
     pub fn resume(mut settings: Settings, past: Past, mut counters: Vec<Counters>) -> Self {
         settings.resolve = settings.resolve.max(SHORTEST_TIMEOUT);
         settings.retry = settings.retry.max(SHORTEST_TIMEOUT);
@@ -277,7 +279,8 @@ impl Section {
         }
     }
 
-    /// All who wanted to know in the section before have said so here: of what it knew, what is still good is kept for others.
+    /// All who wanted to know in the section before have said so here: of what it knew, what is still good is
+    /// kept for others.
     pub fn resumed(&mut self, now: Duration) {
         let good = self.settings.holds.valid;
         self.past.retain(|_, memo| memo.status == Status::Valid && now < memo.settled + good);
@@ -303,8 +306,8 @@ impl Section {
         Some(memo).filter(|memo| self.resumes || now < memo.settled + self.settings.holds.valid)
     }
 
-    /// Somebody wants to know about a name; it is asked for from now on, once for all who want the same. None when there are
-    /// [`MOST_NAMES`].
+    /// Somebody wants to know about a name; it is asked for from now on, once for all who want the same. None
+    /// when there are [`MOST_NAMES`].
     pub fn want(&mut self, name: Name, kind: Kind, now: Duration) -> Option<Id> {
         if let Some(&at) = self.by_name.get(&(name.clone(), kind)) {
             let known = self.known_mut(Id(at))?;
@@ -346,7 +349,8 @@ impl Section {
         Some(Id(at))
     }
 
-    /// One of those who wanted to know does not any more. What is still good is known for a while, for whoever asks next.
+    /// One of those who wanted to know does not any more. What is still good is known for a while, for
+    /// whoever asks next.
     pub fn forget(&mut self, name: Id, now: Duration) {
         let keeps = self.kept < MOST_KEPT && self.is_fresh(name, now);
         let good = self.settings.holds.valid;
@@ -534,7 +538,8 @@ impl Section {
                 let status = if silent { Status::Timeout } else { failure };
                 self.settle(at, now, None, status);
             }
-            // Some have none of the first family, and others said nothing: so what they say of the other one counts.
+            // Some have none of the first family, and others said nothing: so what they say of the other one
+            // counts.
             Some(other) if !silent && known.kind == known.preferred => {
                 known.kind = other;
                 self.ask(at, now, left);

@@ -22,8 +22,9 @@ pub fn weight(of_record: u16) -> u16 {
     of_record.div_ceil(256)
 }
 
-/// What the servers of a template, `taken` by those that they stand for, do when the service has these: those who are gone leave, those who stay keep
-/// their places, and the new ones take the first that are free, as long as there are some.
+/// What the servers of a template, `taken` by those that they stand for, do when the service has these: those
+/// who are gone leave, those who stay keep their places, and the new ones take the first that are free, as
+/// long as there are some.
 pub fn seats(taken: &[Seat], services: &[Service]) -> Vec<Move> {
     let wanted: HashMap<(&Name, u16), &Service> =
         services.iter().map(|service| ((&service.target, service.port), service)).collect();

@@ -7,8 +7,8 @@ pub const MOST_SYSTEM_SERVERS: usize = 16;
 /// Where they listen.
 const PORT: u16 = 53;
 
-/// The name servers that a file like `/etc/resolv.conf` names, each once. Lines that are not understood are as if they were not there, as the system's
-/// own resolver has it.
+/// The name servers that a file like `/etc/resolv.conf` names, each once. Lines that are not understood are
+/// as if they were not there, as the system's own resolver has it.
 pub fn system_servers(text: &str) -> Vec<SocketAddr> {
     let mut all: Vec<SocketAddr> = Vec::new();
     for line in text.lines() {

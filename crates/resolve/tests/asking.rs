@@ -122,7 +122,8 @@ fn silence_is_tried_again_in_the_first_family_and_then_given_up() {
     assert_eq!(section.counters()[1].timeout, 2);
 }
 
-/// `resolve_retries` says how many tries there are, as HAProxy counts them: with one, whoever is silent is not asked again.
+/// `resolve_retries` says how many tries there are, as HAProxy counts them: with one, whoever is silent is
+/// not asked again.
 #[test]
 fn one_try_is_one_question_in_each_family() {
     for (retries, tries) in [(0, 1), (1, 1), (3, 3)] {

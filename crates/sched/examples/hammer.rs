@@ -1,10 +1,11 @@
 //! The figures of the README, in nanoseconds: spawn and complete, self-wake, hand-over to a busy lane.
 //!
 //! `cargo run --release -p manylane-sched --example hammer [samples]`; for instruction counts
-//! `valgrind --tool=callgrind --toggle-collect='*measured*' .../hammer 1 spawn` (or `wake`). `hammer 1 timers`: ten million timers, which
-//! need a gigabyte and are tried only when they are asked for.
+//! `valgrind --tool=callgrind --toggle-collect='*measured*' .../hammer 1 spawn` (or `wake`). `hammer 1
+//! timers`: ten million timers, which need a gigabyte and are tried only when they are asked for.
 //!
-//! Other programs on the machine cannot be switched off, so the best of many short samples is shown beside the median.
+//! Other programs on the machine cannot be switched off, so the best of many short samples is shown beside
+//! the median.
 
 use manylane_sched::{Class, Config, Lane, TaskKind, Time};
 use std::pin::Pin;
@@ -124,7 +125,8 @@ fn hand_over(samples: usize) -> Vec<f64> {
     times
 }
 
-/// Ten million timers within a minute of virtual time: armed, moved down the wheel, fired. Nanoseconds for each.
+/// Ten million timers within a minute of virtual time: armed, moved down the wheel, fired. Nanoseconds for
+/// each.
 fn timers(samples: usize) -> Vec<f64> {
     const TIMERS: u64 = 10_000_000;
     const MINUTE: u64 = 60_000;

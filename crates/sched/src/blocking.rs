@@ -1,10 +1,12 @@
-//! A few threads for what must block: name lookups through libc, reads of files. Lanes never do such things themselves.
+//! A few threads for what must block: name lookups through libc, reads of files. Lanes never do such things
+//! themselves.
 //!
 //! # Protocol
-//! One lock guards the queue and the list of idle threads. A call puts its job into the queue and wakes an idle thread, or starts
-//! one while there are fewer than the limit. A thread that finds the queue empty lists itself as idle before it lets go of the lock, so
-//! no job waits while a thread sleeps. One that takes a job is not in the list: it wakes up for other reasons too, as when the
-//! job before left a token of `park` behind. A job stores its result, then wakes its task by the task's waker.
+//! One lock guards the queue and the list of idle threads. A call puts its job into the queue and wakes an
+//! idle thread, or starts one while there are fewer than the limit. A thread that finds the queue empty lists
+//! itself as idle before it lets go of the lock, so no job waits while a thread sleeps. One that takes a job
+//! is not in the list: it wakes up for other reasons too, as when the job before left a token of `park`
+//! behind. A job stores its result, then wakes its task by the task's waker.
 //!
 //! # Cost
 //! An allocation or two, a lock, a wake-up: microseconds. For work that takes longer than that.
@@ -21,7 +23,8 @@ use std::task::{Context, Poll, Waker};
 
 /// Threads of a pool, by default: lookups of names that hang for seconds, on a machine whose lanes go on.
 pub const BLOCKING_THREADS: usize = 16;
-/// Jobs that wait at most, by default. Beyond that the caller is told at once: a queue that only grows helps nobody.
+/// Jobs that wait at most, by default. Beyond that the caller is told at once: a queue that only grows helps
+/// nobody.
 pub const BLOCKING_QUEUE: usize = 1024;
 
 static QUEUE: LockClass = LockClass::new("blocking pool", 2);
@@ -29,8 +32,8 @@ static RESULT: LockClass = LockClass::new("blocking result", LockClass::LEAF);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A bounded pool of threads that may block. Dropped, it does what is queued and ends its threads, and the thread that drops it
-/// waits for that: not for a lane to do.
+/// A bounded pool of threads that may block. Dropped, it does what is queued and ends its threads, and the
+/// thread that drops it waits for that: not for a lane to do.
 pub struct BlockingPool {
     shared: Arc<Shared>,
 }
@@ -100,18 +103,22 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl BlockingPool {
-    /// A pool of at most `threads` threads (0 is taken as 1), where at most `queue` jobs wait. Threads are started as they are needed, by who asks then: see [`start`](Self::start).
+    /// A pool of at most `threads` threads (0 is taken as 1), where at most `queue` jobs wait. Threads are
+    /// started as they are needed, by who asks then: see [`start`](Self::start).
     pub fn new(threads: usize, queue: usize) -> Self {
         Self::with(threads, queue, Standing::AsLanes)
     }
 
-    /// The same for work that nobody is in a hurry for: where processors are short its threads have about a third of what a lane has, never nothing.
+    /// The same for work that nobody is in a hurry for: where processors are short its threads have about a
+    /// third of what a lane has, never nothing.
     pub fn giving_way(threads: usize, queue: usize) -> Self {
         Self::with(threads, queue, Standing::GivesWay)
     }
 
-    /// The same for work in small pieces: its threads have a processor that nobody else wants, and whoever wakes there has it from them at once. Where all processors are
-    /// wanted all the time they have a three-hundredth of one or less, so who asks should give what is late then to another pool. Not for what holds a lock that a lane waits for.
+    /// The same for work in small pieces: its threads have a processor that nobody else wants, and whoever
+    /// wakes there has it from them at once. Where all processors are wanted all the time they have a
+    /// three-hundredth of one or less, so who asks should give what is late then to another pool. Not for
+    /// what holds a lock that a lane waits for.
     pub fn when_idle(threads: usize, queue: usize) -> Self {
         Self::with(threads, queue, Standing::WhenIdle)
     }
@@ -122,8 +129,9 @@ impl BlockingPool {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Runs `job` on one of the threads. The future gives its result; dropped before that is there, it lets the job run in vain: the
-    /// result is dropped on the pool's thread, and nobody is woken. A result that is there already is dropped with the future.
+    /// Runs `job` on one of the threads. The future gives its result; dropped before that is there, it lets
+    /// the job run in vain: the result is dropped on the pool's thread, and nobody is woken. A result
+    /// that is there already is dropped with the future.
     ///
     /// # Errors
     /// [`Refused`]; the job is dropped.
@@ -148,8 +156,9 @@ impl BlockingPool {
         Ok(Blocking { slot })
     }
 
-    /// Starts all threads that there are not yet; whether all are there. For a pool that a thread of [`when_idle`](Self::when_idle) asks: a thread that is started has the standing
-    /// of who starts it, and leaving that of idle times takes a privilege.
+    /// Starts all threads that there are not yet; whether all are there. For a pool that a thread of
+    /// [`when_idle`](Self::when_idle) asks: a thread that is started has the standing of who starts it,
+    /// and leaving that of idle times takes a privilege.
     #[must_use = "the system may give no thread"]
     pub fn start(&self) -> bool {
         let mut state = self.shared.state.lock();
@@ -189,7 +198,8 @@ impl Drop for BlockingPool {
         };
         idle.iter().for_each(Thread::unpark);
         for thread in threads {
-            // A pool that is dropped by one of its own jobs does not wait for itself. Jobs' panics are caught.
+            // A pool that is dropped by one of its own jobs does not wait for itself. Jobs' panics are
+            // caught.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }
@@ -251,7 +261,8 @@ impl Shared {
                 job
             };
             match job {
-                // A job cannot panic by itself, but its result's destructor may, or a foreign waker. The thread goes on.
+                // A job cannot panic by itself, but its result's destructor may, or a foreign waker. The
+                // thread goes on.
                 Some(job) => drop(catch_unwind(AssertUnwindSafe(job)).map_err(std::mem::forget)),
                 None => thread::park(),
             }

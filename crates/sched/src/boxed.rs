@@ -1,7 +1,7 @@
 //! A future in a block of its own: what a task needs for a while only.
 //!
-//! A future is as large as the largest of what it ever waits for. Where that is waited for rarely, or for a short part of a task's life, the task
-//! holds a [`Boxed`] meanwhile, and is small for the rest of its life.
+//! A future is as large as the largest of what it ever waits for. Where that is waited for rarely, or for a
+//! short part of a task's life, the task holds a [`Boxed`] meanwhile, and is small for the rest of its life.
 
 use crate::error::SpawnError;
 use crate::memory;
@@ -68,7 +68,8 @@ where
     const VTABLE: VTable<F::Output> = VTable { poll: Self::poll, release: Self::release };
 
     /// # Safety
-    /// The block holds an `F`, which is not moved before it is released, and whose `Boxed` is borrowed exclusively.
+    /// The block holds an `F`, which is not moved before it is released, and whose `Boxed` is borrowed
+    /// exclusively.
     unsafe fn poll(block: NonNull<u8>, context: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: by contract.
         unsafe { Pin::new_unchecked(block.cast::<F>().as_mut()) }.poll(context)
@@ -84,7 +85,8 @@ where
 }
 
 impl<'a, T: 'static> Boxed<'a, T> {
-    /// The future that `make` makes, which is called when there is a block for it: so a large one is made there, and need not be moved.
+    /// The future that `make` makes, which is called when there is a block for it: so a large one is made
+    /// there, and need not be moved.
     ///
     /// Cost: taking a block from the lane's cache.
     ///

@@ -1,7 +1,7 @@
 //! An array that grows in place: no element ever moves, none is freed while the array lives.
 //!
-//! Chunk c has `BASE << c` elements, so an index finds its chunk by counting leading zeros, and the table of chunks is
-//! small enough to stand in the owner.
+//! Chunk c has `BASE << c` elements, so an index finds its chunk by counting leading zeros, and the table of
+//! chunks is small enough to stand in the owner.
 
 use manylane_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::alloc::{Layout, dealloc};
@@ -19,8 +19,8 @@ pub(crate) const CAPACITY: u32 = BASE * ((1 << CHUNKS) - 1);
 /// What an array can hold.
 ///
 /// # Safety
-/// On the real machine and the simulator, memory of zeros is a valid value, that of an unused element: so a chunk of
-/// millions of elements is had from the system without touching it.
+/// On the real machine and the simulator, memory of zeros is a valid value, that of an unused element: so a
+/// chunk of millions of elements is had from the system without touching it.
 pub(crate) unsafe trait Fresh {
     /// A value as an unused element has it.
     #[cfg(loom)]
@@ -29,7 +29,8 @@ pub(crate) unsafe trait Fresh {
 
 /// The array. One thread, its owner, grows it; anyone who was told an index may look at the element.
 ///
-/// A chunk's pointer is kept with the number of its first element subtracted, so that adding an index gives the element.
+/// A chunk's pointer is kept with the number of its first element subtracted, so that adding an index gives
+/// the element.
 pub(crate) struct Chunks<T> {
     chunks: [AtomicPtr<T>; CHUNKS],
     /// Chunks that exist: the first ones. Written by the owner.
@@ -81,8 +82,8 @@ impl<T: Fresh> Chunks<T> {
         let chunk = unsafe { self.chunks.get_unchecked(chunk_of(index)) };
         // Relaxed: by contract the pointer's store happened before. It never changes again.
         let start = chunk.load(Ordering::Relaxed);
-        // SAFETY: what was subtracted from the chunk's start comes back here: it is one of its elements, which are initialised, and the
-        // chunk lives as long as `self`.
+        // SAFETY: what was subtracted from the chunk's start comes back here: it is one of its elements,
+        // which are initialised, and the chunk lives as long as `self`.
         unsafe { &*start.wrapping_add(index as usize) }
     }
 

@@ -25,22 +25,26 @@ impl Class {
     }
 }
 
-/// Tasks that run between two looks at the poller, by default (R-F4: 40 v. 200 was worth 18 % of requests/s at 16 threads).
+/// Tasks that run between two looks at the poller, by default (R-F4: 40 v. 200 was worth 18 % of requests/s
+/// at 16 threads).
 pub const RUNQUEUE_DEPTH: u32 = 40;
 
-/// What a class gets of a round while others have work too. The figures are in the proportion of 50 : 37 : 12 : 1.
+/// What a class gets of a round while others have work too. The figures are in the proportion of 50 : 37 : 12
+/// : 1.
 const WEIGHTS: [u32; 3] = [64, 48, 16];
 
-/// From this many queued heavy tasks on, a round runs more than one of them if nothing else is queued: one more for each of so
-/// many. A look at the poller costs a microsecond, a heavy task hundreds, so below there is nothing to gain.
+/// From this many queued heavy tasks on, a round runs more than one of them if nothing else is queued: one
+/// more for each of so many. A look at the poller costs a microsecond, a heavy task hundreds, so below there
+/// is nothing to gain.
 pub(crate) const HEAVY_LONG: u32 = 128;
 /// The same while other classes have work.
 pub(crate) const HEAVY_LONG_BUSY: u32 = 1024;
 /// Heavy tasks in one round, however many are queued: bounds the time without a look at the poller.
 pub(crate) const HEAVY_MOST: u32 = 8;
 
-/// Heavy tasks that this round may run, when `queued` are waiting. More than one only where the queue grows faster than
-/// one a round takes from it: handshakes whose clients gave up meanwhile would be done in vain for ever.
+/// Heavy tasks that this round may run, when `queued` are waiting. More than one only where the queue grows
+/// faster than one a round takes from it: handshakes whose clients gave up meanwhile would be done in vain
+/// for ever.
 pub(crate) fn heavy_share(queued: u32, alone: bool, low_latency: bool) -> u32 {
     if low_latency || queued == 0 {
         return queued.min(1);
@@ -49,7 +53,8 @@ pub(crate) fn heavy_share(queued: u32, alone: bool, low_latency: bool) -> u32 {
     (1 + queued / step).min(HEAVY_MOST)
 }
 
-/// What each of the first three classes may run in a pass over `left` tasks; the lengths tell which have work.
+/// What each of the first three classes may run in a pass over `left` tasks; the lengths tell which have
+/// work.
 pub(crate) fn shares(left: u32, lengths: [u32; 3]) -> [u32; 3] {
     // The common case: no division.
     match lengths {

@@ -17,7 +17,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The calling thread's lane. A copy of it is a copy of a pointer; it stays on its thread. Tasks take it along.
+/// The calling thread's lane. A copy of it is a copy of a pointer; it stays on its thread. Tasks take it
+/// along.
 #[derive(Clone, Copy)]
 pub struct Here {
     home: &'static Home,
@@ -35,7 +36,8 @@ impl Here {
         self.home
     }
 
-    /// The lane of the calling thread; none where no [`Lane`](crate::Lane) lives. For code that cannot be handed one.
+    /// The lane of the calling thread; none where no [`Lane`](crate::Lane) lives. For code that cannot be
+    /// handed one.
     #[inline]
     pub fn current() -> Option<Self> {
         home::here().map(Self::new)
@@ -57,7 +59,8 @@ impl Here {
         Time::from_nanos(self.home.local.now.get())
     }
 
-    /// Starts a task on this lane. It stays here, so it may hold what is not [`Send`]. Its first poll is in its turn.
+    /// Starts a task on this lane. It stays here, so it may hold what is not [`Send`]. Its first poll is in
+    /// its turn.
     ///
     /// Cost: a block from the lane's cache, a slot from the free list, a push on the queue.
     ///
@@ -74,7 +77,8 @@ impl Here {
         self.home.adopt(task::create(kind, class, future)?, class)
     }
 
-    /// Wakes all tasks of this kind that live on this lane: to tell them something that none of them waits for. How many.
+    /// Wakes all tasks of this kind that live on this lane: to tell them something that none of them waits
+    /// for. How many.
     ///
     /// Cost: a look at each slot that the lane has ever used.
     pub fn wake_kind(self, kind: &'static TaskKind) -> usize {
@@ -86,7 +90,8 @@ impl Here {
         self.current_entry().map(|entry| entry.id.get())
     }
 
-    /// Changes the class of the task that runs, from its next wake-up on; the class it had. Nothing outside of tasks.
+    /// Changes the class of the task that runs, from its next wake-up on; the class it had. Nothing outside
+    /// of tasks.
     pub fn set_class(self, class: Class) -> Option<Class> {
         let entry = self.current_entry()?;
         let flags = entry.flags.get();
@@ -94,8 +99,8 @@ impl Here {
         Some(Class::from_bits((flags & bits::CLASS) >> bits::CLASS_SHIFT))
     }
 
-    /// Gives the task that runs a nice value, -1024 to 1024, from its next wake-up on: in class normal it overtakes that many
-    /// tasks, or lets so many pass. Nothing outside of tasks.
+    /// Gives the task that runs a nice value, -1024 to 1024, from its next wake-up on: in class normal it
+    /// overtakes that many tasks, or lets so many pass. Nothing outside of tasks.
     ///
     /// # Errors
     /// [`NiceOutOfRange`].
@@ -115,8 +120,8 @@ impl Here {
         unsafe { self.home.local.current.get().as_ref() }
     }
 
-    /// Ends a task of this lane: its future is dropped, at once or, for the one that runs, when its poll returns. `false` when it
-    /// has ended already, or is another lane's.
+    /// Ends a task of this lane: its future is dropped, at once or, for the one that runs, when its poll
+    /// returns. `false` when it has ended already, or is another lane's.
     pub fn abort(self, id: TaskId) -> bool {
         if id.lane_number() != self.home.local.lane.get() {
             return false;
@@ -146,7 +151,8 @@ impl Here {
         .await;
     }
 
-    /// From here on the lane looks for work for so long before it sleeps: see [`Config::busy_poll`](crate::Config::busy_poll).
+    /// From here on the lane looks for work for so long before it sleeps: see
+    /// [`Config::busy_poll`](crate::Config::busy_poll).
     pub fn set_busy_poll(self, time: Duration) {
         let settings = Settings { busy_poll: time, ..self.home.settings.get() };
         self.home.settings.set(settings);
@@ -208,8 +214,8 @@ impl Remote {
 
     /// Starts a task on that lane. On the calling thread's own this is [`Here::spawn`].
     ///
-    /// Cost: a block from the calling lane's cache, one compare-and-swap on the other lane's inbox; if that lane sleeps, the
-    /// system call that wakes it.
+    /// Cost: a block from the calling lane's cache, one compare-and-swap on the other lane's inbox; if that
+    /// lane sleeps, the system call that wakes it.
     ///
     /// # Errors
     /// [`SpawnError`]; the future is dropped.
@@ -223,8 +229,8 @@ impl Remote {
         unsafe { self.send(kind, class, future) }
     }
 
-    /// Has that lane call `make`, in a new task's first poll, and run the future that it returns: so the future itself may hold
-    /// what is not [`Send`].
+    /// Has that lane call `make`, in a new task's first poll, and run the future that it returns: so the
+    /// future itself may hold what is not [`Send`].
     ///
     /// # Errors
     /// [`SpawnError`]; `make` is dropped.

@@ -22,8 +22,8 @@ use std::time::Duration;
 
 static UNPARK: LockClass = LockClass::new("lane unparker", LockClass::LEAF);
 
-/// Everything of one lane. Parts that different lanes write are on different lines (R-F6); the assertions at the end of this
-/// file hold them there.
+/// Everything of one lane. Parts that different lanes write are on different lines (R-F6); the assertions at
+/// the end of this file hold them there.
 ///
 /// Key: `O` the owning lane only, `R` written by other lanes too, `P` written by the owner, read by anyone,
 /// `I` hardly ever written after the start.
@@ -70,7 +70,8 @@ pub(crate) struct Local {
     pub(crate) profiling: Own<bool>,
     /// Asked to leave `run`.
     pub(crate) stopping: Own<bool>,
-    /// Whether the last round ended without a sleep: then the time since it began tells how late this one is.
+    /// Whether the last round ended without a sleep: then the time since it began tells how late this one
+    /// is.
     pub(crate) busy: Own<bool>,
 }
 
@@ -116,10 +117,10 @@ pub(crate) struct Settings {
     pub(crate) on_late_wake: fn(LaneId, &crate::LateWake),
 }
 
-// SAFETY: parts marked `O` are touched only through a `Lane`, a `Here`, or `here()`, all of which stay on the thread that has
-// this lane's number (rule 1 of the crate's page); the hand-over of a number to a later thread is ordered (see
-// `manylane_sync::lane`). All other parts are atomics and locks. Tasks may hold what is not `Send`: they are dropped
-// by the `Lane` that polls them, before its thread ends.
+// SAFETY: parts marked `O` are touched only through a `Lane`, a `Here`, or `here()`, all of which stay on the
+// thread that has this lane's number (rule 1 of the crate's page); the hand-over of a number to a later
+// thread is ordered (see `manylane_sync::lane`). All other parts are atomics and locks. Tasks may hold what
+// is not `Send`: they are dropped by the `Lane` that polls them, before its thread ends.
 unsafe impl Sync for Home {}
 // SAFETY: as above.
 unsafe impl Send for Home {}
@@ -242,11 +243,13 @@ impl Home {
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn entry(&self, slot: u32) -> &Entry {
-        // SAFETY: slots come from wakers and queues of this lane, which know only slots that were made, on this thread.
+        // SAFETY: slots come from wakers and queues of this lane, which know only slots that were made, on
+        // this thread.
         unsafe { self.slots.entries.at(slot) }
     }
 
-    /// The slot that `id` names, if it is one of this lane's. One comparison for the lane and the slot's existence.
+    /// The slot that `id` names, if it is one of this lane's. One comparison for the lane and the slot's
+    /// existence.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn slot_of(&self, id: TaskId) -> Option<u32> {
@@ -330,14 +333,16 @@ impl Home {
         Some(entry)
     }
 
-    /// Ends the life of the task in a slot: late wake-ups do not find it any more, its future is dropped, the slot is free.
+    /// Ends the life of the task in a slot: late wake-ups do not find it any more, its future is dropped, the
+    /// slot is free.
     #[inline(always)]
     pub(crate) fn finish(&self, entry: &Entry) {
         let Some(task) = NonNull::new(entry.task.replace(null_mut())) else { return };
         entry.id.set(entry.id.get().next_generation());
         entry.flags.set(entry.flags.get() & bits::QUEUED | bits::LEFT);
         self.published.counters.completed.add(1);
-        /// Frees the slot even if the future's destructor panics; not before it has run, so that it keeps its number.
+        /// Frees the slot even if the future's destructor panics; not before it has run, so that it keeps its
+        /// number.
         struct Vacate<'a>(&'a Home, &'a Entry);
         impl Drop for Vacate<'_> {
             #[inline(always)]
@@ -365,7 +370,8 @@ impl Home {
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn enqueue(&self, entry: &Entry, flags: u32) {
-        // One test for all that is not the common case; slow paths are tail calls: the fast one needs no stack.
+        // One test for all that is not the common case; slow paths are tail calls: the fast one needs no
+        // stack.
         if flags & self.local.detour.get() != 0 {
             return self.enqueue_otherwise(entry, flags);
         }
@@ -495,10 +501,12 @@ impl Home {
     }
 
     fn woken_from_afar(&self, slot: u32, node: NonNull<Node>) {
-        // SAFETY: a node with a slot's number is the first field of that slot's remote part, which is never freed.
+        // SAFETY: a node with a slot's number is the first field of that slot's remote part, which is never
+        // freed.
         let remote = unsafe { node.cast::<RemoteSlot>().as_ref() };
-        // The node's link was read before. Acquire: pairs with the release in the swaps of all wakers since it was set, so
-        // the poll that follows sees what they did. Release: whoever sets it next may write the link.
+        // The node's link was read before. Acquire: pairs with the release in the swaps of all wakers since
+        // it was set, so the poll that follows sees what they did. Release: whoever sets it next may
+        // write the link.
         let pending = remote.pending.swap(0, Ordering::AcqRel);
         #[cfg(all(debug_assertions, not(loom)))]
         remote.by.take().for_each(|caller| self.note_caller(slot, caller));
@@ -506,8 +514,8 @@ impl Home {
         let generation = pending >> 1;
         if generation != entry.id.get().generation() {
             self.late(slot, generation, entry);
-            // A late wake-up may have taken the place of a good one, for who lives here now: it is woken in any case. A future
-            // must bear that.
+            // A late wake-up may have taken the place of a good one, for who lives here now: it is woken in
+            // any case. A future must bear that.
             if entry.task.get().is_null() {
                 return;
             }
@@ -526,7 +534,8 @@ impl Home {
     /// Wakes a task of this lane from another one.
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn wake_from_afar(&self, slot: u32, generation: u32, site: Site) {
-        // SAFETY: the number comes from a waker, so the slot was made before the waker was, and it is never freed.
+        // SAFETY: the number comes from a waker, so the slot was made before the waker was, and it is never
+        // freed.
         let remote = unsafe { self.slots.remotes.at(slot) };
         #[cfg(all(debug_assertions, not(loom)))]
         remote.by.set(manylane_sync::lane::current().index(), site);
@@ -562,7 +571,8 @@ impl Home {
     #[cold]
     #[inline(never)]
     pub(crate) fn unpark(&self) {
-        // Not under the lock: the lane that wakes may take the processor of this thread, and others that wake it later would wait for both.
+        // Not under the lock: the lane that wakes may take the processor of this thread, and others that wake
+        // it later would wait for both.
         let unpark = self.unpark.lock().clone();
         if let Some(unpark) = unpark {
             unpark.unpark();

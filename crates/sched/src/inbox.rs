@@ -1,8 +1,8 @@
 //! The inbox of a lane: what other lanes write, and all that they write.
 //!
-//! A Treiber stack (R. K. Treiber, *Systems Programming: Coping with Parallelism*, 1986) that is emptied as a whole, so that
-//! nodes cannot be confused with their successors at the same address. What is new is that the state of the lane
-//! (sleeping, closed) is in the head itself.
+//! A Treiber stack (R. K. Treiber, *Systems Programming: Coping with Parallelism*, 1986) that is emptied as a
+//! whole, so that nodes cannot be confused with their successors at the same address. What is new is that the
+//! state of the lane (sleeping, closed) is in the head itself.
 //!
 //! # Protocol
 //! | head | meaning |
@@ -12,20 +12,24 @@
 //! | a node | the newest of a chain that ends in null |
 //! | either, with the bit [`CLOSED`] | the lane has no owner: wake-ups are stacked, tasks are refused |
 //!
-//! 1. A node is in one inbox at a time. Whoever pushes owns it until the compare-and-swap, the lane from its swap on.
-//! 2. Only the lane writes `SLEEPING`, and only in place of null: nothing is lost between its last look and its sleep.
-//! 3. The push that replaces `SLEEPING` learns so from its own compare-and-swap and wakes the lane. There is exactly
-//!    one such push for each sleep; no other push needs to. No fence and no second look are needed.
+//! 1. A node is in one inbox at a time. Whoever pushes owns it until the compare-and-swap, the lane from its
+//!    swap on.
+//! 2. Only the lane writes `SLEEPING`, and only in place of null: nothing is lost between its last look and
+//!    its sleep.
+//! 3. The push that replaces `SLEEPING` learns so from its own compare-and-swap and wakes the lane. There is
+//!    exactly one such push for each sleep; no other push needs to. No fence and no second look are needed.
 //!
-//! 4. Each try of a push begins from the head that the last one found: whether the lane sleeps, or has ended, is never what it was
-//!    before (R-F11: in this design who owns something is told by its lane's inbox, not by a mask of running threads).
+//! 4. Each try of a push begins from the head that the last one found: whether the lane sleeps, or has ended,
+//!    is never what it was before (R-F11: in this design who owns something is told by its lane's inbox, not
+//!    by a mask of running threads).
 //!
 //! # Progress
 //! A push repeats only when another push, or the lane, went first. The lane waits for nobody.
 //!
 //! # Cost
-//! Push: one compare-and-swap on the head's line, more only when lanes collide. Empty check: a load. Drain: one swap for
-//! all that has come (R-F7). The first try assumes an empty inbox instead of reading the head first (R-E4).
+//! Push: one compare-and-swap on the head's line, more only when lanes collide. Empty check: a load. Drain:
+//! one swap for all that has come (R-F7). The first try assumes an empty inbox instead of reading the head
+//! first (R-E4).
 
 use crate::own::Own;
 use manylane_sync::atomic::{AtomicPtr, Ordering};
@@ -47,7 +51,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Not a slot: the node is the beginning of a new task's memory. The lowest two bits are the task's class.
+    /// Not a slot: the node is the beginning of a new task's memory. The lowest two bits are the task's
+    /// class.
     pub(crate) const TASK: u32 = u32::MAX << 2;
 
     pub(crate) fn new(slot: u32) -> Self {
@@ -138,8 +143,9 @@ impl Inbox {
             // SAFETY: by contract, until the exchange below succeeds.
             unsafe { node.as_ref().set_next(below) };
             let new = node.as_ptr().map_addr(|address| address | closed);
-            // Release: publishes the node, and all that its pusher did; pairs with the swap in `take`. An earlier push's
-            // release reaches the lane too: this exchange continues its release sequence.
+            // Release: publishes the node, and all that its pusher did; pairs with the swap in `take`. An
+            // earlier push's release reaches the lane too: this exchange continues its release
+            // sequence.
             match self.head.compare_exchange(seen, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(if asleep { Pushed::Asleep } else { Pushed::Awake }),
                 Err(now) => seen = now,
@@ -158,8 +164,8 @@ impl Inbox {
         self.head.load(Ordering::Relaxed).is_null()
     }
 
-    /// The same for a lane that does nothing but look: what it finds it takes out at once, so the head's line is asked for as for a write. It
-    /// then moves once, not twice.
+    /// The same for a lane that does nothing but look: what it finds it takes out at once, so the head's line
+    /// is asked for as for a write. It then moves once, not twice.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn is_empty_to_drain(&self) -> bool {

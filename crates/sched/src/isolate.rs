@@ -1,15 +1,19 @@
-//! Thread isolation: one lane runs while all others stand at a safe point. For dumps of what lanes otherwise own (R-G3).
+//! Thread isolation: one lane runs while all others stand at a safe point. For dumps of what lanes otherwise
+//! own (R-G3).
 //!
 //! # Protocol
-//! 1. Each lane says in its own word whether it is [`RUNNING`] or [`HARMLESS`]: asleep in its poller, or stopped between two rounds.
-//! 2. Who wants isolation counts itself into `wanted`, becomes harmless, waits for its turn (a lock), then until no lane runs.
-//! 3. A lane that wants to run says so, and then looks at `wanted`; who asks counts itself, and then looks at the
-//!    lanes. A full fence stands between in both. So either the lane sees that it is wanted and steps back, or the asker sees it run and waits.
+//! 1. Each lane says in its own word whether it is [`RUNNING`] or [`HARMLESS`]: asleep in its poller, or
+//!    stopped between two rounds.
+//! 2. Who wants isolation counts itself into `wanted`, becomes harmless, waits for its turn (a lock), then
+//!    until no lane runs.
+//! 3. A lane that wants to run says so, and then looks at `wanted`; who asks counts itself, and then looks at
+//!    the lanes. A full fence stands between in both. So either the lane sees that it is wanted and steps
+//!    back, or the asker sees it run and waits.
 //! 4. A lane looks at `wanted` between rounds too, by a plain load: it steps aside within one round.
 //!
 //! # Progress
-//! Two askers cannot wait for each other: while one waits for its turn it is harmless. An asker waits for the longest round.
-//! A sleeping lane is not woken.
+//! Two askers cannot wait for each other: while one waits for its turn it is harmless. An asker waits for the
+//! longest round. A sleeping lane is not woken.
 //!
 //! # Cost
 //! A lane pays one load a round, of a line that only askers write, and one fence for each sleep.
@@ -46,11 +50,12 @@ manylane_sync::lazy_static! {
     static ISOLATION: Isolation = Isolation::new();
 }
 
-/// Runs `work` while no lane but the calling one is in a round. From a lane (a task, or between rounds) or from any other
-/// thread. Not from within `work`.
+/// Runs `work` while no lane but the calling one is in a round. From a lane (a task, or between rounds) or
+/// from any other thread. Not from within `work`.
 ///
-/// The calling lane must hold nothing that another asker's `work` may change, since that one may go first. A lane must go
-/// on making rounds, sleep in [`Lane::park`](crate::Lane::park), or be dropped: one that is kept and left alone blocks every asker.
+/// The calling lane must hold nothing that another asker's `work` may change, since that one may go first. A
+/// lane must go on making rounds, sleep in [`Lane::park`](crate::Lane::park), or be dropped: one that is kept
+/// and left alone blocks every asker.
 ///
 /// Cost: waits for the longest round of all lanes.
 ///
@@ -74,7 +79,8 @@ pub fn isolate<R>(work: impl FnOnce() -> R) -> R {
     ISOLATION.wanted.fetch_add(1, Ordering::Relaxed);
     fence(Ordering::SeqCst); // rule 3
     if let Some(home) = own {
-        // Release: publishes what this lane did to another asker (rule 2). The fence does so too, but ThreadSanitizer does not see it.
+        // Release: publishes what this lane did to another asker (rule 2). The fence does so too, but
+        // ThreadSanitizer does not see it.
         home.published.state.store(HARMLESS, Ordering::Release);
     }
     let _let_go = LetGo(own);
@@ -84,7 +90,8 @@ pub fn isolate<R>(work: impl FnOnce() -> R) -> R {
             continue;
         }
         let mut backoff = Backoff::new();
-        // Acquire: pairs with the release with which the lane became harmless: what it did is visible to `work`.
+        // Acquire: pairs with the release with which the lane became harmless: what it did is visible to
+        // `work`.
         while other.published.state.load(Ordering::Acquire) == RUNNING {
             backoff.wait();
         }

@@ -55,32 +55,36 @@ impl Config {
         }
     }
 
-    /// What [`Lane::run`] does in debug builds with each wake-up that came after its task had ended (R-F9), at the end of the round in
-    /// which it came. By default a line on the standard error output. Release builds count such wake-ups and record nothing.
+    /// What [`Lane::run`] does in debug builds with each wake-up that came after its task had ended (R-F9),
+    /// at the end of the round in which it came. By default a line on the standard error output. Release
+    /// builds count such wake-ups and record nothing.
     #[must_use]
     pub const fn on_late_wake(mut self, report: fn(LaneId, &LateWake)) -> Self {
         self.on_late_wake = report;
         self
     }
 
-    /// Tasks that a round polls at most, heavy ones apart; 0 is taken as 1. Default [`RUNQUEUE_DEPTH`] (R-F4).
+    /// Tasks that a round polls at most, heavy ones apart; 0 is taken as 1. Default [`RUNQUEUE_DEPTH`]
+    /// (R-F4).
     #[must_use]
     pub const fn runqueue_depth(mut self, tasks: u32) -> Self {
         self.runqueue_depth = if tasks == 0 { 1 } else { tasks };
         self
     }
 
-    /// Urgent tasks that become ready during a round run before the next task of another class, and never more than one heavy
-    /// task runs between two looks at the poller (R-F3). Costs throughput of the other classes. Default off.
+    /// Urgent tasks that become ready during a round run before the next task of another class, and never
+    /// more than one heavy task runs between two looks at the poller (R-F3). Costs throughput of the
+    /// other classes. Default off.
     #[must_use]
     pub const fn low_latency(mut self, on: bool) -> Self {
         self.low_latency = on;
         self
     }
 
-    /// For how long a lane that has nothing to do looks for work before it sleeps (`SO_BUSY_POLL` of a whole lane): zero is not at all,
-    /// [`Duration::MAX`] that it never sleeps. What another lane sends is then seen after tens of nanoseconds, and costs that lane no
-    /// system call; but the lane takes a whole processor, and where there are more such lanes than processors each waits for the others'
+    /// For how long a lane that has nothing to do looks for work before it sleeps (`SO_BUSY_POLL` of a whole
+    /// lane): zero is not at all, [`Duration::MAX`] that it never sleeps. What another lane sends is then
+    /// seen after tens of nanoseconds, and costs that lane no system call; but the lane takes a whole
+    /// processor, and where there are more such lanes than processors each waits for the others'
     /// time slices. Default zero. [`Here::set_busy_poll`] changes it later.
     #[must_use]
     pub const fn busy_poll(mut self, time: Duration) -> Self {
@@ -88,8 +92,9 @@ impl Config {
         self
     }
 
-    /// Whether [`Lane::run`] and [`Lane::block_on`] go on when a task panics, which ends that task: what is told of it is for the panic hook
-    /// to say. Else they panic with it. Costs a few instructions a round. Default off.
+    /// Whether [`Lane::run`] and [`Lane::block_on`] go on when a task panics, which ends that task: what is
+    /// told of it is for the panic hook to say. Else they panic with it. Costs a few instructions a
+    /// round. Default off.
     #[must_use]
     pub const fn outlives_panics(mut self, on: bool) -> Self {
         self.outlives_panics = on;
@@ -181,8 +186,9 @@ impl Lane {
         self.here().remote()
     }
 
-    /// One round at the time `now`, which is not before that of the last round: what other lanes sent, timers, then tasks within
-    /// the budget. Waits for nothing, except while another lane is isolated ([`isolate`](crate::isolate)).
+    /// One round at the time `now`, which is not before that of the last round: what other lanes sent,
+    /// timers, then tasks within the budget. Waits for nothing, except while another lane is isolated
+    /// ([`isolate`](crate::isolate)).
     ///
     /// # Panics
     /// When a task panics: with its panic, after it has ended. The lane may go on.
@@ -237,11 +243,14 @@ impl Lane {
     #[cfg(loom)]
     fn publish(&self, _: u64, _: u32) {}
 
-    /// Looks at the poller, and sleeps there if the round left nothing to do. Other lanes may isolate themselves meanwhile.
+    /// Looks at the poller, and sleeps there if the round left nothing to do. Other lanes may isolate
+    /// themselves meanwhile.
     ///
-    /// With [`Config::busy_poll`] it looks around before it sleeps, and need not look at the poller each time.
+    /// With [`Config::busy_poll`] it looks around before it sleeps, and need not look at the poller each
+    /// time.
     ///
-    /// `poller` is the one whose [`unparker`](Poller::unparker) this lane was given by [`attach`](Self::attach).
+    /// `poller` is the one whose [`unparker`](Poller::unparker) this lane was given by
+    /// [`attach`](Self::attach).
     ///
     /// # Errors
     /// What the poller says.
@@ -284,7 +293,8 @@ impl Lane {
         poller.poll(self.here(), timeout)
     }
 
-    /// Tells other lanes how to wake this one from its sleep in `poller`. [`run`](Self::run) does so by itself.
+    /// Tells other lanes how to wake this one from its sleep in `poller`. [`run`](Self::run) does so by
+    /// itself.
     pub fn attach<P: Poller + ?Sized>(&mut self, poller: &P) {
         let unparker = poller.unparker();
         let before = self.home.unpark.lock().replace(unparker);
@@ -326,12 +336,13 @@ impl Lane {
         }
     }
 
-    /// Runs the lane until `future` is done, and gives its output. Other tasks that are left stay where they are.
+    /// Runs the lane until `future` is done, and gives its output. Other tasks that are left stay where they
+    /// are.
     ///
     /// # Errors
     /// What the poller says. A lane that has no memory for the task says so as an error of the kind
-    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory); one that is stopped first, or outlives a panic of `future`, as
-    /// [`Interrupted`](io::ErrorKind::Interrupted).
+    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory); one that is stopped first, or outlives a panic of
+    /// `future`, as [`Interrupted`](io::ErrorKind::Interrupted).
     ///
     /// # Panics
     /// As [`round`](Self::round).
@@ -384,8 +395,8 @@ impl Lane {
         }
     }
 
-    /// The late wake-ups that were recorded since the last call; the last 16 at most, in debug builds only (R-F9). For lanes whose owner
-    /// makes the rounds: [`run`](Self::run) reports them itself.
+    /// The late wake-ups that were recorded since the last call; the last 16 at most, in debug builds only
+    /// (R-F9). For lanes whose owner makes the rounds: [`run`](Self::run) reports them itself.
     pub fn late_wakes(&mut self) -> Vec<LateWake> {
         #[cfg(all(debug_assertions, not(loom)))]
         // SAFETY: this lane's, and nothing is called back.
@@ -400,7 +411,8 @@ impl Drop for Lane {
     fn drop(&mut self) {
         let home = self.home;
         home.local.open.set(false); // destructors of tasks cannot start new ones
-        // Every task has to go, whatever the destructors of others do: the next owner of this home is another thread.
+        // Every task has to go, whatever the destructors of others do: the next owner of this home is another
+        // thread.
         let mut panicked = None;
         let mut end = |task: &mut dyn FnMut()| {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(task)) {

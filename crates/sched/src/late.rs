@@ -1,5 +1,6 @@
-//! Who woke whom (R-F9): in debug builds each slot remembers its last two wakers, so that a wake-up that comes after its task
-//! has ended can be traced. In release builds all of this is empty, and only the number of late wake-ups is kept.
+//! Who woke whom (R-F9): in debug builds each slot remembers its last two wakers, so that a wake-up that
+//! comes after its task has ended can be traced. In release builds all of this is empty, and only the number
+//! of late wake-ups is kept.
 
 use std::fmt;
 use std::panic::Location;
@@ -28,8 +29,8 @@ impl fmt::Display for Caller {
     }
 }
 
-/// A wake-up that came after its task had ended. Harmless, but it tells of a waker that was kept too long. Recorded in
-/// debug builds.
+/// A wake-up that came after its task had ended. Harmless, but it tells of a waker that was kept too long.
+/// Recorded in debug builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateWake {
     /// The slot.
@@ -130,7 +131,8 @@ mod recorded {
         }
     }
 
-    /// The last two other lanes that woke a slot, each in the place that its turn gives it: two at the same time are both kept.
+    /// The last two other lanes that woke a slot, each in the place that its turn gives it: two at the same
+    /// time are both kept.
     pub(crate) struct RemoteCaller {
         turns: AtomicU32,
         places: [Place; 2],
@@ -143,7 +145,8 @@ mod recorded {
     }
 
     impl RemoteCaller {
-        // Relaxed throughout: whoever wakes swaps `pending` afterwards, and the lane looks here after its own swap.
+        // Relaxed throughout: whoever wakes swaps `pending` afterwards, and the lane looks here after its own
+        // swap.
         pub(crate) fn set(&self, lane: usize, site: Site) {
             let turn = self.turns.fetch_add(1, Ordering::Relaxed);
             let to = &self.places[turn as usize % 2];

@@ -1,7 +1,7 @@
 //! Where tasks live: blocks from the lane's cache, a pool for each size.
 //!
-//! Sizes are multiples of a line up to four of them, and from there on four to each doubling: a task of more than
-//! 256 bytes wastes a fifth of its block at most, a smaller one up to a line.
+//! Sizes are multiples of a line up to four of them, and from there on four to each doubling: a task of more
+//! than 256 bytes wastes a fifth of its block at most, a smaller one up to a line.
 
 use crate::error::{Cause, SpawnError};
 use std::alloc::Layout;
@@ -12,13 +12,13 @@ use std::ptr::NonNull;
 const LINE: usize = 64;
 #[cfg(not(loom))]
 const CLASSES: usize = 28;
-/// Bytes of the largest block that comes from a pool. A larger task comes from the global allocator: such a future is a mistake more often
-/// than not (an array across an await).
+/// Bytes of the largest block that comes from a pool. A larger task comes from the global allocator: such a
+/// future is a mistake more often than not (an array across an await).
 #[cfg(not(loom))]
 const LARGEST: usize = 16384;
 
-/// Free blocks of one size that a lane keeps, in bytes; of small ones the pool keeps some 1,500 at most. All sizes together, after bursts in
-/// each of them, are 84 MiB.
+/// Free blocks of one size that a lane keeps, in bytes; of small ones the pool keeps some 1,500 at most. All
+/// sizes together, after bursts in each of them, are 84 MiB.
 #[cfg(not(loom))]
 const LANE_BYTES: usize = 8 << 20;
 

@@ -4,8 +4,8 @@ use manylane_sync::cell::UnsafeCell;
 
 /// A value that only the owning lane reads and writes (rule 1 of the crate's page).
 ///
-/// `std::cell::Cell` that the model checker and the simulator see. It is not `Sync`; what puts it into shared memory
-/// ([`Home`](crate::home::Home)) argues there why only one lane gets at it.
+/// `std::cell::Cell` that the model checker and the simulator see. It is not `Sync`; what puts it into shared
+/// memory ([`Home`](crate::home::Home)) argues there why only one lane gets at it.
 pub(crate) struct Own<T>(UnsafeCell<T>);
 
 impl<T: Copy> Own<T> {

@@ -1,4 +1,5 @@
-//! Profiling by kind of task (R-F8): calls, CPU time, and latency from the wake-up to the run; totals, and a histogram of each.
+//! Profiling by kind of task (R-F8): calls, CPU time, and latency from the wake-up to the run; totals, and a
+//! histogram of each.
 
 use crate::kind::TaskKind;
 use crate::sums::Sums;
@@ -9,13 +10,15 @@ use manylane_sync::{LockClass, Mutex};
 use std::sync::Once;
 use std::time::Duration;
 
-/// Whether lanes measure their tasks. Costs two looks at the clock a task, about 60 ns, while on; a predictable branch while off.
+/// Whether lanes measure their tasks. Costs two looks at the clock a task, about 60 ns, while on; a
+/// predictable branch while off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Profiling {
     /// Never.
     Off,
-    /// On each lane while its rounds are late: from a round longer than [`LATE`] until one shorter than half of that.
+    /// On each lane while its rounds are late: from a round longer than [`LATE`] until one shorter than half
+    /// of that.
     #[default]
     Auto,
     /// Always.
@@ -44,7 +47,8 @@ pub fn profiling() -> Profiling {
     }
 }
 
-/// Whether a lane measures in the round that begins. `took`: how long the last one took, if it was not followed by a sleep.
+/// Whether a lane measures in the round that begins. `took`: how long the last one took, if it was not
+/// followed by a sleep.
 pub(crate) fn decide(before: bool, took: Option<Duration>) -> bool {
     match profiling() {
         Profiling::Off => false,
@@ -126,7 +130,8 @@ fn average(total: Duration, count: u64) -> Duration {
     Duration::from_nanos((total.as_nanos() / u128::from(count.max(1))) as u64)
 }
 
-/// All kinds that were ever measured, those with the most CPU time first. Nothing is ever reset: subtract an earlier report.
+/// All kinds that were ever measured, those with the most CPU time first. Nothing is ever reset: subtract an
+/// earlier report.
 pub fn profile() -> Vec<KindReport> {
     let kinds = LISTED.lock().clone();
     let mut reports: Vec<_> = kinds

@@ -1,10 +1,11 @@
-//! Run queues: four of them first in, first out, linked through the slots, and a heap for tasks with a nice value.
+//! Run queues: four of them first in, first out, linked through the slots, and a heap for tasks with a nice
+//! value.
 //!
 //! # Position by tick and nice (R-F1)
-//! The tick of a lane is the number of tasks that ever joined its normal queue; a task there needs not remember its
-//! own, since the one at the head has the number of those that left. A task with a nice value n joins the heap with the key
-//! tick + n and runs when the head of the queue has reached that number: it overtakes -n tasks, or lets n later ones pass.
-//! No task starves: the ticks go on.
+//! The tick of a lane is the number of tasks that ever joined its normal queue; a task there needs not
+//! remember its own, since the one at the head has the number of those that left. A task with a nice value n
+//! joins the heap with the key tick + n and runs when the head of the queue has reached that number: it
+//! overtakes -n tasks, or lets n later ones pass. No task starves: the ticks go on.
 
 use crate::own::Own;
 use crate::slot::Entry;
@@ -87,7 +88,8 @@ pub(crate) struct Niced {
     joined: u32,
 }
 
-/// Numbers wrap and are compared by their distance: all keys in the heap lie within 2^28 + 2048 of each other.
+/// Numbers wrap and are compared by their distance: all keys in the heap lie within 2^28 + 2048 of each
+/// other.
 #[derive(PartialEq, Eq)]
 struct Place {
     key: u32,

@@ -65,7 +65,8 @@ pub struct LaneReport {
     pub timers_moved: u64,
     /// Times that the lane went to sleep.
     pub sleeps: u64,
-    /// How long it slept, or looked in vain for something to do; a sleep that lasts counts as far as the lane's clock is now.
+    /// How long it slept, or looked in vain for something to do; a sleep that lasts counts as far as the
+    /// lane's clock is now.
     pub slept: Duration,
 }
 
@@ -125,7 +126,8 @@ pub fn report() -> Vec<LaneReport> {
                 rounds: counters.rounds.get(),
                 polled: [&counters.urgent, &counters.normal, &counters.bulk, &counters.heavy]
                     .map(|n| n.get()),
-                // What ends is read before what begins (rule 3 of `manylane_stats`): never more ends than beginnings.
+                // What ends is read before what begins (rule 3 of `manylane_stats`): never more ends than
+                // beginnings.
                 completed: counters.completed.get(),
                 spawned: counters.spawned.get(),
                 arrived: counters.arrived.get(),
@@ -141,7 +143,8 @@ pub fn report() -> Vec<LaneReport> {
         .collect()
 }
 
-/// Readings of a lane that falls asleep and wakes meanwhile. After the last it is told less than it slept, by that sleep.
+/// Readings of a lane that falls asleep and wakes meanwhile. After the last it is told less than it slept, by
+/// that sleep.
 const TRIES: u32 = 4;
 
 /// Nanoseconds that a lane has slept until `now`.
@@ -149,7 +152,8 @@ fn slept(published: &Published, now: Time) -> u64 {
     let mut tries = TRIES;
     loop {
         let before = published.counters.slept.get();
-        // Acquire: pairs with `Home::wakes`, so that a sleep is not counted both as one that lasts and as one that is over.
+        // Acquire: pairs with `Home::wakes`, so that a sleep is not counted both as one that lasts and as one
+        // that is over.
         let since = published.asleep.load(Ordering::Acquire);
         let asleep = if since == 0 { 0 } else { now.as_nanos().saturating_sub(since) };
         tries -= 1;
@@ -159,7 +163,8 @@ fn slept(published: &Published, now: Time) -> u64 {
     }
 }
 
-/// Lanes that are there at `now`, and how long all lanes that ever were have slept since the process began. Allocates nothing. Cost: two lines for each lane.
+/// Lanes that are there at `now`, and how long all lanes that ever were have slept since the process began.
+/// Allocates nothing. Cost: two lines for each lane.
 pub fn idle(now: Time) -> (u32, Duration) {
     let (mut lanes, mut sum) = (0, 0u64);
     for (_, home) in home::all() {

@@ -18,8 +18,9 @@ const HEAVY: usize = Class::Heavy as usize;
 impl Home {
     /// Polls tasks within the budget of a round; returns how many.
     ///
-    /// Passes over the first three classes, each with its share, until the depth is reached or nothing is queued; then the
-    /// heavy ones. Heavy tasks come last, so what they hold up in this round has had its turn, and the poller is next.
+    /// Passes over the first three classes, each with its share, until the depth is reached or nothing is
+    /// queued; then the heavy ones. Heavy tasks come last, so what they hold up in this round has had its
+    /// turn, and the poller is next.
     #[inline]
     pub(crate) fn run_queue(&self) -> u32 {
         if self.queued() == 0 {
@@ -64,8 +65,9 @@ impl Home {
         self.published.run.load(Ordering::Relaxed) // ours: nobody else writes it
     }
 
-    /// A pass with low latency: before each task of another class the urgent ones that are ready, as long as their share lasts.
-    /// It does not last for ever: urgent tasks that wake each other must not starve the rest.
+    /// A pass with low latency: before each task of another class the urgent ones that are ready, as long as
+    /// their share lasts. It does not last for ever: urgent tasks that wake each other must not starve
+    /// the rest.
     fn pass_urgent_first(&self, left: u32, lengths: [u32; 3], ran: &mut [u64; 4]) {
         let [urgent, normal, bulk] = lengths;
         // Urgent ones may become ready during the pass, so they have a share in any case.
@@ -152,7 +154,8 @@ impl Home {
 
     #[inline(always)]
     fn run_task(&self, entry: &Entry, task: NonNull<Header>) {
-        /// Ends a task that panics, in its poll or in its destructor, so that the lane stays whole; the panic goes on.
+        /// Ends a task that panics, in its poll or in its destructor, so that the lane stays whole; the panic
+        /// goes on.
         struct Running<'a>(&'a Home, &'a Entry);
         impl Drop for Running<'_> {
             #[inline(always)] // else the guard itself would have to be in memory
@@ -172,8 +175,8 @@ impl Home {
         let done = if self.local.profiling.get() {
             self.poll_measured(task, &mut context)
         } else {
-            // SAFETY: it lives and is this lane's; one task is polled at a time, and one that is being polled is only marked
-            // by `abort`.
+            // SAFETY: it lives and is this lane's; one task is polled at a time, and one that is being polled
+            // is only marked by `abort`.
             unsafe { task::poll(task, &mut context) }
         };
         if done || entry.flags.get() & bits::ABORTED != 0 {
@@ -195,7 +198,8 @@ impl Home {
         let clock = self.settings.get().clock;
         // SAFETY: it lives, see the caller; nobody borrows a header exclusively.
         let (kind, woken) = unsafe { (task.as_ref().kind, task.as_ref().woken_at.replace(0)) };
-        // A time from before is of a wake-up whose poll was not measured; that of the last one is not known then.
+        // A time from before is of a wake-up whose poll was not measured; that of the last one is not known
+        // then.
         let woken = if woken >= self.local.measured_from.get() { woken } else { 0 };
         let began = clock();
         // SAFETY: as in the caller.

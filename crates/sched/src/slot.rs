@@ -1,7 +1,7 @@
 //! Slots: numbers for tasks, so that a waker need not keep a task alive.
 //!
-//! A lane has a table of slots that only grows (rule 3 of the crate's page). What the owning lane needs for a wake-up is
-//! half a line in one array; what other lanes write is in another, a line each.
+//! A lane has a table of slots that only grows (rule 3 of the crate's page). What the owning lane needs for a
+//! wake-up is half a line in one array; what other lanes write is in another, a line each.
 
 use crate::chunks::{Chunks, Fresh};
 use crate::inbox::Node;
@@ -13,8 +13,8 @@ use manylane_sync::atomic::AtomicU32;
 /// No timer.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Bits of a generation: a slot has to be used 16 million times before a waker that was kept all the time would be
-/// taken for a new one. It then causes one needless poll, which a future must bear anyway.
+/// Bits of a generation: a slot has to be used 16 million times before a waker that was kept all the time
+/// would be taken for a new one. It then causes one needless poll, which a future must bear anyway.
 pub(crate) const GENERATION_BITS: u32 = 24;
 /// Bits of a slot's number.
 pub(crate) const SLOT_BITS: u32 = 28;
@@ -37,9 +37,11 @@ pub(crate) mod bits {
     pub(crate) const ABORTED: u32 = 4;
     /// Somebody lives here.
     pub(crate) const LIVE: u32 = 8;
-    /// Somebody lived here. A waker that was kept for 2^24 generations must not queue the slot, which may be in the free list.
+    /// Somebody lived here. A waker that was kept for 2^24 generations must not queue the slot, which may be
+    /// in the free list.
     pub(crate) const LEFT: u32 = 16;
-    /// Where the two bits of the class are: a queue has 32 bytes, so masked they are the way from the first queue to the class's.
+    /// Where the two bits of the class are: a queue has 32 bytes, so masked they are the way from the first
+    /// queue to the class's.
     pub(crate) const CLASS_SHIFT: u32 = 5;
     /// Mask of the class.
     pub(crate) const CLASS: u32 = 3 << CLASS_SHIFT;
@@ -72,8 +74,9 @@ pub(crate) struct Entry {
 pub(crate) struct RemoteSlot {
     /// In the inbox while `pending` is set. First: a pointer to it is one to the slot.
     pub(crate) node: Node,
-    /// 0, or a generation and [`PENDING`]: the node is in the inbox, or its pusher is about to put it there. Set and taken
-    /// by swaps with acquire and release, so that what any waker did before is seen by the poll that follows.
+    /// 0, or a generation and [`PENDING`]: the node is in the inbox, or its pusher is about to put it there.
+    /// Set and taken by swaps with acquire and release, so that what any waker did before is seen by the
+    /// poll that follows.
     pub(crate) pending: AtomicU32,
     #[cfg(all(debug_assertions, not(loom)))]
     pub(crate) by: crate::late::RemoteCaller,

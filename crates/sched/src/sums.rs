@@ -1,9 +1,10 @@
 //! The sums of a profile, which lanes write while others read them.
 //!
 //! # Protocol
-//! A lane adds to the calls first, then to what they took; a reader reads in the opposite order, and each addition that it sees shows
-//! it the lane's earlier ones (rule 3 of `manylane_stats`). So a reading never has more waits than calls, nor time without the
-//! call that took it: averages may be a call too low, never too high.
+//! A lane adds to the calls first, then to what they took; a reader reads in the opposite order, and each
+//! addition that it sees shows it the lane's earlier ones (rule 3 of `manylane_stats`). So a reading never
+//! has more waits than calls, nor time without the call that took it: averages may be a call too low, never
+//! too high.
 
 #![cfg_attr(not(loom), allow(unreachable_pub))] // models reach in
 

@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// The beginning of each task's block. Touched by its lane only, except that the sender of a task owns it until it is in
-/// the inbox.
+/// The beginning of each task's block. Touched by its lane only, except that the sender of a task owns it
+/// until it is in the inbox.
 #[repr(C)]
 pub(crate) struct Header {
     /// For the way to another lane. First: a pointer to it is one to the header.
@@ -41,8 +41,9 @@ impl<F: Future<Output = ()> + 'static> Task<F> {
     const VTABLE: VTable = VTable { poll: Self::poll, release: Self::release };
 
     unsafe fn poll(task: NonNull<Header>, context: &mut Context<'_>) -> bool {
-        // SAFETY: the vtable belongs to a block that holds a `Task<F>`, which never moves until it is released. Only the future
-        // is borrowed exclusively: the lane polls one task at a time, and nobody else knows the future.
+        // SAFETY: the vtable belongs to a block that holds a `Task<F>`, which never moves until it is
+        // released. Only the future is borrowed exclusively: the lane polls one task at a time, and
+        // nobody else knows the future.
         let future = unsafe { Pin::new_unchecked(&mut (*task.cast::<Self>().as_ptr()).future) };
         matches!(future.poll(context), Poll::Ready(()))
     }
@@ -94,8 +95,8 @@ pub(crate) unsafe fn poll(task: NonNull<Header>, context: &mut Context<'_>) -> b
 /// Drops a task.
 ///
 /// # Safety
-/// The task lives, nobody else knows it, and it is not being polled. The caller may be another lane than the task's only
-/// before the task's first poll, when it still is what its sender made.
+/// The task lives, nobody else knows it, and it is not being polled. The caller may be another lane than the
+/// task's only before the task's first poll, when it still is what its sender made.
 #[inline(always)]
 pub(crate) unsafe fn release(task: NonNull<Header>) {
     // SAFETY: by contract.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A moment: nanoseconds since the clock began, for about 584 years. Real lanes count from the first look at the clock of
-/// the process; tests pass what they like.
+/// A moment: nanoseconds since the clock began, for about 584 years. Real lanes count from the first look at
+/// the clock of the process; tests pass what they like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
@@ -48,7 +48,8 @@ impl Time {
     }
 }
 
-/// Nanoseconds of the system's monotonic clock. `Instant` gives none, and subtracting two takes 150 instructions, once a round.
+/// Nanoseconds of the system's monotonic clock. `Instant` gives none, and subtracting two takes 150
+/// instructions, once a round.
 fn monotonic() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock exists everywhere, and the system writes into memory of ours.

@@ -40,7 +40,8 @@ impl TaskId {
         self.0 as u32 & ((1 << GENERATION_BITS) - 1)
     }
 
-    /// The slot, if its number is below `slots` and the lane that of `other`, whose slot and generation are 0.
+    /// The slot, if its number is below `slots` and the lane that of `other`, whose slot and generation are
+    /// 0.
     #[inline(always)]
     pub(crate) const fn slot_beside(self, other: Self, slots: u32) -> Option<u32> {
         let slot = (self.0 ^ other.0) >> GENERATION_BITS; // and the lane, if it is another one
@@ -61,9 +62,9 @@ impl TaskId {
 
     /// Wakes the task, from any thread; nothing if it has ended.
     ///
-    /// Cost: on the task's lane a push on a local queue, without a locked instruction. From elsewhere a swap, and if the task
-    /// was not on its way already a compare-and-swap on the lane's inbox; if the lane sleeps, the system call that wakes
-    /// it.
+    /// Cost: on the task's lane a push on a local queue, without a locked instruction. From elsewhere a swap,
+    /// and if the task was not on its way already a compare-and-swap on the lane's inbox; if the lane
+    /// sleeps, the system call that wakes it.
     #[inline]
     #[cfg_attr(any(manylane_sim, debug_assertions), track_caller)]
     pub fn wake(self) {
@@ -91,7 +92,8 @@ impl TaskId {
     /// A waker for the task. It owns nothing: not even dropping it is needed.
     #[inline]
     pub fn waker(self) -> Waker {
-        // SAFETY: the functions of the table keep the contract of `RawWaker`: they work on numbers from `raw` only, on any thread.
+        // SAFETY: the functions of the table keep the contract of `RawWaker`: they work on numbers from `raw`
+        // only, on any thread.
         unsafe { Waker::from_raw(self.raw()) }
     }
 

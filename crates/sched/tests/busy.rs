@@ -1,4 +1,5 @@
-//! Lanes that look for work before they sleep, or never sleep: what they look at, and when they leave off. Several of them play in `lanes.rs`.
+//! Lanes that look for work before they sleep, or never sleep: what they look at, and when they leave off.
+//! Several of them play in `lanes.rs`.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 

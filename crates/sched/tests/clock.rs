@@ -1,4 +1,5 @@
-//! How often a lane reads the time. A file of its own: profiling, which reads it for each task, is switched for the whole process.
+//! How often a lane reads the time. A file of its own: profiling, which reads it for each task, is switched
+//! for the whole process.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_sched::{

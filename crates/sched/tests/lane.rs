@@ -172,8 +172,8 @@ fn with_low_latency_endless_urgent_tasks_leave_the_other_classes_their_share() {
     });
 }
 
-/// R-F3: a request of three steps arrives while one of 300 endless long tasks runs; counted is how many of these run until it is
-/// done. `manylane-bench heavy` shows the same in milliseconds.
+/// R-F3: a request of three steps arrives while one of 300 endless long tasks runs; counted is how many of
+/// these run until it is done. `manylane-bench heavy` shows the same in milliseconds.
 #[test]
 fn a_request_waits_for_a_few_heavy_tasks_instead_of_for_the_whole_queue_at_each_step() {
     const LONG_TASKS: u32 = 300;
@@ -279,7 +279,8 @@ fn a_nice_value_moves_a_task_by_that_many_places_and_starves_nobody() {
             lane.here().spawn(&KIND, Class::Normal, task).unwrap();
         }
         rounds(lane, 1);
-        // Joined at ticks 9 (0), 10 (1), then 2 with key 11 - 2, 3 with 11 + 3, 4 to 7 at 11 to 14, 8 with -1009.
+        // Joined at ticks 9 (0), 10 (1), then 2 with key 11 - 2, 3 with 11 + 3, 4 to 7 at 11 to 14, 8 with
+        // -1009.
         assert_eq!(*log.borrow(), [8, 2, 0, 1, 4, 5, 6, 3, 7]);
         let error = lane.here().set_nice(1025).unwrap_err();
         assert_eq!(error.to_string(), "nice value 1025 is out of range: choose one from -1024 to 1024");
@@ -439,7 +440,8 @@ impl Drop for PanicsWhenDropped {
     }
 }
 
-/// Else the watchdog would take the lane for stuck while it sleeps, and the next task in the slot for the one that runs.
+/// Else the watchdog would take the lane for stuck while it sleeps, and the next task in the slot for the one
+/// that runs.
 #[test]
 fn after_a_panic_in_the_destructor_of_a_task_none_runs() {
     on_lane(Config::new(), |lane| {

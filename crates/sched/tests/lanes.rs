@@ -1,4 +1,5 @@
-//! Several lanes: wake-ups and tasks from one to another, sleep, isolation. Lanes wait on events, never on time.
+//! Several lanes: wake-ups and tasks from one to another, sleep, isolation. Lanes wait on events, never on
+//! time.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
@@ -153,7 +154,8 @@ fn two_lanes_that_wake_each_other_lose_no_wake_up() {
     play(Config::new(), 1000);
 }
 
-/// With the shorter times the lanes fall asleep now and then. Few rounds where they never do: on one processor each takes a time slice.
+/// With the shorter times the lanes fall asleep now and then. Few rounds where they never do: on one
+/// processor each takes a time slice.
 #[test]
 fn two_lanes_that_poll_busily_lose_no_wake_up() {
     play(Config::new().busy_poll(Duration::from_nanos(1)), 1000);
@@ -216,7 +218,8 @@ fn tasks_that_spawn_on_random_lanes_all_run_once() {
     }
 }
 
-/// Wakers outlive their tasks, slots are used again, and other lanes go on waking: nobody who lives is missed.
+/// Wakers outlive their tasks, slots are used again, and other lanes go on waking: nobody who lives is
+/// missed.
 #[test]
 fn late_wake_ups_from_other_lanes_never_take_the_place_of_good_ones() {
     let lanes = vec![start(), start(), start()];
@@ -305,7 +308,8 @@ fn isolated_work_sees_no_other_lane_in_a_round_and_two_askers_take_turns() {
     stop(lanes);
 }
 
-/// Five lanes of ten, and two threads beside them, ask again and again, two of them at the same moment each time.
+/// Five lanes of ten, and two threads beside them, ask again and again, two of them at the same moment each
+/// time.
 #[test]
 fn ten_lanes_stand_still_for_seven_askers_that_ask_at_once_and_all_go_on() {
     const TURNS: usize = 200;
@@ -445,7 +449,8 @@ impl<F: FnMut(Option<Duration>)> Poller for Counted<F> {
     }
 }
 
-/// What is the write to an `eventfd` in a driver: none for a lane that is awake, one for a sleep, however many come.
+/// What is the write to an `eventfd` in a driver: none for a lane that is awake, one for a sleep, however
+/// many come.
 #[test]
 fn a_sleeping_lane_is_woken_by_one_call_for_all_that_comes_and_a_lane_that_is_awake_by_none() {
     let thread = std::thread::spawn(|| {

@@ -87,7 +87,8 @@ fn a_task_that_waits_for_a_job_is_woken_when_it_is_done() {
     assert!(WAITED.iter().all(|seen| seen.load(Relaxed) > 0), "the job was first, and the task: {WAITED:?}");
 }
 
-/// The task gives up while the job ends: the result is dropped once, by whoever comes last, and the wake-up meets nobody.
+/// The task gives up while the job ends: the result is dropped once, by whoever comes last, and the wake-up
+/// meets nobody.
 #[test]
 fn a_result_that_nobody_waits_for_any_more_is_dropped_once() {
     static ORDER: [Tally; 2] = [const { Tally::new(0) }; 2];

@@ -1,4 +1,5 @@
-//! Wake-ups, sleep, slots that are used again, tasks from afar, ends, isolation. A lost wake-up shows as a deadlock.
+//! Wake-ups, sleep, slots that are used again, tasks from afar, ends, isolation. A lost wake-up shows as a
+//! deadlock.
 #![cfg(loom)]
 #![allow(unsafe_code)] // the witness of isolation
 #![allow(clippy::unwrap_used)] // helpers of tests, too
@@ -60,7 +61,8 @@ fn a_wake_up_from_afar_reaches_a_lane_that_falls_asleep() {
     });
 }
 
-/// Looks are loads, the exchange before the sleep is that of every lane: here in all its places among looks at inbox and poller.
+/// Looks are loads, the exchange before the sleep is that of every lane: here in all its places among looks
+/// at inbox and poller.
 #[test]
 fn a_wake_up_from_afar_reaches_a_lane_that_polls_busily_and_then_falls_asleep() {
     model(|| {
@@ -281,8 +283,8 @@ fn a_lane_that_never_sleeps_steps_aside_between_two_rounds() {
     });
 }
 
-/// The timer fires when the lane finds nothing to do, or the wake-up comes first: the task is woken by one of them or both,
-/// sees the other lane's word when that is said, and never waits for ever.
+/// The timer fires when the lane finds nothing to do, or the wake-up comes first: the task is woken by one of
+/// them or both, sees the other lane's word when that is said, and never waits for ever.
 #[test]
 fn a_timer_and_a_wake_up_from_afar_for_one_task_are_both_seen() {
     static SEEN: [std::sync::atomic::AtomicUsize; 2] = [const { std::sync::atomic::AtomicUsize::new(0) }; 2];

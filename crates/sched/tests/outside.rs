@@ -47,7 +47,8 @@ fn a_blocking_job_gives_its_result_to_the_task_that_waits() {
 const BATCH: i32 = 3;
 const IDLE: i32 = 5;
 
-/// The nice value and the policy of the calling thread: fields 19 and 41 of what the system tells; those before the 3rd may hold blanks.
+/// The nice value and the policy of the calling thread: fields 19 and 41 of what the system tells; those
+/// before the 3rd may hold blanks.
 fn scheduled() -> [i32; 2] {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
@@ -165,8 +166,8 @@ fn a_result_whose_destructor_panics_in_vain_does_not_cost_the_pool_a_thread() {
     assert_eq!(block_on(move |_| Box::pin(good)).unwrap(), 5);
 }
 
-/// A thread that wakes up by a token which an earlier job left behind, and takes a job, is not idle: what comes next goes to the
-/// other one.
+/// A thread that wakes up by a token which an earlier job left behind, and takes a job, is not idle: what
+/// comes next goes to the other one.
 #[test]
 fn a_job_is_not_given_to_a_thread_that_is_busy_while_another_is_idle() {
     let pool = BlockingPool::new(2, 8);
@@ -194,7 +195,8 @@ fn a_job_is_not_given_to_a_thread_that_is_busy_while_another_is_idle() {
     }
 }
 
-/// The lock of a result is not held while a waker is cloned: this one, from afar, takes a lock that ranks below.
+/// The lock of a result is not held while a waker is cloned: this one, from afar, takes a lock that ranks
+/// below.
 #[test]
 fn a_waker_may_do_anything_while_a_job_is_waited_for() {
     struct Nosy(BlockingPool);
@@ -306,7 +308,8 @@ fn a_profile_tells_calls_cpu_and_latency_by_kind_when_it_is_on_or_the_loop_is_la
         assert_eq!(report.latency_average(), Duration::from_micros(8));
         assert_eq!((report.cpu.max(), report.latency.max()), (Some(10_000), Some(10_000)));
 
-        // Woken while it is on, polled and woken again while it is off: how long that one waits when it is on again is not known.
+        // Woken while it is on, polled and woken again while it is off: how long that one waits when it is on
+        // again is not known.
         set_profiling(Profiling::On);
         lane.round(clock());
         here.spawn(&STALE, Class::Normal, works(2, Duration::ZERO)).unwrap();

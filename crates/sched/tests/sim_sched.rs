@@ -195,8 +195,8 @@ impl Player {
     }
 }
 
-/// Nothing but the wake-ups: the line of `pending` and the slot's node, and that of the inbox's head, to the waker and back, each way. Now and
-/// then a look takes the head's line away too early.
+/// Nothing but the wake-ups: the line of `pending` and the slot's node, and that of the inbox's head, to the
+/// waker and back, each way. Now and then a look takes the head's line away too early.
 #[test]
 fn wake_ups_there_and_back_between_lanes_that_poll_busily_move_at_most_nine_lines() {
     let setup = || [const { Mutex::new(&MEET, None::<TaskId>) }; 2];

@@ -1,4 +1,5 @@
-//! In steady state nothing comes from the global allocator, and nothing of a lane is left when its tasks have ended.
+//! In steady state nothing comes from the global allocator, and nothing of a lane is left when its tasks have
+//! ended.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(unsafe_code)] // a global allocator that counts
 #![allow(clippy::unwrap_used)] // helpers of tests, too
@@ -50,7 +51,8 @@ async fn session(here: Here, niced: bool) {
 
 #[test]
 fn tasks_wake_ups_and_timers_take_nothing_from_the_global_allocator_after_a_while() {
-    // A busy machine makes a round late, and the first late one of a lane takes memory for its profiles: before what is counted.
+    // A busy machine makes a round late, and the first late one of a lane takes memory for its profiles:
+    // before what is counted.
     manylane_sched::set_profiling(manylane_sched::Profiling::On);
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();

@@ -148,8 +148,8 @@ fn a_round_fires_a_bounded_number_of_timers_and_asks_for_the_next_at_once() {
     });
 }
 
-/// Work is counted, not time: what a round does for timers is bounded, whatever is armed, and with ten rounds a millisecond none comes
-/// late. 10,000,000 timers with `--release`.
+/// Work is counted, not time: what a round does for timers is bounded, whatever is armed, and with ten rounds
+/// a millisecond none comes late. 10,000,000 timers with `--release`.
 #[test]
 fn ten_million_timers_are_armed_and_fire_in_time_without_a_round_that_stalls() {
     const TIMERS: u64 = if cfg!(debug_assertions) { 200_000 } else { 10_000_000 };

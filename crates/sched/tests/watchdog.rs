@@ -1,4 +1,5 @@
-//! A lane that does not come back, in a process of its own: what the watchdog says before it ends that process.
+//! A lane that does not come back, in a process of its own: what the watchdog says before it ends that
+//! process.
 // The thread sanitizer holds signals back until the thread next calls into it, which the tasks here never do.
 #![cfg(not(any(loom, manylane_sim, manylane_tsan)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
@@ -51,7 +52,8 @@ fn start<F: Future<Output = ()> + Send + 'static>(kind: &'static TaskKind, task:
 }
 
 fn die() -> ! {
-    // The one that only waits is reported after 100 ms. All lanes have to be there before the first one is given up.
+    // The one that only waits is reported after 100 ms. All lanes have to be there before the first one is
+    // given up.
     let limits = Limits { warn: Duration::from_millis(10), kill: Duration::from_secs(3) };
     let _watchdog = Watchdog::start(limits, Prints).unwrap();
     start(&CIRCLING, async {

@@ -1,5 +1,6 @@
-//! Measures what `src/cost.rs` says about sleeping: the wake call, and how long after it the sleeper runs, by how long
-//! it slept. A core that went idle a moment ago is still polled for work; one that has been idle for long is not.
+//! Measures what `src/cost.rs` says about sleeping: the wake call, and how long after it the sleeper runs, by
+//! how long it slept. A core that went idle a moment ago is still polled for work; one that has been idle for
+//! long is not.
 //!
 //! ```text
 //! cargo run --release -p manylane-sim --example wake
@@ -21,7 +22,8 @@ fn main() {
     }
 }
 
-/// The wake call's time and the time from its end until the sleeper runs (negative: it ran before the end), in nanoseconds.
+/// The wake call's time and the time from its end until the sleeper runs (negative: it ran before the end),
+/// in nanoseconds.
 fn measure(sleep: Duration) -> (Vec<i64>, Vec<i64>) {
     let start = Instant::now();
     let now = || u64::try_from(start.elapsed().as_nanos()).expect("less than 584 years") + 1;

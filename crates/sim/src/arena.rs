@@ -1,23 +1,25 @@
 //! Memory whose layout is the same in every run.
 //!
 //! This crate installs the global allocator of every program that links it. Outside of simulations it is the
-//! system's. While a simulation sets up or a virtual thread runs, memory comes from the run's arena: a range that
-//! starts on a page, filled in the order of the requests. So the same program puts the same objects on the same lines in
-//! every run, in every process, whatever the system randomises.
+//! system's. While a simulation sets up or a virtual thread runs, memory comes from the run's arena: a range
+//! that starts on a page, filled in the order of the requests. So the same program puts the same objects on
+//! the same lines in every run, in every process, whatever the system randomises.
 //!
 //! # Protocol
-//! 1. One reserved range of addresses serves all runs of the process: a pointer into it is ours, any other is the system's.
-//! 2. One run at a time has the arena (the lock in `simulation`). Only the thread of that run, which finds it in
-//!    [`ARENA`], allocates from it or returns to it. Anything else that frees a pointer of ours leaks it.
-//! 3. A run that ends with live objects leaves its part of the range as it is, for ever: some lazily made value of
-//!    the standard library or the program may be among them. The next run starts behind it. Else the part is used again.
+//! 1. One reserved range of addresses serves all runs of the process: a pointer into it is ours, any other is
+//!    the system's.
+//! 2. One run at a time has the arena (the lock in `simulation`). Only the thread of that run, which finds it
+//!    in [`ARENA`], allocates from it or returns to it. Anything else that frees a pointer of ours leaks it.
+//! 3. A run that ends with live objects leaves its part of the range as it is, for ever: some lazily made
+//!    value of the standard library or the program may be among them. The next run starts behind it. Else the
+//!    part is used again.
 //! 4. The engine's own memory is the system's: it turns serving off ([`Outside`]) before it allocates.
 //!
 //! # Layout
-//! As thread-caching allocators do: each thread has its own pages for each size class (multiples of 16 bytes up to
-//! 1 KiB, then four classes a doubling up to 32 KiB), objects of a class lie side by side, and what a thread frees it gets
-//! again first. The set-up is a thread of its own. So small objects that one thread makes share lines, those of two
-//! threads do not.
+//! As thread-caching allocators do: each thread has its own pages for each size class (multiples of 16 bytes
+//! up to 1 KiB, then four classes a doubling up to 32 KiB), objects of a class lie side by side, and what a
+//! thread frees it gets again first. The set-up is a thread of its own. So small objects that one thread
+//! makes share lines, those of two threads do not.
 
 use crate::machine;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -78,7 +80,8 @@ pub(crate) struct Arena {
 pub(crate) const SETUP_HEAP: usize = 0;
 
 impl Arena {
-    /// Begins a run with `heaps` heaps. Rule 2: the caller has the lock of simulations, until [`end`](Self::end).
+    /// Begins a run with `heaps` heaps. Rule 2: the caller has the lock of simulations, until
+    /// [`end`](Self::end).
     pub(crate) fn begin(heaps: usize) -> Box<Self> {
         let mut region = REGION_START.load(Ordering::Relaxed);
         if region == usize::MAX {
@@ -253,7 +256,8 @@ fn class_size(class: usize) -> usize {
 
 /// Addresses for all runs; nothing is usable yet.
 fn reserve() -> usize {
-    // SAFETY: a new private mapping; the address is a wish that the system may refuse, and it replaces nothing.
+    // SAFETY: a new private mapping; the address is a wish that the system may refuse, and it replaces
+    // nothing.
     let start = unsafe {
         libc::mmap(
             ptr::without_provenance_mut(WISHED),
@@ -302,7 +306,8 @@ impl Drop for Outside {
 /// The system's allocator, and the arena while a simulation runs on this thread.
 struct Allocator;
 
-// Not in this crate's own unit tests of a simulated build: those link the crate a second time, through `sync`.
+// Not in this crate's own unit tests of a simulated build: those link the crate a second time, through
+// `sync`.
 #[cfg_attr(not(all(test, manylane_sim)), global_allocator)]
 static ALLOCATOR: Allocator = Allocator;
 

@@ -41,8 +41,8 @@ pub fn current() -> Option<u32> {
     machine::active_thread()
 }
 
-/// Charges an access to `bytes` at `address` to the running core, and lets cores that are behind run first: the
-/// caller touches the memory when this returns. Nothing outside of virtual threads, and for no bytes.
+/// Charges an access to `bytes` at `address` to the running core, and lets cores that are behind run first:
+/// the caller touches the memory when this returns. Nothing outside of virtual threads, and for no bytes.
 #[inline]
 pub fn access(address: usize, bytes: usize, kind: Access, site: &'static Location<'static>) {
     if let Some(machine) = machine::active()
@@ -82,8 +82,8 @@ pub fn work_ns(nanoseconds: u64) {
     }
 }
 
-/// Names `bytes` at `address` in the report of this run. The latest name of an address counts. Nothing outside of a
-/// simulation and its set-up.
+/// Names `bytes` at `address` in the report of this run. The latest name of an address counts. Nothing
+/// outside of a simulation and its set-up.
 pub fn label(address: usize, bytes: usize, name: &'static str) {
     if let Some(machine) = machine::of_run() {
         machine::label(machine, address, bytes, name);
@@ -95,17 +95,19 @@ pub fn now() -> Duration {
     machine::active().map_or(Duration::ZERO, |machine| Duration::from_nanos(machine::now(machine) / 1_000))
 }
 
-/// Sleeps in the queue of `key` until [`unpark_one`] with the same key, unless `validate` says no. The queue is
-/// locked from the call of `validate` until the thread is in it, so no wake-up is lost. `validate` may touch memory.
+/// Sleeps in the queue of `key` until [`unpark_one`] with the same key, unless `validate` says no. The queue
+/// is locked from the call of `validate` until the thread is in it, so no wake-up is lost. `validate` may
+/// touch memory.
 ///
-/// Returns what the waker's `leave` said; false when `validate` refused. Outside of virtual threads it returns at once.
+/// Returns what the waker's `leave` said; false when `validate` refused. Outside of virtual threads it
+/// returns at once.
 pub fn park(key: usize, validate: impl FnOnce() -> bool) -> bool {
     machine::active().is_some_and(|machine| machine::park(machine, key, validate))
 }
 
-/// Takes the longest sleeper out of the queue of `key`, calls `leave` (whether there was one, whether more are left)
-/// with the queue locked, and wakes the sleeper with its answer. What `leave` publishes, later sleepers see in
-/// their `validate`. It is called when nobody sleeps too, and outside of virtual threads.
+/// Takes the longest sleeper out of the queue of `key`, calls `leave` (whether there was one, whether more
+/// are left) with the queue locked, and wakes the sleeper with its answer. What `leave` publishes, later
+/// sleepers see in their `validate`. It is called when nobody sleeps too, and outside of virtual threads.
 pub fn unpark_one(key: usize, leave: impl FnOnce(bool, bool) -> bool) {
     match machine::active() {
         Some(machine) => machine::unpark_one(machine, key, leave),

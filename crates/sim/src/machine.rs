@@ -1,11 +1,12 @@
 //! The virtual multiprocessor: cores with clocks, threads on them, lines between them.
 //!
 //! # Protocol
-//! 1. At each shared access the core with the smallest (clock, number) runs; [`turn`] switches to it. So accesses take
-//!    effect in the order of virtual time, and the run is a function of program and seed.
-//! 2. A core is in `ready` exactly once if it has a thread to run and is not the current one; an idle core is not.
-//! 3. The machine is borrowed for one step at a time, never across a switch of threads: the thread gives the borrow up
-//!    before it suspends, and borrows again when it is resumed.
+//! 1. At each shared access the core with the smallest (clock, number) runs; [`turn`] switches to it. So
+//!    accesses take effect in the order of virtual time, and the run is a function of program and seed.
+//! 2. A core is in `ready` exactly once if it has a thread to run and is not the current one; an idle core is
+//!    not.
+//! 3. The machine is borrowed for one step at a time, never across a switch of threads: the thread gives the
+//!    borrow up before it suspends, and borrows again when it is resumed.
 //! 4. While `atomic` is set (code under a queue's lock) there is no switch.
 
 use crate::Access;
@@ -61,7 +62,8 @@ pub(crate) fn active_thread() -> Option<u32> {
 /// The machine whose virtual thread calls.
 #[inline]
 pub(crate) fn active<'a>() -> Option<&'a Shared> {
-    // SAFETY: set by `simulation` while the machine lives, and cleared before it ends; only this thread sees it.
+    // SAFETY: set by `simulation` while the machine lives, and cleared before it ends; only this thread sees
+    // it.
     unsafe { ACTIVE.get().as_ref() }
 }
 
@@ -268,7 +270,8 @@ impl Machine {
         self.cores[self.core].running.expect("code runs on a core only as its running thread")
     }
 
-    // -- scheduling ------------------------------------------------------------------------------------------
+    // -- scheduling
+    // ------------------------------------------------------------------------------------------
 
     /// The thread to run next: the one on the core that is furthest behind. `None`: all cores are idle.
     pub(crate) fn next_thread(&mut self) -> Option<usize> {
@@ -316,7 +319,8 @@ impl Machine {
         self.run_next(self.core);
     }
 
-    /// Gives `core`, which runs nothing, the next thread: its own, or one that waits elsewhere. True if there is one.
+    /// Gives `core`, which runs nothing, the next thread: its own, or one that waits elsewhere. True if there
+    /// is one.
     fn run_next(&mut self, core: usize) -> bool {
         let own = self.cores[core].queue.pop_front();
         let Some(thread) = own.or_else(|| self.steal()) else { return false };
@@ -445,7 +449,8 @@ impl Machine {
         holders.iter().filter(|&h| h != core).map(|h| (self.topology.distance(core, h), h)).min()
     }
 
-    /// How far the request of `core` for `line` goes: for a writer to the farthest copy, which must be given up.
+    /// How far the request of `core` for `line` goes: for a writer to the farthest copy, which must be given
+    /// up.
     fn reach(&mut self, line: LineId, core: usize, write: bool) -> Option<Distance> {
         let holders = self.lines.get(line).holders;
         if holders.is_empty() {
@@ -469,8 +474,8 @@ impl Machine {
 
     /// `core`'s request for `line` has reached those who have it, at `now`: decides when the line travels.
     ///
-    /// A line in transit travels on only when it has arrived and the next request has reached its new holder, who
-    /// uses it meanwhile. Requests are served in the order of arrival.
+    /// A line in transit travels on only when it has arrived and the next request has reached its new holder,
+    /// who uses it meanwhile. Requests are served in the order of arrival.
     fn decide(&mut self, line: LineId, core: usize, now: Picoseconds, write: bool) -> Journey {
         let reach = self.reach(line, core, write);
         let it = self.lines.get(line);
@@ -715,7 +720,8 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-// -- what a running thread does ------------------------------------------------------------------------------
+// -- what a running thread does
+// ------------------------------------------------------------------------------
 
 type Borrow<'a> = RefMut<'a, Machine>;
 

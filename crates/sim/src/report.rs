@@ -74,8 +74,8 @@ pub struct LockWaits {
 /// A line that travelled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotLine {
-    /// Its label, with the offset if the labelled memory spans lines; else the place in the program that first
-    /// made it travel.
+    /// Its label, with the offset if the labelled memory spans lines; else the place in the program that
+    /// first made it travel.
     pub name: String,
     /// How often it did.
     pub transfers: u64,

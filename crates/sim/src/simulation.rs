@@ -10,7 +10,8 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
-/// Stack of a virtual thread: enough for debug builds and for the printing of a panic; only what is used is backed.
+/// Stack of a virtual thread: enough for debug builds and for the printing of a panic; only what is used is
+/// backed.
 const STACK_BYTES: usize = 1 << 20;
 /// Virtual threads at most: lanes from there on are those of real threads.
 const MAX_THREADS: usize = 1024;
@@ -64,7 +65,8 @@ impl Simulation {
         self
     }
 
-    /// Runs `threads` threads: thread n on core n as far as there are cores; then they share cores, round robin.
+    /// Runs `threads` threads: thread n on core n as far as there are cores; then they share cores, round
+    /// robin.
     ///
     /// # Panics
     /// When it is not from 1 to 1024.
@@ -95,10 +97,12 @@ impl Simulation {
 
     /// Runs `setup` outside of virtual time, then `body` on every virtual thread until all have ended.
     ///
-    /// A body calls one of [`Worker`]'s measured loops, once. If none does, the whole of each body is measured as one operation.
+    /// A body calls one of [`Worker`]'s measured loops, once. If none does, the whole of each body is
+    /// measured as one operation.
     ///
     /// # Panics
-    /// With the panic of a body. When no thread can run any more (a deadlock), saying who waits for what. When called inside of a simulation.
+    /// With the panic of a body. When no thread can run any more (a deadlock), saying who waits for what.
+    /// When called inside of a simulation.
     pub fn run<S>(&self, setup: impl FnOnce() -> S, body: impl Fn(&S, &Worker)) -> Report {
         assert!(
             machine::of_run().is_none(),
@@ -111,7 +115,8 @@ impl Simulation {
         let machine =
             RefCell::new(Machine::new(self.topology.clone(), used, threads, self.line_shift, self.seed));
 
-        // Dropped in reverse order: coroutines, which borrow the state; the state, which lives in the arena; the end.
+        // Dropped in reverse order: coroutines, which borrow the state; the state, which lives in the arena;
+        // the end.
         let _end = End(Some(Arena::begin(threads + 1)));
         machine::set_run(Some(&machine));
         arena::set_heap(SETUP_HEAP);
@@ -154,7 +159,8 @@ fn virtual_thread(machine: &Shared, thread: usize, entry: &impl Fn(usize)) -> Th
     unsafe { Coroutine::with_stack_unchecked(stack, main) }
 }
 
-/// Rule 1 of `machine`, seen from outside: resumes the thread on the core that is furthest behind, until none can run.
+/// Rule 1 of `machine`, seen from outside: resumes the thread on the core that is furthest behind, until none
+/// can run.
 fn run_all(machine: &Shared, coroutines: &mut [Thread]) {
     loop {
         let next = machine.borrow_mut().next_thread();
@@ -207,8 +213,8 @@ impl Worker<'_> {
         self.threads
     }
 
-    /// Calls `operation` `warm_up` times, waits until all threads have done so, and counts `operations` more calls.
-    /// The argument counts all calls from 0 on.
+    /// Calls `operation` `warm_up` times, waits until all threads have done so, and counts `operations` more
+    /// calls. The argument counts all calls from 0 on.
     ///
     /// For counts per operation. For throughput use [`measure_for`](Self::measure_for): here a thread that is
     /// done leaves the others more room.
@@ -228,8 +234,8 @@ impl Worker<'_> {
         machine::stop_measuring(self.machine, operations);
     }
 
-    /// Calls `operation` for `warm_up_ns` virtual nanoseconds, waits until all threads have done so, and counts the
-    /// calls of the next `measured_ns`. The argument counts all calls from 0 on.
+    /// Calls `operation` for `warm_up_ns` virtual nanoseconds, waits until all threads have done so, and
+    /// counts the calls of the next `measured_ns`. The argument counts all calls from 0 on.
     ///
     /// # Panics
     /// When the thread measured before.

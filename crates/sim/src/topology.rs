@@ -8,8 +8,9 @@ pub const MAX_CORES: usize = 256;
 
 /// The shape of a machine: sockets of complexes of cores of threads, and what things cost there.
 ///
-/// "Core" in this crate means what the system calls a processor: a hardware thread. They are filled in this order:
-/// the first threads of all cores of socket 0, of socket 1, ..., then the second threads in the same order.
+/// "Core" in this crate means what the system calls a processor: a hardware thread. They are filled in this
+/// order: the first threads of all cores of socket 0, of socket 1, ..., then the second threads in the same
+/// order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     name: &'static str,

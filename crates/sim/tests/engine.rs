@@ -1,4 +1,5 @@
-//! The virtual multiprocessor by itself: words that tell it of every access, and what the report says of them.
+//! The virtual multiprocessor by itself: words that tell it of every access, and what the report says of
+//! them.
 
 use manylane_sim::{
     Access, Report, Simulation, Topology, Worker, access, cost, current, label, now, park, relax, unpark_one,
@@ -218,7 +219,8 @@ fn handing_a_word_to_and_fro_is_one_transfer_for_each_turn() {
             turn.0.add(1);
         });
     });
-    // The other one reads the line while it waits, and the writer takes it back: two transfers a turn at most, one at least.
+    // The other one reads the line while it waits, and the writer takes it back: two transfers a turn at
+    // most, one at least.
     let each = report.transfers_per_operation();
     assert!((1.0..=2.1).contains(&each), "{report}");
     assert_eq!(report.hottest.len(), 1, "{report}");

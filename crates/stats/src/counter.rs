@@ -8,9 +8,9 @@ use manylane_sync::{LaneId, LaneSlots};
 /// A named sum over the lanes.
 ///
 /// # Cost
-/// `add`: a thread-local load, an addition and a test to find the lane's word, and a load-add-store on a line that no
-/// other lane writes; 0 line transfers in steady state. Memory: 8 bytes a lane. Reading: one miss per lane that counted since,
-/// here or in a neighbouring word.
+/// `add`: a thread-local load, an addition and a test to find the lane's word, and a load-add-store on a line
+/// that no other lane writes; 0 line transfers in steady state. Memory: 8 bytes a lane. Reading: one miss per
+/// lane that counted since, here or in a neighbouring word.
 ///
 /// ```
 /// # #[cfg(not(loom))] {

@@ -90,7 +90,8 @@ impl<T: Counters> CounterGroup<T> {
         sums
     }
 
-    /// The same in place of what `sums` holds. Nothing is allocated where it has had as many before: for those who look again and again.
+    /// The same in place of what `sums` holds. Nothing is allocated where it has had as many before: for
+    /// those who look again and again.
     pub fn read_cheap_into(&self, sums: &mut Vec<u64>) {
         sums.clear();
         sums.resize(T::NAMES.len(), 0);

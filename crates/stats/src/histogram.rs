@@ -1,7 +1,7 @@
 //! A log-linear histogram: every value of 64 bits, at a bounded relative error, in a few kilobytes a lane.
 //!
-//! Each power of two is cut into 2^`BITS` equal buckets, as HdrHistogram does. Values below 2^(`BITS`+1) have a
-//! bucket each.
+//! Each power of two is cut into 2^`BITS` equal buckets, as HdrHistogram does. Values below 2^(`BITS`+1) have
+//! a bucket each.
 
 use crate::read::{self, StillCounting};
 use crate::tally::Tally;

@@ -1,7 +1,7 @@
 //! Memory by type: who holds how much (R-C1, R-C2).
 //!
-//! The shape is that of FreeBSD's `malloc_type_stats`: a slot for each lane with allocations, frees, bytes and
-//! the size classes seen. What one lane allocated another may free, so a lane's own difference may be
+//! The shape is that of FreeBSD's `malloc_type_stats`: a slot for each lane with allocations, frees, bytes
+//! and the size classes seen. What one lane allocated another may free, so a lane's own difference may be
 //! negative; the sum over the lanes is what counts.
 
 use crate::sites::CallSite;
@@ -156,8 +156,8 @@ pub trait MemSource: Sync {
     /// The name, as reports show it.
     fn name(&self) -> &str;
 
-    /// Calls `each` with the counts of every lane that has a slot, in order of lane. Of each slot frees are read before
-    /// allocations, with acquire, as [`MemSlot::counts`] and [`Tally::get`] do (rule 3).
+    /// Calls `each` with the counts of every lane that has a slot, in order of lane. Of each slot frees are
+    /// read before allocations, with acquire, as [`MemSlot::counts`] and [`Tally::get`] do (rule 3).
     fn visit(&self, each: &mut dyn FnMut(LaneId, MemCounts));
 
     /// Calls `each` with every lane's call sites (R-C3).

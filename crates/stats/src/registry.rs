@@ -28,7 +28,8 @@ pub fn report_mem() -> Vec<MemReport> {
     report_mem_sites().into_iter().map(|(report, _)| report).collect()
 }
 
-/// The same, and of each type who asked for it (R-C3): by call site, most bytes first. No call sites without the feature `call-sites`.
+/// The same, and of each type who asked for it (R-C3): by call site, most bytes first. No call sites without
+/// the feature `call-sites`.
 pub fn report_mem_sites() -> Vec<(MemReport, Vec<CallSite>)> {
     #[cfg(not(any(loom, manylane_sim)))]
     let sources = SOURCES.lock().clone();

@@ -6,8 +6,8 @@ use manylane_sync::atomic::{AtomicU64, Ordering};
 ///
 /// It differs from [`OwnedU64`](manylane_sync::atomic::OwnedU64) in one thing: a reader that sees an
 /// addition also sees whatever the owner saw before it (store with release, load with acquire). The
-/// protocols of the crate's page (rules 3 and 4) stand on that. On x86 the code is the same; on ARM the store is
-/// an `stlr`. On the real machine it is one word, and a word of zero bytes has nothing counted.
+/// protocols of the crate's page (rules 3 and 4) stand on that. On x86 the code is the same; on ARM the store
+/// is an `stlr`. On the real machine it is one word, and a word of zero bytes has nothing counted.
 ///
 /// # Cost
 /// `add`: a load, an addition, a store; no locked instruction. Two additions to the *same* number one right
@@ -30,8 +30,9 @@ impl Tally {
         add(&self.0, n);
     }
 
-    /// Has it be at least `value`: for a largest one, such as a peak. Only the owning lane may call it, and never [`add`](Self::add) to the same.
-    /// The sum over lanes that a group reads is then an upper bound of the peak of all together; the largest over lanes a lower one.
+    /// Has it be at least `value`: for a largest one, such as a peak. Only the owning lane may call it, and
+    /// never [`add`](Self::add) to the same. The sum over lanes that a group reads is then an upper bound
+    /// of the peak of all together; the largest over lanes a lower one.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn raise(&self, value: u64) {

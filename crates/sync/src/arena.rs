@@ -1,25 +1,28 @@
 //! Lane memory: a run of zeroed memory for each lane, in which everything per lane has the same place.
 //!
-//! The shape is that of the per-CPU areas of kernels (FreeBSD's `pcpu(9)` and the zones behind `counter(9)`): an object has
-//! one offset, and a lane's own part of it is at the lane's base plus that offset. So reaching it takes one thread-local
-//! load and one addition: no table, no bound.
+//! The shape is that of the per-CPU areas of kernels (FreeBSD's `pcpu(9)` and the zones behind `counter(9)`):
+//! an object has one offset, and a lane's own part of it is at the lane's base plus that offset. So reaching
+//! it takes one thread-local load and one addition: no table, no bound.
 //!
 //! # Protocol
-//! 1. A lane's arena is reserved when a thread first takes the lane's number, and is kept for ever: the next thread
-//!    with the number goes on with what is in it. A number whose arena could not be reserved never gets one.
-//! 2. A place is a run of offsets that belongs to one object from [`Place::assign`] to [`Place::release`]. All bytes
-//!    of a place that belongs to nobody are zero, in every arena. So an arena that appears needs no work.
-//! 3. [`Place::release`] needs exclusive access to the object, so no lane uses the place any more and the releasing thread may
-//!    zero it everywhere.
-//! 4. The offset is stored with release, after the lock of rule 2's list was held, and loaded with acquire: whoever uses
-//!    a place sees the zeroes that its last owner left.
+//! 1. A lane's arena is reserved when a thread first takes the lane's number, and is kept for ever: the next
+//!    thread with the number goes on with what is in it. A number whose arena could not be reserved never
+//!    gets one.
+//! 2. A place is a run of offsets that belongs to one object from [`Place::assign`] to [`Place::release`].
+//!    All bytes of a place that belongs to nobody are zero, in every arena. So an arena that appears needs no
+//!    work.
+//! 3. [`Place::release`] needs exclusive access to the object, so no lane uses the place any more and the
+//!    releasing thread may zero it everywhere.
+//! 4. The offset is stored with release, after the lock of rule 2's list was held, and loaded with acquire:
+//!    whoever uses a place sees the zeroes that its last owner left.
 //!
-//! The rules are kept in `places`, whose source the model checker runs on arenas of two words (`tests/loom_arena.rs`).
+//! The rules are kept in `places`, whose source the model checker runs on arenas of two words
+//! (`tests/loom_arena.rs`).
 //!
 //! # Cost
 //! [`Place::own`]: a thread-local load, an addition, a test. Memory: pages that were written to. Address space:
-//! [`BYTES`] a lane. What finds no room here is kept beside (see [`LaneSlots`](crate::LaneSlots)), as everything is on machines
-//! without `mmap`, in models and in simulations.
+//! [`BYTES`] a lane. What finds no room here is kept beside (see [`LaneSlots`](crate::LaneSlots)), as
+//! everything is on machines without `mmap`, in models and in simulations.
 
 mod places;
 
@@ -41,7 +44,8 @@ mod machine {
 /// Bytes of an arena: room for 2 million counters. Address space only; with all 4,096 lanes 64 GiB of it.
 pub(crate) const BYTES: usize = 16 << 20;
 
-/// In place of a base. With this one no address that a program can have is in the arena: only the last of all are.
+/// In place of a base. With this one no address that a program can have is in the arena: only the last of all
+/// are.
 const NO_ARENA: usize = usize::MAX - BYTES + 2;
 
 thread_local! {
@@ -83,8 +87,9 @@ impl Place {
         Self(places::Place::new())
     }
 
-    /// The place in the calling lane's arena. Only if [`is_there`] says so: not if the thread has none, or the place is not
-    /// assigned. (Two functions, since an `Option` would be tested for null a second time.)
+    /// The place in the calling lane's arena. Only if [`is_there`] says so: not if the thread has none, or
+    /// the place is not assigned. (Two functions, since an `Option` would be tested for null a second
+    /// time.)
     #[inline(always)]
     pub(crate) fn own(&self) -> *mut u8 {
         self.0.at(BASE.get())
@@ -123,7 +128,8 @@ fn reserve() -> Option<NonNull<u8>> {
     if base == libc::MAP_FAILED {
         return None;
     }
-    // Small pages: the arenas are dense, and 2 MiB for a lane that counts a little would be a waste. Advice may fail.
+    // Small pages: the arenas are dense, and 2 MiB for a lane that counts a little would be a waste. Advice
+    // may fail.
     #[cfg(target_os = "linux")]
     // SAFETY: the mapping was just made, and has this length.
     unsafe {
@@ -137,8 +143,8 @@ fn reserve() -> Option<NonNull<u8>> {
     NonNull::new(base.cast())
 }
 
-// What pools keep hangs on the arenas, and LeakSanitizer looks for pointers in what was allocated, not in what was mapped.
-// `scripts/fuzz` sets the name where it is linked.
+// What pools keep hangs on the arenas, and LeakSanitizer looks for pointers in what was allocated, not in
+// what was mapped. `scripts/fuzz` sets the name where it is linked.
 #[cfg(manylane_lsan)]
 // SAFETY: this is the declaration of the sanitizer's own interface (`sanitizer/lsan_interface.h`).
 unsafe extern "C" {

@@ -1,4 +1,5 @@
-//! No arenas: models and simulations keep everything per lane in a [`PerLane`](crate::PerLane), whose accesses they see.
+//! No arenas: models and simulations keep everything per lane in a [`PerLane`](crate::PerLane), whose
+//! accesses they see.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;

@@ -22,7 +22,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Most relaxations in one step, the jitter apart, which adds up to half: 2 to 3 microseconds at 40 cycles each and 2.5 GHz.
+    /// Most relaxations in one step, the jitter apart, which adds up to half: 2 to 3 microseconds at 40
+    /// cycles each and 2.5 GHz.
     pub const LONGEST: u32 = 1 << Self::SPIN_STEPS;
     const SPIN_STEPS: u32 = 7;
 

@@ -6,8 +6,8 @@ pub use loom::cell::UnsafeCell;
 /// `std::cell::UnsafeCell` with loom's closures in place of `get`.
 ///
 /// A lock, a lane's ownership or a protocol of atomics must keep a `with_mut` apart from any other access
-/// at the same time. Under `cfg(loom)` the model checker verifies that; under `cfg(manylane_sim)` the lines of
-/// the value are charged to the core that touches them.
+/// at the same time. Under `cfg(loom)` the model checker verifies that; under `cfg(manylane_sim)` the lines
+/// of the value are charged to the core that touches them.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]
 #[repr(transparent)]

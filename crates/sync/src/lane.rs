@@ -3,8 +3,8 @@
 //! A thread gets the lowest free number at its first use of anything per lane and keeps it until it ends;
 //! all its thread-local destructors still run under the number. The next thread may then get the same
 //! number and inherits what the slots hold: counters go on counting, caches stay warm. The hand-over goes
-//! through a mutex, so the new owner sees all that the old one wrote; housekeeping that holds this mutex owns the slots
-//! of all free numbers ([`for_each_free`]).
+//! through a mutex, so the new owner sees all that the old one wrote; housekeeping that holds this mutex owns
+//! the slots of all free numbers ([`for_each_free`]).
 //!
 //! Under `cfg(manylane_sim)` a virtual core's lane is its own number.
 
@@ -94,12 +94,12 @@ pub fn seen() -> usize {
     platform::seen()
 }
 
-/// Calls `each` with every number that was given back and not taken again. For housekeeping: while it runs no thread
-/// can take or give back a number, so the slots of these lanes belong to the caller until `each` returns
-/// (see [`LaneCell::with`](crate::LaneCell::with)). Slow; threads that start or end meanwhile wait.
+/// Calls `each` with every number that was given back and not taken again. For housekeeping: while it runs no
+/// thread can take or give back a number, so the slots of these lanes belong to the caller until `each`
+/// returns (see [`LaneCell::with`](crate::LaneCell::with)). Slow; threads that start or end meanwhile wait.
 ///
-/// `each` must not take a lock, wait for a thread, nor call this again: who holds the lock, or the thread, may be about to
-/// take its first number, and then both wait for ever.
+/// `each` must not take a lock, wait for a thread, nor call this again: who holds the lock, or the thread,
+/// may be about to take its first number, and then both wait for ever.
 ///
 /// Virtual cores and the threads of models give no numbers back.
 pub fn for_each_free(each: impl FnMut(LaneId)) {
@@ -181,7 +181,8 @@ mod platform {
         }
     }
 
-    /// ThreadSanitizer does not see what std's mutex orders where it has to wait. So it is told here, under a name that `scripts/tsan` sets.
+    /// ThreadSanitizer does not see what std's mutex orders where it has to wait. So it is told here, under a
+    /// name that `scripts/tsan` sets.
     #[cfg(manylane_tsan)]
     static ORDER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 

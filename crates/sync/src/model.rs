@@ -76,10 +76,11 @@ pub fn label<T: ?Sized>(object: &T, name: &'static str) {
 
 /// Runs a model: every interleaving under `cfg(loom)`, once elsewhere.
 ///
-/// Use it in place of `loom::model`: lane numbers start at 0 in each execution. At most [`PREEMPTIONS`] involuntary switches are tried
-/// in an execution, which finds nearly all that is to be found in a hundredth of the time. With `MANYLANE_LONG` set there is
-/// no such bound, but that of `LOOM_MAX_DURATION`, in seconds; a model that it ends is run with the usual bound after all, to the
-/// end. What was tried is printed. `LOOM_MAX_PREEMPTIONS` takes the place of either.
+/// Use it in place of `loom::model`: lane numbers start at 0 in each execution. At most [`PREEMPTIONS`]
+/// involuntary switches are tried in an execution, which finds nearly all that is to be found in a hundredth
+/// of the time. With `MANYLANE_LONG` set there is no such bound, but that of `LOOM_MAX_DURATION`, in seconds;
+/// a model that it ends is run with the usual bound after all, to the end. What was tried is printed.
+/// `LOOM_MAX_PREEMPTIONS` takes the place of either.
 pub fn model(f: impl Fn() + Sync + Send + 'static) {
     #[cfg(loom)]
     {
@@ -101,7 +102,8 @@ pub fn model(f: impl Fn() + Sync + Send + 'static) {
     f();
 }
 
-/// Runs a model within the bounds of `builder`, and prints what was tried; whether that was all within the bound on preemptions.
+/// Runs a model within the bounds of `builder`, and prints what was tried; whether that was all within the
+/// bound on preemptions.
 #[cfg(loom)]
 fn explored_to_the_end(
     builder: &loom::model::Builder,
@@ -131,8 +133,8 @@ fn explored_to_the_end(
     ended
 }
 
-/// Tells the model checker that the rest of this execution is not worth exploring: it is finished by fair turns.
-/// For retry loops that take turns for ever while the holder stands still. Nothing elsewhere.
+/// Tells the model checker that the rest of this execution is not worth exploring: it is finished by fair
+/// turns. For retry loops that take turns for ever while the holder stands still. Nothing elsewhere.
 pub fn finish_fairly() {
     #[cfg(loom)]
     loom::skip_branch();

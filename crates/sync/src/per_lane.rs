@@ -18,13 +18,15 @@ static GROW: LockClass = LockClass::innermost("per-lane growth");
 /// # Protocol
 /// 1. A slot is created by the lane that owns it, at its first [`own`](Self::own), and lives as long as the
 ///    `PerLane`. A thread that ends leaves its slot to the next thread with the same lane.
-/// 2. `table` points to an array of slot pointers. It is replaced by a larger copy when a lane beyond its
-///    end appears; the smaller ones are kept until the end (together smaller than the last), so a reader
-///    may finish on the table that it began with.
-/// 3. Tables and slots change only under `growth`, are published by a release store and read by an acquire load.
+/// 2. `table` points to an array of slot pointers. It is replaced by a larger copy when a lane beyond its end
+///    appears; the smaller ones are kept until the end (together smaller than the last), so a reader may
+///    finish on the table that it began with.
+/// 3. Tables and slots change only under `growth`, are published by a release store and read by an acquire
+///    load.
 ///
 /// # Cost
-/// `own`: three loads from lines that only a new lane writes. Reading all: one miss per lane that wrote since.
+/// `own`: three loads from lines that only a new lane writes. Reading all: one miss per lane that wrote
+/// since.
 pub struct PerLane<T, F = fn(LaneId) -> T> {
     table: AtomicPtr<Table<T>>,
     growth: Mutex<Vec<NonNull<Table<T>>>>,
@@ -164,8 +166,8 @@ impl<T, F> PerLane<T, F> {
 impl<T, F: Fn(LaneId) -> T> PerLane<T, F> {
     /// The calling lane's slot.
     ///
-    /// `create` may use other per-lane state. If it uses this one, the slot made innermost is the lane's and the
-    /// others are dropped.
+    /// `create` may use other per-lane state. If it uses this one, the slot made innermost is the lane's and
+    /// the others are dropped.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn own(&self) -> &T {
@@ -262,8 +264,8 @@ impl<T> LaneCell<T> {
     ///
     /// # Safety
     /// The calling thread's lane owns the slot that this cell is in (it came from [`PerLane::own`] on this
-    /// thread), or the call is within [`lane::for_each_free`] for that lane. And no other call of `with` on this cell is
-    /// active: `f` must not come back here.
+    /// thread), or the call is within [`lane::for_each_free`] for that lane. And no other call of `with` on
+    /// this cell is active: `f` must not come back here.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub unsafe fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {

@@ -5,7 +5,8 @@
 //!
 //! # Protocol
 //! 1. A lane that reads has one [`Reader`]; it is *online* from its creation, except between
-//!    [`offline`](Reader::offline) and the end of what that returns. References from [`Published::load`] borrow the reader.
+//!    [`offline`](Reader::offline) and the end of what that returns. References from [`Published::load`]
+//!    borrow the reader.
 //! 2. [`Reader::quiescent`] needs it exclusively, so the lane holds no reference then. It copies the number
 //!    of the last replacement that it can know of into the lane's slot (`seen`). Offline is `seen == 0`.
 //! 3. [`Published::replace`] swaps the pointer, then takes the next number for the old value. Once every lane
@@ -17,7 +18,8 @@
 //!
 //! # Cost
 //! Load: one plain load. Quiescent: one load of a line that only replacements write, and a store to the
-//! lane's own line when something was replaced. Replace and reclaim: a lock and one miss per lane; not for the data path.
+//! lane's own line when something was replaced. Replace and reclaim: a lock and one miss per lane; not for
+//! the data path.
 
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::lock::{LockClass, Mutex};
@@ -102,8 +104,8 @@ impl Reader {
     fn go_online(&mut self) {
         // Acquire: pairs with the release in `replace`; values replaced up to here are not loaded any more.
         self.seen = DOMAIN.last.load(Ordering::Acquire);
-        // Release: `reclaim` may see this store and not the release of `offline`, or of an earlier reader's drop,
-        // that it covers up; the reads before that are over too.
+        // Release: `reclaim` may see this store and not the release of `offline`, or of an earlier reader's
+        // drop, that it covers up; the reads before that are over too.
         DOMAIN.readers.own().seen.store(self.seen, Ordering::Release);
         // Orders the store before the loads of pointers that follow: pairs with the fence in `reclaim`.
         // Either reclaim sees this lane online, or this lane sees the new pointer.
@@ -234,16 +236,17 @@ pub fn replaced() -> usize {
 
 /// Frees the replaced values that no lane can hold any more; tells how many must still wait.
 ///
-/// With nothing to free it costs a load. Else it takes a lock and looks at each lane's slot: for a housekeeping task, not for the data path.
+/// With nothing to free it costs a load. Else it takes a lock and looks at each lane's slot: for a
+/// housekeeping task, not for the data path.
 pub fn reclaim() -> usize {
-    // All lanes come here now and then, and mostly for nothing: then none shall wait for another. What is replaced at this
-    // moment is freed by the next call.
+    // All lanes come here now and then, and mostly for nothing: then none shall wait for another. What is
+    // replaced at this moment is freed by the next call.
     if DOMAIN.waiting.load(Ordering::Relaxed) == 0 {
         return 0;
     }
     let mut retired = DOMAIN.retired.lock();
-    // Orders the swaps before the reads of the slots: pairs with the fence in `go_online`. Under the lock, since values
-    // that others pushed were swapped before they had it.
+    // Orders the swaps before the reads of the slots: pairs with the fence in `go_online`. Under the lock,
+    // since values that others pushed were swapped before they had it.
     fence(Ordering::SeqCst);
     let oldest = DOMAIN
         .readers

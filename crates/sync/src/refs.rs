@@ -5,8 +5,8 @@ use crate::atomic::{AtomicU32, Ordering, acquire_after_last};
 /// How many references an object has.
 ///
 /// # Protocol
-/// 1. [`hold`](Self::hold) is legal only while the caller already has a valid reference, or a lock that
-///    keeps one alive. It therefore needs no ordering.
+/// 1. [`hold`](Self::hold) is legal only while the caller already has a valid reference, or a lock that keeps
+///    one alive. It therefore needs no ordering.
 /// 2. Each reference is released exactly once. The call that releases the last one returns `true`, and
 ///    everything that other holders did before their release happened before it returns: the caller frees.
 ///

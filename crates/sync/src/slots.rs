@@ -10,8 +10,8 @@ use std::fmt;
 /// What may begin as zeroes and end without notice: a number, a cache that is empty.
 ///
 /// # Safety
-/// On the real machine memory of zero bytes is a valid value, the same as that of `default()`; and nothing is lost
-/// when a value is not dropped but overwritten with zeroes.
+/// On the real machine memory of zero bytes is a valid value, the same as that of `default()`; and nothing is
+/// lost when a value is not dropped but overwritten with zeroes.
 pub unsafe trait ZeroInit: Default {}
 
 // SAFETY: plain numbers, 0 by default.
@@ -25,20 +25,22 @@ unsafe impl<T: ZeroInit> ZeroInit for [T; 2] {}
 
 /// A `T` for each lane, dense: the slots of one lane stand side by side in memory that no other lane writes.
 ///
-/// The difference to a [`PerLane`]: nothing is made at the first use, since every slot begins as zeroes ([`ZeroInit`]), and slots
-/// are not padded, since a lane's neighbours are its own. So a slot is found without a table, and a counter takes
-/// 8 bytes a lane instead of 128.
+/// The difference to a [`PerLane`]: nothing is made at the first use, since every slot begins as zeroes
+/// ([`ZeroInit`]), and slots are not padded, since a lane's neighbours are its own. So a slot is found
+/// without a table, and a counter takes 8 bytes a lane instead of 128.
 ///
 /// # Protocol
-/// 1. All lanes have their slots from the beginning. A thread that ends leaves its slots to the next with the same lane.
-/// 2. The slots are in the lanes' arenas (16 MiB of address space each). What finds no room there, or a lane without an arena, is
-///    kept in a `PerLane` instead: slower, and with no other difference. Which of the two it is never changes for a lane
-///    of a `LaneSlots`. Models and simulations know only the latter; the arenas have a model of their own (`tests/loom_arena.rs`).
+/// 1. All lanes have their slots from the beginning. A thread that ends leaves its slots to the next with the
+///    same lane.
+/// 2. The slots are in the lanes' arenas (16 MiB of address space each). What finds no room there, or a lane
+///    without an arena, is kept in a `PerLane` instead: slower, and with no other difference. Which of the
+///    two it is never changes for a lane of a `LaneSlots`. Models and simulations know only the latter; the
+///    arenas have a model of their own (`tests/loom_arena.rs`).
 /// 3. Dropped, the place of the slots is zeroed and used again. Values are not dropped.
 ///
 /// # Cost
-/// `own`: a thread-local load, an addition, a test that is always the same. Reading all: one miss per lane that wrote to the
-/// line since; what a lane counts beside it is on the same line.
+/// `own`: a thread-local load, an addition, a test that is always the same. Reading all: one miss per lane
+/// that wrote to the line since; what a lane counts beside it is on the same line.
 pub struct LaneSlots<T: ZeroInit> {
     place: Place,
     beside: PerLane<T>,
@@ -84,14 +86,15 @@ impl<T: ZeroInit> LaneSlots<T> {
         self.beside.own()
     }
 
-    /// Whether `slot` is certainly the calling lane's. Two instructions, and no load of anything but the lane's base; where slots
-    /// are kept beside the arenas the answer is always no.
+    /// Whether `slot` is certainly the calling lane's. Two instructions, and no load of anything but the
+    /// lane's base; where slots are kept beside the arenas the answer is always no.
     #[inline(always)]
     pub fn is_own(slot: &T) -> bool {
         arena::is_own(std::ptr::from_ref(slot).cast())
     }
 
-    /// The slot of `lane`. None for a lane that certainly never used it; another may hold zeroes all the same.
+    /// The slot of `lane`. None for a lane that certainly never used it; another may hold zeroes all the
+    /// same.
     #[inline]
     pub fn get(&self, lane: LaneId) -> Option<&T> {
         match self.place.of(lane.index()) {
@@ -101,8 +104,8 @@ impl<T: ZeroInit> LaneSlots<T> {
         }
     }
 
-    /// The slots of all lanes that may have used theirs, in order of lane; a lane that never did may be among them, and
-    /// one that appears meanwhile may be missed.
+    /// The slots of all lanes that may have used theirs, in order of lane; a lane that never did may be among
+    /// them, and one that appears meanwhile may be missed.
     pub fn iter(&self) -> impl Iterator<Item = (LaneId, &T)> {
         let bound = arena::lanes().max(self.beside.bound());
         (0..bound).filter_map(|index| {

@@ -1,5 +1,6 @@
-//! Lane memory: every interleaving of lanes that get their arenas, of places that are assigned, and of a place that is released and used
-//! again. The source is the library's own; the arenas are of two words, made by the model.
+//! Lane memory: every interleaving of lanes that get their arenas, of places that are assigned, and of a
+//! place that is released and used again. The source is the library's own; the arenas are of two words, made
+//! by the model.
 #![cfg(loom)]
 #![allow(unsafe_code)] // words at the places that are found
 
@@ -26,7 +27,8 @@ const WORD: Layout = Layout::new::<AtomicUsize>();
 struct Scene {
     arenas: Arenas<LANES>,
     memory: [Box<[AtomicUsize; 2]>; LANES],
-    /// By lane: written when the arena is made. Loom tells if somebody who finds the arena is not ordered after that.
+    /// By lane: written when the arena is made. Loom tells if somebody who finds the arena is not ordered
+    /// after that.
     made: [UnsafeCell<bool>; LANES],
     place: Place,
 }
@@ -66,7 +68,8 @@ impl Scene {
         Some(unsafe { word.cast().as_ref() })
     }
 
-    /// The word of the scene's place in the caller's arena, which begins at `base`, as `LaneSlots::own` finds it.
+    /// The word of the scene's place in the caller's arena, which begins at `base`, as `LaneSlots::own` finds
+    /// it.
     fn own(&self, base: *mut u8) -> &AtomicUsize {
         let mut word = self.place.at(base);
         if !is_there(word) {
@@ -111,8 +114,8 @@ fn who_is_told_of_a_lane_finds_its_arena_whole() {
     assert!(TOLD.iter().all(|told| told.load(Ordering::Relaxed) > 0), "not all was tried: {TOLD:?}");
 }
 
-/// Rules 2 to 4: a place is released while two lanes race to have one assigned. They get the same one, whole, with zeroes in it, whether it
-/// is the released one or not; and none is lost.
+/// Rules 2 to 4: a place is released while two lanes race to have one assigned. They get the same one, whole,
+/// with zeroes in it, whether it is the released one or not; and none is lost.
 #[test]
 fn a_place_that_is_used_again_holds_nothing_of_its_last_owner() {
     /// Executions in which the lanes got a place that was never used, and the released one.

@@ -1,8 +1,8 @@
 //! Slots appear while others read: every slot is complete when seen, none is lost when the table grows.
 //!
-//! The thread that reads is spawned last: loom runs it last at first, and tries the earlier moments because of what it reads
-//! then. A reader that runs first is not tried later where a writer loads what it stores: loom compares the store with
-//! the latest access only, which is the writer's own.
+//! The thread that reads is spawned last: loom runs it last at first, and tries the earlier moments because
+//! of what it reads then. A reader that runs first is not tried later where a writer loads what it stores:
+//! loom compares the store with the latest access only, which is the writer's own.
 #![cfg(loom)]
 #![allow(unsafe_code)] // slots that loom watches
 
@@ -11,7 +11,8 @@ use manylane_sync::cell::UnsafeCell;
 use manylane_sync::{Arc, PerLane, lane, model, thread};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A slot that is written before it is published and never again. Loom tells if a reader is not ordered after that.
+/// A slot that is written before it is published and never again. Loom tells if a reader is not ordered after
+/// that.
 struct Watched(UnsafeCell<u32>);
 
 // SAFETY: only read once it is published; loom checks just that.
@@ -62,7 +63,8 @@ fn a_slot_is_complete_when_it_is_seen() {
 
 #[test]
 fn a_lane_keeps_its_slot_when_another_makes_the_table_grow() {
-    // Lanes take their numbers beside the model, which does not see whose start came first: so both orders are told.
+    // Lanes take their numbers beside the model, which does not see whose start came first: so both orders
+    // are told.
     for adds in [[&[10][..], &[1, 1]], [&[1, 1], &[10]]] {
         model(move || {
             let lanes: Arc<PerLane<OwnedU64>> = Arc::new(PerLane::new(|_| OwnedU64::new(0)));

@@ -1,5 +1,6 @@
-//! Slots of lanes as the statistics and pools use them: every interleaving. Models keep them in a `PerLane`, so what is checked is
-//! the interface's promise: a lane's slot is its own, a reader sees each lane's complete, and none is lost.
+//! Slots of lanes as the statistics and pools use them: every interleaving. Models keep them in a `PerLane`,
+//! so what is checked is the interface's promise: a lane's slot is its own, a reader sees each lane's
+//! complete, and none is lost.
 //!
 //! The thread that reads is spawned last (see `loom_per_lane`).
 #![cfg(loom)]

@@ -1,4 +1,5 @@
-//! A lane whose arena cannot be reserved counts all the same. A program of its own: it limits its address space.
+//! A lane whose arena cannot be reserved counts all the same. A program of its own: it limits its address
+//! space.
 #![cfg(all(target_os = "linux", not(any(loom, manylane_sim))))]
 #![allow(unsafe_code)] // a limit is set by a system call
 

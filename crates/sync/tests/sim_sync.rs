@@ -1,4 +1,5 @@
-//! Budgets of the shared-memory facade, in line transfers on the virtual multiprocessor, and its locks at work there.
+//! Budgets of the shared-memory facade, in line transfers on the virtual multiprocessor, and its locks at
+//! work there.
 #![cfg(manylane_sim)]
 
 use manylane_sim::{Report, Simulation, Topology, Worker};
@@ -80,7 +81,8 @@ fn a_sole_holder_releases_without_moving_a_line() {
     assert_eq!(report.locked, 0, "{report}");
 }
 
-/// More threads than cores, so that holders are preempted and waiters sleep: nobody gets in twice, nobody is left asleep.
+/// More threads than cores, so that holders are preempted and waiters sleep: nobody gets in twice, nobody is
+/// left asleep.
 #[test]
 fn a_mutex_excludes_and_wakes_everybody_on_any_number_of_cores() {
     static TOTAL: LockClass = LockClass::new("total", 1);

@@ -1,4 +1,5 @@
-//! What must not be left behind: panics on a path that traffic can reach, unfinished work, tests that do not run.
+//! What must not be left behind: panics on a path that traffic can reach, unfinished work, tests that do not
+//! run.
 
 use super::Check;
 use crate::finding::{Finding, Position};

@@ -14,7 +14,8 @@ impl Check<'_> {
         }
     }
 
-    /// A function or trait, whose argument is at its callers or implementations; clippy asks for what they owe.
+    /// A function or trait, whose argument is at its callers or implementations; clippy asks for what they
+    /// owe.
     pub(super) fn unsafe_permitted(&mut self, span: Span) -> bool {
         let permitted = self.unsafe_code == UnsafeCode::Allowed;
         if !permitted {

@@ -1,7 +1,9 @@
-//! The load: clients in front of the proxy and servers behind it, on two threads, each of which has a processor of its own.
+//! The load: clients in front of the proxy and servers behind it, on two threads, each of which has a
+//! processor of its own.
 //!
-//! Each thread has one `epoll` with its half of the clients and its part of the proxy's connections. A client sends its next request as
-//! soon as the response to the last one is there (closed loop), or when it is due (a fixed rate). Every response is checked.
+//! Each thread has one `epoll` with its half of the clients and its part of the proxy's connections. A client
+//! sends its next request as soon as the response to the last one is there (closed loop), or when it is due
+//! (a fixed rate). Every response is checked.
 
 mod client;
 mod message;

@@ -1,4 +1,5 @@
-//! What changes servers: checks, operators, time. Each change publishes a new snapshot; picks wait for nobody.
+//! What changes servers: checks, operators, time. Each change publishes a new snapshot; picks wait for
+//! nobody.
 
 use super::Balancer;
 use super::core::Core;
@@ -38,7 +39,8 @@ pub enum StaticWeight {
 const VERSIONS: u64 = 1 << 40;
 
 impl Changes {
-    /// Those of a balancer that follows another: its versions are others, and what warms up there goes on here.
+    /// Those of a balancer that follows another: its versions are others, and what warms up there goes on
+    /// here.
     pub(super) fn follow(&mut self, before: &Self) {
         self.version = (before.version / VERSIONS + 1) * VERSIONS;
         self.warming.clone_from(&before.warming);
@@ -135,8 +137,8 @@ impl<W: Waiter> Balancer<W> {
         self.offer_all(); // others may take part now: backups
     }
 
-    /// Sets a server's `maxconn`; 0 for no limit. Whether it has one that can be set: one without a limit in the file is not counted on any line that
-    /// lanes share, and cannot have one.
+    /// Sets a server's `maxconn`; 0 for no limit. Whether it has one that can be set: one without a limit in
+    /// the file is not counted on any line that lanes share, and cannot have one.
     pub fn set_maxconn(&self, index: Index, maxconn: u32, now: Time) -> bool {
         let limited = self.core.is_limited(index);
         if limited {
@@ -146,7 +148,8 @@ impl<W: Waiter> Balancer<W> {
         limited
     }
 
-    /// Looks at the servers' states again: the balancer that this one [follows](Self::follow) may have changed them since.
+    /// Looks at the servers' states again: the balancer that this one [follows](Self::follow) may have
+    /// changed them since.
     pub fn refresh(&self, now: Time) {
         let Core { servers, .. } = &self.core;
         let mut changes = self.core.changes.lock();
@@ -165,7 +168,8 @@ impl<W: Waiter> Balancer<W> {
         self.offer_all();
     }
 
-    /// Moves slow starts on. Gives when it wants to be called again; `None`: when a server's state was changed. Costs nothing where no server has one.
+    /// Moves slow starts on. Gives when it wants to be called again; `None`: when a server's state was
+    /// changed. Costs nothing where no server has one.
     pub fn tick(&self, now: Time) -> Option<Time> {
         let Core { servers, algorithm, warms, .. } = &self.core;
         if !warms {

@@ -51,7 +51,8 @@ impl Core {
             Some(before) => (before.lanes.clone(), before.places),
             None => {
                 earlier.extend(before.map(|before| before.lanes.clone()));
-                // Numbers are kept in blocks anyway: a server that is added has its place there. A list that has grown may go on to.
+                // Numbers are kept in blocks anyway: a server that is added has its place there. A list that
+                // has grown may go on to.
                 let most = before.map_or(0, |before| 2 * before.places);
                 let (places, seed) = (servers.len().max(most).next_multiple_of(BLOCK), options.seed);
                 let of_before = earlier.clone();

@@ -1,4 +1,5 @@
-//! The limit of a server now: `maxconn`, less while the backend is little loaded (`minconn`, `fullconn`) or the server is in slow start.
+//! The limit of a server now: `maxconn`, less while the backend is little loaded (`minconn`, `fullconn`) or
+//! the server is in slow start.
 
 use super::{Balancer, Full};
 use crate::algorithm::Algorithm;
@@ -11,7 +12,8 @@ use manylane_sync::atomic::{Ordering, fence};
 /// How often a lane adapts the limits to the backend's load at most, in nanoseconds.
 const ADAPT_EVERY: u64 = 1_000_000;
 
-/// For how long a lane that met others at the first server with room goes by `first`'s wider choice, in nanoseconds.
+/// For how long a lane that met others at the first server with room goes by `first`'s wider choice, in
+/// nanoseconds.
 const SPREAD_FOR: u64 = 1_000_000;
 
 impl<W: Waiter> Balancer<W> {
@@ -54,7 +56,8 @@ impl<W: Waiter> Balancer<W> {
         least != 0 && least < most && self.core.options.fullconn != 0
     }
 
-    /// The limit at `now`, if nobody else sends requests to the server. The backend's load is the one that was found before, if it was.
+    /// The limit at `now`, if nobody else sends requests to the server. The backend's load is the one that
+    /// was found before, if it was.
     fn limit_at(&self, index: Index, now: Time, load: &mut Option<u64>) -> u32 {
         let server = &self.core.servers[index];
         let spec = &server.spec;
@@ -79,8 +82,9 @@ impl<W: Waiter> Balancer<W> {
 
     /// Brings the limit up to date, and lets those in who wait when it grew. Whether it grew.
     ///
-    /// Who changes what a limit follows from calls this after it. Who sets a limit reads all of that once more: so who sets it last has read what was
-    /// changed before, and who changes something later finds what was set. The backend's load is looked at once only, since it never stands still.
+    /// Who changes what a limit follows from calls this after it. Who sets a limit reads all of that once
+    /// more: so who sets it last has read what was changed before, and who changes something later finds
+    /// what was set. The backend's load is looked at once only, since it never stands still.
     pub(super) fn adapt(&self, index: Index, now: Time) -> bool {
         if !self.core.is_limited(index) {
             return false;
@@ -115,7 +119,8 @@ impl<W: Waiter> Balancer<W> {
         true
     }
 
-    /// Whether other balancers fill places of the server, too: when this one has let a request in, or ended one, it [tells](Self::tell_others) them.
+    /// Whether other balancers fill places of the server, too: when this one has let a request in, or ended
+    /// one, it [tells](Self::tell_others) them.
     #[inline]
     pub fn shares_places(&self, index: Index) -> bool {
         self.core.is_limited(index) && self.core.servers[index].state.seats.is_shared()
@@ -128,8 +133,9 @@ impl<W: Waiter> Balancer<W> {
         self.shares_places(index) && other.core.is_limited(of_other) && Arc::ptr_eq(own, others)
     }
 
-    /// This balancer serves more of the server, or less: for the others there is less room, or more. Whether there is some for those who wait by one of them, or by
-    /// this one: all who [could let in](Self::could_let_in) have to [look again](Self::look_again), those who are older first.
+    /// This balancer serves more of the server, or less: for the others there is less room, or more. Whether
+    /// there is some for those who wait by one of them, or by this one: all who [could let
+    /// in](Self::could_let_in) have to [look again](Self::look_again), those who are older first.
     pub fn tell_others(&self, index: Index) -> bool {
         self.shares_places(index) && self.core.servers[index].state.seats.level()
     }
@@ -139,7 +145,8 @@ impl<W: Waiter> Balancer<W> {
         self.core.is_limited(index) && self.core.gates.could_let_in(index)
     }
 
-    /// Whether one of its servers may have room that nobody was told of who waits by another balancer (`seats`, rule 5): it has to [tell](Self::tell_others) them, of each.
+    /// Whether one of its servers may have room that nobody was told of who waits by another balancer
+    /// (`seats`, rule 5): it has to [tell](Self::tell_others) them, of each.
     pub fn has_hidden_room(&self) -> bool {
         self.hid_room.load(Ordering::Relaxed) && self.hid_room.swap(false, Ordering::SeqCst)
     }

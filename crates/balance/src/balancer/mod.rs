@@ -77,10 +77,11 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
-    /// A balancer that takes this one's place: with the same algorithm and options, and the servers of `specs`, of which those for whom `stays` holds
-    /// are this one's servers at the same places. They go on as they are: their states, weights and limits are the same from now on, whichever of both
-    /// changes them, requests that this one sends there count for both, and a `maxconn` holds for both together. Queues are each
-    /// balancer's own.
+    /// A balancer that takes this one's place: with the same algorithm and options, and the servers of
+    /// `specs`, of which those for whom `stays` holds are this one's servers at the same places. They go
+    /// on as they are: their states, weights and limits are the same from now on, whichever of both
+    /// changes them, requests that this one sends there count for both, and a `maxconn` holds for both
+    /// together. Queues are each balancer's own.
     ///
     /// # Errors
     /// As of [`Servers::new`].
@@ -105,7 +106,8 @@ impl<W: Waiter> Balancer<W> {
         Ok(next)
     }
 
-    /// That server's `maxconn` holds for this balancer and `other` together, where both have one: there it is the same server. Before the first request.
+    /// That server's `maxconn` holds for this balancer and `other` together, where both have one: there it is
+    /// the same server. Before the first request.
     pub fn join(&mut self, index: Index, other: &Self, of_other: Index) {
         if !(self.core.is_limited(index) && other.core.is_limited(of_other)) {
             return;
@@ -117,12 +119,14 @@ impl<W: Waiter> Balancer<W> {
         state.seats = seats;
     }
 
-    /// Whether that server of `other` is the same as that one of this balancer: one of both [follows](Self::follow) the other, and what changes it changes it for both.
+    /// Whether that server of `other` is the same as that one of this balancer: one of both
+    /// [follows](Self::follow) the other, and what changes it changes it for both.
     pub fn shares(&self, index: Index, other: &Self, of_other: Index) -> bool {
         manylane_sync::Arc::ptr_eq(&self.core.servers[index].state, &other.core.servers[of_other].state)
     }
 
-    /// Sets [`Options::fullconn`], which may follow from limits that are known later; before the first request.
+    /// Sets [`Options::fullconn`], which may follow from limits that are known later; before the first
+    /// request.
     pub fn set_fullconn(&mut self, fullconn: u32) {
         self.core.options.fullconn = fullconn;
     }
@@ -137,10 +141,11 @@ impl<W: Waiter> Balancer<W> {
         self.core.algorithm
     }
 
-    /// Chooses a server that has room; by key the one that the key belongs to, room or not. Nothing is counted yet:
-    /// [`take`](Self::take) follows.
+    /// Chooses a server that has room; by key the one that the key belongs to, room or not. Nothing is
+    /// counted yet: [`take`](Self::take) follows.
     ///
-    /// Cost: see the crate's table; no lock, no line that other lanes write except those of servers with a limit.
+    /// Cost: see the crate's table; no lock, no line that other lanes write except those of servers with a
+    /// limit.
     ///
     /// # Errors
     /// [`NoPick`] tells whether waiting helps.

@@ -1,10 +1,12 @@
 //! Requests that wait for a server, and places that are handed to them.
 //!
 //! # Protocol
-//! 1. While somebody waits for a server, its word says so, and nobody else is let in ([`gate`](crate::gate), rule 1). Whoever frees a place
-//!    hands it to the first who waits, for this server or for any, without freeing it in between.
-//! 2. A request that is about to wait is counted first and then looks for room once more; a place that was freed is offered to those who are
-//!    counted. Whichever comes second sees the other, so nobody waits while there is room.
+//! 1. While somebody waits for a server, its word says so, and nobody else is let in ([`gate`](crate::gate),
+//!    rule 1). Whoever frees a place hands it to the first who waits, for this server or for any, without
+//!    freeing it in between.
+//! 2. A request that is about to wait is counted first and then looks for room once more; a place that was
+//!    freed is offered to those who are counted. Whichever comes second sees the other, so nobody waits while
+//!    there is room.
 //! 3. A place that was handed to a request which had left goes to the next.
 
 use super::{Balancer, Core};
@@ -23,7 +25,8 @@ use std::task::{Context, Poll, Waker};
 pub struct Priority {
     /// `set-priority-class`: -2047 to 2047, lower ones first. Others are cut.
     pub class: i16,
-    /// `set-priority-offset`: -524287 to 524287 milliseconds that the request seems to have come later. Others are cut.
+    /// `set-priority-offset`: -524287 to 524287 milliseconds that the request seems to have come later.
+    /// Others are cut.
     pub offset: i32,
 }
 
@@ -54,8 +57,8 @@ impl std::error::Error for QueueFull {}
 /// What became of a request in a queue.
 #[derive(Debug)]
 pub enum Turn {
-    /// It may begin on this server, where it counts already: [`Balancer::release`] must follow on this lane. With how many were served from the queue
-    /// since it entered, itself included.
+    /// It may begin on this server, where it counts already: [`Balancer::release`] must follow on this lane.
+    /// With how many were served from the queue since it entered, itself included.
     Granted(Index, u64),
     /// Its server takes no requests any more: pick anew.
     Elsewhere,
@@ -74,7 +77,8 @@ impl<W: Waiter> Balancer<W> {
 
     /// Lets a request wait for this server, which has a `maxconn`.
     ///
-    /// The place may be there before this returns: [`poll`](Self::poll) once more, or use [`wait`](Self::wait).
+    /// The place may be there before this returns: [`poll`](Self::poll) once more, or use
+    /// [`wait`](Self::wait).
     ///
     /// # Errors
     /// [`QueueFull`]: `maxqueue` wait already.
@@ -93,8 +97,8 @@ impl<W: Waiter> Balancer<W> {
         let ticket = self.queue(index).enter(Some(index), key, waiter, &claims);
         let ticket = ticket.ok_or(QueueFull)?;
         self.core.begin(index);
-        // Pairs with the fences of who raises a limit (`adapt`) or takes the server out (`change`): they see this request, or we see what
-        // they did.
+        // Pairs with the fences of who raises a limit (`adapt`) or takes the server out (`change`): they see
+        // this request, or we see what they did.
         fence(Ordering::SeqCst);
         self.settle(index);
         if !self.core.servers[index].state().serves_its_own() {
@@ -121,8 +125,8 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
-    /// The request does not wait any more (`timeout queue`, the client left). Gives the server if its turn had come: then it counts there, and
-    /// [`release`](Self::release) must follow.
+    /// The request does not wait any more (`timeout queue`, the client left). Gives the server if its turn
+    /// had come: then it counts there, and [`release`](Self::release) must follow.
     pub fn leave(&self, ticket: Ticket) -> Option<Index> {
         let server = ticket.server;
         let outcome = match server {
@@ -150,7 +154,7 @@ impl<W: Waiter> Balancer<W> {
     /// Counts on this lane what became of its request.
     fn turn(&self, server: Option<Index>, outcome: Outcome) -> Turn {
         match (outcome, server) {
-            (Outcome::Granted(index, served), Some(_)) => Turn::Granted(index, served), // it counted from when it entered
+            (Outcome::Granted(index, served), Some(_)) => Turn::Granted(index, served), /* it counted from when it entered */
             (Outcome::Granted(index, served), None) => {
                 self.core.begin(index);
                 Turn::Granted(index, served)
@@ -162,7 +166,8 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
-    /// Requests that were served so far from the queue of this server, or without one from that for any server.
+    /// Requests that were served so far from the queue of this server, or without one from that for any
+    /// server.
     pub fn served_from_queue(&self, server: Option<Index>) -> u64 {
         self.queue_of(server).served()
     }
@@ -182,8 +187,8 @@ impl<W: Waiter> Balancer<W> {
         self.core.gates.waiting.get()
     }
 
-    /// A place on `index`, which the caller holds, goes to the first of `queue`, of whom the caller has claimed one. False: that one had left,
-    /// and the caller still holds the place.
+    /// A place on `index`, which the caller holds, goes to the first of `queue`, of whom the caller has
+    /// claimed one. False: that one had left, and the caller still holds the place.
     fn hand_over(&self, index: Index, queue: &Queue<W>) -> bool {
         match queue.take(Some(index)) {
             Some(waiter) => {
@@ -253,7 +258,8 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
-    /// Tells other balancers, before those who were let in run. A place that was held in vain meanwhile may have hidden room from who waits there (`seats`, rule 5).
+    /// Tells other balancers, before those who were let in run. A place that was held in vain meanwhile may
+    /// have hidden room from who waits there (`seats`, rule 5).
     fn have_let_in(&self, index: Index, in_vain: bool) {
         if self.tell_others(index) && in_vain {
             self.hid_room.store(true, Ordering::SeqCst);
@@ -321,8 +327,8 @@ pub struct Wait<'a> {
 }
 
 impl Balancer {
-    /// Waits until the turn of `ticket` comes: [`Turn::Granted`] or [`Turn::Elsewhere`]. Dropped before that, the request leaves the queue and
-    /// what it was granted meanwhile goes to the next.
+    /// Waits until the turn of `ticket` comes: [`Turn::Granted`] or [`Turn::Elsewhere`]. Dropped before that,
+    /// the request leaves the queue and what it was granted meanwhile goes to the next.
     pub fn wait(&self, ticket: Ticket) -> Wait<'_> {
         Wait { balancer: self, ticket: Some(ticket) }
     }

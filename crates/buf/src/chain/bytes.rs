@@ -14,8 +14,8 @@ fn cluster_for(n: usize) -> Result<Cluster, Error> {
 }
 
 impl Chain {
-    /// Copies `bytes` behind the last: into the spare room of the last segment where the lane may write there, the
-    /// rest into new clusters.
+    /// Copies `bytes` behind the last: into the spare room of the last segment where the lane may write
+    /// there, the rest into new clusters.
     ///
     /// # Errors
     /// When there is no memory; then nothing was added (R-B6).
@@ -49,11 +49,13 @@ impl Chain {
         Ok(())
     }
 
-    /// Copies `parts`, one behind another, so that all of them lie in one segment: behind the last byte where the lane may
-    /// write there and there is room for all, else in a new cluster of at least `size` bytes.
+    /// Copies `parts`, one behind another, so that all of them lie in one segment: behind the last byte where
+    /// the lane may write there and there is room for all, else in a new cluster of at least `size`
+    /// bytes.
     ///
     /// # Errors
-    /// When there is no memory, or `size` or the parts together are beyond [`MAX_CLUSTER`]; then nothing was added (R-B6).
+    /// When there is no memory, or `size` or the parts together are beyond [`MAX_CLUSTER`]; then nothing was
+    /// added (R-B6).
     pub fn append_together(&mut self, parts: &[&[u8]], size: usize) -> Result<(), Error> {
         let total = parts.iter().map(|part| part.len()).sum::<usize>();
         if let Some(back) = self.segments.back_mut()
@@ -77,8 +79,9 @@ impl Chain {
         Ok(())
     }
 
-    /// Copies `bytes` before the first: into the room in front of the first segment when its cluster is the chain's
-    /// alone, the rest into new clusters, which keep their unused room in front for the next call.
+    /// Copies `bytes` before the first: into the room in front of the first segment when its cluster is the
+    /// chain's alone, the rest into new clusters, which keep their unused room in front for the next
+    /// call.
     ///
     /// # Errors
     /// When there is no memory; then nothing was added (R-B6).
@@ -109,9 +112,9 @@ impl Chain {
         Ok(())
     }
 
-    /// Room of at least one byte behind the last, for a read to write into: the spare room of the last segment where
-    /// the lane may write there and it has `least` bytes or more, else a new cluster of at least `size`. Until the
-    /// room is filled or dropped nobody else gets it.
+    /// Room of at least one byte behind the last, for a read to write into: the spare room of the last
+    /// segment where the lane may write there and it has `least` bytes or more, else a new cluster of at
+    /// least `size`. Until the room is filled or dropped nobody else gets it.
     ///
     /// # Errors
     /// When there is no memory, or `size` or `least` is beyond [`MAX_CLUSTER`].
@@ -128,13 +131,13 @@ impl Chain {
         Ok(Spare(Room::Fresh { cluster, chain: self }))
     }
 
-    /// Makes the first `n` bytes contiguous, for parsers, and returns them. Nothing happens if they are already;
-    /// else the missing bytes are copied behind the first segment where the lane may write there, or the `n` bytes
-    /// into a new cluster.
+    /// Makes the first `n` bytes contiguous, for parsers, and returns them. Nothing happens if they are
+    /// already; else the missing bytes are copied behind the first segment where the lane may write
+    /// there, or the `n` bytes into a new cluster.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] beyond the end, [`Error::TooLong`] beyond [`MAX_CLUSTER`], [`Error::Alloc`]; the chain
-    /// is then as it was.
+    /// [`Error::OutOfRange`] beyond the end, [`Error::TooLong`] beyond [`MAX_CLUSTER`], [`Error::Alloc`]; the
+    /// chain is then as it was.
     #[inline]
     pub fn pull_up(&mut self, n: usize) -> Result<&[u8], Error> {
         if self.segments.front().is_none_or(|front| front.len() < n) {
@@ -149,7 +152,8 @@ impl Chain {
         if n > MAX_CLUSTER {
             return Err(Error::TooLong { operation: "pull up", wanted: n, limit: MAX_CLUSTER });
         }
-        // Here 0 <= front < n <= len: there is a first segment, and a second, or `n` is 0 and the chain empty.
+        // Here 0 <= front < n <= len: there is a first segment, and a second, or `n` is 0 and the chain
+        // empty.
         let Some(mut front) = self.pop_front() else { return Ok(()) };
         let missing = n - front.len();
         if front.spare() >= missing {
@@ -198,8 +202,9 @@ enum Room<'a> {
 }
 
 impl Spare<'_> {
-    /// Has `write` write into the room. It returns the part that it has initialised, from the start on, the way
-    /// `rustix::io::read` does with an uninitialised buffer; that part joins the chain. Returns its length.
+    /// Has `write` write into the room. It returns the part that it has initialised, from the start on, the
+    /// way `rustix::io::read` does with an uninitialised buffer; that part joins the chain. Returns its
+    /// length.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

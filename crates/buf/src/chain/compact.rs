@@ -1,22 +1,24 @@
-//! Bytes that wait in a chain: in memory that is bounded by the bytes, however small the pieces were in which they came.
+//! Bytes that wait in a chain: in memory that is bounded by the bytes, however small the pieces were in which
+//! they came.
 //!
-//! A read puts what it gets into a cluster of its own, so a peer that sends single bytes fills a cluster with each. Whoever keeps
-//! such bytes (an incomplete message, a queue) adds them with [`push_compact`](Chain::push_compact).
+//! A read puts what it gets into a cluster of its own, so a peer that sends single bytes fills a cluster with
+//! each. Whoever keeps such bytes (an incomplete message, a queue) adds them with
+//! [`push_compact`](Chain::push_compact).
 //!
-//! Rule: in a chain that grows by these functions alone, every segment but the first and the last fills at least half of its cluster's
-//! memory, header included. So the chain holds at most twice its bytes and two clusters; one, as long as nothing is taken from
-//! its front.
+//! Rule: in a chain that grows by these functions alone, every segment but the first and the last fills at
+//! least half of its cluster's memory, header included. So the chain holds at most twice its bytes and two
+//! clusters; one, as long as nothing is taken from its front.
 
 use super::Chain;
 use crate::error::{Error, PushError};
 use crate::segment::Segment;
 
 impl Chain {
-    /// Puts a segment that is to be kept behind all others: by reference if it fills half of its cluster, else its bytes are copied
-    /// behind the last byte and its cluster is free again.
+    /// Puts a segment that is to be kept behind all others: by reference if it fills half of its cluster,
+    /// else its bytes are copied behind the last byte and its cluster is free again.
     ///
-    /// No cluster of the chain is let go or written below its `filled` mark, so the bytes that were there may be in use elsewhere, in a
-    /// system call for example.
+    /// No cluster of the chain is let go or written below its `filled` mark, so the bytes that were there may
+    /// be in use elsewhere, in a system call for example.
     ///
     /// Cost: as [`push_back`](Self::push_back) for an empty chain; else at most one copy of the segment.
     ///
@@ -64,7 +66,8 @@ impl Chain {
         }
     }
 
-    /// Moves all of `other` behind this, as [`push_compact`](Self::push_compact) does with each segment. O(segments of `other`).
+    /// Moves all of `other` behind this, as [`push_compact`](Self::push_compact) does with each segment.
+    /// O(segments of `other`).
     ///
     /// # Errors
     /// When there is no memory; then a part of `other` was moved.

@@ -5,7 +5,8 @@ use crate::error::{Error, OutOfRange};
 use std::ops::{Bound, RangeBounds};
 
 impl Chain {
-    /// Where `at` is: the segment's number and the offset in it. `at` at the end: the number of segments, and 0.
+    /// Where `at` is: the segment's number and the offset in it. `at` at the end: the number of segments, and
+    /// 0.
     fn find(&self, at: usize) -> (usize, usize) {
         let mut before = 0;
         for (index, segment) in self.segments().enumerate() {
@@ -20,8 +21,8 @@ impl Chain {
     /// Cuts the chain in two: this keeps what stands before `at`, the rest is returned.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] beyond the end; no memory for the ring of the part returned. The chain is then as it
-    /// was (R-B6).
+    /// [`Error::OutOfRange`] beyond the end; no memory for the ring of the part returned. The chain is then
+    /// as it was (R-B6).
     pub fn split_off(&mut self, at: usize) -> Result<Self, Error> {
         OutOfRange::check("split at", "chain", at, self.len)?;
         let (index, offset) = self.find(at);

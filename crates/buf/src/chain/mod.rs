@@ -1,7 +1,7 @@
 //! A queue of segments that reads as one run of bytes.
 //!
-//! Files: this one has the chain itself and whole segments; [`bytes`] adds bytes; [`compact`] adds bytes that are to be
-//! kept; [`cut`] cuts and shares; [`read`] looks.
+//! Files: this one has the chain itself and whole segments; [`bytes`] adds bytes; [`compact`] adds bytes that
+//! are to be kept; [`cut`] cuts and shares; [`read`] looks.
 //!
 //! Rules:
 //! 1. `len` is the sum of the segments' lengths. No segment in a chain is empty.
@@ -81,8 +81,8 @@ impl Chain {
         self.segments.back()
     }
 
-    /// Puts a segment behind all others. An empty one is dropped. O(1); allocates a ring block when the fifth, the
-    /// seventeenth, ... segment comes.
+    /// Puts a segment behind all others. An empty one is dropped. O(1); allocates a ring block when the
+    /// fifth, the seventeenth, ... segment comes.
     ///
     /// # Errors
     /// [`PushError`], with the segment, when there is no memory for the ring or the chain is full.
@@ -158,8 +158,8 @@ impl Chain {
         Some(segment)
     }
 
-    /// Moves all of `other` behind this. `other` is empty afterwards. O(segments of `other`), nothing is copied; O(1)
-    /// when this chain is empty.
+    /// Moves all of `other` behind this. `other` is empty afterwards. O(segments of `other`), nothing is
+    /// copied; O(1) when this chain is empty.
     ///
     /// # Errors
     /// When there is no memory for the ring or the chain would be too long; then both are as they were.
@@ -204,8 +204,8 @@ impl Chain {
     /// Marks every cluster of the chain *zero on free* (R-B5); see [`Segment::zero_on_free`].
     ///
     /// # Errors
-    /// [`ReadOnly`] when at least one segment is over foreign bytes that cannot be zeroed; the others are marked all
-    /// the same.
+    /// [`ReadOnly`] when at least one segment is over foreign bytes that cannot be zeroed; the others are
+    /// marked all the same.
     pub fn zero_on_free(&self) -> Result<(), ReadOnly> {
         let mut all = Ok(());
         for segment in self.segments() {

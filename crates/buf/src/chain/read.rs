@@ -12,8 +12,8 @@ impl Chain {
         Cursor::new(self)
     }
 
-    /// Points `vectors` at the bytes, in order, for one `writev`; how many vectors it were. Fewer than there are
-    /// segments when `vectors` is shorter.
+    /// Points `vectors` at the bytes, in order, for one `writev`; how many vectors it were. Fewer than there
+    /// are segments when `vectors` is shorter.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

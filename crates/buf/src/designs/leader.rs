@@ -1,7 +1,7 @@
 //! One of the nodes carries the count (R-B4). No allocation but the node's own.
 //!
-//! 1. The node that took the cluster is its *leader*; each sharer points to it. `refs` counts all nodes, and only
-//!    the leader's is used.
+//! 1. The node that took the cluster is its *leader*; each sharer points to it. `refs` counts all nodes, and
+//!    only the leader's is used.
 //! 2. A leader that is dropped before the others stays in memory, unused, until the last is dropped.
 
 use super::{Design, free_node, new_node, store};

@@ -1,8 +1,8 @@
 //! The known ways to share a cluster, side by side (R-B2, R-B4): for the benchmark and for the figures in the
 //! README. What ships is [`Ours`]; nothing else of the crate uses the others.
 //!
-//! All take their memory from lane-cached pools, and all handles can see a part of the cluster. In the first three
-//! a handle is a *node* in memory of its own, as in the systems they come from; ours is a value.
+//! All take their memory from lane-cached pools, and all handles can see a part of the cluster. In the first
+//! three a handle is a *node* in memory of its own, as in the systems they come from; ours is a value.
 
 mod leader;
 mod ours;

@@ -1,5 +1,5 @@
-//! The sharers of a cluster are a ring under one mutex for all clusters: what R-B2 replaces. OpenBSD's way until
-//! the count came.
+//! The sharers of a cluster are a ring under one mutex for all clusters: what R-B2 replaces. OpenBSD's way
+//! until the count came.
 //!
 //! 1. A node's links change and are read only while the mutex is held.
 //! 2. Whoever unlinks the last node frees the cluster.

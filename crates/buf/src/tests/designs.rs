@@ -3,7 +3,8 @@
 use crate::designs::{Design, Leader, Ours, Proxy, Ring};
 use std::sync::mpsc;
 
-/// All handles on a cluster see it, whoever is dropped first; the memory comes back after the last and not before.
+/// All handles on a cluster see it, whoever is dropped first; the memory comes back after the last and not
+/// before.
 fn shares_one_cluster<D: Design>() {
     for first_out in 0..3 {
         let first = D::alloc().expect("memory");

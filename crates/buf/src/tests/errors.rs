@@ -149,7 +149,8 @@ fn a_failure_at_any_allocation_leaves_everything_as_it_was() {
         ("share", |chain| chain.share().map(drop)),
         ("push compact", |chain| {
             chain.append(&[8; 2000])?; // with room for 48 more
-            let pushed = Cluster::with(&[9; 1000]).and_then(|cluster| Ok(chain.push_compact(cluster.into_segment())?));
+            let pushed =
+                Cluster::with(&[9; 1000]).and_then(|cluster| Ok(chain.push_compact(cluster.into_segment())?));
             if pushed.is_err() {
                 assert_eq!(chain.len(), 17_010);
                 assert_eq!(chain.split_off(15_010)?, [8; 2000]);

@@ -185,7 +185,8 @@ mod tests {
         assert_eq!(maxconn("7 "), Err("Trailing garbage in maxconn string"));
     }
 
-    /// HAProxy takes a line without an end as a whole one where the connection's end comes with it: that depends on who is faster.
+    /// HAProxy takes a line without an end as a whole one where the connection's end comes with it: that
+    /// depends on who is faster.
     #[test]
     fn a_line_without_an_end_is_waited_for_and_then_passed_over() {
         assert!(matches!(judge(b"up", false), Judgement::Wait));

@@ -44,7 +44,8 @@ impl Default for HttpRequest {
 }
 
 impl HttpRequest {
-    /// Takes `version`, and what some files hide behind it: `HTTP/1.1\r\nHost: example.com`, from times when there was no other way.
+    /// Takes `version`, and what some files hide behind it: `HTTP/1.1\r\nHost: example.com`, from times when
+    /// there was no other way.
     ///
     /// # Errors
     /// A sentence.
@@ -106,8 +107,8 @@ impl HttpRequest {
         self.uri.is_made() || self.body.is_made() || self.fields.iter().any(|(_, value)| value.is_made())
     }
 
-    /// As it is sent. What formats make cannot be more than it should: a target without blanks, values of one line. A connection that it authenticates
-    /// is not kept for requests of clients.
+    /// As it is sent. What formats make cannot be more than it should: a target without blanks, values of one
+    /// line. A connection that it authenticates is not kept for requests of clients.
     pub(super) fn made(&self, seen: Seen<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Vec<u8> {
         let mut uri = self.uri.get(seen, by).into_owned();
         uri.retain(|byte| is_of_target(*byte));
@@ -158,7 +159,8 @@ impl HttpRequest {
     }
 }
 
-/// A target that names whom it is for names whom the field `host` does. Blanks in a value that a server may have made would end the target.
+/// A target that names whom it is for names whom the field `host` does. Blanks in a value that a server may
+/// have made would end the target.
 fn with_authority(uri: Vec<u8>, host: &[u8]) -> Vec<u8> {
     let begins = match uri.windows(3).position(|window| window == b"://") {
         Some(at) if at > 0 && !uri.starts_with(b"/") => at + 3,

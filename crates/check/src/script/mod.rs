@@ -1,6 +1,7 @@
 //! What a check says and expects: steps, and one run of them over a connection that somebody else has.
 //!
-//! A file a kind: [`tcp`], [`http`], and the services whose answers are known by heart: [`redis`], [`mysql`], [`pgsql`], [`smtp`], [`ldap`], [`tls`].
+//! A file a kind: [`tcp`], [`http`], and the services whose answers are known by heart: [`redis`], [`mysql`],
+//! [`pgsql`], [`smtp`], [`ldap`], [`tls`].
 
 pub mod agent;
 pub mod http;
@@ -28,8 +29,8 @@ pub use step::{Connect, Expect, Pattern, PortOf, Send, Sent, Setting, Step, Text
 /// Bytes of an answer that are looked at, at most; what comes after them is not waited for.
 pub const MOST_BYTES: usize = 16 << 10;
 
-/// How often an answer is looked at as it comes; then only for each [`MANY_BYTES`], and at its end. A server that sends byte for byte must not have
-/// its answer searched anew for each.
+/// How often an answer is looked at as it comes; then only for each [`MANY_BYTES`], and at its end. A server
+/// that sends byte for byte must not have its answer searched anew for each.
 const MOST_LOOKS: u32 = 256;
 const MANY_BYTES: usize = 1 << 10;
 
@@ -93,7 +94,8 @@ impl Service {
     }
 }
 
-/// Evaluates what steps have of the expression language. Whoever makes the check does: it knows the connection, the variables and the lane.
+/// Evaluates what steps have of the expression language. Whoever makes the check does: it knows the
+/// connection, the variables and the lane.
 pub trait Evaluate {
     /// What the format makes.
     fn text(&mut self, format: &Format, seen: Seen<'_>) -> Vec<u8>;
@@ -362,7 +364,8 @@ impl<'s> Exchange<'s> {
         }
     }
 
-    /// Whether the last thing of the connection that comes is to send something, which a reset might take back.
+    /// Whether the last thing of the connection that comes is to send something, which a reset might take
+    /// back.
     fn ends_with_bytes(&self) -> bool {
         let rest = self.script.steps.get(self.at + 1..).unwrap_or_default();
         let own = rest.iter().take_while(|step| !matches!(step, Step::Connect(_)));
@@ -489,8 +492,8 @@ impl<'s> Exchange<'s> {
         }
     }
 
-    /// The connection broke while an answer was waited for. Whether there is one to look at: what came is then all of it, since a server that has
-    /// said what it wanted to often ends so.
+    /// The connection broke while an answer was waited for. Whether there is one to look at: what came is
+    /// then all of it, since a server that has said what it wanted to often ends so.
     pub fn cut(&mut self) -> bool {
         let some = match &self.answer {
             Some(answer) => answer.head().is_some(),

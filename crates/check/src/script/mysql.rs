@@ -1,4 +1,5 @@
-//! `option mysql-check`: a server greets whoever connects; a login says whether it lets a user in, who needs no password.
+//! `option mysql-check`: a server greets whoever connects; a login says whether it lets a user in, who needs
+//! no password.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
 use crate::status::{Status, Verdict};

@@ -70,7 +70,8 @@ impl Step {
 /// `connect`
 #[derive(Debug, Default)]
 pub struct Connect {
-    /// As the server's own connections are: they may begin with a header. `default`, or nobody wrote the step.
+    /// As the server's own connections are: they may begin with a header. `default`, or nobody wrote the
+    /// step.
     pub own: bool,
     /// `port`
     pub port: Option<PortOf>,
@@ -187,7 +188,8 @@ pub struct Expect {
     pub comment: Option<Box<str>>,
     /// Its number among the file's steps, from 1.
     pub number: usize,
-    /// `min-recv`: no fewer bytes are looked at, unless no more come; and what is not in them is not waited for.
+    /// `min-recv`: no fewer bytes are looked at, unless no more come; and what is not in them is not waited
+    /// for.
     pub least: Option<usize>,
     /// `ok-status`: what it comes to if it is so, and this was the last step.
     pub ok: Option<Status>,

@@ -1,4 +1,5 @@
-//! `option ssl-hello-chk`: the hello of a client, and whether what comes back is TLS, be it only an alert. Nothing is encrypted, and no certificate looked at.
+//! `option ssl-hello-chk`: the hello of a client, and whether what comes back is TLS, be it only an alert.
+//! Nothing is encrypted, and no certificate looked at.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
 use crate::status::{Status, Verdict};

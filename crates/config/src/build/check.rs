@@ -1,5 +1,5 @@
-//! What can be told only when all files are read: names that are taken twice, references that lead nowhere, settings that
-//! do not fit together.
+//! What can be told only when all files are read: names that are taken twice, references that lead nowhere,
+//! settings that do not fit together.
 
 use super::Builder;
 use crate::Shown;
@@ -69,7 +69,8 @@ fn proposal<'a, N: IntoIterator<Item = &'a str>>(
     if b.found.is_full() { String::new() } else { super::proposal(name, known()) }
 }
 
-/// The section `default`, which asks the name servers of the system: there without being written, where something names it.
+/// The section `default`, which asks the name servers of the system: there without being written, where
+/// something names it.
 fn system_resolvers(config: &Config) -> Option<Resolvers> {
     const NAME: &[u8] = b"default";
     if config.resolvers.iter().any(|section| section.name.bytes() == NAME) {
@@ -260,7 +261,8 @@ impl Names {
                 {
                     self.mode_mismatch(b, proxy, backend, keyword, name);
                 }
-                // From TCP to HTTP a connection is upgraded, unless the rule that does it is a static one of TCP mode.
+                // From TCP to HTTP a connection is upgraded, unless the rule that does it is a static one of
+                // TCP mode.
                 Some(_) => {}
             }
         }

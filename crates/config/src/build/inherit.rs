@@ -1,4 +1,5 @@
-//! What proxies take over from `defaults` sections that have names: who may share one, and who may share one with rules.
+//! What proxies take over from `defaults` sections that have names: who may share one, and who may share one
+//! with rules.
 
 use super::Builder;
 use crate::Shown;
@@ -9,7 +10,8 @@ use std::collections::HashMap;
 
 pub(super) fn check(b: &mut Builder<'_>, proxies: &[Proxy]) {
     implicit_defaults(b, proxies);
-    // The first proxy with a frontend's side and the first with a backend's side that have the rules of a section.
+    // The first proxy with a frontend's side and the first with a backend's side that have the rules of a
+    // section.
     let mut users: HashMap<usize, [Option<&Proxy>; 2]> = HashMap::new();
     for proxy in proxies {
         let Some(index) = proxy.defaults.filter(|index| !proxies[*index].rules.is_empty()) else { continue };
@@ -82,7 +84,8 @@ fn at(b: &Builder<'_>, pos: Pos) -> String {
     format!("{}:{}", Shown(b.sources.name(pos.file)), pos.line)
 }
 
-/// A `defaults` section that one proxy names and another takes because it is the last one changes for both when it moves.
+/// A `defaults` section that one proxy names and another takes because it is the last one changes for both
+/// when it moves.
 fn implicit_defaults(b: &mut Builder<'_>, proxies: &[Proxy]) {
     let mut users: HashMap<usize, [Option<&Proxy>; 2]> = HashMap::new();
     for proxy in proxies {

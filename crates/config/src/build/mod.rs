@@ -1,8 +1,9 @@
 //! From statements to the checked tree.
 //!
-//! Each line goes through the table: which keyword is it, is it legal here, does it have the right number of words, are
-//! they of the right kind. Then the keyword's own code runs. What is wrong is reported and the next line is read, so that one run finds all
-//! errors; when all files are read, names and references are checked.
+//! Each line goes through the table: which keyword is it, is it legal here, does it have the right number of
+//! words, are they of the right kind. Then the keyword's own code runs. What is wrong is reported and the
+//! next line is read, so that one run finds all errors; when all files are read, names and references are
+//! checked.
 
 mod check;
 mod inherit;

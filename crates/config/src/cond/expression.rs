@@ -46,12 +46,12 @@ pub fn evaluate(text: &[u8], environment: &Environment, build: &Build) -> Result
     Ok(expression.holds(environment, build))
 }
 
-/// The condition of the option `-cc`: its text is split into words as a line is, quotes and variables included, and
-/// the words are joined again.
+/// The condition of the option `-cc`: its text is split into words as a line is, quotes and variables
+/// included, and the words are joined again.
 ///
 /// # Errors
-/// When it is not a condition, with the offset in `text`. The program shows the message and ends with exit code 2
-/// ([`ExitCode::Unusable`](crate::diag::ExitCode)), where true is 0 and false is 1.
+/// When it is not a condition, with the offset in `text`. The program shows the message and ends with exit
+/// code 2 ([`ExitCode::Unusable`](crate::diag::ExitCode)), where true is 0 and false is 1.
 pub fn evaluate_option(
     text: &[u8],
     environment: &Environment,

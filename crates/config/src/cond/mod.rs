@@ -6,11 +6,11 @@
 //! term := { "!" } ( "(" expression ")" | integer | predicate [ "(" arguments ")" ] )
 //! ```
 //!
-//! The whole expression is read before any of it is evaluated, so that a mistake behind `1 ||` is found too. An empty
-//! expression is false. Integers are written as in C (`10`, `0x1f`, `-1`); all but zero are true.
+//! The whole expression is read before any of it is evaluated, so that a mistake behind `1 ||` is found too.
+//! An empty expression is false. Integers are written as in C (`10`, `0x1f`, `-1`); all but zero are true.
 //!
-//! Stricter than HAProxy 2.6, which answers something for each of these: a predicate without its argument, and
-//! a version that does not begin with a digit, are errors.
+//! Stricter than HAProxy 2.6, which answers something for each of these: a predicate without its argument,
+//! and a version that does not begin with a digit, are errors.
 
 mod expression;
 mod predicate;
@@ -20,15 +20,16 @@ pub use expression::{ConditionError, evaluate, evaluate_option};
 pub use predicate::Predicate;
 pub use version::{LibraryVersion, Version};
 
-/// What was built: the answers that do not come from the environment. The program supplies it, so that `feature()`
-/// and the program's own `-vv` cannot differ.
+/// What was built: the answers that do not come from the environment. The program supplies it, so that
+/// `feature()` and the program's own `-vv` cannot differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
     /// The version of HAProxy whose configuration language is spoken: what `version_atleast` compares with.
     pub version: Version,
     /// Names that `feature()` answers with true, as HAProxy spells them (`OPENSSL`, `THREAD`...).
     pub features: &'static [&'static str],
-    /// Names that `enabled()` answers with true unless they are switched off: run-time choices such as `POLL` or `SPLICE`.
+    /// Names that `enabled()` answers with true unless they are switched off: run-time choices such as
+    /// `POLL` or `SPLICE`.
     pub enabled: &'static [&'static str],
     /// A bit for each of them that is switched off, by option or keyword: see [`without`](Self::without).
     pub disabled: u32,

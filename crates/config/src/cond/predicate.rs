@@ -147,7 +147,8 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Both are words of one line, so the product of their lengths is bounded; most positions end at the first byte.
+/// Both are words of one line, so the product of their lengths is bounded; most positions end at the first
+/// byte.
 fn contains(text: &[u8], part: &[u8]) -> bool {
     part.is_empty() || text.windows(part.len()).any(|window| window == part)
 }

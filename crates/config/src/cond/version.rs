@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-/// A version as HAProxy writes it: `3.4`, `2.4-dev19`, `2.6.12-1+deb12u4`. Missing numbers are zero; what follows the
-/// numbers of commits is ignored. A development version is older than the release of the same numbers.
+/// A version as HAProxy writes it: `3.4`, `2.4-dev19`, `2.6.12-1+deb12u4`. Missing numbers are zero; what
+/// follows the numbers of commits is ignored. A development version is older than the release of the same
+/// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     major: u32,

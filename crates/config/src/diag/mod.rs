@@ -38,8 +38,8 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// The place, when there is one.
     pub pos: Option<Pos>,
-    /// What was wrong and what to do, without a full stop at the end of a place's first line; further lines are
-    /// shown below it.
+    /// What was wrong and what to do, without a full stop at the end of a place's first line; further lines
+    /// are shown below it.
     pub message: String,
 }
 
@@ -57,7 +57,8 @@ impl Diagnostics {
         Self { diag_mode, ..Self::default() }
     }
 
-    /// Adds a finding. Beyond [`MAX_DIAGNOSTICS`] findings are counted only, save that the first alert is always kept.
+    /// Adds a finding. Beyond [`MAX_DIAGNOSTICS`] findings are counted only, save that the first alert is
+    /// always kept.
     pub fn push(&mut self, severity: Severity, pos: Option<Pos>, message: impl Into<String>) {
         if severity == Severity::Diag && !self.diag_mode {
             return;

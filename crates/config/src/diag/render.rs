@@ -50,8 +50,8 @@ pub(super) fn line(out: &mut String, severity: Severity, pid: u32, message: &str
     out.push_str(&format!("({pid}) : config : {message}\n"));
 }
 
-/// The source line around `pos`, its indentation left out, and a caret below it. What a terminal would act on is
-/// shown escaped, and the caret stands below what is shown.
+/// The source line around `pos`, its indentation left out, and a caret below it. What a terminal would act on
+/// is shown escaped, and the caret stands below what is shown.
 fn context(sources: &Sources, pos: Pos, out: &mut String) {
     let Some((bytes, _)) = sources.line(pos.file, pos.line) else { return };
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);

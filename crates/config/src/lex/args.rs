@@ -1,9 +1,11 @@
-//! Arguments in parentheses, as in `regsub("a,b",x)`: a second splitting, of the words that the first one made.
+//! Arguments in parentheses, as in `regsub("a,b",x)`: a second splitting, of the words that the first one
+//! made.
 //!
-//! Arguments are separated by commas and end at the first closing parenthesis. Quotes protect as on lines; outside
-//! of single quotes a backslash protects a space, a quote and itself, and `\n`, `\r`, `\t` are the usual bytes. Neither
-//! variables nor `\x` nor comments mean anything here, white space is part of the argument, and a backslash before any
-//! other byte stays: a comma or a parenthesis is protected by quotes only.
+//! Arguments are separated by commas and end at the first closing parenthesis. Quotes protect as on lines;
+//! outside of single quotes a backslash protects a space, a quote and itself, and `\n`, `\r`, `\t` are the
+//! usual bytes. Neither variables nor `\x` nor comments mean anything here, white space is part of the
+//! argument, and a backslash before any other byte stays: a comma or a parenthesis is protected by quotes
+//! only.
 
 /// One argument after quotes and escapes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Variables that lines may name: those of the process's environment as `setenv` and its like change it, and the
-//! pseudo-variables of the place.
+//! Variables that lines may name: those of the process's environment as `setenv` and its like change it, and
+//! the pseudo-variables of the place.
 
 use crate::limits::MAX_VARIABLE_BYTES;
 use std::borrow::Cow;

@@ -12,7 +12,8 @@ pub struct Word {
     runs: Vec<Run>,
 }
 
-/// Bytes of a word from `offset` on were written at `column` and following, or, when `fixed`, all at `column`.
+/// Bytes of a word from `offset` on were written at `column` and following, or, when `fixed`, all at
+/// `column`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     offset: u32,

@@ -1,7 +1,7 @@
 //! From sources to statements: lines are split into words, and directives (`.if` and its like) are obeyed.
 //!
-//! Whoever reads statements pulls them one by one, and may change the environment and the section's name in between:
-//! the next line sees the change.
+//! Whoever reads statements pulls them one by one, and may change the environment and the section's name in
+//! between: the next line sees the change.
 
 mod blocks;
 

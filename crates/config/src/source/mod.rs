@@ -1,5 +1,5 @@
-//! Where configuration text comes from: files and folders given with `-f`, and texts given by a program. Positions
-//! are file, line and column, and stay with everything that is made of them.
+//! Where configuration text comes from: files and folders given with `-f`, and texts given by a program.
+//! Positions are file, line and column, and stay with everything that is made of them.
 
 mod load;
 
@@ -89,11 +89,12 @@ impl Sources {
         Ok(FileId(self.files.len() as u32 - 1))
     }
 
-    /// Adds the file at `path`, or, if it is a folder, its files whose names end in `.cfg` and do not begin with a dot,
-    /// in the order of their names' bytes.
+    /// Adds the file at `path`, or, if it is a folder, its files whose names end in `.cfg` and do not begin
+    /// with a dot, in the order of their names' bytes.
     ///
     /// # Errors
-    /// When something cannot be read, or is neither file nor folder, or a limit is passed. Files before it stay added.
+    /// When something cannot be read, or is neither file nor folder, or a limit is passed. Files before it
+    /// stay added.
     pub fn load(&mut self, path: &Path) -> Result<Vec<FileId>, LoadError> {
         load::load(self, path)
     }

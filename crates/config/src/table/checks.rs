@@ -13,7 +13,8 @@ const CONNECT: &str =
     "[default] [port number|expression] [addr address] [send-proxy] [proto name] [linger] [comment text]";
 const SEND: &str = "[meth method] [uri uri|uri-lf format] [ver version] [hdr name format]... [body text|body-lf format] [comment text]";
 
-/// Steps that set variables, whose names stand in parentheses: the keyword without them, what opens them, what they say.
+/// Steps that set variables, whose names stand in parentheses: the keyword without them, what opens them,
+/// what they say.
 const SETTERS: &[(&str, &str, &str, &str)] = &[
     ("http-check set-var", "set-var(", "(name[,condition...]) expression", "sets a variable"),
     (
@@ -114,7 +115,8 @@ fn nameless(b: &mut Builder<'_>, line: &Line<'_>) {
     b.found.alert(line.pos(), format!("'{name}' expects a variable in parentheses: {name}(check.name)"));
 }
 
-/// Keeps a step. The first of a section takes the place of those of its family that it has from its `defaults`.
+/// Keeps a step. The first of a section takes the place of those of its family that it has from its
+/// `defaults`.
 fn step(b: &mut Builder<'_>, line: &Line<'_>) {
     let statement = line.statement();
     forget_inherited(b, family(statement.keyword));

@@ -1,4 +1,5 @@
-//! Keywords of proxies that HAProxy itself has removed: files that still have them are told what stands in their place.
+//! Keywords of proxies that HAProxy itself has removed: files that still have them are told what stands in
+//! their place.
 
 use super::place::DFLB;
 use super::{Keyword, own};

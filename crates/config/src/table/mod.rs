@@ -1,9 +1,10 @@
 //! The table of keywords: every keyword of HAProxy's configuration language, once.
 //!
-//! A row says where a keyword is legal, what arguments it takes and in which unit, its default, whether sections inherit it
-//! from `defaults`, what its repetition means, and whether it is built. The reader, the messages, `--help KEYWORD` and
-//! `docs/configuration.md` are made from these rows; tests walk them. A keyword that HAProxy knows and this program
-//! has not is a row with a reason: using it is an error that says so.
+//! A row says where a keyword is legal, what arguments it takes and in which unit, its default, whether
+//! sections inherit it from `defaults`, what its repetition means, and whether it is built. The reader, the
+//! messages, `--help KEYWORD` and `docs/configuration.md` are made from these rows; tests walk them. A
+//! keyword that HAProxy knows and this program has not is a row with a reason: using it is an error that says
+//! so.
 
 mod bind;
 mod checks;
@@ -334,8 +335,8 @@ impl Table {
         self.named(name).find(|row| row.places.contains(place))
     }
 
-    /// The row with the longest name that the words begin with, legal in `place` or not, and the number of its words.
-    /// One that is legal goes before a longer one that is not.
+    /// The row with the longest name that the words begin with, legal in `place` or not, and the number of
+    /// its words. One that is legal goes before a longer one that is not.
     pub(crate) fn longest(&self, words: &[&[u8]], place: Place) -> Option<(&Keyword, usize)> {
         let mut elsewhere = None;
         let mut name = Vec::new();

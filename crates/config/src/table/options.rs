@@ -1,4 +1,5 @@
-//! `option ...`: switches of proxies. With `no` before it an option is off, with `default` it is as if it never was set.
+//! `option ...`: switches of proxies. With `no` before it an option is off, with `default` it is as if it
+//! never was set.
 
 use super::place::{DFL, DFLB, DLB, Places};
 use super::{Keyword, flag, own};

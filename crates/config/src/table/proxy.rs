@@ -1,4 +1,5 @@
-//! Keywords of proxies that belong to no other family: what they are, where they listen, whom they balance over.
+//! Keywords of proxies that belong to no other family: what they are, where they listen, whom they balance
+//! over.
 
 use super::place::{DFL, DFLB, DLB, FL, FLB, LB};
 use super::{Keyword, Toggle, args, choice, flag, int, own, text, time};
@@ -385,7 +386,8 @@ fn mode(b: &mut Builder<'_>, line: &Line<'_>) {
 fn hash_type(b: &mut Builder<'_>, line: &Line<'_>) {
     let Some(method) = line.own_choice(b, 0, &["map-based", "consistent"]) else { return };
     let consistent = method == "consistent";
-    // The function that a bare 'consistent' means spreads badly over a ring, so it comes with the other mixing step.
+    // The function that a bare 'consistent' means spreads badly over a ring, so it comes with the other
+    // mixing step.
     let mut hash = HashType { consistent, function: "sdbm", avalanche: consistent && line.words.len() == 1 };
     let mut next = 1;
     if let Some(word) = line.words.get(1).filter(|word| **word != "avalanche") {

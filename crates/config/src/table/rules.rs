@@ -1,5 +1,5 @@
-//! Rules: lines that say what happens to a connection, a request or a response, and when. Names of actions are checked
-//! here; their arguments and conditions are kept as words with positions, and `expr` reads them.
+//! Rules: lines that say what happens to a connection, a request or a response, and when. Names of actions
+//! are checked here; their arguments and conditions are kept as words with positions, and `expr` reads them.
 
 use super::place::{DFL, DFLB, DLB, FLB, Places};
 use super::{Keyword, own, time};
@@ -30,13 +30,14 @@ pub enum Ruleset {
 
 use Ruleset::*;
 
-/// An action: its name, and in which lists it may stand. A name that ends with `(` takes arguments in parentheses.
+/// An action: its name, and in which lists it may stand. A name that ends with `(` takes arguments in
+/// parentheses.
 #[derive(Clone, Copy, Debug)]
 pub struct Action {
     /// The name.
     pub name: &'static str,
-    /// A letter for each list: `c` connection, `s` session, `t` content, `r` response content, `q` request, `p` response, `a` after
-    /// response.
+    /// A letter for each list: `c` connection, `s` session, `t` content, `r` response content, `q` request,
+    /// `p` response, `a` after response.
     lists: &'static str,
     /// What it does, in one sentence without its full stop.
     pub help: &'static str,

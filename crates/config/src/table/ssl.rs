@@ -1,4 +1,5 @@
-//! TLS settings of the process. None is built: each is refused by name, but for those that only tune what is not there.
+//! TLS settings of the process. None is built: each is refused by name, but for those that only tune what is
+//! not there.
 
 use super::place::GLOBAL;
 use super::{Keyword, own};

@@ -1,4 +1,5 @@
-//! `tune.*`: sizes and counts of the process. One definition a setting: its field, name, type, range, default and help.
+//! `tune.*`: sizes and counts of the process. One definition a setting: its field, name, type, range, default
+//! and help.
 
 use super::place::GLOBAL;
 use super::{Keyword, args, choice, flag, int, own, size, switch, time};
@@ -82,7 +83,8 @@ tune! {
     vars_txn: u64 = size("bytes", 0, G), size, "tune.vars.txn-max-size", "0", "bytes of variables of a transaction; 0 for no bound";
 }
 
-/// Settings of things that are not built, which mean nothing until they are, and of things that this program has not by design.
+/// Settings of things that are not built, which mean nothing until they are, and of things that this program
+/// has not by design.
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = built();
     let edge = "descriptors are always registered edge-triggered";

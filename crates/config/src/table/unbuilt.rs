@@ -1,5 +1,6 @@
-//! Keywords that are read but whose meaning is not built, as a whole or in part, in one place: the reader, `--help` and the reference go by it.
-//! A keyword that is built leaves this list, and nothing else has to change.
+//! Keywords that are read but whose meaning is not built, as a whole or in part, in one place: the reader,
+//! `--help` and the reference go by it. A keyword that is built leaves this list, and nothing else has to
+//! change.
 
 use super::{Keyword, Status};
 

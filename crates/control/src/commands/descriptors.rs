@@ -1,4 +1,5 @@
-//! `show fd`: what the process's descriptors are. The system is asked, by its files, on a thread for what takes long.
+//! `show fd`: what the process's descriptors are. The system is asked, by its files, on a thread for what
+//! takes long.
 
 use super::Call;
 use crate::reply::Gone;

@@ -1,4 +1,5 @@
-//! What HAProxy tells of its inside, as far as there is something of that kind here: `show activity`, `show threads` and `show tasks`.
+//! What HAProxy tells of its inside, as far as there is something of that kind here: `show activity`, `show
+//! threads` and `show tasks`.
 
 use super::Call;
 use crate::reply::Gone;

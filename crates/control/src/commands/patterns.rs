@@ -1,7 +1,7 @@
 //! ACLs and maps: their entries, and versions that take the place of all entries at once.
 //!
-//! A change of a long list, or a search for one of its entries, takes as long as the list is long: a thread of the blocking pool does it, and whatever
-//! else waits for the list's lock.
+//! A change of a long list, or a search for one of its entries, takes as long as the list is long: a thread
+//! of the blocking pool does it, and whatever else waits for the list's lock.
 
 use super::Call;
 use crate::reply::Gone;

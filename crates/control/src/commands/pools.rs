@@ -111,7 +111,8 @@ fn table(wish: &Wish) -> String {
     table
 }
 
-/// `debug dev memstats`: what is in use first, and with `all` what is not, too; `match` and a prefix, or a word in the names.
+/// `debug dev memstats`: what is in use first, and with `all` what is not, too; `match` and a prefix, or a
+/// word in the names.
 pub(super) fn memory(call: &mut Call<'_, '_>) {
     if !call.settings.expert {
         return call.error("This command is for experts: 'expert-mode on' comes before it.");
@@ -126,8 +127,9 @@ pub(super) fn memory(call: &mut Call<'_, '_>) {
     }
 }
 
-/// Types of memory whose names begin with `prefix`, those with the most bytes first; or all by name, those that hold nothing, too. Below each, where the
-/// program is built to know them, the places in the source that asked (R-C3).
+/// Types of memory whose names begin with `prefix`, those with the most bytes first; or all by name, those
+/// that hold nothing, too. Below each, where the program is built to know them, the places in the source that
+/// asked (R-C3).
 pub(super) fn by_type(call: &mut Call<'_, '_>, prefix: &str, lines: usize, by_name: bool) {
     call.reply.put(&types(prefix, lines, by_name));
 }

@@ -1,8 +1,10 @@
 //! `show sess` and `shutdown session`: streams at work, and the end of one.
 //!
-//! Each lane is asked for a slice of its streams after another, which is written before the next one is asked for: whatever there is, this holds one slice,
-//! and no lane is held up for longer than that takes. Streams that begin after the command are newer than the dump and not shown, so that it ends whatever
-//! begins meanwhile: the moment of the command is the epoch that tells them apart, and nothing is written for it (R-G3).
+//! Each lane is asked for a slice of its streams after another, which is written before the next one is asked
+//! for: whatever there is, this holds one slice, and no lane is held up for longer than that takes. Streams
+//! that begin after the command are newer than the dump and not shown, so that it ends whatever
+//! begins meanwhile: the moment of the command is the epoch that tells them apart, and nothing is written for
+//! it (R-G3).
 
 use super::Call;
 use super::errors::date;
@@ -95,7 +97,8 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             }
         },
     };
-    // Read anew: the moment at which this lane's round began lies before that of a stream which another lane began meanwhile.
+    // Read anew: the moment at which this lane's round began lies before that of a stream which another lane
+    // began meanwhile.
     let epoch = Time::now();
     let mut found = false;
     for lane in lanes() {

@@ -156,8 +156,8 @@ impl Sums {
         self.of_name(&self.all, began).saturating_sub(self.of_name(&self.all, ended))
     }
 
-    /// The most that there was at once. What lanes had at different times may be more than that: no more than the limit, if there is one, unless that was
-    /// larger before, which what there is `now` shows.
+    /// The most that there was at once. What lanes had at different times may be more than that: no more than
+    /// the limit, if there is one, unless that was larger before, which what there is `now` shows.
     fn peak(&self, name: &str, limit: u64, now: u64) -> u64 {
         let sum = self.of_name(&self.all, name);
         if limit > 0 { sum.min(limit).max(now) } else { sum }
@@ -277,7 +277,8 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64, seen: &Seen) -> L
     line
 }
 
-/// The line of a listener, which has one where its frontend has `option socket-stats`. What is counted of frontends only stays empty, as in HAProxy.
+/// The line of a listener, which has one where its frontend has `option socket-stats`. What is counted of
+/// frontends only stays empty, as in HAProxy.
 pub(crate) fn listener(frontend: &Frontend, own: &Listener, seen: &Seen) -> Line {
     let name = own.name.as_deref().unwrap_or_default();
     let mut line = Line::new(Kind::Listener, (frontend.id, &frontend.name), (own.id, name), frontend.mode);
@@ -322,7 +323,8 @@ pub(crate) fn listener(frontend: &Frontend, own: &Listener, seen: &Seen) -> Line
 
 /// `status` of a server.
 ///
-/// `health` is that of the server that is looked after: the end of the chain, where it tracks another one, which `via` names.
+/// `health` is that of the server that is looked after: the end of the chain, where it tracks another one,
+/// which `via` names.
 pub(crate) fn status(
     standing: Standing,
     health: Option<&Health>,
@@ -629,8 +631,8 @@ pub(crate) fn backend(backend: &Backend, form: Form, seen: &Seen) -> Line {
     line
 }
 
-/// Which lines are wanted: `show stat [<proxy> <types> <server>]`. -1, or nothing, for all. The number of a server chooses among servers
-/// only; it hides neither frontends nor backends.
+/// Which lines are wanted: `show stat [<proxy> <types> <server>]`. -1, or nothing, for all. The number of a
+/// server chooses among servers only; it hides neither frontends nor backends.
 struct Wanted {
     proxy: Option<String>,
     kinds: i64,
@@ -708,7 +710,8 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-/// The lines at work, on a thread for what takes long: tens of thousands of servers are more than a lane can pass by.
+/// The lines at work, on a thread for what takes long: tens of thousands of servers are more than a lane can
+/// pass by.
 struct Making {
     generation: Arc<Generation>,
     wanted: Wanted,

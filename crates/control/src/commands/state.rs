@@ -44,7 +44,8 @@ fn of_server(known: &Whereabouts) -> (String, u16) {
     }
 }
 
-/// Address and port of checks, as the columns have them: an address that a line or a command has given, a port that is another than the server's, and the port of an agent.
+/// Address and port of checks, as the columns have them: an address that a line or a command has given, a
+/// port that is another than the server's, and the port of an agent.
 fn aim(check: Option<&ServerCheck>, is_agent: bool, own: &ServerPlace) -> (String, u16) {
     let Some(check) = check else { return ("-".into(), 0) };
     let aim = check.aims.read();
@@ -70,7 +71,8 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             let state = backend.balancer.servers()[index].state();
             let known = server.site.read();
             let (address, port) = of_server(&known);
-            // Stopped, starting, running, stopping; and who wants it in maintenance or drained: the file, or a command.
+            // Stopped, starting, running, stopping; and who wants it in maintenance or drained: the file, or
+            // a command.
             let operation = match (state.operation(), state.admin()) {
                 (Operation::Down, _) | (_, Admin::Maintenance) => 0,
                 (Operation::Up, _) if state.is_warming() => 1,

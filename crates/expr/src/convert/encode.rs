@@ -187,7 +187,8 @@ fn encode64(bytes: &[u8], alphabet: Alphabet, out: &mut Writer<'_>) -> Option<()
     Some(())
 }
 
-/// Decodes into `out`; nothing when the text is no base64 of that alphabet or does not fit. Padding is needed where the alphabet has it.
+/// Decodes into `out`; nothing when the text is no base64 of that alphabet or does not fit. Padding is needed
+/// where the alphabet has it.
 pub(crate) fn decode64(text: &[u8], alphabet: Alphabet, out: &mut [u8]) -> Option<usize> {
     let bare = match text {
         [bare @ .., b'=', b'='] | [bare @ .., b'='] if alphabet.padded => bare,
@@ -257,7 +258,8 @@ fn json(text: &[u8], input: JsonInput, out: &mut Writer<'_>) -> Option<()> {
     Some(())
 }
 
-/// The first character and its length; no character where the bytes are none. `permissive` takes forms that are longer than needed.
+/// The first character and its length; no character where the bytes are none. `permissive` takes forms that
+/// are longer than needed.
 fn utf8(text: &[u8], permissive: bool) -> (Option<u32>, usize) {
     let (len, mask) = match text[0] {
         0..0x80 => return (Some(u32::from(text[0])), 1),

@@ -199,7 +199,8 @@ fn mapped<'x>(text: &[u8], scratch: &mut Scratch<'x>, map: impl Fn(u8) -> u8) ->
     })
 }
 
-/// Field `index` and `count - 1` further ones, 0 for all; counted from the end when negative. Nothing when there is no such field.
+/// Field `index` and `count - 1` further ones, 0 for all; counted from the end when negative. Nothing when
+/// there is no such field.
 fn field(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bool) -> Option<&[u8]> {
     let mut skip = index.unsigned_abs() - 1;
     let mut left = count;
@@ -241,7 +242,8 @@ fn field(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bo
     }
 }
 
-/// As [`field`] for words, which are never empty; empty when there is no such word. What is left when words run out reaches to the end of the text.
+/// As [`field`] for words, which are never empty; empty when there is no such word. What is left when words
+/// run out reaches to the end of the text.
 fn word(text: &[u8], index: i64, count: usize, is_delimiter: impl Fn(&u8) -> bool) -> &[u8] {
     let mut skip = index.unsigned_abs() - 1;
     let mut left = count;

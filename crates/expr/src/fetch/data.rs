@@ -143,8 +143,8 @@ pub(super) const ROWS: &[Row] = rows! {
     "wait_end", &[], 0, Bool, RUNNING, "true once nothing more is waited for", |_| made(D::WaitEnd);
 };
 
-/// The bytes from `offset`, at most `len`: as they lie when they are in one segment, else copied into the scratch. Nothing when
-/// there are none, or when the copy has no room.
+/// The bytes from `offset`, at most `len`: as they lie when they are in one segment, else copied into the
+/// scratch. Nothing when there are none, or when the copy has no room.
 pub(super) fn contiguous<'x>(
     data: Data<'x>,
     offset: usize,

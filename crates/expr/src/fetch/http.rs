@@ -618,7 +618,8 @@ impl Http {
     }
 }
 
-/// The `at`th of what `each` visits, from 1, or from the end with a negative number; the last without a number.
+/// The `at`th of what `each` visits, from 1, or from the end with a negative number; the last without a
+/// number.
 fn nth<'x>(
     at: Option<i64>,
     each: impl Fn(&mut dyn FnMut(&'x [u8]) -> ControlFlow<&'x [u8]>) -> ControlFlow<&'x [u8]>,
@@ -656,8 +657,8 @@ fn nth<'x>(
     seen
 }
 
-/// All fields: as HTTP/1 writes them with an empty line at the end, or each name and value with its length before it (a variable
-/// length integer of the SPOE protocol) and two empty strings at the end.
+/// All fields: as HTTP/1 writes them with an empty line at the end, or each name and value with its length
+/// before it (a variable length integer of the SPOE protocol) and two empty strings at the end.
 fn field_block(head: &Head, binary: bool, out: &mut crate::scratch::Writer<'_>) -> Option<()> {
     for field in head.fields() {
         if binary {
@@ -679,7 +680,8 @@ fn field_block(head: &Head, binary: bool, out: &mut crate::scratch::Writer<'_>) 
     out.put(if binary { &[0, 0] } else { b"\r\n" })
 }
 
-/// A variable length integer: below 240 one byte, then the lowest four bits with 0xf0 and seven more in each byte that follows.
+/// A variable length integer: below 240 one byte, then the lowest four bits with 0xf0 and seven more in each
+/// byte that follows.
 fn put_varint(mut n: u64, out: &mut crate::scratch::Writer<'_>) -> Option<()> {
     if n < 240 {
         return out.push(n as u8);

@@ -112,7 +112,8 @@ impl Fetch {
         }
     }
 
-    /// Gives every sample in turn until `visit` has enough; or the reason why there is none. Each evaluation may use all of the scratch.
+    /// Gives every sample in turn until `visit` has enough; or the reason why there is none. Each evaluation
+    /// may use all of the scratch.
     pub(crate) fn each(
         &self,
         env: &Env<'_>,

@@ -1,5 +1,5 @@
-//! The cookie that a client of the Remote Desktop Protocol begins its connection with (MS-RDPBCGR, 2.2.1.1): a line of text behind the
-//! headers of TPKT and X.224.
+//! The cookie that a client of the Remote Desktop Protocol begins its connection with (MS-RDPBCGR, 2.2.1.1):
+//! a line of text behind the headers of TPKT and X.224.
 
 /// Bytes of those headers: four, and seven.
 const HEADERS: usize = 11;

@@ -1,5 +1,6 @@
-//! What a TLS ClientHello says before anything is decrypted (RFC 8446, 4.1.2; RFC 6066, 3; RFC 7301, 3.1): for routing by name
-//! in TCP mode. Read only, bounded by the bytes that are here; a hello in several records is taken as incomplete.
+//! What a TLS ClientHello says before anything is decrypted (RFC 8446, 4.1.2; RFC 6066, 3; RFC 7301, 3.1):
+//! for routing by name in TCP mode. Read only, bounded by the bytes that are here; a hello in several records
+//! is taken as incomplete.
 
 use crate::sample::Value;
 

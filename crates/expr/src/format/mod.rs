@@ -235,7 +235,8 @@ impl Format {
         self.parts.iter().any(|part| matches!(part, Part::Alias(..)))
     }
 
-    /// Whether a part needs more of the response than its status and times: such a line is written when the response has ended.
+    /// Whether a part needs more of the response than its status and times: such a line is written when the
+    /// response has ended.
     pub fn has_samples(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Sample(..)))
     }

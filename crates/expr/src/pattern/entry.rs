@@ -17,7 +17,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Tells it from all others of the reference, also from those that are gone. Entries are in the order of these numbers.
+    /// Tells it from all others of the reference, also from those that are gone. Entries are in the order of
+    /// these numbers.
     pub fn id(&self) -> u64 {
         self.id
     }

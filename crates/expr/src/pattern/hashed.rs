@@ -1,7 +1,8 @@
 //! Entries by the hash of a key, in a table of which a copy costs nothing and shares what it can.
 //!
-//! A trie over the bits of the hash, five at a time, with the slots in use only (P. Bagwell, *Ideal Hash Trees*, 2001). The hash is keyed, so that nobody
-//! who chooses keys can choose the trie's shape. A look-up or a change takes as many steps as the logarithm of the length to the base of 32.
+//! A trie over the bits of the hash, five at a time, with the slots in use only (P. Bagwell, *Ideal Hash
+//! Trees*, 2001). The hash is keyed, so that nobody who chooses keys can choose the trie's shape. A look-up
+//! or a change takes as many steps as the logarithm of the length to the base of 32.
 
 use super::entry::Entry;
 use super::tree::Tree;

@@ -36,7 +36,8 @@ enum Table {
     Reg { each: Tree<u64, Regex>, all: Parts<Together> },
 }
 
-/// A machine that finds all of some entries, and their numbers. None: it was too much for one, and they are tried one by one.
+/// A machine that finds all of some entries, and their numbers. None: it was too much for one, and they are
+/// tried one by one.
 type Substrings = Option<Arc<(AhoCorasick, Vec<u64>)>>;
 
 /// Expressions of a run of entries.
@@ -242,8 +243,9 @@ impl Index {
         }
     }
 
-    /// The entry that matches: of exact texts and networks the finest, of prefixes the longest (the first in the list when case does not
-    /// matter), else the first in the list. `entries` are those that the index was made of.
+    /// The entry that matches: of exact texts and networks the finest, of prefixes the longest (the first in
+    /// the list when case does not matter), else the first in the list. `entries` are those that the
+    /// index was made of.
     pub(super) fn find<'i>(
         &'i self,
         value: Value<'i>,
@@ -397,7 +399,8 @@ fn substrings(ignore_case: bool) -> impl Fn(&[(u64, &[u8])]) -> Substrings {
     }
 }
 
-/// Makes a machine for expressions, each of which is fine: those that it cannot be for stand apart, and where the sum of the others is too much all are tried one by one.
+/// Makes a machine for expressions, each of which is fine: those that it cannot be for stand apart, and where
+/// the sum of the others is too much all are tried one by one.
 fn any_of(ignore_case: bool, each: &Tree<u64, Regex>) -> impl Fn(&[(u64, &[u8])]) -> Together {
     move |all| {
         if let [(only, _)] = all {

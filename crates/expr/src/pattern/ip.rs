@@ -14,7 +14,8 @@ pub(crate) enum Network {
     V6(u128, u128),
 }
 
-/// Reads `192.168.1/22`, `10.12`, `10.0.0.0/255.0.0.0`, `2001:db8::/32`. Missing octets of IPv4 are zeroes before the last.
+/// Reads `192.168.1/22`, `10.12`, `10.0.0.0/255.0.0.0`, `2001:db8::/32`. Missing octets of IPv4 are zeroes
+/// before the last.
 pub(crate) fn parse(text: &[u8]) -> Option<Network> {
     let (address, mask) = match memchr::memchr(b'/', text) {
         Some(slash) => (&text[..slash], Some(&text[slash + 1..])),
@@ -72,7 +73,8 @@ impl Networks {
         }
     }
 
-    /// The entry of the longest mask. An IPv4 address is looked for in mapped form as well, an IPv6 one that holds an IPv4 address as that.
+    /// The entry of the longest mask. An IPv4 address is looked for in mapped form as well, an IPv6 one that
+    /// holds an IPv4 address as that.
     pub(super) fn find(&self, addr: IpAddr) -> Option<&Arc<Entry>> {
         match addr {
             IpAddr::V4(addr) => self.find_v4(addr).or_else(|| self.find_v6(addr.to_ipv6_mapped())),

@@ -1,6 +1,7 @@
-//! Regular expressions with look-around, back references and what else needs going back: for those that the linear engine refuses. Going back
-//! is bounded by steps, and the steps by the length of the text, since one step may look at all of it: a match takes some
-//! milliseconds at most, whatever a client sends. What would take more does not match, and is counted.
+//! Regular expressions with look-around, back references and what else needs going back: for those that the
+//! linear engine refuses. Going back is bounded by steps, and the steps by the length of the text, since one
+//! step may look at all of it: a match takes some milliseconds at most, whatever a client sends. What would
+//! take more does not match, and is counted.
 
 use super::regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES};
 use fancy_regex::{BytesMode, Captures, RegexBuilder, RegexInput};
@@ -17,14 +18,16 @@ pub const LONG_STEPS: usize = 128;
 /// Matches of one expression that `regsub` with `g` replaces in a text.
 pub const MOST_REPLACED: usize = 64;
 
-/// Of the searches for these, beside the first, so many may go back as often as one alone may. The others have a share, so that all together take less than
-/// ten times as long as one: [`LONG_STEPS`] in a short text, [`FEW_STEPS`] in a longer one.
+/// Of the searches for these, beside the first, so many may go back as often as one alone may. The others
+/// have a share, so that all together take less than ten times as long as one: [`LONG_STEPS`] in a short
+/// text, [`FEW_STEPS`] in a longer one.
 const LONG_SEARCHES: u32 = 4;
 
 /// Steps back in a longer text, of a search behind the first.
 const FEW_STEPS: usize = 8;
 
-/// Places of an expression at which it looks around or back: what stands between two of them is a machine of its own.
+/// Places of an expression at which it looks around or back: what stands between two of them is a machine of
+/// its own.
 pub const MOST_LOOKS: usize = 16;
 
 /// Of those, up to so many cost what a step may; steps are shared out among more.
@@ -33,7 +36,8 @@ const USUAL_LOOKS: usize = 4;
 /// Bytes of the text of such an expression.
 pub const LONGEST_LOOKING: usize = 4096;
 
-/// Instructions of one compiled expression, and what its repetitions may be written out to: the engine writes them out before it counts.
+/// Instructions of one compiled expression, and what its repetitions may be written out to: the engine writes
+/// them out before it counts.
 const MOST_INSTRUCTIONS: usize = 10_000;
 
 // Models have no statics; they do not match.
@@ -49,7 +53,8 @@ pub fn given_up() -> u64 {
     count
 }
 
-/// How often a text looks around or back: `(?=`, `(?!`, `(?<=`, `(?<!`, `(?>`, `\1`, `\k<name>`. What is escaped or of a class may count, too.
+/// How often a text looks around or back: `(?=`, `(?!`, `(?<=`, `(?<!`, `(?>`, `\1`, `\k<name>`. What is
+/// escaped or of a class may count, too.
 fn looks(text: &[u8]) -> usize {
     let around =
         text.windows(3).filter(|three| three.starts_with(b"(?") && b"=!<>".contains(&three[2])).count();
@@ -58,7 +63,8 @@ fn looks(text: &[u8]) -> usize {
     around + back.count()
 }
 
-/// Whether steps that look around may be thrown away uncounted: inside of another look-around or of `(?>`, and by possessive quantifiers.
+/// Whether steps that look around may be thrown away uncounted: inside of another look-around or of `(?>`,
+/// and by possessive quantifiers.
 fn hides_steps(text: &[u8]) -> bool {
     let mut open: Vec<bool> = Vec::new(); // whether each open parenthesis throws steps away
     let (mut looks, mut possessive) = (false, false);
@@ -93,7 +99,8 @@ fn hides_steps(text: &[u8]) -> bool {
 
 /// How long a text is with its repetitions written out; at least, where it is no expression.
 fn written_out(text: &[u8]) -> u64 {
-    // What stands before the last item, and that item, which a repetition is of; the same of each open parenthesis.
+    // What stands before the last item, and that item, which a repetition is of; the same of each open
+    // parenthesis.
     let (mut before, mut item) = (0_u64, 0_u64);
     let mut open: Vec<(u64, u64)> = Vec::new();
     let mut rest = text;
@@ -173,10 +180,12 @@ impl Searches {
     }
 }
 
-/// Escapes that mean another thing here than in Perl's expressions, or are not relied on: `\g` may call a group as a function.
+/// Escapes that mean another thing here than in Perl's expressions, or are not relied on: `\g` may call a
+/// group as a function.
 const OTHERWISE: &[u8] = b"hHOyYgGK";
 
-/// What is not relied on, likewise: conditions, recursion, functions, what is absent. Few use them, and HAProxy's manual does not.
+/// What is not relied on, likewise: conditions, recursion, functions, what is absent. Few use them, and
+/// HAProxy's manual does not.
 const UNUSUAL: &[&str] = &["(?(", "(?R", "(?&", "(?P>", "(?~", "{,"];
 
 impl Looking {

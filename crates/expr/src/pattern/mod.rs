@@ -10,7 +10,8 @@
 //! | `ip` | hashed networks by mask | one hash for each mask that is in use | the same |
 //! | `reg` | a machine for each run of entries | one pass for each run; those that look around are tried one by one beside it ([`looking`]) | the same, averaged over many |
 //!
-//! Nothing is changed in place that a lane may look at: what is sorted or hashed shares with its former self what did not change ([`tree`]).
+//! Nothing is changed in place that a lane may look at: what is sorted or hashed shares with its former self
+//! what did not change ([`tree`]).
 
 mod entry;
 mod hashed;

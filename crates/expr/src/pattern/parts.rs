@@ -1,6 +1,7 @@
-//! Machines that try many patterns in one pass. Such a machine cannot be changed, so that a list that changes has several, each for a run of its
-//! entries, and those of a few entries are made anew while those of many stay (J. Bentley and J. Saxe, *Decomposable Searching Problems*, 1980):
-//! over many changes each entry is built into a machine a number of times that is the logarithm of the list's length. An entry that is gone
+//! Machines that try many patterns in one pass. Such a machine cannot be changed, so that a list that changes
+//! has several, each for a run of its entries, and those of a few entries are made anew while those of many
+//! stay (J. Bentley and J. Saxe, *Decomposable Searching Problems*, 1980): over many changes each entry is
+//! built into a machine a number of times that is the logarithm of the list's length. An entry that is gone
 //! stays in its machine, and who finds it looks whether it is still there, until half of the machine is gone.
 
 use super::entry::Entries;

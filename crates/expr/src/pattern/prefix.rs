@@ -1,12 +1,13 @@
-//! Prefixes in sorted order. The longest prefix of a text is the text's sorted predecessor, or else a prefix of what the two have in common: a search
-//! costs a few steps down the tree.
+//! Prefixes in sorted order. The longest prefix of a text is the text's sorted predecessor, or else a prefix
+//! of what the two have in common: a search costs a few steps down the tree.
 
 use super::entry::Entry;
 use super::tree::Tree;
 use std::cmp::Ordering;
 use std::sync::Arc; // keys are written once, and only read from then on
 
-/// A set of keys. Keys and texts are read through a function, so that the same table works from the end of a text.
+/// A set of keys. Keys and texts are read through a function, so that the same table works from the end of a
+/// text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prefixes {
     tree: Tree<Key, Arc<Entry>>,
@@ -62,7 +63,8 @@ impl Prefixes {
         Self { tree: Tree::from_sorted(all) }
     }
 
-    /// Adds a key as it is compared: reversed or in lower case where the texts are. An entry of the same number has its place taken.
+    /// Adds a key as it is compared: reversed or in lower case where the texts are. An entry of the same
+    /// number has its place taken.
     pub(super) fn insert(&mut self, key: Vec<u8>, entry: &Arc<Entry>) {
         self.tree.insert(Key { bytes: key.into(), id: entry.id() }, entry.clone());
     }

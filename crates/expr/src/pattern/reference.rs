@@ -1,18 +1,22 @@
 //! Lists of patterns and maps: read once, shared by all that name them, changed while lanes read.
 //!
 //! Rules:
-//! 1. A file is one [`Reference`], whoever names it and however often; a map and a list of patterns of the same name are two. Patterns that
-//!    stand in the configuration's lines are a reference without a name.
-//! 2. Who uses it asks for a view: a kind of matching and whether case matters. Views that are the same share an index.
-//! 3. What lanes see is a [`Snapshot`]: entries and the indexes of all views, immutable, published as a whole. A lane reads it with one
-//!    plain load and holds it until its next quiescent moment.
-//! 4. A change takes the reference's lock, makes a new snapshot and publishes it. The new one shares with the former what did not change, so that
-//!    an entry that is added, removed or replaced costs about the logarithm of the list's length. A change that any view refuses changes nothing.
-//! 5. A version that was prepared gathers entries that nobody matches, until it is committed and takes the place of the whole list. With it the
-//!    versions before it are gone.
-//! 6. Rules change the version that is matched, an entry at a time, and wait for nobody longer than for [`AT_ONCE`] such changes. What takes as long as a list is long
-//!    is for operators: they have a lock of their own, one at a time, and make indexes below that alone. Under the reference's they take what
-//!    they need, and put what came of it. Prepared versions and views are changed by nobody else, so that both are still as they were.
+//! 1. A file is one [`Reference`], whoever names it and however often; a map and a list of patterns of the
+//!    same name are two. Patterns that stand in the configuration's lines are a reference without a name.
+//! 2. Who uses it asks for a view: a kind of matching and whether case matters. Views that are the same share
+//!    an index.
+//! 3. What lanes see is a [`Snapshot`]: entries and the indexes of all views, immutable, published as a
+//!    whole. A lane reads it with one plain load and holds it until its next quiescent moment.
+//! 4. A change takes the reference's lock, makes a new snapshot and publishes it. The new one shares with the
+//!    former what did not change, so that an entry that is added, removed or replaced costs about the
+//!    logarithm of the list's length. A change that any view refuses changes nothing.
+//! 5. A version that was prepared gathers entries that nobody matches, until it is committed and takes the
+//!    place of the whole list. With it the versions before it are gone.
+//! 6. Rules change the version that is matched, an entry at a time, and wait for nobody longer than for
+//!    [`AT_ONCE`] such changes. What takes as long as a list is long is for operators: they have a lock of
+//!    their own, one at a time, and make indexes below that alone. Under the reference's they take what they
+//!    need, and put what came of it. Prepared versions and views are changed by nobody else, so that both are
+//!    still as they were.
 
 use super::entry::{ByPattern, Entries, Entry};
 use super::index::Index;
@@ -30,7 +34,8 @@ use std::sync::Arc; // what it holds is written once, and only read from then on
 
 /// Bytes of one file, and of a reference's entries, at most.
 pub const MAX_REFERENCE_BYTES: usize = 256 << 20;
-/// Entries of one reference at most, those of versions that are prepared included: numbers of entries have 32 bits.
+/// Entries of one reference at most, those of versions that are prepared included: numbers of entries have 32
+/// bits.
 pub const MAX_ENTRIES: usize = 16 << 20;
 
 /// Entries that are added with the reference's lock held once.
@@ -156,7 +161,8 @@ impl State {
         self.entries.len() + self.pending.values().map(Entries::len).sum::<usize>()
     }
 
-    /// Whether so many entries with so many bytes can be added, whatever the version. The error is a sentence.
+    /// Whether so many entries with so many bytes can be added, whatever the version. The error is a
+    /// sentence.
     fn has_room(&self, entries: usize, bytes: usize) -> Result<(), String> {
         if self.count() + self.coming.0 + entries > MAX_ENTRIES {
             return Err(format!("it would have more than {MAX_ENTRIES} entries, which is the most"));
@@ -328,12 +334,14 @@ impl Reference {
         }
     }
 
-    /// What it is now. It stays valid until the reader's next quiescent moment, which the borrow forbids before it is given up.
+    /// What it is now. It stays valid until the reader's next quiescent moment, which the borrow forbids
+    /// before it is given up.
     pub fn load<'a>(&'a self, reader: &'a Reader) -> &'a Snapshot {
         self.published.load(reader)
     }
 
-    /// The view for that kind of matching, made when it is new. The error has the number of the entry and a sentence that names its line.
+    /// The view for that kind of matching, made when it is new. The error has the number of the entry and a
+    /// sentence that names its line.
     pub(crate) fn view(&self, kind: MatchKind, ignore_case: bool) -> Result<View, (usize, String)> {
         let _alone = self.operators.lock();
         let mut state = self.lock();
@@ -389,7 +397,8 @@ impl Reference {
         }
     }
 
-    /// Has entries be found by their patterns from the first change on: the first one does not pay for it, then.
+    /// Has entries be found by their patterns from the first change on: the first one does not pay for it,
+    /// then.
     pub fn will_change(&self) {
         self.lock().by_pattern();
     }
@@ -409,7 +418,8 @@ impl Reference {
         views.into_iter().map(look).collect()
     }
 
-    /// Adds an entry at the end, where there is none of this pattern as it is written: `add-acl`. The error is a sentence; then nothing has changed.
+    /// Adds an entry at the end, where there is none of this pattern as it is written: `add-acl`. The error
+    /// is a sentence; then nothing has changed.
     pub fn add_new(&self, pattern: &[u8], value: &[u8]) -> Result<(), String> {
         let mut state = self.lock();
         let is_there = state.by_pattern().all(pattern).next().is_some();
@@ -441,8 +451,8 @@ impl Reference {
         Ok(())
     }
 
-    /// Adds entries at the end of a version, all or, when one is refused, none; to the version that is matched for none. Of that one lanes may see the first
-    /// of them before the last.
+    /// Adds entries at the end of a version, all or, when one is refused, none; to the version that is
+    /// matched for none. Of that one lanes may see the first of them before the last.
     ///
     /// # Errors
     /// [`NotAdded`]
@@ -524,7 +534,8 @@ impl Reference {
         removed.len()
     }
 
-    /// Gives entries of the version that is matched a new value. Tells how many there were. The error is a sentence; then nothing has changed.
+    /// Gives entries of the version that is matched a new value. Tells how many there were. The error is a
+    /// sentence; then nothing has changed.
     pub fn replace(&self, which: Which<'_>, value: &[u8]) -> Result<usize, String> {
         self.give(&mut self.lock(), which, value)
     }
@@ -555,7 +566,8 @@ impl Reference {
         Ok(changed.len())
     }
 
-    /// Gives all entries of a pattern a new value, or adds one: `set-map`. The error is a sentence; then nothing has changed.
+    /// Gives all entries of a pattern a new value, or adds one: `set-map`. The error is a sentence; then
+    /// nothing has changed.
     pub fn set(&self, pattern: &[u8], value: &[u8]) -> Result<(), String> {
         let mut state = self.lock();
         match self.give(&mut state, Which::Pattern(pattern), value)? {
@@ -607,7 +619,8 @@ impl Reference {
         }
     }
 
-    /// Has entries take the place of all, those of a version if it is one: for who holds `operators`. The error is a sentence; then nothing has changed.
+    /// Has entries take the place of all, those of a version if it is one: for who holds `operators`. The
+    /// error is a sentence; then nothing has changed.
     fn take(&self, entries: Entries, version: Option<u64>) -> Result<(), String> {
         let (mut views, is_searched) = {
             let state = self.lock();

@@ -28,7 +28,8 @@ enum Origin {
     Virtual,
 }
 
-/// What a list is called, and where it comes from. The same file is the same list, by whichever name; `virt@` belongs to the name.
+/// What a list is called, and where it comes from. The same file is the same list, by whichever name; `virt@`
+/// belongs to the name.
 fn origin(name: &[u8]) -> (&[u8], Origin) {
     let behind = |prefix: &[u8]| name.strip_prefix(prefix).filter(|rest| !rest.is_empty());
     match (behind(b"file@"), behind(b"opt@"), behind(b"virt@")) {
@@ -40,7 +41,8 @@ fn origin(name: &[u8]) -> (&[u8], Origin) {
 }
 
 impl References {
-    /// The reference of a file, read at the first use, or of another name (`Origin`). The error is a sentence.
+    /// The reference of a file, read at the first use, or of another name (`Origin`). The error is a
+    /// sentence.
     pub fn open(&mut self, name: &[u8], is_map: bool, names: &dyn Names) -> Result<Arc<Reference>, String> {
         let (name, origin) = origin(name);
         let known = self.get(name, is_map);
@@ -89,7 +91,8 @@ impl References {
         self.by_name.get(&(origin(name).0.into(), is_map)).cloned()
     }
 
-    /// All of them with their numbers, in order of these. Those that the configuration gives no number take the free ones in order.
+    /// All of them with their numbers, in order of these. Those that the configuration gives no number take
+    /// the free ones in order.
     pub fn numbered(&self) -> Vec<(u32, &Arc<Reference>)> {
         let mut given: Vec<u32> = self.all.iter().filter_map(|(number, _)| *number).collect();
         given.sort_unstable();

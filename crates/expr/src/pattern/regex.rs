@@ -1,4 +1,5 @@
-//! Regular expressions over bytes, in Perl's syntax: matched in linear time, but for those that have to go back ([`looking`](super::looking)).
+//! Regular expressions over bytes, in Perl's syntax: matched in linear time, but for those that have to go
+//! back ([`looking`](super::looking)).
 
 use super::looking::{self, GaveUp, Looking, MOST_REPLACED, Searches};
 use crate::scratch::{Scratch, Writer};
@@ -9,8 +10,8 @@ use regex_automata::{Input, meta, util::syntax};
 /// Bytes that one compiled expression may take: a bound on what a line of a file can ask for.
 pub const MAX_REGEX_BYTES: usize = 4 << 20;
 
-/// Bytes that the state of one expression's machine may grow to on one lane, whatever the texts are: beyond it states are forgotten and made
-/// anew. Every lane has one for every expression that it used.
+/// Bytes that the state of one expression's machine may grow to on one lane, whatever the texts are: beyond
+/// it states are forgotten and made anew. Every lane has one for every expression that it used.
 pub const MAX_MACHINE_BYTES: usize = 256 << 10;
 
 /// Groups that `\0` to `\9` can name.
@@ -19,9 +20,11 @@ const GROUPS: usize = 10;
 /// Where each of them begins and ends.
 type Slots = [Option<NonMaxUsize>; 2 * GROUPS];
 
-/// A compiled expression. Its machine's changing state is in the lane ([`crate::Lane`]): matching takes no lock.
+/// A compiled expression. Its machine's changing state is in the lane ([`crate::Lane`]): matching takes no
+/// lock.
 ///
-/// `$` matches before a line feed that ends the text, too, as in Perl's expressions: that is, the expression may also match the text without it.
+/// `$` matches before a line feed that ends the text, too, as in Perl's expressions: that is, the expression
+/// may also match the text without it.
 #[derive(Clone, Debug)]
 pub struct Regex {
     engine: Engine,
@@ -58,7 +61,8 @@ impl Regex {
         let (text, end) = plain(text);
         match Looking::new(&text, ignore_case) {
             Ok(looking) => Ok(Self { engine: Engine::Looking(Arc::new(looking)), end }),
-            // Of two sentences the one that says more: the other engine knows look-around, but names no place in the text.
+            // Of two sentences the one that says more: the other engine knows look-around, but names no place
+            // in the text.
             Err(why) if linear.contains("look-around") || linear.contains("backreference") => {
                 Err(format!("this regular expression is refused: {why}"))
             }
@@ -175,7 +179,8 @@ impl Regex {
         Ok(slots[0].zip(slots[1]).map(|(start, end)| (start.get(), end.get())))
     }
 
-    /// The text with the first match, or all, replaced as `template` says: `\1` is what the first parentheses matched.
+    /// The text with the first match, or all, replaced as `template` says: `\1` is what the first parentheses
+    /// matched.
     pub(crate) fn replace<'x>(
         &self,
         text: &'x [u8],
@@ -188,7 +193,8 @@ impl Regex {
         let Ok(Some(mut at)) = self.groups(text, 0, scratch, &mut slots, &mut searches) else {
             return Some(text);
         };
-        // The result grows at the front of the scratch while the machine is borrowed in between: by turns, part for part.
+        // The result grows at the front of the scratch while the machine is borrowed in between: by turns,
+        // part for part.
         let mut copied = 0;
         let mut len = 0;
         let mut most = if matches!(self.engine, Engine::Looking(_)) { MOST_REPLACED } else { usize::MAX };
@@ -224,8 +230,8 @@ impl Regex {
         scratch.fill(|_| Some(len))
     }
 
-    /// `template` with the groups of the first match in it, `\1` for the first parentheses; nothing when there is no match, or no room in the
-    /// scratch.
+    /// `template` with the groups of the first match in it, `\1` for the first parentheses; nothing when
+    /// there is no match, or no room in the scratch.
     pub fn expand<'x>(&self, text: &[u8], template: &[u8], scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
         let mut slots = [None; 2 * GROUPS];
         self.groups(text, 0, scratch, &mut slots, &mut Searches::new()).ok()??;
@@ -249,8 +255,9 @@ fn append(
     Some(len + added)
 }
 
-/// What Perl's expressions mean by a text, in the engines' words: a backslash before `<` or `>` makes it a plain one, not an end of a word, and in a class
-/// `[`, `&&` and `~~` are nothing special. And what is said of the end.
+/// What Perl's expressions mean by a text, in the engines' words: a backslash before `<` or `>` makes it a
+/// plain one, not an end of a word, and in a class `[`, `&&` and `~~` are nothing special. And what is said
+/// of the end.
 fn plain(text: &str) -> (String, End) {
     let mut end = End::Nothing;
     let mut out = String::with_capacity(text.len());

@@ -139,7 +139,8 @@ fn a_change_takes_about_as_many_steps_in_a_long_list_as_in_a_short_one() {
     ] {
         let (short, _) = steps(kind, 100);
         let (long, _) = steps(kind, 20_000);
-        // Two hundred times as long, and eight steps deeper in a tree of which four ways are made anew at most.
+        // Two hundred times as long, and eight steps deeper in a tree of which four ways are made anew at
+        // most.
         assert!(long <= short * 3, "{kind:?}: {short} steps became {long}");
         assert!(long < 500, "{kind:?}: {long} steps");
     }
@@ -150,7 +151,8 @@ fn a_change_takes_about_as_many_steps_in_a_long_list_as_in_a_short_one() {
     }
 }
 
-/// A rule that changes a list waits for whoever holds its lock: an operator who changes all of it must not hold it for as long.
+/// A rule that changes a list waits for whoever holds its lock: an operator who changes all of it must not
+/// hold it for as long.
 #[test]
 fn an_operator_who_changes_all_of_a_list_holds_up_a_rule_for_a_few_entries_at_most() {
     for (kind, _) in KINDS {

@@ -1,10 +1,12 @@
-//! An ordered map of which a copy costs nothing and shares what it can: a change of one copy makes those nodes anew that lie on the way to the
-//! place of the change, and leaves the others to both.
+//! An ordered map of which a copy costs nothing and shares what it can: a change of one copy makes those
+//! nodes anew that lie on the way to the place of the change, and leaves the others to both.
 //!
-//! A balanced binary tree (G. Adelson-Velsky and E. Landis, 1962), changed as J. Driscoll, N. Sarnak, D. Sleator and R. Tarjan have it in *Making
-//! Data Structures Persistent* (1989). A node that nobody else has is changed where it is, so that to fill a tree copies nothing.
+//! A balanced binary tree (G. Adelson-Velsky and E. Landis, 1962), changed as J. Driscoll, N. Sarnak, D.
+//! Sleator and R. Tarjan have it in *Making Data Structures Persistent* (1989). A node that nobody else has
+//! is changed where it is, so that to fill a tree copies nothing.
 //!
-//! A look-up and a change take as many steps as the tree is deep, which is at most 1.44 times the logarithm of its length.
+//! A look-up and a change take as many steps as the tree is deep, which is at most 1.44 times the logarithm
+//! of its length.
 
 use std::cmp::Ordering;
 use std::sync::Arc; // a node is written before it is shared, and only read from then on

@@ -1,4 +1,5 @@
-//! Steps that look-ups and changes take, counted for tests: what a change costs is shown by these, and not by the clock.
+//! Steps that look-ups and changes take, counted for tests: what a change costs is shown by these, and not by
+//! the clock.
 
 use std::ops::{Deref, DerefMut};
 

@@ -17,7 +17,8 @@ impl Drop for Running {
     }
 }
 
-/// HAProxy, of the version for which the cases were written, 3.2 (`scripts/peers`); others do a few things otherwise.
+/// HAProxy, of the version for which the cases were written, 3.2 (`scripts/peers`); others do a few things
+/// otherwise.
 pub fn program() -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os("MANYLANE_HAPROXY")?);
     let version = Command::new(&path).arg("-v").stdin(Stdio::null()).output();
@@ -28,15 +29,16 @@ pub fn program() -> Option<PathBuf> {
     Some(path)
 }
 
-/// Sends a request like that of the tests' world through `rules`; gives the values of the fields afterwards, as they came out of the
-/// converter `hex`, decoded. Nothing when it is not there.
+/// Sends a request like that of the tests' world through `rules`; gives the values of the fields afterwards,
+/// as they came out of the converter `hex`, decoded. Nothing when it is not there.
 pub fn run(rules: &str, fields: &[String]) -> Option<Vec<Vec<u8>>> {
     let program = program()?;
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("manylane-expr-{}-{count}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    // A port that was free a moment ago: should another take it, haproxy refuses to start and the test says so.
+    // A port that was free a moment ago: should another take it, haproxy refuses to start and the test says
+    // so.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

@@ -21,7 +21,8 @@ const MAX_NAME: usize = 255;
 /// Why an edit was refused. The head is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditError {
-    /// The head would take more bytes than there is room for, or more fields than [`MAX_FIELDS`](crate::MAX_FIELDS).
+    /// The head would take more bytes than there is room for, or more fields than
+    /// [`MAX_FIELDS`](crate::MAX_FIELDS).
     Full,
     /// The lane's pool has no memory.
     NoMemory,
@@ -108,9 +109,10 @@ impl Head {
         Ok(())
     }
 
-    /// Puts the target of a parsed request into the one form that HAProxy gives it, and `Host` with it. In absolute form a port that the scheme
-    /// has anyway, or that is empty, goes, and an empty path becomes `/` where there is no query and the method is not `OPTIONS`. Of a
-    /// `CONNECT` the target stays, and ports 80 and 443 go from `Host`.
+    /// Puts the target of a parsed request into the one form that HAProxy gives it, and `Host` with it. In
+    /// absolute form a port that the scheme has anyway, or that is empty, goes, and an empty path becomes
+    /// `/` where there is no query and the method is not `OPTIONS`. Of a `CONNECT` the target stays, and
+    /// ports 80 and 443 go from `Host`.
     ///
     /// # Errors
     /// [`EditError`]
@@ -178,7 +180,8 @@ impl Head {
         }
     }
 
-    /// Replaces what follows the question mark. One is added if there was none and `query` is not empty; one that was there stays.
+    /// Replaces what follows the question mark. One is added if there was none and `query` is not empty; one
+    /// that was there stays.
     ///
     /// # Errors
     /// As [`set_path`](Self::set_path).
@@ -208,7 +211,8 @@ impl Head {
         Ok(())
     }
 
-    /// Has the start line written anew, with the version in this program's own words: for one that came as `HTTP/1.2`.
+    /// Has the start line written anew, with the version in this program's own words: for one that came as
+    /// `HTTP/1.2`.
     ///
     /// # Errors
     /// [`EditError::Full`]
@@ -248,7 +252,8 @@ impl Head {
         Ok(())
     }
 
-    /// Removes all fields of this name and adds one behind all others. `Host` takes the authority of a target in absolute form with it.
+    /// Removes all fields of this name and adds one behind all others. `Host` takes the authority of a target
+    /// in absolute form with it.
     ///
     /// # Errors
     /// As [`add_field`](Self::add_field).
@@ -322,13 +327,15 @@ impl Head {
         removed
     }
 
-    /// Removes the fields that are for one hop alone: those that always are, and those that `Connection` names (RFC 9110, 7.6.1), but what no
-    /// sender may have removed. `Connection` itself stays as it is. The cost is fields times members of `Connection`, so bound these.
+    /// Removes the fields that are for one hop alone: those that always are, and those that `Connection`
+    /// names (RFC 9110, 7.6.1), but what no sender may have removed. `Connection` itself stays as it is.
+    /// The cost is fields times members of `Connection`, so bound these.
     pub fn remove_hop_by_hop(&mut self) {
         for at in 0..self.fields.len() {
             let Some(entry) = self.fields.get(at).filter(|entry| !entry.has(REMOVED)) else { continue };
             let field = self.field_of(entry);
-            let named = || self.list_values(Known::CONNECTION).any(|option| option.eq_ignore_ascii_case(field.name));
+            let named =
+                || self.list_values(Known::CONNECTION).any(|option| option.eq_ignore_ascii_case(field.name));
             if is_of_one_hop(field.known) || !stays_though_named(field.known) && named() {
                 self.remove_at(at);
             }

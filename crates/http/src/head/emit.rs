@@ -1,4 +1,5 @@
-//! Writing a head in the form of HTTP/1: unchanged runs of the original by reference, and the edits between them.
+//! Writing a head in the form of HTTP/1: unchanged runs of the original by reference, and the edits between
+//! them.
 
 use super::{EditError, Head, Kind};
 use crate::fields::{EDITED, Entry, REMOVED};
@@ -6,8 +7,8 @@ use crate::name::Known;
 use manylane_buf::{Chain, Segment};
 use std::fmt;
 
-/// Runs that a head is sent in by reference; one of more is copied. A chain has room for so many without a block of its own, and a
-/// copy of a head's bytes costs about as much as that many more references.
+/// Runs that a head is sent in by reference; one of more is copied. A chain has room for so many without a
+/// block of its own, and a copy of a head's bytes costs about as much as that many more references.
 const MAX_RUNS: usize = 4;
 
 /// A run of bytes of the original or of the edits.
@@ -46,11 +47,11 @@ impl Runs {
 }
 
 impl Head {
-    /// Writes the head, empty line included, behind what `out` has. It can be done again, for instance to another server, and edits may
-    /// follow.
+    /// Writes the head, empty line included, behind what `out` has. It can be done again, for instance to
+    /// another server, and edits may follow.
     ///
-    /// Without edits it is one reference to the original. A head that is cut into more than four runs is copied, and so is one whose names are
-    /// spelled anew by `case`.
+    /// Without edits it is one reference to the original. A head that is cut into more than four runs is
+    /// copied, and so is one whose names are spelled anew by `case`.
     ///
     /// # Errors
     /// [`EditError::NoMemory`] or [`EditError::Full`]: `out` may have a part of it then and must not be sent.

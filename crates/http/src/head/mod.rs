@@ -3,12 +3,13 @@
 //! [`read`] looks, [`edit`] changes, [`emit`] writes it out.
 //!
 //! Rules:
-//! 1. The original bytes, if there are any, lie in one segment and never change. The lines of its fields follow each other without a
-//!    gap from `lines` to `lines_end`; there the empty line begins, with which the original ends.
-//! 2. The entries are in the order of the message. Those of the original come first; their offsets stay, whatever happens to them,
-//!    but an entry whose line is replaced points into the edits.
-//! 3. Edits only grow: what a later edit replaces stays in the edits, unused. Each line that is written there is contiguous, with
-//!    its line end.
+//! 1. The original bytes, if there are any, lie in one segment and never change. The lines of its fields
+//!    follow each other without a gap from `lines` to `lines_end`; there the empty line begins, with which
+//!    the original ends.
+//! 2. The entries are in the order of the message. Those of the original come first; their offsets stay,
+//!    whatever happens to them, but an entry whose line is replaced points into the edits.
+//! 3. Edits only grow: what a later edit replaces stays in the edits, unused. Each line that is written there
+//!    is contiguous, with its line end.
 //! 4. `size` is what the head takes when it is written; no edit makes it larger than `room`.
 
 mod edit;
@@ -73,8 +74,8 @@ struct Line {
 
 /// One message head, of a request or a response of any version of HTTP.
 ///
-/// Its bytes stay where they were received; start line and fields are ranges. Edits are kept beside it and applied when it is
-/// written ([`emit`](Self::emit)). A head belongs to its lane.
+/// Its bytes stay where they were received; start line and fields are ranges. Edits are kept beside it and
+/// applied when it is written ([`emit`](Self::emit)). A head belongs to its lane.
 pub struct Head {
     original: Option<Segment>,
     edits: Chain,
@@ -121,8 +122,8 @@ pub struct StatusLine {
 }
 
 impl Head {
-    /// A request that was parsed: `original` is all of its head, the empty line included, whose lines `fields` has. It may grow to
-    /// `room` bytes by edits.
+    /// A request that was parsed: `original` is all of its head, the empty line included, whose lines
+    /// `fields` has. It may grow to `room` bytes by edits.
     ///
     /// # Panics
     /// When `original` is longer than [`MAX_HEAD`], or the ranges lie outside of it.

@@ -53,8 +53,8 @@ impl Head {
         self.line.method
     }
 
-    /// Whether something was edited since it was parsed that says how its body is framed: a `Content-Length`, a `Transfer-Encoding`, the
-    /// method or the status.
+    /// Whether something was edited since it was parsed that says how its body is framed: a `Content-Length`,
+    /// a `Transfer-Encoding`, the method or the status.
     #[inline]
     pub fn is_reframed(&self) -> bool {
         self.reframed
@@ -75,7 +75,8 @@ impl Head {
         Target::of(self.target(), self.line.method)
     }
 
-    /// The target's path, from its slash to the question mark; none in `*`, in the authority of a `CONNECT`, and in responses.
+    /// The target's path, from its slash to the question mark; none in `*`, in the authority of a `CONNECT`,
+    /// and in responses.
     #[inline]
     pub fn path(&self) -> Option<&[u8]> {
         self.target_parts().path
@@ -145,8 +146,8 @@ impl Head {
         Values { head: self, name, at }
     }
 
-    /// The members of a list that a field is, whether in one line or several, separated by commas outside of quotes and trimmed: what `hdr`
-    /// sees. Empty members are there, too.
+    /// The members of a list that a field is, whether in one line or several, separated by commas outside of
+    /// quotes and trimmed: what `hdr` sees. Empty members are there, too.
     #[inline]
     pub fn list_values<'a, 'n>(&'a self, name: impl Into<NameRef<'n>>) -> ListValues<'a, 'n> {
         ListValues { values: self.values(name), list: None }

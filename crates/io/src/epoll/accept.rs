@@ -11,8 +11,8 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 
 impl Epoll {
-    /// The next connection. An error that means "no descriptors" leaves the listener readable, since no edge will come for what
-    /// waits there.
+    /// The next connection. An error that means "no descriptors" leaves the listener readable, since no edge
+    /// will come for what waits there.
     pub(crate) fn poll_accept(
         &self,
         core: &Core,

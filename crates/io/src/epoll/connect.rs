@@ -9,8 +9,9 @@ use rustix::net::{SocketAddrAny, connect, sockopt};
 use std::task::{Context, Poll};
 
 impl Epoll {
-    /// Whether a source can be that of another connection of its socket: nothing of the one before is left here. It stays registered; an edge that was
-    /// meant for the one before is looked at like any other (rule 2).
+    /// Whether a source can be that of another connection of its socket: nothing of the one before is left
+    /// here. It stays registered; an edge that was meant for the one before is looked at like any other
+    /// (rule 2).
     pub(crate) fn begins_anew(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return false };

@@ -1,15 +1,18 @@
 //! The epoll driver: readiness, edge by edge, and a call for each transfer.
 //!
-//! System calls: `epoll_create1`, `epoll_ctl` once for each descriptor that ever had to wait, `epoll_pwait` once a round.
+//! System calls: `epoll_create1`, `epoll_ctl` once for each descriptor that ever had to wait, `epoll_pwait`
+//! once a round.
 //!
-//! 1. A descriptor is registered when a task first has to wait for it, for everything, edge-triggered; `ADD` reports what is
-//!    ready already, so nothing falls between. What is closed before it had to wait is never registered.
-//! 2. `readable` and `writable` say that a call may succeed. They start true (the first call is a guess that mostly pays), a call
-//!    that says `EAGAIN` makes them false, an edge makes them true.
-//! 3. For TCP, a read that did not fill its room has emptied the socket, so `readable` becomes false without another call, unless
-//!    the end of the stream or urgent data has been reported: those end a read early too, and bring no further edge.
-//! 4. An edge names a key. Keys of descriptors that have gone name nobody, so an event of a description that lives on elsewhere
-//!    (a duplicate, a child's) is ignored.
+//! 1. A descriptor is registered when a task first has to wait for it, for everything, edge-triggered; `ADD`
+//!    reports what is ready already, so nothing falls between. What is closed before it had to wait is never
+//!    registered.
+//! 2. `readable` and `writable` say that a call may succeed. They start true (the first call is a guess that
+//!    mostly pays), a call that says `EAGAIN` makes them false, an edge makes them true.
+//! 3. For TCP, a read that did not fill its room has emptied the socket, so `readable` becomes false without
+//!    another call, unless the end of the stream or urgent data has been reported: those end a read early
+//!    too, and bring no further edge.
+//! 4. An edge names a key. Keys of descriptors that have gone name nobody, so an event of a description that
+//!    lives on elsewhere (a duplicate, a child's) is ignored.
 
 mod accept;
 mod connect;
@@ -77,7 +80,8 @@ impl Epoll {
 
     pub(crate) fn release(&self, core: &Core, key: Key, fd: OwnedFd) {
         let Some(source) = self.sources.borrow_mut().remove(key) else { return };
-        // Closing takes it off the interest list only if no duplicate is left, and listeners tend to have some.
+        // Closing takes it off the interest list only if no duplicate is left, and listeners tend to have
+        // some.
         if source.registered && source.nature == Nature::Listener {
             self.deregister(core, fd.as_fd());
         }
@@ -147,8 +151,9 @@ impl Epoll {
             core.tallies.controls.add(1);
             let data = EventData::new_u64(key.bits());
             let outcome = match epoll::add(&self.epoll, fd, data, source.interest()) {
-                // Rule 4: an earlier descriptor of this number and description was closed, which lives on by a duplicate. To modify
-                // tells what is ready as adding does. Listeners are always taken off, so it is none of theirs.
+                // Rule 4: an earlier descriptor of this number and description was closed, which lives on by
+                // a duplicate. To modify tells what is ready as adding does. Listeners are
+                // always taken off, so it is none of theirs.
                 Err(Errno::EXIST) => epoll::modify(&self.epoll, fd, data, source.interest()),
                 outcome => outcome,
             };
@@ -216,7 +221,8 @@ impl Epoll {
         source.happened(flags);
         let reader = if source.readable { source.reader.take() } else { None };
         let empty = source.outbox.is_empty(); // bytes go first, then the task
-        // Every event tells that the socket is writable, also those that a peer causes: they are no reason for another share.
+        // Every event tells that the socket is writable, also those that a peer causes: they are no reason
+        // for another share.
         let flush = source.writable && !empty && !source.unfinished;
         let writer = if source.writable && empty { source.writer.take() } else { None };
         drop(sources);

@@ -23,7 +23,8 @@ pub(crate) struct Source {
     pub(crate) taken: u32,
     pub(crate) reader: Waiter,
     pub(crate) writer: Waiter,
-    /// Bytes that were handed over and that the socket has not taken yet, with the descriptor to send them to.
+    /// Bytes that were handed over and that the socket has not taken yet, with the descriptor to send them
+    /// to.
     pub(crate) outbox: Held,
     pub(crate) outbox_to: RawFd,
     /// The outbox had its share of the round, and goes on in the next.

@@ -13,8 +13,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll};
 
 impl Epoll {
-    /// Puts the next bytes where they are wanted; false at the end of the stream. Clusters are taken when there is reason to believe that there
-    /// are bytes.
+    /// Puts the next bytes where they are wanted; false at the end of the stream. Clusters are taken when
+    /// there is reason to believe that there are bytes.
     #[inline]
     pub(crate) fn poll_recv(
         &self,
@@ -68,8 +68,9 @@ impl Epoll {
         self.sources.borrow_mut().get(key).map_or(0, |source| source.outbox.len())
     }
 
-    /// Sends `chain` by reference, behind what was handed over before. What the socket does not take now is moved into the
-    /// source, and goes out as the socket takes it, whether the task still waits or not. Ready when nothing is left.
+    /// Sends `chain` by reference, behind what was handed over before. What the socket does not take now is
+    /// moved into the source, and goes out as the socket takes it, whether the task still waits or not.
+    /// Ready when nothing is left.
     #[inline]
     pub(crate) fn poll_send(
         &self,
@@ -115,7 +116,8 @@ impl Epoll {
         self.wait_for(core, source, key, fd, (Direction::Write, Call::Send), context)
     }
 
-    /// Sends what the socket takes at once of the last bytes of a stream, if nothing is before them. The rest is left in the chain.
+    /// Sends what the socket takes at once of the last bytes of a stream, if nothing is before them. The rest
+    /// is left in the chain.
     pub(crate) fn send_at_once(
         &self,
         core: &Core,
@@ -154,13 +156,14 @@ impl Epoll {
         }
     }
 
-    /// Sends what is in a source's outbox: an edge came, or it is another round. Whether a task waits does not matter.
+    /// Sends what is in a source's outbox: an edge came, or it is another round. Whether a task waits does
+    /// not matter.
     #[cold]
     pub(super) fn flush(&self, core: &Core, key: Key) {
         let taken =
             self.sources.borrow_mut().get(key).filter(|source| !source.outbox.is_empty()).map(|source| {
-                // SAFETY: the source is there, so its handle is, which owns the descriptor that the bytes were handed over for. Bytes
-                // are in the outbox, so it was noted.
+                // SAFETY: the source is there, so its handle is, which owns the descriptor that the bytes
+                // were handed over for. Bytes are in the outbox, so it was noted.
                 let fd = unsafe { BorrowedFd::borrow_raw(source.outbox_to) };
                 (fd, std::mem::take(&mut source.outbox))
             });

@@ -1,7 +1,7 @@
 //! A ring of clusters from which the kernel takes room for what it receives.
 //!
-//! A ring is an array that both sides know, with a tail that we move: an entry names a cluster's room. A filled one comes back
-//! by its number with a completion. Between, only the kernel writes to the room.
+//! A ring is an array that both sides know, with a tail that we move: an entry names a cluster's room. A
+//! filled one comes back by its number with a completion. Between, only the kernel writes to the room.
 
 use crate::limits::SMALL_READ;
 use io_uring::types::BufRingEntry;
@@ -12,7 +12,8 @@ use rustix::io::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Entries of the ring, of [`SMALL_READ`] each: 512 KiB. More reads than that in a round begin anew in the next.
+/// Entries of the ring, of [`SMALL_READ`] each: 512 KiB. More reads than that in a round begin anew in the
+/// next.
 const ENTRIES: u16 = 256;
 /// The ring's number.
 pub(crate) const BUFFERS: u16 = 0;
@@ -35,7 +36,8 @@ impl Buffers {
         Self { ring: None }
     }
 
-    /// What a completion brought: `len` bytes in the buffer that it names, if it names one. A fresh cluster takes its place.
+    /// What a completion brought: `len` bytes in the buffer that it names, if it names one. A fresh cluster
+    /// takes its place.
     pub(crate) fn take(&mut self, flags: u32, len: usize) -> Option<Segment> {
         let number = cqueue::buffer_select(flags)?;
         self.ring.as_mut()?.take(number, len)
@@ -83,7 +85,8 @@ impl Ring {
             vacant: (0..entries).rev().collect(),
         };
         let address = memory.as_ptr().expose_provenance() as u64;
-        // SAFETY: so many entries of zeros begin there, and live until after the uring (rule 6 of the driver).
+        // SAFETY: so many entries of zeros begin there, and live until after the uring (rule 6 of the
+        // driver).
         unsafe { uring.submitter().register_buf_ring_with_flags(address, entries, group, 0) }
             .map_err(super::errno)?;
         Ok(ring)
@@ -103,8 +106,9 @@ impl Ring {
         let Ok(mut cluster) = Cluster::alloc(self.size) else { return false };
         let room = cluster.spare_mut();
         let mask = self.clusters.len() as u16 - 1;
-        // SAFETY: the index is within the array, whose length is a power of two, and the kernel reads only entries before the
-        // tail. Each field is set alone, since a word of the first entry is the tail.
+        // SAFETY: the index is within the array, whose length is a power of two, and the kernel reads only
+        // entries before the tail. Each field is set alone, since a word of the first entry is the
+        // tail.
         unsafe {
             let entry = &mut *self.entries.as_ptr().add(usize::from(self.tail & mask));
             entry.set_addr(room.as_mut_ptr().expose_provenance() as u64);
@@ -115,8 +119,8 @@ impl Ring {
         self.tail = self.tail.wrapping_add(1);
         // Pairs with the kernel's acquire of the tail: the entry is written before.
         fence(Ordering::Release);
-        // SAFETY: the first entry is initialised, and its spare word is the tail, which only we write. Aligned words of two bytes
-        // are written whole; volatile, since the kernel looks at it.
+        // SAFETY: the first entry is initialised, and its spare word is the tail, which only we write.
+        // Aligned words of two bytes are written whole; volatile, since the kernel looks at it.
         unsafe { BufRingEntry::tail(self.entries.as_ptr()).cast_mut().write_volatile(self.tail) };
         true
     }
@@ -135,8 +139,9 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; the driver has ended all operations (rule 6), and fields are dropped in order: the
-        // uring itself before its buffers, so the kernel has forgotten the ring.
+        // SAFETY: allocated with this layout; the driver has ended all operations (rule 6), and fields are
+        // dropped in order: the uring itself before its buffers, so the kernel has forgotten the
+        // ring.
         unsafe { dealloc(self.entries.as_ptr().cast(), Self::layout(self.clusters.len() as u16)) };
     }
 }

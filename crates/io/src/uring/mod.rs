@@ -1,24 +1,29 @@
 //! The io_uring driver: operations handed to the kernel in batches, their outcomes taken in batches.
 //!
-//! System calls: `io_uring_setup`, `io_uring_register` for the ring's descriptor and the buffers, then one `io_uring_enter` a round,
-//! and none in rounds without anything to hand over or to take; for bulk `recv`, `recvmsg`, `send` and `sendmsg` (rule 3). Needs Linux 6.1
-//! (deferred task work); where the kernel lacks something or forbids the calls, the driver is refused when it is made.
+//! System calls: `io_uring_setup`, `io_uring_register` for the ring's descriptor and the buffers, then one
+//! `io_uring_enter` a round, and none in rounds without anything to hand over or to take; for bulk `recv`,
+//! `recvmsg`, `send` and `sendmsg` (rule 3). Needs Linux 6.1 (deferred task work); where the kernel lacks
+//! something or forbids the calls, the driver is refused when it is made.
 //!
-//! 1. **What the kernel works on is in a source's entry** or in the buffer rings, never in a future: chains that are sent stay in
-//!    the entry's outbox, addresses and vectors in boxes of it, until the completion has come.
-//! 2. **An entry outlives its operations.** `ops` counts those whose last completion has not come. A source that is released
-//!    asks for their cancellation, and goes when the count is 0; then its descriptor is closed.
-//! 3. **Receiving is one operation for many reads.** It takes buffers from a ring of clusters; a buffer that was filled becomes a
-//!    segment, and a fresh cluster takes its place. It is stopped when [`RECEIVED_AHEAD`](crate::RECEIVED_AHEAD) segments wait for the task,
-//!    and begun again when they are gone: so a partner cannot fill our memory. After full reads in a row it ends: bulk is read,
-//!    and sent, with calls of its own, and waited for by rule 5. A ring hands its buffers out in turns, so that each is out of the cache when
-//!    it is filled; clusters that were sent a moment ago are not.
+//! 1. **What the kernel works on is in a source's entry** or in the buffer rings, never in a future: chains
+//!    that are sent stay in the entry's outbox, addresses and vectors in boxes of it, until the completion
+//!    has come.
+//! 2. **An entry outlives its operations.** `ops` counts those whose last completion has not come. A source
+//!    that is released asks for their cancellation, and goes when the count is 0; then its descriptor is
+//!    closed.
+//! 3. **Receiving is one operation for many reads.** It takes buffers from a ring of clusters; a buffer that
+//!    was filled becomes a segment, and a fresh cluster takes its place. It is stopped when
+//!    [`RECEIVED_AHEAD`](crate::RECEIVED_AHEAD) segments wait for the task, and begun again when they are
+//!    gone: so a partner cannot fill our memory. After full reads in a row it ends: bulk is read, and sent,
+//!    with calls of its own, and waited for by rule 5. A ring hands its buffers out in turns, so that each is
+//!    out of the cache when it is filled; clusters that were sent a moment ago are not.
 //! 4. **Accepting likewise**, with [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD).
-//! 5. **Readiness** (datagrams, splices) is asked for one at a time, by operations that tell when a call may succeed. The ring's polls end with the end of
-//!    what is received, too, also those for room. Once one did, splices go another way, and a socket of datagrams is watched by an epoll instance of its own, which
-//!    is told what to look for: the ring asks that one.
-//! 6. **The ring is left empty.** The core's end cancels what is left and waits for it; should the kernel not answer, memory that it
-//!    may still write to is leaked, not freed.
+//! 5. **Readiness** (datagrams, splices) is asked for one at a time, by operations that tell when a call may
+//!    succeed. The ring's polls end with the end of what is received, too, also those for room. Once one did,
+//!    splices go another way, and a socket of datagrams is watched by an epoll instance of its own, which is
+//!    told what to look for: the ring asks that one.
+//! 6. **The ring is left empty.** The core's end cancels what is left and waits for it; should the kernel not
+//!    answer, memory that it may still write to is leaked, not freed.
 
 mod accept;
 mod buffers;
@@ -370,7 +375,8 @@ impl Uring {
             }
         };
         match outcome.map_err(errno) {
-            // Busy, again: the kernel wants its completions taken first, and is asked again in the next round.
+            // Busy, again: the kernel wants its completions taken first, and is asked again in the next
+            // round.
             Ok(_) | Err(Errno::INTR | Errno::TIME | Errno::BUSY | Errno::AGAIN) => Ok(()),
             Err(errno) => Err(errno),
         }
@@ -397,7 +403,8 @@ impl Uring {
         }
     }
 
-    /// Receiving on the driver's account ends; at most `limit` bytes of what it brought. The rest stays for the next.
+    /// Receiving on the driver's account ends; at most `limit` bytes of what it brought. The rest stays for
+    /// the next.
     pub(crate) async fn stop_receiving(&self, _: &Core, key: Key, limit: usize) -> Result<Chain, Error> {
         poll_fn(|context| {
             let mut sources = self.sources.borrow_mut();

@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use std::os::fd::AsRawFd;
 use std::task::{Context, Poll};
 
-/// Reads in a row that did not suit the way of receiving, before the other is taken: full ones, or such as a small cluster would have held.
+/// Reads in a row that did not suit the way of receiving, before the other is taken: full ones, or such as a
+/// small cluster would have held.
 const MISFITS: u8 = 4;
 
 impl Uring {
@@ -62,7 +63,8 @@ impl Uring {
         Poll::Pending
     }
 
-    /// Bulk (rule 3 of the driver): with calls of its own while there is something, and told when there is again.
+    /// Bulk (rule 3 of the driver): with calls of its own while there is something, and told when there is
+    /// again.
     fn poll_bulk(
         &self,
         core: &Core,
@@ -151,7 +153,8 @@ impl Uring {
 }
 
 impl Source {
-    /// One read into large clusters; how many bytes came. The end of the stream and errors are noted, but for `EAGAIN`.
+    /// One read into large clusters; how many bytes came. The end of the stream and errors are noted, but for
+    /// `EAGAIN`.
     fn read_at_once(&mut self, core: &Core, fd: Fd<'_>, place: &mut Place<'_>) -> Result<usize, Errno> {
         let read = loop {
             core.tallies.reads.add(1);

@@ -26,8 +26,8 @@ impl Uring {
         self.sources.borrow_mut().get(key).map_or(0, |source| source.outbox.len())
     }
 
-    /// Hands the chain over, and waits until at most `ahead` bytes are left. A large one goes out at once, as far as the socket takes it, when
-    /// nothing is before it ([`SENT_AT_ONCE`]).
+    /// Hands the chain over, and waits until at most `ahead` bytes are left. A large one goes out at once, as
+    /// far as the socket takes it, when nothing is before it ([`SENT_AT_ONCE`]).
     pub(crate) fn poll_send(
         &self,
         core: &Core,
@@ -77,8 +77,9 @@ impl Uring {
         }
     }
 
-    /// Sends what the socket takes at once of the last bytes of a stream, if nothing is before them. The rest is left in the chain. An operation of
-    /// the ring would not do: the end of a stream is one that it hands to a thread.
+    /// Sends what the socket takes at once of the last bytes of a stream, if nothing is before them. The rest
+    /// is left in the chain. An operation of the ring would not do: the end of a stream is one that it
+    /// hands to a thread.
     pub(crate) fn send_at_once(
         &self,
         core: &Core,
@@ -101,7 +102,8 @@ impl Uring {
 
     /// Begins to send what is in the outbox, which stays as it is but for what is put behind it.
     fn send(&self, core: &Core, source: &mut Source, key: Key, fd: RawFd) -> Result<(), Error> {
-        // Of more than what is sent ahead, part after part is done, so that the task that waits sees how it gets on.
+        // Of more than what is sent ahead, part after part is done, so that the task that waits sees how it
+        // gets on.
         let whole = if source.outbox.len() <= SENT_AHEAD { libc::MSG_WAITALL } else { 0 };
         let flags = libc::MSG_NOSIGNAL | whole;
         source.fd = fd;
@@ -144,7 +146,8 @@ impl Uring {
         let mut outbox = std::mem::take(&mut source.outbox);
         let closing = source.closing.as_ref().map(AsRawFd::as_raw_fd);
         drop(sources);
-        // Rule 2 of the core: segments are dropped outside of the borrow. What came into the outbox meanwhile goes behind.
+        // Rule 2 of the core: segments are dropped outside of the borrow. What came into the outbox meanwhile
+        // goes behind.
         match result {
             Ok(n) => {
                 core.tallies.bytes_out.add(n as u64);
@@ -155,8 +158,9 @@ impl Uring {
             Err(_) => drop(outbox.take()),
         }
         if let Some(fd) = closing {
-            // What was sent ahead goes as far as the socket has room for it, as it would have at once with epoll.
-            // SAFETY: the source has it until its last operation is over, and this one is not yet.
+            // What was sent ahead goes as far as the socket has room for it, as it would have at once with
+            // epoll. SAFETY: the source has it until its last operation is over, and this one is
+            // not yet.
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
             let _ = transmit(fd, &mut outbox.take(), core.tallies);
         }
@@ -185,7 +189,8 @@ impl Uring {
         }
     }
 
-    /// Whether a source can be that of another connection of its socket: nothing of the one before is left here, nor with the kernel.
+    /// Whether a source can be that of another connection of its socket: nothing of the one before is left
+    /// here, nor with the kernel.
     pub(crate) fn begins_anew(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return false };

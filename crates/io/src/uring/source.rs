@@ -175,14 +175,16 @@ impl Source {
         }
     }
 
-    /// A poll for room ended with these events. The ring's polls end with the peer's end of its stream, too, whatever they ask for: such a
-    /// poll would be over at once for ever, so this socket is asked no more.
+    /// A poll for room ended with these events. The ring's polls end with the peer's end of its stream, too,
+    /// whatever they ask for: such a poll would be over at once for ever, so this socket is asked no
+    /// more.
     pub(crate) fn told_of_room(&mut self, result: Result<usize, Errno>) {
         self.deaf = self.watch.is_none() && result == Ok(libc::POLLRDHUP as usize);
         self.writable = if self.deaf { Readiness::Unknown } else { Readiness::Ready };
     }
 
-    /// Whether a poll tells when there is room to send. Where it does not, an operation that sends waits for it, and for datagrams a [`watch`](Self::watch).
+    /// Whether a poll tells when there is room to send. Where it does not, an operation that sends waits for
+    /// it, and for datagrams a [`watch`](Self::watch).
     pub(crate) fn tells_of_room(&self) -> bool {
         !self.deaf || self.watch.is_some()
     }

@@ -40,7 +40,8 @@ pub fn available(kind: Kind) -> bool {
     }
 }
 
-/// Says why something is not shown on this machine: past the harness, which keeps what tests that pass have printed.
+/// Says why something is not shown on this machine: past the harness, which keeps what tests that pass have
+/// printed.
 pub fn not_shown(what: &str, why: impl std::fmt::Display) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "NOT SHOWN HERE: {what}: {why}");
@@ -167,8 +168,8 @@ pub fn counted(io: &Io) -> IoReport {
     manylane_io::report().into_iter().find(|report| report.lane == lane).unwrap()
 }
 
-/// Does something that has `n` bytes sent to a stream that was received from, and waits until they are in the driver's hands, if it
-/// is one that receives on its own account.
+/// Does something that has `n` bytes sent to a stream that was received from, and waits until they are in the
+/// driver's hands, if it is one that receives on its own account.
 pub async fn received_ahead(io: &Io, n: u64, send: impl AsyncFnOnce()) {
     let before = counted(io).bytes_in;
     send().await;
@@ -177,7 +178,8 @@ pub async fn received_ahead(io: &Io, n: u64, send: impl AsyncFnOnce()) {
     }
 }
 
-/// From here on this thread's `calls` end with `errno`, and those of the threads that it starts. `false` where the kernel has no filters.
+/// From here on this thread's `calls` end with `errno`, and those of the threads that it starts. `false`
+/// where the kernel has no filters.
 #[allow(unsafe_code)] // calls of the system's
 pub fn forbid(calls: &[libc::c_long], errno: i32) -> bool {
     // SAFETY: these make a number of numbers.

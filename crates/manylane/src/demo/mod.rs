@@ -1,4 +1,5 @@
-//! `manylane demo`: two origins inside of the process, a frontend before them, a page that shows what happens.
+//! `manylane demo`: two origins inside of the process, a frontend before them, a page that shows what
+//! happens.
 
 mod page;
 mod service;

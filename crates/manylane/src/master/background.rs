@@ -41,7 +41,8 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// The process leaves its terminal's session; what it says is still read there. `number` is the descriptor's that was inherited.
+    /// The process leaves its terminal's session; what it says is still read there. `number` is the
+    /// descriptor's that was inherited.
     ///
     /// # Errors
     /// A sentence.

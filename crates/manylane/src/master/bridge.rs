@@ -20,7 +20,8 @@ struct Ready {
     takes: bool,
 }
 
-/// Waits for either, or for the worker alone; for the worker to take something only where there is something for it.
+/// Waits for either, or for the worker alone; for the worker to take something only where there is something
+/// for it.
 fn wait(client: Option<&File>, worker: &UnixStream, more: bool) -> io::Result<Ready> {
     let of_worker = if more { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
     let mut all = vec![PollFd::new(worker.as_fd(), of_worker)];
@@ -53,8 +54,9 @@ fn pass(worker: &mut UnixStream, output: &mut File) -> io::Result<bool> {
     Ok(length > 0)
 }
 
-/// The answer to a command, to its end. What the client says, or that it ends, is not taken, but told to the worker by the end of that side: it
-/// ends what goes on for as long as the client is silent (`show events -w`).
+/// The answer to a command, to its end. What the client says, or that it ends, is not taken, but told to the
+/// worker by the end of that side: it ends what goes on for as long as the client is silent (`show events
+/// -w`).
 pub(super) fn answer(input: &BufReader<File>, output: &mut File, mut worker: UnixStream) -> io::Result<()> {
     let mut watched = Some(input.get_ref());
     let mut has_said = !input.buffer().is_empty();
@@ -71,8 +73,8 @@ pub(super) fn answer(input: &BufReader<File>, output: &mut File, mut worker: Uni
     }
 }
 
-/// Both ways, until the worker ends. The client's end goes on to it. A worker that is busy answering takes no more: what it says is passed on
-/// meanwhile, so that neither waits for the other.
+/// Both ways, until the worker ends. The client's end goes on to it. A worker that is busy answering takes no
+/// more: what it says is passed on meanwhile, so that neither waits for the other.
 pub(super) fn both_ways(
     input: &mut BufReader<File>,
     output: &mut File,

@@ -174,7 +174,8 @@ struct Client {
     interactive: bool,
     expert: bool,
     experimental: bool,
-    /// `mcli-debug-mode`: commands that are for workers are answered about the master itself, as far as it has something to tell.
+    /// `mcli-debug-mode`: commands that are for workers are answered about the master itself, as far as it
+    /// has something to tell.
     debug: bool,
     /// `show cli sockets`
     sockets: Arc<String>,

@@ -1,18 +1,22 @@
-//! The master: a process that serves nothing, and has another one, the worker, do it (`-W`, `-Ws`, `master-worker`).
+//! The master: a process that serves nothing, and has another one, the worker, do it (`-W`, `-Ws`,
+//! `master-worker`).
 //!
 //! # Design
-//! - The master reads the files once, to tell what is wrong before anything is started, and then starts this program again as the worker, which reads
-//!   them itself. So the master keeps its rights and its folder whatever `user` and `chroot` say, and a reload starts the program that is there by then.
-//! - A unix socket joins the two. The worker tells over it that all of its lanes accept, or never will, and what it said meanwhile. The master passes connections over it, as to a
-//!   `sockpair@`: they reach the worker's run-time interface, with the level `admin`. That is how the master CLI talks to workers, and how a new worker
-//!   takes the listening sockets of the one before (`-x sockpair@N`).
-//! - A reload (SIGUSR2, SIGHUP, `reload`) starts another worker. Once that accepts, the one before is told to finish (SIGUSR1). One that fails before
-//!   that changes nothing (`manylane_net::HandedOver::begin`).
-//! - In the background (`-D`): the process that was started starts this program again, which becomes the master, and waits until a worker serves or
-//!   none will.
+//! - The master reads the files once, to tell what is wrong before anything is started, and then starts this
+//!   program again as the worker, which reads them itself. So the master keeps its rights and its folder
+//!   whatever `user` and `chroot` say, and a reload starts the program that is there by then.
+//! - A unix socket joins the two. The worker tells over it that all of its lanes accept, or never will, and
+//!   what it said meanwhile. The master passes connections over it, as to a `sockpair@`: they reach the
+//!   worker's run-time interface, with the level `admin`. That is how the master CLI talks to workers, and
+//!   how a new worker takes the listening sockets of the one before (`-x sockpair@N`).
+//! - A reload (SIGUSR2, SIGHUP, `reload`) starts another worker. Once that accepts, the one before is told to
+//!   finish (SIGUSR1). One that fails before that changes nothing (`manylane_net::HandedOver::begin`).
+//! - In the background (`-D`): the process that was started starts this program again, which becomes the
+//!   master, and waits until a worker serves or none will.
 //! - A worker ends with its master: the system sends it SIGTERM when the master is gone.
-//! - Nothing here is fast, so everything is simple: threads that wait tell one loop, which owns all state and alone starts processes, on the
-//!   main thread: the system ties the worker's life to the thread that started it.
+//! - Nothing here is fast, so everything is simple: threads that wait tell one loop, which owns all state and
+//!   alone starts processes, on the main thread: the system ties the worker's life to the thread that started
+//!   it.
 
 mod background;
 mod bridge;
@@ -81,7 +85,8 @@ struct Master {
     fails: WorkerFails,
     /// A worker has served: those that follow take nothing over from processes of before the master.
     served: bool,
-    /// Crashes in a row, of workers that did not last for [`LASTING`], and their number since the master began.
+    /// Crashes in a row, of workers that did not last for [`LASTING`], and their number since the master
+    /// began.
     in_a_row: u32,
     crashes: u32,
     /// There is a pause before the next worker is started.
@@ -91,10 +96,12 @@ struct Master {
     quiet: bool,
 }
 
-/// How long the master pauses before it replaces a worker that crashed (`restart-on-crash`): clients shall not wait long for the first time.
+/// How long the master pauses before it replaces a worker that crashed (`restart-on-crash`): clients shall
+/// not wait long for the first time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The pause doubles with each crash in a row up to this: a file or a client that brings each worker down must not keep the machine busy.
+/// The pause doubles with each crash in a row up to this: a file or a client that brings each worker down
+/// must not keep the machine busy.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A worker that served for so long does not crash in a row with the one before.
@@ -179,8 +186,8 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
     Ok(ExitCode::from(master.code))
 }
 
-/// A thread that waits for signals and tells them. Those that HAProxy's master leaves alone are no end of this one; of what SIGQUIT asks for, the use of
-/// memory, each process tells its own.
+/// A thread that waits for signals and tells them. Those that HAProxy's master leaves alone are no end of
+/// this one; of what SIGQUIT asks for, the use of memory, each process tells its own.
 fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
     let all = [SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTTOU, SIGTTIN, SIGQUIT];
     let mut signals = Signals::new(all)?;

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// How long a worker may take to take a connection out of its socket.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes at most of the line by which a worker tells what became of its start: it has given its rights up, and the master has not. As many of
-/// what it said meanwhile follow as are kept.
+/// Bytes at most of the line by which a worker tells what became of its start: it has given its rights up,
+/// and the master has not. As many of what it said meanwhile follow as are kept.
 const LONGEST_TOLD: u64 = 256;
 
 /// What a worker tells once all of its lanes accept, or when they never will.
@@ -73,8 +73,9 @@ fn inherit(descriptor: &OwnedFd) -> io::Result<()> {
 }
 
 impl Worker {
-    /// Starts one, which takes over from `before` if there is such; the `first` of all does what the command line says of other processes. `told` is called
-    /// on another thread with its number, once it accepts or will not.
+    /// Starts one, which takes over from `before` if there is such; the `first` of all does what the command
+    /// line says of other processes. `told` is called on another thread with its number, once it accepts
+    /// or will not.
     ///
     /// # Errors
     /// The system's.
@@ -157,7 +158,8 @@ impl Joined {
         format!("sockpair@{} level admin expose-fd listeners", self.passage)
     }
 
-    /// The worker ends with its master from here on; to be called by its main thread, after it has changed its user.
+    /// The worker ends with its master from here on; to be called by its main thread, after it has changed
+    /// its user.
     ///
     /// # Errors
     /// The master has ended already, or the system refuses.

@@ -10,12 +10,13 @@
 //! port       number | low "-" high | ("+" | "-") number
 //! ```
 //!
-//! The last colon begins the port, unless brackets follow it. Comma-separated lists and environment variables are taken
-//! apart before an address comes here.
+//! The last colon begins the port, unless brackets follow it. Comma-separated lists and environment variables
+//! are taken apart before an address comes here.
 //!
-//! Known differences from HAProxy, each an error that says what to write instead: an IPv6 address without brackets
-//! whose last group would be taken for a port by mistake (`::1`); dotted numbers that are no IPv4 address (`10.1`);
-//! names with characters that host names do not have; an offset of more than 65535; empty paths.
+//! Known differences from HAProxy, each an error that says what to write instead: an IPv6 address without
+//! brackets whose last group would be taken for a port by mistake (`::1`); dotted numbers that are no IPv4
+//! address (`10.1`); names with characters that host names do not have; an offset of more than 65535; empty
+//! paths.
 
 mod nearest;
 mod parse;
@@ -28,8 +29,8 @@ use std::ops::Range;
 /// Longest path of a unix socket that can be connected to, in bytes: what the system's address has room for.
 pub const LONGEST_PATH: usize = 107;
 
-/// Longest path of a unix socket that can be bound, in bytes. The listener is made under another name beside it first,
-/// which is longer by these ten bytes.
+/// Longest path of a unix socket that can be bound, in bytes. The listener is made under another name beside
+/// it first, which is longer by these ten bytes.
 pub const LONGEST_BOUND_PATH: usize = LONGEST_PATH - 10;
 
 /// Longest name in the abstract namespace, in bytes: a path's room without the first byte.
@@ -38,7 +39,8 @@ pub const LONGEST_ABSTRACT: usize = LONGEST_PATH;
 /// Longest host name, in bytes (RFC 1035, section 2.3.4).
 pub const LONGEST_NAME: usize = 253;
 
-/// One address of a configuration file, checked. [`fmt::Display`] writes it so that it reads back as the same.
+/// One address of a configuration file, checked. [`fmt::Display`] writes it so that it reads back as the
+/// same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// The transport that the prefix forces; none leaves it to the statement.
@@ -72,8 +74,8 @@ pub enum Place {
     Abstract {
         /// Its name, without the leading zero byte.
         name: Box<str>,
-        /// `abns@`: zero bytes up to the end of the system's address are part of the name, as HAProxy has it. `abnsz@`: the name
-        /// is as long as it looks, as most other programs have it.
+        /// `abns@`: zero bytes up to the end of the system's address are part of the name, as HAProxy has
+        /// it. `abnsz@`: the name is as long as it looks, as most other programs have it.
         padded: bool,
     },
     /// A descriptor that was inherited, bound and perhaps listening.
@@ -138,8 +140,8 @@ impl Port {
         }
     }
 
-    /// The port of a server for a client that connected to `client`; none when an offset leads out of 1 to 65535, or the port
-    /// is a range.
+    /// The port of a server for a client that connected to `client`; none when an offset leads out of 1 to
+    /// 65535, or the port is a range.
     pub fn of_server(self, client: u16) -> Option<u16> {
         match self {
             Self::Unset => Some(client),

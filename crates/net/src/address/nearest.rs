@@ -1,7 +1,8 @@
 //! The known word that a mistyped one is nearest to.
 
-/// The word of `known` that `typed` is made from by at most two of these: a character added, left out, replaced, or two
-/// neighbours exchanged (Damerau's distance, in its restricted form), upper and lower case being the same. The first of several.
+/// The word of `known` that `typed` is made from by at most two of these: a character added, left out,
+/// replaced, or two neighbours exchanged (Damerau's distance, in its restricted form), upper and lower case
+/// being the same. The first of several.
 pub(super) fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     /// Longer words are nobody's typing mistakes, and the table stays small.
     const LONGEST: usize = 16;

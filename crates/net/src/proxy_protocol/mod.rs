@@ -1,14 +1,16 @@
-//! The PROXY protocol, versions 1 and 2: who a connection comes from, told in its first bytes by the proxy before this one.
+//! The PROXY protocol, versions 1 and 2: who a connection comes from, told in its first bytes by the proxy
+//! before this one.
 //!
-//! After the public specification, *The PROXY protocol, versions 1 & 2*; section numbers in this module are its. Bytes in, a
-//! header out, and the reverse: no sockets, no clock, no state. Whether a peer may speak it is decided above, and so is how long to
-//! wait for it. What does not match exactly is refused (2.1, 2.2): a header that is guessed would let anybody choose his address.
+//! After the public specification, *The PROXY protocol, versions 1 & 2*; section numbers in this module are
+//! its. Bytes in, a header out, and the reverse: no sockets, no clock, no state. Whether a peer may speak it
+//! is decided above, and so is how long to wait for it. What does not match exactly is refused (2.1, 2.2): a
+//! header that is guessed would let anybody choose his address.
 //!
-//! Call [`parse`] with all bytes that came so far, until it is [`Parsed::Complete`]; the connection's own bytes begin behind
-//! [`length`](Parsed::Complete::length).
+//! Call [`parse`] with all bytes that came so far, until it is [`Parsed::Complete`]; the connection's own
+//! bytes begin behind [`length`](Parsed::Complete::length).
 //!
-//! Stricter than the specification asks for: vectors must fill the header to its end, a checksum may be there once, and a header
-//! is not longer than [`LONGEST_V2`].
+//! Stricter than the specification asks for: vectors must fill the header to its end, a checksum may be there
+//! once, and a header is not longer than [`LONGEST_V2`].
 
 mod tlv;
 mod v1;
@@ -28,8 +30,9 @@ pub const LONGEST_V1: usize = 107;
 /// Shortest header of either version, in bytes: `PROXY UNKNOWN` and its line end.
 const SHORTEST: usize = 15;
 
-/// Longest header of version 2 that is read, in bytes. The protocol allows 65,551, which anybody could make us keep for each
-/// connection before he is known; addresses, names and identifiers of usual senders take some hundreds.
+/// Longest header of version 2 that is read, in bytes. The protocol allows 65,551, which anybody could make
+/// us keep for each connection before he is known; addresses, names and identifiers of usual senders take
+/// some hundreds.
 pub const LONGEST_V2: usize = 4096;
 
 /// Longest identifier of a connection, in bytes (2.2.5).
@@ -57,8 +60,8 @@ pub enum Parsed<'a> {
 pub struct Header<'a> {
     /// The version that it was written in.
     pub version: Version,
-    /// Between whom the connection is; none leaves that as it looks: the sender's own connection (`LOCAL`), or one of a kind that
-    /// it has no words for (`UNKNOWN`).
+    /// Between whom the connection is; none leaves that as it looks: the sender's own connection (`LOCAL`),
+    /// or one of a kind that it has no words for (`UNKNOWN`).
     pub ends: Option<Ends<'a>>,
     /// Whether the sender relays a connection; otherwise it is its own, a health check for instance.
     pub relayed: bool,
@@ -87,7 +90,8 @@ pub enum Ends<'a> {
         /// Whom it was begun with.
         destination: SocketAddr,
     },
-    /// Between unix sockets, by the names as the system has them: at most 108 bytes, without the zeros at their end.
+    /// Between unix sockets, by the names as the system has them: at most 108 bytes, without the zeros at
+    /// their end.
     Unix {
         /// How its bytes travel.
         transport: Transport,
@@ -176,7 +180,8 @@ impl fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// Reads a header of either version from the beginning of `bytes`. At most [`LONGEST_V2`] of them are looked at.
+/// Reads a header of either version from the beginning of `bytes`. At most [`LONGEST_V2`] of them are looked
+/// at.
 ///
 /// # Errors
 /// [`HeaderError`], as soon as the bytes cannot become a header any more.

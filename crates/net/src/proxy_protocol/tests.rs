@@ -93,8 +93,8 @@ fn binary_headers_are_read() {
     assert_eq!((header.ends, header.relayed, header.tlvs, length), (None, false, Tlvs::default(), V2.len()));
 }
 
-/// Section 2.2: receivers must accept a `LOCAL` header and ignore the family with the rest of the block. Senders that are newer than
-/// this module check the health of their servers with one.
+/// Section 2.2: receivers must accept a `LOCAL` header and ignore the family with the rest of the block.
+/// Senders that are newer than this module check the health of their servers with one.
 #[test]
 fn the_senders_own_connection_is_accepted_whatever_its_family() {
     for family in 0..=u8::MAX {

@@ -65,8 +65,9 @@ fn port(word: &str) -> Option<u16> {
     plain.then(|| word.parse().ok()).flatten()
 }
 
-/// Writes a header of version 1 behind what is in `into`, at most [`LONGEST_V1`] bytes. It must go out with or before the connection's
-/// first bytes. What is no TCP connection between IP addresses is `UNKNOWN`, which some servers refuse.
+/// Writes a header of version 1 behind what is in `into`, at most [`LONGEST_V1`] bytes. It must go out with
+/// or before the connection's first bytes. What is no TCP connection between IP addresses is `UNKNOWN`, which
+/// some servers refuse.
 pub fn emit(ends: Option<&Ends<'_>>, into: &mut Vec<u8>) {
     let written = match ends {
         Some(&Ends::Ip { transport: Transport::Stream, source, destination }) => {

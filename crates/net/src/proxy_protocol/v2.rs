@@ -141,11 +141,12 @@ pub struct Emit<'a> {
     pub checksum: bool,
 }
 
-/// Writes a header of version 2 behind what is in `into`. It must go out with or before the connection's first bytes.
+/// Writes a header of version 2 behind what is in `into`. It must go out with or before the connection's
+/// first bytes.
 ///
 /// # Errors
-/// [`HeaderError::Length`] when it would be longer than [`LONGEST_V2`], which receivers need not take; [`HeaderError::Tlv`] for a vector
-/// that this module would not read. `into` is as it was then.
+/// [`HeaderError::Length`] when it would be longer than [`LONGEST_V2`], which receivers need not take;
+/// [`HeaderError::Tlv`] for a vector that this module would not read. `into` is as it was then.
 pub fn emit(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<(), HeaderError> {
     let start = into.len();
     let written = write(what, start, into);
@@ -155,8 +156,8 @@ pub fn emit(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<(), HeaderError> {
     written
 }
 
-/// The same without the vectors that cannot be said: those that would make it longer than [`LONGEST_V2`], where the ones before them go first, and those
-/// that this module would not read. The types of these.
+/// The same without the vectors that cannot be said: those that would make it longer than [`LONGEST_V2`],
+/// where the ones before them go first, and those that this module would not read. The types of these.
 ///
 /// # Errors
 /// As [`emit`], which the rest of a header does not give cause for.

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// A wait is cut into pieces of this length: while the process is stopped, by a debugger or for a measurement beside it, no more
-/// than one of them passes.
+/// A wait is cut into pieces of this length: while the process is stopped, by a debugger or for a measurement
+/// beside it, no more than one of them passes.
 pub(crate) const PIECE: Duration = Duration::from_millis(500);
 
 /// So many pieces are a minute. Nothing here takes longer than a second on a machine that does nothing else.
@@ -32,8 +32,8 @@ pub(crate) fn wait_for<T>(events: &Receiver<T>, what: &str) -> T {
     panic!("{what} did not happen within a minute");
 }
 
-/// Runs `test` on a thread of its own and fails if it does not end within a minute, whatever it waits for. The thread is left behind
-/// then; it goes with the process.
+/// Runs `test` on a thread of its own and fails if it does not end within a minute, whatever it waits for.
+/// The thread is left behind then; it goes with the process.
 #[track_caller]
 pub(crate) fn within_a_minute<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();

@@ -1,11 +1,12 @@
 //! Patience with both sides of a stream.
 //!
-//! Each direction is a *way* that is either waiting for bytes of its sender, or for its receiver to take some. A side's timer runs while
-//! one of the two ways waits for that side, from the last moment on at which either way got on with it; with `option
-//! independent-streams` each way has its own.
+//! Each direction is a *way* that is either waiting for bytes of its sender, or for its receiver to take
+//! some. A side's timer runs while one of the two ways waits for that side, from the last moment on at which
+//! either way got on with it; with `option independent-streams` each way has its own.
 //!
-//! One timer of the lane serves all that a task ever waits for. It is moved when it is looked at, which for a later deadline is one store, and
-//! stays on the wheel between two waits: taking it off and putting it there again would cost more than a wake-up for nothing now and then.
+//! One timer of the lane serves all that a task ever waits for. It is moved when it is looked at, which for a
+//! later deadline is one store, and stays on the wheel between two waits: taking it off and putting it there
+//! again would cost more than a wake-up for nothing now and then.
 
 use crate::server::Hold;
 use crate::termination::Cause;
@@ -128,11 +129,17 @@ impl Way {
         self.bytes.set(self.bytes.get() + bytes);
     }
 
-    /// Sends all of `chain` to its receiver. That it takes some of it counts as getting on, though the rest has to wait.
+    /// Sends all of `chain` to its receiver. That it takes some of it counts as getting on, though the rest
+    /// has to wait.
     ///
     /// # Errors
     /// What the connection says.
-    pub(crate) async fn send(&self, here: Here, to: &Connection, chain: &mut Chain) -> Result<(), TransferError> {
+    pub(crate) async fn send(
+        &self,
+        here: Here,
+        to: &Connection,
+        chain: &mut Chain,
+    ) -> Result<(), TransferError> {
         let bytes = chain.len();
         self.sends(here, to, bytes, pin!(to.send(chain))).await
     }
@@ -141,7 +148,12 @@ impl Way {
     ///
     /// # Errors
     /// What the connection says.
-    pub(crate) async fn send_last(&self, here: Here, to: &Connection, chain: &mut Chain) -> Result<(), TransferError> {
+    pub(crate) async fn send_last(
+        &self,
+        here: Here,
+        to: &Connection,
+        chain: &mut Chain,
+    ) -> Result<(), TransferError> {
         let bytes = chain.len();
         self.sends(here, to, bytes, pin!(to.send_last(chain))).await
     }
@@ -174,8 +186,8 @@ impl Way {
         Ok(())
     }
 
-    /// Bytes that are worth being read at once for its receiver: no more than it took without waiting. So what is held for one that is slow, and
-    /// what it has to take in one go, stays small.
+    /// Bytes that are worth being read at once for its receiver: no more than it took without waiting. So
+    /// what is held for one that is slow, and what it has to take in one go, stays small.
     pub(crate) fn room(&self) -> usize {
         self.at_once.get().min(READ_AT_ONCE)
     }
@@ -234,9 +246,14 @@ impl Watch {
         Self { patience, up: Way::new(Side::Client, now), down: Way::new(Side::Server, now) }
     }
 
-    /// What `work` gives, unless a side is out of patience first, or somebody else ends the stream of `hold`. It is pinned by the caller, since to
-    /// move it costs.
-    pub(crate) async fn over<F: Future>(&self, timer: &Timer, hold: &Hold, mut work: Pin<&mut F>) -> Result<F::Output, Cause> {
+    /// What `work` gives, unless a side is out of patience first, or somebody else ends the stream of `hold`.
+    /// It is pinned by the caller, since to move it costs.
+    pub(crate) async fn over<F: Future>(
+        &self,
+        timer: &Timer,
+        hold: &Hold,
+        mut work: Pin<&mut F>,
+    ) -> Result<F::Output, Cause> {
         poll_fn(|context| {
             if let Poll::Ready(output) = work.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));
@@ -341,7 +358,10 @@ mod tests {
                     let _ = theirs.read(&mut room);
                     here.yield_now().await;
                     poll_fn(|context| {
-                        assert!(sending.as_mut().poll(context).is_pending(), "8 MiB are too much for three goes");
+                        assert!(
+                            sending.as_mut().poll(context).is_pending(),
+                            "8 MiB are too much for three goes"
+                        );
                         Poll::Ready(())
                     })
                     .await;

@@ -1,4 +1,5 @@
-//! `agent-check`: programs beside servers that say how these are, and what an operator changes of checks at run time.
+//! `agent-check`: programs beside servers that say how these are, and what an operator changes of checks at
+//! run time.
 
 use super::bell::Bell;
 use super::checks::{Follows, Patience, ServerCheck};
@@ -16,7 +17,8 @@ use super::Process;
 
 static AIMS: LockClass = LockClass::new("target of a check", LockClass::LEAF);
 
-/// What an operator has set in place of the file's word: `check-addr`, `check-port`, `agent-addr`, `agent-port`, `agent-send`.
+/// What an operator has set in place of the file's word: `check-addr`, `check-port`, `agent-addr`,
+/// `agent-port`, `agent-send`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aim {
     /// The address.
@@ -74,7 +76,8 @@ impl ServerCheck {
 /// Gives the servers of a backend their agents.
 pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], refuse: &mut Refuse<'_>) {
     for (line, server) in proxy.servers.iter().zip(servers) {
-        let ServerOptions { agent_check, agent_inter, agent_addr, agent_port, agent_send, .. } = &line.options;
+        let ServerOptions { agent_check, agent_inter, agent_addr, agent_port, agent_send, .. } =
+            &line.options;
         if !agent_check.is_some_and(|set| set.value) {
             continue;
         }
@@ -86,7 +89,10 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let given = agent_addr.as_ref().map(|set| {
             let ip = set.value.text().and_then(|text| text.parse::<IpAddr>().ok());
             if ip.is_none() {
-                refuse.found.alert(set.value.pos(), format!("'agent-addr' expects an IP address and got '{}'", set.value.shown()));
+                refuse.found.alert(
+                    set.value.pos(),
+                    format!("'agent-addr' expects an IP address and got '{}'", set.value.shown()),
+                );
             }
             ip
         });
@@ -99,7 +105,10 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         };
         let Some(ip) = given.unwrap_or(own) else {
             if given.is_none() {
-                let message = format!("server '{}' has no IP address, and its agent has none either: say 'agent-addr'", server.name);
+                let message = format!(
+                    "server '{}' has no IP address, and its agent has none either: say 'agent-addr'",
+                    server.name
+                );
                 refuse.found.alert(line.pos, message);
             }
             continue;
@@ -126,7 +135,9 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             relays: false,
             pace: Pace { inter, fast: inter, down: inter, spread: process.spread_checks },
             patience: match time(Timeout::Check) {
-                Some(answer) => Patience::Parts { connect: time(Timeout::Connect).unwrap_or(inter).min(inter), answer },
+                Some(answer) => {
+                    Patience::Parts { connect: time(Timeout::Connect).unwrap_or(inter).min(inter), answer }
+                }
                 None => Patience::Whole(inter),
             },
             log: settings.option(Toggle::LOG_HEALTH_CHECKS),

@@ -4,16 +4,16 @@ use super::refuse::Refuse;
 use super::server::{HashKey, Server, ServerPlace};
 use manylane_balance::hash::HashFunction;
 use manylane_balance::key::{self, UriKey};
-use manylane_balance::{BuildError, 
-    Affinity, Algorithm, Balancer, HashMethod, HashType, Key, Options, ServerSpec, Servers,
+use manylane_balance::{
+    Affinity, Algorithm, Balancer, BuildError, HashMethod, HashType, Key, Options, ServerSpec, Servers,
 };
 use manylane_buf::{Chain, MAX_CLUSTER};
 use manylane_config::lex::Word;
-use manylane_http::Head;
-use std::net::SocketAddr;
 use manylane_config::table::Toggle;
 use manylane_config::tree::{self, Mode, Settings};
+use manylane_http::Head;
 use manylane_net::Endpoint;
+use std::net::SocketAddr;
 
 /// What a stream is balanced by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,8 @@ pub enum BalanceKey {
     Source,
     /// A part of the target.
     Uri(UriKey),
-    /// A parameter of the query; if it is not there, of a form in the body of a POST, where `check_post` says so.
+    /// A parameter of the query; if it is not there, of a form in the body of a POST, where `check_post` says
+    /// so.
     Parameter(Box<[u8]>, bool),
     /// A header field; of a host name only the main part.
     Header(Box<[u8]>, bool),
@@ -107,7 +108,8 @@ pub(super) fn balancer(
         let tree::HashType { consistent, function, avalanche } = set.value;
         HashType {
             method: if consistent { HashMethod::Consistent } else { HashMethod::Map },
-            function: HashFunction::by_name(function).unwrap_or(HashFunction::Sdbm), // the table checked the name
+            function: HashFunction::by_name(function).unwrap_or(HashFunction::Sdbm), /* the table checked
+                                                                                      * the name */
             avalanche,
         }
     });
@@ -127,7 +129,8 @@ pub(super) fn balancer(
     let specs = servers.iter().map(spec);
     let servers = Servers::new(specs).unwrap_or_else(|error| {
         // Of what two servers have, the check of the file has told, with its place.
-        let told = matches!(error, BuildError::SameName(_) | BuildError::SameId(_)) && refuse.found.errors() > 0;
+        let told =
+            matches!(error, BuildError::SameName(_) | BuildError::SameId(_)) && refuse.found.errors() > 0;
         if !told {
             let pos = settings.balance.as_ref().map(|set| set.pos);
             refuse.found.push(manylane_config::diag::Severity::Alert, pos, error.to_string());
@@ -146,10 +149,7 @@ fn algorithm(
     let Some(set) = &settings.balance else { return (Algorithm::RoundRobin, BalanceKey::None) };
     let tree::Balance { algorithm, words } = &set.value;
     if mode == Mode::Tcp
-        && matches!(
-            algorithm,
-            tree::Algorithm::Uri | tree::Algorithm::UrlParam | tree::Algorithm::Hdr
-        )
+        && matches!(algorithm, tree::Algorithm::Uri | tree::Algorithm::UrlParam | tree::Algorithm::Hdr)
     {
         let message = "this 'balance' needs 'mode http'; falling back to 'balance roundrobin'";
         refuse.found.warning(set.pos, message);
@@ -201,7 +201,10 @@ fn uri(words: &[Word], refuse: &mut Refuse<'_>) -> UriKey {
             _ => false,
         };
         if !fine {
-            let message = format!("'balance uri' : '{}' is none of len, depth, whole, path-only, or its number is missing", word.shown());
+            let message = format!(
+                "'balance uri' : '{}' is none of len, depth, whole, path-only, or its number is missing",
+                word.shown()
+            );
             refuse.found.alert(word.pos(), message);
         }
     }

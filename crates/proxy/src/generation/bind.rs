@@ -10,12 +10,10 @@ use manylane_config::lex::Word;
 use manylane_config::limits::MAX_LISTENERS;
 use manylane_config::source::Pos;
 use manylane_config::table::BindOptions;
-use manylane_config::tree::{Bind, Global, Mode, Set, Settings};
-use manylane_net::{
-    CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6,
-};
-use manylane_sync::Arc;
 use manylane_config::table::Toggle;
+use manylane_config::tree::{Bind, Global, Mode, Set, Settings};
+use manylane_net::{CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6};
+use manylane_sync::Arc;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -46,7 +44,8 @@ pub struct Listener {
     pub accept_proxy: bool,
     /// `shards`
     pub shards: Shards,
-    /// `shards by-group`, where there are several: the lanes of each group that accept; each has a socket of its own, and keeps what comes by it.
+    /// `shards by-group`, where there are several: the lanes of each group that accept; each has a socket of
+    /// its own, and keeps what comes by it.
     pub groups: Box<[Vec<usize>]>,
     /// `thread`: lanes that accept, from 0; none for all.
     pub lanes: Option<Box<[usize]>>,
@@ -74,7 +73,8 @@ pub enum Shards {
 impl Listener {
     /// How many sockets share its address, where `lanes` serve.
     pub(crate) fn sockets(&self, lanes: usize) -> usize {
-        let accepting = self.lanes.as_ref().map_or(lanes, |some| some.iter().filter(|&&n| n < lanes).count()).max(1);
+        let accepting =
+            self.lanes.as_ref().map_or(lanes, |some| some.iter().filter(|&&n| n < lanes).count()).max(1);
         match self.shards {
             Shards::Number(n) => n.min(accepting),
             Shards::ByLane => accepting,
@@ -87,7 +87,6 @@ impl Listener {
 pub(crate) fn has_lanes(group: &[usize], lanes: usize) -> bool {
     group.iter().any(|&lane| lane < lanes)
 }
-
 
 /// `defer-accept`: how long a connection may stay silent before it is accepted all the same. HAProxy's.
 const DEFER: Duration = Duration::from_secs(1);
@@ -191,7 +190,8 @@ pub(super) fn listeners(
         interface: name(interface),
         mss: mss.and_then(|set| u16::try_from(set.value).ok()).filter(|&mss| mss > 0),
         fast_open: on(tfo).then_some(FAST_OPEN_QUEUE),
-        // Who speaks HTTP answers what comes, so it is what HAProxy does there unless the file says otherwise.
+        // Who speaks HTTP answers what comes, so it is what HAProxy does there unless the file says
+        // otherwise.
         quick_ack: !settings.option_or(Toggle::TCP_SMART_ACCEPT, settings.mode() == Mode::Http),
         transparent: on(transparent),
         v6: match (on(v4v6), on(v6only)) {
@@ -263,12 +263,16 @@ pub(super) fn listeners(
         }
     }
     if let Some(set) = id.filter(|_| all.len() > 1) {
-        refuse.found.alert(set.pos, format!("'id' names one listener, and this line has {}: give each a line of its own", all.len()));
+        refuse.found.alert(
+            set.pos,
+            format!("'id' names one listener, and this line has {}: give each a line of its own", all.len()),
+        );
     }
     all
 }
 
-/// `tune.listener.default-shards`. Unlike `shards`, which asks for what cannot be had then, it gives way where addresses are not shared.
+/// `tune.listener.default-shards`. Unlike `shards`, which asks for what cannot be had then, it gives way
+/// where addresses are not shared.
 pub(super) fn default_shards(global: &Global, shared: bool) -> Shards {
     match global.tune.listener_default_shards {
         Some(set) if shared && set.value == "by-thread" => Shards::ByLane,
@@ -318,7 +322,8 @@ fn lanes_of(words: &[Word], groups: &Groups, refuse: &mut Refuse<'_>) -> Option<
     Some(all.into())
 }
 
-/// Numbers from 1 and ranges, `odd`, `even`, `all`; with a group, of those in it. None inside: all lanes. Nothing: it is no such word.
+/// Numbers from 1 and ranges, `odd`, `even`, `all`; with a group, of those in it. None inside: all lanes.
+/// Nothing: it is no such word.
 fn lanes_of_word(word: &Word, groups: &Groups) -> Option<Option<Vec<usize>>> {
     let several = groups.several();
     let text = word.text()?;
@@ -340,7 +345,11 @@ fn lanes_of_word(word: &Word, groups: &Groups) -> Option<Option<Vec<usize>>> {
 }
 
 /// Listeners that no lane would accept for are an error.
-pub(super) fn served<'l>(listeners: impl Iterator<Item = &'l Listener>, process: &Process, refuse: &mut Refuse<'_>) {
+pub(super) fn served<'l>(
+    listeners: impl Iterator<Item = &'l Listener>,
+    process: &Process,
+    refuse: &mut Refuse<'_>,
+) {
     let mut lanes = None;
     let mut told = HashSet::new(); // a line may have many listeners
     for listener in listeners {
@@ -348,7 +357,9 @@ pub(super) fn served<'l>(listeners: impl Iterator<Item = &'l Listener>, process:
         // What cannot be counted ends the start with its own sentence.
         let lanes = *lanes.get_or_insert_with(|| process.lane_count().unwrap_or(crate::MOST_LANES));
         if !has_lanes(some, lanes) && told.insert(listener.pos) {
-            let message = format!("'thread' names no lane that there is: their numbers are 1 to {lanes}; see 'nbthread'");
+            let message = format!(
+                "'thread' names no lane that there is: their numbers are 1 to {lanes}; see 'nbthread'"
+            );
             refuse.found.alert(listener.pos, message);
         }
     }

@@ -1,12 +1,12 @@
 //! Health checks of servers: what the file says of them.
 
-use super::refuse::Refuse;
-use super::server::{SendHeader, Server, ServerPlace};
-use super::site::Site;
 use super::Process;
 use super::agent::Aims;
 use super::bell::Bell;
 use super::observe::Observed;
+use super::refuse::Refuse;
+use super::server::{SendHeader, Server, ServerPlace};
+use super::site::Site;
 use manylane_check::{Board, Connect, Health, Init, Pace, Script, Step};
 use manylane_config::lex::Word;
 use manylane_config::table::{ServerOptions, Timeout, Toggle};
@@ -38,7 +38,8 @@ pub struct ServerCheck {
     pub header: Option<SendHeader>,
     /// What those begin with for which the script asks for one: `connect send-proxy`.
     pub usual_header: SendHeader,
-    /// A header of version 2 says that it relays for somebody, which is itself: for servers that know nothing else.
+    /// A header of version 2 says that it relays for somebody, which is itself: for servers that know
+    /// nothing else.
     pub relays: bool,
     /// When.
     pub pace: Pace,
@@ -119,13 +120,36 @@ pub enum Patience {
 }
 
 /// Gives the servers of a backend their checks.
-pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], script: &Arc<Script>, refuse: &mut Refuse<'_>) {
+pub(super) fn checks(
+    proxy: &Proxy,
+    process: &Process,
+    servers: &mut [Server],
+    script: &Arc<Script>,
+    refuse: &mut Refuse<'_>,
+) {
     let program = program(proxy, process, refuse);
     for (line, server) in proxy.servers.iter().zip(servers) {
-        let ServerOptions { check, check_send_proxy, addr, port, inter, fastinter, downinter, rise, fall, init_state, check_proto, check_reuse_pool, .. } =
-            &line.options;
+        let ServerOptions {
+            check,
+            check_send_proxy,
+            addr,
+            port,
+            inter,
+            fastinter,
+            downinter,
+            rise,
+            fall,
+            init_state,
+            check_proto,
+            check_reuse_pool,
+            ..
+        } = &line.options;
         if !check.is_some_and(|set| set.value) {
-            refuse.idle(&line.options.observe, "observe", "the server is not checked, so its errors do not count");
+            refuse.idle(
+                &line.options.observe,
+                "observe",
+                "the server is not checked, so its errors do not count",
+            );
             continue;
         }
         let settings = &proxy.settings;
@@ -133,11 +157,18 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], s
             && (set.value == "h1") != script.is_http()
         {
             let (speak, wanted) = if script.is_http() { ("HTTP", "h1") } else { ("no HTTP", "none") };
-            refuse.found.alert(set.pos, format!("'check-proto {}' : the checks of this backend speak {speak}: say '{wanted}'", set.value));
+            refuse.found.alert(
+                set.pos,
+                format!(
+                    "'check-proto {}' : the checks of this backend speak {speak}: say '{wanted}'",
+                    set.value
+                ),
+            );
         }
         let time = |set: &Option<Set<Duration>>| set.map(|set| set.value);
         let inter = time(inter).unwrap_or(Pace::USUAL).max(Pace::SHORTEST);
-        let connect = settings.timeout(Timeout::Connect).filter(|time| !time.is_zero()).unwrap_or(inter).min(inter);
+        let connect =
+            settings.timeout(Timeout::Connect).filter(|time| !time.is_zero()).unwrap_or(inter).min(inter);
         let elsewhere = addr.is_some() || port.is_some();
         let init = match init_state.map(|set| set.value) {
             Some("fully-up") => Init::FullyUp,
@@ -149,15 +180,17 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], s
         let health = Health::new(count(rise, 2), count(fall, 3), init);
         let mut options = server.connect.clone();
         options.fast_open = false; // it would say that it is connected before it is
-        // Where nothing is waited for first, the handshake's last packet goes with the request, or with the reset that ends a check that only connects:
-        // its server is not even told of it.
+        // Where nothing is waited for first, the handshake's last packet goes with the request, or with the
+        // reset that ends a check that only connects: its server is not even told of it.
         options.late_ack = true;
         if let Some(source) = &mut options.source {
             // There is no client whose address could be shown.
             source.present = source.present.filter(|present| matches!(present, Present::Address(_)));
         }
         let reuses = check_reuse_pool.is_some_and(|set| set.value) && script.reuses();
-        if check_reuse_pool.is_some_and(|set| set.value) && (!reuses || elsewhere || check_send_proxy.is_some_and(|set| set.value)) {
+        if check_reuse_pool.is_some_and(|set| set.value)
+            && (!reuses || elsewhere || check_send_proxy.is_some_and(|set| set.value))
+        {
             let why = "only HTTP checks that go where requests go, in one connection as the server's own, can use those of requests";
             refuse.idle(check_reuse_pool, "check-reuse-pool", why);
         }
@@ -168,9 +201,11 @@ pub(super) fn checks(proxy: &Proxy, process: &Process, servers: &mut [Server], s
             reuses: reuses && !elsewhere && !check_send_proxy.is_some_and(|set| set.value),
             has_address: addr.is_some(),
             place: place(server, addr.as_ref(), port, script, line.pos, refuse),
-            follows: (addr.is_none() && !matches!(server.stays, Some("it is no IP address"))).then(|| Follows { site: server.site.clone(), port }),
+            follows: (addr.is_none() && !matches!(server.stays, Some("it is no IP address")))
+                .then(|| Follows { site: server.site.clone(), port }),
             connect: options,
-            // What is checked elsewhere is not the service, so it is not spoken to like it, unless the file says so.
+            // What is checked elsewhere is not the service, so it is not spoken to like it, unless the file
+            // says so.
             header: match check_send_proxy.map(|set| set.value) {
                 Some(true) => server.header.or(Some(SendHeader::default())),
                 // `no-check-send-proxy` takes back what `default-server` said, and nothing else.
@@ -202,21 +237,35 @@ fn program(proxy: &Proxy, process: &Process, refuse: &mut Refuse<'_>) -> Option<
     use std::os::unix::ffi::OsStringExt;
     let settings = &proxy.settings;
     let kind = settings.check_kind.as_ref().filter(|kind| kind.keyword == "option external-check");
-    let text = |set: &Option<Set<Word>>| set.as_ref().map(|set| OsString::from_vec(set.value.bytes().to_vec()));
+    let text =
+        |set: &Option<Set<Word>>| set.as_ref().map(|set| OsString::from_vec(set.value.bytes().to_vec()));
     let Some(kind) = kind else {
-        for (set, name) in [(&settings.external_command, "external-check command"), (&settings.external_path, "external-check path")] {
+        for (set, name) in [
+            (&settings.external_command, "external-check command"),
+            (&settings.external_path, "external-check path"),
+        ] {
             if set.as_ref().is_some_and(|set| set.pos >= proxy.pos) {
-                refuse.idle(set, name, "there is no 'option external-check', or another kind of check after it");
+                refuse.idle(
+                    set,
+                    name,
+                    "there is no 'option external-check', or another kind of check after it",
+                );
             }
         }
         return None;
     };
     let Some(preserves_environment) = process.external_check else {
-        refuse.found.alert(kind.pos, "'option external-check' needs 'external-check' in the global section, which allows it");
+        refuse.found.alert(
+            kind.pos,
+            "'option external-check' needs 'external-check' in the global section, which allows it",
+        );
         return None;
     };
     let Some(command) = text(&settings.external_command) else {
-        refuse.found.alert(kind.pos, "'option external-check' needs 'external-check command', which says what to run");
+        refuse.found.alert(
+            kind.pos,
+            "'option external-check' needs 'external-check command', which says what to run",
+        );
         return None;
     };
     Some(Program { command, path: text(&settings.external_path), preserves_environment })
@@ -231,24 +280,26 @@ fn place(
     pos: manylane_config::source::Pos,
     refuse: &mut Refuse<'_>,
 ) -> ServerPlace {
-    let other = addr.and_then(|set| match set.value.text().map(|text| Address::parse(text, &Rules::SERVER)) {
-        Some(Ok(address)) => match address.resolve() {
-            Ok(address) => Some(address),
-            Err(error) => {
-                refuse.found.alert(set.value.pos(), format!("'addr' : {error}"));
+    let other =
+        addr.and_then(|set| match set.value.text().map(|text| Address::parse(text, &Rules::SERVER)) {
+            Some(Ok(address)) => match address.resolve() {
+                Ok(address) => Some(address),
+                Err(error) => {
+                    refuse.found.alert(set.value.pos(), format!("'addr' : {error}"));
+                    None
+                }
+            },
+            Some(Err(error)) => {
+                let message =
+                    format!("'addr' : {} in '{}', {}", error.wrong(), set.value.shown(), error.remedy());
+                refuse.found.alert(set.value.pos_at(error.span().start), message);
                 None
             }
-        },
-        Some(Err(error)) => {
-            let message = format!("'addr' : {} in '{}', {}", error.wrong(), set.value.shown(), error.remedy());
-            refuse.found.alert(set.value.pos_at(error.span().start), message);
-            None
-        }
-        None => {
-            refuse.found.alert(set.value.pos(), format!("'addr' : '{}' is not UTF-8", set.value.shown()));
-            None
-        }
-    });
+            None => {
+                refuse.found.alert(set.value.pos(), format!("'addr' : '{}' is not UTF-8", set.value.shown()));
+                None
+            }
+        });
     // The service's own port, where it has one.
     let known = server.site.read();
     let own_ip = known.ip();
@@ -259,15 +310,24 @@ fn place(
     let ip = match &other {
         Some(Address { place: Place::Ip { host: Host::V4(ip), .. }, .. }) => Some((*ip).into()),
         Some(Address { place: Place::Ip { host: Host::V6(ip), .. }, .. }) => Some((*ip).into()),
-        Some(other) => return other.endpoints().map_or(ServerPlace::Nowhere, |mut all| ServerPlace::At(all.swap_remove(0))),
+        Some(other) => {
+            return other
+                .endpoints()
+                .map_or(ServerPlace::Nowhere, |mut all| ServerPlace::At(all.swap_remove(0)));
+        }
         None => own_ip,
     };
     let Some(ip) = ip else {
         if known.place == ServerPlace::Nowhere {
             return known.place; // it is checked when it has an address
         }
-        if port.is_some() || script.steps().iter().any(|step| matches!(step, Step::Connect(Connect { port: Some(_), .. }))) {
-            let message = format!("server '{}' has no IP address, so its checks have no port; leave it out, or say 'addr'", server.name);
+        if port.is_some()
+            || script.steps().iter().any(|step| matches!(step, Step::Connect(Connect { port: Some(_), .. })))
+        {
+            let message = format!(
+                "server '{}' has no IP address, so its checks have no port; leave it out, or say 'addr'",
+                server.name
+            );
             refuse.found.alert(pos, message);
         }
         return known.place;
@@ -276,7 +336,8 @@ fn place(
         Some(Address { place: Place::Ip { port: Port::One(port), .. }, .. }) => Some(*port),
         _ => None,
     };
-    let by_script = script.steps().iter().all(|step| !matches!(step, Step::Connect(connect) if !has_port(connect)));
+    let by_script =
+        script.steps().iter().all(|step| !matches!(step, Step::Connect(connect) if !has_port(connect)));
     match port.or(written).or(own_port) {
         Some(port) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
         None if by_script => ServerPlace::At(Endpoint::Ip((ip, 0).into())),

@@ -1,8 +1,10 @@
-//! `cpu-policy` and `cpu-set`: processors by how they are built, after what the system tells under `/sys/devices/system`.
+//! `cpu-policy` and `cpu-set`: processors by how they are built, after what the system tells under
+//! `/sys/devices/system`.
 //!
-//! `cpu-set` leaves some of those that the process may use, and `cpu-policy` says how lanes are spread over what is left. Of HAProxy's policies
-//! those that go by clusters take for one what shares a cache and is equally fast: few systems tell of others. Rules of `cpu-set` by cores and by clusters are
-//! refused: what their numbers are is nowhere told.
+//! `cpu-set` leaves some of those that the process may use, and `cpu-policy` says how lanes are spread over
+//! what is left. Of HAProxy's policies those that go by clusters take for one what shares a cache and is
+//! equally fast: few systems tell of others. Rules of `cpu-set` by cores and by clusters are refused: what
+//! their numbers are is nowhere told.
 
 use super::cpu_map::{CpuMap, Numbers};
 use manylane_config::lex::Word;
@@ -78,11 +80,15 @@ impl Choice {
         }
         match more {
             [] => Ok(()),
-            [option] if *option == *"threads-per-core" => wrong(option, "expects 'auto', or 1 for one processor of each core".into()),
+            [option] if *option == *"threads-per-core" => {
+                wrong(option, "expects 'auto', or 1 for one processor of each core".into())
+            }
             [option, number, rest @ ..] if *option == *"threads-per-core" => {
                 self.one_of_core = *number == *"1";
                 match rest {
-                    _ if !self.one_of_core && *number != *"auto" => wrong(number, "is neither 'auto' nor 1".into()),
+                    _ if !self.one_of_core && *number != *"auto" => {
+                        wrong(number, "is neither 'auto' nor 1".into())
+                    }
                     [] => Ok(()),
                     [more, ..] => wrong(more, "is not read behind 'threads-per-core'".into()),
                 }
@@ -107,21 +113,33 @@ impl Choice {
                 b"drop-thread" => (true, Of::Thread),
                 b"only-thread" => (false, Of::Thread),
                 b"drop-core" | b"only-core" | b"drop-cluster" | b"only-cluster" => {
-                    let message = format!("'{}' is a rule of HAProxy that is refused: use numbers of processors, nodes or threads", rule.shown());
+                    let message = format!(
+                        "'{}' is a rule of HAProxy that is refused: use numbers of processors, nodes or threads",
+                        rule.shown()
+                    );
                     return Err((rule.pos(), message));
                 }
                 _ => {
-                    let message = format!("'{}' is none of reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread, only-thread", rule.shown());
+                    let message = format!(
+                        "'{}' is none of reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread, only-thread",
+                        rule.shown()
+                    );
                     return Err((rule.pos(), message));
                 }
             };
             let Some(word) = words.next() else {
-                return Err((rule.pos(), format!("'{}' expects numbers or ranges such as '0-3,8'", rule.shown())));
+                return Err((
+                    rule.pos(),
+                    format!("'{}' expects numbers or ranges such as '0-3,8'", rule.shown()),
+                ));
             };
             let mut numbers = Vec::new();
             for part in word.text().unwrap_or_default().split(',') {
                 let Some(more) = Numbers::of_processors(part) else {
-                    return Err((word.pos(), format!("'{}' expects numbers, from 0, or ranges such as '0-3,8'", word.shown())));
+                    return Err((
+                        word.pos(),
+                        format!("'{}' expects numbers, from 0, or ranges such as '0-3,8'", word.shown()),
+                    ));
                 };
                 numbers.extend(more.list);
             }
@@ -153,7 +171,9 @@ impl Choice {
                 places.retain(|place| Some(place.node) == first);
             }
             Policy::Performance => places.retain(is_fast),
-            Policy::Efficiency if places.iter().any(|place| !is_fast(place)) => places.retain(|place| !is_fast(place)),
+            Policy::Efficiency if places.iter().any(|place| !is_fast(place)) => {
+                places.retain(|place| !is_fast(place))
+            }
             Policy::Efficiency => {} // all are alike
         }
         if places.is_empty() {
@@ -233,13 +253,21 @@ mod tests {
         let four = |n: usize| vec![all(4 * n..4 * n + 4); 4];
         assert_eq!(map("group-by-ccx", "", None), [four(0), four(1), four(2), four(3)].concat());
         assert_eq!(map("group-by-2-ccx", "", None), [vec![all(0..8); 8], vec![all(8..16); 8]].concat());
-        assert_eq!(map("group-by-2-clusters", "", None), map("group-by-2-ccx", "", None), "each cache is of one kind");
+        assert_eq!(
+            map("group-by-2-clusters", "", None),
+            map("group-by-2-ccx", "", None),
+            "each cache is of one kind"
+        );
         assert_eq!(map("group-by-cluster threads-per-core auto", "", None), map("group-by-ccx", "", None));
         assert_eq!(map("performance threads-per-core 1", "", None), vec![vec![0, 2, 4, 6]; 4]);
         assert_eq!(map("resource", "", None), vec![all(8..12); 4], "the first of the slow ones");
         assert_eq!(map("resource", "drop-cpu 13", None), vec![vec![12, 14, 15]; 3], "the smallest of them");
         assert_eq!(map("resource", "only-node 0", None), vec![all(0..4); 4], "all are alike");
-        assert_eq!(map("group-by-ccx", "", Some(2)), [all(0..4), all(8..12)], "few lanes are spread over all");
+        assert_eq!(
+            map("group-by-ccx", "", Some(2)),
+            [all(0..4), all(8..12)],
+            "few lanes are spread over all"
+        );
         assert_eq!(map("group-by-ccx", "only-cpu 0-1", Some(3)), [vec![0, 1], vec![0, 1], vec![0, 1]]);
     }
 
@@ -271,7 +299,10 @@ mod tests {
     fn sets_leave_some_processors() {
         assert_eq!(map("none", "only-node 1 drop-cpu 12-", None), vec![all(8..12); 4]);
         assert_eq!(map("none", "only-thread 0 only-cpu 0-3,5", None), vec![vec![0, 2]; 2]);
-        assert_eq!(map("none", "only-cpu 1 reset drop-node 0 drop-thread 1", None), vec![vec![8, 10, 12, 14]; 4]);
+        assert_eq!(
+            map("none", "only-cpu 1 reset drop-node 0 drop-thread 1", None),
+            vec![vec![8, 10, 12, 14]; 4]
+        );
         assert_eq!(map("first-usable-node", "drop-node 0", None), vec![all(8..16); 8]);
         assert_eq!(map("efficiency", "only-node 0", None), vec![all(0..8); 8], "all are alike");
         assert!(map("none", "drop-cpu 0-", None).is_empty());

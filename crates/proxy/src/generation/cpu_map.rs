@@ -19,7 +19,8 @@ const PROCESSORS: usize = 1024;
 pub struct CpuMap {
     /// By lane, from 0; nothing for those that run anywhere.
     lanes: Vec<Arc<[usize]>>,
-    /// How many lanes there are, where the file does not say it: one for each processor that `cpu-policy` and `cpu-set` leave.
+    /// How many lanes there are, where the file does not say it: one for each processor that `cpu-policy`
+    /// and `cpu-set` leave.
     chosen: Option<usize>,
 }
 
@@ -51,9 +52,13 @@ impl CpuMap {
             Some((group, own)) => (group, Some(own)),
             None => (text, None),
         };
-        let (Some(group), Some(mut own)) = (Numbers::read(group, 1, 64), Numbers::read(own.unwrap_or("all"), 1, LANES))
+        let (Some(group), Some(mut own)) =
+            (Numbers::read(group, 1, 64), Numbers::read(own.unwrap_or("all"), 1, LANES))
         else {
-            return wrong(lanes, "expects a group and lanes: numbers from 1, ranges, 'odd', 'even' or 'all', as in '1/1-4'");
+            return wrong(
+                lanes,
+                "expects a group and lanes: numbers from 1, ranges, 'odd', 'even' or 'all', as in '1/1-4'",
+            );
         };
         let mut cpus = Numbers { list: Vec::new(), open: false };
         for word in processors {
@@ -150,7 +155,8 @@ impl Numbers {
     }
 }
 
-/// Lines about processors. `places` are those that the process may use, and `lanes` how many the file asks for.
+/// Lines about processors. `places` are those that the process may use, and `lanes` how many the file asks
+/// for.
 pub(super) fn cpu_map(
     statements: &[Statement],
     groups: &Groups,
@@ -228,7 +234,10 @@ mod tests {
         let cpu = |n: usize| Some(vec![n]);
         assert_eq!(of(" cpu-map 1/all 7\n"), [cpu(7), None, None, cpu(7), None, None]);
         assert_eq!(of(" cpu-map 1-2/2 7\n"), [None, None, cpu(7), cpu(7), None, None]);
-        assert_eq!(of(" cpu-map auto:2/1-2 4-5\n cpu-map 3/1 6\n"), [None, cpu(4), cpu(5), None, cpu(6), None]);
+        assert_eq!(
+            of(" cpu-map auto:2/1-2 4-5\n cpu-map 3/1 6\n"),
+            [None, cpu(4), cpu(5), None, cpu(6), None]
+        );
         assert_eq!(of(" cpu-map 4/1 6\n cpu-map 3/2 6\n"), [const { None }; 6]);
         let several = map(&format!("{three} cpu-map auto:all/1 0\n")).unwrap_err();
         assert!(several.contains("names several groups"), "{several}");
@@ -237,7 +246,10 @@ mod tests {
             (" nbthread 4\n thread-group 1 1-2\n", "'thread-groups' makes more"),
             (" nbthread 4\n thread-groups 2\n thread-group 3 1\n", "from 1 to 2"),
             (" nbthread 4\n thread-groups 2\n thread-group 1 3-5\n", "lanes from 1 to 4"),
-            (" nbthread 4\n thread-groups 2\n thread-group 1 1-2\n thread-group 2 2-4\n", "in the groups 1 and 2"),
+            (
+                " nbthread 4\n thread-groups 2\n thread-group 1 1-2\n thread-group 2 2-4\n",
+                "in the groups 1 and 2",
+            ),
         ] {
             let found = map(lines).unwrap_err();
             assert!(found.contains(why), "{lines}: {found}");
@@ -246,13 +258,18 @@ mod tests {
 
     #[test]
     fn auto_gives_one_processor_to_each_lane_in_order() {
-        for lines in [" cpu-map auto:1/1-4 0-3\n", " cpu-map auto:1/1-4 0-1 2-3\n", " cpu-map auto:1/1-4 3 2 1 0\n"] {
+        for lines in
+            [" cpu-map auto:1/1-4 0-3\n", " cpu-map auto:1/1-4 0-1 2-3\n", " cpu-map auto:1/1-4 3 2 1 0\n"]
+        {
             let map = map(lines).unwrap();
             let all: Vec<_> = (0..5).map(|lane| map.of(lane).map(<[usize]>::to_vec)).collect();
             assert_eq!(all, [Some(vec![0]), Some(vec![1]), Some(vec![2]), Some(vec![3]), None], "{lines}");
         }
         let even = map(" cpu-map auto:1/even 0-31\n").unwrap();
-        assert_eq!((even.of(0), even.of(1), even.of(63), even.of(65)), (None, Some(&[0][..]), Some(&[31][..]), None));
+        assert_eq!(
+            (even.of(0), even.of(1), even.of(63), even.of(65)),
+            (None, Some(&[0][..]), Some(&[31][..]), None)
+        );
         let open = map(" cpu-map auto:1/1- 2-\n").unwrap();
         assert_eq!((open.of(0), open.of(9)), (Some(&[2][..]), Some(&[11][..])));
         let fixed = map(" cpu-map auto:1/1-2 4-\n").unwrap();

@@ -1,4 +1,5 @@
-//! Files that a configuration names and that are kept in memory: each is read once, whoever names it, and all together are bounded.
+//! Files that a configuration names and that are kept in memory: each is read once, whoever names it, and all
+//! together are bounded.
 
 use manylane_sync::Arc;
 use std::collections::HashMap;

@@ -67,10 +67,16 @@ mod tests {
     fn a_gate_that_was_shut_stays_so_and_each_change_is_seen() {
         let gate = Gate::default();
         let first = gate.seen();
-        assert_eq!((gate.set(GateState::Paused), gate.set(GateState::Paused)), (GateState::Open, GateState::Paused));
+        assert_eq!(
+            (gate.set(GateState::Paused), gate.set(GateState::Paused)),
+            (GateState::Open, GateState::Paused)
+        );
         assert_eq!(gate.set(GateState::Open), GateState::Paused);
         assert_ne!(gate.seen(), first, "open as before, but not the same");
-        assert_eq!((gate.set(GateState::Shut), gate.set(GateState::Open)), (GateState::Open, GateState::Shut));
+        assert_eq!(
+            (gate.set(GateState::Shut), gate.set(GateState::Open)),
+            (GateState::Open, GateState::Shut)
+        );
         assert_eq!(gate.state(), GateState::Shut);
     }
 }

@@ -1,5 +1,5 @@
-//! `thread-groups` and `thread-group`: which lanes belong together. Lanes share next to nothing, so a group is what `bind ... thread`,
-//! `shards by-group` and `cpu-map` call some of them by.
+//! `thread-groups` and `thread-group`: which lanes belong together. Lanes share next to nothing, so a group
+//! is what `bind ... thread`, `shards by-group` and `cpu-map` call some of them by.
 
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
@@ -23,7 +23,8 @@ pub(super) fn groups(global: &Global, refuse: &mut Refuse<'_>) -> Groups {
     let one = Groups::default();
     let Some(set) = global.thread_groups.filter(|set| set.value > 1) else {
         if let Some(line) = global.thread_group.first() {
-            let message = "'thread-group' : there is one group, which has all lanes; 'thread-groups' makes more";
+            let message =
+                "'thread-group' : there is one group, which has all lanes; 'thread-groups' makes more";
             refuse.found.alert(line.pos, message);
         }
         return one;
@@ -39,15 +40,23 @@ pub(super) fn groups(global: &Global, refuse: &mut Refuse<'_>) -> Groups {
     for line in &global.thread_group {
         let [group, ranges @ ..] = &line.words[..] else { continue }; // the table counts them
         let Some((number, _)) = range(group, groups).filter(|(low, high)| low == high) else {
-            refuse.found.alert(group.pos(), format!("'thread-group' expects the number of a group from 1 to {groups} and got '{}'", group.shown()));
+            refuse.found.alert(
+                group.pos(),
+                format!(
+                    "'thread-group' expects the number of a group from 1 to {groups} and got '{}'",
+                    group.shown()
+                ),
+            );
             return one;
         };
         let own: &mut Vec<usize> = &mut all[number - 1];
         own.clear();
         for word in ranges {
             let Some((low, high)) = range(word, lanes) else {
-                let message =
-                    format!("'thread-group' expects lanes from 1 to {lanes} such as '2' or '1-4' and got '{}'", word.shown());
+                let message = format!(
+                    "'thread-group' expects lanes from 1 to {lanes} such as '2' or '1-4' and got '{}'",
+                    word.shown()
+                );
                 refuse.found.alert(word.pos(), message);
                 return one;
             };
@@ -106,12 +115,17 @@ mod tests {
 
     #[test]
     fn lanes_that_nobody_names_go_to_the_groups_that_name_none() {
-        let lanes = |groups: &[&[usize]], lanes| share_out(groups.iter().map(|group| group.to_vec()).collect(), lanes);
+        let lanes = |groups: &[&[usize]], lanes| {
+            share_out(groups.iter().map(|group| group.to_vec()).collect(), lanes)
+        };
         assert_eq!(lanes(&[&[], &[]], 5), Ok(vec![vec![0, 1, 2], vec![3, 4]]));
         assert_eq!(lanes(&[&[], &[1, 2], &[]], 5), Ok(vec![vec![0, 3], vec![1, 2], vec![4]]));
         assert_eq!(lanes(&[&[0], &[1]], 2), Ok(vec![vec![0], vec![1]]));
         assert_eq!(lanes(&[&[0], &[1]], 3), Err("lane 3 is in none of the groups".into()));
         assert_eq!(lanes(&[&[0, 1], &[1]], 2), Err("lane 2 is in the groups 1 and 2".into()));
-        assert_eq!(lanes(&[&[], &[], &[]], 2), Err("2 lanes are left for 3 groups, and each needs one".into()));
+        assert_eq!(
+            lanes(&[&[], &[], &[]], 2),
+            Err("2 lanes are left for 3 groups, and each needs one".into())
+        );
     }
 }

@@ -3,11 +3,11 @@
 use super::bind::text;
 use super::process::Process;
 use super::refuse::Refuse;
+use super::rules::RuleReader;
 use super::rules::{Reply, mentioned_by};
 use super::stats_page::{StatsPage, stats_page};
 use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
-use super::rules::RuleReader;
 use manylane_config::tree::{
     self, AddressHeader, Config, ErrorFile, ExceptNetwork, Proxy, RetryOn, Set, Settings,
 };
@@ -51,7 +51,8 @@ pub struct Http {
     pub names: NamePolicy,
     /// `option http-ignore-probes`
     pub ignore_probes: bool,
-    /// `option idle-close-on-response`: idle connections outlive the request to stop, until their next response or timeout.
+    /// `option idle-close-on-response`: idle connections outlive the request to stop, until their next
+    /// response or timeout.
     pub outlives_stop: bool,
     /// `option checkcache`: a response that a cache would keep with its cookie is refused.
     pub check_cache: bool,
@@ -69,7 +70,8 @@ pub struct Http {
     pub send_name: Option<Box<[u8]>>,
     /// `option prefer-last-server`
     pub prefer_last: bool,
-    /// `max-keep-alive-queue`: the server of the last request is not preferred with so many waiting for it; nothing for no bound.
+    /// `max-keep-alive-queue`: the server of the last request is not preferred with so many waiting for it;
+    /// nothing for no bound.
     pub keep_queue: Option<u32>,
     /// `max-session-srv-conns`: connections to servers that a session keeps for itself.
     pub most_private: usize,
@@ -101,14 +103,15 @@ impl Http {
     #[inline]
     pub fn stats_at(&self, head: &Head) -> Option<&Arc<StatsPage>> {
         let asks = |page: &&Arc<StatsPage>| {
-            page.asked(head).is_some() && matches!(head.method_kind(), Method::Get | Method::Head | Method::Post)
+            page.asked(head).is_some()
+                && matches!(head.method_kind(), Method::Get | Method::Head | Method::Post)
         };
         self.stats.as_ref().filter(asks)
     }
 }
 
-/// What happens to connections after a response. `option httpclose` is for clients' in a frontend, for servers' in a backend; of the others
-/// the stricter of both counts.
+/// What happens to connections after a response. `option httpclose` is for clients' in a frontend, for
+/// servers' in a backend; of the others the stricter of both counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CloseMode {
     /// Both stay.
@@ -201,7 +204,8 @@ pub struct RetryEvents {
 }
 
 impl RetryEvents {
-    /// Whether anything but a connection that could not be made is tried again: then requests are kept as they are sent.
+    /// Whether anything but a connection that could not be made is tried again: then requests are kept as
+    /// they are sent.
     pub fn replays(&self) -> bool {
         let Self { connect: _, empty, timeout, junk, statuses } = self;
         *empty || *timeout || *junk || !statuses.is_empty()
@@ -273,7 +277,7 @@ pub(super) fn http<'c>(
         },
         send_name: settings.http_send_name_header.as_ref().map(|set| set.value.bytes().into()),
         prefer_last: on(Toggle::PREFER_LAST_SERVER),
-        keep_queue: settings.max_keep_alive_queue.and_then(|set| u32::try_from(set.value).ok()), // -1: no bound
+        keep_queue: settings.max_keep_alive_queue.and_then(|set| u32::try_from(set.value).ok()), /* -1: no bound */
         most_private: settings.max_session_srv_conns.as_ref().map_or(usize::MAX, |set| set.value as usize),
         persist: on(Toggle::PERSIST),
         cookie: settings.cookie.as_ref().map(cookie),
@@ -306,7 +310,8 @@ fn cookie(set: &Set<tree::Cookie>) -> Cookie {
         maxidle,
         maxlife,
     } = &set.value;
-    let seconds = |time: &Option<Duration>| time.map(|time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
+    let seconds =
+        |time: &Option<Duration>| time.map(|time| i64::try_from(time.as_secs()).unwrap_or(i64::MAX));
     let mut tail = String::from("; path=/");
     for domain in domains {
         tail.push_str(&format!("; domain={}", text(domain)));
@@ -334,7 +339,9 @@ fn cookie(set: &Set<tree::Cookie>) -> Cookie {
 }
 
 fn retry_on(settings: &Settings, refuse: &mut Refuse<'_>) -> RetryEvents {
-    let Some(set) = &settings.retry_on else { return RetryEvents { connect: true, ..RetryEvents::default() } };
+    let Some(set) = &settings.retry_on else {
+        return RetryEvents { connect: true, ..RetryEvents::default() };
+    };
     let mut events = RetryEvents::default();
     for event in &set.value {
         match event {
@@ -352,7 +359,9 @@ fn retry_on(settings: &Settings, refuse: &mut Refuse<'_>) -> RetryEvents {
                 events.junk = true;
                 events.statuses.extend([500, 502, 503, 504]);
             }
-            RetryOn::Event(other) => refuse.keyword(set.pos, &format!("retry-on {other}"), "it is not built yet"),
+            RetryOn::Event(other) => {
+                refuse.keyword(set.pos, &format!("retry-on {other}"), "it is not built yet")
+            }
         }
     }
     events
@@ -370,9 +379,8 @@ fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec
     for statement in &settings.errorfiles {
         let [name, codes @ ..] = &statement.words[..] else { continue };
         let section = config.http_errors.iter().find(|section| section.name.bytes() == name.bytes());
-        let wanted = |code: u16| {
-            codes.is_empty() || codes.iter().any(|word| word.text() == Some(&*code.to_string()))
-        };
+        let wanted =
+            |code: u16| codes.is_empty() || codes.iter().any(|word| word.text() == Some(&*code.to_string()));
         for file in section.into_iter().flat_map(|section| &section.files).filter(|file| wanted(file.code)) {
             add(file, refuse);
         }
@@ -383,7 +391,8 @@ fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec
     all
 }
 
-/// Looks at the files of sections that no proxy names, too: a file that cannot be read is an error wherever it stands.
+/// Looks at the files of sections that no proxy names, too: a file that cannot be read is an error wherever
+/// it stands.
 pub(super) fn unused(sections: &[tree::HttpErrors], refuse: &mut Refuse<'_>) {
     for file in sections.iter().flat_map(|section| &section.files) {
         answer(file, refuse);
@@ -393,7 +402,10 @@ pub(super) fn unused(sections: &[tree::HttpErrors], refuse: &mut Refuse<'_>) {
 /// The message that an error file has, or a redirection in its place.
 pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Arc<[u8]>> {
     if let Some(redirection) = file.redirect {
-        let mut bytes = format!("HTTP/1.1 {} Found\r\ncontent-length: 0\r\ncache-control: no-cache\r\nlocation: ", redirection.status);
+        let mut bytes = format!(
+            "HTTP/1.1 {} Found\r\ncontent-length: 0\r\ncache-control: no-cache\r\nlocation: ",
+            redirection.status
+        );
         if redirection.status == 303 {
             bytes = bytes.replace("Found", "See Other");
         }
@@ -415,7 +427,8 @@ pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Arc<[u
     }
 }
 
-/// The file's head with a length of its body: line ends are made strict, since people write these files with editors.
+/// The file's head with a length of its body: line ends are made strict, since people write these files with
+/// editors.
 fn whole(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
     let text = bytes;
     let mut head = Vec::new();

@@ -1,7 +1,8 @@
-//! What a generation takes over from the one that it replaces: what was counted, the places that are taken, and how servers were found.
+//! What a generation takes over from the one that it replaces: what was counted, the places that are taken,
+//! and how servers were found.
 //!
-//! Things are the same when the file names them so: a proxy by its name and mode, a listener by its address too, a server by its name and address, wherever
-//! an operator sent it since.
+//! Things are the same when the file names them so: a proxy by its name and mode, a listener by its address
+//! too, a server by its name and address, wherever an operator sent it since.
 
 use super::{Backend, Frontend, Generation, Listener, Server, ServerPlace, Whereabouts, variables};
 use crate::places::Places;
@@ -12,7 +13,8 @@ use manylane_sync::Arc;
 impl Generation {
     /// Takes over from `before`, which serves until this one does. `now` is the lane's clock.
     ///
-    /// Before anybody uses `self`. What is shared has the bounds of `before` until [`take_effect`](Self::take_effect).
+    /// Before anybody uses `self`. What is shared has the bounds of `before` until
+    /// [`take_effect`](Self::take_effect).
     pub fn inherit(&mut self, before: &Self, now: Time) {
         self.pages = before.pages.clone();
         self.changes = before.changes.clone();
@@ -42,9 +44,16 @@ impl Generation {
         if parts.process.session_rate == before.process.session_rate {
             parts.session_rate = before.session_rate.clone();
         }
-        variables::inherit(&mut parts.expressions, &before.expressions, [parts.soil.variables(), before.soil.variables()]);
+        variables::inherit(
+            &mut parts.expressions,
+            &before.expressions,
+            [parts.soil.variables(), before.soil.variables()],
+        );
         for frontend in &mut parts.frontends {
-            let Some(was) = before.frontend_named(&frontend.name).filter(|was| was.mode == frontend.mode) else { continue };
+            let Some(was) = before.frontend_named(&frontend.name).filter(|was| was.mode == frontend.mode)
+            else {
+                continue;
+            };
             frontend.counts = was.counts.clone();
             frontend.gate = was.gate.clone();
             frontend.invalid = was.invalid.clone();
@@ -58,7 +67,9 @@ impl Generation {
             }
         }
         for backend in self.backends.iter_mut().filter_map(Arc::get_mut) {
-            let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) else { continue };
+            let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) else {
+                continue;
+            };
             backend.counts = was.counts.clone();
             backend.past = was.past.clone();
             backend.invalid = was.invalid.clone();
@@ -70,7 +81,9 @@ impl Generation {
                 }
             }
             let limits = backend.limits_of(was);
-            if !limits.is_empty() && let Ok(limited) = backend.limited(&limits) {
+            if !limits.is_empty()
+                && let Ok(limited) = backend.limited(&limits)
+            {
                 *backend = limited;
             }
             backend.share_places(was);
@@ -78,8 +91,8 @@ impl Generation {
         self.inherit_servers(before, now);
     }
 
-    /// Goes on with servers where `before` is now. What an operator did to one stays, as long as the file does not say something else about the same
-    /// thing.
+    /// Goes on with servers where `before` is now. What an operator did to one stays, as long as the file
+    /// does not say something else about the same thing.
     pub fn inherit_servers(&self, before: &Self, now: Time) {
         for backend in &self.backends {
             if let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) {
@@ -89,7 +102,8 @@ impl Generation {
         self.settle_followers(now);
     }
 
-    /// All lanes have the generation: a place that one before gave back until now may have been told to nobody.
+    /// All lanes have the generation: a place that one before gave back until now may have been told to
+    /// nobody.
     pub fn look_for_places(&self, now: Time) {
         self.backends.iter().for_each(|backend| backend.balancer.look_for_places(now));
     }
@@ -134,7 +148,8 @@ impl Frontend {
 }
 
 impl Backend {
-    /// The server of the same name at the same place; one whose address is resolved all the time, by the same name.
+    /// The server of the same name at the same place; one whose address is resolved all the time, by the same
+    /// name.
     pub(crate) fn server_like(&self, other: &Server) -> Option<&Server> {
         let index = self.balancer.servers().by_name(&other.name)?;
         Some(&*self.servers[index.get()]).filter(|own| own.is_like(other))
@@ -145,8 +160,10 @@ impl Backend {
         let limit = |server: &Server| {
             let was = before.server_like(server)?;
             let then = before.balancer.servers().index(was.index)?;
-            let (spec, state) = (before.balancer.servers()[then].spec(), before.balancer.servers()[then].state());
-            let limited = server.maxconn == 0 && was.maxconn == 0 && spec.maxconn != 0 && state.maxconn() != 0;
+            let (spec, state) =
+                (before.balancer.servers()[then].spec(), before.balancer.servers()[then].state());
+            let limited =
+                server.maxconn == 0 && was.maxconn == 0 && spec.maxconn != 0 && state.maxconn() != 0;
             limited.then(|| (server.index, state.maxconn()))
         };
         self.servers.iter().filter_map(|server| limit(server)).collect()
@@ -156,7 +173,8 @@ impl Backend {
     fn share_places(&mut self, before: &Self) {
         for server in &self.servers {
             let Some(was) = before.server_like(server) else { continue };
-            let (own, then) = (self.balancer.servers().index(server.index), before.balancer.servers().index(was.index));
+            let (own, then) =
+                (self.balancer.servers().index(server.index), before.balancer.servers().index(was.index));
             if let (Some(own), Some(then)) = (own, then) {
                 self.balancer.join(own, &before.balancer, then);
             }
@@ -168,7 +186,9 @@ impl Backend {
         for server in &self.servers {
             let Some(was) = before.server_like(server) else { continue };
             let (servers, older) = (self.balancer.servers(), before.balancer.servers());
-            let (Some(index), Some(then)) = (servers.index(server.index), older.index(was.index)) else { continue };
+            let (Some(index), Some(then)) = (servers.index(server.index), older.index(was.index)) else {
+                continue;
+            };
             let state = older[then].state();
             let standing = state.standing();
             if server.disabled == was.disabled {
@@ -214,7 +234,9 @@ impl Server {
     pub(crate) fn has_connections_of(&self, other: &Self) -> bool {
         // Those of one that has moved lie under another key, unless both have moved together.
         let together = Arc::ptr_eq(&self.site, &other.site) || self.site.word() | other.site.word() == 0;
-        together && self.site.read().place == other.site.read().place && (&self.connect, self.header) == (&other.connect, other.header)
+        together
+            && self.site.read().place == other.site.read().place
+            && (&self.connect, self.header) == (&other.connect, other.header)
     }
 
     /// Whether it is the same server, as the file names it.
@@ -226,13 +248,17 @@ impl Server {
                 (None, None) => own.port == was.port && own.name == was.name,
                 (now, then) => now == then,
             },
-            (None, None) if own.place == was.place => own.place != ServerPlace::Nowhere || (&own.name, own.port) == (&was.name, was.port),
-            // What name servers have said of it lately, and what the system says now; or the file has followed the operator.
+            (None, None) if own.place == was.place => {
+                own.place != ServerPlace::Nowhere || (&own.name, own.port) == (&was.name, was.port)
+            }
+            // What name servers have said of it lately, and what the system says now; or the file has
+            // followed the operator.
             _ => self.site.read().place == other.site.read().place,
         }
     }
 
-    /// It is where the same server of another generation is, and goes with it when an operator sends that elsewhere.
+    /// It is where the same server of another generation is, and goes with it when an operator sends that
+    /// elsewhere.
     fn share_site(&mut self, was: &Self) {
         let resolves = self.resolution.is_some() || was.resolution.is_some();
         if resolves || self.stays.is_some() || self.written.place != was.written.place {
@@ -246,7 +272,8 @@ impl Server {
         }
     }
 
-    /// Where it is to go along with the same server of the generation that serves: only that one hears what name servers say.
+    /// Where it is to go along with the same server of the generation that serves: only that one hears what
+    /// name servers say.
     pub(crate) fn goes_along(&self, serving: &Self) -> Option<Whereabouts> {
         (self.resolution.is_some() && serving.resolution.is_some()).then(|| serving.site.read())
     }
@@ -259,7 +286,8 @@ impl Server {
     /// Goes on where another one is whose address was resolved: answers will tell whether that is right.
     fn follow(&self, was: &Self) -> bool {
         let known = was.site.read();
-        let moves = self.resolution.is_some() && was.resolution.is_some() && (known.ip().is_some() || known.renamed);
+        let moves =
+            self.resolution.is_some() && was.resolution.is_some() && (known.ip().is_some() || known.renamed);
         if moves {
             self.site.change(|own| *own = known);
         }

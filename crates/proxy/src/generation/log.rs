@@ -6,12 +6,12 @@ use super::rules::RuleReader;
 use manylane_config::lex::Word;
 use manylane_config::table::{ServerOptions, Toggle};
 use manylane_config::tree::{
-    self,
-    Global, LogFormatOption, LogLine, LogSample, LogSink, LogTarget, Mode, Proxy, Set,
+    self, Global, LogFormatOption, LogLine, LogSample, LogSink, LogTarget, Mode, Proxy, Set,
 };
 use manylane_expr::{CLF_LOG, Format, HTTP_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG};
 use manylane_logs::{
-    Facility, Framing, Level, MIN_RING, Patience, RING_OVERHEAD, Ring, RingServer, Sample, Sink, Target, TargetSpec,
+    Facility, Framing, Level, MIN_RING, Patience, RING_OVERHEAD, Ring, RingServer, Sample, Sink, Target,
+    TargetSpec,
 };
 use manylane_net::address::{Host, Place, Port, Transport};
 use manylane_net::{Address, Endpoint};
@@ -45,14 +45,16 @@ pub struct FrontendLog {
     pub targets: Vec<usize>,
     /// What a line says.
     pub format: Format,
-    /// `error-log-format`: what the lines of connections say that did not become streams. The manual has it for all errors; haproxy writes
-    /// those of streams as `log-format` says, and so do we: what happened to a request stays in its line.
+    /// `error-log-format`: what the lines of connections say that did not become streams. The manual has it
+    /// for all errors; haproxy writes those of streams as `log-format` says, and so do we: what happened
+    /// to a request stays in its line.
     pub errors: Option<Format>,
     /// `log-format-sd`: the structured data of lines in rfc5424's form.
     pub structured: Option<Format>,
     /// `option logasap`: the line is written when the server has answered, or in TCP mode was reached.
     pub early: bool,
-    /// What the lines of connections that did not become streams begin with, where there is no `error-log-format`.
+    /// What the lines of connections that did not become streams begin with, where there is no
+    /// `error-log-format`.
     pub refused: Format,
     /// Who writes it.
     pub tag: Box<str>,
@@ -60,7 +62,8 @@ pub struct FrontendLog {
     pub only_errors: bool,
     /// `option dontlognull`
     pub no_null: bool,
-    /// No format and no option says what a line says: then only requests have one, as with HAProxy, and what is none has not.
+    /// No format and no option says what a line says: then only requests have one, as with HAProxy, and what
+    /// is none has not.
     pub plain: bool,
     /// `option log-separate-errors`
     pub separate: bool,
@@ -145,14 +148,20 @@ impl Logs {
         let mut servers = Vec::new();
         for (section, ring) in config.rings.iter().zip(&self.rings) {
             let time = |set: Option<Set<Duration>>| set.map(|set| set.value).filter(|time| !time.is_zero());
-            let patience = Patience { connect: time(section.timeout_connect), server: time(section.timeout_server) };
+            let patience =
+                Patience { connect: time(section.timeout_connect), server: time(section.timeout_server) };
             for server in &section.servers {
                 let counted = server.options.log_proto.is_some_and(|set| set.value == "octet-count");
                 let framing = if counted { Framing::OctetCount } else { Framing::Lines };
                 if (ServerOptions { log_proto: None, ..server.options.clone() }) != ServerOptions::default() {
-                    refuse.keyword(server.pos, "server", "of the options of a ring's server only 'log-proto' is built");
+                    refuse.keyword(
+                        server.pos,
+                        "server",
+                        "of the options of a ring's server only 'log-proto' is built",
+                    );
                 }
-                let as_stream = Address { transport: Some(Transport::Stream), ..server.address.value.clone() };
+                let as_stream =
+                    Address { transport: Some(Transport::Stream), ..server.address.value.clone() };
                 let sink = place(&as_stream).map(|sink| match sink {
                     Sink::Tcp(address, _) => Sink::Tcp(address, framing),
                     Sink::UnixStream(path, _) => Sink::UnixStream(path, framing),
@@ -213,7 +222,9 @@ impl Logs {
         let given = given.or(settings.log_option.map(|set| set.pos));
         if let Some(pos) = given.filter(|_| settings.log.is_empty()) {
             let (kind, name) = (proxy.kind.name(), proxy.name.shown());
-            refuse.found.warning(pos, format!("log format ignored for {kind} '{name}' since it has no log address"));
+            refuse
+                .found
+                .warning(pos, format!("log format ignored for {kind} '{name}' since it has no log address"));
         }
         if targets.is_empty() {
             return None;
@@ -237,16 +248,37 @@ impl Logs {
 fn rings(refuse: &mut Refuse<'_>) -> Vec<Arc<Ring>> {
     let config = refuse.config;
     let one = |section: &tree::Ring| {
-        let tree::Ring { name, description, format: _, maxlen, size, backing_file, servers: _, timeout_connect: _, timeout_server: _ } = section;
-        refuse.set(backing_file, "backing-file", "a ring is in memory only; log to a server or a file to keep lines");
+        let tree::Ring {
+            name,
+            description,
+            format: _,
+            maxlen,
+            size,
+            backing_file,
+            servers: _,
+            timeout_connect: _,
+            timeout_server: _,
+        } = section;
+        refuse.set(
+            backing_file,
+            "backing-file",
+            "a ring is in memory only; log to a server or a file to keep lines",
+        );
         let description = description.as_ref().map(|set| text(&set.value)).unwrap_or_default();
         if let Some(size) = size.filter(|size| !Ring::fits(size.value as usize)) {
-            let message = format!("'size' : the system has no memory for a ring of {} bytes; make it smaller", size.value);
+            let message = format!(
+                "'size' : the system has no memory for a ring of {} bytes; make it smaller",
+                size.value
+            );
             refuse.found.alert(size.pos, message);
         }
         let most = longest(section);
         if let Some(maxlen) = maxlen.filter(|maxlen| maxlen.value > most.into()) {
-            let message = format!("'maxlen' : lines of {} bytes do not fit ring '{}'; {most} are used", maxlen.value, text(name));
+            let message = format!(
+                "'maxlen' : lines of {} bytes do not fit ring '{}'; {most} are used",
+                maxlen.value,
+                text(name)
+            );
             refuse.found.warning(maxlen.pos, message);
         }
         Arc::new(Ring::new(&text(name), &description, bytes(section) as usize))
@@ -282,7 +314,9 @@ fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> 
         (Some(name), _) => manylane_logs::Format::by_name(name),
         // To what is no syslog server, lines go as they are.
         (None, Ok(Sink::Descriptor(_))) => manylane_logs::Format::by_name("raw"),
-        (None, _) if refuse.config.global.log_send_hostname.is_some() => manylane_logs::Format::by_name("rfc3164"),
+        (None, _) if refuse.config.global.log_send_hostname.is_some() => {
+            manylane_logs::Format::by_name("rfc3164")
+        }
         (None, _) => manylane_logs::Format::by_name("local"),
     };
     let made = sink.and_then(|sink| {
@@ -335,7 +369,9 @@ fn place(address: &Address) -> Result<Sink, String> {
                 Endpoint::Abstract(name) if !stream => Sink::Abstract(name.into()),
                 Endpoint::Descriptor(number) => {
                     let inherited = manylane_io::socket::inherited(number);
-                    Sink::Descriptor(inherited.map_err(|errno| format!("fd@{number} cannot be used: {errno}"))?)
+                    Sink::Descriptor(
+                        inherited.map_err(|errno| format!("fd@{number} cannot be used: {errno}"))?,
+                    )
                 }
                 other => return Err(format!("lines are not sent to '{other}' yet")),
             }

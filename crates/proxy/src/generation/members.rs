@@ -1,26 +1,30 @@
-//! Servers that come and go while the program runs, or whose requests begin to be counted: `add server`, `del server`, `set maxconn server`.
+//! Servers that come and go while the program runs, or whose requests begin to be counted: `add server`, `del
+//! server`, `set maxconn server`.
 //!
 //! # Protocol
-//! 1. What serves does not change. A generation with a server more, or one less, is made beside it and shares with it all but the list of servers and
-//!    the balancer of one backend: settings, rules, maps, counters, and the servers themselves with all that was found of them.
-//! 2. It takes the other's place as after a reload (`run/succeed.rs`). A stream holds the generation that it began on, and that one its servers: who
-//!    was sent to a server finds it there until the end.
-//! 3. Numbers of servers stay what they are, so what names one by its number means the same in both. The place of a server that is gone is the next
-//!    one's that comes.
-//! 4. What a server that is added has of its backend is read from [`Soil`], not from the files, which may be others by now.
+//! 1. What serves does not change. A generation with a server more, or one less, is made beside it and shares
+//!    with it all but the list of servers and the balancer of one backend: settings, rules, maps, counters,
+//!    and the servers themselves with all that was found of them.
+//! 2. It takes the other's place as after a reload (`run/succeed.rs`). A stream holds the generation that it
+//!    began on, and that one its servers: who was sent to a server finds it there until the end.
+//! 3. Numbers of servers stay what they are, so what names one by its number means the same in both. The
+//!    place of a server that is gone is the next one's that comes.
+//! 4. What a server that is added has of its backend is read from [`Soil`], not from the files, which may be
+//!    others by now.
 //!
-//! 5. Checks of servers that both have go on on the same lanes, those that are under way, too (`run/checks.rs`); idle connections to servers of other
-//!    backends stay where they lie.
+//! 5. Checks of servers that both have go on on the same lanes, those that are under way, too
+//!    (`run/checks.rs`); idle connections to servers of other backends stay where they lie.
 //!
 //! # Cost
-//! Nothing for requests. A change copies pointers to the servers of its backend, on a thread beside the lanes. Each lane takes over once: a look at each
-//! backend, a pointer for each server, and work for the servers of the one that changed.
+//! Nothing for requests. A change copies pointers to the servers of its backend, on a thread beside the
+//! lanes. Each lane takes over once: a look at each backend, a pointer for each server, and work for the
+//! servers of the one that changed.
 
 use super::refuse::Refuse;
 use super::server::{self, Server};
 use super::{Backend, Generation, Parts, ServerNumber, agent, balance, checks, proxies};
-use manylane_balance::{Admin, Index, ServerSpec};
 use crate::told::Told;
+use manylane_balance::{Admin, Index, ServerSpec};
 use manylane_config::cond::Build;
 use manylane_config::diag::{Diagnostic, Diagnostics, Severity};
 use manylane_config::lex::{Environment, Word};
@@ -42,7 +46,8 @@ pub enum Change {
     Add(Box<str>, Box<str>, Vec<String>),
     /// `del server`
     Delete(Box<str>, Box<str>),
-    /// `set maxconn server` of one without a `maxconn` in the file, whose requests nobody counts. Those at work go on uncounted.
+    /// `set maxconn server` of one without a `maxconn` in the file, whose requests nobody counts. Those at
+    /// work go on uncounted.
     Limit(Box<str>, Box<str>, u32),
 }
 
@@ -97,7 +102,11 @@ impl Effect {
     pub fn take(self, generation: &Generation) {
         if let Some((tracked, follower, follows)) = self.follower {
             let root = &generation.server(tracked).1.followers;
-            if follows { root.add(follower) } else { root.remove(follower) }
+            if follows {
+                root.add(follower)
+            } else {
+                root.remove(follower)
+            }
             generation.settle_followers(Time::now());
         }
         // What changed while both were there.
@@ -108,7 +117,8 @@ impl Effect {
     }
 }
 
-/// What servers are made of beside their lines: the settings of the process and of backends, without what stands in them.
+/// What servers are made of beside their lines: the settings of the process and of backends, without what
+/// stands in them.
 #[derive(Debug)]
 pub(super) struct Soil(Config);
 
@@ -120,7 +130,8 @@ impl Soil {
 
     pub(super) fn of(config: &Config) -> Self {
         let backends = config.proxies.iter().filter(|proxy| proxy.kind.is_backend());
-        let bare = |proxy: &Proxy| Proxy::bare(proxy.kind, proxy.name.clone(), proxy.pos, proxy.settings.clone());
+        let bare =
+            |proxy: &Proxy| Proxy::bare(proxy.kind, proxy.name.clone(), proxy.pos, proxy.settings.clone());
         Self(Config {
             global: config.global.clone(),
             proxies: backends.map(bare).collect(),
@@ -203,13 +214,27 @@ impl Generation {
         let number = backend.number;
         let follower = tracks.map(|tracked| (tracked, ServerNumber { backend: number, server: place }, true));
         let generation = self.with_backend(backend, servers);
-        Ok(Changed { generation, answer: "New server registered.", effect: Effect { backend: number, follower } })
+        Ok(Changed {
+            generation,
+            answer: "New server registered.",
+            effect: Effect { backend: number, follower },
+        })
     }
 
     /// The server of a line, and whether it begins at work.
-    fn made(&self, backend: &Backend, mut line: tree::Server, number: usize, place: usize) -> Result<(Server, bool), String> {
+    fn made(
+        &self,
+        backend: &Backend,
+        mut line: tree::Server,
+        number: usize,
+        place: usize,
+    ) -> Result<(Server, bool), String> {
         let soil = &self.soil.0;
-        let bare = soil.proxies.iter().find(|proxy| proxy.name.bytes() == backend.name.as_bytes()).ok_or("No such backend.")?;
+        let bare = soil
+            .proxies
+            .iter()
+            .find(|proxy| proxy.name.bytes() == backend.name.as_bytes())
+            .ok_or("No such backend.")?;
         let starts = line.options.disabled.is_some_and(|set| !set.value);
         line.options.init_addr = Some(Set { value: Word::plain("none", line.pos), pos: line.pos });
         let mut found = Diagnostics::new(false);
@@ -236,12 +261,19 @@ impl Generation {
             None => (Some(own), word),
         };
         let backend = backend.ok_or_else(|| {
-            format!("unable to find required proxy '{}' for tracking.", word.split('/').next().unwrap_or_default())
+            format!(
+                "unable to find required proxy '{}' for tracking.",
+                word.split('/').next().unwrap_or_default()
+            )
         })?;
         let tracked = backend.listed().find(|server| *server.name == *name);
-        let tracked = tracked.ok_or_else(|| format!("unable to find required server '{name}' for tracking."))?;
+        let tracked =
+            tracked.ok_or_else(|| format!("unable to find required server '{name}' for tracking."))?;
         if tracked.added {
-            return Err(format!("unable to use {}/{name} for tracking as it is a dynamic server.", backend.name));
+            return Err(format!(
+                "unable to use {}/{name} for tracking as it is a dynamic server.",
+                backend.name
+            ));
         }
         let number = ServerNumber { backend: backend.number, server: tracked.index };
         if !self.server(self.root_of(number)).1.is_looked_after() {
@@ -256,19 +288,33 @@ impl Generation {
         Arc::ptr_eq(&self.parts, &other.parts)
     }
 
-    /// Its servers that `other`, which is [kin](Self::is_kin), does not have. Backends that both have cost a look each.
-    pub(crate) fn others_than<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = (&'a Backend, &'a Arc<Server>)> {
-        let changed = self.backends.iter().zip(&other.backends).filter(|(own, other)| !Arc::ptr_eq(own, other));
-        changed.flat_map(|(own, other)| own.listed().filter(|server| !other.has(server)).map(|server| (&**own, server)))
+    /// Its servers that `other`, which is [kin](Self::is_kin), does not have. Backends that both have cost a
+    /// look each.
+    pub(crate) fn others_than<'a>(
+        &'a self,
+        other: &'a Self,
+    ) -> impl Iterator<Item = (&'a Backend, &'a Arc<Server>)> {
+        let changed =
+            self.backends.iter().zip(&other.backends).filter(|(own, other)| !Arc::ptr_eq(own, other));
+        changed.flat_map(|(own, other)| {
+            own.listed().filter(|server| !other.has(server)).map(|server| (&**own, server))
+        })
     }
 
     /// Servers that were added to `before` and that this one does not have: `backend/server`.
     pub fn misses(&self, before: &Self) -> Vec<String> {
-        let added = before.backends.iter().flat_map(|backend| backend.listed().filter(|own| own.added).map(move |own| (backend, own)));
+        let added = before
+            .backends
+            .iter()
+            .flat_map(|backend| backend.listed().filter(|own| own.added).map(move |own| (backend, own)));
         let has = |backend: &Backend, name: &str| {
-            self.backend_named(&backend.name).is_some_and(|own| own.balancer.servers().by_name(name).is_some())
+            self.backend_named(&backend.name)
+                .is_some_and(|own| own.balancer.servers().by_name(name).is_some())
         };
-        added.filter(|(backend, own)| !has(backend, &own.name)).map(|(backend, own)| format!("{}/{}", backend.name, own.name)).collect()
+        added
+            .filter(|(backend, own)| !has(backend, &own.name))
+            .map(|(backend, own)| format!("{}/{}", backend.name, own.name))
+            .collect()
     }
 
     fn without_server(&self, backend: &str, name: &str) -> Result<Changed, String> {
@@ -279,7 +325,8 @@ impl Generation {
         if let Some(index) = backend.balancer.servers().index(index.get()) {
             backend.balancer.set_admin(index, Admin::Maintenance, Time::now());
         }
-        let follower = server.tracks.map(|tracked| (tracked, ServerNumber { backend: number, server: place }, false));
+        let follower =
+            server.tracks.map(|tracked| (tracked, ServerNumber { backend: number, server: place }, false));
         let generation = self.with_backend(backend, self.servers);
         Ok(Changed { generation, answer: "Server deleted.", effect: Effect { backend: number, follower } })
     }
@@ -301,16 +348,24 @@ impl Generation {
         let stays = |why| Stays { why, for_now: false };
         let backend = self.backend_named(backend).ok_or(stays("No such backend."))?;
         let servers = backend.balancer.servers();
-        let index = servers.by_name(name).filter(|index| !backend.servers[index.get()].stands_in).ok_or(stays("No such server."))?;
+        let index = servers
+            .by_name(name)
+            .filter(|index| !backend.servers[index.get()].stands_in)
+            .ok_or(stays("No such server."))?;
         let server = &backend.servers[index.get()];
         if server.is_named() || !server.followers.all().is_empty() {
-            return Err(stays("This server cannot be removed at runtime due to other configuration elements pointing to it."));
+            return Err(stays(
+                "This server cannot be removed at runtime due to other configuration elements pointing to it.",
+            ));
         }
         if !servers[index].state().standing().is_in_maintenance() {
             return Err(stays("Only servers in maintenance mode can be deleted."));
         }
         if server.streams_now() > 0 || backend.balancer.waiting(index) > 0 {
-            return Err(Stays { why: "Server still has connections attached to it, cannot remove it.", for_now: true });
+            return Err(Stays {
+                why: "Server still has connections attached to it, cannot remove it.",
+                for_now: true,
+            });
         }
         Ok((backend, server, index))
     }
@@ -362,7 +417,8 @@ impl Backend {
             let spec = balance::spec(server);
             let given = limits.iter().find(|(own, _)| *own == number).map(|(_, most)| *most);
             // One that a command has limited stays so.
-            let was = before.index(number).filter(|_| stays(number)).map(|index| before[index].spec().maxconn);
+            let was =
+                before.index(number).filter(|_| stays(number)).map(|index| before[index].spec().maxconn);
             let maxconn = if spec.maxconn == 0 { given.or(was).unwrap_or(0) } else { spec.maxconn };
             ServerSpec { gone: !listed && !server.stands_in, maxconn, ..spec }
         });
@@ -380,10 +436,33 @@ impl Backend {
     }
 }
 
-/// Options that HAProxy refuses here, too, or that have to be read together with the rest of the configuration.
+/// Options that HAProxy refuses here, too, or that have to be read together with the rest of the
+/// configuration.
 fn refused(options: &ServerOptions) -> Option<&'static str> {
-    let ServerOptions { guid, hash_key, init_addr, init_state, log_bufsize, log_proto, max_reuse, namespace, pool_conn_name, redir, .. } = options;
-    let ServerOptions { resolve_net, resolve_opts, resolve_prefer, resolvers, shard, tcp_ut, cc, proxy_tlvs, .. } = options;
+    let ServerOptions {
+        guid,
+        hash_key,
+        init_addr,
+        init_state,
+        log_bufsize,
+        log_proto,
+        max_reuse,
+        namespace,
+        pool_conn_name,
+        redir,
+        ..
+    } = options;
+    let ServerOptions {
+        resolve_net,
+        resolve_opts,
+        resolve_prefer,
+        resolvers,
+        shard,
+        tcp_ut,
+        cc,
+        proxy_tlvs,
+        ..
+    } = options;
     [
         (guid.is_some(), "guid"),
         (hash_key.is_some(), "hash-key"),
@@ -408,7 +487,8 @@ fn refused(options: &ServerOptions) -> Option<&'static str> {
     .find_map(|(given, name)| given.then_some(name))
 }
 
-/// Reads the words behind `backend/server` as those of a `server` line; what it tracks is looked up by others.
+/// Reads the words behind `backend/server` as those of a `server` line; what it tracks is looked up by
+/// others.
 fn line(mode: Mode, name: &str, words: &[String]) -> Result<(tree::Server, Option<String>), String> {
     if words.is_empty() {
         return Err("'server' expects <name> and <addr>[:<port>] as arguments.".into());
@@ -438,9 +518,14 @@ fn line(mode: Mode, name: &str, words: &[String]) -> Result<(tree::Server, Optio
 
 /// What is wrong first, but at `known`.
 fn first_alert(found: &Diagnostics, known: Option<Pos>) -> Option<String> {
-    let counts = |one: &&Diagnostic| one.severity == Severity::Alert && (one.pos.is_none() || one.pos != known);
+    let counts =
+        |one: &&Diagnostic| one.severity == Severity::Alert && (one.pos.is_none() || one.pos != known);
     let alert = found.found().iter().find(counts)?;
-    let message = alert.message.strip_prefix("'server b/").and_then(|rest| rest.split_once("' : ")).map_or(&*alert.message, |rest| rest.1);
+    let message = alert
+        .message
+        .strip_prefix("'server b/")
+        .and_then(|rest| rest.split_once("' : "))
+        .map_or(&*alert.message, |rest| rest.1);
     Some(format!("{}.", message.trim_end_matches('.')))
 }
 
@@ -451,23 +536,33 @@ fn quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::ServerPlace;
+    use super::*;
 
     #[test]
     fn a_word_of_a_command_is_one_of_a_line() {
         let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let (server, track) = line(Mode::Http, "s-1", &words("127.0.0.1:80 weight 5 track b/c backup")).unwrap_or_else(|why| panic!("{why}"));
+        let (server, track) = line(Mode::Http, "s-1", &words("127.0.0.1:80 weight 5 track b/c backup"))
+            .unwrap_or_else(|why| panic!("{why}"));
         assert_eq!((server.name.text(), track.as_deref()), (Some("s-1"), Some("b/c")));
         assert_eq!(server.options.weight.map(|set| set.value), Some(5));
         let mut odd = words("127.0.0.1:80 agent-check agent-port 9 agent-send");
         odd.push("$HOME \"x\" # \\ 'y' track".into());
         let (server, track) = line(Mode::Http, "s", &odd).unwrap_or_else(|why| panic!("{why}"));
-        assert_eq!(server.options.agent_send.as_ref().and_then(|set| set.value.text()), odd.last().map(|word| &**word));
+        assert_eq!(
+            server.options.agent_send.as_ref().and_then(|set| set.value.text()),
+            odd.last().map(|word| &**word)
+        );
         assert_eq!(track, None);
-        let (server, track) = line(Mode::Http, "s", &words("127.0.0.1:80 cookie track track other agent-send track")).unwrap_or_else(|why| panic!("{why}"));
-        assert_eq!((server.options.cookie.as_ref().and_then(|set| set.value.text()), track.as_deref()), (Some("track"), Some("other")));
-        let (_, track) = line(Mode::Http, "s", &words("127.0.0.1:80 cookie track check")).unwrap_or_else(|why| panic!("{why}"));
+        let (server, track) =
+            line(Mode::Http, "s", &words("127.0.0.1:80 cookie track track other agent-send track"))
+                .unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(
+            (server.options.cookie.as_ref().and_then(|set| set.value.text()), track.as_deref()),
+            (Some("track"), Some("other"))
+        );
+        let (_, track) = line(Mode::Http, "s", &words("127.0.0.1:80 cookie track check"))
+            .unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(track, None);
         for (wrong, why) in [
             ("127.0.0.1:80 frob", "unknown keyword 'frob'"),
@@ -485,13 +580,17 @@ mod tests {
 
     #[test]
     fn a_place_that_leads_nowhere_is_one() {
-        let (server, _) = line(Mode::Http, "s", &["name.invalid:80".to_owned()]).unwrap_or_else(|why| panic!("{why}"));
+        let (server, _) =
+            line(Mode::Http, "s", &["name.invalid:80".to_owned()]).unwrap_or_else(|why| panic!("{why}"));
         let mut found = Diagnostics::new(false);
         let config = Config::default();
         let mut refuse = Refuse::new(&mut found, &config, true);
         let process = super::super::process::process(&config.global, &mut refuse);
         let init = Set { value: Word::plain("none", server.pos), pos: server.pos };
-        let line = tree::Server { options: ServerOptions { init_addr: Some(init), ..server.options.clone() }, ..server };
+        let line = tree::Server {
+            options: ServerOptions { init_addr: Some(init), ..server.options.clone() },
+            ..server
+        };
         let made = server::server(&line, &tree::Settings::default(), &process, 0, 0, None, &mut refuse);
         assert_eq!(made.site.read().place, ServerPlace::Nowhere);
     }

@@ -57,6 +57,11 @@ fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {
             _ => Some("messages are gone when lines are logged"),
         },
         Looks::Converter if name == "debug" => Some("it would go nowhere"),
-        Looks::Fixed | Looks::Connection | Looks::Number | Looks::Message | Looks::Converter | Looks::Alias => None,
+        Looks::Fixed
+        | Looks::Connection
+        | Looks::Number
+        | Looks::Message
+        | Looks::Converter
+        | Looks::Alias => None,
     }
 }

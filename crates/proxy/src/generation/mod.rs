@@ -1,18 +1,18 @@
-//! A generation: one configuration, built for running. Nothing in it changes but counters and the state of servers, so lanes share
-//! it by an `Arc`; a reload makes another, and what runs ends on its own.
+//! A generation: one configuration, built for running. Nothing in it changes but counters and the state of
+//! servers, so lanes share it by an `Arc`; a reload makes another, and what runs ends on its own.
 //!
-//! It is built from the checked tree by taking every field by name. What the program does not do yet is refused there, at the place
-//! of the file where it is asked for: nothing is silently ignored.
+//! It is built from the checked tree by taking every field by name. What the program does not do yet is
+//! refused there, at the place of the file where it is asked for: nothing is silently ignored.
 
 mod agent;
 mod balance;
 pub(crate) mod bell;
-mod gate;
 mod bind;
 mod checks;
 mod cpu_choice;
 mod cpu_map;
 mod files;
+mod gate;
 mod groups;
 mod http;
 mod inherit;
@@ -28,60 +28,62 @@ mod rules;
 mod server;
 mod site;
 mod spelling;
+mod state_file;
+mod stats_page;
+mod steps;
 mod track;
 mod users;
-mod state_file;
-mod steps;
-mod stats_page;
 mod variables;
 
-pub use gate::{Gate, GateState};
+pub use crate::rules::{End, Normalizer};
 pub use agent::{Aim, Aims};
 pub use balance::BalanceKey;
-pub use bind::{Listener, Shards};
 pub(crate) use bind::has_lanes;
+pub use bind::{Listener, Shards};
 pub use checks::{Follows, Patience, Program, ServerCheck};
 pub use cpu_map::CpuMap;
+pub use gate::{Gate, GateState};
 pub use groups::Groups;
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use log::{EventLog, FrontendLog, Logs};
 pub use manylane_expr::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
+pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, Stays};
 pub use observe::{Observed, OnError};
 pub use process::{Owner, Process, RuntimeSocket};
-pub use stats_page::{Credentials, StatsPage};
-pub(crate) use variables::{inherit_late, set_now};
-pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, Stays};
 pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
-pub use crate::rules::{End, Normalizer};
-pub use rules::{
-    Action, Addressed, Captures, Change as RuleChange, ConnectionAction, Lookup, ContentAction, Expressions, Figure, Listed, MOST_CAPTURES, MOST_POOL_NAMES, PageAction,
-    Made, NameMatch, Packets, Persist, Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Silence, Target, TimeoutOf,
-};
-pub use users::Userlist;
 pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};
 pub(crate) use resolvers::{Order, Question};
-pub use site::{Site, Whereabouts};
+pub use rules::{
+    Action, Addressed, Captures, Change as RuleChange, ConnectionAction, ContentAction, Expressions, Figure,
+    Listed, Lookup, MOST_CAPTURES, MOST_POOL_NAMES, Made, NameMatch, Packets, PageAction, Persist, Redirect,
+    RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Silence, Target, TimeoutOf,
+};
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
+pub use site::{Site, Whereabouts};
+pub use stats_page::{Credentials, StatsPage};
 pub use track::ServerNumber;
 pub(crate) use track::{follow, operation};
+pub use users::Userlist;
+pub(crate) use variables::{inherit_late, set_now};
 
 use crate::pages::Pages;
 use crate::places::Places;
 use crate::rate::Rate;
+use crate::vitals::Vitals;
 use manylane_config::diag::Diagnostics;
 use manylane_config::lex::Environment;
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind};
 use manylane_expr::Zone;
 use manylane_http::CaseTable;
-use manylane_sched::Time;
 use manylane_logs::RingServer;
-use crate::vitals::Vitals;
+use manylane_sched::Time;
 use manylane_sync::Arc;
+use refuse::Refuse;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
-use refuse::Refuse;
 
-/// One configuration, built for running. One that differs from another by a server only shares the rest with it (`members.rs`).
+/// One configuration, built for running. One that differs from another by a server only shares the rest with
+/// it (`members.rs`).
 #[derive(Debug)]
 pub struct Generation {
     /// What has nothing to do with servers.
@@ -182,7 +184,8 @@ pub struct Wishes {
 }
 
 impl Generation {
-    /// Builds what `config` says. What is wrong or not built yet is added to `found`; use the outcome only if there are no errors.
+    /// Builds what `config` says. What is wrong or not built yet is added to `found`; use the outcome only if
+    /// there are no errors.
     ///
     /// Asks the system's resolver for the addresses of names, which may take seconds.
     pub fn build(config: &Config, wishes: Wishes, found: &mut Diagnostics) -> Self {
@@ -192,8 +195,8 @@ impl Generation {
             userlists,
             http_errors,
             resolvers: _, // by their own reader
-            rings: _, // with the targets of logs
-            files: _, // for positions in reports
+            rings: _,     // with the targets of logs
+            files: _,     // for positions in reports
             environment,
         } = config;
         let mut refuse = Refuse::new(found, config, wishes.ignore_unresolved);
@@ -203,8 +206,11 @@ impl Generation {
         let resolvers = resolvers::sections(config, &mut refuse);
         let userlists = users::userlists(userlists, &mut refuse);
         if userlists.iter().any(Userlist::has_hashes) {
-            let bytes = |proxy: &&Proxy| proxy.kind != ProxyKind::Defaults && proxy.settings.mode() == Mode::Tcp;
-            let asks = |proxy: &&Proxy| [&b"http_auth("[..], b"http_auth_group"].iter().any(|name| rules::mentioned_by(proxy, name));
+            let bytes =
+                |proxy: &&Proxy| proxy.kind != ProxyKind::Defaults && proxy.settings.mode() == Mode::Tcp;
+            let asks = |proxy: &&Proxy| {
+                [&b"http_auth("[..], b"http_auth_group"].iter().any(|name| rules::mentioned_by(proxy, name))
+            };
             for proxy in config.proxies.iter().filter(bytes).filter(asks) {
                 let why = "in TCP mode a password that is hashed would keep its lane from all others; use 'mode http'";
                 refuse.keyword(proxy.pos, "http_auth", why);
@@ -225,13 +231,23 @@ impl Generation {
         }
         let places = Arc::new(Places::new(process.maxconn.unwrap_or(0)));
         let hard_maxconn = places.most();
-        let (connection_rate, session_rate) = (Arc::new(Rate::new(process.connection_rate)), Arc::new(Rate::new(process.session_rate)));
+        let (connection_rate, session_rate) =
+            (Arc::new(Rate::new(process.connection_rate)), Arc::new(Rate::new(process.session_rate)));
         let (expressions, looks) = proxies.expressions.take().expect("the proxies were read");
         let named = |namespace: &Option<Box<str>>| namespace.as_deref().map(Arc::from);
-        let of_binds = proxies.frontends.iter().flat_map(|own| &own.listeners).filter_map(|listener| named(&listener.options.namespace));
-        let of_servers = proxies.backends.iter().flat_map(|own| &own.servers).filter_map(|server| named(&server.connect.namespace));
+        let of_binds = proxies
+            .frontends
+            .iter()
+            .flat_map(|own| &own.listeners)
+            .filter_map(|listener| named(&listener.options.namespace));
+        let of_servers = proxies
+            .backends
+            .iter()
+            .flat_map(|own| &own.servers)
+            .filter_map(|server| named(&server.connect.namespace));
         let namespaces = of_binds.chain(of_servers).collect();
-        let tells_formats = proxies.backends.iter().flat_map(|own| &own.servers).any(|server| !server.tlvs.is_empty());
+        let tells_formats =
+            proxies.backends.iter().flat_map(|own| &own.servers).any(|server| !server.tlvs.is_empty());
         let parts = Parts {
             process,
             environment: environment.clone(),
@@ -292,7 +308,8 @@ impl Generation {
 
     /// Whether anything listens, be it for commands.
     pub fn listens(&self) -> bool {
-        !self.process.stats_sockets.is_empty() || self.frontends.iter().any(|frontend| !frontend.listeners.is_empty())
+        !self.process.stats_sockets.is_empty()
+            || self.frontends.iter().any(|frontend| !frontend.listeners.is_empty())
     }
 
     /// Bounds the connections of the process, where the file does not.
@@ -306,15 +323,16 @@ impl Generation {
         self.set_fullconn();
     }
 
-    /// `fullconn` of the backends whose file says none: a tenth of the connections of the frontends that may choose them, each frontend counted
-    /// once; those that choose by a format are not known. At least 1.
+    /// `fullconn` of the backends whose file says none: a tenth of the connections of the frontends that may
+    /// choose them, each frontend counted once; those that choose by a format are not known. At least 1.
     fn set_fullconn(&mut self) {
         let parts = &self.parts;
         let own = self.backends.iter_mut().filter_map(Arc::get_mut); // nobody shares them yet
         for backend in own.filter(|backend| backend.fullconn == 0) {
             let chooses = |frontend: &&Frontend| {
                 let fixed = |rule: &Rule<Target>| matches!(rule.action, Target::Fixed(number) if number == backend.number);
-                frontend.default_backend == Some(backend.number) || frontend.rules.use_backend.iter().any(fixed)
+                frontend.default_backend == Some(backend.number)
+                    || frontend.rules.use_backend.iter().any(fixed)
             };
             let most = |frontend: &Frontend| match frontend.places.most() {
                 0 => parts.places.most(),

@@ -1,8 +1,8 @@
 //! `observe`, `error-limit`, `on-error`: errors of live traffic.
 //!
 //! # Protocol
-//! Requests on any lane read one number of the server, which stays 0 as long as all goes well: its line is written by errors, and by the first success
-//! after them. So in steady state no line moves.
+//! Requests on any lane read one number of the server, which stays 0 as long as all goes well: its line is
+//! written by errors, and by the first success after them. So in steady state no line moves.
 
 use super::checks::ServerCheck;
 use super::refuse::Refuse;
@@ -41,7 +41,11 @@ impl Observed {
         let observe = options.observe?;
         let layer7 = observe.value == "layer7";
         if layer7 && mode != Mode::Http {
-            refuse.idle(&options.observe, "observe layer7", "it is for 'mode http' only; say 'observe layer4'");
+            refuse.idle(
+                &options.observe,
+                "observe layer7",
+                "it is for 'mode http' only; say 'observe layer4'",
+            );
             return None;
         }
         let on_error = match options.on_error.map(|set| set.value) {

@@ -81,7 +81,8 @@ pub struct Process {
     pub maxaccept: Option<u32>,
     /// `harden.reject-privileged-ports.tcp`
     pub reject_privileged: bool,
-    /// `tune.listener.multi-queue`: connections go to the least loaded lane, else they stay on the one that accepts them.
+    /// `tune.listener.multi-queue`: connections go to the least loaded lane, else they stay on the one that
+    /// accepts them.
     pub spreads_connections: bool,
     /// `tune.idle-pool.shared`: a lane without an idle connection asks another one.
     pub idle_shared: bool,
@@ -99,7 +100,8 @@ pub struct Process {
     pub longest_line: usize,
     /// `tune.http.maxhdr`
     pub maxhdr: usize,
-    /// `tune.rcvbuf.server`: bytes of the kernel's buffers of connections to servers; none leaves them to the kernel.
+    /// `tune.rcvbuf.server`: bytes of the kernel's buffers of connections to servers; none leaves them to
+    /// the kernel.
     pub server_receive_buffer: Option<u32>,
     /// `tune.sndbuf.server`
     pub server_send_buffer: Option<u32>,
@@ -119,7 +121,8 @@ pub struct Process {
     pub nice_at_start: Option<i32>,
     /// `tune.renice.runtime`
     pub nice: Option<i32>,
-    /// `close-spread-time`: over how long clients' connections are closed at the soft stop; none inside: until they end by themselves.
+    /// `close-spread-time`: over how long clients' connections are closed at the soft stop; none inside:
+    /// until they end by themselves.
     pub close_spread: Option<Option<Duration>>,
     /// `master-worker`: what a master does when its worker fails.
     pub master_worker: Option<WorkerFails>,
@@ -156,7 +159,8 @@ impl Process {
         Ok(wanted.min(self.most_lanes.unwrap_or(usize::MAX)).clamp(1, crate::MOST_LANES))
     }
 
-    /// What is applied once, when the process starts, stays what it is in `before`. The keywords whose values differ.
+    /// What is applied once, when the process starts, stays what it is in `before`. The keywords whose values
+    /// differ.
     pub fn keep_what_is_fixed(&mut self, before: &Self) -> Vec<&'static str> {
         let mut differ = Vec::new();
         macro_rules! keep {
@@ -192,7 +196,8 @@ impl Process {
 impl PartialEq for RuntimeSocket {
     fn eq(&self, other: &Self) -> bool {
         let (own, its) = (&self.listener, &other.listener);
-        (&own.endpoint, &own.options, &own.user, &own.group) == (&its.endpoint, &its.options, &its.user, &its.group)
+        (&own.endpoint, &own.options, &own.user, &own.group)
+            == (&its.endpoint, &its.options, &its.user, &its.group)
             && (self.level, self.severity, self.exposes) == (other.level, other.severity, other.exposes)
     }
 }
@@ -210,7 +215,8 @@ pub struct RuntimeSocket {
     pub exposes: bool,
 }
 
-/// What clients of the run-time interface may do, and how long they may be silent, unless the file says otherwise.
+/// What clients of the run-time interface may do, and how long they may be silent, unless the file says
+/// otherwise.
 const LEVEL: &str = "operator";
 const STATS_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -221,10 +227,23 @@ fn positive(time: Set<Duration>, refuse: &mut Refuse<'_>) -> bool {
     !time.value.is_zero()
 }
 
-fn stats_sockets(lines: &[Bind], global: &Global, groups: &Groups, refuse: &mut Refuse<'_>) -> Arc<[RuntimeSocket]> {
+fn stats_sockets(
+    lines: &[Bind],
+    global: &Global,
+    groups: &Groups,
+    refuse: &mut Refuse<'_>,
+) -> Arc<[RuntimeSocket]> {
     let mut all = Vec::new();
     for line in lines {
-        let listeners = bind::listeners(line, 0, 0, &Settings::default(), &mut Ids::new(1, std::iter::empty()), (global, groups, bind::Shards::Number(1)), refuse);
+        let listeners = bind::listeners(
+            line,
+            0,
+            0,
+            &Settings::default(),
+            &mut Ids::new(1, std::iter::empty()),
+            (global, groups, bind::Shards::Number(1)),
+            refuse,
+        );
         all.extend(listeners.into_iter().map(|listener| RuntimeSocket {
             listener,
             level: line.options.level.map_or(LEVEL, |set| set.value),
@@ -289,7 +308,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         description,
         external_check,
         disable_fast_forward: _, // both directions are always forwarded without looking
-        disable_zero_copy: _, // the table of keywords says so, here and below
+        disable_zero_copy: _,    // the table of keywords says so, here and below
         dns_accept_family: _,
         expose_deprecated: _,   // no keyword is deprecated here
         expose_experimental: _, // nor experimental
@@ -302,7 +321,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         h1_case_adjust_file: _,
         hard_stop_after,
         localpeer: _, // a variable of the environment
-        log: _, // read with the targets of proxies
+        log: _,       // read with the targets of proxies
         log_send_hostname: _,
         log_tag: _,
         max_spread_checks,
@@ -367,7 +386,13 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     let stats_sockets = self::stats_sockets(stats_sockets, global, &groups, refuse);
     let most_lanes = thread_hard_limit.map(|set| set.value as usize);
     let lanes = nbthread.map(|set| set.value as usize);
-    let cpu_map = cpu_map(cpu_placement, &groups, lanes, || Placement::read().map(|read| read.lanes).unwrap_or_default(), refuse);
+    let cpu_map = cpu_map(
+        cpu_placement,
+        &groups,
+        lanes,
+        || Placement::read().map(|read| read.lanes).unwrap_or_default(),
+        refuse,
+    );
     Process {
         daemon: is_on(daemon),
         quiet: is_on(quiet),
@@ -383,7 +408,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         cpu_map,
         groups,
         maxconn: maxconn.map(|set| set.value),
-        most_pipes: maxpipes.map(|set| set.value as usize).filter(|most| *most > 0), // 0 is as if it were not there
+        most_pipes: maxpipes.map(|set| set.value as usize).filter(|most| *most > 0), /* 0 is as if it were
+                                                                                      * not there */
         close_spread: close_spread_time.map(|set| set.value).filter(|window| *window != Some(Duration::ZERO)),
         master_worker: master_worker.map(|set| set.value),
         most_reloads: mworker_max_reloads.map(|set| set.value),
@@ -411,7 +437,9 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         },
         stats_sockets,
         stats_maxconn: stats_maxconn.map(|set| set.value),
-        stats_timeout: stats_timeout.filter(|set| positive(*set, refuse)).map_or(STATS_TIMEOUT, |set| set.value),
+        stats_timeout: stats_timeout
+            .filter(|set| positive(*set, refuse))
+            .map_or(STATS_TIMEOUT, |set| set.value),
         node: node.as_ref().map(|set| text(&set.value)),
         description: description.as_ref().map(|set| text(&set.value)),
         ..tune
@@ -474,7 +502,9 @@ fn tune(tune: &Tune) -> Process {
         vars_txn,
     } = tune;
     // 0 is no bound.
-    let most = |set: Option<Set<u64>>| set.map_or(0, |set| set.value as usize).checked_sub(1).map_or(usize::MAX, |n| n + 1);
+    let most = |set: Option<Set<u64>>| {
+        set.map_or(0, |set| set.value as usize).checked_sub(1).map_or(usize::MAX, |n| n + 1)
+    };
     let bufsize = bufsize.map_or(BUFSIZE, |set| set.value) as usize;
     let maxrewrite = maxrewrite.map_or(1024, |set| set.value as usize).min(bufsize / 2);
     Process {
@@ -498,7 +528,9 @@ fn tune(tune: &Tune) -> Process {
         server_unsent: bind::bytes(*notsent_lowat_server),
         events_at_once: maxpollevents.map(|set| set.value as usize),
         pipe_size: pipesize.map(|set| set.value as usize).filter(|bytes| *bytes > 0),
-        rules_at_once: max_rules_at_once.map_or(RULES_AT_ONCE, |set| u32::try_from(set.value).unwrap_or(u32::MAX)).max(1),
+        rules_at_once: max_rules_at_once
+            .map_or(RULES_AT_ONCE, |set| u32::try_from(set.value).unwrap_or(u32::MAX))
+            .max(1),
         variable_limits: VariableLimits {
             process: most(*vars_proc),
             session: most(*vars_sess),

@@ -1,11 +1,10 @@
 //! `frontend`, `backend` and `listen`.
 
-use super::gate::Gate;
 use super::agent;
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
 use super::checks::{self, ServerCheck};
-use super::steps;
+use super::gate::Gate;
 use super::http::{self, Http, Side};
 use super::log::{EventLog, FrontendLog, Logs};
 use super::process::Process;
@@ -13,14 +12,15 @@ use super::refuse::Refuse;
 use super::rules::{Captures, Directory, Expressions, LooksAt, RuleReader, Rules};
 use super::server::{self, Server};
 use super::state_file::StateFiles;
-use crate::invalid::LastInvalid;
+use super::steps;
 use crate::counts::{BackendStats, FrontendStats};
+use crate::invalid::LastInvalid;
 use crate::places::Places;
 use crate::rate::Rate;
 use crate::told::Told;
 use manylane_balance::{Balancer, Depot, Index, Operation, ShelfLimits};
-use manylane_check::{Past, Running};
 use manylane_check::states::States;
+use manylane_check::{Past, Running};
 use manylane_config::table::{Timeout, Toggle};
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Settings};
 use manylane_expr::{Expression, Zone};
@@ -60,7 +60,6 @@ pub struct Frontend {
     /// What it captures of messages.
     pub captures: Captures,
     /// How it logs, if it does.
-    
     pub log: Option<FrontendLog>,
     /// Where waiting ends.
     pub timeouts: FrontendTimeouts,
@@ -100,8 +99,8 @@ pub struct FrontendTimeouts {
 pub struct Backend {
     /// What has nothing to do with them.
     pub(super) parts: Arc<BackendParts>,
-    /// Its servers by their numbers; among them perhaps one that [stands](Server::stands_in) for another address, and servers that are gone and
-    /// not listed any more.
+    /// Its servers by their numbers; among them perhaps one that [stands](Server::stands_in) for another
+    /// address, and servers that are gone and not listed any more.
     pub servers: Vec<Arc<Server>>,
     /// The numbers of those that are listed: in the order of the file, and then of when they were added.
     pub(super) order: Vec<usize>,
@@ -191,7 +190,8 @@ impl Backend {
 
     /// Whether it has servers, and none that is usable.
     pub(super) fn is_down(&self) -> bool {
-        !self.order.is_empty() && !self.balancer.servers().iter().any(|(_, server)| server.state().is_usable())
+        !self.order.is_empty()
+            && !self.balancer.servers().iter().any(|(_, server)| server.state().is_usable())
     }
 
     /// A server has changed, or some have: whether one is usable now.
@@ -319,7 +319,12 @@ pub(super) fn proxies(
         one(proxy, config, process, &names, &mut reader, logs, &mut ids, &mut all, refuse);
     }
     let named = reader.named_servers();
-    for server in all.backends.iter().flat_map(|backend| &backend.servers).filter(|server| named.contains(&(server.number as u32))) {
+    for server in all
+        .backends
+        .iter()
+        .flat_map(|backend| &backend.servers)
+        .filter(|server| named.contains(&(server.number as u32)))
+    {
         server.named.store(true, Ordering::Relaxed);
     }
     all.expressions = Some(reader.finish(zone, refuse));
@@ -405,11 +410,22 @@ fn one<'c>(
         };
         let mut listeners = Vec::new();
         let shards = bind::default_shards(&config.global, !process.no_reuse_port);
-        let mut listener_ids = Ids::new(1, binds.iter().filter_map(|bind| bind.options.id).map(|set| set.value));
+        let mut listener_ids =
+            Ids::new(1, binds.iter().filter_map(|bind| bind.options.id).map(|set| set.value));
         for bind in binds {
-            let more = bind::listeners(bind, number, listeners.len(), settings, &mut listener_ids, (&config.global, &process.groups, shards), refuse);
+            let more = bind::listeners(
+                bind,
+                number,
+                listeners.len(),
+                settings,
+                &mut listener_ids,
+                (&config.global, &process.groups, shards),
+                refuse,
+            );
             for listener in &more {
-                if bind.options.id.is_some() && listeners.iter().any(|other: &bind::Listener| other.id == listener.id) {
+                if bind.options.id.is_some()
+                    && listeners.iter().any(|other: &bind::Listener| other.id == listener.id)
+                {
                     let message = format!("'id {}' is another listener's of this frontend", listener.id);
                     refuse.found.alert(bind.options.id.map_or(bind.pos, |set| set.pos), message);
                 }
@@ -449,7 +465,10 @@ fn one<'c>(
         let mut built = Vec::new();
         let states = all.files.of(proxy, refuse);
         for line in servers {
-            let state = states.as_deref().zip(proxy.name.text().zip(line.name.text())).and_then(|(states, (backend, own))| states.get(backend, own));
+            let state = states
+                .as_deref()
+                .zip(proxy.name.text().zip(line.name.text()))
+                .and_then(|(states, (backend, own))| states.get(backend, own));
             built.push(server::server(line, settings, process, all.servers, built.len(), state, refuse));
             all.servers += 1;
         }
@@ -463,13 +482,17 @@ fn one<'c>(
         checks::checks(proxy, process, &mut built, &check_script, refuse);
         agent::agents(proxy, process, &mut built, refuse);
         if server::has_stand_in(settings) {
-            let mut server = server::of_client(proxy.pos, settings, process, all.servers, built.len(), refuse);
+            let mut server =
+                server::of_client(proxy.pos, settings, process, all.servers, built.len(), refuse);
             server.id = ids.next(None);
             built.push(server);
             all.servers += 1;
         }
         let (balancer, key) = balance::balancer(settings, mode, &built, all.lanes, refuse);
-        let of_client = built.last().filter(|server| server.stands_in).and_then(|server| balancer.servers().index(server.index));
+        let of_client = built
+            .last()
+            .filter(|server| server.stands_in)
+            .and_then(|server| balancer.servers().index(server.index));
         for (index, _) in balancer.servers().iter() {
             let down = |check: &ServerCheck| check.board.read().health.running() == Running::Down;
             if built[index.get()].check.as_ref().is_some_and(down) {
@@ -580,7 +603,7 @@ const DONE: &[Toggle] = &[
 
 fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common {
     let Settings {
-        backlog: _, // of the listeners
+        backlog: _,    // of the listeners
         check_kind: _, // of the servers' checks
         check_steps: _,
         send_state: _,
@@ -593,7 +616,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         default_backend: _,
         default_server: _, // is in the servers
         disabled: _,
-        dispatch: _, // with the servers
+        dispatch: _,           // with the servers
         dynamic_cookie_key: _, // of the servers
         error_files: _,
         error_log_format: _, // read with the logs
@@ -609,7 +632,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         inspect_request,
         inspect_response,
         load_server_state: _, // when all servers are there
-        log: _, // read with the frontend
+        log: _,               // read with the frontend
         log_format: _,
         log_format_sd: _,
         log_option: _,
@@ -628,8 +651,8 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         retry_on: _,
         server_keep_alive: _, // of the servers
         server_state_file: _, // the same
-        source: _, // of the servers
-        stats: _, // of the page, which `mode http` adds
+        source: _,            // of the servers
+        stats: _,             // of the page, which `mode http` adds
         timeouts: _,
         unique_id_format: _,
         unique_id_header: _,

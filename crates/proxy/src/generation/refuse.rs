@@ -2,8 +2,8 @@
 
 use super::files::Files;
 use manylane_config::diag::Diagnostics;
-use manylane_config::source::Pos;
 use manylane_config::lex::Word;
+use manylane_config::source::Pos;
 use manylane_config::tree::{Config, Set};
 use std::path::PathBuf;
 

@@ -19,7 +19,8 @@ static QUESTIONS: LockClass = LockClass::new("question of a rule to name servers
 /// The file of `parse-resolv-conf`.
 const SYSTEM: &str = "/etc/resolv.conf";
 
-/// Orders that wait for the lane that asks the name servers; more are refused, and a rule goes on without an address.
+/// Orders that wait for the lane that asks the name servers; more are refused, and a rule goes on without an
+/// address.
 pub const MOST_ORDERS: usize = 16_384;
 
 /// A section.
@@ -46,11 +47,13 @@ pub struct NameServer {
     pub tcp: bool,
 }
 
-/// What lies between the lane that asks and the others. Generations whose sections are the same have one; the lane of the last of them asks.
+/// What lies between the lane that asks and the others. Generations whose sections are the same have one; the
+/// lane of the last of them asks.
 #[derive(Debug, Default)]
 struct Desk {
     orders: Vec<Order>,
-    /// Wakes the lane that asks, the last one; those before it still have what was asked of them, and ask again when it goes.
+    /// Wakes the lane that asks, the last one; those before it still have what was asked of them, and ask
+    /// again when it goes.
     clerks: Vec<Arc<Bell>>,
     /// What has been found out, for whoever asks next.
     past: Past,
@@ -145,7 +148,9 @@ impl Resolvers {
     pub(crate) fn order(&self, order: Order) -> bool {
         let clerk = {
             let mut desk = self.desk.lock();
-            let Some(clerk) = desk.clerks.last().cloned().filter(|_| desk.orders.len() < MOST_ORDERS) else { return false };
+            let Some(clerk) = desk.clerks.last().cloned().filter(|_| desk.orders.len() < MOST_ORDERS) else {
+                return false;
+            };
             desk.orders.push(order);
             clerk
         };
@@ -179,7 +184,13 @@ impl Resolvers {
     }
 
     /// What was found out, for whoever asks next, and what came of questions, for reports.
-    pub(crate) fn note(&self, clerk: &Arc<Bell>, found: Vec<((Name, Kind), Memo)>, gone: Vec<(Name, Kind)>, counters: &[Counters]) {
+    pub(crate) fn note(
+        &self,
+        clerk: &Arc<Bell>,
+        found: Vec<((Name, Kind), Memo)>,
+        gone: Vec<(Name, Kind)>,
+        counters: &[Counters],
+    ) {
         let mut desk = self.desk.lock();
         if !desk.is_of(clerk) {
             return;
@@ -196,7 +207,9 @@ impl Resolvers {
     pub fn counters(&self) -> Vec<Counters> {
         let desk = self.desk.lock();
         let of = |all: &[Counters], server: usize| all.get(server).copied().unwrap_or_default();
-        (0..self.servers.len()).map(|server| of(&desk.counters, server).since(&of(&desk.cleared, server))).collect()
+        (0..self.servers.len())
+            .map(|server| of(&desk.counters, server).since(&of(&desk.cleared, server)))
+            .collect()
     }
 
     /// From now on only what comes is told.
@@ -225,7 +238,16 @@ pub(super) fn sections(config: &tree::Config, refuse: &mut Refuse<'_>) -> Vec<Ar
 }
 
 fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
-    let tree::Resolvers { name, nameservers, system, holds, payload, retries, timeout_resolve, timeout_retry } = section;
+    let tree::Resolvers {
+        name,
+        nameservers,
+        system,
+        holds,
+        payload,
+        retries,
+        timeout_resolve,
+        timeout_retry,
+    } = section;
     let mut servers: Vec<NameServer> = Vec::new();
     for own in nameservers {
         let address = &own.address.value;
@@ -284,11 +306,17 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
 }
 
 /// What a server wants of its section, if it has one.
-pub(super) fn of_server(host: Option<&str>, options: &ServerOptions, at: Set<()>, refuse: &mut Refuse<'_>) -> Option<Resolution> {
+pub(super) fn of_server(
+    host: Option<&str>,
+    options: &ServerOptions,
+    at: Set<()>,
+    refuse: &mut Refuse<'_>,
+) -> Option<Resolution> {
     // What is wrong is told, also where an address makes it useless.
     let (wish, ignores_weight) = wish(options, refuse);
     let set = options.resolvers.as_ref()?;
-    let section = refuse.config.resolvers.iter().position(|section| section.name.bytes() == set.value.bytes())?;
+    let section =
+        refuse.config.resolvers.iter().position(|section| section.name.bytes() == set.value.bytes())?;
     // An address needs nobody to be asked, until an operator gives the server a name.
     let Some(host) = host else { return Some(Resolution { section, service: None, wish, ignores_weight }) };
     let name = match Name::parse(host) {
@@ -304,26 +332,41 @@ pub(super) fn of_server(host: Option<&str>, options: &ServerOptions, at: Set<()>
 /// Which address a server wants, and whether weights of records are none of its business.
 fn wish(options: &ServerOptions, refuse: &mut Refuse<'_>) -> (Wish, bool) {
     let prefers_v4 = options.resolve_prefer.is_some_and(|set| set.value == "ipv4");
-    let mut wish = Wish { family: if prefers_v4 { Kind::A } else { Kind::Aaaa }, networks: Vec::new(), shares: false };
+    let mut wish =
+        Wish { family: if prefers_v4 { Kind::A } else { Kind::Aaaa }, networks: Vec::new(), shares: false };
     let mut ignores_weight = false;
-    each(&options.resolve_opts, |word| {
-        match word {
-            "allow-dup-ip" => wish.shares = true,
-            "prevent-dup-ip" => wish.shares = false,
-            "ignore-weight" => ignores_weight = true,
-            _ => return Err(format!("'resolve-opts' expects allow-dup-ip, ignore-weight or prevent-dup-ip and got '{word}'")),
-        }
-        Ok(())
-    }, refuse);
-    let networks = &mut wish.networks;
-    each(&options.resolve_net, |word| match Network::parse(word) {
-        Some(_) if networks.len() == MOST_NETWORKS => Err(format!("'resolve-net' takes at most {MOST_NETWORKS} networks")),
-        Some(network) => {
-            networks.push(network);
+    each(
+        &options.resolve_opts,
+        |word| {
+            match word {
+                "allow-dup-ip" => wish.shares = true,
+                "prevent-dup-ip" => wish.shares = false,
+                "ignore-weight" => ignores_weight = true,
+                _ => {
+                    return Err(format!(
+                        "'resolve-opts' expects allow-dup-ip, ignore-weight or prevent-dup-ip and got '{word}'"
+                    ));
+                }
+            }
             Ok(())
-        }
-        None => Err(format!("'resolve-net' expects networks, such as 10.0.0.0/8, and got '{word}'")),
-    }, refuse);
+        },
+        refuse,
+    );
+    let networks = &mut wish.networks;
+    each(
+        &options.resolve_net,
+        |word| match Network::parse(word) {
+            Some(_) if networks.len() == MOST_NETWORKS => {
+                Err(format!("'resolve-net' takes at most {MOST_NETWORKS} networks"))
+            }
+            Some(network) => {
+                networks.push(network);
+                Ok(())
+            }
+            None => Err(format!("'resolve-net' expects networks, such as 10.0.0.0/8, and got '{word}'")),
+        },
+        refuse,
+    );
     (wish, ignores_weight)
 }
 
@@ -344,7 +387,8 @@ fn each(set: &Option<Set<Word>>, mut take: impl FnMut(&str) -> Result<(), String
 mod tests {
     use super::*;
 
-    /// Two generations that serve beside each other for a moment have one section: of their lanes one asks, and moves servers.
+    /// Two generations that serve beside each other for a moment have one section: of their lanes one asks,
+    /// and moves servers.
     #[test]
     fn the_lane_that_began_last_asks_as_long_as_it_is_there() {
         let desk = Mutex::new(&DESKS, Desk::default());

@@ -82,9 +82,11 @@ pub struct Server {
     pub header_cut: AtomicBool,
     /// `pool-conn-name`: which expression of its backend idle connections are told apart by.
     pub pool_name: Option<usize>,
-    /// `usesrc hdr_ip`: the field of a request whose address the server sees, and which of its values: from the last one where it is negative.
+    /// `usesrc hdr_ip`: the field of a request whose address the server sees, and which of its values: from
+    /// the last one where it is negative.
     pub source_field: Option<(Box<[u8]>, i32)>,
-    /// It is no line of the file: it stands for the address of `dispatch`, or for the one that a client connected to (`option transparent`).
+    /// It is no line of the file: it stands for the address of `dispatch`, or for the one that a client
+    /// connected to (`option transparent`).
     pub stands_in: bool,
     /// `check`
     pub check: Option<ServerCheck>,
@@ -131,7 +133,8 @@ impl Server {
         self.check.is_some() || self.agent.is_some()
     }
 
-    /// How it is by its checks and its agent. Both have to say that it works; who is not asked any more has nothing to say.
+    /// How it is by its checks and its agent. Both have to say that it works; who is not asked any more has
+    /// nothing to say.
     pub(crate) fn found(&self) -> Running {
         let by = |check: &Option<ServerCheck>| {
             let report = check.as_ref()?.board.read();
@@ -261,7 +264,7 @@ pub(super) fn server(
         resolve_opts: _,
         resolve_prefer: _,
         resolvers: _,
-        shard: _,  // of peers, which are refused
+        shard: _, // of peers, which are refused
         slowstart,
         tcp_ut,
         track: _, // looked up when all are known
@@ -307,8 +310,12 @@ pub(super) fn server(
     let dynamic = cookie.is_none() && settings.cookie.as_ref().is_some_and(|set| set.value.dynamic);
     let by_address = matches!(hash_key, Some(Set { value: "addr" | "addr-port", .. }));
     let stays = match place {
-        ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere if by_address => Some("its 'hash-key' is its address"),
-        ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere if dynamic => Some("its cookie is made of its address"),
+        ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere if by_address => {
+            Some("its 'hash-key' is its address")
+        }
+        ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere if dynamic => {
+            Some("its cookie is made of its address")
+        }
         ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
         ServerPlace::At(_) => Some("it is no IP address"),
     };
@@ -357,8 +364,8 @@ pub(super) fn server(
         pool_name: None,
         source_field: source.and_then(|source| source_field(source, refuse)),
         stands_in: false,
-        check: None, // given when all are known
-        agent: None, // the same
+        check: None,  // given when all are known
+        agent: None,  // the same
         tracks: None, // the same
         followers: Followers::default(),
         added: false,
@@ -370,13 +377,22 @@ pub(super) fn server(
     }
 }
 
-/// Whether a backend has a server beside those of the file: `dispatch`, unless `balance` says otherwise, and `option transparent`.
+/// Whether a backend has a server beside those of the file: `dispatch`, unless `balance` says otherwise, and
+/// `option transparent`.
 pub(super) fn has_stand_in(settings: &Settings) -> bool {
     settings.option(Toggle::TRANSPARENT) || settings.dispatch.is_some() && settings.balance.is_none()
 }
 
-/// What `dispatch` and `option transparent` send streams to that no cookie and no rule has a server for. The algorithm never chooses it.
-pub(super) fn of_client(pos: Pos, settings: &Settings, process: &Process, number: usize, index: usize, refuse: &mut Refuse<'_>) -> Server {
+/// What `dispatch` and `option transparent` send streams to that no cookie and no rule has a server for. The
+/// algorithm never chooses it.
+pub(super) fn of_client(
+    pos: Pos,
+    settings: &Settings,
+    process: &Process,
+    number: usize,
+    index: usize,
+    refuse: &mut Refuse<'_>,
+) -> Server {
     let anywhere = Place::Ip { host: Host::V4(Ipv4Addr::UNSPECIFIED), port: Port::Unset };
     let line = tree::Server {
         name: Word::plain(NO_SERVER, pos),
@@ -388,7 +404,12 @@ pub(super) fn of_client(pos: Pos, settings: &Settings, process: &Process, number
         pos,
         template: None,
     };
-    Server { weight: 0, cookie: None, stands_in: true, ..server(&line, settings, process, number, index, None, refuse) }
+    Server {
+        weight: 0,
+        cookie: None,
+        stands_in: true,
+        ..server(&line, settings, process, number, index, None, refuse)
+    }
 }
 
 fn header(send_proxy: &Option<Set<ProxyHeader>>, options: &Option<Set<Word>>) -> Option<SendHeader> {
@@ -403,7 +424,8 @@ fn header(send_proxy: &Option<Set<ProxyHeader>>, options: &Option<Set<Word>>) ->
             b"crc32c" => header.checksum = true,
             b"unique-id" => header.unique_id = true,
             b"authority" => header.authority = true,
-            _ => header.tls = true, // the others are all of TLS, of which there is none to tell: so they ask for the same
+            _ => header.tls = true, /* the others are all of TLS, of which there is none to tell: so they
+                                     * ask for the same */
         }
     }
     Some(header)
@@ -413,11 +435,13 @@ fn header(send_proxy: &Option<Set<ProxyHeader>>, options: &Option<Set<Word>>) ->
 fn source_field(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<(Box<[u8]>, i32)> {
     let word = source.usesrc.as_ref()?;
     let arguments = word.text()?.strip_prefix("hdr_ip(")?;
-    let (name, occurrence) = arguments.strip_suffix(')').map_or(("", None), |arguments| match arguments.split_once(',') {
-        Some((name, occurrence)) => (name.trim(), Some(occurrence.trim())),
-        None => (arguments.trim(), None),
-    });
-    let occurrence = occurrence.map_or(Some(-1), |number| number.parse().ok().filter(|n| *n >= -MOST_OCCURRENCES && *n != 0));
+    let (name, occurrence) =
+        arguments.strip_suffix(')').map_or(("", None), |arguments| match arguments.split_once(',') {
+            Some((name, occurrence)) => (name.trim(), Some(occurrence.trim())),
+            None => (arguments.trim(), None),
+        });
+    let occurrence = occurrence
+        .map_or(Some(-1), |number| number.parse().ok().filter(|n| *n >= -MOST_OCCURRENCES && *n != 0));
     match occurrence.filter(|_| !name.is_empty()) {
         Some(occurrence) => Some((name.to_ascii_lowercase().into_bytes().into(), occurrence)),
         None => {
@@ -467,7 +491,8 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
         Some(word) => match word.text() {
             Some("client") => Some(Present::Client),
             Some("clientip") => Some(Present::ClientIp),
-            Some(text) if text.starts_with("hdr_ip(") => Some(Present::ClientIp), // the client that the field names
+            Some(text) if text.starts_with("hdr_ip(") => Some(Present::ClientIp), /* the client that the
+            * field names */
             Some(text) => {
                 let with_port = text.parse().ok();
                 let alone = text.parse().ok().map(|ip| std::net::SocketAddr::new(ip, 0));
@@ -499,8 +524,14 @@ fn whereabouts(
     };
     let resolution = resolvers::of_server(host, options, Set { value: (), pos: address.pos }, refuse);
     let methods = methods(init_addr, resolution.is_some(), refuse);
-    let mut known =
-        Whereabouts { place: ServerPlace::Nowhere, port, name: None, renamed: false, by_hand: false, answer: None };
+    let mut known = Whereabouts {
+        place: ServerPlace::Nowhere,
+        port,
+        name: None,
+        renamed: false,
+        by_hand: false,
+        answer: None,
+    };
     let Some(Resolution { service: Some(service), .. }) = &resolution else {
         // A name that an operator has given stays, as long as somebody asks for it.
         let given = last.filter(|last| resolution.is_some() && last.admin & admin::RENAMED != 0);
@@ -532,8 +563,8 @@ enum Method {
     At(IpAddr),
 }
 
-/// `init-addr`; what is wrong there is told, also where an address makes it useless. Without it a server whose name is `asked` for all the
-/// time starts without an address rather than not at all.
+/// `init-addr`; what is wrong there is told, also where an address makes it useless. Without it a server
+/// whose name is `asked` for all the time starts without an address rather than not at all.
 fn methods(init_addr: &Option<Set<Word>>, asked: bool, refuse: &mut Refuse<'_>) -> Vec<Method> {
     let Some(set) = init_addr else {
         let none = asked.then_some(Method::None);
@@ -549,7 +580,10 @@ fn methods(init_addr: &Option<Set<Word>>, asked: bool, refuse: &mut Refuse<'_>) 
                 Some(ip) => Method::At(ip),
                 None => {
                     let text = String::from_utf8_lossy(other);
-                    refuse.found.alert(set.pos, format!("'init-addr' expects last, libc, none or an address and got '{text}'"));
+                    refuse.found.alert(
+                        set.pos,
+                        format!("'init-addr' expects last, libc, none or an address and got '{text}'"),
+                    );
                     Method::None
                 }
             },
@@ -558,7 +592,8 @@ fn methods(init_addr: &Option<Set<Word>>, asked: bool, refuse: &mut Refuse<'_>) 
     methods
 }
 
-/// Where it is: its name is resolved by the first method of `init-addr` that can. `last` is the address of a server state file.
+/// Where it is: its name is resolved by the first method of `init-addr` that can. `last` is the address of a
+/// server state file.
 fn place(
     address: &Set<Address>,
     methods: &[Method],
@@ -609,7 +644,9 @@ fn place(
             },
             Method::None => {
                 if let Some(failure) = failure {
-                    refuse.found.warning(address.pos, format!("'server' : {failure}; it has no address for now"));
+                    refuse
+                        .found
+                        .warning(address.pos, format!("'server' : {failure}; it has no address for now"));
                 }
                 return ServerPlace::Nowhere;
             }
@@ -624,8 +661,9 @@ fn place(
     ServerPlace::Nowhere
 }
 
-/// `cookie dynamic`: the cookie of a server that has none of its own, as HAProxy makes it, so that a client keeps to its server whichever of
-/// several proxies it comes by. XXH64 of the secret, the address and the port, four bytes of it, in network order.
+/// `cookie dynamic`: the cookie of a server that has none of its own, as HAProxy makes it, so that a client
+/// keeps to its server whichever of several proxies it comes by. XXH64 of the secret, the address and the
+/// port, four bytes of it, in network order.
 fn dynamic_cookie(settings: &Settings, place: &ServerPlace) -> Option<Box<[u8]>> {
     settings.cookie.as_ref().filter(|set| set.value.dynamic)?;
     let secret = &settings.dynamic_cookie_key.as_ref()?.value;
@@ -643,13 +681,18 @@ pub(super) fn check_dynamic_cookies(settings: &Settings, servers: &[Server], ref
     let mut owners = std::collections::HashMap::new();
     for server in servers {
         let Some(cookie) = &server.cookie else {
-            let message = format!("'cookie dynamic' gives server '{}' no cookie, since it has no IP address and port of its own", server.name);
+            let message = format!(
+                "'cookie dynamic' gives server '{}' no cookie, since it has no IP address and port of its own",
+                server.name
+            );
             refuse.found.warning(set.pos, message);
             continue;
         };
         if let Some(other) = owners.insert(cookie, &server.name) {
-            let message =
-                format!("servers '{other}' and '{}' have the same cookie; give one of them a cookie of its own", server.name);
+            let message = format!(
+                "servers '{other}' and '{}' have the same cookie; give one of them a cookie of its own",
+                server.name
+            );
             refuse.found.warning(set.pos, message);
         }
     }
@@ -671,7 +714,8 @@ mod tests {
 
     #[test]
     fn dynamic_cookies_are_those_of_haproxy() {
-        for (address, cookie) in [("127.0.0.1:8991", "8d8ce7165dd7a2f6"), ("[::1]:8991", "a0c02c4f7207d119")] {
+        for (address, cookie) in [("127.0.0.1:8991", "8d8ce7165dd7a2f6"), ("[::1]:8991", "a0c02c4f7207d119")]
+        {
             assert_eq!(cookie_of(b"s3cret", address.parse().unwrap()), cookie, "{address}");
         }
     }

@@ -1,9 +1,12 @@
 //! Where a server is, which may change while it serves: by its name, or by an operator.
 //!
 //! # Protocol
-//! 1. Whoever connects reads the place as it is published, without a lock, and keeps no reference to it while it waits.
-//! 2. Changes are made under the lock of what reports read, and published there: the last one is what both show.
-//! 3. `word` grows with each change, so that what was kept of the place before, idle connections, is told apart from what is of this one.
+//! 1. Whoever connects reads the place as it is published, without a lock, and keeps no reference to it while
+//!    it waits.
+//! 2. Changes are made under the lock of what reports read, and published there: the last one is what both
+//!    show.
+//! 3. `word` grows with each change, so that what was kept of the place before, idle connections, is told
+//!    apart from what is of this one.
 
 use super::server::ServerPlace;
 use manylane_net::address::{Host, Place, Port};
@@ -110,7 +113,8 @@ impl Site {
         self.now.load(reader)
     }
 
-    // Relaxed: numbers by themselves. A connection that is made to the old place at the moment of a change is as one that was made just before.
+    // Relaxed: numbers by themselves. A connection that is made to the old place at the moment of a change is
+    // as one that was made just before.
 
     /// Whether where it is depends on the client.
     #[inline]
@@ -155,7 +159,14 @@ mod tests {
 
     #[test]
     fn a_place_is_published_with_its_change_and_has_another_number_then() {
-        let mut known = Whereabouts { place: ServerPlace::Nowhere, port: Port::One(80), name: None, renamed: false, by_hand: false, answer: None };
+        let mut known = Whereabouts {
+            place: ServerPlace::Nowhere,
+            port: Port::One(80),
+            name: None,
+            renamed: false,
+            by_hand: false,
+            answer: None,
+        };
         known.settle(Some([192, 0, 2, 1].into()));
         let site = Site::new(known);
         let reader = Reader::new();
@@ -171,7 +182,9 @@ mod tests {
             known.port = Port::Unset;
             known.settle(Some([192, 0, 2, 2].into()));
         });
-        assert!(site.is_of_client() && site.word() != word && site.read().ip() == Some([192, 0, 2, 2].into()));
+        assert!(
+            site.is_of_client() && site.word() != word && site.read().ip() == Some([192, 0, 2, 2].into())
+        );
         site.change(|known| known.settle(None));
         assert_eq!((site.load(&reader), site.is_of_client()), (&ServerPlace::Nowhere, false));
     }

@@ -1,4 +1,5 @@
-//! `h1-case-adjust` and `h1-case-adjust-file`: how names of fields are spelled for clients and servers that care.
+//! `h1-case-adjust` and `h1-case-adjust-file`: how names of fields are spelled for clients and servers that
+//! care.
 
 use super::files;
 use super::refuse::Refuse;
@@ -27,7 +28,8 @@ pub(super) fn spellings(global: &Global, refuse: &mut Refuse<'_>) -> Option<Case
     if let Some(set) = &global.h1_case_adjust_file {
         match read(&refuse.path(&set.value)) {
             Err(error) => {
-                let message = format!("'h1-case-adjust-file' : '{}' cannot be read: {error}", set.value.shown());
+                let message =
+                    format!("'h1-case-adjust-file' : '{}' cannot be read: {error}", set.value.shown());
                 refuse.found.alert(set.value.pos(), message);
             }
             Ok(bytes) => {

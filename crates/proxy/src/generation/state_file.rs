@@ -1,8 +1,10 @@
 //! `load-server-state-from-file`: servers go on as a process before this one left them (R-G8).
 //!
-//! What an operator did goes on as long as the configuration does not say something else about the same thing: the weight where the file's is what it
-//! was, maintenance where `disabled` is as it was. Addresses and ports of servers are those of the configuration, which may have changed since; that of a
-//! name is here for `init-addr last`, and so is the name that an operator or a service gave to a server of a `resolvers` section.
+//! What an operator did goes on as long as the configuration does not say something else about the same
+//! thing: the weight where the file's is what it was, maintenance where `disabled` is as it was. Addresses
+//! and ports of servers are those of the configuration, which may have changed since; that of a name is here
+//! for `init-addr last`, and so is the name that an operator or a service gave to a server of a `resolvers`
+//! section.
 
 use super::files;
 use super::refuse::Refuse;
@@ -36,7 +38,9 @@ impl StateFiles {
             }
             Some(Set { pos, .. }) => {
                 let statement = proxy.settings.server_state_file.as_ref();
-                let named = statement.and_then(|statement| statement.words.first()).filter(|name| **name != *"use-backend-name");
+                let named = statement
+                    .and_then(|statement| statement.words.first())
+                    .filter(|name| **name != *"use-backend-name");
                 let path = path(named.unwrap_or(&proxy.name), refuse);
                 Some(Rc::new(read(&path, named.map_or(pos, Word::pos), refuse)))
             }
@@ -81,12 +85,18 @@ fn read(path: &Path, pos: Pos, refuse: &mut Refuse<'_>) -> States {
     let mut bytes = Vec::new();
     let read = files::open(path).and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
-        let message = format!("the server state file '{}' cannot be read, and servers begin as the configuration says: {error}", path.display());
+        let message = format!(
+            "the server state file '{}' cannot be read, and servers begin as the configuration says: {error}",
+            path.display()
+        );
         refuse.found.warning(pos, message);
         return States::default();
     }
     if bytes.len() > MOST_BYTES {
-        let message = format!("the server state file '{}' has more than {MOST_BYTES} bytes; what is behind them is not read", path.display());
+        let message = format!(
+            "the server state file '{}' has more than {MOST_BYTES} bytes; what is behind them is not read",
+            path.display()
+        );
         refuse.found.warning(pos, message);
         bytes.truncate(MOST_BYTES);
     }
@@ -115,7 +125,8 @@ fn one(backend: &Backend, server: &Server, state: &State, now: Time) {
         // An algorithm whose weights are fixed now has those of the file.
         let _ = balancer.set_weight(index, state.weight, now);
     }
-    // In maintenance a server is down whatever its checks would say; they begin anew when it comes back. One that tracks is as the other.
+    // In maintenance a server is down whatever its checks would say; they begin anew when it comes back. One
+    // that tracks is as the other.
     let running = match state.operation {
         0 => Running::Down,
         3 => Running::Stopping,
@@ -133,9 +144,10 @@ fn one(backend: &Backend, server: &Server, state: &State, now: Time) {
     }
     let serves = !maintained && running != Running::Down;
     server.past.restore(serves, now.since(Time::ZERO).saturating_sub(Duration::from_secs(state.since)));
-    for (check, disabled, (ip, port)) in
-        [(&server.check, state.check_disabled, state.check), (&server.agent, state.agent_disabled, state.agent)]
-    {
+    for (check, disabled, (ip, port)) in [
+        (&server.check, state.check_disabled, state.check),
+        (&server.agent, state.agent_disabled, state.agent),
+    ] {
         let Some(check) = check else { continue };
         check.board.disable(disabled);
         check.aims.set(|aim| {

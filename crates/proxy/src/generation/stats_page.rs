@@ -47,7 +47,11 @@ impl StatsPage {
     #[inline]
     pub fn asked<'a>(&self, head: &'a Head) -> Option<&'a [u8]> {
         let target = head.target();
-        let target = if target.starts_with(b"/") || !self.uri.starts_with(b"/") { target } else { behind_authority(head, target) };
+        let target = if target.starts_with(b"/") || !self.uri.starts_with(b"/") {
+            target
+        } else {
+            behind_authority(head, target)
+        };
         target.strip_prefix(&*self.uri)
     }
 }
@@ -56,7 +60,9 @@ impl StatsPage {
 #[cold]
 fn behind_authority<'a>(head: &Head, target: &'a [u8]) -> &'a [u8] {
     match Target::of(target, head.method_kind()) {
-        Target { scheme: Some(scheme), authority: Some(authority), .. } => target.get(scheme.len() + 3 + authority.len()..).unwrap_or_default(),
+        Target { scheme: Some(scheme), authority: Some(authority), .. } => {
+            target.get(scheme.len() + 3 + authority.len()..).unwrap_or_default()
+        }
         _ => target,
     }
 }
@@ -98,7 +104,8 @@ pub(super) fn stats_page(proxy: &Proxy) -> Option<StatsPage> {
             "stats show-node" => page.node = Some(first.map(text)),
             "stats show-desc" if statement.words.is_empty() => page.description = Some(None),
             "stats show-desc" => {
-                let words: Vec<_> = statement.words.iter().map(|word| String::from_utf8_lossy(word.bytes())).collect();
+                let words: Vec<_> =
+                    statement.words.iter().map(|word| String::from_utf8_lossy(word.bytes())).collect();
                 page.description = Some(Some(words.join(" ").into()));
             }
             "stats show-legends" => page.legends = true,

@@ -3,8 +3,8 @@
 use super::bind::text;
 use super::refuse::Refuse;
 use manylane_check::{
-    Connect, Expect, HttpRequest, MOST_BYTES, Pattern, PortOf, Script, Send, Sent, Setting, Status, StatusRanges, Step, Text, Value, http, ldap,
-    mysql, pgsql, redis, smtp, tcp, tls,
+    Connect, Expect, HttpRequest, MOST_BYTES, Pattern, PortOf, Script, Send, Sent, Setting, Status,
+    StatusRanges, Step, Text, Value, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
 };
 use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
@@ -18,7 +18,9 @@ use std::net::{IpAddr, SocketAddr};
 pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Refuse<'_>) -> Script {
     let settings = &proxy.settings;
     let kind = settings.check_kind.as_ref();
-    let of = |family: &'static str| settings.check_steps.iter().filter(move |step| step.keyword.starts_with(family));
+    let of = |family: &'static str| {
+        settings.check_steps.iter().filter(move |step| step.keyword.starts_with(family))
+    };
     let (wanted, unused) = match kind.map_or("", |kind| kind.keyword) {
         "option httpchk" => ("http-check", Some("tcp-check")),
         "option tcp-check" => ("tcp-check", Some("http-check")),
@@ -30,15 +32,23 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
         None => true,
     });
     for step in idle.filter(|step| step.pos >= proxy.pos) {
-        let option = if step.keyword.starts_with("http-check") { "option httpchk" } else { "option tcp-check" };
-        let message = format!("'{}' has no effect here: there is no '{option}', or another kind of check after it", step.keyword);
+        let option =
+            if step.keyword.starts_with("http-check") { "option httpchk" } else { "option tcp-check" };
+        let message = format!(
+            "'{}' has no effect here: there is no '{option}', or another kind of check after it",
+            step.keyword
+        );
         refuse.found.warning(step.pos, message);
     }
     if let Some(set) = &settings.disable_on_404
         && set.pos >= proxy.pos
         && wanted != "http-check"
     {
-        refuse.idle(&settings.disable_on_404, "http-check disable-on-404", "there is no 'option httpchk', or another kind of check after it");
+        refuse.idle(
+            &settings.disable_on_404,
+            "http-check disable-on-404",
+            "there is no 'option httpchk', or another kind of check after it",
+        );
     }
     let Some(kind) = kind else { return Script::connect() };
     match kind.keyword {
@@ -51,7 +61,11 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
         "option external-check" => Script::connect(), // a program in place of it
         "option tcp-check" => tcp_script(of(wanted), compiler, refuse),
         _ => {
-            let with = OfHttp { send_state: settings.send_state.is_some(), disable_on_404: settings.disable_on_404.is_some(), lenient: settings.option(Toggle::UNSAFE_RESPONSES) };
+            let with = OfHttp {
+                send_state: settings.send_state.is_some(),
+                disable_on_404: settings.disable_on_404.is_some(),
+                lenient: settings.option(Toggle::UNSAFE_RESPONSES),
+            };
             http_script(kind, of(wanted), &with, compiler, refuse)
         }
     }
@@ -87,7 +101,8 @@ fn mysql_script(kind: &Statement, refuse: &mut Refuse<'_>) -> Script {
     let login = match kind.words.get(2) {
         Some(word) if *word == "pre-41" => mysql::Login::Pre41,
         Some(word) if *word != "post-41" => {
-            let message = format!("'{}' expects 'post-41' or 'pre-41' and got '{}'", kind.keyword, word.shown());
+            let message =
+                format!("'{}' expects 'post-41' or 'pre-41' and got '{}'", kind.keyword, word.shown());
             refuse.found.alert(word.pos(), message);
             mysql::Login::Post41
         }
@@ -103,7 +118,9 @@ fn pgsql_script(kind: &Statement, refuse: &mut Refuse<'_>) -> Script {
 /// Anything but a greeting and a name is the usual greeting, as HAProxy has it.
 fn smtp_script(kind: &Statement) -> Script {
     match &kind.words[..] {
-        [hello, name] if (*hello == "HELO" || *hello == "EHLO") && !name.bytes().iter().any(u8::is_ascii_control) => {
+        [hello, name]
+            if (*hello == "HELO" || *hello == "EHLO") && !name.bytes().iter().any(u8::is_ascii_control) =>
+        {
             smtp::script(hello.bytes(), name.bytes())
         }
         _ => smtp::script(b"HELO", b"localhost"),
@@ -192,7 +209,8 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     /// An expression of one word, or of all words that are left.
     fn expression(&mut self, of: &str, all: bool) -> Option<Expression> {
         let first = self.value(of)?;
-        let whole = if all { Word::join(&self.step.words[self.at - 1..], first.pos()) } else { first.clone() };
+        let whole =
+            if all { Word::join(&self.step.words[self.at - 1..], first.pos()) } else { first.clone() };
         match Expression::compile(whole.bytes(), Places::CHECK, self.compiler) {
             Ok(expression) => Some(expression),
             Err(error) => {
@@ -219,7 +237,10 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                     match (value.bytes(), http) {
                         (b"h1", true) | (b"none", false) => {}
                         (b"h2", true) => self.unbuilt(value, "HTTP/2 is not built yet"),
-                        _ => self.wrong(value, &format!("'proto' expects {} here", if http { "h1" } else { "none" })),
+                        _ => self.wrong(
+                            value,
+                            &format!("'proto' expects {} here", if http { "h1" } else { "none" }),
+                        ),
                     }
                 }
                 b"ssl" | b"sni" | b"alpn" => {
@@ -250,7 +271,10 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     /// An IP address, with a port or without.
     fn address(&mut self) -> Option<SocketAddr> {
         let value = self.value("addr")?;
-        let address = value.text().and_then(|text| Address::parse(text, &Rules::SERVER).ok()).and_then(|address| address.resolve().ok());
+        let address = value
+            .text()
+            .and_then(|text| Address::parse(text, &Rules::SERVER).ok())
+            .and_then(|address| address.resolve().ok());
         let found = match address {
             Some(Address { place: Place::Ip { host, port }, .. }) => {
                 let ip: Option<IpAddr> = match host {
@@ -281,11 +305,16 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         let id = match self.compiler.variables.resolve(parts.next().unwrap_or_default()) {
             Ok(id) if matches!(id.scope, Scope::Check | Scope::Process | Scope::Session) => id,
             Ok(_) => {
-                self.wrong(head, "a health check has variables of the scopes 'check', 'sess' and 'proc' only");
+                self.wrong(
+                    head,
+                    "a health check has variables of the scopes 'check', 'sess' and 'proc' only",
+                );
                 return None;
             }
             Err(error) => {
-                self.refuse.found.alert(head.pos_at(open + error.at), format!("'{}' : {error}", self.step.keyword));
+                self.refuse
+                    .found
+                    .alert(head.pos_at(open + error.at), format!("'{}' : {error}", self.step.keyword));
                 return None;
             }
         };
@@ -326,7 +355,11 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             "tcp-check send-binary-lf" => Sent::Hex(self.format("a format", Use::Text)?),
             keyword => {
                 let word = self.value("data")?;
-                let bytes = if keyword == "tcp-check send" { Ok(word.bytes().into()) } else { tcp::from_hex(word.bytes()) };
+                let bytes = if keyword == "tcp-check send" {
+                    Ok(word.bytes().into())
+                } else {
+                    tcp::from_hex(word.bytes())
+                };
                 match bytes {
                     Ok(bytes) => Sent::Bytes(bytes),
                     Err(why) => {
@@ -350,7 +383,9 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     fn request(&mut self, mut request: HttpRequest) -> HttpRequest {
         while let Some(word) = self.next() {
             match word.bytes() {
-                b"meth" => request.method = self.value("meth").map_or(request.method, |word| word.bytes().into()),
+                b"meth" => {
+                    request.method = self.value("meth").map_or(request.method, |word| word.bytes().into())
+                }
                 b"uri" => request.uri = self.value("uri").map_or(request.uri, |word| word.bytes().into()),
                 b"body" => request.body = self.value("body").map_or(request.body, |word| word.bytes().into()),
                 b"uri-lf" => request.uri = self.words("uri-lf", Use::Header).unwrap_or(request.uri),
@@ -383,7 +418,8 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     /// `http-check expect` and `tcp-check expect`
     fn expect(&mut self, number: usize, named: &Option<Box<str>>) -> Option<Expect> {
         let http = self.step.keyword.starts_with("http");
-        let mut made = Expect { comment: named.clone(), ..Expect::new(Pattern::Bytes(Box::default()), number) };
+        let mut made =
+            Expect { comment: named.clone(), ..Expect::new(Pattern::Bytes(Box::default()), number) };
         let known: &[&[u8]] = if http {
             &[b"status", b"rstatus", b"string", b"rstring", b"string-lf", b"hdr", b"fhdr"]
         } else {
@@ -412,7 +448,10 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                         _ => whole,
                     };
                     if pattern.is_some() {
-                        self.wrong(word, "one word is the pattern; put quotes around it, or backslashes before spaces");
+                        self.wrong(
+                            word,
+                            "one word is the pattern; put quotes around it, or backslashes before spaces",
+                        );
                         return None;
                     }
                     if !known.contains(&name) {
@@ -467,7 +506,10 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         let status = Status::by_name(value.bytes()).filter(|status| some.contains(status));
         if status.is_none() {
             let names: Vec<&str> = some.iter().map(|status| status.name()).collect();
-            self.wrong(value, &format!("'{of}' expects one of {} and got '{}'", names.join(", "), value.shown()));
+            self.wrong(
+                value,
+                &format!("'{of}' expects one of {} and got '{}'", names.join(", "), value.shown()),
+            );
         }
         status
     }
@@ -508,7 +550,10 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             return None;
         }
         if method == b"reg" && !is_format {
-            return Regex::new(word.bytes(), is_name).map_err(|why| self.wrong(word, &why)).ok().map(Text::Matches);
+            return Regex::new(word.bytes(), is_name)
+                .map_err(|why| self.wrong(word, &why))
+                .ok()
+                .map(Text::Matches);
         }
         let words = if is_format {
             self.at -= 1;
@@ -522,7 +567,10 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             b"end" => Some(Text::Ends(words)),
             b"sub" => Some(Text::Has(words)),
             b"reg" => {
-                self.wrong(how.unwrap_or(word), &format!("a regular expression cannot be a log format: say '{}'", &of[..of.len() - 3]));
+                self.wrong(
+                    how.unwrap_or(word),
+                    &format!("a regular expression cannot be a log format: say '{}'", &of[..of.len() - 3]),
+                );
                 None
             }
             _ => {
@@ -535,13 +583,16 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
 
 /// What statuses an option of `expect` may name.
 const OK_STATUSES: &[Status] = &[Status::L7Ok, Status::L7OkC, Status::L6Ok, Status::L4Ok];
-const ERROR_STATUSES: &[Status] = &[Status::L7OkC, Status::L7Rsp, Status::L7Sts, Status::L6Rsp, Status::L4Con];
+const ERROR_STATUSES: &[Status] =
+    &[Status::L7OkC, Status::L7Rsp, Status::L7Sts, Status::L6Rsp, Status::L4Con];
 const TIMEOUT_STATUSES: &[Status] = &[Status::L7Tout, Status::L6Tout, Status::L4Tout];
 
-/// Where a step connects, the first one that does more than to set a variable has to: else the script would have a connection before its first.
+/// Where a step connects, the first one that does more than to set a variable has to: else the script would
+/// have a connection before its first.
 fn connects_late(step: &Statement, made: &[Step], refuse: &mut Refuse<'_>) -> bool {
     let first = made.iter().find(|step| !matches!(step, Step::Set(_)));
-    let late = step.keyword.ends_with(" connect") && first.is_some_and(|first| !matches!(first, Step::Connect(_)));
+    let late =
+        step.keyword.ends_with(" connect") && first.is_some_and(|first| !matches!(first, Step::Connect(_)));
     if late {
         let message = format!("'{0}' must not stand here: the first step has to be '{0}', too", step.keyword);
         refuse.found.alert(step.pos, message);
@@ -559,7 +610,11 @@ fn commented(step: &mut Step, named: &mut Option<Box<str>>) {
     }
 }
 
-fn tcp_script<'p>(steps: impl Iterator<Item = &'p Statement>, compiler: &mut Compiler<'_>, refuse: &mut Refuse<'_>) -> Script {
+fn tcp_script<'p>(
+    steps: impl Iterator<Item = &'p Statement>,
+    compiler: &mut Compiler<'_>,
+    refuse: &mut Refuse<'_>,
+) -> Script {
     let (mut made, mut named): (Vec<Step>, Option<Box<str>>) = (Vec::new(), None);
     for (number, step) in steps.enumerate() {
         if connects_late(step, &made, refuse) {
@@ -573,7 +628,9 @@ fn tcp_script<'p>(steps: impl Iterator<Item = &'p Statement>, compiler: &mut Com
             }
             "tcp-check connect" => Some(Step::Connect(words.connect(number + 1))),
             "tcp-check expect" => words.expect(number + 1, &named).map(Step::expect),
-            "tcp-check set-var" | "tcp-check set-var-fmt" | "tcp-check unset-var" => words.setting().map(Step::Set),
+            "tcp-check set-var" | "tcp-check set-var-fmt" | "tcp-check unset-var" => {
+                words.setting().map(Step::Set)
+            }
             _ => words.send(number + 1),
         };
         if let Some(mut step) = step {
@@ -630,7 +687,10 @@ fn http_script<'p>(
             _ => None,
         };
         if let Some(missing) = sequence {
-            let message = format!("'{}' must not stand here: an 'http-check {missing}' has to come before it", step.keyword);
+            let message = format!(
+                "'{}' must not stand here: an 'http-check {missing}' has to come before it",
+                step.keyword
+            );
             refuse.found.alert(step.pos, message);
             continue;
         }
@@ -644,7 +704,9 @@ fn http_script<'p>(
                 None
             }
             "http-check connect" => Some(Step::Connect(words.connect(number + 1))),
-            "http-check set-var" | "http-check set-var-fmt" | "http-check unset-var" => words.setting().map(Step::Set),
+            "http-check set-var" | "http-check set-var-fmt" | "http-check unset-var" => {
+                words.setting().map(Step::Set)
+            }
             "http-check send" => {
                 let request = words.request(implied.take().unwrap_or_else(new));
                 check_line(&request, step, words.refuse);
@@ -673,7 +735,10 @@ fn http_script<'p>(
 fn check_line(request: &HttpRequest, step: &Statement, refuse: &mut Refuse<'_>) {
     let bad = |bytes: &[u8]| bytes.is_empty() || bytes.iter().any(|byte| *byte <= b' ' || *byte == 0x7f);
     if bad(&request.method) || request.uri.fixed().is_some_and(bad) {
-        let message = format!("'{}' : method and URI must not be empty, and have neither spaces nor control characters", step.keyword);
+        let message = format!(
+            "'{}' : method and URI must not be empty, and have neither spaces nor control characters",
+            step.keyword
+        );
         refuse.found.alert(step.pos, message);
     }
 }

@@ -1,11 +1,13 @@
 //! `track`: servers that are as others are.
 //!
 //! # Protocol
-//! 1. Who tracks whom is fixed when the generation is built: a chain ends at a server that is checked, and has no loop.
-//! 2. What changes a server sets those that track it to what it is then, looks at it once more, and sets them again if it is not so any more. So the
-//!    last of two changes at the same time wins with all of them, without a lock that is held for several servers.
-//! 3. A server that tracks takes the operation of the one that it names, and inherits what the operator says of it; what he says of itself stays
-//!    beside that. Requests look at its own word only.
+//! 1. Who tracks whom is fixed when the generation is built: a chain ends at a server that is checked, and
+//!    has no loop.
+//! 2. What changes a server sets those that track it to what it is then, looks at it once more, and sets them
+//!    again if it is not so any more. So the last of two changes at the same time wins with all of them,
+//!    without a lock that is held for several servers.
+//! 3. A server that tracks takes the operation of the one that it names, and inherits what the operator says
+//!    of it; what he says of itself stays beside that. Requests look at its own word only.
 
 use super::refuse::Refuse;
 use super::{Backend, Generation, Server};
@@ -56,7 +58,8 @@ impl Followers {
 pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Refuse<'_>) {
     let numbers: std::collections::HashMap<Box<str>, usize> =
         backends.iter().map(|backend| (backend.name.clone(), backend.number)).collect();
-    let number_of = |proxy: &Proxy| numbers.get(proxy.name.text()?).copied().filter(|_| proxy.kind.is_backend());
+    let number_of =
+        |proxy: &Proxy| numbers.get(proxy.name.text()?).copied().filter(|_| proxy.kind.is_backend());
     let mut tracking: Vec<(ServerNumber, &Word)> = Vec::new();
     for (proxy, number) in config.proxies.iter().filter_map(|proxy| Some((proxy, number_of(proxy)?))) {
         for (server, line) in proxy.servers.iter().enumerate() {
@@ -66,7 +69,9 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             let backend = &backends[number];
             let name = format!("server '{}/{}'", backend.name, backend.servers[server].name);
             if line.options.check.is_some_and(|set| set.value) {
-                wrong(format!("{name} cannot be checked and track another one: leave out 'check' or 'track'"));
+                wrong(format!(
+                    "{name} cannot be checked and track another one: leave out 'check' or 'track'"
+                ));
                 continue;
             }
             let (of_name, wanted) = match set.value.text().and_then(|text| text.split_once('/')) {
@@ -77,7 +82,8 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             let root = of.and_then(|of| Some((of, of.listed().find(|server| *server.name == *wanted)?)));
             let Some((of, root)) = root else {
                 let written = |of: &str| {
-                    let mut proxies = config.proxies.iter().filter(|proxy| proxy.kind.is_backend() && proxy.name == *of);
+                    let mut proxies =
+                        config.proxies.iter().filter(|proxy| proxy.kind.is_backend() && proxy.name == *of);
                     proxies.any(|proxy| proxy.servers.iter().any(|server| server.name == *wanted))
                 };
                 // Of what is nowhere in the file, the check of the file has told.
@@ -103,10 +109,19 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             at = next;
         }
         if server(at).tracks.is_some() {
-            refuse.found.alert(word.pos(), format!("{name} tracks '{}', which tracks it in turn: one of them must be checked", word.shown()));
+            refuse.found.alert(
+                word.pos(),
+                format!(
+                    "{name} tracks '{}', which tracks it in turn: one of them must be checked",
+                    word.shown()
+                ),
+            );
         } else if !server(at).is_looked_after() {
             let root = format!("{}/{}", backends[at.backend].name, server(at).name);
-            refuse.found.alert(word.pos(), format!("{name} tracks '{root}', which is not checked: put 'check' there"));
+            refuse.found.alert(
+                word.pos(),
+                format!("{name} tracks '{root}', which is not checked: put 'check' there"),
+            );
         } else if let Some(tracked) = server(follower).tracks {
             backends[tracked.backend].servers[tracked.server].followers.add(follower);
         }
@@ -150,7 +165,9 @@ impl Generation {
             while let Some(number) = pending.pop() {
                 let Some((backend, server)) = self.known(number) else { continue };
                 let tracked = server.tracks.and_then(|tracked| self.standing(tracked));
-                if let (Some(tracked), Some(index)) = (tracked, backend.balancer.servers().index(server.index)) {
+                if let (Some(tracked), Some(index)) =
+                    (tracked, backend.balancer.servers().index(server.index))
+                {
                     backend.balancer.update(index, now, |standing| follow(standing, tracked));
                 }
                 pending.extend(server.followers.all());

@@ -11,17 +11,19 @@ use yescrypt::{PasswordVerifier, Yescrypt};
 /// Rounds of a password's hash, unless it says otherwise.
 const ROUNDS: u32 = 5000;
 
-/// Rounds of a hash at most. They are computed beside the lanes, 5,000 of them in a few milliseconds, and for each wrong password anew: so what takes a
-/// second would let few guesses keep a processor busy.
+/// Rounds of a hash at most. They are computed beside the lanes, 5,000 of them in a few milliseconds, and for
+/// each wrong password anew: so what takes a second would let few guesses keep a processor busy.
 const MOST_ROUNDS: u32 = 1_000_000;
 
 /// Characters of a salt of scrypt.
 const LONGEST_SALT_OF_SCRYPT: usize = 64;
 
-/// The same of bcrypt, whose rounds are a power of two. The least that there is, 4, takes about a millisecond.
+/// The same of bcrypt, whose rounds are a power of two. The least that there is, 4, takes about a
+/// millisecond.
 const MOST_BCRYPT_COST: u32 = 14;
 
-/// Bytes of memory that a hash of yescrypt or scrypt may need, and work through. Debian's usual ones need 16 MiB.
+/// Bytes of memory that a hash of yescrypt or scrypt may need, and work through. Debian's usual ones need 16
+/// MiB.
 const MOST_YESCRYPT_MEMORY: u64 = 64 << 20;
 
 /// Bytes of a salt that count.
@@ -68,7 +70,8 @@ impl std::fmt::Debug for Password {
     }
 }
 
-/// A method of crypt(3), after Ulrich Drepper's *Unix crypt using SHA-256 and SHA-512*; the one of MD5 is Poul-Henning Kamp's of FreeBSD.
+/// A method of crypt(3), after Ulrich Drepper's *Unix crypt using SHA-256 and SHA-512*; the one of MD5 is
+/// Poul-Henning Kamp's of FreeBSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Md5,
@@ -77,10 +80,13 @@ enum Method {
 }
 
 impl Userlist {
-    /// Whether there is such a user with this password. `known`: whether it is the right one, if that was found out before.
+    /// Whether there is such a user with this password. `known`: whether it is the right one, if that was
+    /// found out before.
     pub fn knows(&self, user: &[u8], password: &[u8], known: impl FnOnce() -> Option<bool>) -> bool {
         let Some(entry) = self.users.get(user) else { return false };
-        let right = |own: &Password| if own.takes_time(password) { known() } else { None }.unwrap_or_else(|| own.is(password));
+        let right = |own: &Password| {
+            if own.takes_time(password) { known() } else { None }.unwrap_or_else(|| own.is(password))
+        };
         entry.password.as_ref().is_some_and(right)
     }
 
@@ -91,7 +97,10 @@ impl Userlist {
 
     /// Whether it takes time to find out if this is the user's password: it has to be hashed.
     pub fn takes_time(&self, user: &[u8], password: &[u8]) -> bool {
-        self.users.get(user).and_then(|entry| entry.password.as_ref()).is_some_and(|own| own.takes_time(password))
+        self.users
+            .get(user)
+            .and_then(|entry| entry.password.as_ref())
+            .is_some_and(|own| own.takes_time(password))
     }
 
     /// Whether both lists have the same hash for that user: what is right in one is right in the other.
@@ -102,7 +111,9 @@ impl Userlist {
 
     /// Whether some password of the list is hashed.
     pub fn has_hashes(&self) -> bool {
-        self.users.values().any(|entry| entry.password.as_ref().is_some_and(|own| !matches!(own, Password::Plain(_))))
+        self.users
+            .values()
+            .any(|entry| entry.password.as_ref().is_some_and(|own| !matches!(own, Password::Plain(_))))
     }
 }
 
@@ -115,7 +126,8 @@ impl Password {
             Self::Yescrypt(hash) => Yescrypt::default().verify_password(password, &**hash).is_ok(),
             Self::Scrypt { params, salt, hash } => {
                 let mut made = [0; 32];
-                scrypt::scrypt(password, salt, params, &mut made).is_ok() && same(&from_the_lowest(&made), hash)
+                scrypt::scrypt(password, salt, params, &mut made).is_ok()
+                    && same(&from_the_lowest(&made), hash)
             }
             Self::Hash { method, rounds, salt, hash } => {
                 let Ok(params) = Params::new(*rounds) else { return false }; // it was checked
@@ -135,7 +147,9 @@ impl Password {
 
     /// Reads `$2b$cost$salt-and-hash`.
     fn of_bcrypt(text: &str) -> Result<Self, String> {
-        let parts = text.parse::<bcrypt::HashParts>().map_err(|error| format!("the hash of bcrypt is damaged: {error}"))?;
+        let parts = text
+            .parse::<bcrypt::HashParts>()
+            .map_err(|error| format!("the hash of bcrypt is damaged: {error}"))?;
         if parts.get_cost() > MOST_BCRYPT_COST {
             return Err(format!(
                 "its cost of {} would keep a processor busy for seconds at each guess: at most {MOST_BCRYPT_COST} is computed",
@@ -157,12 +171,17 @@ impl Password {
         }
         let memory = params.n().saturating_mul(u64::from(params.r())).saturating_mul(128);
         if memory > MOST_YESCRYPT_MEMORY {
-            return Err(format!("it needs {} MB for each guess: at most {} are given", memory >> 20, MOST_YESCRYPT_MEMORY >> 20));
+            return Err(format!(
+                "it needs {} MB for each guess: at most {} are given",
+                memory >> 20,
+                MOST_YESCRYPT_MEMORY >> 20
+            ));
         }
         Ok(Self::Yescrypt(text.into()))
     }
 
-    /// Reads `$7$N.....r.....p.....salt$hash`: one digit for the power of two N, five each for r and p, all from the lowest on.
+    /// Reads `$7$N.....r.....p.....salt$hash`: one digit for the power of two N, five each for r and p, all
+    /// from the lowest on.
     fn of_scrypt(text: &[u8]) -> Result<Self, String> {
         let damaged = || "the hash of scrypt is damaged".to_owned();
         let number = |digits: &[u8]| {
@@ -180,7 +199,10 @@ impl Password {
         let memory = 1_u64.checked_shl(power as u32).and_then(|n| n.checked_mul(128 * r));
         let work = memory.and_then(|memory| memory.checked_mul(p));
         if power >= 64 || work.is_none_or(|work| work > MOST_YESCRYPT_MEMORY) {
-            return Err(format!("it needs more than {} MB for each guess, which is what is given", MOST_YESCRYPT_MEMORY >> 20));
+            return Err(format!(
+                "it needs more than {} MB for each guess, which is what is given",
+                MOST_YESCRYPT_MEMORY >> 20
+            ));
         }
         let params = scrypt::Params::new(power as u8, r as u32, p as u32).map_err(|_| damaged())?;
         Ok(Self::Scrypt { params, salt: salt.into(), hash: hash.into() })
@@ -188,7 +210,8 @@ impl Password {
 
     /// Reads `$5$rounds=5000$salt$hash` and the like.
     fn hashed(text: &[u8]) -> Result<Self, String> {
-        let refused = |what: &str| Err(format!("{what}; use a hash of SHA-512, as 'mkpasswd -m sha-512' makes"));
+        let refused =
+            |what: &str| Err(format!("{what}; use a hash of SHA-512, as 'mkpasswd -m sha-512' makes"));
         let (method, rest) = match text {
             [b'$', b'1', b'$', rest @ ..] => (Method::Md5, rest),
             [b'$', b'5', b'$', rest @ ..] => (Method::Sha256, rest),
@@ -233,9 +256,11 @@ fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
-/// The hash of MD5 in the way of crypt(3), as text. Its thousand rounds take a fraction of a millisecond for a password of the usual length, and a few for the longest.
+/// The hash of MD5 in the way of crypt(3), as text. Its thousand rounds take a fraction of a millisecond for
+/// a password of the usual length, and a few for the longest.
 fn md5_crypt(password: &[u8], salt: &[u8]) -> Vec<u8> {
-    let inner: [u8; 16] = Md5::new().chain_update(password).chain_update(salt).chain_update(password).finalize().into();
+    let inner: [u8; 16] =
+        Md5::new().chain_update(password).chain_update(salt).chain_update(password).finalize().into();
     let mut first = Md5::new().chain_update(password).chain_update(b"$1$").chain_update(salt);
     for start in (0..password.len()).step_by(inner.len()) {
         first.update(&inner[..inner.len().min(password.len() - start)]);
@@ -289,8 +314,8 @@ fn from_the_lowest(hash: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Writes a hash in the way of crypt(3): groups of three bytes of which each lies `apart` from the one before, turned by one from group to
-/// group, and at the end what is left from byte `last` on.
+/// Writes a hash in the way of crypt(3): groups of three bytes of which each lies `apart` from the one
+/// before, turned by one from group to group, and at the end what is left from byte `last` on.
 fn encode(hash: &[u8], (apart, last): (usize, usize)) -> Vec<u8> {
     let mut text = Vec::new();
     let turn = if apart == 10 { 2 } else { 1 };
@@ -318,7 +343,8 @@ fn userlist(list: &tree::Userlist, refuse: &mut Refuse<'_>) -> Userlist {
     let mut built = Userlist::default();
     for User { name, password, groups: own } in users {
         let password = password.as_ref().and_then(|password| read(password, refuse));
-        let by_group = groups.iter().filter(|group| group.users.iter().any(|user| user.bytes() == name.bytes()));
+        let by_group =
+            groups.iter().filter(|group| group.users.iter().any(|user| user.bytes() == name.bytes()));
         let groups = own.iter().map(|group| group.bytes().into());
         let groups = groups.chain(by_group.map(|group| group.name.bytes().into())).collect();
         built.users.insert(name.bytes().into(), Entry { password, groups });
@@ -439,11 +465,20 @@ mod tests {
             ("$2b$12$aaaaaaaaaaaaaaaaaaaaaa", "bcrypt is damaged"),
             ("$2b$15$abcdefghijklmnopqrstuu7nFISH/8YdwlXD3lw69A4iBUf6fvWAW", "cost of 15"),
             ("$y$j9T$salt$hash", "yescrypt is damaged"),
-            ("$y$jFT$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57", "MB for each guess"),
+            (
+                "$y$jFT$F5Jx5fExrKuPp53xLKQ..1$42RgPIrXdXSEEs77lDi/4IqKVqFBAVaHJkzw5uD1r57",
+                "MB for each guess",
+            ),
             ("$7$CU..../....salt$hash", "scrypt is damaged"),
             ("$7$CU", "scrypt is damaged"),
-            ("$7$GU..../....2Q9obwLhin8qvQl6sisAO/$smuhuhU.UJnq/O1PAZzy18gQBGC5WONoAvgS9W1IQe5", "MB for each guess"),
-            ("$7$CzzzzzU....2Q9obwLhin8qvQl6sisAO/$smuhuhU.UJnq/O1PAZzy18gQBGC5WONoAvgS9W1IQe5", "MB for each guess"),
+            (
+                "$7$GU..../....2Q9obwLhin8qvQl6sisAO/$smuhuhU.UJnq/O1PAZzy18gQBGC5WONoAvgS9W1IQe5",
+                "MB for each guess",
+            ),
+            (
+                "$7$CzzzzzU....2Q9obwLhin8qvQl6sisAO/$smuhuhU.UJnq/O1PAZzy18gQBGC5WONoAvgS9W1IQe5",
+                "MB for each guess",
+            ),
             ("$3$$8846f7eaee8fb117ad06bdd830b7586c", "of this kind"),
             ("rl.3StKT.4T8M", "old crypt"),
             ("$6$salt", "cut off"),
@@ -457,10 +492,8 @@ mod tests {
 
     #[test]
     fn a_user_needs_the_password_and_has_groups() {
-        let entry = Entry {
-            password: Some(Password::Plain(b"pw"[..].into())),
-            groups: vec![b"admins"[..].into()],
-        };
+        let entry =
+            Entry { password: Some(Password::Plain(b"pw"[..].into())), groups: vec![b"admins"[..].into()] };
         let mut list = Userlist::default();
         list.users.insert(b"ann"[..].into(), entry);
         list.users.insert(b"bob"[..].into(), Entry { password: None, groups: Vec::new() });

@@ -1,13 +1,14 @@
 //! `set-var` and `set-var-fmt` of `global`: variables of the process, set once before anything is served.
 
-use super::{Expressions, Generation};
 use super::refuse::Refuse;
 use super::rules::Made;
+use super::{Expressions, Generation};
 use manylane_config::lex::Word;
 use manylane_config::tree::Statement;
 use manylane_expr::{
-    ClientFacts, Compiler, Data, Direction, Env, Expression, Format, Host, Lane, Names, Number, Places, ProcessVariables, ProxyId, ProxySide, References,
-    Scope, Scopes, ServerFacts, ServerId, StreamFacts, Use, UserlistId, Value, VariableId, VariableNames, Zone,
+    ClientFacts, Compiler, Data, Direction, Env, Expression, Format, Host, Lane, Names, Number, Places,
+    ProcessVariables, ProxyId, ProxySide, References, Scope, Scopes, ServerFacts, ServerId, StreamFacts, Use,
+    UserlistId, Value, VariableId, VariableNames, Zone,
 };
 use manylane_sync::{LockClass, Mutex, Reader};
 use std::ffi::{OsStr, OsString};
@@ -23,14 +24,21 @@ pub(super) fn read(
     statements.iter().filter_map(|statement| one(statement, compiler, refuse)).collect()
 }
 
-fn one(statement: &Statement, compiler: &mut Compiler<'_>, refuse: &mut Refuse<'_>) -> Option<(VariableId, Made)> {
+fn one(
+    statement: &Statement,
+    compiler: &mut Compiler<'_>,
+    refuse: &mut Refuse<'_>,
+) -> Option<(VariableId, Made)> {
     let Statement { keyword, words, pos: _ } = statement;
     let [name, value @ ..] = &words[..] else { return None }; // the table counts them
     let first = value.first()?;
     let id = match compiler.variables.resolve(name.bytes()) {
         Ok(id) if id.scope == Scope::Process => id,
         Ok(_) => {
-            let message = format!("'{keyword}' sets variables of the process only: '{}' has to begin with 'proc.'", name.shown());
+            let message = format!(
+                "'{keyword}' sets variables of the process only: '{}' has to begin with 'proc.'",
+                name.shown()
+            );
             refuse.found.alert(name.pos(), message);
             return None;
         }
@@ -43,7 +51,9 @@ fn one(statement: &Statement, compiler: &mut Compiler<'_>, refuse: &mut Refuse<'
     let made = if *keyword == "set-var" {
         Expression::compile(whole.bytes(), Places::CONFIGURATION, compiler).map(Made::Of)
     } else if let [_, more, ..] = value {
-        refuse.found.alert(more.pos(), format!("'{keyword}' takes one format: quote it, or the blanks in it"));
+        refuse
+            .found
+            .alert(more.pos(), format!("'{keyword}' takes one format: quote it, or the blanks in it"));
         return None;
     } else {
         Format::compile(whole.bytes(), Use::Text, Places::CONFIGURATION, compiler).map(Made::Format)
@@ -96,12 +106,14 @@ fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zo
     }
 }
 
-/// Variables of the process that commands may make beside those that expressions of the file name: a script's marks.
+/// Variables of the process that commands may make beside those that expressions of the file name: a script's
+/// marks.
 pub(super) const MOST_COMMANDED: usize = 256;
 
 static COMMANDED: LockClass = LockClass::new("names of variables that commands made", LockClass::LEAF);
 
-/// Names of variables of the process, with those that commands have made. No rule reads them, so that only commands wait for each other.
+/// Names of variables of the process, with those that commands have made. No rule reads them, so that only
+/// commands wait for each other.
 #[derive(Debug)]
 pub struct Commanded {
     names: Mutex<VariableNames>,
@@ -122,7 +134,9 @@ impl Commanded {
     fn get_or_make(&self, name: &[u8]) -> Result<VariableId, String> {
         let mut names = self.names.lock();
         if names.get(name).is_none() && names.count(Scope::Process) == self.most {
-            return Err(format!("commands have made {MOST_COMMANDED} variables already, which is the most that they may"));
+            return Err(format!(
+                "commands have made {MOST_COMMANDED} variables already, which is the most that they may"
+            ));
         }
         names.resolve(name).map_err(|error| error.to_string())
     }
@@ -156,16 +170,26 @@ pub(crate) fn inherit_late(own: &Expressions, before: &Expressions, reader: &Rea
 /// Those that commands have made.
 fn made(of: &Expressions) -> Vec<(Vec<u8>, VariableId)> {
     let names = of.commanded.names.lock();
-    names.iter().filter(|(name, _)| of.names.get(name).is_none()).map(|(name, id)| (name.to_vec(), id)).collect()
+    names
+        .iter()
+        .filter(|(name, _)| of.names.get(name).is_none())
+        .map(|(name, id)| (name.to_vec(), id))
+        .collect()
 }
 
 /// What the file says of a variable.
-fn lines_of<'a>(name: &'a [u8], statements: &'a [Statement]) -> impl Iterator<Item = (&'static str, Vec<&'a [u8]>)> {
-    let own = statements.iter().filter(move |statement| statement.words.first().is_some_and(|word| word.bytes() == name));
+fn lines_of<'a>(
+    name: &'a [u8],
+    statements: &'a [Statement],
+) -> impl Iterator<Item = (&'static str, Vec<&'a [u8]>)> {
+    let own = statements
+        .iter()
+        .filter(move |statement| statement.words.first().is_some_and(|word| word.bytes() == name));
     own.map(|statement| (statement.keyword, statement.words.iter().map(Word::bytes).collect()))
 }
 
-/// Sets a variable of the process while `generation` serves; one that no expression names is made. The error is a sentence.
+/// Sets a variable of the process while `generation` serves; one that no expression names is made. The error
+/// is a sentence.
 pub(crate) fn set_now(
     generation: &Generation,
     reader: &Reader,

@@ -1,8 +1,9 @@
-//! The form of the page of counters: a POST with servers and what is to be done with them (`stats admin`). What became of it is told behind a
-//! redirect to the page, as HAProxy does: `;st=DONE`.
+//! The form of the page of counters: a POST with servers and what is to be done with them (`stats admin`).
+//! What became of it is told behind a redirect to the page, as HAProxy does: `;st=DONE`.
 //!
-//! A browser sends a form with the password that it knows for us also when a page of another site asks it to. It says so (`Sec-Fetch-Site`), and then
-//! nothing is done. What the page does not show (`stats scope`) its forms do not change.
+//! A browser sends a form with the password that it knows for us also when a page of another site asks it to.
+//! It says so (`Sec-Fetch-Site`), and then nothing is done. What the page does not show (`stats scope`) its
+//! forms do not change.
 
 use super::Session;
 use crate::generation::{Backend, StatsPage};
@@ -30,9 +31,10 @@ pub(super) enum Formed {
     Denied,
 }
 
-/// Whether a browser says that another site's page has sent a request: by `Sec-Fetch-Site`, which it sends to sites that it trusts to be who they are, and which knows
-/// better than we do whom it asked; else by `Origin`, which it sends with all forms (`null` where it does not tell). Rules may have changed the fields since: what counts
-/// is what was received.
+/// Whether a browser says that another site's page has sent a request: by `Sec-Fetch-Site`, which it sends to
+/// sites that it trusts to be who they are, and which knows better than we do whom it asked; else by
+/// `Origin`, which it sends with all forms (`null` where it does not tell). Rules may have changed the fields
+/// since: what counts is what was received.
 pub(super) fn is_of_another_site(head: &Head) -> bool {
     let received = head.original().map_or(&[][..], |original| original);
     let mut sites = values(received, b"sec-fetch-site").peekable();
@@ -170,7 +172,11 @@ impl Session<'_> {
         let (Some(backend), Some(order)) = (found, Order::named(&action)) else { return Formed::Wrong };
         let (mut changed, mut unknown) = (0, false);
         for name in &servers {
-            let index = backend.balancer.servers().by_name(name).filter(|index| !backend.servers[index.get()].stands_in);
+            let index = backend
+                .balancer
+                .servers()
+                .by_name(name)
+                .filter(|index| !backend.servers[index.get()].stands_in);
             match index {
                 Some(index) => changed += usize::from(self.obey(backend, index, order)),
                 None => unknown = true,

@@ -3,7 +3,9 @@
 use crate::generation::{Http, ReplyBody};
 use crate::rules::{self, Answer, Facts, Moment};
 use manylane_buf::Chain;
-use manylane_h1::{Asked, Body, Connection as Said, Limits, Persist, ResponseParser, set_body, set_connection};
+use manylane_h1::{
+    Asked, Body, Connection as Said, Limits, Persist, ResponseParser, set_body, set_connection,
+};
 use manylane_http::{CaseTable, Head, Known, Method, Version, status};
 
 /// An answer that could not be made: there is no memory, or the file says that there is none.
@@ -18,8 +20,8 @@ pub(super) struct Made {
     pub(super) body: Chain,
 }
 
-/// The answer with `code`: the first of `proxies` that has one of its own, else a page. Without `facts` nothing is made anew for the request: only
-/// whole files are taken.
+/// The answer with `code`: the first of `proxies` that has one of its own, else a page. Without `facts`
+/// nothing is made anew for the request: only whole files are taken.
 pub(super) fn usual(
     proxies: &[&Http],
     facts: Option<(&Facts<'_>, Moment<'_>)>,
@@ -74,7 +76,12 @@ fn from_file(bytes: &[u8]) -> Result<Made, NoAnswer> {
 
 /// A message that was made whole when the configuration was read.
 pub(super) fn whole(mut chain: Chain) -> Result<Made, NoAnswer> {
-    let limits = Limits { head: manylane_http::MAX_HEAD, room: manylane_http::MAX_HEAD, relaxed: true, ..Limits::default() };
+    let limits = Limits {
+        head: manylane_http::MAX_HEAD,
+        room: manylane_http::MAX_HEAD,
+        relaxed: true,
+        ..Limits::default()
+    };
     let asked = Asked { method: Method::Get, upgrade: false };
     let response = ResponseParser::new(limits).parse(&mut chain, asked).ok().flatten().ok_or(NoAnswer)?;
     Ok(Made { head: response.head, said: response.connection, body: chain })

@@ -19,7 +19,8 @@ type Open = (Vec<usize>, Vec<u8>, Vec<u8>);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 impl Session<'_> {
-    /// Finds out whether the password of a request is right, if that takes time and nobody knows; rules ask for it soon.
+    /// Finds out whether the password of a request is right, if that takes time and nobody knows; rules ask
+    /// for it soon.
     ///
     /// # Errors
     /// It is not known: too many wait for the same, or somebody else ends the stream.
@@ -43,7 +44,8 @@ impl Session<'_> {
         let all = &self.local.generation.userlists;
         let mut found: Vec<(usize, bool)> = Vec::new();
         for list in lists {
-            if let Some(&(_, right)) = found.iter().find(|(other, _)| all[*other].has_same(&all[list], &user)) {
+            if let Some(&(_, right)) = found.iter().find(|(other, _)| all[*other].has_same(&all[list], &user))
+            {
                 self.local.passwords.learn(list, &user, &password, right);
                 continue;
             }
@@ -56,7 +58,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// What is to be found out of a request's `Authorization: Basic`: nothing, where it is known or takes no time.
+    /// What is to be found out of a request's `Authorization: Basic`: nothing, where it is known or takes no
+    /// time.
     fn unknown(&self, head: &Head) -> Option<Open> {
         let local = self.local;
         let moment = Moment { request: Some(head), ..Moment::default() };

@@ -26,19 +26,21 @@ pub(super) enum NoBody {
     Ended(Cause),
 }
 
-/// What is read at most of a body behind an answer of the proxy's own, in bytes, so that the connection goes on. So much is read in less time than it takes
-/// to make a new connection; a client that sends more is better told to leave.
+/// What is read at most of a body behind an answer of the proxy's own, in bytes, so that the connection goes
+/// on. So much is read in less time than it takes to make a new connection; a client that sends more is
+/// better told to leave.
 const SKIPPED: u64 = 1 << 16;
 
 impl Session<'_> {
-    /// Whether the next request can follow an answer that needs no more of this body: it is here, and dropped, or the rest of it is little and
-    /// [skipped](Self::skip) behind the answer.
+    /// Whether the next request can follow an answer that needs no more of this body: it is here, and
+    /// dropped, or the rest of it is little and [skipped](Self::skip) behind the answer.
     pub(super) fn ends_soon(&mut self, up: &mut Pump) -> bool {
-        up.skip(&mut self.client.received).is_ok() && (up.is_done() || up.left().is_some_and(|left| left <= SKIPPED))
+        up.skip(&mut self.client.received).is_ok()
+            && (up.is_done() || up.left().is_some_and(|left| left <= SKIPPED))
     }
 
-    /// Reads the rest of a body that was answered without it. Whether the next request follows: the client has to send the rest in its time, and no more than
-    /// [`SKIPPED`] bytes.
+    /// Reads the rest of a body that was answered without it. Whether the next request follows: the client
+    /// has to send the rest in its time, and no more than [`SKIPPED`] bytes.
     pub(super) async fn skip(&mut self, up: &mut Pump) -> bool {
         let time = self.frontend.timeouts.request.or(self.frontend.timeouts.client);
         let deadline = time.map_or(Time::MAX, |time| self.local.here().now() + time);
@@ -61,7 +63,8 @@ impl Session<'_> {
         }
     }
 
-    /// Waits until all of the body is there, or `least` bytes of it if that is not 0, or as much as a buffer takes. Without `time` each piece has `timeout client`.
+    /// Waits until all of the body is there, or `least` bytes of it if that is not 0, or as much as a buffer
+    /// takes. Without `time` each piece has `timeout client`.
     pub(super) async fn await_body(
         &mut self,
         request: &mut Request,

@@ -1,5 +1,5 @@
-//! Whether a cache between the client and here may keep a response together with the cookie that it sets, and give both to others:
-//! `option checkcache`, and `nocache` of `cookie`.
+//! Whether a cache between the client and here may keep a response together with the cookie that it sets, and
+//! give both to others: `option checkcache`, and `nocache` of `cookie`.
 
 use manylane_http::{Head, Known, List, Method};
 
@@ -14,9 +14,8 @@ pub(super) fn gives_cookie_away(method: Method, response: &Head) -> bool {
 /// Without these no cache keeps it for long enough to be worth it (RFC 9111, 3 and 4.2).
 fn lasts(response: &Head) -> bool {
     let names: [&[u8]; 3] = [b"expires", b"etag", b"last-modified"];
-    let for_a_time = |word: &[u8]| {
-        (begins(word, "max-age=") || begins(word, "s-maxage=")) && !word.ends_with(b"age=0")
-    };
+    let for_a_time =
+        |word: &[u8]| (begins(word, "max-age=") || begins(word, "s-maxage=")) && !word.ends_with(b"age=0");
     names.into_iter().any(|name| response.values(name).next().is_some())
         || response.values(&b"cache-control"[..]).flat_map(List::new).any(for_a_time)
 }
@@ -66,7 +65,11 @@ mod tests {
         assert!(!gives_away(Method::Get, 200, &[tag]));
         assert!(!gives_away(Method::Get, 302, &[cookie, tag]));
         assert!(!gives_away(Method::Post, 200, &[cookie, tag]));
-        assert!(!gives_away(Method::Get, 200, &[cookie, tag, ("pragma", "No-Cache"), ("cache-control", "public")]));
+        assert!(!gives_away(
+            Method::Get,
+            200,
+            &[cookie, tag, ("pragma", "No-Cache"), ("cache-control", "public")]
+        ));
         for (control, given) in [
             ("public", true),
             ("max-age=60", true),
@@ -83,7 +86,11 @@ mod tests {
             ("no-cache=\"x\"", false),
             ("no-cache=\"x\", public", true),
         ] {
-            assert_eq!(gives_away(Method::Get, 200, &[cookie, tag, ("cache-control", control)]), given, "{control}");
+            assert_eq!(
+                gives_away(Method::Get, 200, &[cookie, tag, ("cache-control", control)]),
+                given,
+                "{control}"
+            );
         }
         assert!(gives_away(Method::Get, 200, &[cookie, ("cache-control", "s-maxage=5")]));
         assert!(gives_away(Method::Post, 302, &[cookie, tag, ("cache-control", "public")]));

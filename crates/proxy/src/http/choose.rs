@@ -14,18 +14,35 @@ use manylane_http::Method;
 
 impl Session<'_> {
     /// The server that `use-server` chooses.
-    pub(super) fn by_rule(&self, request: &Request, asking: &Asking, up: &Pump, backend: &Backend) -> Option<Index> {
+    pub(super) fn by_rule(
+        &self,
+        request: &Request,
+        asking: &Asking,
+        up: &Pump,
+        backend: &Backend,
+    ) -> Option<Index> {
         if backend.rules.use_server.is_empty() {
             return None;
         }
         let request_data = data(request, up);
-        let moment = Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
+        let moment = Moment {
+            request: Some(&request.head),
+            request_data,
+            backend: Some(backend),
+            ..Moment::default()
+        };
         let obeyed = backend.http.persist || asking.forced;
         Target::server(&backend.rules.use_server, &self.facts(), moment, backend.balancer.servers(), obeyed)
     }
 
     /// Which server the request goes to.
-    pub(super) fn wanted<'k>(&self, request: &'k Request, up: &Pump, asking: &Asking, backend: &Backend) -> Wanted<'k> {
+    pub(super) fn wanted<'k>(
+        &self,
+        request: &'k Request,
+        up: &Pump,
+        asking: &Asking,
+        backend: &Backend,
+    ) -> Wanted<'k> {
         let head = &request.head;
         let servers = backend.balancer.servers();
         let serves = |index: &Index| servers[*index].state().serves_its_own();
@@ -33,12 +50,24 @@ impl Session<'_> {
         let by_cookie = asking.told.server.filter(|index| !asking.ignored && (obeyed || serves(index)));
         let by_habit = self
             .last
-            .filter(|(number, _)| backend.http.prefer_last && !backend.balancer.algorithm().goes_by_key() && *number == backend.number)
+            .filter(|(number, _)| {
+                backend.http.prefer_last
+                    && !backend.balancer.algorithm().goes_by_key()
+                    && *number == backend.number
+            })
             .map(|(_, index)| index)
             .filter(serves)
-            .filter(|index| backend.http.keep_queue.is_none_or(|most| backend.balancer.has_room(*index) || backend.balancer.waiting(*index) < most));
+            .filter(|index| {
+                backend.http.keep_queue.is_none_or(|most| {
+                    backend.balancer.has_room(*index) || backend.balancer.waiting(*index) < most
+                })
+            });
         // Where its connection is authenticated, also where it has to queue for it.
-        let authenticated = self.private.authenticated_with(backend).filter(|_| !backend.balancer.algorithm().goes_by_key()).filter(serves);
+        let authenticated = self
+            .private
+            .authenticated_with(backend)
+            .filter(|_| !backend.balancer.algorithm().goes_by_key())
+            .filter(serves);
         let persistent = asking.ruled.or(by_cookie);
         Wanted {
             key: self.balanced_by(request, up, asking, backend),
@@ -56,7 +85,13 @@ impl Session<'_> {
     }
 
     /// What the algorithm is given.
-    fn balanced_by<'k>(&self, request: &'k Request, up: &Pump, asking: &Asking, backend: &Backend) -> Key<'k> {
+    fn balanced_by<'k>(
+        &self,
+        request: &'k Request,
+        up: &Pump,
+        asking: &Asking,
+        backend: &Backend,
+    ) -> Key<'k> {
         if let Some(key) = asking.key.get() {
             return key;
         }
@@ -66,8 +101,12 @@ impl Session<'_> {
         };
         if backend.key.is_expression() {
             let request_data = data(request, up);
-            let moment =
-                Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
+            let moment = Moment {
+                request: Some(&request.head),
+                request_data,
+                backend: Some(backend),
+                ..Moment::default()
+            };
             return keep(key(&self.facts(), moment, backend));
         }
         match backend.key.of_request(self.client.source, &request.head) {
@@ -79,7 +118,13 @@ impl Session<'_> {
     }
 
     /// A connection from the lane's shelf that may serve.
-    pub(super) fn take_idle(local: &Local, backend: &Backend, key: Option<u64>, first: bool, hold: &Hold) -> Shelved {
+    pub(super) fn take_idle(
+        local: &Local,
+        backend: &Backend,
+        key: Option<u64>,
+        first: bool,
+        hold: &Hold,
+    ) -> Shelved {
         let index = hold.index();
         let least = match (backend.http.reuse, first) {
             (Reuse::Never, _) | (Reuse::Safe, true) => return Shelved::Nothing,

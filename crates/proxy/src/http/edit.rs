@@ -1,4 +1,5 @@
-//! What the proxy changes in heads on its own: addresses that it tells, cookies that keep clients at their servers.
+//! What the proxy changes in heads on its own: addresses that it tells, cookies that keep clients at their
+//! servers.
 
 use super::cacheable::may_be_kept;
 use crate::generation::{AddressField, Backend, Cookie, Frontend, Server};
@@ -27,14 +28,20 @@ pub(super) fn addresses(
 
 /// A client of HTTP/1.0 that may keep its connection is told so: by default it would close.
 pub(super) fn keep_alive(head: &mut Head, version: Version, persist: Persist) -> Result<(), EditError> {
-    let said = |head: &Head| head.list_values(Known::CONNECTION).any(|word| word.eq_ignore_ascii_case(b"keep-alive"));
+    let said = |head: &Head| {
+        head.list_values(Known::CONNECTION).any(|word| word.eq_ignore_ascii_case(b"keep-alive"))
+    };
     if version >= Version::HTTP_11 || persist != Persist::KeepAlive || said(head) {
         return Ok(());
     }
     head.add_field(Known::CONNECTION, b"keep-alive")
 }
 
-fn address(head: &mut Head, field: &AddressField, address: Option<std::net::IpAddr>) -> Result<(), EditError> {
+fn address(
+    head: &mut Head,
+    field: &AddressField,
+    address: Option<std::net::IpAddr>,
+) -> Result<(), EditError> {
     let Some(address) = address.filter(|address| field.tells(*address)) else { return Ok(()) };
     if field.if_none && head.has(&*field.name) {
         return Ok(());
@@ -234,10 +241,12 @@ pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Has the client keep to its server, where it does not already. The letter for the log says what became of the server's cookie: `N`
-/// it set none and none was added, `P` it was passed on, `D` taken out, `I` added, `U` only its dates are new, `R` rewritten.
+/// Has the client keep to its server, where it does not already. The letter for the log says what became of
+/// the server's cookie: `N` it set none and none was added, `P` it was passed on, `D` taken out, `I` added,
+/// `U` only its dates are new, `R` rewritten.
 ///
-/// `right`: the client asked for this very server. One that has no cookie takes the client's away, so that it is not tied to what it had before.
+/// `right`: the client asked for this very server. One that has no cookie takes the client's away, so that it
+/// is not tied to what it had before.
 #[allow(clippy::too_many_arguments)] // what came, and what is known of it
 pub(super) fn keep(
     head: &mut Head,
@@ -259,7 +268,9 @@ pub(super) fn keep(
         if inserts || right && cookie.indirect {
             head.remove_where(|field| field.is(Known::SET_COOKIE) && sets(field.value, &cookie.name));
             done = b'D';
-        } else if let (Some(value), Some(mode @ (CookieMode::Rewrite | CookieMode::Prefix))) = (&server.cookie, cookie.mode) {
+        } else if let (Some(value), Some(mode @ (CookieMode::Rewrite | CookieMode::Prefix))) =
+            (&server.cookie, cookie.mode)
+        {
             rewrite(head, cookie, value, mode == CookieMode::Prefix)?;
             done = b'R';
         }

@@ -1,8 +1,8 @@
 //! One request and its response.
 //!
-//! The request's body goes up while the response is waited for and while it comes down: a server may answer before it has read
-//! everything. Nothing is sent to the client before the response's head is there, so until then another try or an answer of the proxy's
-//! own is possible.
+//! The request's body goes up while the response is waited for and while it comes down: a server may answer
+//! before it has read everything. Nothing is sent to the client before the response's head is there, so until
+//! then another try or an answer of the proxy's own is possible.
 
 use super::Session;
 use super::body::{NoBody, data};
@@ -65,7 +65,8 @@ impl Session<'_> {
         Pump::new(request.body, request.body, From::Client, http.request_limits, http.drop_request_trailers)
     }
 
-    /// Forwards a request and its response. Where the connection goes on and not all of `up` was read, the rest of that is to be skipped.
+    /// Forwards a request and its response. Where the connection goes on and not all of `up` was read, the
+    /// rest of that is to be skipped.
     pub(super) async fn exchange(&mut self, request: &mut Request, up: &mut Pump) -> After {
         let frontend = self.frontend;
         let version = request.head.version();
@@ -78,7 +79,11 @@ impl Session<'_> {
             upgrade: request.connection.upgrade || method == Method::Connect,
             keep: persists && frontend.http.close != CloseMode::Both,
             // Of the server's connection its backend says `option httpclose`.
-            mode: if frontend.http.close == CloseMode::Server { CloseMode::Server } else { CloseMode::KeepAlive },
+            mode: if frontend.http.close == CloseMode::Server {
+                CloseMode::Server
+            } else {
+                CloseMode::KeepAlive
+            },
             told: Told::default(),
             right: false,
             key: Cell::new(None),
@@ -90,9 +95,19 @@ impl Session<'_> {
         };
         self.begin(&request.head);
         let rules = &*frontend.rules;
-        if rules.reads_data && let Err(broken) = up.read_ahead(&mut self.client.received) {
+        if rules.reads_data
+            && let Err(broken) = up.read_ahead(&mut self.client.received)
+        {
             self.keep_broken(&broken, None);
-            return self.fail(&asking, About { backend: None, head: &request.head }, 400, Termination::new(Cause::Refused, Phase::Request), false).await;
+            return self
+                .fail(
+                    &asking,
+                    About { backend: None, head: &request.head },
+                    400,
+                    Termination::new(Cause::Refused, Phase::Request),
+                    false,
+                )
+                .await;
         }
         if !self.contents(&rules.content, None, request, up).await {
             return After::Close;
@@ -103,11 +118,28 @@ impl Session<'_> {
             let moment = Moment { request: Some(&request.head), ..Moment::default() };
             let fails = any_holds(&self.facts(), moment, &rules.monitor_fail);
             let bodyless = self.ends_soon(up);
-            return self.answer(&asking, About { backend: None, head: &request.head }, if fails { 503 } else { 200 }, bodyless).await;
+            return self
+                .answer(
+                    &asking,
+                    About { backend: None, head: &request.head },
+                    if fails { 503 } else { 200 },
+                    bodyless,
+                )
+                .await;
         }
-        if frontend.http.asks_for_passwords && let Err(cause) = self.finds_out(&request.head).await {
+        if frontend.http.asks_for_passwords
+            && let Err(cause) = self.finds_out(&request.head).await
+        {
             let bodyless = self.ends_soon(up);
-            return self.fail(&asking, About { backend: None, head: &request.head }, 503, Termination::new(cause, Phase::Request), bodyless).await;
+            return self
+                .fail(
+                    &asking,
+                    About { backend: None, head: &request.head },
+                    503,
+                    Termination::new(cause, Phase::Request),
+                    bodyless,
+                )
+                .await;
         }
         if frontend.http.buffer_request
             && let Err(not) = self.await_body(request, up, None, frontend.timeouts.request, 0).await
@@ -133,7 +165,9 @@ impl Session<'_> {
             chosen.or(frontend.default_backend).map(|number| &self.local.generation.backends[number])
         else {
             let bodyless = self.ends_soon(up);
-            return self.fail(&asking, About { backend: None, head: &request.head }, 503, none, bodyless).await;
+            return self
+                .fail(&asking, About { backend: None, head: &request.head }, 503, none, bodyless)
+                .await;
         };
         self.note(|record| record.backend = Some(backend.number));
         if let Some(stream) = &self.stream {
@@ -150,10 +184,14 @@ impl Session<'_> {
             up.drop_trailers();
         }
         let listens = std::ptr::eq(&*backend.rules, rules);
-        if backend.rules.reads_data && let Err(broken) = up.read_ahead(&mut self.client.received) {
+        if backend.rules.reads_data
+            && let Err(broken) = up.read_ahead(&mut self.client.received)
+        {
             self.keep_broken(&broken, Some(backend));
             self.leave(backend);
-            return self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, false).await;
+            return self
+                .fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, false)
+                .await;
         }
         if backend.http.buffer_request
             && !frontend.http.buffer_request
@@ -168,11 +206,16 @@ impl Session<'_> {
         }
         let fine = restrict_names(&mut request.head, frontend.http.names)
             && restrict_names(&mut request.head, backend.http.names);
-        if !listens && backend.http.asks_for_passwords && let Err(cause) = self.finds_out(&request.head).await {
+        if !listens
+            && backend.http.asks_for_passwords
+            && let Err(cause) = self.finds_out(&request.head).await
+        {
             self.leave(backend);
             let ended = Termination::new(cause, Phase::Request);
             let bodyless = self.ends_soon(up);
-            return self.fail(&asking, About { backend: Some(backend), head: &request.head }, 503, ended, bodyless).await;
+            return self
+                .fail(&asking, About { backend: Some(backend), head: &request.head }, 503, ended, bodyless)
+                .await;
         }
         let ruled = if !listens && !backend.rules.request.is_empty() {
             self.ruled(&asking, request, up, Some(backend), &backend.rules.request).await
@@ -183,12 +226,14 @@ impl Session<'_> {
             after
         } else if !fine {
             let bodyless = self.ends_soon(up);
-            self.fail(&asking, About { backend: Some(backend), head: &request.head }, 403, refused, bodyless).await
+            self.fail(&asking, About { backend: Some(backend), head: &request.head }, 403, refused, bodyless)
+                .await
         } else if let Some(page) = backend.http.stats_at(&request.head) {
             self.statistics(&asking, request, up, Some(backend), page).await
         } else if self.prepare(request, &mut asking, backend, up).is_err() {
             let bodyless = self.ends_soon(up);
-            self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, bodyless).await
+            self.fail(&asking, About { backend: Some(backend), head: &request.head }, 400, refused, bodyless)
+                .await
         } else {
             let after = self.tries(request, &mut asking, backend, up).await;
             if let Some(relaxed) = up.take_relaxed() {
@@ -201,7 +246,13 @@ impl Session<'_> {
     }
 
     /// Has rules for contents look at a request, which is there. Whether it goes on.
-    async fn contents(&mut self, rules: &[Rule<ContentAction>], backend: Option<&Backend>, request: &Request, up: &Pump) -> bool {
+    async fn contents(
+        &mut self,
+        rules: &[Rule<ContentAction>],
+        backend: Option<&Backend>,
+        request: &Request,
+        up: &Pump,
+    ) -> bool {
         if rules.is_empty() {
             return true;
         }
@@ -277,7 +328,13 @@ impl Session<'_> {
                 (false, _) => b'N',
                 (true, _) if asking.ignored || asking.ruled.is_some() => b'U',
                 (true, None) => b'I',
-                (true, Some(named)) => if obeyed(named) { b'V' } else { b'D' },
+                (true, Some(named)) => {
+                    if obeyed(named) {
+                        b'V'
+                    } else {
+                        b'D'
+                    }
+                }
             };
             self.note(|record| record.cookies = [asking.told.late.unwrap_or(usual), b'N']);
             edit::hide(head, cookie)?;

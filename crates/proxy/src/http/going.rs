@@ -1,4 +1,5 @@
-//! A request's body on its way up beside what is done for its response, and a client that is watched meanwhile.
+//! A request's body on its way up beside what is done for its response, and a client that is watched
+//! meanwhile.
 
 use super::pump::Broken;
 use manylane_buf::Segment;
@@ -14,8 +15,8 @@ pub(super) struct Going<'a, F> {
 }
 
 impl<F: Future<Output = Result<(), Broken>>> Going<'_, F> {
-    /// What `work` gives, while this goes on. A server that takes no more of a body may still answer, so only what is wrong
-    /// with the client ends both.
+    /// What `work` gives, while this goes on. A server that takes no more of a body may still answer, so only
+    /// what is wrong with the client ends both.
     ///
     /// # Errors
     /// What is wrong with the client, or with its body.
@@ -51,8 +52,9 @@ impl<F: Future<Output = Result<(), Broken>>> Going<'_, F> {
         work.poll(context).map(Ok)
     }
 
-    /// [`beside`](Self::beside), which also ends when the client leaves in this way, though nobody waits for it: what is wrong then is
-    /// the [`Sender`](Broken::Sender) where its connection failed, and that there is no [`Receiver`](Broken::Receiver) where it has closed its side.
+    /// [`beside`](Self::beside), which also ends when the client leaves in this way, though nobody waits for
+    /// it: what is wrong then is the [`Sender`](Broken::Sender) where its connection failed, and that
+    /// there is no [`Receiver`](Broken::Receiver) where it has closed its side.
     pub(super) async fn while_there<W: Future>(
         &mut self,
         mut work: Pin<&mut W>,

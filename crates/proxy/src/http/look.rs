@@ -1,4 +1,5 @@
-//! Bodies of responses that rules look at: decoded from what was received, which stays as it is for its forwarding.
+//! Bodies of responses that rules look at: decoded from what was received, which stays as it is for its
+//! forwarding.
 
 use super::pump::Broken;
 use crate::invalid::Found;
@@ -50,7 +51,12 @@ impl Look {
 
     /// What expressions see.
     pub(super) fn data(&self) -> Data<'_> {
-        Data { bytes: Some(&self.data), complete: self.is_enough(0), announced: self.announced, is_body: true }
+        Data {
+            bytes: Some(&self.data),
+            complete: self.is_enough(0),
+            announced: self.announced,
+            is_body: true,
+        }
     }
 
     /// Whether nothing more is waited for: all is here, or `least` bytes, or as many as may be.

@@ -1,4 +1,5 @@
-//! HTTP mode: a session is one request after another, each with its response, and between two of them a [`Rest`].
+//! HTTP mode: a session is one request after another, each with its response, and between two of them a
+//! [`Rest`].
 
 mod administer;
 mod answer;
@@ -28,8 +29,8 @@ use crate::counts::count_in_front;
 use crate::flow::{Patience, Splicing, Timer};
 use crate::generation::{Backend, Frontend, Listener};
 use crate::log::Record;
-use crate::rules::{Facts, Scopes};
 use crate::panics::caught;
+use crate::rules::{Facts, Scopes};
 use crate::run::{Local, Streaming};
 use crate::session::Client;
 use crate::termination::Cause;
@@ -43,7 +44,8 @@ use std::cell::{Cell, RefCell};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 
-/// Requests that a client has served one after another when they are there at once. Then others have their turn.
+/// Requests that a client has served one after another when they are there at once. Then others have their
+/// turn.
 const PIPELINED_AT_ONCE: u32 = 16;
 
 /// A client's session while there is a request.
@@ -80,18 +82,44 @@ struct Session<'a> {
     replied: Cell<bool>,
 }
 
-/// Serves what the client of a new session sent with the connection, if it did. None when the connection is over.
-pub(crate) async fn begin(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: Client, scopes: Box<Scopes>) -> Option<Rest> {
+/// Serves what the client of a new session sent with the connection, if it did. None when the connection is
+/// over.
+pub(crate) async fn begin(
+    local: &Rc<Local>,
+    frontend: &Frontend,
+    listener: &Listener,
+    client: Client,
+    scopes: Box<Scopes>,
+) -> Option<Rest> {
     let timer = Timer::new(local.here());
     let since = local.here().now();
     let record = RefCell::new(None);
-    let mut session = Session { local, frontend, listener, client, requests: 0, last: None, private: Private::default(), lingers: false, stream: None, timer, since, scopes, record, came: 0, unsent: Cell::new(0), entered: Cell::new(None), replied: Cell::new(false) };
+    let mut session = Session {
+        local,
+        frontend,
+        listener,
+        client,
+        requests: 0,
+        last: None,
+        private: Private::default(),
+        lingers: false,
+        stream: None,
+        timer,
+        since,
+        scopes,
+        record,
+        came: 0,
+        unsent: Cell::new(0),
+        entered: Cell::new(None),
+        replied: Cell::new(false),
+    };
     session.forget();
     let goes_on = session.may_rest() || session.serve(None).await;
     session.rest(goes_on)
 }
 
-/// Goes on with a session that has news: of this frontend and listener, by their numbers. None when the connection is over.
+/// Goes on with a session that has news: of this frontend and listener, by their numbers. None when the
+/// connection is over.
 pub(crate) async fn wake(local: Rc<Local>, whose: (usize, usize), rest: Rest, woken: Woken) -> Option<Rest> {
     let frontend = &local.generation.frontends[whose.0];
     let (mut session, wait) = rest.wake(&local, frontend, &frontend.listeners[whose.1], woken);
@@ -100,7 +128,8 @@ pub(crate) async fn wake(local: Rc<Local>, whose: (usize, usize), rest: Rest, wo
 }
 
 impl Session<'_> {
-    /// Serves one request after another until none is there; `woken` is what the session waited for before. Whether the connection goes on.
+    /// Serves one request after another until none is there; `woken` is what the session waited for before.
+    /// Whether the connection goes on.
     async fn serve(&mut self, mut woken: Option<Wait>) -> bool {
         let frontend = self.frontend;
         let mut in_a_row = 0;
@@ -150,7 +179,8 @@ impl Session<'_> {
         }
     }
 
-    /// Lets all others go first who have something to do by now, and one round of the lane pass: descriptors are looked at.
+    /// Lets all others go first who have something to do by now, and one round of the lane pass: descriptors
+    /// are looked at.
     async fn after_others(&self) {
         let here = self.local.here();
         let class = here.set_class(Class::Heavy);
@@ -168,19 +198,22 @@ impl Session<'_> {
         self.since = self.local.here().now();
     }
 
-    /// Whether the connection ends with the request at work, because its generation does and there is none where it could go on.
+    /// Whether the connection ends with the request at work, because its generation does and there is none
+    /// where it could go on.
     fn ends(&self) -> bool {
         self.local.stopping.has_happened()
             && self.local.closes_busy()
             && (self.belongs() || self.local.heir(self.frontend, self.listener).is_none())
     }
 
-    /// Whether the connection may go on behind the response whose head is made now: the process may have been told to end since the request came.
+    /// Whether the connection may go on behind the response whose head is made now: the process may have been
+    /// told to end since the request came.
     fn keeps(&self, asking: &Asking) -> bool {
         asking.keep && !self.ends()
     }
 
-    /// Whether it has something that only its generation understands; clients inside of the process stay in their place, too.
+    /// Whether it has something that only its generation understands; clients inside of the process stay in
+    /// their place, too.
     fn belongs(&self) -> bool {
         !self.private.is_empty() || self.scopes.has_session() || self.client.connection.stream().is_none()
     }

@@ -3,19 +3,21 @@
 //! A connection is private
 //! - where its [key](crate::run::Local::key) says so: it tells of its client;
 //! - with `http-reuse never`;
-//! - once a message on it [authenticates it](manylane_http::Head::authenticates_connection), NTLM and Negotiate: the server takes all that comes
-//!   on it later for that client's. So it is in each mode of reuse, until it ends.
+//! - once a message on it [authenticates it](manylane_http::Head::authenticates_connection), NTLM and
+//!   Negotiate: the server takes all that comes on it later for that client's. So it is in each mode of
+//!   reuse, until it ends.
 //!
-//! A private connection never lies on a shelf, so no other client, no other lane and no check gets it. It is closed with its session, which stays
-//! with its generation.
+//! A private connection never lies on a shelf, so no other client, no other lane and no check gets it. It is
+//! closed with its session, which stays with its generation.
 
 use crate::generation::{Backend, Server};
 use crate::run::Idle;
 use manylane_balance::Index;
 use manylane_pool::{Pool, Pooled};
 
-/// Connections that one session keeps at most: `max-session-srv-conns` where that is less. As many as its default, since a client whose server asks for
-/// NTLM visits few servers, and each is a descriptor that the client holds without a request.
+/// Connections that one session keeps at most: `max-session-srv-conns` where that is less. As many as its
+/// default, since a client whose server asks for NTLM visits few servers, and each is a descriptor that the
+/// client holds without a request.
 pub(super) const MOST_PRIVATE: usize = 5;
 
 /// What a private connection is good for.
@@ -25,7 +27,8 @@ pub(super) struct Purpose {
     index: Index,
     /// Where the server is.
     site: u32,
-    /// What the connection is good for beside that; none: for requests that say nothing of their own about it.
+    /// What the connection is good for beside that; none: for requests that say nothing of their own about
+    /// it.
     key: Option<u64>,
 }
 
@@ -66,8 +69,8 @@ impl Private {
         self.0.is_none()
     }
 
-    /// The connection for this, if it is there and still good, and whether it is authenticated. Others that only tell of their client are closed: the
-    /// session has gone elsewhere.
+    /// The connection for this, if it is there and still good, and whether it is authenticated. Others that
+    /// only tell of their client are closed: the session has gone elsewhere.
     pub(super) fn take(&mut self, purpose: Purpose, may_serve: bool) -> Option<(Idle, bool)> {
         let list = self.0.as_mut()?;
         let is_it = |conn: &Option<PrivateConn>| conn.as_ref().is_some_and(|conn| conn.purpose == purpose);
@@ -105,6 +108,10 @@ impl Private {
     /// The server of this backend that the session authenticated with last: its next request goes there, too.
     pub(super) fn authenticated_with(&self, backend: &Backend) -> Option<Index> {
         let conns = self.0.as_ref()?.conns.iter().rev().flatten();
-        conns.filter(|conn| conn.authenticated).map(|conn| conn.purpose).find(|purpose| purpose.backend == backend.number).map(|purpose| purpose.index)
+        conns
+            .filter(|conn| conn.authenticated)
+            .map(|conn| conn.purpose)
+            .find(|purpose| purpose.backend == backend.number)
+            .map(|purpose| purpose.index)
     }
 }

@@ -1,4 +1,5 @@
-//! A body from one connection to the other: framing taken off and put on, large pieces by reference, bulk by splicing.
+//! A body from one connection to the other: framing taken off and put on, large pieces by reference, bulk by
+//! splicing.
 
 use crate::flow::{SPLICED_AT_ONCE, Waits, Way};
 use crate::invalid::Found;
@@ -34,7 +35,8 @@ pub(super) struct Pump {
     kept: bool,
     drop_trailers: bool,
     done: bool,
-    /// Something was read ahead and is not framed for the receiver yet: `data`, and the end with `trailers` if that was reached.
+    /// Something was read ahead and is not framed for the receiver yet: `data`, and the end with `trailers`
+    /// if that was reached.
     ahead: bool,
     data: Chain,
     trailers: Option<Head>,
@@ -61,7 +63,8 @@ pub(super) struct Passage<'a> {
     pub(super) spliced: [&'a Tally; 2],
 }
 
-/// What was sent of a body, for sending it once more to another receiver (`retry-on`): all of it, or nothing when it is too much.
+/// What was sent of a body, for sending it once more to another receiver (`retry-on`): all of it, or nothing
+/// when it is too much.
 #[derive(Debug)]
 pub(super) struct Kept {
     room: usize,
@@ -160,7 +163,8 @@ impl Pump {
     /// From here on it goes on as `framed`. Nothing was sent yet.
     pub(super) fn reframe(&mut self, framed: Body) {
         if framed != self.framed {
-            (self.framed, self.kept, self.writer, self.trailers) = (framed, false, BodyWriter::new(framed), None);
+            (self.framed, self.kept, self.writer, self.trailers) =
+                (framed, false, BodyWriter::new(framed), None);
             self.ahead |= self.done;
         }
     }
@@ -176,7 +180,8 @@ impl Pump {
         self.kept = false; // data are wanted, not chunks
         self.ahead = true;
         let mut data = Chain::new();
-        let progress = self.reader.read(input, &mut data).map_err(|error| Broken::Framing(Found::new(input, error)))?;
+        let progress =
+            self.reader.read(input, &mut data).map_err(|error| Broken::Framing(Found::new(input, error)))?;
         self.data.append_compact(&mut data).map_err(|_| Broken::Memory)?;
         if let Progress::Done(trailers) = progress {
             (self.trailers, self.done) = (trailers, true);
@@ -192,12 +197,16 @@ impl Pump {
         if self.done {
             return Ok(());
         }
-        let progress = self.reader.read(input, &mut Chain::new()).map_err(|error| Broken::Framing(Found::new(input, error)))?;
+        let progress = self
+            .reader
+            .read(input, &mut Chain::new())
+            .map_err(|error| Broken::Framing(Found::new(input, error)))?;
         self.done = matches!(progress, Progress::Done(_));
         Ok(())
     }
 
-    /// Bytes that are still to come, as far as the framing has told; none where only the connection's end is its end.
+    /// Bytes that are still to come, as far as the framing has told; none where only the connection's end is
+    /// its end.
     pub(super) fn left(&self) -> Option<u64> {
         self.reader.passable()
     }
@@ -229,12 +238,18 @@ impl Pump {
         }
         let progress = if self.kept {
             let mut chunks = Chain::new();
-            let progress = self.reader.read_chunks(input, &mut chunks).map_err(|error| Broken::Framing(Found::new(input, error)))?;
+            let progress = self
+                .reader
+                .read_chunks(input, &mut chunks)
+                .map_err(|error| Broken::Framing(Found::new(input, error)))?;
             self.writer.write_chunks(&mut chunks, out).map_err(|_| Broken::Memory)?;
             progress
         } else {
             let mut data = Chain::new();
-            let progress = self.reader.read(input, &mut data).map_err(|error| Broken::Framing(Found::new(input, error)))?;
+            let progress = self
+                .reader
+                .read(input, &mut data)
+                .map_err(|error| Broken::Framing(Found::new(input, error)))?;
             self.writer.write(&mut data, out).map_err(|_| Broken::Memory)?;
             progress
         };
@@ -256,8 +271,8 @@ impl Pump {
         self.writer.end(trailers.as_mut(), out).map_err(|_| Broken::Memory)
     }
 
-    /// Sends `out`, and behind it the body, until that is complete. `input` has what was received already, and what follows the body
-    /// afterwards. `count` is told of bytes as they go.
+    /// Sends `out`, and behind it the body, until that is complete. `input` has what was received already,
+    /// and what follows the body afterwards. `count` is told of bytes as they go.
     pub(super) async fn run(
         &mut self,
         ends: &Ends<'_>,
@@ -326,7 +341,8 @@ impl Pump {
             None => Expected::UntilEnd { forwarded: way.bytes() },
         };
         let whole = self.writer.left().is_some() || bound.is_none(); // no chunks on either side
-        let Some((from, to)) = policy.streams(from, to, expected).filter(|_| whole && !self.kept && bound != Some(0))
+        let Some((from, to)) =
+            policy.streams(from, to, expected).filter(|_| whole && !self.kept && bound != Some(0))
         else {
             return Ok(false);
         };

@@ -1,4 +1,5 @@
-//! What a server sends, as far as it is there at once: the head of its final response, and a body that came with it.
+//! What a server sends, as far as it is there at once: the head of its final response, and a body that came
+//! with it.
 
 use crate::flow::Way;
 use manylane_buf::Chain;
@@ -37,7 +38,8 @@ pub(super) struct Onward<'a, C: Fn(u64)> {
     pub(super) count: C,
 }
 
-/// The head of the final response, put into `place`. Those that come before it are passed on, to clients that know of them.
+/// The head of the final response, put into `place`. Those that come before it are passed on, to clients that
+/// know of them.
 pub(super) async fn receive<C: Fn(u64)>(
     server: &Connection,
     input: &mut Chain,
@@ -72,17 +74,22 @@ pub(super) async fn receive<C: Fn(u64)>(
                 let more = server.recv_chain(input, READ_AT_ONCE).await;
                 onward.received.add((input.len() - had) as u64);
                 match more {
-                Ok(true) => {}
-                Ok(false) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
-                Ok(false) | Err(_) => return Err(NoHead::Cut),
-            }}
+                    Ok(true) => {}
+                    Ok(false) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
+                    Ok(false) | Err(_) => return Err(NoHead::Cut),
+                }
+            }
             Err(error) => return Err(NoHead::Junk(error)),
         }
     }
 }
 
 /// Moves a body that came with its head behind it; whether all of it is there. Such a body needs no pump.
-pub(super) fn take_whole(body: Body, input: &mut Chain, out: &mut Chain) -> Result<bool, manylane_buf::Error> {
+pub(super) fn take_whole(
+    body: Body,
+    input: &mut Chain,
+    out: &mut Chain,
+) -> Result<bool, manylane_buf::Error> {
     let length = match body {
         Body::None => 0,
         Body::Length(length) => length,

@@ -1,11 +1,11 @@
 //! The next request of a client, waited for with the patience that is due.
 
-use super::rest::{Woken, may_begin, until};
 use super::exchange::After;
+use super::rest::{Woken, may_begin, until};
 use super::{Session, answer, count_status};
 use crate::counts::count_in_front;
-use crate::invalid::Found;
 use crate::generation::Frontend;
+use crate::invalid::Found;
 use crate::log::Record;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
@@ -77,7 +77,11 @@ impl Session<'_> {
                     }
                     Ok(None) => {}
                     Err(error) => {
-                        self.frontend.invalid.keep(&Found::new(&self.client.received, error), self.client.source, |_| {});
+                        self.frontend.invalid.keep(
+                            &Found::new(&self.client.received, error),
+                            self.client.source,
+                            |_| {},
+                        );
                         self.refuse(error.status, Cause::Refused).await;
                         return Err(NoMore::Refused);
                     }
@@ -134,22 +138,27 @@ impl Session<'_> {
         self.client.greeting().map_or(Duration::ZERO, |greeting| greeting.took)
     }
 
-    /// Waits for bytes; where it `may_stop`, also for the end of the generation. But where another one goes on, or idle connections outlive the end, one
-    /// more request is served.
+    /// Waits for bytes; where it `may_stop`, also for the end of the generation. But where another one goes
+    /// on, or idle connections outlive the end, one more request is served.
     pub(super) async fn wait(&mut self, deadline: Time, may_stop: bool) -> Wait {
         let outcome = {
             let mut stopping = self.local.stopping.waiter();
             let mut receiving = pin!(self.client.connection.recv());
             poll_fn(|context| {
-                let stays = || self.frontend.http.outlives_stop || self.local.heir(self.frontend, self.listener).is_some() || self.local.keeps_idle();
+                let stays = || {
+                    self.frontend.http.outlives_stop
+                        || self.local.heir(self.frontend, self.listener).is_some()
+                        || self.local.keeps_idle()
+                };
                 let (mut deadline, mut ends) = (deadline, false);
                 let stopping = may_stop.then(|| stopping.place()).and_then(|(event, place)| {
-                    let stays = event.has_happened() && (stays() || {
-                        let end = may_begin(self.local, self.since, self.requests);
-                        ends = end.is_some_and(|end| end < deadline);
-                        deadline = end.unwrap_or(deadline).min(deadline);
-                        end.is_some()
-                    });
+                    let stays = event.has_happened()
+                        && (stays() || {
+                            let end = may_begin(self.local, self.since, self.requests);
+                            ends = end.is_some_and(|end| end < deadline);
+                            deadline = end.unwrap_or(deadline).min(deadline);
+                            end.is_some()
+                        });
                     event.unless(stays, place, context)
                 });
                 until(|context| receiving.as_mut().poll(context), stopping, &self.timer, deadline, context)
@@ -176,15 +185,18 @@ impl Session<'_> {
         }
     }
 
-    /// Answers something that is no request, and reads on for a moment: a connection that is closed with bytes unread takes the answer with it.
+    /// Answers something that is no request, and reads on for a moment: a connection that is closed with
+    /// bytes unread takes the answer with it.
     async fn refuse(&mut self, status: u16, cause: Cause) {
         // Without a byte there is no record yet.
         let null = self.record.borrow().is_none();
         match &self.frontend.log {
             Some(log) if log.plain => self.record.replace(None),
-            Some(log) if null && !log.no_null => {
-                self.record.replace(Some(Record::silent(self.client.peers().accepted, self.handshake(), self.since)))
-            }
+            Some(log) if null && !log.no_null => self.record.replace(Some(Record::silent(
+                self.client.peers().accepted,
+                self.handshake(),
+                self.since,
+            ))),
             _ => None,
         };
         self.note(|record| {
@@ -241,8 +253,8 @@ impl Session<'_> {
         self.lingers = matches!(self.local.here().timeout(LINGERING.1, sending).await, Ok(Ok(())));
     }
 
-    /// Reads on for a moment, if the client is to read something last: a connection that is closed with bytes unread takes that with it. To the log the request is over
-    /// before.
+    /// Reads on for a moment, if the client is to read something last: a connection that is closed with bytes
+    /// unread takes that with it. To the log the request is over before.
     pub(super) async fn linger(&mut self) {
         if !std::mem::take(&mut self.lingers) {
             return;

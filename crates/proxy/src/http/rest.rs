@@ -1,5 +1,6 @@
-//! Between two requests. Most connections of a proxy are idle: so what a session is then is a few hundred bytes in the block of its task, and all that
-//! serves a request is in a block of its own, which goes back to the lane's pool with the request.
+//! Between two requests. Most connections of a proxy are idle: so what a session is then is a few hundred
+//! bytes in the block of its task, and all that serves a request is in a block of its own, which goes back to
+//! the lane's pool with the request.
 
 use super::Session;
 use super::private::Private;
@@ -38,16 +39,16 @@ manylane_sync::lazy_static! {
     static MORE: Pool<More> = Pool::new("session at rest").expect("the size is a constant below the bound");
 }
 
-/// How long a client that has just connected may take to ask when its generation ends and no other goes on. It may have sent its request already, and
-/// what was accepted is nobody else's.
+/// How long a client that has just connected may take to ask when its generation ends and no other goes on.
+/// It may have sent its request already, and what was accepted is nobody else's.
 const FIRST_WORDS: Duration = Duration::from_secs(5);
 
-/// How long one that has just had an answer may take to ask again then. Its next request may be on its way, and only an answer can tell it that the connection
-/// ends: to close it would lose that request.
+/// How long one that has just had an answer may take to ask again then. Its next request may be on its way,
+/// and only an answer can tell it that the connection ends: to close it would lose that request.
 const NEXT_WORDS: Duration = Duration::from_secs(1);
 
-/// Until when a client may ask although its generation ends, which connected or had its last answer at `since` and has made so many `requests`; none where that is
-/// over.
+/// Until when a client may ask although its generation ends, which connected or had its last answer at
+/// `since` and has made so many `requests`; none where that is over.
 pub(super) fn may_begin(local: &Local, since: Time, requests: u64) -> Option<Time> {
     let end = since + if requests == 0 { FIRST_WORDS } else { NEXT_WORDS };
     (local.here().now() < end).then_some(end)
@@ -72,10 +73,19 @@ impl Rest {
     /// A session that begins now, with a client that has sent nothing.
     pub(crate) fn new(client: Client, local: &Local) -> Self {
         let (timer, since) = (Timer::new(local.here()), local.here().now());
-        Self { client: client.rest(), timer, since, requests: 0, last: None, more: None, _idle: IdleClient::new() }
+        Self {
+            client: client.rest(),
+            timer,
+            since,
+            requests: 0,
+            last: None,
+            more: None,
+            _idle: IdleClient::new(),
+        }
     }
 
-    /// Whether a client is one that can be waited for here: of the system. Those of the process keep their place in a future.
+    /// Whether a client is one that can be waited for here: of the system. Those of the process keep their
+    /// place in a future.
     pub(crate) fn is_for(client: &Client) -> bool {
         client.connection.stream().is_some() && client.received.is_empty()
     }
@@ -95,7 +105,8 @@ impl Rest {
         self.last = None;
     }
 
-    /// Waits for the client, up to `end` if there is one; with `stopping`, also for the end of its generation. None when it ends here, without a word.
+    /// Waits for the client, up to `end` if there is one; with `stopping`, also for the end of its
+    /// generation. None when it ends here, without a word.
     pub(crate) fn poll(
         &mut self,
         frontend: &Frontend,
@@ -133,7 +144,25 @@ impl Rest {
             scopes.put_session(variables);
         }
         let (client, record) = (Client::wake(client), RefCell::new(None));
-        let mut session = Session { local, frontend, listener, client, requests, last, private, lingers: false, stream: None, timer, since, scopes, record, came: 0, unsent: Cell::new(0), entered: Cell::new(None), replied: Cell::new(false) };
+        let mut session = Session {
+            local,
+            frontend,
+            listener,
+            client,
+            requests,
+            last,
+            private,
+            lingers: false,
+            stream: None,
+            timer,
+            since,
+            scopes,
+            record,
+            came: 0,
+            unsent: Cell::new(0),
+            entered: Cell::new(None),
+            replied: Cell::new(false),
+        };
         let wait = session.woken(woken);
         (session, wait)
     }
@@ -145,7 +174,8 @@ impl Session<'_> {
         Rest::is_for(&self.client)
     }
 
-    /// Lets go of all that belongs to requests. None when it does not go on, or there is no memory for what few sessions have.
+    /// Lets go of all that belongs to requests. None when it does not go on, or there is no memory for what
+    /// few sessions have.
     #[inline(always)] // it is taken apart where it is
     pub(super) fn rest(self, goes_on: bool) -> Option<Rest> {
         let Self { local, client, requests, last, private, timer, since, scopes, .. } = self;
@@ -164,7 +194,8 @@ impl Session<'_> {
     }
 }
 
-/// Waits until the client sends something or leaves, the generation ends if that matters, or the deadline has come.
+/// Waits until the client sends something or leaves, the generation ends if that matters, or the deadline has
+/// come.
 pub(super) fn until(
     receive: impl FnOnce(&mut Context<'_>) -> Poll<Result<Option<Segment>, TransferError>>,
     stopping: Option<(&Event, &mut Place)>,

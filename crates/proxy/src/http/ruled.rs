@@ -1,16 +1,17 @@
-//! Rules of a request and of its response at work: what they ask for is waited for here, what they decide is answered here.
+//! Rules of a request and of its response at work: what they ask for is waited for here, what they decide is
+//! answered here.
 
 use super::answer::{self, Made, NoAnswer};
-use super::exchange::{About, After, Asking};
 use super::body::data;
+use super::exchange::{About, After, Asking};
 use super::look::Incoming;
 use super::pump::{Broken, Pump};
 use super::tries::Failed;
 use super::{Session, count_status, edit};
 use crate::counts::count_in_front;
 use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
-use crate::run::{Begun, Streaming};
 use crate::rules::{Answer, End, Moment, Verdict, Walk, after_response, apply};
+use crate::run::{Begun, Streaming};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
@@ -54,7 +55,9 @@ impl Session<'_> {
     /// `unique-id-header`
     pub(super) fn identify(&self, head: &mut Head) -> Result<(), EditError> {
         let http = &self.frontend.http;
-        let Some(name) = http.unique_id_header.as_ref().filter(|_| http.unique_id.is_some()) else { return Ok(()) };
+        let Some(name) = http.unique_id_header.as_ref().filter(|_| http.unique_id.is_some()) else {
+            return Ok(());
+        };
         self.make_id(Some(head));
         let slot = self.frontend.captures.request.len() + 1;
         let texts = self.scopes.memory.request.borrow();
@@ -64,7 +67,12 @@ impl Session<'_> {
     /// `force-persist` and `ignore-persist`
     pub(super) fn persist(&self, request: &Request, up: &Pump, asking: &mut Asking, backend: &Backend) {
         let request_data = data(request, up);
-        let moment = Moment { request: Some(&request.head), request_data, backend: Some(backend), ..Moment::default() };
+        let moment = Moment {
+            request: Some(&request.head),
+            request_data,
+            backend: Some(backend),
+            ..Moment::default()
+        };
         let first = Obeyed::first(&backend.rules.persist, &self.facts(), moment);
         asking.forced = first == Some(Obeyed::Force);
         asking.ignored = first == Some(Obeyed::Ignore);
@@ -101,7 +109,8 @@ impl Session<'_> {
                 Ok(Verdict::Hint(mut head)) => {
                     let mut out = Chain::new();
                     let spoken = asking.version >= Version::HTTP_11;
-                    let made = set_body(&mut head, Body::None, Body::None).and_then(|()| head.emit(&mut out, None));
+                    let made =
+                        set_body(&mut head, Body::None, Body::None).and_then(|()| head.emit(&mut out, None));
                     let length = out.len() as u64;
                     if spoken {
                         if made.is_err() || self.client.connection.send(&mut out).await.is_err() {
@@ -119,10 +128,15 @@ impl Session<'_> {
                     match self.unless_ended(pin!(self.local.look_up(section, question))).await {
                         Ok(None) => {}
                         Ok(Some(address)) => {
-                            let moment = Moment { backend, request: Some(&request.head), ..Moment::default() };
+                            let moment =
+                                Moment { backend, request: Some(&request.head), ..Moment::default() };
                             self.facts().learn(moment, variable, address);
                         }
-                        Err(cause) => return Some(self.ended(asking, About { backend, head: &request.head }, cause).await),
+                        Err(cause) => {
+                            return Some(
+                                self.ended(asking, About { backend, head: &request.head }, cause).await,
+                            );
+                        }
                     }
                 }
                 Ok(Verdict::Log) => self.log_now(),
@@ -143,16 +157,23 @@ impl Session<'_> {
                     self.note(|record| record.request = None);
                     let ended = Termination::new(Cause::Refused, Phase::Request);
                     let bodyless = self.ends_soon(up);
-                    return Some(self.fail(asking, About { backend, head: &request.head }, 400, ended, bodyless).await);
+                    return Some(
+                        self.fail(asking, About { backend, head: &request.head }, 400, ended, bodyless).await,
+                    );
                 }
                 Ok(Verdict::Answer(end, answer)) => {
                     let bodyless = self.ends_soon(up);
-                    return Some(self.decided(asking, About { backend, head: &request.head }, end, answer, bodyless).await);
+                    return Some(
+                        self.decided(asking, About { backend, head: &request.head }, end, answer, bodyless)
+                            .await,
+                    );
                 }
                 Err(_) => {
                     let ended = Termination::new(Cause::Refused, Phase::Request);
                     let bodyless = self.ends_soon(up);
-                    return Some(self.fail(asking, About { backend, head: &request.head }, 500, ended, bodyless).await);
+                    return Some(
+                        self.fail(asking, About { backend, head: &request.head }, 500, ended, bodyless).await,
+                    );
                 }
             }
         }
@@ -189,7 +210,8 @@ impl Session<'_> {
         };
         self.note(|record| record.ended = Termination::new(cause, phase));
         match end {
-            // Of answers that rules of a backend make, its frontend knows nothing; of what they refuse it does.
+            // Of answers that rules of a backend make, its frontend knows nothing; of what they refuse it
+            // does.
             End::Answered if about.backend.is_some_and(|backend| backend.id != self.frontend.id) => {}
             End::Answered => self.frontend.counts.own().intercepted.add(1),
             End::Denied | End::Tarpit => {
@@ -224,7 +246,8 @@ impl Session<'_> {
         self.fail(asking, about, 503, Termination::new(cause, Phase::Request), false).await
     }
 
-    /// Holds the client for a time, unless its connection fails. That it ends its own side does not let it out.
+    /// Holds the client for a time, unless its connection fails. That it ends its own side does not let it
+    /// out.
     async fn tarpit(&mut self, time: Duration) {
         let mut sleep = self.local.here().sleep(time);
         let mut ended = false;
@@ -258,7 +281,8 @@ impl Session<'_> {
 
     /// For `show errors`: what is wrong with the body of a response that rules want to see.
     fn keep_looked_at(&self, broken: &Broken, moment: Moment<'_>) {
-        if let (Broken::Framing(found), Some(backend), Some(server)) = (broken, moment.backend, moment.server) {
+        if let (Broken::Framing(found), Some(backend), Some(server)) = (broken, moment.backend, moment.server)
+        {
             self.keep_response(found, backend, server);
         }
     }
@@ -272,7 +296,9 @@ impl Session<'_> {
         mut incoming: Incoming<'_>,
     ) -> Result<(), Failed> {
         let refused = Termination::new(Cause::Refused, Phase::Headers);
-        if rules.reads_data && let Err(broken) = incoming.seen.begin(incoming.input) {
+        if rules.reads_data
+            && let Err(broken) = incoming.seen.begin(incoming.input)
+        {
             self.keep_looked_at(&broken, moment);
             return Err(Failed::Answer(502, refused));
         }
@@ -291,10 +317,16 @@ impl Session<'_> {
                         Ok(Ok(())) => {}
                         Ok(Err(broken)) => {
                             self.keep_looked_at(&broken, moment);
-                            return Err(Failed::Answer(502, Termination::new(Cause::ServerLeft, Phase::Data)));
+                            return Err(Failed::Answer(
+                                502,
+                                Termination::new(Cause::ServerLeft, Phase::Data),
+                            ));
                         }
                         Err(_) => {
-                            return Err(Failed::Answer(504, Termination::new(Cause::ServerSilent, Phase::Data)));
+                            return Err(Failed::Answer(
+                                504,
+                                Termination::new(Cause::ServerSilent, Phase::Data),
+                            ));
                         }
                     }
                 }
@@ -327,7 +359,11 @@ impl Session<'_> {
         rules: impl IntoIterator<Item = &'r Arc<Rules>>,
         head: &mut Head,
     ) -> Result<(), EditError> {
-        let mut lists = rules.into_iter().map(|rules| &rules.after_response[..]).filter(|list| !list.is_empty()).peekable();
+        let mut lists = rules
+            .into_iter()
+            .map(|rules| &rules.after_response[..])
+            .filter(|list| !list.is_empty())
+            .peekable();
         if lists.peek().is_none() {
             return Ok(());
         }
@@ -360,7 +396,14 @@ impl Session<'_> {
     }
 
     /// `redir`: sends the client to the server by itself.
-    pub(super) async fn redirect(&mut self, asking: &Asking, about: About<'_>, answer: Answer, ended: Termination, bodyless: bool) -> After {
+    pub(super) async fn redirect(
+        &mut self,
+        asking: &Asking,
+        about: About<'_>,
+        answer: Answer,
+        ended: Termination,
+        bodyless: bool,
+    ) -> After {
         self.note(|record| record.ended = ended);
         self.give(asking, about, answer, bodyless).await
     }
@@ -458,7 +501,11 @@ impl Session<'_> {
         // Who asked for a tunnel takes a success for its beginning.
         let tunnel = asking.method == Method::Connect && (200..300).contains(&head.status());
         // No other answer follows one that a rule gave such a status.
-        let keep = self.keeps(asking) && bodyless && !tunnel && !matches!(*status, 400 | 408) && head.status() >= 200;
+        let keep = self.keeps(asking)
+            && bodyless
+            && !tunnel
+            && !matches!(*status, 400 | 408)
+            && head.status() >= 200;
         let persist = if keep { Persist::KeepAlive } else { Persist::Close };
         let mut out = Chain::new();
         let spellings = self.local.generation.spellings.as_ref().filter(|_| frontend.http.spells);
@@ -466,16 +513,26 @@ impl Session<'_> {
             .and_then(|()| edit::keep_alive(&mut head, asking.version, persist))
             .map_err(|_| NoAnswer)?;
         let reader = Reader { version: asking.version, method: asking.method };
-        let framed = settle_response(&mut head, Body::Length(body.len() as u64), reader).map_err(|_| NoAnswer)?;
+        let framed =
+            settle_response(&mut head, Body::Length(body.len() as u64), reader).map_err(|_| NoAnswer)?;
         head.emit(&mut out, spellings).map_err(|_| NoAnswer)?;
         if framed != Body::None {
             let mut writer = BodyWriter::new(framed);
-            writer.write(&mut body, &mut out).and_then(|()| writer.end(None, &mut out)).map_err(|_| NoAnswer)?;
+            writer
+                .write(&mut body, &mut out)
+                .and_then(|()| writer.end(None, &mut out))
+                .map_err(|_| NoAnswer)?;
         }
         Ok((out, keep))
     }
 
-    async fn send_answer(&mut self, backend: Option<&Backend>, status: u16, mut out: Chain, keep: bool) -> After {
+    async fn send_answer(
+        &mut self,
+        backend: Option<&Backend>,
+        status: u16,
+        mut out: Chain,
+        keep: bool,
+    ) -> After {
         self.note(|record| {
             record.status = Some(status);
             record.down += out.len() as u64;

@@ -45,18 +45,23 @@ impl Session<'_> {
         up: &mut Pump,
     ) -> Result<Chain, Failed> {
         let mut out = Chain::new();
-        if new
-            && let Some(how) = hold.server().header
-        {
-            let moment = Moment { request: Some(&request.head), backend: Some(backend), server: Some(hold.server()), ..Moment::default() };
-            let header = server::header(how, hold.server(), &self.client, &self.facts(), moment).map_err(|_| no_memory())?;
+        if new && let Some(how) = hold.server().header {
+            let moment = Moment {
+                request: Some(&request.head),
+                backend: Some(backend),
+                server: Some(hold.server()),
+                ..Moment::default()
+            };
+            let header = server::header(how, hold.server(), &self.client, &self.facts(), moment)
+                .map_err(|_| no_memory())?;
             out.append(&header).map_err(|_| no_memory())?;
         }
         if let Some(name) = backend.http.send_name.as_ref().filter(|_| !hold.server().stands_in) {
             request.head.set_field(&**name, hold.server().name.as_bytes()).map_err(|_| no_memory())?;
         }
         if request.head.is_reframed() {
-            let Some(framed) = settle_request(&mut request.head, request.body).map_err(|_| no_memory())? else {
+            let Some(framed) = settle_request(&mut request.head, request.body).map_err(|_| no_memory())?
+            else {
                 let _ = up.read_ahead(received); // who sent all of it may go on; what is wrong with it ends the connection anyway
                 return Err(Failed::Answer(500, Termination::new(Cause::Internal, Phase::Headers)));
             };
@@ -98,7 +103,8 @@ impl Session<'_> {
             }
             resent.set(out.len() as u64);
         }
-        // What the server was asked is what its response goes by; a tunnel only where the client asked for one.
+        // What the server was asked is what its response goes by; a tunnel only where the client asked for
+        // one.
         let method = match request.head.method_kind() {
             Method::Connect => asking.method,
             method => method,
@@ -118,9 +124,17 @@ impl Session<'_> {
             self.count(backend, Some(index), up - before, down);
         };
         let (ended, persist, server_persists) = {
-            let up_ends =
-                Ends { io: &local.io, way: &watch.up, from: client, to: connection, splice: splicing.up, kept: chances.kept, passage: Passage { received: &f.received, spliced: [&f.spliced_in, &b.spliced_out] } };
-            let mut going_up = Going { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
+            let up_ends = Ends {
+                io: &local.io,
+                way: &watch.up,
+                from: client,
+                to: connection,
+                splice: splicing.up,
+                kept: chances.kept,
+                passage: Passage { received: &f.received, spliced: [&f.spliced_in, &b.spliced_out] },
+            };
+            let mut going_up =
+                Going { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
 
             let asked = Asked { method, upgrade: asking.upgrade };
             let limits = backend.http.response_limits;
@@ -133,7 +147,14 @@ impl Session<'_> {
                         count(0, n);
                         count_status!(hold.server().counts.own(), 100);
                     };
-                    let onward = Onward { client, up: &watch.up, here: local.here(), version: asking.version, received: &b.received, count: count_interim };
+                    let onward = Onward {
+                        client,
+                        up: &watch.up,
+                        here: local.here(),
+                        version: asking.version,
+                        received: &b.received,
+                        count: count_interim,
+                    };
                     receive(connection, &mut from_server, &mut parser, asked, onward, &mut response).await
                 });
                 let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
@@ -176,7 +197,8 @@ impl Session<'_> {
             self.scopes.memory.capture_response(&self.frontend.captures, &response.head);
             for rules in self.lists(backend).filter(|rules| !rules.response.is_empty()) {
                 let mut seen = Look::new(response.body, From::Server, limits);
-                let incoming = Incoming { connection, input: &mut from_server, seen: &mut seen, received: &b.received };
+                let incoming =
+                    Incoming { connection, input: &mut from_server, seen: &mut seen, received: &b.received };
                 let ruling = self.response_ruled(answered.moment(), rules, &mut response.head, incoming);
                 let ruled = hold.unless_ended(pin!(going_up.beside(pin!(ruling)))).await;
                 match ruled.map_err(|cause| Failed::Answer(502, Termination::new(cause, Phase::Headers)))? {
@@ -188,14 +210,18 @@ impl Session<'_> {
                     }
                     Err(Broken::Framing(found)) => {
                         self.keep_request(&found, Some(backend));
-                        return Err(Failed::Answer(found.error.status, Termination::new(Cause::Refused, Phase::Data)));
+                        return Err(Failed::Answer(
+                            found.error.status,
+                            Termination::new(Cause::Refused, Phase::Data),
+                        ));
                     }
                     Err(Broken::Memory) => return Err(no_memory()),
                     Err(Broken::Sender | Broken::Receiver) => return Err(Failed::Client(Phase::Headers)),
                 }
             }
             self.check_cache(asking, backend, hold, &response.head).inspect_err(|_| answered_with())?;
-            let Settled { mut back, body, framed, persist, sends_off, server_persists } = self.settle(answered, response, &mut from_server)?;
+            let Settled { mut back, body, framed, persist, sends_off, server_persists } =
+                self.settle(answered, response, &mut from_server)?;
             // Rules may have changed it, and as long as nothing was sent it may become another answer.
             let shown = response.head.status();
             self.replied.set(true);
@@ -221,8 +247,17 @@ impl Session<'_> {
                 (Ended::Tunnel(back), persist, server_persists)
             } else {
                 let drop_trailers = self.frontend.http.drop_response_trailers;
-                let down_ends = Ends { io: &local.io, way: &watch.down, from: connection, to: client, splice: splicing.down, kept: None, passage: Passage { received: &b.received, spliced: [&b.spliced_in, &f.spliced_out] } };
-                let whole = framed == body && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
+                let down_ends = Ends {
+                    io: &local.io,
+                    way: &watch.down,
+                    from: connection,
+                    to: client,
+                    splice: splicing.down,
+                    kept: None,
+                    passage: Passage { received: &b.received, spliced: [&b.spliced_in, &f.spliced_out] },
+                };
+                let whole = framed == body
+                    && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
                 let goes_on = persist == Persist::KeepAlive;
                 let told = Cell::new(0);
                 let relaxed = Cell::new(None);
@@ -268,7 +303,8 @@ impl Session<'_> {
                 }
                 count_shown();
                 let complete = matches!(ended, Ok(Ok(Ok(()))));
-                // A server that answered early may go on reading: what is left of the body is its own, as long as it is there and did not say that it leaves.
+                // A server that answered early may go on reading: what is left of the body is its own, as
+                // long as it is there and did not say that it leaves.
                 let rest = match &going_up.outcome {
                     None if complete && server_persists => {
                         let mut leaving = pin!(connection.recv());
@@ -295,7 +331,8 @@ impl Session<'_> {
                     self.receives(segment.len());
                     received.push_compact(segment).map_err(|_| no_memory())?;
                 }
-                let ended = self.tunnel(backend, (connection, hold), back, received, from_server, count).await;
+                let ended =
+                    self.tunnel(backend, (connection, hold), back, received, from_server, count).await;
                 self.tunnelled(backend, hold.server(), ended);
                 return Ok(Outcome { whole: true, ..Outcome::CLOSE });
             }
@@ -308,8 +345,8 @@ impl Session<'_> {
             && from_server.is_empty()
             && hold.server().max_reuse.is_none_or(|most| served <= most);
         let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
-        // Who asked for a tunnel may have sent what should go through it, and who is sent off another request: to close with that unread would take the
-        // answer with it.
+        // Who asked for a tunnel may have sent what should go through it, and who is sent off another
+        // request: to close with that unread would take the answer with it.
         let linger = after == After::Close && (sends_off || asking.method == Method::Connect);
         Ok(Outcome { after, linger, whole, again })
     }

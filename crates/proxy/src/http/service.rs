@@ -1,14 +1,15 @@
-//! Pages that the program makes itself ([`crate::pages`]): made part by part on a thread of the blocking pool, sent by the lane.
+//! Pages that the program makes itself ([`crate::pages`]): made part by part on a thread of the blocking
+//! pool, sent by the lane.
 
+use super::administer::{Formed, is_of_another_site};
 use super::answer::NoAnswer;
 use super::exchange::{About, After, Asking};
-use super::{Session, count_status, edit};
-use super::administer::{Formed, is_of_another_site};
 use super::pump::Pump;
+use super::{Session, count_status, edit};
 use crate::generation::{Backend, PageAction, StatsPage};
 use crate::pages::{Page, Telling};
-use crate::run::PageServed;
 use crate::rules::{Answer, End, Moment, any_holds, challenge, see_other};
+use crate::run::PageServed;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::{Chain, External};
 use manylane_expr::basic;
@@ -34,7 +35,11 @@ impl Session<'_> {
         for rule in &rules.stats_request {
             let about = About { backend, head: &request.head };
             let moment = Moment { request: Some(about.head), backend, ..Moment::default() };
-            if !rule.condition.as_ref().is_none_or(|condition| any_holds(&self.facts(), moment, std::slice::from_ref(condition))) {
+            if !rule
+                .condition
+                .as_ref()
+                .is_none_or(|condition| any_holds(&self.facts(), moment, std::slice::from_ref(condition)))
+            {
                 continue;
             }
             match &rule.action {
@@ -151,7 +156,11 @@ impl Session<'_> {
         let Page { content_type, refresh, parts } = page;
         let persist = if self.keeps(asking) && bodyless { Persist::KeepAlive } else { Persist::Close };
         let (body, persist) = frame_for(Body::Chunked, asking.version, persist);
-        let Ok((mut out, body)) = self.page_head(asking, about.backend, (content_type, refresh), body, persist) else { return After::Close };
+        let Ok((mut out, body)) =
+            self.page_head(asking, about.backend, (content_type, refresh), body, persist)
+        else {
+            return After::Close;
+        };
         self.note(|record| record.response = Some(Duration::ZERO));
         let mut counted = false;
         let mut left = (body != Body::None).then(|| Telling::new(parts, body == Body::Chunked));

@@ -12,7 +12,10 @@ use crate::server::Hold;
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
-use manylane_h1::{Body, BodyReader, BodyWriter, From, Persist, Progress, Reader, Request, Response, frame_for, set_body, set_connection, settle_response};
+use manylane_h1::{
+    Body, BodyReader, BodyWriter, From, Persist, Progress, Reader, Request, Response, frame_for, set_body,
+    set_connection, settle_response,
+};
 use manylane_http::{Head, Method};
 use manylane_logs::Level;
 use manylane_sched::Time;
@@ -65,7 +68,8 @@ impl Session<'_> {
         [&backend.rules, &self.frontend.rules].into_iter().take(if twice { 1 } else { 2 })
     }
 
-    /// `tcp-response content`, of a response that begins with these bytes behind its head: whether the server's connection is to be closed behind it.
+    /// `tcp-response content`, of a response that begins with these bytes behind its head: whether the
+    /// server's connection is to be closed behind it.
     pub(super) fn response_contents(
         &self,
         request: &Request,
@@ -86,7 +90,13 @@ impl Session<'_> {
             server: Some(hold.server()),
             ..Moment::default()
         };
-        let decided = content(&self.facts(), moment, &backend.rules.response_content, &|| self.log_now(), &Lookups::default());
+        let decided = content(
+            &self.facts(),
+            moment,
+            &backend.rules.response_content,
+            &|| self.log_now(),
+            &Lookups::default(),
+        );
         self.mark();
         if matches!(decided, Content::Reject | Content::Drop(_)) {
             self.note(|record| record.status = Some(response.head.status()));
@@ -100,7 +110,14 @@ impl Session<'_> {
     }
 
     /// A response is there and goes on: what counters, logs and the balancer are told.
-    pub(super) fn answered(&self, response: &Response, asking: &Asking, backend: &Backend, hold: &Hold, begun: Time) {
+    pub(super) fn answered(
+        &self,
+        response: &Response,
+        asking: &Asking,
+        backend: &Backend,
+        hold: &Hold,
+        begun: Time,
+    ) {
         let local = self.local;
         let index = hold.index();
         let here = local.here();
@@ -130,18 +147,30 @@ impl Session<'_> {
     }
 
     /// `option checkcache`: refuses a response that gives a cookie away, and says so.
-    pub(super) fn check_cache(&self, asking: &Asking, backend: &Backend, hold: &Hold, head: &Head) -> Result<(), Failed> {
+    pub(super) fn check_cache(
+        &self,
+        asking: &Asking,
+        backend: &Backend,
+        hold: &Hold,
+        head: &Head,
+    ) -> Result<(), Failed> {
         if !backend.http.check_cache || !gives_cookie_away(asking.method, head) {
             return Ok(());
         }
         let name = &hold.server().name;
-        let line = format!("Blocking cacheable cookie in response from instance {}, server {name}.", backend.name);
+        let line =
+            format!("Blocking cacheable cookie in response from instance {}, server {name}.", backend.name);
         crate::run::say(self.local, backend, Level::Alert, &line);
         Err(Failed::Ruled(End::Denied, Answer::Usual(502)))
     }
 
     /// Edits the head as the client gets it, and decides how the body goes on.
-    pub(super) fn settle(&self, answered: Answered<'_>, response: &mut Response, from_server: &mut Chain) -> Result<Settled, Failed> {
+    pub(super) fn settle(
+        &self,
+        answered: Answered<'_>,
+        response: &mut Response,
+        from_server: &mut Chain,
+    ) -> Result<Settled, Failed> {
         let Answered { backend, hold, asking, request, method, closes } = answered;
         let Response { head: response_head, body, connection: said } = response;
         let (body, said) = (*body, *said);
@@ -160,15 +189,23 @@ impl Session<'_> {
             .and_then(|()| set_body(response_head, body, framed))
             .and_then(|()| match &backend.http.cookie {
                 Some(cookie) => {
-                    let set = edit::keep(response_head, cookie, hold.server(), asking.told, asking.right, asking.method, asking.ignored, now().seconds)?;
+                    let set = edit::keep(
+                        response_head,
+                        cookie,
+                        hold.server(),
+                        asking.told,
+                        asking.right,
+                        asking.method,
+                        asking.ignored,
+                        now().seconds,
+                    )?;
                     self.note(|record| record.cookies[1] = set);
                     Ok(())
                 }
                 None => Ok(()),
             });
-        let edited = edited.and_then(|()| {
-            self.afterwards(answered.moment(), self.lists(backend), response_head)
-        });
+        let edited =
+            edited.and_then(|()| self.afterwards(answered.moment(), self.lists(backend), response_head));
         let reader = Reader { version: asking.version, method: asking.method };
         let settled = edited.and_then(|()| {
             let touched = response_head.is_reframed() || asking.method != method;
@@ -182,15 +219,19 @@ impl Session<'_> {
         if framed != body {
             match (body, framed) {
                 // A rule has made another answer of the one that agrees to the tunnel.
-                (Body::Tunnel, _) => return Err(Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers))),
+                (Body::Tunnel, _) => {
+                    return Err(Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers)));
+                }
                 (Body::None | Body::Length(0), Body::Chunked) => {
                     BodyWriter::new(framed).end(None, &mut back).map_err(|_| no_memory())?;
                     framed = body;
                 }
                 (Body::None | Body::Length(0), _) => framed = body,
                 (_, Body::None) => {
-                    // What the server sends has no reader any more: it is read here if it is there, else the connection ends.
-                    let all = BodyReader::new(body, From::Server, backend.http.response_limits).read(from_server, &mut Chain::new());
+                    // What the server sends has no reader any more: it is read here if it is there, else the
+                    // connection ends.
+                    let all = BodyReader::new(body, From::Server, backend.http.response_limits)
+                        .read(from_server, &mut Chain::new());
                     server_persists &= matches!(all, Ok(Progress::Done(_)));
                     body = Body::None;
                 }

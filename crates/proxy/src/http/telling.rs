@@ -68,7 +68,11 @@ impl Session<'_> {
         if termination.cause != Cause::Normal && !termination.cause.is_order() {
             let b = backend.counts.own();
             let by_client = matches!(termination.cause, Cause::ClientLeft | Cause::ClientSilent);
-            let aborts = if by_client { [&b.client_aborts, &server.client_aborts] } else { [&b.server_aborts, &server.server_aborts] };
+            let aborts = if by_client {
+                [&b.client_aborts, &server.client_aborts]
+            } else {
+                [&b.server_aborts, &server.server_aborts]
+            };
             aborts.into_iter().for_each(|aborts| aborts.add(1));
         }
         self.note(|record| record.ended = termination);
@@ -103,7 +107,8 @@ impl Session<'_> {
     }
 }
 
-/// How a response ended, if no side ran out of patience; if the client did not break off before; and its body.
+/// How a response ended, if no side ran out of patience; if the client did not break off before; and its
+/// body.
 pub(super) type Passed = Result<Result<Result<(), Broken>, Broken>, Cause>;
 
 /// How an exchange ended: its response, what was left of its request behind that, and the whole request.

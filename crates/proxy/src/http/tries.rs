@@ -54,7 +54,8 @@ pub(super) enum Failed {
     Answer(u16, Termination),
     /// It is tried again: nothing reached the client, and all that was sent is still here.
     Again { persistent: bool },
-    /// The server closed a kept connection without a word, and so does the proxy: only the client can know whether its request may be repeated.
+    /// The server closed a kept connection without a word, and so does the proxy: only the client can know
+    /// whether its request may be repeated.
     Unanswered,
     /// The client is gone, and what was done for it then.
     Client(Phase),
@@ -73,11 +74,19 @@ pub(super) fn no_memory() -> Failed {
 
 impl Session<'_> {
     /// Tries until a server answers.
-    pub(super) async fn tries(&mut self, request: &mut Request, asking: &mut Asking, backend: &Backend, up: &mut Pump) -> After {
+    pub(super) async fn tries(
+        &mut self,
+        request: &mut Request,
+        asking: &mut Asking,
+        backend: &Backend,
+        up: &mut Pump,
+    ) -> After {
         let mut tried = Tried { most: self.scopes.memory.retries.get(), ..Tried::default() };
-        let kept = backend.http.retry_on.replays().then(|| {
-            Kept::new(self.local.generation.process.bufsize, request.body)
-        });
+        let kept = backend
+            .http
+            .retry_on
+            .replays()
+            .then(|| Kept::new(self.local.generation.process.bufsize, request.body));
         loop {
             let outcome = self.one_try(request, asking, backend, &mut tried, up, kept.as_ref()).await;
             match outcome {
@@ -89,7 +98,15 @@ impl Session<'_> {
                 }
                 Err(Failed::Answer(status, ended)) => {
                     let bodyless = self.ends_behind(asking, up);
-                    return self.fail(asking, About { backend: Some(backend), head: &request.head }, status, ended, bodyless).await;
+                    return self
+                        .fail(
+                            asking,
+                            About { backend: Some(backend), head: &request.head },
+                            status,
+                            ended,
+                            bodyless,
+                        )
+                        .await;
                 }
                 Err(Failed::Ruled(end, answer)) => {
                     if end == End::Denied {
@@ -98,7 +115,9 @@ impl Session<'_> {
                     let cause = if end == End::Denied { Cause::Refused } else { Cause::Local };
                     self.note(|record| record.ended = Termination::new(cause, Phase::Headers));
                     let bodyless = self.ends_behind(asking, up);
-                    return self.give(asking, About { backend: Some(backend), head: &request.head }, answer, bodyless).await;
+                    return self
+                        .give(asking, About { backend: Some(backend), head: &request.head }, answer, bodyless)
+                        .await;
                 }
                 Err(Failed::Closed) => return After::Close,
                 Err(Failed::Unanswered) => {
@@ -121,7 +140,8 @@ impl Session<'_> {
         }
     }
 
-    /// [`ends_soon`](Self::ends_soon), of a body of which a server may have got a part: then it has to be whole.
+    /// [`ends_soon`](Self::ends_soon), of a body of which a server may have got a part: then it has to be
+    /// whole.
     fn ends_behind(&mut self, asking: &Asking, up: &mut Pump) -> bool {
         if asking.gone.get() { up.is_done() } else { self.ends_soon(up) }
     }
@@ -141,7 +161,8 @@ impl Session<'_> {
         let anew = tried.retries > 0; // other idle connections may be as old as the one that failed
         let wanted = self.wanted(request, up, asking, backend);
         let Wanted { persistent, packets, server: wanted_server, .. } = wanted;
-        // A rule for this request says whose it is, or where it goes: the session's own connection is of the others.
+        // A rule for this request says whose it is, or where it goes: the session's own connection is of the
+        // others.
         let memory = &self.scopes.memory;
         let readdressed = memory.source.get().is_some() || memory.destination.get().is_some();
         let names = if backend.pool_names.is_empty() {
@@ -176,13 +197,22 @@ impl Session<'_> {
         };
         let had = self.client.received.len();
         let mut pains = Pains::new(local.here().now());
-        // Waiting stands here, and not below `connect`: what is above it is run once more for each request that had to wait.
+        // Waiting stands here, and not below `connect`: what is above it is run once more for each request
+        // that had to wait.
         let place = match tried.last {
             Some(_) => Ok(None), // which one it is depends on that
             None => match Hold::at_once(local, backend, &wanted) {
                 Some(hold) => Ok(Some(hold)),
                 None => {
-                    let entered = pin!(server::enter(local, backend, &mut self.client, &wanted, &self.timer, &mut pains)).await;
+                    let entered = pin!(server::enter(
+                        local,
+                        backend,
+                        &mut self.client,
+                        &wanted,
+                        &self.timer,
+                        &mut pains
+                    ))
+                    .await;
                     pains.queued = local.here().now().since(pains.since);
                     entered.map(Some)
                 }
@@ -196,7 +226,18 @@ impl Session<'_> {
                     Ok(Some(attempt)) => Ok(attempt),
                     left => {
                         let hold = left.err();
-                        pin!(server::connect(local, backend, &mut self.client, wanted, tried, hold, pains, &self.timer, shelf)).await
+                        pin!(server::connect(
+                            local,
+                            backend,
+                            &mut self.client,
+                            wanted,
+                            tried,
+                            hold,
+                            pains,
+                            &self.timer,
+                            shelf
+                        ))
+                        .await
                     }
                 }
             }
@@ -214,12 +255,22 @@ impl Session<'_> {
                 });
                 let ended = failed.ended;
                 if ended.cause == Cause::Local
-                    && let Some(prefix) = failed.server.and_then(|index| backend.servers[index.get()].redirect.as_ref())
+                    && let Some(prefix) =
+                        failed.server.and_then(|index| backend.servers[index.get()].redirect.as_ref())
                 {
                     asking.keep = false;
-                    let answer = crate::rules::to_server(prefix, &request.head).map_err(|_| Failed::Answer(500, ended))?;
+                    let answer = crate::rules::to_server(prefix, &request.head)
+                        .map_err(|_| Failed::Answer(500, ended))?;
                     let bodyless = self.ends_behind(asking, up);
-                    return Ok(self.redirect(asking, About { backend: Some(backend), head: &request.head }, answer, ended, bodyless).await);
+                    return Ok(self
+                        .redirect(
+                            asking,
+                            About { backend: Some(backend), head: &request.head },
+                            answer,
+                            ended,
+                            bodyless,
+                        )
+                        .await);
                 }
                 let left = ended.cause == Cause::ClientLeft;
                 return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
@@ -244,9 +295,16 @@ impl Session<'_> {
             std::mem::swap(&mut received, &mut self.client.received);
         }
         let attempt = Attempt { connection, hold, reused, pains };
-        let chances = Chances { left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(), again: tried.retries > 0, persistent, kept, authenticated: &authenticated };
+        let chances = Chances {
+            left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(),
+            again: tried.retries > 0,
+            persistent,
+            kept,
+            authenticated: &authenticated,
+        };
         let mut watched = Watched::default();
-        let outcome = self.served(request, asking, backend, &attempt, &mut received, &mut watched, up, chances).await;
+        let outcome =
+            self.served(request, asking, backend, &attempt, &mut received, &mut watched, up, chances).await;
         let Attempt { connection, reused, hold, pains: _ } = attempt;
         drop(hold);
         if !matches!(outcome, Ok(Outcome { whole: true, .. })) {
@@ -269,8 +327,11 @@ impl Session<'_> {
             let idle = Idle { connection, served: reused.unwrap_or(0) + 1 };
             let authenticated = authenticated.get();
             match purpose.key() {
-                Some(key) if !authenticated && backend.http.reuse != Reuse::Never => local.keep(backend, index, key, idle),
-                None if packets != Packets::default() || readdressed => {} // the next request's may be others
+                Some(key) if !authenticated && backend.http.reuse != Reuse::Never => {
+                    local.keep(backend, index, key, idle)
+                }
+                None if packets != Packets::default() || readdressed => {} /* the next request's may be
+                * others */
                 None if backend.servers[index.get()].tells_of_requests() => {}
                 _ => self.private.put(purpose, idle, authenticated, self.frontend.http.most_private),
             }

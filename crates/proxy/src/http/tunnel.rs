@@ -37,7 +37,8 @@ impl Session<'_> {
         };
         let (f, b) = (self.frontend.counts.own(), backend.counts.own());
         // What came before the tunnel was counted when it came.
-        let (up_before, down_before) = (Cell::new(received.len() as u64), Cell::new(from_server.len() as u64));
+        let (up_before, down_before) =
+            (Cell::new(received.len() as u64), Cell::new(from_server.len() as u64));
         let new = |before: &Cell<u64>, bytes: u64| {
             let old = before.get().min(bytes);
             before.set(before.get() - old);
@@ -48,8 +49,10 @@ impl Session<'_> {
             b.received.add(new(&down_before, down));
             count(up, down);
         };
-        let pair = Pair::new(&self.local.io, client, server, hold, patience).counting([[&f.spliced_in, &b.spliced_out], [&b.spliced_in, &f.spliced_out]]);
-        pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count).await
+        let pair = Pair::new(&self.local.io, client, server, hold, patience)
+            .counting([[&f.spliced_in, &b.spliced_out], [&b.spliced_in, &f.spliced_out]]);
+        pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count)
+            .await
     }
 
     /// What is told of a tunnel that has ended.
@@ -57,8 +60,12 @@ impl Session<'_> {
         self.note(|record| record.ended = ended);
         let (b, s) = (backend.counts.own(), server.counts.own());
         match ended.cause {
-            Cause::ClientLeft | Cause::ClientSilent => [&b.client_aborts, &s.client_aborts].into_iter().for_each(|aborts| aborts.add(1)),
-            Cause::ServerLeft | Cause::ServerSilent => [&b.server_aborts, &s.server_aborts].into_iter().for_each(|aborts| aborts.add(1)),
+            Cause::ClientLeft | Cause::ClientSilent => {
+                [&b.client_aborts, &s.client_aborts].into_iter().for_each(|aborts| aborts.add(1))
+            }
+            Cause::ServerLeft | Cause::ServerSilent => {
+                [&b.server_aborts, &s.server_aborts].into_iter().for_each(|aborts| aborts.add(1))
+            }
             _ => {}
         }
     }

@@ -1,4 +1,5 @@
-//! A server that was asked in vain: what is made of a head that did not come, and whether the request is tried again.
+//! A server that was asked in vain: what is made of a head that did not come, and whether the request is
+//! tried again.
 
 use super::Session;
 use super::pump::Broken;
@@ -27,7 +28,11 @@ pub(super) struct Vain<'a> {
 impl Vain<'_> {
     /// Tries once more where that is wanted and can be done.
     fn or_again(&self, wanted: bool, status: u16, ended: Termination) -> Failed {
-        if wanted && self.repeatable { Failed::Again { persistent: self.persistent } } else { Failed::Answer(status, ended) }
+        if wanted && self.repeatable {
+            Failed::Again { persistent: self.persistent }
+        } else {
+            Failed::Answer(status, ended)
+        }
     }
 
     /// The server has failed, and counters are told so.
@@ -49,14 +54,16 @@ impl Session<'_> {
                 vain.or_again(on.empty, 502, vain.failed(Cause::ServerLeft))
             }
             // It was closed for its age, just when the request came.
-            NoHead::Nothing => match vain.or_again(on.empty || vain.stale, 502, vain.failed(Cause::ServerLeft)) {
-                Failed::Answer(..) => {
-                    backend.counts.own().server_aborts.add(1);
-                    hold.server().counts.own().server_aborts.add(1);
-                    Failed::Unanswered
+            NoHead::Nothing => {
+                match vain.or_again(on.empty || vain.stale, 502, vain.failed(Cause::ServerLeft)) {
+                    Failed::Answer(..) => {
+                        backend.counts.own().server_aborts.add(1);
+                        hold.server().counts.own().server_aborts.add(1);
+                        Failed::Unanswered
+                    }
+                    again => again,
                 }
-                again => again,
-            },
+            }
             NoHead::Cut => {
                 observe(self.local, backend, hold.index(), Seen::Closed);
                 // The manual has it with junk, HAProxy with empty ones.
@@ -89,8 +96,8 @@ impl Session<'_> {
     /// Time was over, or somebody else has ended the stream.
     pub(super) fn no_time(&self, vain: &Vain<'_>, cause: Cause) -> Failed {
         match cause {
-            // HAProxy holds the client's silence against the server, whose time alone it waits for; so a client could get servers marked as
-            // failing. The manual has it as here.
+            // HAProxy holds the client's silence against the server, whose time alone it waits for; so a
+            // client could get servers marked as failing. The manual has it as here.
             Cause::ClientSilent => Failed::Answer(408, Termination::new(Cause::ClientSilent, Phase::Headers)),
             cause if cause.is_order() => Failed::Answer(502, Termination::new(cause, Phase::Headers)),
             cause => {

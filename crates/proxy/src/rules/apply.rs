@@ -5,12 +5,15 @@ use super::facts::{Facts, Moment, backend_named};
 use super::normalize::NoTarget;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
-use crate::generation::{Question, Action, RuleChange as Change, ConnectionAction, NameMatch, Persist, Replaced, Rule, Silence, Target};
+use crate::generation::{
+    Action, ConnectionAction, NameMatch, Persist, Question, Replaced, Rule, RuleChange as Change, Silence,
+    Target,
+};
 use crate::log::Record;
 use manylane_balance::{Index, Servers};
 use manylane_expr::{Condition, Format, VariableId, Writer};
-use manylane_sync::Arc;
 use manylane_http::{EditError, Head, Version};
+use manylane_sync::Arc;
 use std::time::Duration;
 
 /// What a list of rules decided, or asks for before it goes on.
@@ -28,20 +31,13 @@ pub(crate) enum Verdict {
     /// The list goes on after this time.
     Pause(Duration),
     /// The list goes on when the body is there, or so much of it, or after this time.
-    Body {
-        time: Duration,
-        least: usize,
-    },
+    Body { time: Duration, least: usize },
     /// The list goes on when this interim response was sent.
     Hint(Box<Head>),
     /// The list goes on when a line was logged.
     Log,
     /// The list goes on when the name's address is known, or that there is none.
-    Resolve {
-        section: usize,
-        variable: VariableId,
-        question: Arc<Question>,
-    },
+    Resolve { section: usize, variable: VariableId, question: Arc<Question> },
     /// The list goes on when others had a turn: `tune.max-rules-at-once`.
     Turn,
 }
@@ -160,8 +156,9 @@ impl Target {
         }
     }
 
-    /// The server that `use-server` chooses. A rule whose server is down leaves the choice to the next one, unless servers are taken
-    /// down or not (`obeyed`: `option persist`, `force-persist`). One that makes a name that no server has ends the search, as in HAProxy.
+    /// The server that `use-server` chooses. A rule whose server is down leaves the choice to the next one,
+    /// unless servers are taken down or not (`obeyed`: `option persist`, `force-persist`). One that makes
+    /// a name that no server has ends the search, as in HAProxy.
     pub(crate) fn server(
         rules: &[Rule<Self>],
         facts: &Facts<'_>,
@@ -172,7 +169,9 @@ impl Target {
         for rule in rules.iter().filter(|rule| holds(facts, moment, &rule.condition)) {
             let index = match &rule.action {
                 Self::Fixed(number) => servers.index(*number),
-                Self::Named(format) => facts.text(moment, format, |name| servers.by_name(std::str::from_utf8(name?).ok()?)),
+                Self::Named(format) => {
+                    facts.text(moment, format, |name| servers.by_name(std::str::from_utf8(name?).ok()?))
+                }
             }?;
             if obeyed || servers[index].state().serves_its_own() {
                 return Some(index);
@@ -420,7 +419,8 @@ fn edit(facts: &Facts<'_>, moment: Moment<'_>, format: &Format) -> Result<Text, 
 }
 
 fn delete(facts: &Facts<'_>, moment: Moment<'_>, walk: &Walk<'_>, head: &mut Head, how: &NameMatch) {
-    // Names are compared without their case; which they are is found out first, since the head is looked at meanwhile.
+    // Names are compared without their case; which they are is found out first, since the head is looked at
+    // meanwhile.
     let mut doomed = [false; manylane_http::MAX_FIELDS];
     facts.with(walk.moment(moment, head), |_, scratch| {
         for (field, doomed) in head.fields().zip(&mut doomed) {

@@ -44,8 +44,8 @@ impl Lookups {
     }
 }
 
-/// What `rules` decide about what is there at `moment`. Rules that come before one that waits are done again with it. `log` writes a line of
-/// what is known by now.
+/// What `rules` decide about what is there at `moment`. Rules that come before one that waits are done again
+/// with it. `log` writes a line of what is known by now.
 pub(crate) fn content(
     facts: &Facts<'_>,
     moment: Moment<'_>,
@@ -74,7 +74,9 @@ pub(crate) fn content(
             ContentAction::Close => return end(Content::Close),
             ContentAction::DoLog => log(),
             ContentAction::Resolve(_) if at < lookups.done.get() => {}
-            ContentAction::Resolve(lookup) if may_change(facts, moment, &lookup.name) => return Content::Wait,
+            ContentAction::Resolve(lookup) if may_change(facts, moment, &lookup.name) => {
+                return Content::Wait;
+            }
             ContentAction::Resolve(lookup) => {
                 lookups.done.set(at + 1);
                 if let Some(question) = facts.question(moment, lookup) {

@@ -4,14 +4,14 @@ use super::Memory;
 use super::memory::{LONGEST_ID, Texts, digits};
 use crate::counts::count_in_front;
 use crate::generation::{Backend, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server};
-use crate::run::Local;
 use crate::log::Record;
+use crate::run::Local;
 use crate::session::{Greeting, Peers, now};
 use manylane_balance::Index;
 use manylane_config::tree::Mode;
 use manylane_expr::{
-    ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine, Scratch, ServerFacts, ServerId,
-    StreamFacts, Type, UserlistId, Value, VariableLimits, Variables,
+    ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine,
+    Scratch, ServerFacts, ServerId, StreamFacts, Type, UserlistId, Value, VariableLimits, Variables,
 };
 use manylane_http::Head;
 use std::cell::RefCell;
@@ -159,8 +159,13 @@ fn millis(time: Option<std::time::Duration>) -> i64 {
 }
 
 impl Facts<'_> {
-    /// Evaluates something at a moment. What it makes of text is in the lane's scratch, and gone when this returns.
-    pub(crate) fn with<R>(&self, moment: Moment<'_>, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
+    /// Evaluates something at a moment. What it makes of text is in the lane's scratch, and gone when this
+    /// returns.
+    pub(crate) fn with<R>(
+        &self,
+        moment: Moment<'_>,
+        work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R,
+    ) -> R {
         let memory = &self.scopes.memory;
         memory.with_line(|request_line| self.with_stream(moment, request_line, work))
     }
@@ -202,12 +207,17 @@ impl Facts<'_> {
             source: link_source,
             destination: link_destination,
             backend: backend.map(|backend| proxy_facts(backend.id, &backend.name, b"")),
-            server: moment.server.filter(|server| !server.stands_in).map(|server| (server.id.into(), server.name.as_bytes())),
+            server: moment
+                .server
+                .filter(|server| !server.stands_in)
+                .map(|server| (server.id.into(), server.name.as_bytes())),
             http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some()),
             timeout: backend.map_or(0, |backend| millis(backend.timeouts.server)),
-            current_timeout: backend.map_or(0, |backend| millis(memory.server_timeout.get().or(backend.timeouts.server))),
+            current_timeout: backend
+                .map_or(0, |backend| millis(memory.server_timeout.get().or(backend.timeouts.server))),
             tunnel: backend.map_or(0, |backend| millis(backend.timeouts.tunnel)),
-            current_tunnel: backend.map_or(0, |backend| millis(memory.tunnel_timeout.get().or(backend.timeouts.tunnel))),
+            current_tunnel: backend
+                .map_or(0, |backend| millis(memory.tunnel_timeout.get().or(backend.timeouts.tunnel))),
         };
         let (request, answer) = (memory.request.borrow(), memory.answer.borrow());
         let slots = &self.frontend.captures;
@@ -270,7 +280,12 @@ impl Facts<'_> {
 
 impl Facts<'_> {
     /// Makes a text of a format. `None`: it has no room.
-    pub(crate) fn text<R>(&self, moment: Moment<'_>, format: &Format, work: impl FnOnce(Option<&[u8]>) -> R) -> R {
+    pub(crate) fn text<R>(
+        &self,
+        moment: Moment<'_>,
+        format: &Format,
+        work: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> R {
         let text = |env: &Env<'_>, scratch: &mut Scratch<'_>| work(format.eval(env, scratch));
         if format.has_aliases() && moment.log.is_none() {
             self.with_course(moment, text)
@@ -280,11 +295,17 @@ impl Facts<'_> {
     }
 
     /// The same as [`with`](Self::with), with what log lines say as far as it is known by now.
-    pub(crate) fn with_course<R>(&self, moment: Moment<'_>, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
+    pub(crate) fn with_course<R>(
+        &self,
+        moment: Moment<'_>,
+        work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R,
+    ) -> R {
         let known = self.log_facts(moment.backend, moment.server);
         let record = self.course.map(RefCell::borrow);
         match record.as_deref() {
-            Some(Some(record)) => record.with(self, known, self.local.here().now(), |log| self.with(Moment { log: Some(log), ..moment }, work)),
+            Some(Some(record)) => record.with(self, known, self.local.here().now(), |log| {
+                self.with(Moment { log: Some(log), ..moment }, work)
+            }),
             _ => self.with(Moment { log: Some(&known), ..moment }, work),
         }
     }
@@ -381,12 +402,16 @@ impl Host for Local {
         };
         let slots = |backend: &Backend| -> Option<i64> {
             let balancer = &backend.balancer;
-            let own = backend.listed().filter_map(|server| Some((server, balancer.servers().index(server.index)?)));
+            let own =
+                backend.listed().filter_map(|server| Some((server, balancer.servers().index(server.index)?)));
             let there = own.filter(|(_, index)| balancer.servers()[*index].state().serves_its_own());
             there
                 .map(|(server, index)| {
                     let waiting = u64::from(balancer.waiting(index));
-                    let places = room(balancer.servers()[index].state().maxconn(), balancer.load(index).saturating_sub(waiting))?;
+                    let places = room(
+                        balancer.servers()[index].state().maxconn(),
+                        balancer.load(index).saturating_sub(waiting),
+                    )?;
                     Some(places + room(server.maxqueue, waiting)?)
                 })
                 .sum()
@@ -418,11 +443,12 @@ impl Host for Local {
             }),
             Number::SrvIsUp(id) => server(id)
                 .map(|(backend, _, index)| i64::from(backend.balancer.servers()[index].state().is_usable())),
-            Number::SrvQueue(id) => server(id).map(|(backend, _, index)| backend.balancer.waiting(index).into()),
-            Number::SrvIweight(id) => server(id).map(|(_, server, _)| server.weight.into()),
-            Number::SrvUweight(id) | Number::SrvWeight(id) => {
-                server(id).map(|(backend, _, index)| backend.balancer.servers()[index].state().weight().into())
+            Number::SrvQueue(id) => {
+                server(id).map(|(backend, _, index)| backend.balancer.waiting(index).into())
             }
+            Number::SrvIweight(id) => server(id).map(|(_, server, _)| server.weight.into()),
+            Number::SrvUweight(id) | Number::SrvWeight(id) => server(id)
+                .map(|(backend, _, index)| backend.balancer.servers()[index].state().weight().into()),
             Number::Stopping => Some(i64::from(self.stopping.has_happened())),
             Number::Thread => Some(self.here().lane().index() as i64),
             // Rounded up, as HAProxy does; without servers what waits counts twice.
@@ -430,19 +456,29 @@ impl Host for Local {
                 let (waiting, servers) = (self.number(Number::Queue(id))?, self.number(Number::NbSrv(id))?);
                 Some(if servers > 0 { (waiting + servers - 1) / servers } else { 2 * waiting })
             }
-            Number::BackSessRate(id) => backend(id).map(|backend| number(backend.counts.rate(0, self.here().now()))),
-            Number::FrontSessRate(id) => frontend(id).map(|frontend| number(frontend.counts.rate(0, self.here().now()))),
-            Number::FrontReqRate(id) => frontend(id).map(|frontend| number(frontend.counts.rate(1, self.here().now()))),
-            Number::SrvSessRate(id) => server(id).map(|(_, server, _)| number(server.counts.rate(0, self.here().now()))),
+            Number::BackSessRate(id) => {
+                backend(id).map(|backend| number(backend.counts.rate(0, self.here().now())))
+            }
+            Number::FrontSessRate(id) => {
+                frontend(id).map(|frontend| number(frontend.counts.rate(0, self.here().now())))
+            }
+            Number::FrontReqRate(id) => {
+                frontend(id).map(|frontend| number(frontend.counts.rate(1, self.here().now())))
+            }
+            Number::SrvSessRate(id) => {
+                server(id).map(|(_, server, _)| number(server.counts.rate(0, self.here().now())))
+            }
             Number::ListenerConn(id, listener) => {
                 let counts = &frontend(id)?.listeners.get(listener as usize)?.counts;
                 let begun = counts.read_cheap_one(|counts| &counts.connections);
                 Some(number(begun.saturating_sub(counts.read_cheap_one(|counts| &counts.connections_ended))))
             }
-            Number::LogLines(id) => frontend(id).map(|frontend| number(frontend.counts.read_cheap_one(|counts| &counts.lines))),
-            Number::ProcessConn => {
-                (0..generation.frontends.len()).map(|id| self.number(Number::FrontConn(ProxyId(id as u32)))).sum()
+            Number::LogLines(id) => {
+                frontend(id).map(|frontend| number(frontend.counts.read_cheap_one(|counts| &counts.lines)))
             }
+            Number::ProcessConn => (0..generation.frontends.len())
+                .map(|id| self.number(Number::FrontConn(ProxyId(id as u32))))
+                .sum(),
         }
     }
 

@@ -1,7 +1,8 @@
-//! What a request leaves behind for later rules, for its forwarding and for the log: its first line, what was captured of it, what
-//! rules set.
+//! What a request leaves behind for later rules, for its forwarding and for the log: its first line, what was
+//! captured of it, what rules set.
 //!
-//! One of a session, used again by request after request: texts keep their memory, so in steady state nothing is allocated.
+//! One of a session, used again by request after request: texts keep their memory, so in steady state nothing
+//! is allocated.
 
 use crate::generation::Captures;
 use manylane_buf::Segment;
@@ -126,7 +127,8 @@ pub(crate) fn digits(version: Version) -> &'static [u8] {
 }
 
 impl Memory {
-    /// The next request begins. Each field is named, so that none can be forgotten: without one this does not compile.
+    /// The next request begins. Each field is named, so that none can be forgotten: without one this does not
+    /// compile.
     pub(crate) fn clear(&self) {
         let Self {
             line,
@@ -221,7 +223,8 @@ impl Memory {
     pub(crate) fn capture_response(&self, captures: &Captures, head: &Head) {
         capture_fields(&self.answer, &captures.response, &captures.response_fields, head);
         if let Some((name, most)) = &captures.cookie {
-            let pairs = head.values(Known::SET_COOKIE).filter_map(|value| value.split(|&byte| byte == b';').next());
+            let pairs =
+                head.values(Known::SET_COOKIE).filter_map(|value| value.split(|&byte| byte == b';').next());
             capture_cookie(&self.answer, captures.response.len(), name, *most, pairs);
         }
     }
@@ -272,7 +275,9 @@ mod tests {
     #[test]
     fn captured_fields_are_cut_and_the_last_one_stays() {
         let mut head = Head::request(b"GET", b"/", Version::HTTP_11).unwrap();
-        for (name, value) in [("x-a", &b"first"[..]), ("x-b", b"b"), ("X-A", b"second"), ("cookie", b"a=1; ID=abcdef; IDX=2")] {
+        for (name, value) in
+            [("x-a", &b"first"[..]), ("x-b", b"b"), ("X-A", b"second"), ("cookie", b"a=1; ID=abcdef; IDX=2")]
+        {
             head.add_field(name.as_bytes(), value).unwrap();
         }
         let captures = Captures {

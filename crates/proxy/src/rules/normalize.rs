@@ -11,11 +11,17 @@ pub enum Normalizer {
     PathMergeSlashes,
     PathStripDot,
     /// With `full` what leads out at the beginning goes, too.
-    PathStripDotdot { full: bool },
+    PathStripDotdot {
+        full: bool,
+    },
     /// With `strict` a percent sign without two digits is an error.
-    PercentDecodeUnreserved { strict: bool },
+    PercentDecodeUnreserved {
+        strict: bool,
+    },
     /// As above.
-    PercentToUppercase { strict: bool },
+    PercentToUppercase {
+        strict: bool,
+    },
     QuerySortByName,
 }
 

@@ -3,9 +3,11 @@
 use super::facts::{Facts, Moment};
 use super::memory::LogLevel;
 use super::text::{LONGEST, Text};
-use crate::generation::{Addressed, RuleChange as Change, Figure, Lookup, Made, Packets, Question, Setting, TimeoutOf};
-use manylane_resolve::Name;
+use crate::generation::{
+    Addressed, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting, TimeoutOf,
+};
 use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
+use manylane_resolve::Name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -13,7 +15,8 @@ use std::time::Duration;
 pub(super) fn set(facts: &Facts<'_>, moment: Moment<'_>, setting: &Setting) {
     let memory = &facts.scopes.memory;
     // A number that an expression gives.
-    let number = |expression: &Expression| facts.with(moment, |env, scratch| expression.eval_int(env, scratch));
+    let number =
+        |expression: &Expression| facts.with(moment, |env, scratch| expression.eval_int(env, scratch));
     match setting {
         Setting::Var(id, value, when) => set_var(facts, moment, *id, value, *when),
         Setting::UnsetVar(id) => facts.with(moment, |env, _| {
@@ -66,7 +69,7 @@ pub(super) fn set(facts: &Facts<'_>, moment: Moment<'_>, setting: &Setting) {
                 let mut packets = cell.get();
                 match what {
                     Packets::ClientMark | Packets::ServerMark => packets.mark = Some(n),
-                    Packets::ClientTos | Packets::ServerTos => packets.tos = Some(n as u8), // not above `most`
+                    Packets::ClientTos | Packets::ServerTos => packets.tos = Some(n as u8), /* not above `most` */
                 }
                 cell.set(packets);
             }

@@ -11,7 +11,15 @@ use manylane_check::{Running, Status, Verdict};
 use std::time::Duration;
 
 /// An agent has answered with this line, or the check came to something else.
-pub(super) fn heard(local: &Local, backend: &Backend, index: Index, own: &ServerCheck, verdict: Verdict, line: Option<&[u8]>, took: Duration) {
+pub(super) fn heard(
+    local: &Local,
+    backend: &Backend,
+    index: Index,
+    own: &ServerCheck,
+    verdict: Verdict,
+    line: Option<&[u8]>,
+    took: Duration,
+) {
     let verdict = match line.filter(|_| verdict.status == Status::Checked) {
         Some(line) => obey(local, backend, index, &Said::read(&String::from_utf8_lossy(line))),
         None => verdict,

@@ -1,5 +1,5 @@
-//! Servers that change: told to the balancer, to the logs, to the servers that track them (`generation/track.rs`), and to the streams that end with
-//! them.
+//! Servers that change: told to the balancer, to the logs, to the servers that track them
+//! (`generation/track.rs`), and to the streams that end with them.
 
 use super::local::Local;
 use super::older;
@@ -13,12 +13,20 @@ use manylane_sched::Time;
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Changes a server, and whatever follows from that. `why` stands in the log behind what it is now, with a comma before it; empty where there is
-/// nothing to say.
+/// Changes a server, and whatever follows from that. `why` stands in the log behind what it is now, with a
+/// comma before it; empty where there is nothing to say.
 ///
-/// A server that leaves maintenance is up, until somebody says otherwise; one that tracks is as what it tracks.
-pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: impl FnOnce(Standing) -> Standing) {
-    // A generation that has the same server and serves in the place of this one hears of it first: requests go by that one.
+/// A server that leaves maintenance is up, until somebody says otherwise; one that tracks is as what it
+/// tracks.
+pub fn change(
+    local: &Local,
+    backend: &Backend,
+    index: Index,
+    why: &str,
+    to: impl FnOnce(Standing) -> Standing,
+) {
+    // A generation that has the same server and serves in the place of this one hears of it first: requests
+    // go by that one.
     if let Some(next) = local.successor_with(backend, index) {
         return change(&next, &next.generation.backends[backend.number], index, why, to);
     }
@@ -29,7 +37,8 @@ pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: imp
     let (before, after) = backend.balancer.update(index, now, |standing| {
         let mut after = to(standing);
         if standing.is_in_maintenance() && !after.is_in_maintenance() {
-            let agent_says = server.agent.as_ref().map_or(Running::Up, |agent| agent.board.read().health.running());
+            let agent_says =
+                server.agent.as_ref().map_or(Running::Up, |agent| agent.board.read().health.running());
             after.operation = tracked().map_or(operation(agent_says), |tracked| tracked.operation);
         }
         after
@@ -41,12 +50,18 @@ pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: imp
         let number = backend.number_of(index);
         while let Some(now) = local.generation.standing(number) {
             server.paused(now.is_in_maintenance());
-            if local.generation.standing(number).is_some_and(|then| then.is_in_maintenance() == now.is_in_maintenance()) {
+            if local
+                .generation
+                .standing(number)
+                .is_some_and(|then| then.is_in_maintenance() == now.is_in_maintenance())
+            {
                 break; // else somebody else has changed it meanwhile
             }
         }
     }
-    if (before.serves(), before.operation) != (after.serves(), after.operation) || before.is_in_maintenance() != after.is_in_maintenance() {
+    if (before.serves(), before.operation) != (after.serves(), after.operation)
+        || before.is_in_maintenance() != after.is_in_maintenance()
+    {
         server.past.change(after.serves(), now.since(Time::ZERO));
     }
     backend.settle_past(now);
@@ -55,7 +70,12 @@ pub fn change(local: &Local, backend: &Backend, index: Index, why: &str, to: imp
         end_streams(local, number, Cause::ServerDown);
     }
     let weight = backend.balancer.servers()[index].state().weight();
-    if !before.serves() && after.serves() && server.ends_backup_streams_when_up && !server.backup && weight > 0 {
+    if !before.serves()
+        && after.serves()
+        && server.ends_backup_streams_when_up
+        && !server.backup
+        && weight > 0
+    {
         for other in backend.listed().filter(|other| other.backup) {
             end_streams(local, ServerNumber { server: other.index, ..number }, Cause::ActiveUp);
         }
@@ -118,8 +138,18 @@ struct Counts {
 impl Counts {
     fn of(backend: &Backend, index: Index) -> Self {
         let balancer = &backend.balancer;
-        let count = |backup| balancer.servers().iter().filter(|(_, one)| one.spec().backup == backup && one.state().is_usable()).count();
-        Self { usable: (count(false), count(true)), waiting: balancer.waiting(index), for_any: balancer.waiting_for_any() }
+        let count = |backup| {
+            balancer
+                .servers()
+                .iter()
+                .filter(|(_, one)| one.spec().backup == backup && one.state().is_usable())
+                .count()
+        };
+        Self {
+            usable: (count(false), count(true)),
+            waiting: balancer.waiting(index),
+            for_any: balancer.waiting_for_any(),
+        }
     }
 }
 
@@ -161,12 +191,18 @@ impl Told<'_> {
                 let level = if was_left { Level::Notice } else { Level::Alert };
                 self.counted(level, format!("{subject} is going DOWN for maintenance{via}"), true);
             }
-            (true, true) if before.unresolved != after.unresolved => {} // it is in maintenance for another reason, too
+            (true, true) if before.unresolved != after.unresolved => {} /* it is in maintenance for
+            * another reason, too */
             (true, true) => match (before.own == Admin::Maintenance, after.own == Admin::Maintenance) {
                 (true, false) => {
-                    self.say(Level::Notice, &format!("{subject} is leaving forced maintenance but remains in maintenance{via}."));
+                    self.say(
+                        Level::Notice,
+                        &format!("{subject} is leaving forced maintenance but remains in maintenance{via}."),
+                    );
                 }
-                (_, true) if before.inherited == Admin::Maintenance && after.inherited != Admin::Maintenance => {
+                (_, true)
+                    if before.inherited == Admin::Maintenance && after.inherited != Admin::Maintenance =>
+                {
                     self.say(Level::Notice, &format!("{subject} remains in forced maintenance."));
                 }
                 _ => {}
@@ -175,13 +211,19 @@ impl Told<'_> {
                 let state = if down { "DOWN" } else { "UP" };
                 let ready = if drains(after) { "DRAIN" } else { "READY" };
                 let name = server.site.read().name.unwrap_or_default();
-                self.say(Level::Notice, &format!("{subject} ('{name}') is {state}/{ready} (resolves again)."));
+                self.say(
+                    Level::Notice,
+                    &format!("{subject} ('{name}') is {state}/{ready} (resolves again)."),
+                );
             }
             (true, false) => {
                 let state = if down { "DOWN" } else { "UP" };
                 let ready = if drains(after) { "DRAIN" } else { "READY" };
                 let forced = if before.own == Admin::Maintenance { "forced " } else { "" };
-                self.say(Level::Notice, &format!("{subject} is {state}/{ready} (leaving {forced}maintenance)."));
+                self.say(
+                    Level::Notice,
+                    &format!("{subject} is {state}/{ready} (leaving {forced}maintenance)."),
+                );
                 if drains(after) {
                     self.say(Level::Notice, &stays_drained());
                 }
@@ -203,7 +245,11 @@ impl Told<'_> {
                     }
                     (true, false) => {
                         let state = if down { "DOWN" } else { "UP" };
-                        let left = if before.own == Admin::Drain { " (leaving forced drain)" } else { &*format!(" (leaving drain){via}") };
+                        let left = if before.own == Admin::Drain {
+                            " (leaving forced drain)"
+                        } else {
+                            &*format!(" (leaving drain){via}")
+                        };
                         self.say(Level::Notice, &format!("{subject} is {state}{left}."));
                     }
                     (true, true) => self.say(Level::Notice, &stays_drained()),
@@ -223,16 +269,29 @@ impl Told<'_> {
         }
         let _ = if left {
             let server = &self.backend.servers[self.index.get()];
-            let counts = |ended: bool| server.counts.read_cheap_one(|counts| if ended { &counts.streams_ended } else { &counts.streams });
+            let counts = |ended: bool| {
+                server
+                    .counts
+                    .read_cheap_one(|counts| if ended { &counts.streams_ended } else { &counts.streams })
+            };
             let active = counts(false).saturating_sub(counts(true));
-            write!(line, " {active} sessions active, {} requeued, {waiting} remaining in queue.", self.counts.waiting.saturating_sub(waiting))
+            write!(
+                line,
+                " {active} sessions active, {} requeued, {waiting} remaining in queue.",
+                self.counts.waiting.saturating_sub(waiting)
+            )
         } else {
-            write!(line, " {} sessions requeued, {for_any} total in queue.", self.counts.for_any.saturating_sub(for_any))
+            write!(
+                line,
+                " {} sessions requeued, {for_any} total in queue.",
+                self.counts.for_any.saturating_sub(for_any)
+            )
         };
         self.say(level, &line);
         if self.counts.usable != (0, 0) && after == (0, 0) {
             // HAProxy's word for a section that is a frontend, too.
-            let listens = self.local.generation.frontends.iter().any(|frontend| frontend.id == self.backend.id);
+            let listens =
+                self.local.generation.frontends.iter().any(|frontend| frontend.id == self.backend.id);
             let what = if listens { "proxy" } else { "backend" };
             self.say(Level::Emerg, &format!("{what} {} has no server available!", self.backend.name));
         }

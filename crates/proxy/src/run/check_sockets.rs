@@ -1,10 +1,12 @@
 //! Sockets of checks that only connect: one does for many checks, one after the other.
 //!
-//! Such a check ends its connection with a reset. Disconnected in place of closed, the socket sends the same reset, and keeps its options and its
-//! place with the driver: nothing is opened, closed, or registered for each check, which is a third of what the kernel does for one.
+//! Such a check ends its connection with a reset. Disconnected in place of closed, the socket sends the same
+//! reset, and keeps its options and its place with the driver: nothing is opened, closed, or registered for
+//! each check, which is a third of what the kernel does for one.
 //!
 //! # Bounds
-//! At most [`KEPT`] of each family lie here between two checks: as many as were under way at once, mostly one to ten. They are closed when the lane stops.
+//! At most [`KEPT`] of each family lie here between two checks: as many as were under way at once, mostly one
+//! to ten. They are closed when the lane stops.
 
 use manylane_io::Stream;
 use manylane_io::options::set_reset_on_close;
@@ -28,14 +30,17 @@ impl CheckSockets {
         if to.is_ipv6() { &self.v6 } else { &self.v4 }
     }
 
-    /// Whether a socket that was connected there is as good as new when it is disconnected. One that went to an IPv4 address by IPv6 goes on to do so,
-    /// and one that went to a scope stays bound to it.
+    /// Whether a socket that was connected there is as good as new when it is disconnected. One that went to
+    /// an IPv4 address by IPv6 goes on to do so, and one that went to a scope stays bound to it.
     pub(super) fn leaves_no_trace(to: &SocketAddr) -> bool {
         match to {
             SocketAddr::V4(_) => true,
             SocketAddr::V6(to) => {
                 let ip = to.ip();
-                to.scope_id() == 0 && ip.to_ipv4_mapped().is_none() && !ip.is_unicast_link_local() && !ip.is_multicast()
+                to.scope_id() == 0
+                    && ip.to_ipv4_mapped().is_none()
+                    && !ip.is_unicast_link_local()
+                    && !ip.is_multicast()
             }
         }
     }

@@ -7,7 +7,8 @@ use crate::session::now;
 use manylane_balance::Index;
 use manylane_check::{Evaluate, Running, Seen, Setting, Value as To};
 use manylane_expr::{
-    ClientFacts, Data, Direction, Env, Expression, Format, LogFacts, Scratch, ServerFacts, StreamFacts, Value, VariableLimits, Variables,
+    ClientFacts, Data, Direction, Env, Expression, Format, LogFacts, Scratch, ServerFacts, StreamFacts,
+    Value, VariableLimits, Variables,
 };
 use manylane_net::{Connection, Endpoint};
 use std::cell::RefCell;
@@ -29,14 +30,24 @@ pub(super) struct CheckWords<'a> {
 
 impl<'a> CheckWords<'a> {
     pub(super) fn new(local: &'a Local, backend: &'a Backend, index: Index, check: &'a ServerCheck) -> Self {
-        Self { local, backend, index, check, ends: (None, None), session: RefCell::default(), own: RefCell::default() }
+        Self {
+            local,
+            backend,
+            index,
+            check,
+            ends: (None, None),
+            session: RefCell::default(),
+            own: RefCell::default(),
+        }
     }
 
     /// There is a new connection.
     pub(super) fn connected(&mut self, connection: &Connection) {
         use manylane_io::socket::{local_address, peer_address};
         let Some(stream) = connection.stream() else { return self.ends = (None, None) };
-        let address = |address: Result<manylane_io::SocketAddrAny, _>| address.ok().and_then(|address| SocketAddr::try_from(address).ok());
+        let address = |address: Result<manylane_io::SocketAddrAny, _>| {
+            address.ok().and_then(|address| SocketAddr::try_from(address).ok())
+        };
         self.ends = (address(local_address(stream.as_fd())), address(peer_address(stream.as_fd())));
     }
 
@@ -54,7 +65,9 @@ impl<'a> CheckWords<'a> {
             announced: None,
             is_body: seen.http,
         };
-        let millis = |time: Option<std::time::Duration>| time.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+        let millis = |time: Option<std::time::Duration>| {
+            time.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+        };
         let server = ServerFacts {
             source: self.ends.0,
             destination: self.ends.1,

@@ -1,13 +1,13 @@
 //! Health checks at work: each server is checked by one lane, which tells the balancer what it found.
 
+use super::changes::say;
 use super::check_sockets::CheckSockets;
 use super::check_words::CheckWords;
 use super::event::Event;
 use super::idle::Idle;
 use super::local::Local;
-use super::changes::say;
-use crate::places::Places;
 use crate::generation::{Backend, Patience, SendHeader, Server, ServerCheck, operation};
+use crate::places::Places;
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
 use manylane_check::{Ask, Change, Exchange, Pace, Report, Running, Script, Status, Target, Verdict, agent};
@@ -39,7 +39,8 @@ pub(super) enum Kind {
     Agent,
 }
 
-/// What checks of a lane have in common, whichever generation serves of those that differ in a few servers only (`generation/members.rs`).
+/// What checks of a lane have in common, whichever generation serves of those that differ in a few servers
+/// only (`generation/members.rs`).
 #[derive(Debug)]
 pub(super) struct Checks {
     /// Those that it makes at once.
@@ -59,10 +60,15 @@ impl Checks {
 impl Local {
     /// The oldest of those that have their checks with it, and go on.
     fn kin(&self) -> Option<Rc<Self>> {
-        Self::all().find(|other| Rc::ptr_eq(&other.checks, &self.checks) && !std::ptr::eq(&**other, self) && !other.stopping.has_happened())
+        Self::all().find(|other| {
+            Rc::ptr_eq(&other.checks, &self.checks)
+                && !std::ptr::eq(&**other, self)
+                && !other.stopping.has_happened()
+        })
     }
 
-    /// It checks nobody any more. Checks of servers that another generation of the same making has go on there, and need not know; others end.
+    /// It checks nobody any more. Checks of servers that another generation of the same making has go on
+    /// there, and need not know; others end.
     pub(super) fn leave_checks(&self) {
         let Some(heir) = self.kin() else {
             self.checks.over.happen();
@@ -74,19 +80,28 @@ impl Local {
     }
 }
 
-/// Has the lane of `local` check its part of the servers, of which each of `lanes` has one. Who is checked already goes on.
+/// Has the lane of `local` check its part of the servers, of which each of `lanes` has one. Who is checked
+/// already goes on.
 ///
 /// # Errors
 /// A sentence, when there is no memory left.
 pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
     let begin = |backend: &Backend, server: &Arc<Server>, kind: Kind, delay: Duration| {
-        let own = Checked { checks: local.checks.clone(), backend: backend.number, server: server.clone(), kind };
+        let own =
+            Checked { checks: local.checks.clone(), backend: backend.number, server: server.clone(), kind };
         let what = if kind == Kind::Agent { &AGENT } else { &CHECK };
-        local.here().spawn(what, Class::Normal, checking(local.here(), own, delay)).map_err(|error| error.to_string())
+        local
+            .here()
+            .spawn(what, Class::Normal, checking(local.here(), own, delay))
+            .map_err(|error| error.to_string())
     };
     if let Some(before) = local.kin() {
-        for (backend, server) in local.generation.others_than(&before.generation).filter(|(_, server)| server.number % lanes.len() == own) {
+        for (backend, server) in local
+            .generation
+            .others_than(&before.generation)
+            .filter(|(_, server)| server.number % lanes.len() == own)
+        {
             for kind in [Kind::Health, Kind::Agent].into_iter().filter(|kind| kind.of(server).is_some()) {
                 begin(backend, server, kind, Duration::ZERO)?;
             }
@@ -95,11 +110,20 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     }
     let process = &local.generation.process;
     for kind in [Kind::Health, Kind::Agent] {
-        let servers = || local.generation.backends.iter().flat_map(|backend| backend.listed().map(move |server| (backend, server)));
+        let servers = || {
+            local
+                .generation
+                .backends
+                .iter()
+                .flat_map(|backend| backend.listed().map(move |server| (backend, server)))
+        };
         let checked = || servers().filter_map(|(backend, server)| Some((backend, server, kind.of(server)?)));
-        let spreading = checked().map(|(.., check)| check.pace.inter).filter(|inter| *inter >= Pace::SPREADS_FROM);
+        let spreading =
+            checked().map(|(.., check)| check.pace.inter).filter(|inter| *inter >= Pace::SPREADS_FROM);
         let (shortest, count) = (spreading.min().unwrap_or_default(), checked().count());
-        for (place, (backend, server, check)) in checked().enumerate().filter(|(place, _)| place % lanes.len() == own) {
+        for (place, (backend, server, check)) in
+            checked().enumerate().filter(|(place, _)| place % lanes.len() == own)
+        {
             let room = if kind == Kind::Agent { check.pace.inter } else { shortest };
             begin(backend, server, kind, Pace::first(room, process.max_spread_checks, place, count))?;
         }
@@ -122,9 +146,11 @@ impl Kind {
 }
 
 impl Checked {
-    /// The lane's side of a generation that has the server and goes on: of several the oldest, since those after it may come to nothing.
+    /// The lane's side of a generation that has the server and goes on: of several the oldest, since those
+    /// after it may come to nothing.
     fn local(&self) -> Option<Rc<Local>> {
-        let goes_on = |local: &Rc<Local>| Rc::ptr_eq(&local.checks, &self.checks) && !local.stopping.has_happened();
+        let goes_on =
+            |local: &Rc<Local>| Rc::ptr_eq(&local.checks, &self.checks) && !local.stopping.has_happened();
         Local::all().filter(goes_on).find(|local| local.generation.backends[self.backend].has(&self.server))
     }
 
@@ -134,7 +160,8 @@ impl Checked {
     }
 }
 
-/// Checks one server as long as a generation has it, on the same lane. While it waits for the next check it holds none of them.
+/// Checks one server as long as a generation has it, on the same lane. While it waits for the next check it
+/// holds none of them.
 async fn checking(here: Here, own: Checked, delay: Duration) {
     let server = &*own.server;
     let Some(check) = own.kind.of(server) else { return };
@@ -177,7 +204,15 @@ async fn checking(here: Here, own: Checked, delay: Duration) {
                 own.unless_over(made).await
             }
             None => {
-                let made = Box::pin(by_connection(&local, (backend, index), check, &connector, &script, serves, &mut run));
+                let made = Box::pin(by_connection(
+                    &local,
+                    (backend, index),
+                    check,
+                    &connector,
+                    &script,
+                    serves,
+                    &mut run,
+                ));
                 own.unless_over(made).await
             }
         };
@@ -234,7 +269,8 @@ async fn unless_happens<T>(event: &Event, work: impl Future<Output = T>) -> Opti
     .await
 }
 
-/// One check by a connection. Where an idle one breaks before the server has said anything on it, it was closed meanwhile, and the next is used.
+/// One check by a connection. Where an idle one breaks before the server has said anything on it, it was
+/// closed meanwhile, and the next is used.
 async fn by_connection<'s>(
     local: &Rc<Local>,
     (backend, index): (&Backend, Index),
@@ -253,8 +289,11 @@ async fn by_connection<'s>(
         let served = kept.as_ref().map_or(0, |idle| idle.served) + 1;
         let mut link = Link::default();
         let words = CheckWords::new(local, backend, index, check);
-        let verdict = steps(local, check, connector, run, words, &mut kept.map(|idle| idle.connection), &mut link).await;
-        // The server may have closed it meanwhile. One that is silent says so itself: to ask it on all others would take the time of each.
+        let verdict =
+            steps(local, check, connector, run, words, &mut kept.map(|idle| idle.connection), &mut link)
+                .await;
+        // The server may have closed it meanwhile. One that is silent says so itself: to ask it on all others
+        // would take the time of each.
         if was_kept && !link.heard && verdict.status.result() == 2 && !verdict.status.is_late() {
             *run = script.run(serves);
             continue;
@@ -286,7 +325,8 @@ struct Link {
 }
 
 impl Link {
-    /// It is to be closed. A reset leaves nothing behind; else each check would leave a connection here that waits for its end.
+    /// It is to be closed. A reset leaves nothing behind; else each check would leave a connection here that
+    /// waits for its end.
     fn settle(&self, check: &ServerCheck) {
         let stream = self.connection.as_ref().and_then(Connection::stream);
         if let Some(stream) = stream
@@ -339,11 +379,17 @@ async fn steps(
                 };
                 let served = Served { speaks_first: target.speaks_first, ..Served::default() };
                 link.again = match &endpoint {
-                    Endpoint::Ip(address) if again && CheckSockets::leaves_no_trace(address) => Some(*address),
+                    Endpoint::Ip(address) if again && CheckSockets::leaves_no_trace(address) => {
+                        Some(*address)
+                    }
                     _ => None,
                 };
                 let made = match link.again.and_then(|to| local.checks.sockets.take(&to)) {
-                    Some(socket) => connector.connect_again(&local.io, socket, &endpoint, served, Some(deadline(true))).await,
+                    Some(socket) => {
+                        connector
+                            .connect_again(&local.io, socket, &endpoint, served, Some(deadline(true)))
+                            .await
+                    }
                     None => connector.connect_for(&local.io, &endpoint, served, Some(deadline(true))).await,
                 };
                 match made {
@@ -352,7 +398,8 @@ async fn steps(
                             words.connected(&made);
                         }
                         if let Some(greeting) = greeting(check, &target, &made) {
-                            match here.timeout(deadline(true).since(here.now()), give(&made, &greeting)).await {
+                            match here.timeout(deadline(true).since(here.now()), give(&made, &greeting)).await
+                            {
                                 Ok(Ok(())) => {}
                                 Ok(Err(why)) => return run.broke(why),
                                 Err(_) => return run.timed_out(),
@@ -387,7 +434,9 @@ async fn steps(
                 Ok(Err(_)) => {}
                 Err(_) => return run.timed_out(),
             },
-            (Ask::Send(_) | Ask::Receive, None) => return Verdict::new(Status::SockErr, "it is not connected"),
+            (Ask::Send(_) | Ask::Receive, None) => {
+                return Verdict::new(Status::SockErr, "it is not connected");
+            }
         }
     }
 }
@@ -399,13 +448,16 @@ fn aimed(check: &ServerCheck, target: &Target) -> Option<Endpoint> {
         Some(Endpoint::Ip(address)) => Some(*address),
         _ => None,
     };
-    let Some(ip) = target.address.map(|address| address.ip()).or(of_line.map(|address| address.ip())) else { return own };
+    let Some(ip) = target.address.map(|address| address.ip()).or(of_line.map(|address| address.ip())) else {
+        return own;
+    };
     let written = target.address.map(|address| address.port()).filter(|port| *port != 0);
     let port = target.port.or(written).or(of_line.map(|address| address.port()))?;
     Some(Endpoint::Ip((ip, port).into()))
 }
 
-/// What the connection begins with: the header of the PROXY protocol, which says that it is our own, where it has words for that.
+/// What the connection begins with: the header of the PROXY protocol, which says that it is our own, where it
+/// has words for that.
 fn greeting(check: &ServerCheck, target: &Target, connection: &Connection) -> Option<Vec<u8>> {
     let own = check.header.filter(|_| target.own);
     let how: SendHeader = own.or(target.header.then_some(check.usual_header))?;
@@ -423,7 +475,9 @@ fn greeting(check: &ServerCheck, target: &Target, connection: &Connection) -> Op
 /// Between whom a connection is, where these have IP addresses.
 fn ends(connection: &Connection) -> Option<Ends<'static>> {
     let stream = connection.stream()?;
-    let ip = |address: Result<SocketAddrAny, Errno>| address.ok().and_then(|address| SocketAddr::try_from(address).ok());
+    let ip = |address: Result<SocketAddrAny, Errno>| {
+        address.ok().and_then(|address| SocketAddr::try_from(address).ok())
+    };
     let (from, to) = (socket::local_address(stream.as_fd()), socket::peer_address(stream.as_fd()));
     Some(Ends::tcp(ip(from)?, ip(to)?))
 }
@@ -441,7 +495,8 @@ fn words(errno: Errno) -> String {
     text.split(" (os error").next().unwrap_or_default().into()
 }
 
-/// An error of a connection that was there, as HAProxy tells it: by its name, where that is one of those that it knows.
+/// An error of a connection that was there, as HAProxy tells it: by its name, where that is one of those that
+/// it knows.
 fn said(error: &TransferError) -> String {
     let errno = if let TransferError::Socket(error) = error { error.errno() } else { None };
     let name = match errno {
@@ -477,8 +532,12 @@ pub(super) fn tell(local: &Local, backend: &Backend, index: Index, news: bool, c
     if !log {
         reason(&mut why, &report.verdict, report.took); // else it was said already
     }
-    // Looked up again where nobody else can change the server, so that the last one who does has what was found last.
-    super::change(local, backend, index, &why, |standing| Standing { operation: operation(server.found()), ..standing });
+    // Looked up again where nobody else can change the server, so that the last one who does has what was
+    // found last.
+    super::change(local, backend, index, &why, |standing| Standing {
+        operation: operation(server.found()),
+        ..standing
+    });
 }
 
 /// A line for `option log-health-checks`.
@@ -495,7 +554,8 @@ pub(super) fn told(local: &Local, backend: &Backend, index: Index, kind: &str, r
         _ if backend.balancer.servers()[index].state().weight() == 0 => "DRAIN",
         _ => "UP",
     };
-    let _ = write!(line, "{kind} check for {backup}server {}/{} {result}{outcome}", backend.name, server.name);
+    let _ =
+        write!(line, "{kind} check for {backup}server {}/{} {result}{outcome}", backend.name, server.name);
     reason(&mut line, &report.verdict, report.took);
     let _ = write!(line, ", status: {progress}/{of} {state}.");
     say(local, backend, Level::Notice, &line);

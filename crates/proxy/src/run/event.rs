@@ -41,7 +41,8 @@ pub(crate) struct Waiter<'a> {
     place: Place,
 }
 
-/// Where somebody waits who cannot hold on to the event. Whoever has it [leaves](Event::leave) it before it is dropped.
+/// Where somebody waits who cannot hold on to the event. Whoever has it [leaves](Event::leave) it before it
+/// is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Place(Option<NonZero<u32>>);
 
@@ -49,7 +50,8 @@ impl Event {
     /// It happens now: who waits is woken.
     pub(crate) fn happen(&self) {
         self.happened.set(true);
-        let wakers: Vec<Waker> = self.waiters.borrow_mut().wakers.iter_mut().filter_map(Option::take).collect();
+        let wakers: Vec<Waker> =
+            self.waiters.borrow_mut().wakers.iter_mut().filter_map(Option::take).collect();
         for waker in wakers {
             waker.wake();
         }
@@ -83,8 +85,14 @@ impl Event {
         waiters.wakers[number] = Some(context.waker().clone());
     }
 
-    /// What to wait for, and where; nothing for who `stays` although it has happened, and is woken when it happens once more.
-    pub(crate) fn unless<'e>(&'e self, stays: bool, place: &'e mut Place, context: &Context<'_>) -> Option<(&'e Self, &'e mut Place)> {
+    /// What to wait for, and where; nothing for who `stays` although it has happened, and is woken when it
+    /// happens once more.
+    pub(crate) fn unless<'e>(
+        &'e self,
+        stays: bool,
+        place: &'e mut Place,
+        context: &Context<'_>,
+    ) -> Option<(&'e Self, &'e mut Place)> {
         if stays {
             self.ask_again(place, context);
         }

@@ -1,17 +1,21 @@
-//! Idle connections to servers: kept on the lane's shelves, taken from there, or from another lane that has one.
+//! Idle connections to servers: kept on the lane's shelves, taken from there, or from another lane that has
+//! one.
 //!
 //! # Protocol
-//! 1. A connection lies under a [`key`](Local::key) that says what it is good for. One that is good for a single client has none, and stays
-//!    with that client's session.
-//! 2. Only a lane whose own shelf has nothing of the key asks, and one other lane at a time, which the depot names. That lane takes a
-//!    connection from its own shelf, gives its descriptor up and hands it over (`balance::hand`): nobody touches the shelf of another.
-//! 3. Who asks waits for [`PATIENCE`] and connects then. A connection that comes too late goes back to the shelf that it came from.
-//! 4. When more than `tune.pool-low-fd-ratio` of the descriptors that the process may open are in use, nothing more is kept, and above
-//!    `tune.pool-high-fd-ratio` an idle connection is closed for each that is made. A client without a request does not count: `maxconn` has
-//!    one half of the descriptors for clients, and idle clients need nothing of the other half. A lane that has less than its share of what may be
-//!    in use looks at no other lane; one that has more looks at all of them, at most once in [`LOOK_EVERY`].
-//! 5. A lane that gave a connection of a server away asks for none of that server until `pool-purge-delay` has passed, and connects: else lanes that
-//!    use a server in turns would hand one connection to and fro.
+//! 1. A connection lies under a [`key`](Local::key) that says what it is good for. One that is good for a
+//!    single client has none, and stays with that client's session.
+//! 2. Only a lane whose own shelf has nothing of the key asks, and one other lane at a time, which the depot
+//!    names. That lane takes a connection from its own shelf, gives its descriptor up and hands it over
+//!    (`balance::hand`): nobody touches the shelf of another.
+//! 3. Who asks waits for [`PATIENCE`] and connects then. A connection that comes too late goes back to the
+//!    shelf that it came from.
+//! 4. When more than `tune.pool-low-fd-ratio` of the descriptors that the process may open are in use,
+//!    nothing more is kept, and above `tune.pool-high-fd-ratio` an idle connection is closed for each that is
+//!    made. A client without a request does not count: `maxconn` has one half of the descriptors for clients,
+//!    and idle clients need nothing of the other half. A lane that has less than its share of what may be in
+//!    use looks at no other lane; one that has more looks at all of them, at most once in [`LOOK_EVERY`].
+//! 5. A lane that gave a connection of a server away asks for none of that server until `pool-purge-delay`
+//!    has passed, and connects: else lanes that use a server in turns would hand one connection to and fro.
 
 use super::Local;
 use crate::generation::{Backend, Generation, MOST_POOL_NAMES, Server};
@@ -24,9 +28,9 @@ use manylane_stats::{CounterGroup, counters};
 use manylane_sync::Arc;
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::os::fd::OwnedFd;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::OnceLock;
 use std::task::{Context, Waker};
@@ -34,7 +38,8 @@ use std::time::Duration;
 
 static TAKEOVER: TaskKind = TaskKind::new("takeover");
 
-/// How long another lane may take to answer. A lane that runs answers within its round; connecting costs about as much as waking one.
+/// How long another lane may take to answer. A lane that runs answers within its round; connecting costs
+/// about as much as waking one.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// How often a lane looks at the descriptors of the others at most.
@@ -50,7 +55,8 @@ counters! {
 
 static IDLE_CLIENTS: CounterGroup<IdleClients> = CounterGroup::new();
 
-/// A client without a request, which does not count among the descriptors in use (rule 4). It stays on its lane.
+/// A client without a request, which does not count among the descriptors in use (rule 4). It stays on its
+/// lane.
 #[derive(Debug)]
 pub(crate) struct IdleClient(PhantomData<*const ()>);
 
@@ -76,7 +82,8 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    /// Whether it is still good: nothing came, and it was not closed. Asks the kernel only if the driver has had news of it.
+    /// Whether it is still good: nothing came, and it was not closed. Asks the kernel only if the driver has
+    /// had news of it.
     pub(crate) fn is_quiet(&self) -> bool {
         if !self.connection.has_news() {
             return true;
@@ -124,7 +131,12 @@ impl Local {
         let index = server.index as u64;
         let name = server.pool_name.and_then(|number| names[number]);
         let namespace = client.namespace_for(server);
-        if from.is_none() && to.is_none() && name.is_none() && namespace.is_none() && packets == Packets::default() {
+        if from.is_none()
+            && to.is_none()
+            && name.is_none()
+            && namespace.is_none()
+            && packets == Packets::default()
+        {
             return Some(Self::key_for_all(server.index, site));
         }
         let mut hash = hasher().build_hasher();
@@ -132,7 +144,8 @@ impl Local {
         Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
     }
 
-    /// What a connection is good for that is for any client: the server's number, as long as it has not moved.
+    /// What a connection is good for that is for any client: the server's number, as long as it has not
+    /// moved.
     fn key_for_all(index: usize, site: u32) -> u64 {
         match (index as u64, site) {
             (index, 0) => index,
@@ -180,7 +193,8 @@ impl Local {
         }
     }
 
-    /// The connection of the key that came last and is still good. It has served `least` requests, or none is given.
+    /// The connection of the key that came last and is still good. It has served `least` requests, or none is
+    /// given.
     pub(crate) fn take_kept(&self, backend: &Backend, index: Index, key: u64, least: u32) -> Option<Idle> {
         let mut shelf = self.shelves[backend.number].borrow_mut();
         loop {
@@ -196,8 +210,15 @@ impl Local {
         }
     }
 
-    /// A connection of another lane, if one has any to give (rule 2), and this one gave none away lately (rule 5).
-    pub(crate) async fn take_over(&self, backend: &Backend, index: Index, key: u64, least: u32) -> Option<Idle> {
+    /// A connection of another lane, if one has any to give (rule 2), and this one gave none away lately
+    /// (rule 5).
+    pub(crate) async fn take_over(
+        &self,
+        backend: &Backend,
+        index: Index,
+        key: u64,
+        least: u32,
+    ) -> Option<Idle> {
         if !self.generation.process.idle_shared {
             return None;
         }
@@ -223,7 +244,8 @@ impl Local {
         Some(idle)
     }
 
-    /// Closes an idle connection when descriptors are short (rule 4): of this backend if there is one, else of another. Before another one is made.
+    /// Closes an idle connection when descriptors are short (rule 4): of this backend if there is one, else
+    /// of another. Before another one is made.
     pub(crate) fn make_room(&self, backend: &Backend) {
         if self.idle.get() == 0 || !self.is_above(self.generation.process.pool_high) {
             return;
@@ -234,7 +256,8 @@ impl Local {
         }
     }
 
-    /// Closes what servers have closed, and what was not needed for long. Others have their turn between two backends that have any.
+    /// Closes what servers have closed, and what was not needed for long. Others have their turn between two
+    /// backends that have any.
     pub(super) async fn purge_idle(&self) {
         let here = self.here();
         for shelf in &self.shelves {
@@ -253,7 +276,9 @@ impl Local {
 
     /// Gives what is good for anybody to the shelves of another generation, where that has the same server.
     pub(super) fn pass_idle(&self, next: &Self) {
-        for (backend, shelf) in self.generation.backends.iter().zip(&self.shelves).filter(|(_, shelf)| shelf.borrow().total() > 0) {
+        for (backend, shelf) in
+            self.generation.backends.iter().zip(&self.shelves).filter(|(_, shelf)| shelf.borrow().total() > 0)
+        {
             let Some(heir) = next.generation.backend_named(&backend.name) else { continue };
             if std::ptr::eq(heir, &**backend) && next.shelves[backend.number].borrow().total() == 0 {
                 next.idle.set(next.idle.get() + shelf.borrow().total());
@@ -262,7 +287,9 @@ impl Local {
             }
             for server in &backend.servers {
                 let same = heir.server_like(server).filter(|own| own.has_connections_of(server));
-                let Some(index) = same.and_then(|own| heir.balancer.servers().index(own.index)) else { continue };
+                let Some(index) = same.and_then(|own| heir.balancer.servers().index(own.index)) else {
+                    continue;
+                };
                 let mut kept = Vec::new();
                 let site = server.site.word() >> 1; // once: it may move meanwhile
                 while let Some(idle) = shelf.borrow_mut().take(Self::key_for_all(server.index, site)) {
@@ -292,7 +319,8 @@ impl Local {
         let bound = most.saturating_mul(percent) / 100;
         let (lanes, own) = (self.lanes() as u64, IDLE_CLIENTS.own());
         let idle = own.began.get() - own.ended.get();
-        (manylane_io::open_here() - idle.min(most / 2 / lanes)) * lanes > bound && self.used_by_all(most) > bound
+        (manylane_io::open_here() - idle.min(most / 2 / lanes)) * lanes > bound
+            && self.used_by_all(most) > bound
     }
 
     /// Descriptors in use on all lanes, as of a moment ago.
@@ -311,7 +339,14 @@ impl Local {
 }
 
 /// On the lane that was asked: gives a connection, or says that there is none.
-async fn give(generation: Arc<Generation>, backend: usize, index: Index, key: u64, least: u32, giver: Giver<Gift>) {
+async fn give(
+    generation: Arc<Generation>,
+    backend: usize,
+    index: Index,
+    key: u64,
+    least: u32,
+    giver: Giver<Gift>,
+) {
     let Some(local) = Local::of(&generation) else { return };
     let backend = &generation.backends[backend];
     let Some(Idle { connection, served }) = local.take_kept(backend, index, key, least) else { return };

@@ -5,7 +5,10 @@ use crate::generation::{Frontend, GateState, Generation, Listener, Owner, has_la
 use crate::places::Places;
 use crate::session::Session;
 use manylane_net::hand_over::Offer;
-use manylane_net::{Acceptor, Balance, Begun, Bound, Endpoint, HandedOver, Incoming, ListenOptions, Rest, SocketError, listen_or_take};
+use manylane_net::{
+    Acceptor, Balance, Begun, Bound, Endpoint, HandedOver, Incoming, ListenOptions, Rest, SocketError,
+    listen_or_take,
+};
 use manylane_sched::{Class, Here, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
 use std::collections::HashMap;
@@ -44,7 +47,12 @@ impl Made {
     /// As a listener asks for it, where `lanes` serve.
     fn of(listener: &Listener, lanes: usize) -> Self {
         let count = if matches!(listener.endpoint, Endpoint::Ip(_)) { listener.sockets(lanes) } else { 1 };
-        Self { options: listener.options.clone(), user: listener.user.clone(), group: listener.group.clone(), count }
+        Self {
+            options: listener.options.clone(),
+            user: listener.user.clone(),
+            group: listener.group.clone(),
+            count,
+        }
     }
 }
 
@@ -59,7 +67,8 @@ impl BoundListener {
         self.frontend
     }
 
-    /// Its sockets, for another process. Unix sockets are not handed over, since their files are replaced; what is inside this process cannot be.
+    /// Its sockets, for another process. Unix sockets are not handed over, since their files are replaced;
+    /// what is inside this process cannot be.
     pub fn offers(&self) -> impl Iterator<Item = Offer<'_>> {
         let offered = |bound: &&Bound| matches!(bound.endpoint(), Endpoint::Ip(_) | Endpoint::Abstract(_));
         self.sockets.iter().filter(offered).filter_map(|bound| {
@@ -90,8 +99,8 @@ impl fmt::Display for BindFailure {
 
 /// Binds all listeners of a generation that `lanes` lanes will serve.
 ///
-/// `owner` looks up users and groups by name: whether it is a group, and the name. Sockets that another process has handed over are taken where they
-/// fit. What others would see waits for [`HandedOver::begin`].
+/// `owner` looks up users and groups by name: whether it is a group, and the name. Sockets that another
+/// process has handed over are taken where they fit. What others would see waits for [`HandedOver::begin`].
 ///
 /// # Errors
 /// All that could not be bound. The others are closed.
@@ -112,7 +121,8 @@ pub fn bind(
 pub struct Beside {
     /// The listeners.
     pub bound: Vec<BoundListener>,
-    /// As their lines name them: those whose options are not what the file says, since their sockets were there before.
+    /// As their lines name them: those whose options are not what the file says, since their sockets were
+    /// there before.
     pub as_before: Vec<Box<str>>,
     /// Those of sockets that were there before.
     pub backlogs: Backlogs,
@@ -125,7 +135,8 @@ pub struct Beside {
 pub struct Backlogs(Vec<(usize, Arc<[Bound]>, u32)>);
 
 impl Backlogs {
-    /// The generation serves: they are what it says. To set one is to listen, so that of a frontend that is disabled waits until it is enabled.
+    /// The generation serves: they are what it says. To set one is to listen, so that of a frontend that is
+    /// disabled waits until it is enabled.
     pub fn take_effect(&self, generation: &Generation) {
         let is_open = |frontend: usize| generation.frontends[frontend].gate.state() == GateState::Open;
         for (_, sockets, backlog) in self.0.iter().filter(|(frontend, ..)| is_open(*frontend)) {
@@ -135,9 +146,11 @@ impl Backlogs {
     }
 }
 
-/// Sockets that were taken over from a frontend that was disabled listen again, where whose they are now is open. Before a lane accepts.
+/// Sockets that were taken over from a frontend that was disabled listen again, where whose they are now is
+/// open. Before a lane accepts.
 pub fn listen_again(generation: &Generation, bound: &[BoundListener]) {
-    let is_open = |bound: &&BoundListener| generation.frontends[bound.frontend].gate.state() == GateState::Open;
+    let is_open =
+        |bound: &&BoundListener| generation.frontends[bound.frontend].gate.state() == GateState::Open;
     for bound in bound.iter().filter(is_open) {
         for socket in bound.sockets.iter().filter(|socket| !socket.listens()) {
             let _ = socket.set_backlog(bound.made.options.backlog); // who cannot is told of by its lanes
@@ -145,11 +158,13 @@ pub fn listen_again(generation: &Generation, bound: &[BoundListener]) {
     }
 }
 
-/// Binds the listeners of a generation that shall replace `before`: sockets that are there already are shared, so that nobody who connects to
-/// them meanwhile is lost, and nothing is different if it comes to nothing.
+/// Binds the listeners of a generation that shall replace `before`: sockets that are there already are
+/// shared, so that nobody who connects to them meanwhile is lost, and nothing is different if it comes to
+/// nothing.
 ///
 /// # Errors
-/// As of [`bind`]; also for descriptors to inherit (`fd@`, `sockpair@`) that were not there before: whose they are is not known any more.
+/// As of [`bind`]; also for descriptors to inherit (`fd@`, `sockpair@`) that were not there before: whose
+/// they are is not known any more.
 pub fn bind_beside(
     generation: &Generation,
     lanes: usize,
@@ -334,7 +349,8 @@ impl Drop for Ticket {
     }
 }
 
-/// Has the lane of `local` accept from all of `bound` that it should, for all of `lanes`, which serve the same generation.
+/// Has the lane of `local` accept from all of `bound` that it should, for all of `lanes`, which serve the
+/// same generation.
 ///
 /// # Errors
 /// A sentence, when the lane has no descriptors or no memory left for a listener.
@@ -344,7 +360,10 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     let housekeeping = local.clone().housekeeping();
     local.here().spawn(&HOUSEKEEPING, Class::Bulk, housekeeping).map_err(|error| error.to_string())?;
     if lanes.first() == Some(&local.here().lane()) {
-        local.here().spawn(&PACE, Class::Bulk, super::pace::watch(local.clone())).map_err(|error| error.to_string())?;
+        local
+            .here()
+            .spawn(&PACE, Class::Bulk, super::pace::watch(local.clone()))
+            .map_err(|error| error.to_string())?;
     }
     super::checks::start(local, lanes)?;
     super::names::start(local, lanes)?;
@@ -355,7 +374,8 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
         if closed && lanes.first() == Some(&local.here().lane()) {
             refuse(&local.generation, listener);
         }
-        let Listener { lanes: wanted, groups, .. } = &local.generation.frontends[listener.frontend].listeners[listener.listener];
+        let Listener { lanes: wanted, groups, .. } =
+            &local.generation.frontends[listener.frontend].listeners[listener.listener];
         let mut chosen: Vec<LaneId> = match wanted {
             Some(some) => some.iter().filter_map(|&n| lanes.get(n)).copied().collect(),
             None => lanes.to_vec(),
@@ -374,10 +394,11 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
             chosen = group.iter().filter_map(|&n| lanes.get(n)).copied().collect();
         }
         // A socket that was there before may be one of more than there are lanes for now: each has somebody.
-        let own_sockets = listener.sockets.iter().enumerate().filter(|(number, _)| match among < listener.sockets.len() {
-            true => number % among == place,
-            false => *number == place % listener.sockets.len(),
-        });
+        let own_sockets =
+            listener.sockets.iter().enumerate().filter(|(number, _)| match among < listener.sockets.len() {
+                true => number % among == place,
+                false => *number == place % listener.sockets.len(),
+            });
         for (number, socket) in own_sockets {
             let acceptor = socket.acceptor(&local.io).map_err(|error| error.to_string())?;
             let balance = match local.generation.process.spreads_connections {
@@ -401,8 +422,8 @@ enum Next {
     Stops,
 }
 
-/// Accepts until the lane stops, from the socket of that number of the listener at that place in `bound`. The last lane that drops `bound` closes the
-/// sockets.
+/// Accepts until the lane stops, from the socket of that number of the listener at that place in `bound`. The
+/// last lane that drops `bound` closes the sockets.
 async fn accepting(
     local: Rc<Local>,
     acceptor: Acceptor,
@@ -420,7 +441,8 @@ async fn accepting(
     let mut changed = seen.state() != GateState::Open;
     loop {
         if std::mem::take(&mut changed) {
-            // Who connected before is served, also where it is open again by now: the driver may have accepted ahead.
+            // Who connected before is served, also where it is open again by now: the driver may have
+            // accepted ahead.
             if let Some(acceptor) = acceptor.take() {
                 for incoming in acceptor.close().await.unwrap_or_default() {
                     let ticket = Ticket::enter(local.here(), generation.clone(), frontend, listener).await;
@@ -444,8 +466,11 @@ async fn accepting(
             let mut stopping = local.stopping.waiter();
             poll_fn(|context| match stopping.poll(context) {
                 Poll::Ready(()) => Poll::Ready(Next::Stops),
-                Poll::Pending if gate.seen() != seen => Poll::Ready(Next::Gate), // who changes it wakes this task
-                Poll::Pending => next.as_mut().poll(context).map(|came| came.map_or(Next::Failed, Next::Came)),
+                Poll::Pending if gate.seen() != seen => Poll::Ready(Next::Gate), /* who changes it wakes
+                * this task */
+                Poll::Pending => {
+                    next.as_mut().poll(context).map(|came| came.map_or(Next::Failed, Next::Came))
+                }
             })
             .await
         };
@@ -463,7 +488,8 @@ async fn accepting(
                 };
                 for incoming in rest {
                     let (heir, frontend, listener) = local.heir_or_self(frontend, listener);
-                    let ticket = Ticket::enter(local.here(), heir.generation.clone(), frontend, listener).await;
+                    let ticket =
+                        Ticket::enter(local.here(), heir.generation.clone(), frontend, listener).await;
                     give(&heir, &balance, incoming, ticket);
                 }
                 break;
@@ -481,28 +507,35 @@ pub fn bound(generation: &Arc<Generation>) -> Option<Arc<Vec<BoundListener>>> {
 
 /// Has a frontend's sockets refuse connections, as far as they can.
 fn refuse(generation: &Generation, bound: &BoundListener) {
-    // What was inherited may be others', too: at that who connects waits. The system forgets a port that it chose itself.
+    // What was inherited may be others', too: at that who connects waits. The system forgets a port that it
+    // chose itself.
     let endpoint = &generation.frontends[bound.frontend].listeners[bound.listener].endpoint;
     if matches!(endpoint, Endpoint::Ip(address) if address.port() != 0) {
         bound.sockets.iter().for_each(Bound::refuse);
     }
 }
 
-/// Opens or closes a frontend's gate, unless it was shut, and tells the lanes. What it was before. To be called on the first lane only: no two of
-/// these are at work at once. Between the steps of a reload it is the gate of two generations, and what is done is done to the sockets of both.
+/// Opens or closes a frontend's gate, unless it was shut, and tells the lanes. What it was before. To be
+/// called on the first lane only: no two of these are at work at once. Between the steps of a reload it is
+/// the gate of two generations, and what is done is done to the sockets of both.
 ///
 /// # Errors
 /// A sentence, when the system does not let a socket listen again. All is as it was then.
 pub fn set_gate(frontend: &Frontend, to: GateState) -> Result<GateState, String> {
     let served = Local::all().filter(|local| !local.stopping.has_happened());
-    let served: Vec<_> = served.filter_map(|local| Some((local.bound.borrow().upgrade()?, local.generation.clone()))).collect();
+    let served: Vec<_> = served
+        .filter_map(|local| Some((local.bound.borrow().upgrade()?, local.generation.clone())))
+        .collect();
     let own = || {
         served.iter().flat_map(|(bound, generation)| {
-            let is_own = |bound: &&BoundListener| Arc::ptr_eq(&generation.frontends[bound.frontend].gate, &frontend.gate);
+            let is_own = |bound: &&BoundListener| {
+                Arc::ptr_eq(&generation.frontends[bound.frontend].gate, &frontend.gate)
+            };
             bound.iter().filter(is_own).map(move |bound| (&**generation, bound))
         })
     };
-    // Who finds the gate open finds sockets that listen; one that fails because it does not any more finds the gate closed.
+    // Who finds the gate open finds sockets that listen; one that fails because it does not any more finds
+    // the gate closed.
     if to == GateState::Open && frontend.gate.state() == GateState::Paused {
         let mut listen = Vec::new();
         for (_, bound) in own() {
@@ -533,12 +566,14 @@ pub fn set_gate(frontend: &Frontend, to: GateState) -> Result<GateState, String>
     Ok(before)
 }
 
-/// Has a connection served on the least loaded lane, or the one that connected if that is one of ours. It is closed if there is no memory for its task, or that lane just ended.
+/// Has a connection served on the least loaded lane, or the one that connected if that is one of ours. It is
+/// closed if there is no memory for its task, or that lane just ended.
 fn give(local: &Rc<Local>, balance: &Balance, incoming: Incoming, ticket: Ticket) {
     let seat = balance.seat_for(&incoming);
     let (here, lane) = (local.here(), seat.lane());
     if lane == here.lane() {
-        let _ = here.spawn(&SESSION, Class::Normal, Session::new(Some(local.clone()), incoming, seat, ticket));
+        let _ =
+            here.spawn(&SESSION, Class::Normal, Session::new(Some(local.clone()), incoming, seat, ticket));
     } else {
         let make = move |_| {
             let mut ticket = ticket;

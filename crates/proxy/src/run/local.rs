@@ -8,16 +8,17 @@ use super::older::look_for_hidden_room;
 use super::passwords::Passwords;
 use super::streams::Streams;
 use crate::generation::{Backend, Frontend, Generation, Server, inherit_late, set_now};
-use crate::pages::PAGES_AT_ONCE;
 use crate::log::Room;
+use crate::pages::PAGES_AT_ONCE;
 use crate::rules::Spare;
 use crate::termination::Cause;
 use manylane_balance::{Index, Shelf};
 use manylane_expr::{Type, Value};
 use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
-use manylane_net::{Connector, Presence};
 use manylane_logs::{LaneLogs, Level};
+use manylane_net::{Connector, Presence};
 use manylane_sched::{BlockingPool, Class, Here, TaskKind, Time};
+use manylane_sync::atomic::{AtomicUsize, Ordering};
 use manylane_sync::qsbr::Reader;
 use manylane_sync::{Arc, LaneId};
 use std::cell::{Cell, Ref, RefCell};
@@ -25,7 +26,6 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use manylane_sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -95,7 +95,8 @@ struct Spread {
     seed: u64,
 }
 
-/// Steps in which idle connections are closed at a soft stop that takes its time. Each wakes all that are left.
+/// Steps in which idle connections are closed at a soft stop that takes its time. Each wakes all that are
+/// left.
 const SPREAD_STEPS: u32 = 32;
 
 static SPREAD: TaskKind = TaskKind::new("soft stop");
@@ -103,8 +104,9 @@ static SPREAD: TaskKind = TaskKind::new("soft stop");
 /// Time between two looks at what nobody asks for.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// Rounds of housekeeping between two looks at what the lane's pools do not need any more: long beside the bursts of usual load, and half of what is
-/// left goes each time, so nearly all has gone within half a minute.
+/// Rounds of housekeeping between two looks at what the lane's pools do not need any more: long beside the
+/// bursts of usual load, and half of what is left goes each time, so nearly all has gone within half a
+/// minute.
 const TRIM: u32 = 5;
 
 thread_local! {
@@ -114,14 +116,15 @@ thread_local! {
     static SERIAL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Threads that write to descriptors which may block: of the whole process, started when there is something to write.
+/// Threads that write to descriptors which may block: of the whole process, started when there is something
+/// to write.
 fn blocking() -> Arc<BlockingPool> {
     static POOL: OnceLock<Arc<BlockingPool>> = OnceLock::new();
     POOL.get_or_init(|| Arc::new(BlockingPool::default())).clone()
 }
 
-/// A thread that frees values which were replaced, a list of a million patterns perhaps, whenever it is woken: a lane that did it would stop for as long.
-/// None: the system gave none.
+/// A thread that frees values which were replaced, a list of a million patterns perhaps, whenever it is
+/// woken: a lane that did it would stop for as long. None: the system gave none.
 fn reclaimer() -> Option<&'static std::thread::Thread> {
     static THREAD: OnceLock<Option<std::thread::Thread>> = OnceLock::new();
     let start = || {
@@ -135,7 +138,8 @@ fn reclaimer() -> Option<&'static std::thread::Thread> {
     THREAD.get_or_init(start).as_ref()
 }
 
-/// How many values that were replaced wait for the lanes' housekeeping before they are freed sooner: rules may replace many in a second.
+/// How many values that were replaced wait for the lanes' housekeeping before they are freed sooner: rules
+/// may replace many in a second.
 const MANY_REPLACED: usize = 256;
 
 /// A rule replaced a value.
@@ -176,16 +180,23 @@ impl Local {
         })
     }
 
-    /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more while it
-    /// [stops](Self::stop), perhaps more than once.
+    /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more
+    /// while it [stops](Self::stop), perhaps more than once.
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
         reclaimer(); // before a lane is bound to processors, which the thread would inherit
-        let kin = SERVED.with_borrow(|served| served.iter().rev().find(|before| before.generation.is_kin(&generation)).cloned());
+        let kin = SERVED.with_borrow(|served| {
+            served.iter().rev().find(|before| before.generation.is_kin(&generation)).cloned()
+        });
         let connectors = connectors(&generation, kin.as_deref());
-        let shelves =
-            generation.backends.iter().map(|backend| RefCell::new(Shelf::new(backend.depot.clone()))).collect();
-        let shared = SERVED.with_borrow(|served| served.first().map(|local| (local.reader.clone(), local.numbers.clone())));
-        let (reader, numbers) = shared.unwrap_or_else(|| (Rc::new(RefCell::new(Reader::new())), Rc::default()));
+        let shelves = generation
+            .backends
+            .iter()
+            .map(|backend| RefCell::new(Shelf::new(backend.depot.clone())))
+            .collect();
+        let shared = SERVED
+            .with_borrow(|served| served.first().map(|local| (local.reader.clone(), local.numbers.clone())));
+        let (reader, numbers) =
+            shared.unwrap_or_else(|| (Rc::new(RefCell::new(Reader::new())), Rc::default()));
         let seed = (manylane_sync::lane::current().index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let targets = generation.logs.targets.iter().cloned();
         let zone = jiff::tz::TimeZone::system();
@@ -250,14 +261,19 @@ impl Local {
 
     /// What the calling lane has of `generation`; none before it was installed and after it was removed.
     pub fn of(generation: &Generation) -> Option<Rc<Self>> {
-        SERVED.with_borrow(|served| served.iter().find(|local| std::ptr::eq(&*local.generation, generation)).cloned())
+        SERVED.with_borrow(|served| {
+            served.iter().find(|local| std::ptr::eq(&*local.generation, generation)).cloned()
+        })
     }
 
-    /// What the calling lane has of all generations that it serves, the newest last. One that comes meanwhile is among them, one that goes is not. Takes no memory.
+    /// What the calling lane has of all generations that it serves, the newest last. One that comes meanwhile
+    /// is among them, one that goes is not. Takes no memory.
     pub(super) fn all() -> impl Iterator<Item = Rc<Self>> {
         let mut next = 0;
         std::iter::from_fn(move || {
-            let local = SERVED.with_borrow(|served| served.get(served.partition_point(|local| local.serial < next)).cloned())?;
+            let local = SERVED.with_borrow(|served| {
+                served.get(served.partition_point(|local| local.serial < next)).cloned()
+            })?;
             next = local.serial + 1;
             Some(local)
         })
@@ -329,7 +345,11 @@ impl Local {
             && self.spread.get().is_none()
             && let Some(own) = Self::of(&self.generation)
         {
-            self.spread.set(Some(Spread { begun: self.here().now(), left: SPREAD_STEPS, seed: u64::from(self.pid) | 1 }));
+            self.spread.set(Some(Spread {
+                begun: self.here().now(),
+                left: SPREAD_STEPS,
+                seed: u64::from(self.pid) | 1,
+            }));
             // Without memory for the task all are closed at once.
             if self.here().spawn(&SPREAD, Class::Bulk, own.close_one_by_one(window)).is_err() {
                 self.spread.set(None);
@@ -392,8 +412,8 @@ impl Local {
         out_of == 0 || spread.seed % out_of < times
     }
 
-    /// A number that no other request of the process has: on a process of one lane they go one by one, else each lane has its own of every
-    /// [`MOST_LANES`](crate::MOST_LANES).
+    /// A number that no other request of the process has: on a process of one lane they go one by one, else
+    /// each lane has its own of every [`MOST_LANES`](crate::MOST_LANES).
     pub(crate) fn next_number(&self) -> u64 {
         let number = self.numbers.get();
         self.numbers.set(number + 1);
@@ -456,8 +476,8 @@ impl Local {
         }
     }
 
-    /// Looks after what nobody asks for: connections that were not needed, servers that warm up, values that were replaced. Until the lane
-    /// stops.
+    /// Looks after what nobody asks for: connections that were not needed, servers that warm up, values that
+    /// were replaced. Until the lane stops.
     pub(crate) async fn housekeeping(self: Rc<Self>) {
         let here = self.here();
         for round in 1_u32.. {
@@ -524,7 +544,8 @@ impl Drop for Local {
     }
 }
 
-/// What lanes have of generations, all lanes and generations together: more than there are lanes while one is being replaced, or has streams left.
+/// What lanes have of generations, all lanes and generations together: more than there are lanes while one is
+/// being replaced, or has streams left.
 static INSTALLED: AtomicUsize = AtomicUsize::new(0);
 
 /// By the servers' numbers. Those of servers that `kin` has, too, are the same.
@@ -536,8 +557,14 @@ fn connectors(generation: &Generation, kin: Option<&Local>) -> Box<[Rc<Connector
     };
     all.resize(generation.servers, None);
     match kin {
-        Some(kin) => generation.others_than(&kin.generation).for_each(|(_, server)| all[server.number] = connector(server)),
-        None => generation.backends.iter().flat_map(|backend| &backend.servers).for_each(|server| all[server.number] = connector(server)),
+        Some(kin) => generation
+            .others_than(&kin.generation)
+            .for_each(|(_, server)| all[server.number] = connector(server)),
+        None => generation
+            .backends
+            .iter()
+            .flat_map(|backend| &backend.servers)
+            .for_each(|server| all[server.number] = connector(server)),
     }
     all.into_iter().flatten().collect() // each number is a server's, of one that is gone too
 }
@@ -566,7 +593,8 @@ mod tests {
         let make = || std::sync::Mutex::new(Large(tell.lock().expect("nobody panics").clone()));
         let published = manylane_sync::Published::new(make());
         published.replace(make());
-        // Readers of other tests may have to say that they hold nothing, which housekeeping also waits for by coming again.
+        // Readers of other tests may have to say that they hold nothing, which housekeeping also waits for by
+        // coming again.
         let freed_by = loop {
             free_replaced();
             if let Ok(name) = told.recv_timeout(Duration::from_millis(10)) {

@@ -1,13 +1,16 @@
-//! Names of servers at work (R-G9): each `resolvers` section is one lane's, which asks its name servers, gives servers their addresses and answers rules.
+//! Names of servers at work (R-G9): each `resolvers` section is one lane's, which asks its name servers,
+//! gives servers their addresses and answers rules.
 //!
 //! # Protocol
-//! 1. Whom a server of a template stands for, and which names are asked for, only the lane of the section knows and changes; what follows from
-//!    it for a server goes the way of all changes (`run/changes.rs`, `generation/site.rs`).
-//! 2. A server that loses its address enters maintenance first and is nowhere then; one that gets one is there first and leaves maintenance
-//!    then: so nobody is sent to a server that is nowhere.
+//! 1. Whom a server of a template stands for, and which names are asked for, only the lane of the section
+//!    knows and changes; what follows from it for a server goes the way of all changes (`run/changes.rs`,
+//!    `generation/site.rs`).
+//! 2. A server that loses its address enters maintenance first and is nowhere then; one that gets one is
+//!    there first and leaves maintenance then: so nobody is sent to a server that is nowhere.
 //! 3. Other lanes leave orders and ring.
-//! 4. Where a generation begins beside another one with the same section, the one that began last does all of this, and the other waits: it ends when its
-//!    generation does, or goes on when the later one comes to nothing.
+//! 4. Where a generation begins beside another one with the same section, the one that began last does all of
+//!    this, and the other waits: it ends when its generation does, or goes on when the later one comes to
+//!    nothing.
 
 use super::Local;
 use super::changes::{change, say};
@@ -23,7 +26,8 @@ use manylane_logs::Level;
 use manylane_net::address::Port;
 use manylane_net::{ConnectOptions, Connector, Endpoint};
 use manylane_resolve::{
-    Ask, Choice, Entry, Heard, Id, Item, Kind, LONGEST_MESSAGE, Move, Name, Seat, Section, Service, Settled, Status, choose, seats, weight,
+    Ask, Choice, Entry, Heard, Id, Item, Kind, LONGEST_MESSAGE, Move, Name, Seat, Section, Service, Settled,
+    Status, choose, seats, weight,
 };
 use manylane_sched::{Class, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
@@ -109,8 +113,8 @@ async fn look_after(local: Rc<Local>, number: usize, bell: Arc<Bell>, section: S
     desk.section.borrow_mut().resumed(clock(&local));
     let here = local.here();
     loop {
-        // Once another has begun it is for that one to move servers: what both know of them would not be the same. It may end first: what came
-        // meanwhile is dealt with then.
+        // Once another has begun it is for that one to move servers: what both know of them would not be the
+        // same. It may end first: what came meanwhile is dealt with then.
         let due = own.is_asked_by(&bell).then(|| desk.work(&mut guests, &bell)).flatten();
         let sleep = here.sleep_until(due.map_or(Time::MAX, |due| Time::ZERO + due));
         if unless_stopped(&local, bell.or(sleep)).await.is_none() {
@@ -197,10 +201,11 @@ async fn exchange(desk: Rc<Desk>, ask: Ask) {
     let _ = unless_stopped(local, here.timeout(until.since(here.now()), work)).await;
 }
 
-/// Over UDP, from a port that the system chooses by chance; the socket is connected, so the system gives only what came from the name server. None:
-/// it cannot be reached.
+/// Over UDP, from a port that the system chooses by chance; the socket is connected, so the system gives only
+/// what came from the name server. None: it cannot be reached.
 async fn over_udp(desk: &Desk, ask: &Ask, server: SocketAddr) -> Option<Heard> {
-    let any: IpAddr = if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let any: IpAddr =
+        if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect(server).ok()?;
     let mut socket = desk.local.io.datagrams(socket).ok()?;
@@ -221,7 +226,8 @@ async fn over_udp(desk: &Desk, ask: &Ask, server: SocketAddr) -> Option<Heard> {
                 heard => return Some(heard),
             }
         }
-        // A server that sends what nobody asked for, and never stops, shares the lane, and the time of the question ends.
+        // A server that sends what nobody asked for, and never stops, shares the lane, and the time of the
+        // question ends.
         desk.local.here().yield_now().await;
     }
 }
@@ -229,7 +235,8 @@ async fn over_udp(desk: &Desk, ask: &Ask, server: SocketAddr) -> Option<Heard> {
 /// Over TCP, with its length before each message (RFC 1035, 4.2.2).
 async fn over_tcp(desk: &Desk, ask: &Ask, server: SocketAddr, until: Time) -> Option<()> {
     let connector = Connector::new(ConnectOptions::default());
-    let connection = connector.connect(&desk.local.io, &Endpoint::Ip(server), None, Some(until)).await.ok()?;
+    let connection =
+        connector.connect(&desk.local.io, &Endpoint::Ip(server), None, Some(until)).await.ok()?;
     let mut bytes = Chain::new();
     bytes.append(&(ask.bytes.len() as u16).to_be_bytes()).ok()?;
     bytes.append(&ask.bytes).ok()?;
@@ -292,13 +299,18 @@ impl Guests {
         let now = clock(local);
         for backend in &local.generation.backends {
             for server in backend.listed() {
-                let Some(resolution) = server.resolution.as_ref().filter(|own| own.section == desk.number) else { continue };
+                let Some(resolution) = server.resolution.as_ref().filter(|own| own.section == desk.number)
+                else {
+                    continue;
+                };
                 let number = ServerNumber { backend: backend.number, server: server.index };
                 let Some(service) = &resolution.service else {
                     self.follow(desk, local, number);
                     continue;
                 };
-                let Some(id) = desk.section.borrow_mut().want(service.clone(), Kind::Srv, now) else { continue };
+                let Some(id) = desk.section.borrow_mut().want(service.clone(), Kind::Srv, now) else {
+                    continue;
+                };
                 let templates = self.services.entry(id).or_default();
                 match templates.iter_mut().find(|one| one.backend == backend.number) {
                     Some(template) => template.members.push(number),
@@ -365,10 +377,13 @@ impl Guests {
         let now = clock(local);
         for question in self.questions.remove(&id).unwrap_or_default() {
             let mut section = desk.section.borrow_mut();
-            let address = section.records(id).filter(|_| section.status(id) == Status::Valid).and_then(|records| {
-                let all = || records.iter().filter_map(addresses);
-                all().find(|address| address.is_ipv4() == (question.kind == Kind::A)).or_else(|| all().next())
-            });
+            let address =
+                section.records(id).filter(|_| section.status(id) == Status::Valid).and_then(|records| {
+                    let all = || records.iter().filter_map(addresses);
+                    all()
+                        .find(|address| address.is_ipv4() == (question.kind == Kind::A))
+                        .or_else(|| all().next())
+                });
             if let (Some(address), Some(records)) = (address, section.records_mut(id)) {
                 records.took(address);
             }
@@ -377,7 +392,8 @@ impl Guests {
         }
     }
 
-    /// Nobody answers here any more: rules that wait are answered by the lane that asks in the place of this one, if there is one.
+    /// Nobody answers here any more: rules that wait are answered by the lane that asks in the place of this
+    /// one, if there is one.
     fn leave(&mut self, desk: &Desk) {
         for question in self.questions.drain().flat_map(|(_, waiting)| waiting) {
             if !desk.resolvers().order(Order::Ask(question.clone())) {
@@ -410,12 +426,17 @@ impl Guests {
             return;
         }
         let known = server.site.read();
-        let answer = desk.section.borrow().records(id).map_or(0, |records| mark(records.iter().filter_map(addresses)));
+        let answer =
+            desk.section.borrow().records(id).map_or(0, |records| mark(records.iter().filter_map(addresses)));
         if known.stays_by_hand(answer) {
             return;
         }
         // Two servers may be at two ports of one address.
-        let others: Vec<IpAddr> = self.servers.get(&id).into_iter().flatten()
+        let others: Vec<IpAddr> = self
+            .servers
+            .get(&id)
+            .into_iter()
+            .flatten()
             .filter(|other| other.backend == number.backend && **other != number)
             .map(|other| local.generation.server(*other).1.site.read())
             .filter(|other| other.port == known.port)
@@ -423,7 +444,9 @@ impl Guests {
             .collect();
         let current = known.ip();
         let choice = desk.section.borrow().records(id).map_or(Choice::None, |records| {
-            choose(records.iter().filter_map(addresses), &resolution.wish, current, |address| others.contains(&address))
+            choose(records.iter().filter_map(addresses), &resolution.wish, current, |address| {
+                others.contains(&address)
+            })
         });
         match choice {
             Choice::Stay => {
@@ -492,8 +515,12 @@ impl Guests {
                             known.port = Port::Unset;
                         });
                     }
-                    Move::Take(place, service) => self.stand_for(desk, local, template.members[place], service, true),
-                    Move::Stay(place, service) => self.stand_for(desk, local, template.members[place], service, false),
+                    Move::Take(place, service) => {
+                        self.stand_for(desk, local, template.members[place], service, true)
+                    }
+                    Move::Stay(place, service) => {
+                        self.stand_for(desk, local, template.members[place], service, false)
+                    }
                 }
             }
         }
@@ -503,7 +530,11 @@ impl Guests {
     /// A server of a template stands for one of a service.
     fn stand_for(&mut self, desk: &Desk, local: &Local, number: ServerNumber, service: Service, new: bool) {
         let (backend, server) = local.generation.server(number);
-        let (Some(resolution), Some(index)) = (&server.resolution, backend.balancer.servers().index(server.index)) else { return };
+        let (Some(resolution), Some(index)) =
+            (&server.resolution, backend.balancer.servers().index(server.index))
+        else {
+            return;
+        };
         let Service { target, port, weight: share, address, priority: _ } = service;
         if !resolution.ignores_weight && backend.balancer.servers()[index].state().weight() != weight(share) {
             // An algorithm whose weights are fixed has those of the file.
@@ -528,7 +559,10 @@ impl Guests {
                 known.name = Some(target.as_str().into());
                 known.renamed = true;
             });
-            let text = format!("{}/{} changed its FQDN from (null) to {target} by 'SRV record'", backend.name, server.name);
+            let text = format!(
+                "{}/{} changed its FQDN from (null) to {target} by 'SRV record'",
+                backend.name, server.name
+            );
             say(local, backend, Level::Notice, &text);
         }
         if address.is_some() {
@@ -556,7 +590,13 @@ fn go(local: &Local, number: ServerNumber, by: &str, to: impl FnOnce(&mut Wherea
     let after = server.site.read().ip();
     if before != after {
         let shown = |ip: Option<IpAddr>| ip.map_or("(none)".into(), |ip| ip.to_string());
-        let text = format!("{}/{}: IP changed from '{}' to '{}' by '{by}'.", backend.name, server.name, shown(before), shown(after));
+        let text = format!(
+            "{}/{}: IP changed from '{}' to '{}' by '{by}'.",
+            backend.name,
+            server.name,
+            shown(before),
+            shown(after)
+        );
         say(local, backend, Level::Notice, &text);
     }
 }
@@ -575,7 +615,10 @@ fn have(local: &Local, number: ServerNumber) {
     let (backend, server) = local.generation.server(number);
     let Some(index) = backend.balancer.servers().index(server.index) else { return };
     if bring_up(local, backend, index) {
-        let text = format!("Server {}/{} administratively READY thanks to valid DNS answer.", backend.name, server.name);
+        let text = format!(
+            "Server {}/{} administratively READY thanks to valid DNS answer.",
+            backend.name, server.name
+        );
         say(local, backend, Level::Notice, &text);
     }
 }

@@ -64,7 +64,14 @@ pub(crate) fn observe(local: &Local, backend: &Backend, index: Index, seen: Seen
 }
 
 #[cold]
-fn failed(local: &Local, backend: &Backend, index: Index, check: &ServerCheck, observed: &Observed, seen: Seen) {
+fn failed(
+    local: &Local,
+    backend: &Backend,
+    index: Index,
+    check: &ServerCheck,
+    observed: &Observed,
+    seen: Seen,
+) {
     if !check.board.is_looked_after() {
         return;
     }

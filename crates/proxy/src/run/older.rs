@@ -1,4 +1,5 @@
-//! Generations that were replaced and have requests in queues still: what becomes of their servers they learn from the one that serves.
+//! Generations that were replaced and have requests in queues still: what becomes of their servers they learn
+//! from the one that serves.
 
 use super::local::Local;
 use crate::generation::{Backend, Generation, ServerNumber, ServerPlace, Whereabouts};
@@ -27,7 +28,11 @@ pub fn set_maxconn(local: &Local, backend: &Backend, index: Index, most: u32) ->
 }
 
 /// Changes where a server is. As it was.
-pub(super) fn set_place(local: &Local, number: ServerNumber, to: impl FnOnce(&mut Whereabouts)) -> Whereabouts {
+pub(super) fn set_place(
+    local: &Local,
+    number: ServerNumber,
+    to: impl FnOnce(&mut Whereabouts),
+) -> Whereabouts {
     let (_, server) = local.generation.server(number);
     let before = server.site.change(to);
     if before.place != server.site.read().place {
@@ -39,7 +44,8 @@ pub(super) fn set_place(local: &Local, number: ServerNumber, to: impl FnOnce(&mu
 /// So that one lane tells each backend of them.
 static NEWS: News = News::new();
 
-/// A server has changed. Lanes that have older generations go by what it is when they hear of it, so it does not matter in which order they do.
+/// A server has changed. Lanes that have older generations go by what it is when they hear of it, so it does
+/// not matter in which order they do.
 pub(super) fn tell(local: &Local, number: ServerNumber) {
     if !Local::has_older(local) {
         return;
@@ -62,12 +68,21 @@ async fn told(generation: &Arc<Generation>, number: ServerNumber, news: u64) {
     }
 }
 
-/// Has the server in `older` be as it is in `serving`, if that has another balancer for it, which nobody has told these news. Whether it had to.
-fn bring_up_to_date(older: &Generation, serving: &Generation, number: ServerNumber, news: u64, now: Time) -> bool {
+/// Has the server in `older` be as it is in `serving`, if that has another balancer for it, which nobody has
+/// told these news. Whether it had to.
+fn bring_up_to_date(
+    older: &Generation,
+    serving: &Generation,
+    number: ServerNumber,
+    news: u64,
+    now: Time,
+) -> bool {
     let (backend, server) = serving.server(number);
     let found = || {
         let index = backend.balancer.servers().index(server.index)?;
-        let own = older.backend_named(&backend.name).filter(|own| own.mode == backend.mode && !std::ptr::eq(*own, backend))?;
+        let own = older
+            .backend_named(&backend.name)
+            .filter(|own| own.mode == backend.mode && !std::ptr::eq(*own, backend))?;
         let like = own.server_like(server)?;
         Some((index, own, like, own.balancer.servers().index(like.index)?))
     };
@@ -84,23 +99,25 @@ fn bring_up_to_date(older: &Generation, serving: &Generation, number: ServerNumb
     })
 }
 
-/// Has a server be like this, and there if it goes along. The two may have been read while the server that serves got an address, or lost it: what is
-/// nowhere is out of service, whatever else was read.
+/// Has a server be like this, and there if it goes along. The two may have been read while the server that
+/// serves got an address, or lost it: what is nowhere is out of service, whatever else was read.
 fn be(own: &Backend, index: Index, standing: Standing, place: Option<Whereabouts>, now: Time) {
     let is_nowhere = place.as_ref().is_some_and(|known| known.place == ServerPlace::Nowhere);
     let go = || place.iter().for_each(|known| own.servers[index.get()].go_along(known));
-    // It is somewhere before it is up, and out of service before it is nowhere: what is nowhere cannot be connected to.
+    // It is somewhere before it is up, and out of service before it is nowhere: what is nowhere cannot be
+    // connected to.
     if !is_nowhere {
         go();
     }
-    own.balancer.update(index, now, |_| Standing { unresolved: standing.unresolved || is_nowhere, ..standing });
+    own.balancer
+        .update(index, now, |_| Standing { unresolved: standing.unresolved || is_nowhere, ..standing });
     if is_nowhere {
         go();
     }
 }
 
-/// A place of the server was taken or given back by this generation: in others there is less room for requests, or more for those that wait. Those that
-/// are older have waited longer.
+/// A place of the server was taken or given back by this generation: in others there is less room for
+/// requests, or more for those that wait. Those that are older have waited longer.
 #[cold]
 pub(crate) fn others_look_again(local: &Local, backend: &Backend, index: Index) {
     if !backend.balancer.tell_others(index) {
@@ -108,9 +125,14 @@ pub(crate) fn others_look_again(local: &Local, backend: &Backend, index: Index) 
     }
     let (server, now) = (&backend.servers[index.get()], local.here().now());
     for other in Local::all() {
-        let Some(own) = other.generation.backend_named(&backend.name).filter(|own| own.mode == backend.mode) else { continue };
+        let Some(own) = other.generation.backend_named(&backend.name).filter(|own| own.mode == backend.mode)
+        else {
+            continue;
+        };
         let Some(own_index) = own.balancer.servers().by_name(&server.name) else { continue };
-        if own.balancer.could_let_in(own_index) && own.balancer.shares_places_with(own_index, &backend.balancer, index) {
+        if own.balancer.could_let_in(own_index)
+            && own.balancer.shares_places_with(own_index, &backend.balancer, index)
+        {
             own.balancer.look_again(own_index, now);
         }
     }
@@ -131,7 +153,11 @@ pub(crate) fn others_look_again_behind(local: &Local, backend: &Backend, queue: 
         return;
     }
     let of_any = queue.is_none().then(|| backend.balancer.servers().iter().map(|(index, _)| index));
-    for index in queue.into_iter().chain(of_any.into_iter().flatten()).filter(|index| backend.balancer.shares_places(*index)) {
+    for index in queue
+        .into_iter()
+        .chain(of_any.into_iter().flatten())
+        .filter(|index| backend.balancer.shares_places(*index))
+    {
         others_look_again(local, backend, index);
     }
 }
@@ -222,7 +248,8 @@ mod tests {
         assert_eq!(first.saw(), [(address, true)], "who waited is let in when it is there");
         assert_eq!(backend.balancer.leave(entering), Some(index));
         let (second, waker) = Witness::of(&older);
-        let waiting = backend.balancer.enqueue(index, Priority::default(), NOW, waker).expect("there is room to wait");
+        let waiting =
+            backend.balancer.enqueue(index, Priority::default(), NOW, waker).expect("there is room to wait");
         resolved(&serving, true);
         settled(&serving, None);
         tell(3);
@@ -240,7 +267,10 @@ mod tests {
         assert!(!bring_up_to_date(&first, &second, NAMED, 1, NOW), "it has the balancer that serves");
         let in_a = |server| ServerNumber { backend: 0, server };
         assert!(!bring_up_to_date(&first, &second, in_a(1), 2, NOW), "it does not have that server");
-        assert!(bring_up_to_date(&first, &third, in_a(0), 3, NOW), "it has another balancer with that server");
+        assert!(
+            bring_up_to_date(&first, &third, in_a(0), 3, NOW),
+            "it has another balancer with that server"
+        );
         assert!(!bring_up_to_date(&first, &third, in_a(0), 3, NOW), "another lane has told it");
         // After a reload they have one balancer together that does not serve.
         let fresh = built();

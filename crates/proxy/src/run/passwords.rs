@@ -1,8 +1,11 @@
-//! Passwords that were hashed: what came of it, so that a client that shows its password with each request costs one hash on each lane.
+//! Passwords that were hashed: what came of it, so that a client that shows its password with each request
+//! costs one hash on each lane.
 //!
 //! # Protocol
-//! 1. Hashing takes milliseconds on purpose, so it is done by [`hashing`] threads, of which there are [`THREADS`]. The lane goes on with others meanwhile.
-//! 2. What came of it is kept by lane and generation, under a hash with a secret of the process: no password is kept.
+//! 1. Hashing takes milliseconds on purpose, so it is done by [`hashing`] threads, of which there are
+//!    [`THREADS`]. The lane goes on with others meanwhile.
+//! 2. What came of it is kept by lane and generation, under a hash with a secret of the process: no password
+//!    is kept.
 //! 3. At most [`MOST`] are kept. When there are more, wrong ones go, and then all.
 
 use manylane_sched::BlockingPool;
@@ -13,7 +16,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-/// Threads that hash passwords: wrong ones cost as much as right ones, and are not to keep all processors from the lanes.
+/// Threads that hash passwords: wrong ones cost as much as right ones, and are not to keep all processors
+/// from the lanes.
 const THREADS: usize = 2;
 
 /// Passwords that wait for them at most. Beyond that requests are answered that the service is not available.
@@ -75,7 +79,9 @@ mod tests {
         passwords.learn(1, b"bob", b"secret", false);
         assert_eq!(passwords.known(1, b"ann", b"secret"), Some(true));
         assert_eq!(passwords.known(1, b"bob", b"secret"), Some(false));
-        for (list, user, password) in [(0, &b"ann"[..], &b"secret"[..]), (1, b"anns", b"ecret"), (1, b"ann", b"secre")] {
+        for (list, user, password) in
+            [(0, &b"ann"[..], &b"secret"[..]), (1, b"anns", b"ecret"), (1, b"ann", b"secre")]
+        {
             assert_eq!(passwords.known(list, user, password), None);
         }
     }

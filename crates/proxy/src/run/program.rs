@@ -1,10 +1,11 @@
 //! Health checks by programs: `option external-check`.
 //!
 //! # Protocol
-//! 1. A program is started and waited for by a thread of a pool of its own, so that no lane waits for the system, and files and names that
-//!    others wait for are not behind programs that take long. At most [`PROGRAMS`] run at once; [`WAITING`] checks wait for their turn.
-//! 2. One that is not done in its time is told to end, and is killed when it has not done so within [`GRACE`]. It is waited for in any case, so none
-//!    is left behind for nobody.
+//! 1. A program is started and waited for by a thread of a pool of its own, so that no lane waits for the
+//!    system, and files and names that others wait for are not behind programs that take long. At most
+//!    [`PROGRAMS`] run at once; [`WAITING`] checks wait for their turn.
+//! 2. One that is not done in its time is told to end, and is killed when it has not done so within
+//!    [`GRACE`]. It is waited for in any case, so none is left behind for nobody.
 //! 3. A check that is given up, since its lane stops, leaves its program to rule 2.
 
 use super::local::Local;
@@ -38,7 +39,13 @@ fn programs() -> &'static BlockingPool {
 }
 
 /// One check by a program.
-pub(super) async fn run(local: &Local, backend: &Backend, index: Index, check: &ServerCheck, program: &Program) -> Verdict {
+pub(super) async fn run(
+    local: &Local,
+    backend: &Backend,
+    index: Index,
+    check: &ServerCheck,
+    program: &Program,
+) -> Verdict {
     let server = &backend.servers[index.get()];
     let time = match check.patience {
         Patience::Whole(whole) => whole,
@@ -106,11 +113,20 @@ fn ends_by(child: &Child, deadline: Instant) -> io::Result<bool> {
     }
 }
 
-/// The program with its arguments and its environment, which are HAProxy's; looked for in its folders where it is started.
-fn command(local: &Local, backend: &Backend, server: &Server, index: Index, program: &Program) -> impl FnOnce() -> Command + Send + 'static {
+/// The program with its arguments and its environment, which are HAProxy's; looked for in its folders where
+/// it is started.
+fn command(
+    local: &Local,
+    backend: &Backend,
+    server: &Server,
+    index: Index,
+    program: &Program,
+) -> impl FnOnce() -> Command + Send + 'static {
     let (proxy_ip, proxy_port) = listens(local, backend);
     let (ip, port) = match server.site.read().endpoint() {
-        Some(Endpoint::Ip(address)) => (address.ip().to_string().into(), Some(OsString::from(address.port().to_string()))),
+        Some(Endpoint::Ip(address)) => {
+            (address.ip().to_string().into(), Some(OsString::from(address.port().to_string())))
+        }
         Some(Endpoint::Unix(path)) => (path.clone().into_os_string(), None),
         _ => (OsString::new(), None),
     };
@@ -129,7 +145,10 @@ fn command(local: &Local, backend: &Backend, server: &Server, index: Index, prog
         ("HAPROXY_SERVER_MAXCONN", text(server.maxconn.into())),
         ("HAPROXY_SERVER_CURCONN", text(load)),
         ("HAPROXY_SERVER_SSL", "0".into()),
-        ("HAPROXY_SERVER_PROTO", if backend.mode == manylane_config::tree::Mode::Http { "h1" } else { "tcp" }.into()),
+        (
+            "HAPROXY_SERVER_PROTO",
+            if backend.mode == manylane_config::tree::Mode::Http { "h1" } else { "tcp" }.into(),
+        ),
     ];
     let program = program.clone();
     move || {
@@ -154,7 +173,9 @@ fn resolved(program: &Program) -> OsString {
         return program.command.clone();
     }
     let folders = program.path.as_deref().unwrap_or(OsStr::new(""));
-    let found = std::env::split_paths(folders).map(|folder| folder.join(&program.command)).find(|file| file.is_file());
+    let found = std::env::split_paths(folders)
+        .map(|folder| folder.join(&program.command))
+        .find(|file| file.is_file());
     found.map_or_else(|| program.command.clone(), Into::into)
 }
 
@@ -164,7 +185,9 @@ fn listens(local: &Local, backend: &Backend) -> (Option<OsString>, Option<OsStri
     let frontend = generation.frontends.iter().find(|frontend| frontend.name == backend.name);
     for listener in frontend.into_iter().flat_map(|frontend| &frontend.listeners) {
         match &listener.endpoint {
-            Endpoint::Ip(address) => return (Some(address.ip().to_string().into()), Some(address.port().to_string().into())),
+            Endpoint::Ip(address) => {
+                return (Some(address.ip().to_string().into()), Some(address.port().to_string().into()));
+            }
             Endpoint::Unix(path) => return (Some(path.clone().into_os_string()), None),
             _ => {}
         }

@@ -22,7 +22,13 @@ pub struct Relocated {
 ///
 /// # Errors
 /// Why it cannot be elsewhere.
-pub fn relocate(local: &Local, backend: &Backend, index: Index, ip: IpAddr, port: Option<u16>) -> Result<Relocated, &'static str> {
+pub fn relocate(
+    local: &Local,
+    backend: &Backend,
+    index: Index,
+    ip: IpAddr,
+    port: Option<u16>,
+) -> Result<Relocated, &'static str> {
     let server = &backend.servers[index.get()];
     if let Some(why) = server.stays {
         return Err(why);
@@ -59,7 +65,12 @@ pub enum NotRenamed {
 ///
 /// # Errors
 /// [`NotRenamed`].
-pub fn rename(local: &Local, backend: &Backend, index: Index, name: &str) -> Result<Option<Box<str>>, NotRenamed> {
+pub fn rename(
+    local: &Local,
+    backend: &Backend,
+    index: Index,
+    name: &str,
+) -> Result<Option<Box<str>>, NotRenamed> {
     let server = &backend.servers[index.get()];
     let Some(resolution) = &server.resolution else { return Err(NotRenamed::NoResolution) };
     if resolution.service.is_some() {

@@ -1,18 +1,22 @@
-//! Streams that a lane has at work, so that they are shown (`show sess`), and ended from elsewhere: by a server that goes down (`on-marked-down`), an active
-//! one that comes back (`on-marked-up`), or an operator (`shutdown sessions server`, `shutdown session`).
+//! Streams that a lane has at work, so that they are shown (`show sess`), and ended from elsewhere: by a
+//! server that goes down (`on-marked-down`), an active one that comes back (`on-marked-up`), or an operator
+//! (`shutdown sessions server`, `shutdown session`).
 //!
 //! # Protocol
-//! 1. A stream has an entry on its lane from its begin, which is that of a session in TCP mode and a request in HTTP mode, to its end. A connection at
-//!    rest has none. Nobody else reads or writes the entry: to note something costs a few stores, and no memory once the lane had as many streams
-//!    at a time.
-//! 2. Who wants streams to end asks each lane that serves by its inbox ([`end_streams`], [`end_stream`]). A lane marks the entries of all its generations, and
-//!    wakes their tasks.
-//! 3. A stream looks at its mark whenever it is woken while it waits in a queue, for its server, for its client, or for what a rule waits for. What is
-//!    marked ends with that cause, as if the server had closed: HTTP answers 502 or 503 if nothing was sent yet, out of a tarpit what that has to say, and
-//!    nothing is tried again. One whose client has to take in an answer of the program's own ends when that is over. A mark that is about its server goes
-//!    with that: a stream that failed there before it looked is tried again elsewhere, if it may be.
-//! 4. Who wants to see streams asks one lane after another for a slice of them ([`slice`]): nobody waits for who asks, and a lane is held up by
-//!    a slice at a time. What comes and goes meanwhile may be there or not (R-G3; ending by these lists is R-G4).
+//! 1. A stream has an entry on its lane from its begin, which is that of a session in TCP mode and a request
+//!    in HTTP mode, to its end. A connection at rest has none. Nobody else reads or writes the entry: to note
+//!    something costs a few stores, and no memory once the lane had as many streams at a time.
+//! 2. Who wants streams to end asks each lane that serves by its inbox ([`end_streams`], [`end_stream`]). A
+//!    lane marks the entries of all its generations, and wakes their tasks.
+//! 3. A stream looks at its mark whenever it is woken while it waits in a queue, for its server, for its
+//!    client, or for what a rule waits for. What is marked ends with that cause, as if the server had closed:
+//!    HTTP answers 502 or 503 if nothing was sent yet, out of a tarpit what that has to say, and nothing is
+//!    tried again. One whose client has to take in an answer of the program's own ends when that is over. A
+//!    mark that is about its server goes with that: a stream that failed there before it looked is tried
+//!    again elsewhere, if it may be.
+//! 4. Who wants to see streams asks one lane after another for a slice of them ([`slice`]): nobody waits for
+//!    who asks, and a lane is held up by a slice at a time. What comes and goes meanwhile may be there or not
+//!    (R-G3; ending by these lists is R-G4).
 
 use super::local::Local;
 use crate::generation::bell::Bell;
@@ -21,10 +25,10 @@ use crate::termination::Cause;
 use manylane_sched::{Class, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId, LockClass, Mutex};
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 static END: TaskKind = TaskKind::new("end of streams");
@@ -176,8 +180,9 @@ impl Streams {
         }
     }
 
-    /// What `work` gives, unless somebody else ends the stream first; of no stream, where there is no entry. It is pinned by the caller: each
-    /// place that it is moved to has a room of its own in the session's memory.
+    /// What `work` gives, unless somebody else ends the stream first; of no stream, where there is no entry.
+    /// It is pinned by the caller: each place that it is moved to has a room of its own in the session's
+    /// memory.
     pub(crate) async fn unless_ended<W: Future>(
         &self,
         entry: Option<u32>,
@@ -232,7 +237,8 @@ impl Streams {
         count
     }
 
-    /// Puts streams from that entry on into `rows`, as long as `room` says so and not more than `most` are looked at. Where it stopped, if not at the end.
+    /// Puts streams from that entry on into `rows`, as long as `room` says so and not more than `most` are
+    /// looked at. Where it stopped, if not at the end.
     fn show(&self, from: usize, most: &mut usize, mut put: impl FnMut(&Entry) -> bool) -> Option<usize> {
         let entries = self.0.borrow();
         for (place, entry) in entries.all.iter().enumerate().skip(from) {
@@ -266,7 +272,8 @@ pub struct AtWork {
     pub begun: Time,
 }
 
-/// Where the next slice of a lane begins: in which of its generations, by their serial numbers, since those before it may end meanwhile, and at which entry.
+/// Where the next slice of a lane begins: in which of its generations, by their serial numbers, since those
+/// before it may end meanwhile, and at which entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor(u64, usize);
 
@@ -291,11 +298,21 @@ fn slice_here(Cursor(first, entry): Cursor) -> Slice {
                     let servers = &generation.backends[backend].servers;
                     // Those of the file have their numbers one after another; those that were added have any.
                     let place = servers.first().and_then(|first| server.checked_sub(first.number));
-                    let is_there = |place: &usize| servers.get(*place).is_some_and(|own| own.number == server);
+                    let is_there =
+                        |place: &usize| servers.get(*place).is_some_and(|own| own.number == server);
                     place.filter(is_there).or_else(|| servers.iter().position(|own| own.number == server))
                 });
                 let (frontend, listener) = (frontend as usize, listener as usize);
-                rows.push(AtWork { number, generation: generation.clone(), frontend, listener, backend, server, source, begun: at });
+                rows.push(AtWork {
+                    number,
+                    generation: generation.clone(),
+                    frontend,
+                    listener,
+                    backend,
+                    server,
+                    source,
+                    begun: at,
+                });
             }
             is_room
         });
@@ -312,7 +329,8 @@ struct Answer<T> {
     bell: Bell,
 }
 
-/// Has a lane do something between its other tasks, and waits for what comes of it. None: it has ended, or has no memory left.
+/// Has a lane do something between its other tasks, and waits for what comes of it. None: it has ended, or
+/// has no memory left.
 async fn ask<T: Send + 'static>(lane: LaneId, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     /// Rings also when the lane ends before it answers.
     struct Ring<T>(Arc<Answer<T>>);
@@ -349,7 +367,8 @@ pub async fn panic_stream(lane: LaneId, number: u64) -> bool {
     ask(lane, panic).await.unwrap_or(false)
 }
 
-/// Ends the streams that all lanes have with a server of `local`'s generation, and with the same one of generations before it.
+/// Ends the streams that all lanes have with a server of `local`'s generation, and with the same one of
+/// generations before it.
 pub fn end_streams(local: &Local, server: ServerNumber, cause: Cause) {
     for &lane in local.lane_ids.borrow().iter() {
         let generation = local.generation.clone();
@@ -405,13 +424,18 @@ mod tests {
         let counted = std::sync::Arc::new(Counted(AtomicUsize::new(0)));
         let waker = Waker::from(counted.clone());
         let streams = Streams::default();
-        let entries: Vec<u32> = (0..).zip([7, 8, 7, 7, 7]).map(|(number, server)| begin(&streams, number, server)).collect();
+        let entries: Vec<u32> =
+            (0..).zip([7, 8, 7, 7, 7]).map(|(number, server)| begin(&streams, number, server)).collect();
         streams.leave(entries[0]);
         streams.has_server(entries[4], None);
         for entry in &entries[1..3] {
             assert_eq!(streams.poll(*entry, &waker), None);
         }
-        assert_eq!(streams.end(7, Cause::ServerDown), 2, "one was left, one is another's, one has no server any more");
+        assert_eq!(
+            streams.end(7, Cause::ServerDown),
+            2,
+            "one was left, one is another's, one has no server any more"
+        );
         assert_eq!(counted.0.load(Ordering::Relaxed), 1, "one of them waits");
         let ended: Vec<_> = entries[1..].iter().map(|entry| streams.poll(*entry, &waker)).collect();
         assert_eq!(ended, [None, Some(Cause::ServerDown), Some(Cause::ServerDown), None]);
@@ -423,7 +447,8 @@ mod tests {
         assert_eq!(streams.poll(entries[4], &waker), Some(Cause::Killed), "without a server, too");
     }
 
-    /// What came of its work and its server's end were there at once, and the stream is tried again elsewhere.
+    /// What came of its work and its server's end were there at once, and the stream is tried again
+    /// elsewhere.
     #[test]
     fn a_stream_that_left_its_server_does_not_end_with_it_but_with_what_ends_itself() {
         let counted = std::sync::Arc::new(Counted(AtomicUsize::new(0)));
@@ -437,7 +462,10 @@ mod tests {
             streams.has_server(entry, None);
             streams.has_server(entry, Some(8));
         }
-        assert_eq!((streams.poll(retried, &waker), streams.poll(killed, &waker)), (None, Some(Cause::Killed)));
+        assert_eq!(
+            (streams.poll(retried, &waker), streams.poll(killed, &waker)),
+            (None, Some(Cause::Killed))
+        );
         let woken = counted.0.load(Ordering::Relaxed);
         assert_eq!(streams.end(8, Cause::ServerDown), 1, "the next server's end is seen");
         assert_eq!(counted.0.load(Ordering::Relaxed), woken + 1);

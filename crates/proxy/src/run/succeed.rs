@@ -1,14 +1,17 @@
 //! From one generation to the next, inside the process.
 //!
 //! # Protocol
-//! 1. The lanes have their side of the new generation, and accept for it, before the old one [retires](Local::retire) anywhere. Both accept from
-//!    the same sockets meanwhile.
-//! 2. A lane of the old one accepts no more, then, and stops checking servers. What is idle goes over: connections to servers that are
-//!    as they were, and clients between two requests, if the new one has their frontend and listener.
-//! 3. What is at work ends where it began. A client whose session has what only the old generation understands, variables of rules or a connection
-//!    to a server of its own, is told with its next response that the connection ends.
-//! 4. The old side is removed from its lanes when on each of them nothing accepts for it any more. A connection that is on its way from one to
-//!    another at that moment begins with the new generation. The old one goes with its last session.
+//! 1. The lanes have their side of the new generation, and accept for it, before the old one
+//!    [retires](Local::retire) anywhere. Both accept from the same sockets meanwhile.
+//! 2. A lane of the old one accepts no more, then, and stops checking servers. What is idle goes over:
+//!    connections to servers that are as they were, and clients between two requests, if the new one has
+//!    their frontend and listener.
+//! 3. What is at work ends where it began. A client whose session has what only the old generation
+//!    understands, variables of rules or a connection to a server of its own, is told with its next response
+//!    that the connection ends.
+//! 4. The old side is removed from its lanes when on each of them nothing accepts for it any more. A
+//!    connection that is on its way from one to another at that moment begins with the new generation. The
+//!    old one goes with its last session.
 
 use super::{Local, Place, Ticket};
 use crate::generation::{Frontend, Listener};
@@ -22,7 +25,8 @@ pub(crate) struct Heir {
 }
 
 impl Local {
-    /// Another generation serves: idle connections to servers and clients go there, and nothing new comes here.
+    /// Another generation serves: idle connections to servers and clients go there, and nothing new comes
+    /// here.
     pub fn retire(&self) {
         if let Some(next) = self.successor() {
             next.apply();
@@ -40,7 +44,11 @@ impl Local {
     }
 
     /// Where connections of that listener begin, by the numbers.
-    pub(super) fn heir_or_self(self: &Rc<Self>, frontend: usize, listener: usize) -> (Rc<Self>, usize, usize) {
+    pub(super) fn heir_or_self(
+        self: &Rc<Self>,
+        frontend: usize,
+        listener: usize,
+    ) -> (Rc<Self>, usize, usize) {
         let own = &self.generation.frontends[frontend];
         match self.heir(own, &own.listeners[listener]) {
             Some(Heir { local, frontend, listener }) => (local, frontend, listener),
@@ -48,13 +56,15 @@ impl Local {
         }
     }
 
-    /// What the calling lane has of the generation that accepted a connection, or of the one that replaced it.
+    /// What the calling lane has of the generation that accepted a connection, or of the one that replaced
+    /// it.
     pub(super) fn for_ticket(ticket: &mut Ticket) -> Option<Rc<Self>> {
         if let Some(local) = Self::of(&ticket.generation) {
             return Some(local);
         }
         let frontend = &ticket.generation.frontends[ticket.frontend];
-        let Heir { local, frontend, listener } = Heir::of(Self::newest()?, frontend, &frontend.listeners[ticket.listener])?;
+        let Heir { local, frontend, listener } =
+            Heir::of(Self::newest()?, frontend, &frontend.listeners[ticket.listener])?;
         ticket.follow(&local.generation, frontend, listener);
         Some(local)
     }
@@ -62,7 +72,8 @@ impl Local {
 
 impl Heir {
     fn of(local: Rc<Local>, frontend: &Frontend, listener: &Listener) -> Option<Self> {
-        let heir = local.generation.frontend_named(&frontend.name).filter(|heir| heir.mode == frontend.mode)?;
+        let heir =
+            local.generation.frontend_named(&frontend.name).filter(|heir| heir.mode == frontend.mode)?;
         let (frontend, listener) = (heir.number, heir.listener_like(listener)?.index);
         Some(Self { local, frontend, listener })
     }

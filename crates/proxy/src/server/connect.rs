@@ -1,7 +1,7 @@
 //! Connecting: a server is chosen, tried, tried again, and perhaps another one.
 
-use super::hold::{NoPlace, Wanted};
 use super::Hold;
+use super::hold::{NoPlace, Wanted};
 use super::leaving::unless_left;
 use crate::flow::Timer;
 use crate::generation::{Backend, Redispatch, Server, ServerPlace};
@@ -96,15 +96,19 @@ impl Tried {
 
     /// One more try after `last` failed. Whether it may go to another server.
     ///
-    /// With `option redispatch` that is at the tries that it names; and always where neither a cookie nor a rule wants `last`, if no key has chosen it or
-    /// it takes no requests any more, and another server does.
+    /// With `option redispatch` that is at the tries that it names; and always where neither a cookie nor a
+    /// rule wants `last`, if no key has chosen it or it takes no requests any more, and another server
+    /// does.
     pub(crate) fn again(&mut self, backend: &Backend, last: Index, persistent: bool) -> bool {
         self.retries += 1;
         self.last = Some(last);
         let servers = backend.balancer.servers();
         let may_leave = || {
-            let chosen_by_key = backend.balancer.algorithm().goes_by_key() && servers[last].state().is_usable();
-            !persistent && !chosen_by_key && servers.iter().any(|(index, other)| index != last && other.state().is_usable())
+            let chosen_by_key =
+                backend.balancer.algorithm().goes_by_key() && servers[last].state().is_usable();
+            !persistent
+                && !chosen_by_key
+                && servers.iter().any(|(index, other)| index != last && other.state().is_usable())
         };
         self.elsewhere = backend.redispatch != Redispatch::Off
             && (backend.redispatch.applies(self.retries, self.most(backend)) || may_leave());
@@ -115,7 +119,9 @@ impl Tried {
     pub(crate) fn wanted<'k>(&self, first: Wanted<'k>, backend: &Backend) -> Wanted<'k> {
         match (self.last, self.elsewhere) {
             (None, _) => first,
-            (Some(last), true) => Wanted { server: backend.of_client, avoid: Some(last), persistent: false, ..first },
+            (Some(last), true) => {
+                Wanted { server: backend.of_client, avoid: Some(last), persistent: false, ..first }
+            }
             (Some(last), false) => Wanted { server: Some(last), ..first },
         }
     }
@@ -146,8 +152,8 @@ pub(crate) struct NotReached {
     pub(crate) pains: Pains,
 }
 
-/// Gets to the server of `hold` without waiting, by a connection that `shelf` has of it. So it is for nearly all requests, and a future would cost more
-/// than the rest.
+/// Gets to the server of `hold` without waiting, by a connection that `shelf` has of it. So it is for nearly
+/// all requests, and a future would cost more than the rest.
 ///
 /// # Errors
 /// The place, if there is none; for [`connect`].
@@ -166,8 +172,8 @@ pub(crate) fn at_once(
     }
 }
 
-/// Gets to a server of `backend`: by a connection that `shelf` has of it, or by a new one. `hold` is a place on a server that there is
-/// already, and `pains` what that took.
+/// Gets to a server of `backend`: by a connection that `shelf` has of it, or by a new one. `hold` is a place
+/// on a server that there is already, and `pains` what that took.
 ///
 /// # Errors
 /// [`NotReached`].
@@ -184,8 +190,10 @@ pub(crate) async fn connect(
     shelf: impl FnMut(&Hold, &Client) -> Shelved,
 ) -> Result<Attempt, NotReached> {
     let mut server = None;
-    // Pinned where they are made, here and below: a future that is given by value stands in its receiver several times, and is copied each time.
-    let outcome = pin!(tries(local, backend, client, wanted, tried, hold, timer, shelf, &mut server, &mut pains)).await;
+    // Pinned where they are made, here and below: a future that is given by value stands in its receiver
+    // several times, and is copied each time.
+    let outcome =
+        pin!(tries(local, backend, client, wanted, tried, hold, timer, shelf, &mut server, &mut pains)).await;
     (pains.retries, pains.redispatched) = (tried.retries, tried.redispatched);
     match outcome {
         Ok((connection, hold, reused)) => Ok(Attempt { connection, hold, reused, pains }),
@@ -213,7 +221,8 @@ async fn tries(
     let mut hold = match hold {
         Some(hold) => hold,
         None => {
-            let entering = pin!(enter(local, backend, client, &tried.wanted(wanted, backend), timer, pains)).await;
+            let entering =
+                pin!(enter(local, backend, client, &tried.wanted(wanted, backend), timer, pains)).await;
             pains.queued = here.now().since(pains.since);
             entering?
         }
@@ -227,7 +236,9 @@ async fn tries(
             Shelved::Nothing => None,
             Shelved::Redirect => return Err(Termination::new(Cause::Local, Phase::Connect)),
             // Seldom, so what it needs is not a part of every session.
-            Shelved::Elsewhere { key, least } => Box::pin(local.take_over(backend, hold.index(), key, least)).await,
+            Shelved::Elsewhere { key, least } => {
+                Box::pin(local.take_over(backend, hold.index(), key, least)).await
+            }
         };
         if let Some(Idle { connection, served }) = idle {
             hold.reuses();
@@ -284,7 +295,8 @@ pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
     }
 }
 
-/// Remembers between whom a connection to a server is, where the configuration looks at that: two calls of the system.
+/// Remembers between whom a connection to a server is, where the configuration looks at that: two calls of
+/// the system.
 pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Memory) {
     if local.generation.looks_at_links
         && let Some(stream) = connection.stream()
@@ -335,7 +347,11 @@ pub(crate) async fn enter(
 }
 
 /// Something that the client may end by leaving.
-async fn waiting<W: Future>(backend: &Backend, client: &mut Client, work: Pin<&mut W>) -> Result<W::Output, Termination> {
+async fn waiting<W: Future>(
+    backend: &Backend,
+    client: &mut Client,
+    work: Pin<&mut W>,
+) -> Result<W::Output, Termination> {
     if !backend.common.abort_on_close {
         return Ok(work.await);
     }

@@ -2,18 +2,20 @@
 
 use crate::generation::{SendHeader, Server};
 use crate::rules::{Facts, Moment};
-use crate::session::Client;
 use crate::run::say;
+use crate::session::Client;
 use manylane_logs::Level;
 use manylane_net::proxy_protocol::{
     Emit, Ends, HeaderError, LONGEST_UNIQUE_ID, LONGEST_V2, Tlv, emit_v1, emit_v2_fitting, kind,
 };
 use manylane_sync::atomic::Ordering;
 
-/// What is told of the client's TLS (2.2.6): that there is none, and so no certificate that could be good or not.
+/// What is told of the client's TLS (2.2.6): that there is none, and so no certificate that could be good or
+/// not.
 const NO_TLS: [u8; 5] = [0; 5];
 
-/// The header of the PROXY protocol that tells `server` about `client`. What does not fit is left out: the log is told once of each server.
+/// The header of the PROXY protocol that tells `server` about `client`. What does not fit is left out: the
+/// log is told once of each server.
 ///
 /// # Errors
 /// As [`emit_v2_fitting`].
@@ -37,7 +39,9 @@ pub(crate) fn header(
             None => too_long = Some(*kind), // for the lane's scratch, which is larger than a header
         }
     }
-    if how.authority && let Some(name) = client.greeting().and_then(|greeting| greeting.authority.as_deref()) {
+    if how.authority
+        && let Some(name) = client.greeting().and_then(|greeting| greeting.authority.as_deref())
+    {
         texts.push((kind::AUTHORITY, name.to_vec()));
     }
     if how.unique_id {

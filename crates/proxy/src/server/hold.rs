@@ -1,9 +1,9 @@
 //! A stream's place on a server.
 
-use crate::generation::{Backend, Server};
-use crate::flow::Timer;
-use crate::run::{Local, others_look_again, others_look_again_behind};
 use super::Pains;
+use crate::flow::Timer;
+use crate::generation::{Backend, Server};
+use crate::run::{Local, others_look_again, others_look_again_behind};
 use crate::termination::Cause;
 use manylane_balance::{Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
@@ -75,10 +75,17 @@ impl Hold {
             }
         };
         balancer.take(index, now).ok()?;
-        Some(Self::taken(local, backend, index, wanted.server.is_none() && wanted.avoid != Some(index), wanted.stream))
+        Some(Self::taken(
+            local,
+            backend,
+            index,
+            wanted.server.is_none() && wanted.avoid != Some(index),
+            wanted.stream,
+        ))
     }
 
-    /// A place on the server that is wanted or that the backend's algorithm chooses; where there is none, the stream queues.
+    /// A place on the server that is wanted or that the backend's algorithm chooses; where there is none, the
+    /// stream queues.
     pub(crate) async fn enter(
         local: &Rc<Local>,
         backend: &Backend,
@@ -119,7 +126,8 @@ impl Hold {
                             backend.servers[index.get()].counts.own().peak_waiting.raise(waiting);
                             ticket
                         }
-                        // Its queue is full: another, once. Where that one's is full, too, whichever has room first: going on would be without end.
+                        // Its queue is full: another, once. Where that one's is full, too, whichever has room
+                        // first: going on would be without end.
                         Err(_) if !refused => {
                             refused = true;
                             (server, avoid) = (None, Some(index));
@@ -134,8 +142,8 @@ impl Hold {
             let passed = || balancer.served_from_queue(queue).saturating_sub(entered);
             let place = Waiting { before, passed };
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
-            // One future for all that may end the waiting, on the timer that the stream has anyway: a request that waits is polled once more for it, so what
-            // that costs is what waiting costs.
+            // One future for all that may end the waiting, on the timer that the stream has anyway: a request
+            // that waits is polled once more for it, so what that costs is what waiting costs.
             let leaving = Leaving { local, backend, queue };
             let mut waiting = balancer.wait(ticket);
             let mut waits = false;
@@ -146,7 +154,9 @@ impl Hold {
                 {
                     return Poll::Ready(Ok(turn));
                 }
-                if let Some(cause) = wanted.stream.and_then(|entry| local.streams.poll(entry, context.waker())) {
+                if let Some(cause) =
+                    wanted.stream.and_then(|entry| local.streams.poll(entry, context.waker()))
+                {
                     return Poll::Ready(Err(NoPlace::Ended(cause)));
                 }
                 timer.poll(deadline, context).map(|()| Err(NoPlace::Time(queue)))
@@ -173,7 +183,14 @@ impl Hold {
         if let Some(entry) = entry {
             local.streams.has_server(entry, Some(backend.servers[index.get()].number));
         }
-        let hold = Self { local: local.clone(), backend: backend.number, index, entry, since: local.here().now(), reached: Cell::new(false) };
+        let hold = Self {
+            local: local.clone(),
+            backend: backend.number,
+            index,
+            entry,
+            since: local.here().now(),
+            reached: Cell::new(false),
+        };
         if backend.balancer.shares_places(index) {
             others_look_again(local, backend, index);
         }
@@ -233,8 +250,8 @@ impl Hold {
     }
 }
 
-/// A stream that waits in a queue. Where it leaves without its turn, because its client goes or its time is over, it counts itself as its log line
-/// does when it is served.
+/// A stream that waits in a queue. Where it leaves without its turn, because its client goes or its time is
+/// over, it counts itself as its log line does when it is served.
 struct Waiting<'a, F: Fn() -> u64> {
     /// Served from queues like this one while it waited.
     before: &'a mut u64,
@@ -255,7 +272,8 @@ impl<F: Fn() -> u64> Drop for Waiting<'_, F> {
     }
 }
 
-/// A stream that may leave its queue when its turn has just come: then it gives back the place that it was granted.
+/// A stream that may leave its queue when its turn has just come: then it gives back the place that it was
+/// granted.
 struct Leaving<'a> {
     local: &'a Local,
     backend: &'a Backend,

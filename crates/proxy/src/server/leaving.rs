@@ -9,8 +9,8 @@ use std::task::Poll;
 #[derive(Debug)]
 pub(super) struct Left;
 
-/// What `waiting` gives, unless the client leaves first. One piece of what the client sends meanwhile is kept for later; more is not
-/// asked for.
+/// What `waiting` gives, unless the client leaves first. One piece of what the client sends meanwhile is kept
+/// for later; more is not asked for.
 pub(super) async fn unless_left<T>(client: &mut Client, waiting: impl Future<Output = T>) -> Result<T, Left> {
     let mut waiting = pin!(waiting);
     let mut received = None;

@@ -5,6 +5,8 @@ mod header;
 mod hold;
 mod leaving;
 
-pub(crate) use connect::{Attempt, NotReached, Pains, Shelved, Tried, at_once, connect, enter, remember_link, remember_place};
+pub(crate) use connect::{
+    Attempt, NotReached, Pains, Shelved, Tried, at_once, connect, enter, remember_link, remember_place,
+};
 pub(crate) use header::header;
 pub(crate) use hold::{Hold, Wanted};

@@ -118,16 +118,37 @@ impl Client {
     /// Goes on without what belongs to a request, of which nothing may be left.
     pub(crate) fn rest(self) -> Resting {
         debug_assert!(self.received.is_empty());
-        let Self { connection, source: _, told: _, own, link_source, link_destination, greeting, accepted, received: _ } = self;
+        let Self {
+            connection,
+            source: _,
+            told: _,
+            own,
+            link_source,
+            link_destination,
+            greeting,
+            accepted,
+            received: _,
+        } = self;
         Resting { connection, told: own, link_source, link_destination, greeting, accepted }
     }
 
     /// It asks for something again.
     pub(crate) fn wake(resting: Resting) -> Self {
         let Resting { connection, told, link_source, link_destination, greeting, accepted } = resting;
-        let (source, destination) = told.as_deref().map_or((link_source, None), |told| (told.source, told.destination));
+        let (source, destination) =
+            told.as_deref().map_or((link_source, None), |told| (told.source, told.destination));
         let received = Chain::new();
-        Self { connection, source, told: destination, own: told, link_source, link_destination, greeting, accepted, received }
+        Self {
+            connection,
+            source,
+            told: destination,
+            own: told,
+            link_source,
+            link_destination,
+            greeting,
+            accepted,
+            received,
+        }
     }
 
     /// Whom it connected to. The first call costs a system call, unless the PROXY protocol told it.
@@ -158,7 +179,11 @@ impl Client {
     ///
     /// # Errors
     /// No memory.
-    pub(crate) fn is_between(&mut self, source: SocketAddr, destination: SocketAddr) -> Result<(), AllocError> {
+    pub(crate) fn is_between(
+        &mut self,
+        source: SocketAddr,
+        destination: SocketAddr,
+    ) -> Result<(), AllocError> {
         self.is_told(Some(plain(source)), Some(plain(destination)))
     }
 
@@ -166,7 +191,11 @@ impl Client {
     ///
     /// # Errors
     /// No memory.
-    pub(crate) fn is_told(&mut self, source: Option<SocketAddr>, destination: Option<SocketAddr>) -> Result<(), AllocError> {
+    pub(crate) fn is_told(
+        &mut self,
+        source: Option<SocketAddr>,
+        destination: Option<SocketAddr>,
+    ) -> Result<(), AllocError> {
         self.is_said_to_be(source, destination);
         if source.is_some() || destination.is_some() {
             self.own = Some(TOLD.alloc(Told { source: self.source, destination: self.told })?);
@@ -182,13 +211,16 @@ impl Client {
 
     /// The next request begins: it is who it was.
     pub(crate) fn is_itself(&mut self) {
-        (self.source, self.told) = self.own.as_deref().map_or((self.link_source, None), |own| (own.source, own.destination));
+        (self.source, self.told) =
+            self.own.as_deref().map_or((self.link_source, None), |own| (own.source, own.destination));
     }
 
-    /// For the log, a connection that serves one more request was accepted when the one before had ended: that long before `date`.
+    /// For the log, a connection that serves one more request was accepted when the one before had ended:
+    /// that long before `date`.
     pub(crate) fn is_new_since(&mut self, date: Timestamp, idle: Duration) {
         let idle = i64::try_from(idle.as_micros()).unwrap_or(i64::MAX);
-        let micros = date.seconds.saturating_mul(1_000_000).saturating_add(date.micros.into()).saturating_sub(idle);
+        let micros =
+            date.seconds.saturating_mul(1_000_000).saturating_add(date.micros.into()).saturating_sub(idle);
         let micros_of_second = micros.rem_euclid(1_000_000).unsigned_abs() as u32; // below a million
         self.accepted = Timestamp { seconds: micros.div_euclid(1_000_000), micros: micros_of_second };
     }
@@ -202,8 +234,8 @@ impl Client {
         }
     }
 
-    /// The connection is over, and the client is not told: it goes on waiting. Without the privilege for that it gets a reset that no router passes
-    /// on.
+    /// The connection is over, and the client is not told: it goes on waiting. Without the privilege for that
+    /// it gets a reset that no router passes on.
     pub(crate) fn vanish(&self, silence: Silence) {
         if let Some(stream) = self.connection.stream() {
             // What the system refuses is closed as usual.
@@ -214,7 +246,8 @@ impl Client {
         }
     }
 
-    /// Takes what the client has sent already, at most [`SWALLOWED`] bytes: closing with bytes unread would be a reset.
+    /// Takes what the client has sent already, at most [`SWALLOWED`] bytes: closing with bytes unread would
+    /// be a reset.
     pub(crate) fn swallow(&self) {
         let mut read = 0;
         let mut context = Context::from_waker(Waker::noop());
@@ -232,7 +265,8 @@ impl Client {
         self.connection.reset_on_close();
     }
 
-    /// Whom a server may be shown as its client, where `usesrc` asks for one. No address where the field has none.
+    /// Whom a server may be shown as its client, where `usesrc` asks for one. No address where the field has
+    /// none.
     pub(crate) fn source_for(&self, server: &Server, head: Option<&Head>) -> Option<SocketAddr> {
         let Some((name, occurrence)) = &server.source_field else { return self.source };
         let values = || head.into_iter().flat_map(|head| head.values(&**name)).flat_map(List::new);
@@ -243,7 +277,8 @@ impl Client {
                 values().count().checked_sub(back).unwrap_or(usize::MAX)
             }
         };
-        let address = values().nth(nth).and_then(|value| std::str::from_utf8(value.trim_ascii()).ok()?.parse().ok());
+        let address =
+            values().nth(nth).and_then(|value| std::str::from_utf8(value.trim_ascii()).ok()?.parse().ok());
         Some(SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), 0))
     }
 

@@ -42,7 +42,11 @@ impl NoGreeting {
 }
 
 /// Reads the header and takes it off; what follows stays in `client.received`.
-pub(super) async fn read(local: &Rc<Local>, frontend: &Frontend, client: &mut Client) -> Result<(), NoGreeting> {
+pub(super) async fn read(
+    local: &Rc<Local>,
+    frontend: &Frontend,
+    client: &mut Client,
+) -> Result<(), NoGreeting> {
     let reading = header(local, client);
     match frontend.timeouts.handshake {
         None => reading.await,

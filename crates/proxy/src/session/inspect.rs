@@ -1,5 +1,5 @@
-//! `tcp-request content` and `tcp-response content` in TCP mode: bytes are received until the rules decide, no more come, or the
-//! delay is over.
+//! `tcp-request content` and `tcp-response content` in TCP mode: bytes are received until the rules decide,
+//! no more come, or the delay is over.
 
 use crate::generation::{Backend, ContentAction, Rule, Server};
 use crate::rules::{Content, Facts, Lookups, Moment, content};
@@ -25,7 +25,8 @@ pub(crate) struct Inspected<'a> {
     pub(crate) log: &'a dyn Fn(),
 }
 
-/// Has rules look at what `connection` sends, until they decide. What came is in `received`, which is not emptied.
+/// Has rules look at what `connection` sends, until they decide. What came is in `received`, which is not
+/// emptied.
 ///
 /// # Errors
 /// The connection failed, or there is no memory.
@@ -118,7 +119,8 @@ fn decide(
     content(facts, moment, what.rules, what.log, lookups)
 }
 
-/// The head of an HTTP message that the bytes begin with, if they do. Each byte is looked at once, however they come.
+/// The head of an HTTP message that the bytes begin with, if they do. Each byte is looked at once, however
+/// they come.
 struct Heads {
     /// None when there can be no head any more.
     parser: Option<Parser>,
@@ -145,7 +147,8 @@ impl Heads {
         Self { parser: Some(parser), side, bytes: Chain::new(), looked: 0, head: None }
     }
 
-    /// Looks at what came since the last time. Where it is no message, or there is no memory, there is no head.
+    /// Looks at what came since the last time. Where it is no message, or there is no memory, there is no
+    /// head.
     fn look(&mut self, received: &Chain) {
         let Some(parser) = &mut self.parser else { return };
         if self.looked == received.len() {
@@ -155,10 +158,16 @@ impl Heads {
         self.looked = received.len();
         let parsed = match (parser, shared) {
             (_, Err(_)) => Err(()),
-            (Parser::Request(parser), Ok(())) => parser.parse(&mut self.bytes).map(|request| request.map(|request| request.head)).map_err(|_| ()),
+            (Parser::Request(parser), Ok(())) => parser
+                .parse(&mut self.bytes)
+                .map(|request| request.map(|request| request.head))
+                .map_err(|_| ()),
             (Parser::Response(parser), Ok(())) => {
                 let asked = Asked { method: Method::Get, upgrade: false };
-                parser.parse(&mut self.bytes, asked).map(|response| response.map(|response| response.head)).map_err(|_| ())
+                parser
+                    .parse(&mut self.bytes, asked)
+                    .map(|response| response.map(|response| response.head))
+                    .map_err(|_| ())
             }
         };
         if let Ok(None) = parsed {

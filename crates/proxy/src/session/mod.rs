@@ -21,7 +21,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// A connection while it is served, on the lane that serves it: a task that is small as long as nothing is asked of it.
+/// A connection while it is served, on the lane that serves it: a task that is small as long as nothing is
+/// asked of it.
 #[derive(Debug)]
 pub(crate) struct Session {
     state: State,
@@ -35,7 +36,8 @@ struct Held {
     local: Rc<Local>,
     ticket: Ticket,
     seat: Seat,
-    /// Among those whom the end of the process wakes; also while a request is at work, since to go there and back costs.
+    /// Among those whom the end of the process wakes; also while a request is at work, since to go there and
+    /// back costs.
     place: Place,
 }
 
@@ -53,7 +55,8 @@ enum State {
 }
 
 impl Session {
-    /// Serves a connection on the lane of `local`; without that, because the lane serves the generation no more, it is closed.
+    /// Serves a connection on the lane of `local`; without that, because the lane serves the generation no
+    /// more, it is closed.
     pub(crate) fn new(local: Option<Rc<Local>>, incoming: Incoming, seat: Seat, ticket: Ticket) -> Self {
         let held = local.map(|local| Held { local, ticket, seat, place: Place::default() });
         Self { state: State::Begins(incoming), held }
@@ -78,19 +81,24 @@ impl Held {
             count_in_front!(frontend, listener, connections_denied);
             return State::Over;
         }
-        let asks = frontend.mode == Mode::Http && !listener.accept_proxy && frontend.rules.connection.is_empty() && frontend.rules.session.is_empty();
+        let asks = frontend.mode == Mode::Http
+            && !listener.accept_proxy
+            && frontend.rules.connection.is_empty()
+            && frontend.rules.session.is_empty();
         if asks && Rest::is_for(&client) {
             count_in_front!(frontend, listener, sessions_admitted);
             return State::Rests(Rest::new(client, &self.local));
         }
-        let (local, (frontend, listener)) = (self.local.clone(), (self.ticket.frontend, self.ticket.listener));
+        let (local, (frontend, listener)) =
+            (self.local.clone(), (self.ticket.frontend, self.ticket.listener));
         State::works(move || async move {
             let frontend = &local.generation.frontends[frontend];
             enter(&local, frontend, &frontend.listeners[listener], client).await
         })
     }
 
-    /// The generation ends. A session that rests goes on with the next one, if that has its listener. Whether it stays with this one although it ends.
+    /// The generation ends. A session that rests goes on with the next one, if that has its listener. Whether
+    /// it stays with this one although it ends.
     #[cold]
     fn stays(&mut self, rest: &mut Rest) -> bool {
         let (frontend, listener) = self.whose();
@@ -173,7 +181,8 @@ impl Drop for Session {
         self.state = State::Over; // it may hold on to what follows
         let Some(Held { local, ticket, seat, mut place }) = self.held.take() else { return };
         local.stopping.leave(&mut place);
-        // A defect ended it, and the lane goes on: the end of the process must not wait for it. Else the lane ends, and all that it has.
+        // A defect ended it, and the lane goes on: the end of the process must not wait for it. Else the lane
+        // ends, and all that it has.
         if std::thread::panicking() {
             drop(ticket);
             drop(seat);
@@ -182,8 +191,14 @@ impl Drop for Session {
     }
 }
 
-/// What comes before a session can ask its client for something. Streams are served to their end. None when the connection is over.
-async fn enter(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, mut client: Client) -> Option<Rest> {
+/// What comes before a session can ask its client for something. Streams are served to their end. None when
+/// the connection is over.
+async fn enter(
+    local: &Rc<Local>,
+    frontend: &Frontend,
+    listener: &Listener,
+    mut client: Client,
+) -> Option<Rest> {
     let scopes = local.scopes.take();
     let admitted = admit(local, frontend, listener, &mut client, &scopes).await;
     if admitted.is_some() && frontend.mode == Mode::Http {
@@ -197,7 +212,13 @@ async fn enter(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, mut 
 }
 
 /// Another proxy's word, and rules. None when the connection ends here.
-async fn admit(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, client: &mut Client, scopes: &Scopes) -> Option<()> {
+async fn admit(
+    local: &Rc<Local>,
+    frontend: &Frontend,
+    listener: &Listener,
+    client: &mut Client,
+    scopes: &Scopes,
+) -> Option<()> {
     let greeted = rule(local, frontend, listener, &frontend.rules.connection, client, scopes)?;
     if (listener.accept_proxy || greeted)
         && let Err(why) = greeting::read(local, frontend, client).await
@@ -207,7 +228,16 @@ async fn admit(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, clie
             client.reset_on_close();
         }
         if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
-            let facts = Facts { local, frontend, listener, peers: client.peers(), greeting: client.greeting(), first_request: true, scopes, course: None };
+            let facts = Facts {
+                local,
+                frontend,
+                listener,
+                peers: client.peers(),
+                greeting: client.greeting(),
+                first_request: true,
+                scopes,
+                course: None,
+            };
             crate::log::refused(log, &facts, why.words());
         }
         return None;
@@ -217,8 +247,8 @@ async fn admit(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, clie
     Some(())
 }
 
-/// Runs `tcp-request connection` or `tcp-request session`. None if the connection ends here, also for lack of memory; else whether a rule
-/// wants a header of the PROXY protocol.
+/// Runs `tcp-request connection` or `tcp-request session`. None if the connection ends here, also for lack of
+/// memory; else whether a rule wants a header of the PROXY protocol.
 fn rule(
     local: &Rc<Local>,
     frontend: &Frontend,
@@ -230,7 +260,16 @@ fn rule(
     if rules.is_empty() {
         return Some(false);
     }
-    let facts = Facts { local, frontend, listener, peers: client.peers(), greeting: client.greeting(), first_request: true, scopes, course: None };
+    let facts = Facts {
+        local,
+        frontend,
+        listener,
+        peers: client.peers(),
+        greeting: client.greeting(),
+        first_request: true,
+        scopes,
+        course: None,
+    };
     let entrance = rules::connection(&facts, rules);
     client.mark(scopes.memory.client_packets.take());
     match entrance {

@@ -33,7 +33,13 @@ enum Broken {
 }
 
 impl<'a> Pair<'a> {
-    pub(crate) fn new(io: &'a Io, client: &'a Connection, server: &'a Connection, hold: &'a Hold, patience: Patience) -> Self {
+    pub(crate) fn new(
+        io: &'a Io,
+        client: &'a Connection,
+        server: &'a Connection,
+        hold: &'a Hold,
+        patience: Patience,
+    ) -> Self {
         Self { io, client, server, hold, watch: Watch::new(patience, io.here().now()), spliced: None }
     }
 
@@ -47,8 +53,9 @@ impl<'a> Pair<'a> {
         (self.watch.up.bytes(), self.watch.down.bytes())
     }
 
-    /// Forwards until the end. `from_client` goes first, and what `from_server` gives when it is done, before which nothing is asked of the
-    /// server: bytes, and whether nothing else is to come, or how all of it ends. `count` is told of bytes as they go: up, and down.
+    /// Forwards until the end. `from_client` goes first, and what `from_server` gives when it is done, before
+    /// which nothing is asked of the server: bytes, and whether nothing else is to come, or how all of it
+    /// ends. `count` is told of bytes as they go: up, and down.
     pub(crate) async fn forward(
         &self,
         from_client: Chain,
@@ -80,7 +87,9 @@ impl<'a> Pair<'a> {
         }));
         let ended = self.watch.over(&Timer::new(self.io.here()), self.hold, both).await;
         // What an order ends has no phase, in HAProxy's lines.
-        ended.unwrap_or_else(|cause| Termination::new(cause, if cause.is_order() { Phase::Done } else { Phase::Data }))
+        ended.unwrap_or_else(|cause| {
+            Termination::new(cause, if cause.is_order() { Phase::Done } else { Phase::Data })
+        })
     }
 
     async fn way(
@@ -104,8 +113,8 @@ impl<'a> Pair<'a> {
             if only {
                 return Err(Broken::Ended(Termination::NORMAL));
             }
-            let spliced =
-                policy.and_then(|policy| policy.streams(from, to, Expected::UntilEnd { forwarded: way.bytes() }));
+            let spliced = policy
+                .and_then(|policy| policy.streams(from, to, Expected::UntilEnd { forwarded: way.bytes() }));
             if let Some((from, to)) = spliced {
                 let mut splicer = self.io.splicer();
                 loop {

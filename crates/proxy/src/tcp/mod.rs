@@ -24,7 +24,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Serves a connection until it ends.
-pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Listener, mut client: Client, scopes: &Scopes) {
+pub(crate) async fn run(
+    local: &Rc<Local>,
+    frontend: &Frontend,
+    listener: &Listener,
+    mut client: Client,
+    scopes: &Scopes,
+) {
     frontend.counts.own().streams.add(1);
     let rules = &frontend.rules;
     let asked = !rules.use_backend.is_empty()
@@ -38,7 +44,10 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     let number = local.next_number();
     scopes.memory.number.set(number);
     let (place, at) = ((listener.frontend as u32, listener.index as u32), local.here().now());
-    let streaming = Streaming::begin(local, Begun { number, frontend: place.0, listener: place.1, source: client.source, at });
+    let streaming = Streaming::begin(
+        local,
+        Begun { number, frontend: place.0, listener: place.1, source: client.source, at },
+    );
     record.handshake = client.greeting().map_or(Duration::ZERO, |greeting| greeting.took);
     let course = RefCell::new(Some(record));
     // The connection changes while they are looked at.
@@ -56,10 +65,20 @@ pub(crate) async fn run(local: &Rc<Local>, frontend: &Frontend, listener: &Liste
     if local.generation.makes_ids_early {
         facts.make_id(None);
     }
-    let mut stream = Stream { local, frontend, listener, facts: &facts, course: &course, streaming: &streaming, server: None, logged: false };
+    let mut stream = Stream {
+        local,
+        frontend,
+        listener,
+        facts: &facts,
+        course: &course,
+        streaming: &streaming,
+        server: None,
+        logged: false,
+    };
     let panicked = Termination::new(Cause::Internal, Phase::Data);
     let looked = {
-        let looking = pin!(stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client));
+        let looking =
+            pin!(stream.inspect(&rules.content, frontend.common.inspect_request, None, &mut client));
         caught(looking).await.unwrap_or(Err(panicked))
     };
     let mut backend = None;
@@ -206,8 +225,9 @@ impl Stream<'_> {
         let (local, frontend, listener) = (self.local, self.frontend, self.listener);
         let forced = self.forced(backend, client);
         if !std::ptr::eq(&*backend.rules, &*frontend.rules)
-            && let Err(ended) =
-                self.inspect(&backend.rules.content, backend.common.inspect_request, Some(backend), client).await
+            && let Err(ended) = self
+                .inspect(&backend.rules.content, backend.common.inspect_request, Some(backend), client)
+                .await
         {
             return ended;
         }
@@ -221,21 +241,34 @@ impl Stream<'_> {
         let memory = &self.facts.scopes.memory;
         let priority = Priority { class: memory.priority_class.get(), offset: memory.priority_offset.get() };
         let packets = memory.server_packets.get();
-        let wanted = Wanted { key, server: server.or(backend.of_client), persistent: server.is_some(), priority, packets, stream: self.streaming.entry(), ..Wanted::default() };
+        let wanted = Wanted {
+            key,
+            server: server.or(backend.of_client),
+            persistent: server.is_some(),
+            priority,
+            packets,
+            stream: self.streaming.entry(),
+            ..Wanted::default()
+        };
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
         let (pains, timer) = (Pains::new(local.here().now()), Timer::new(local.here()));
-        let attempt = match server::connect(local, backend, client, wanted, &mut tried, None, pains, &timer, |_, _| Shelved::Nothing).await {
-            Ok(attempt) => attempt,
-            Err(failed) => {
-                self.note(|record| record.not_reached(&failed));
-                self.server = failed.server.map(Index::get);
-                if let Some(index) = self.server {
-                    server::remember_place(local, &backend.servers[index], memory);
+        let attempt =
+            match server::connect(local, backend, client, wanted, &mut tried, None, pains, &timer, |_, _| {
+                Shelved::Nothing
+            })
+            .await
+            {
+                Ok(attempt) => attempt,
+                Err(failed) => {
+                    self.note(|record| record.not_reached(&failed));
+                    self.server = failed.server.map(Index::get);
+                    if let Some(index) = self.server {
+                        server::remember_place(local, &backend.servers[index], memory);
+                    }
+                    client.swallow();
+                    return failed.ended;
                 }
-                client.swallow();
-                return failed.ended;
-            }
-        };
+            };
         let Attempt { connection, hold, reused: _, pains } = attempt;
         self.note(|record| record.pains(pains));
         hold.reached(&pains);
@@ -247,9 +280,9 @@ impl Stream<'_> {
         }
         let mut first = Chain::new();
         let full = Termination::new(Cause::Resource, Phase::Connect);
-        if let Some(how) = hold.server().header
-        {
-            let moment = Moment { backend: Some(backend), server: Some(hold.server()), ..moment(None, client) };
+        if let Some(how) = hold.server().header {
+            let moment =
+                Moment { backend: Some(backend), server: Some(hold.server()), ..moment(None, client) };
             let header = server::header(how, hold.server(), client, self.facts, moment);
             if !header.is_ok_and(|header| first.append(&header).is_ok()) {
                 return full;

@@ -1,7 +1,8 @@
 //! How many lanes, and where: usable processors, grouped by the caches and memory that they share.
 //!
-//! All of it is read from the system: the calling thread's affinity mask, the CPU quota of its control groups (version 2
-//! and 1), and the topology under `/sys`. What cannot be read is taken as absent: one group, no quota.
+//! All of it is read from the system: the calling thread's affinity mask, the CPU quota of its control groups
+//! (version 2 and 1), and the topology under `/sys`. What cannot be read is taken as absent: one group, no
+//! quota.
 
 mod cpus;
 mod quota;
@@ -28,7 +29,8 @@ pub struct Place {
     pub cache: usize,
     /// Which of the threads of its core it is, from 0.
     pub thread: usize,
-    /// How much it does in a time, beside the others: what the system has as its capacity, else its highest frequency; 0 where it tells none.
+    /// How much it does in a time, beside the others: what the system has as its capacity, else its highest
+    /// frequency; 0 where it tells none.
     pub capacity: u64,
 }
 
@@ -70,7 +72,8 @@ impl Placement {
         lanes.sort_by_key(|place| (place.node, place.cache, place.cpu));
         let quota = quota::read(root);
         if let Some(quota) = quota {
-            // A part of a processor is worth a lane: with the quota of 1.5, two lanes use it up and one does not.
+            // A part of a processor is worth a lane: with the quota of 1.5, two lanes use it up and one does
+            // not.
             let paid = usize::try_from(quota.div_ceil(1000)).unwrap_or(usize::MAX);
             lanes.truncate(paid.max(1));
         }
@@ -143,7 +146,8 @@ pub fn keep_to(cpus: &[usize]) -> io::Result<()> {
 /// What threads of this process could run on before the first of them was bound here.
 static UNBOUND: OnceLock<CpuSet> = OnceLock::new();
 
-/// Binds the calling thread. Before the first time, what it may use is kept: nobody has bound it, nor the thread that started it.
+/// Binds the calling thread. Before the first time, what it may use is kept: nobody has bound it, nor the
+/// thread that started it.
 fn bind(set: &CpuSet) -> io::Result<()> {
     if UNBOUND.get().is_none() {
         let all = sched_getaffinity(None)?;
@@ -152,26 +156,32 @@ fn bind(set: &CpuSet) -> io::Result<()> {
     Ok(sched_setaffinity(None, set)?)
 }
 
-/// Lets the calling thread, whose processors are those of the thread that started it, use all that the process may use.
+/// Lets the calling thread, whose processors are those of the thread that started it, use all that the
+/// process may use.
 #[cfg(not(any(loom, manylane_sim)))] // there is nothing of the system's
 pub(crate) fn unbind() {
     if let Some(all) = UNBOUND.get() {
-        // What the system refuses, as where all of them were taken from the process meanwhile, leaves the thread where it is.
+        // What the system refuses, as where all of them were taken from the process meanwhile, leaves the
+        // thread where it is.
         let _ = sched_setaffinity(None, all);
     }
 }
 
-/// How much nicer than the process a thread is that gives way: the system gives it a third of what it gives a lane, while both want a processor. With a tenth, what takes
-/// a second has taken ten of them where others had the machine, and who waits for it has given up.
+/// How much nicer than the process a thread is that gives way: the system gives it a third of what it gives a
+/// lane, while both want a processor. With a tenth, what takes a second has taken ten of them where others
+/// had the machine, and who waits for it has given up.
 const NICER: libc::c_int = 5;
 
-/// For how long such a thread asks to run at a time: the system's longest. Linux 6.12 and later put it aside for whoever wakes and asks for less, as a lane does, where a
-/// lane had to wait else until a time slice of a few milliseconds was over. Older ones have no such wish and take no notice.
+/// For how long such a thread asks to run at a time: the system's longest. Linux 6.12 and later put it aside
+/// for whoever wakes and asks for less, as a lane does, where a lane had to wait else until a time slice of a
+/// few milliseconds was over. Older ones have no such wish and take no notice.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The calling thread lets lanes go first from now on. A thread that was started by one that does so is no nicer for that.
+/// The calling thread lets lanes go first from now on. A thread that was started by one that does so is no
+/// nicer for that.
 pub(crate) fn give_way() {
-    // What the system refuses, here and below, leaves the thread as it is. On Linux the value is of one thread; that of the process is its first thread's.
+    // What the system refuses, here and below, leaves the thread as it is. On Linux the value is of one
+    // thread; that of the process is its first thread's.
     let Ok(process) = getpriority_process(Some(getpid())) else { return };
     let nice = process + NICER;
     let _ = setpriority_process(None, nice);
@@ -179,11 +189,14 @@ pub(crate) fn give_way() {
     let _ = schedule(libc::SCHED_BATCH, nice, SLICE);
 }
 
-/// The calling thread runs when nobody else wants the processor from now on, or gives way where the system refuses that. There is no way back without a privilege
-/// (`CAP_SYS_NICE`), neither for it nor for threads that it starts.
+/// The calling thread runs when nobody else wants the processor from now on, or gives way where the system
+/// refuses that. There is no way back without a privilege (`CAP_SYS_NICE`), neither for it nor for threads
+/// that it starts.
 ///
-/// A thread of `SCHED_BATCH` that a lane wakes beside goes on when the lane has had more than its share before: for 1 to 7 ms, 8 times a second of a scrape. One of `SCHED_IDLE`
-/// never does, and the system takes its processor for a free one when it looks for a place for a lane. With `SCHED_BATCH` and a nice value of 19 lanes waited as often as with 5.
+/// A thread of `SCHED_BATCH` that a lane wakes beside goes on when the lane has had more than its share
+/// before: for 1 to 7 ms, 8 times a second of a scrape. One of `SCHED_IDLE` never does, and the system takes
+/// its processor for a free one when it looks for a place for a lane. With `SCHED_BATCH` and a nice value of
+/// 19 lanes waited as often as with 5.
 pub(crate) fn run_when_idle() {
     let nice = getpriority_process(None).unwrap_or(0);
     if !schedule(libc::SCHED_IDLE, nice, Duration::ZERO) {
@@ -191,7 +204,8 @@ pub(crate) fn run_when_idle() {
     }
 }
 
-/// Wishes for the calling thread, with the system's own slice for none. Whether they are granted; else it is left as it is.
+/// Wishes for the calling thread, with the system's own slice for none. Whether they are granted; else it is
+/// left as it is.
 fn schedule(policy: libc::c_int, nice: libc::c_int, slice: Duration) -> bool {
     let wish = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,

@@ -22,8 +22,8 @@ fn quota_of_line(root: &Path, line: &str) -> Option<u64> {
     [name, controllers].iter().find_map(|folder| smallest(&mounted.join(folder), group, version1))
 }
 
-/// The smallest quota from the group's folder up to the mount. Inside of a container the path may begin above the mount: then only the
-/// mount itself is there.
+/// The smallest quota from the group's folder up to the mount. Inside of a container the path may begin above
+/// the mount: then only the mount itself is there.
 fn smallest(mounted: &Path, group: &str, quota: fn(&Path) -> Option<u64>) -> Option<u64> {
     let mut folder: PathBuf = mounted.join(group.trim_start_matches('/'));
     let mut least = None;

@@ -30,8 +30,8 @@ impl Sleep {
         self.deadline
     }
 
-    /// Moves the end. Later is one store: the timer finds out when it would have fired. Earlier is a change of place on the
-    /// wheel. Also for one that has ended: it waits again.
+    /// Moves the end. Later is one store: the timer finds out when it would have fired. Earlier is a change
+    /// of place on the wheel. Also for one that has ended: it waits again.
     #[inline]
     pub fn reset(&mut self, deadline: Time) {
         self.deadline = deadline;
@@ -105,8 +105,8 @@ impl Here {
         Sleep::new(self, deadline)
     }
 
-    /// What `future` gives, or [`Elapsed`] if that takes longer than `duration`; the future is dropped then. If both come in
-    /// the same round, the future wins.
+    /// What `future` gives, or [`Elapsed`] if that takes longer than `duration`; the future is dropped then.
+    /// If both come in the same round, the future wins.
     ///
     /// # Errors
     /// [`Elapsed`].

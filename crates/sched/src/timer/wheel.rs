@@ -1,5 +1,5 @@
-//! A hierarchical timing wheel (G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, 1987) with two changes:
-//! timers are moved down *before* they are due, and a timer that was put off stays where it is.
+//! A hierarchical timing wheel (G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, 1987) with
+//! two changes: timers are moved down *before* they are due, and a timer that was put off stays where it is.
 //!
 //! # Layout
 //! Ticks are milliseconds. Each level has 256 buckets; a bucket of level n spans 128^n ticks:
@@ -11,21 +11,25 @@
 //! | 2 | 16.4 s | 70 min |
 //! | 3 | 35 min | 6.2 days |
 //!
-//! A timer beyond that waits in the last bucket and is placed anew from there. Each bucket is a ring of nodes with a
-//! sentinel, so any node leaves its ring without knowing which it is, and a whole ring moves in constant time.
+//! A timer beyond that waits in the last bucket and is placed anew from there. Each bucket is a ring of nodes
+//! with a sentinel, so any node leaves its ring without knowing which it is, and a whole ring moves in
+//! constant time.
 //!
 //! # Protocol
-//! 1. A bucket of level n spans half of what level n-1 reaches. So its timers fit there from one whole span before it
-//!    begins; they are moved half a span before. No timer is late because many are moved: there is time for it.
-//! 2. A bucket that is due, or has to be moved down, goes as a whole to the ring of its level for that. Timers are taken from
-//!    there in bounded number, from the lowest level first: those that were moved from above have more time left.
-//! 3. A timer that is taken fires if its deadline has come, else it is placed by its deadline. So moving a deadline later is one
-//!    store; moving it earlier is a change of ring.
+//! 1. A bucket of level n spans half of what level n-1 reaches. So its timers fit there from one whole span
+//!    before it begins; they are moved half a span before. No timer is late because many are moved: there is
+//!    time for it.
+//! 2. A bucket that is due, or has to be moved down, goes as a whole to the ring of its level for that.
+//!    Timers are taken from there in bounded number, from the lowest level first: those that were moved from
+//!    above have more time left.
+//! 3. A timer that is taken fires if its deadline has come, else it is placed by its deadline. So moving a
+//!    deadline later is one store; moving it earlier is a change of ring.
 //! 4. No timer fires early: deadlines are rounded up to ticks, the time is rounded down.
 //!
 //! # Cost
-//! Arming, cancelling: two links, a bit. Moving later: a store. A timer that waits for d is moved log128(d) times at most.
-//! Finding the next: a bitmap of 256 bits for each level. Memory: 40 bytes a timer, in chunks that never move.
+//! Arming, cancelling: two links, a bit. Moving later: a store. A timer that waits for d is moved log128(d)
+//! times at most. Finding the next: a bitmap of 256 bits for each level. Memory: 40 bytes a timer, in chunks
+//! that never move.
 
 use crate::chunks::{Chunks, Fresh};
 use crate::own::Own;
@@ -283,7 +287,8 @@ impl Wheel {
         None
     }
 
-    /// When bucket `bucket` of `level` has to be attended to: level 0 when it is due, the others half a span before they begin.
+    /// When bucket `bucket` of `level` has to be attended to: level 0 when it is due, the others half a span
+    /// before they begin.
     fn attention(level: u32, bucket: u64) -> u64 {
         match level {
             0 => bucket,
@@ -352,7 +357,8 @@ impl Wheel {
             .map(|p| p.1)
     }
 
-    /// When the wheel next needs a look; none while no timer is armed. May be earlier than the first deadline.
+    /// When the wheel next needs a look; none while no timer is armed. May be earlier than the first
+    /// deadline.
     pub(crate) fn next_event(&self) -> Option<Time> {
         if self.armed.get() == 0 {
             return None;
@@ -420,7 +426,8 @@ mod tests {
         }
     }
 
-    /// What happens to a wheel. Times are distances, from a millisecond to half a year; `which` picks one of those that are armed.
+    /// What happens to a wheel. Times are distances, from a millisecond to half a year; `which` picks one of
+    /// those that are armed.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Arm { after: u64 },

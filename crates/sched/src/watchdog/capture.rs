@@ -1,9 +1,10 @@
 //! A copy of another thread's stack, made by a signal handler in that thread.
 //!
-//! One thread cannot read another's stack while it runs. The handler reads its own, which stands still meanwhile. It only copies
-//! words: unwinding and names come later, in the watchdog, from the copy (the way of `perf record --call-graph dwarf`). So
-//! it takes no lock, allocates nothing and calls nothing but `gettid`, wherever the signal meets the thread: in the
-//! allocator, in the dynamic linker, in the middle of a panic.
+//! One thread cannot read another's stack while it runs. The handler reads its own, which stands still
+//! meanwhile. It only copies words: unwinding and names come later, in the watchdog, from the copy (the way
+//! of `perf record --call-graph dwarf`). So it takes no lock, allocates nothing and calls nothing but
+//! `gettid`, wherever the signal meets the thread: in the allocator, in the dynamic linker, in the middle of
+//! a panic.
 //!
 //! # Protocol
 //! | state | whose the copy is | next |
@@ -13,11 +14,13 @@
 //! | `COPYING` | the handler's, for some ten microseconds | `DONE` |
 //! | `DONE` | the asker's | `IDLE` |
 //!
-//! 1. Both ways out of `WANTED` are compare-and-swaps of the state with the thread's number in it, so a signal that comes late finds
-//!    no request, or one that is meant for it.
-//! 2. The asker holds the lane's [`Unpark`](crate::Unpark) lock from its look at the thread's number until the signal is sent. A lane
-//!    clears the number under that lock before it ends: the signal never goes to a thread that has inherited the number.
-//! 3. The handler reads between its stack pointer and the end of the lane's stack, nothing if it runs on another stack.
+//! 1. Both ways out of `WANTED` are compare-and-swaps of the state with the thread's number in it, so a
+//!    signal that comes late finds no request, or one that is meant for it.
+//! 2. The asker holds the lane's [`Unpark`](crate::Unpark) lock from its look at the thread's number until
+//!    the signal is sent. A lane clears the number under that lock before it ends: the signal never goes to a
+//!    thread that has inherited the number.
+//! 3. The handler reads between its stack pointer and the end of the lane's stack, nothing if it runs on
+//!    another stack.
 
 use crate::home::Home;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -30,8 +33,9 @@ use std::time::{Duration, Instant};
 
 /// Words of the stack that are copied at most: 256 KiB, a few hundred frames. Untouched pages cost nothing.
 const WORDS: usize = 32 * 1024;
-/// How long an answer is waited for: a thread that runs is interrupted at once, one that waits for a processor later. Only one
-/// that waits uninterruptibly in the kernel, or has blocked the signal, does not answer.
+/// How long an answer is waited for: a thread that runs is interrupted at once, one that waits for a
+/// processor later. Only one that waits uninterruptibly in the kernel, or has blocked the signal, does not
+/// answer.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 static ASKING: LockClass = LockClass::new("stack capture", 3);
@@ -111,7 +115,8 @@ impl ThreadPlace {
         Self { thread: AtomicU32::new(0), stack: [AtomicUsize::new(0), AtomicUsize::new(0)] }
     }
 
-    /// Notes the calling thread. Cost: microseconds; for the main thread the system's list of mappings is read.
+    /// Notes the calling thread. Cost: microseconds; for the main thread the system's list of mappings is
+    /// read.
     pub(crate) fn enter(&self) {
         let [low, high] = stack_of_this_thread().unwrap_or_default();
         self.stack[0].store(low, Ordering::Relaxed);
@@ -120,15 +125,16 @@ impl ThreadPlace {
         self.thread.store(this_thread(), Ordering::Release);
     }
 
-    /// Processor time of the thread so far. None: there is no thread, or it has just ended. A number that another thread of the process
-    /// has inherited gives that one's time, which is of no lane's poll.
+    /// Processor time of the thread so far. None: there is no thread, or it has just ended. A number that
+    /// another thread of the process has inherited gives that one's time, which is of no lane's poll.
     pub(super) fn processor_time(&self) -> Option<Duration> {
         let thread = self.thread.load(Ordering::Acquire); // as in `capture`
         if thread == 0 {
             return None;
         }
-        // The kernel's own encoding of a thread's clock, as `pthread_getcpuclockid` makes it: the number's complement, then what is
-        // counted (2: as the scheduler does, in nanoseconds), with the bit that says it is one thread's.
+        // The kernel's own encoding of a thread's clock, as `pthread_getcpuclockid` makes it: the number's
+        // complement, then what is counted (2: as the scheduler does, in nanoseconds), with the bit
+        // that says it is one thread's.
         let clock = (!thread.cast_signed() << 3 | 2 | 4) as libc::clockid_t;
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: writes into memory of ours; a clock that is not there is refused.
@@ -147,7 +153,8 @@ impl ThreadPlace {
 fn stack_of_this_thread() -> Option<[usize; 2]> {
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut low, mut size) = (null_mut::<c_void>(), 0_usize);
-    // SAFETY: the attributes are initialised by the first call, if it succeeds, read by the second, and destroyed once.
+    // SAFETY: the attributes are initialised by the first call, if it succeeds, read by the second, and
+    // destroyed once.
     unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return None;
@@ -211,8 +218,9 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
     let words = words.min(WORDS);
     for (index, place) in exchange.words[..words].iter().enumerate() {
         let address = with_exposed_provenance::<usize>(sp + index * size_of::<usize>());
-        // SAFETY: between the stack pointer and the end of this thread's stack (rule 3): mapped, aligned, and only this thread,
-        // which is here, writes there. Volatile: the compiler does not know what is there.
+        // SAFETY: between the stack pointer and the end of this thread's stack (rule 3): mapped, aligned, and
+        // only this thread, which is here, writes there. Volatile: the compiler does not know what is
+        // there.
         place.store(unsafe { address.read_volatile() }, Ordering::Relaxed);
     }
     exchange.copied.store(words, Ordering::Relaxed);

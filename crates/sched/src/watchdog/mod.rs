@@ -1,16 +1,18 @@
 //! A thread outside of the lanes that looks for tasks which do not come back.
 //!
 //! # Protocol
-//! 1. Before each poll a lane publishes the task's kind, then the number of the poll: two plain stores. It reads no clock.
-//! 2. The watchdog looks at every lane several times within the warn limit. A lane on which it finds the same poll running for
-//!    that long, by its own clock, is reported once, with the stack of its thread (see `capture.rs`); one that does so for the
-//!    kill limit ends the process.
-//! 3. The kind is read between two reads of the number that agree, so both belong together: a store that is a limit old is
-//!    visible.
-//! 4. Time counts from look to look, and a gap counts as two looks at most: when the whole process was stopped, or the machine
-//!    stood still, no task is to blame.
-//! 5. Limits are of processor time: a thread that has not been given a processor, on a machine with too much to do, is not to
-//!    blame either, and looks the same from here as one that waits for a lock. Such a task may take [`WAITING`] times as long.
+//! 1. Before each poll a lane publishes the task's kind, then the number of the poll: two plain stores. It
+//!    reads no clock.
+//! 2. The watchdog looks at every lane several times within the warn limit. A lane on which it finds the same
+//!    poll running for that long, by its own clock, is reported once, with the stack of its thread (see
+//!    `capture.rs`); one that does so for the kill limit ends the process.
+//! 3. The kind is read between two reads of the number that agree, so both belong together: a store that is a
+//!    limit old is visible.
+//! 4. Time counts from look to look, and a gap counts as two looks at most: when the whole process was
+//!    stopped, or the machine stood still, no task is to blame.
+//! 5. Limits are of processor time: a thread that has not been given a processor, on a machine with too much
+//!    to do, is not to blame either, and looks the same from here as one that waits for a lock. Such a task
+//!    may take [`WAITING`] times as long.
 
 mod capture;
 mod stack;
@@ -31,11 +33,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Looks within the warn limit: a task is reported at most a quarter of the limit late, if the watchdog itself is not (rule 4).
+/// Looks within the warn limit: a task is reported at most a quarter of the limit late, if the watchdog
+/// itself is not (rule 4).
 const LOOKS: u32 = 4;
 
-/// How many times a limit a task may take that does not use a processor (rule 5). With the default ones it is reported after 1 s, and ends the
-/// process after 20 s: no scheduler of a system lets a thread wait that long.
+/// How many times a limit a task may take that does not use a processor (rule 5). With the default ones it is
+/// reported after 1 s, and ends the process after 20 s: no scheduler of a system lets a thread wait that
+/// long.
 const WAITING: u32 = 10;
 
 /// A task that has been running for longer than a limit.
@@ -92,8 +96,9 @@ pub trait Alarm: Send + 'static {
     /// A task has been running for longer than the warn limit. Called once for each such poll.
     fn warn(&mut self, stuck: &Stuck);
 
-    /// A task has been running for longer than the kill limit. By default it and every lane's state go to the standard error output,
-    /// and the process aborts: a lane that does not come back serves nobody, and its connections wait in vain.
+    /// A task has been running for longer than the kill limit. By default it and every lane's state go to the
+    /// standard error output, and the process aborts: a lane that does not come back serves nobody, and
+    /// its connections wait in vain.
     fn kill(&mut self, stuck: &Stuck, lanes: &[LaneState]) {
         eprintln!("{stuck}aborting; the lanes:");
         for lane in lanes {
@@ -103,8 +108,8 @@ pub trait Alarm: Send + 'static {
     }
 }
 
-/// Limits of a [`Watchdog`]: of the processor time that a task takes. One that waits, for a lock, for the system or for a processor, may
-/// take ten times as long.
+/// Limits of a [`Watchdog`]: of the processor time that a task takes. One that waits, for a lock, for the
+/// system or for a processor, may take ten times as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From this on a task is reported. At least a millisecond.
@@ -156,7 +161,8 @@ impl Watchdog {
     /// Starts looking at all lanes of the process.
     ///
     /// # Errors
-    /// [`BadLimits`] as an error of the kind [`InvalidInput`](io::ErrorKind::InvalidInput); or the system's, when it has no thread.
+    /// [`BadLimits`] as an error of the kind [`InvalidInput`](io::ErrorKind::InvalidInput); or the system's,
+    /// when it has no thread.
     pub fn start(limits: Limits, alarm: impl Alarm) -> io::Result<Self> {
         if limits.warn < Limits::SHORTEST || limits.kill < limits.warn {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, BadLimits(limits)));
@@ -179,8 +185,8 @@ impl Drop for Watchdog {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // An alarm that ends its own watchdog does not wait for itself. A panic of the alarm has been printed; it does not
-            // spread to who ends the watchdog.
+            // An alarm that ends its own watchdog does not wait for itself. A panic of the alarm has been
+            // printed; it does not spread to who ends the watchdog.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }
@@ -314,7 +320,8 @@ mod tests {
         }
     }
 
-    /// Looks at a task that waits for the test, in the watchdog's own time; what is said of it, when, and on how many lanes.
+    /// Looks at a task that waits for the test, in the watchdog's own time; what is said of it, when, and on
+    /// how many lanes.
     fn looks_at(
         kind: &'static TaskKind,
         used: fn(&Home) -> Option<Duration>,

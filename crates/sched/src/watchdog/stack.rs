@@ -89,8 +89,8 @@ pub(super) struct Unwinder {
 }
 
 impl Unwinder {
-    /// Copies the call frame information of all that is loaded now; a few megabytes. Not later: a stuck lane may hold the dynamic
-    /// linker's lock. Libraries that come later have no frames.
+    /// Copies the call frame information of all that is loaded now; a few megabytes. Not later: a stuck lane
+    /// may hold the dynamic linker's lock. Libraries that come later have no frames.
     pub(super) fn new() -> Self {
         let mut machine = Machine::new();
         each_module(|module| machine.add_module(module));
@@ -142,7 +142,8 @@ fn each_module<F: FnMut(Module<Vec<u8>>)>(mut found: F) {
         _: usize,
         found: *mut c_void,
     ) -> c_int {
-        // SAFETY: the dynamic linker gives a valid record, for the time of the call; `found` is what it was told to pass on.
+        // SAFETY: the dynamic linker gives a valid record, for the time of the call; `found` is what it was
+        // told to pass on.
         let (info, found) = unsafe { (&*info, &mut *found.cast::<F>()) };
         // SAFETY: the record says how many headers there are.
         if let Some(module) = unsafe { module(info) } {
@@ -150,7 +151,8 @@ fn each_module<F: FnMut(Module<Vec<u8>>)>(mut found: F) {
         }
         0
     }
-    // SAFETY: `visit` is called during this call only, with the pointer to `found`, and does not unwind unless memory runs out.
+    // SAFETY: `visit` is called during this call only, with the pointer to `found`, and does not unwind
+    // unless memory runs out.
     unsafe { libc::dl_iterate_phdr(Some(visit::<F>), (&raw mut found).cast()) };
 }
 
@@ -169,8 +171,8 @@ unsafe fn module(info: &libc::dl_phdr_info) -> Option<Module<Vec<u8>>> {
     let index_range = index.p_vaddr..index.p_vaddr + index.p_memsz;
     // SAFETY: by contract the segment is mapped.
     let index_bytes = unsafe { bytes(base, &index_range) };
-    // Four bytes: a version, and how three numbers are encoded. The first is where `.eh_frame` begins: linkers write it as four
-    // bytes, relative to itself.
+    // Four bytes: a version, and how three numbers are encoded. The first is where `.eh_frame` begins:
+    // linkers write it as four bytes, relative to itself.
     const RELATIVE_INT: u8 = 0x1B;
     if index_bytes.first() != Some(&1) || index_bytes.get(1) != Some(&RELATIVE_INT) {
         return None;

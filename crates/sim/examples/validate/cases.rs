@@ -1,4 +1,5 @@
-//! The cases of `VALIDATION.md`: one source, run by real threads or, with `--cfg manylane_sim`, by virtual ones.
+//! The cases of `VALIDATION.md`: one source, run by real threads or, with `--cfg manylane_sim`, by virtual
+//! ones.
 
 use manylane_sync::atomic::{AtomicU64, Ordering, OwnedU64};
 use manylane_sync::{CachePadded, LockClass, Mutex, PerLane, RwLock};
@@ -89,8 +90,9 @@ fn read_lock(cores: usize, threads: usize) -> f64 {
     )
 }
 
-/// Operations per second of `threads` threads that call `operation` for a while. What they share begins a line, so that
-/// how it lies in lines does not depend on the build. The cores are those that the process may use.
+/// Operations per second of `threads` threads that call `operation` for a while. What they share begins a
+/// line, so that how it lies in lines does not depend on the build. The cores are those that the process may
+/// use.
 #[cfg(not(manylane_sim))]
 fn run<S: Sync>(
     _cores: usize,

@@ -1,4 +1,5 @@
-//! Prints the table of `crates/sim/VALIDATION.md`: real figures, or with `--cfg manylane_sim` simulated ones: `validate [CORES]`.
+//! Prints the table of `crates/sim/VALIDATION.md`: real figures, or with `--cfg manylane_sim` simulated ones:
+//! `validate [CORES]`.
 //!
 //! Real figures are those of the cores that the process may use: `taskset -c 0` for one.
 

@@ -1,5 +1,6 @@
-//! Which lanes have an arena, and what is where in all of them: the protocol of `arena`. Where memory comes from, and whose arena is the
-//! caller's, is the business of the module above; so are atomics and lock, in whose place the model puts its own.
+//! Which lanes have an arena, and what is where in all of them: the protocol of `arena`. Where memory comes
+//! from, and whose arena is the caller's, is the business of the module above; so are atomics and lock, in
+//! whose place the model puts its own.
 
 use super::const_fn;
 use super::machine::{AtomicPtr, AtomicUsize, Mutex};
@@ -30,7 +31,8 @@ pub(crate) fn is_there(own: *mut u8) -> bool {
 
 /// The arenas of `LANES` lanes.
 pub(super) struct Arenas<const LANES: usize> {
-    /// By lane: null, or the arena, or [`NO_ARENA`](super::NO_ARENA). Written by the thread that has the number.
+    /// By lane: null, or the arena, or [`NO_ARENA`](super::NO_ARENA). Written by the thread that has the
+    /// number.
     bases: [AtomicPtr<u8>; LANES],
     /// Lanes that may have an arena are below.
     seen: AtomicUsize,
@@ -45,11 +47,12 @@ impl<const LANES: usize> Arenas<LANES> {
         }
     }
 
-    /// Where the arena of `lane` begins, or [`NO_ARENA`](super::NO_ARENA). The calling thread has just taken the number; the first
-    /// with it makes the arena.
+    /// Where the arena of `lane` begins, or [`NO_ARENA`](super::NO_ARENA). The calling thread has just taken
+    /// the number; the first with it makes the arena.
     pub(super) fn enter(&self, lane: usize, reserve: impl FnOnce() -> Option<NonNull<u8>>) -> *mut u8 {
         let arena = &self.bases[lane];
-        // Relaxed: only threads with this number write it, one after the other, ordered by the hand-over of the number.
+        // Relaxed: only threads with this number write it, one after the other, ordered by the hand-over of
+        // the number.
         let mut base = arena.load(Ordering::Relaxed);
         if base.is_null() {
             base = reserve().map_or(std::ptr::without_provenance_mut(super::NO_ARENA), NonNull::as_ptr);
@@ -105,7 +108,8 @@ impl<const LANES: usize> Arenas<LANES> {
         }
         for base in (0..self.lanes()).filter_map(|lane| self.base_of(lane)) {
             for at in (0..layout.size()).step_by(size_of::<AtomicUsize>()) {
-                // SAFETY: rule 3: nobody else uses the place, which is within the arena and made of whole words.
+                // SAFETY: rule 3: nobody else uses the place, which is within the arena and made of whole
+                // words.
                 let word = unsafe { &*base.add(offset + at).cast::<AtomicUsize>().as_ptr() };
                 // A page that was only ever read is not there yet, and need not be.
                 if word.load(Ordering::Relaxed) != 0 {

@@ -27,13 +27,14 @@ pub use simulated::{
 
 pub use std::sync::atomic::Ordering;
 
-/// For whoever has taken `count` to its end by a subtraction with release: what was done before the other subtractions is visible
-/// from here on.
+/// For whoever has taken `count` to its end by a subtraction with release: what was done before the other
+/// subtractions is visible from here on.
 ///
 /// Cost: none on x86, a barrier elsewhere.
 #[inline(always)]
 pub fn acquire_after_last(count: &AtomicU32) {
-    // ThreadSanitizer does not understand fences. Under its name, which `scripts/tsan` sets, the count is loaded instead.
+    // ThreadSanitizer does not understand fences. Under its name, which `scripts/tsan` sets, the count is
+    // loaded instead.
     if cfg!(manylane_tsan) {
         count.load(Ordering::Acquire);
     } else {

@@ -31,8 +31,8 @@ pub struct LockClass {
 impl LockClass {
     /// The rank of a lock under which no other is taken.
     pub const LEAF: u16 = u16::MAX - 2;
-    /// The highest rank: for lists that things enter at their first use, which may happen under a leaf. Nothing else
-    /// is taken under such a lock.
+    /// The highest rank: for lists that things enter at their first use, which may happen under a leaf.
+    /// Nothing else is taken under such a lock.
     pub const REGISTRY: u16 = u16::MAX - 1;
     /// Only for locks inside this crate, which may be taken under any other.
     const INNERMOST: u16 = u16::MAX;

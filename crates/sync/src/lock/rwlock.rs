@@ -21,7 +21,8 @@ impl<T> RwLock<T> {
         pub fn new(class: &'static LockClass, value: T) -> Self { Self { class, inner: raw::Inner::new(value) } }
     }
 
-    /// Waits until no writer holds or awaits the lock and shares it. A thread must not share the same lock twice.
+    /// Waits until no writer holds or awaits the lock and shares it. A thread must not share the same lock
+    /// twice.
     ///
     /// # Panics
     /// In debug builds, when the order of ranks is violated.
@@ -166,7 +167,8 @@ mod raw {
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: `value` is reached through guards only: shared ones give `&T` (Sync), the exclusive one `&mut T`.
+    // SAFETY: `value` is reached through guards only: shared ones give `&T` (Sync), the exclusive one `&mut
+    // T`.
     unsafe impl<T: Send + Sync> Sync for Inner<T> {}
     // SAFETY: owns its value, and nothing else.
     unsafe impl<T: Send> Send for Inner<T> {}
@@ -265,7 +267,8 @@ mod raw {
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: `value` is reached through guards only: shared ones give `&T` (Sync), the exclusive one `&mut T`.
+    // SAFETY: `value` is reached through guards only: shared ones give `&T` (Sync), the exclusive one `&mut
+    // T`.
     unsafe impl<T: Send + Sync> Sync for Inner<T> {}
     // SAFETY: owns its value, and nothing else.
     unsafe impl<T: Send> Send for Inner<T> {}

@@ -3,13 +3,15 @@
 //! After the locks of WebKit (F. Pizlo, *Locking in WebKit*, 2016), as `parking_lot` has them.
 //!
 //! # Protocol
-//! 1. `LOCKED`: somebody holds the lock. Who changes it from clear to set holds it; only the holder clears it.
+//! 1. `LOCKED`: somebody holds the lock. Who changes it from clear to set holds it; only the holder clears
+//!    it.
 //! 2. `PARKED`: the queue may hold sleepers. It is set only while `LOCKED` is, before sleeping, and a thread
 //!    joins the queue only if both are set at that moment (checked with the queue locked).
-//! 3. A holder that finds `PARKED` leaves with the queue locked: it removes one sleeper, then stores
-//!    what is left: `PARKED` if more sleep, and `LOCKED` if the lock goes straight to the one it woke.
+//! 3. A holder that finds `PARKED` leaves with the queue locked: it removes one sleeper, then stores what is
+//!    left: `PARKED` if more sleep, and `LOCKED` if the lock goes straight to the one it woke.
 //!
-//! So a sleeper is never forgotten: by 2 the holder sees its bit, by 3 the bit lives as long as the queue does.
+//! So a sleeper is never forgotten: by 2 the holder sees its bit, by 3 the bit lives as long as the queue
+//! does.
 //!
 //! # Progress
 //! Who runs may take a free lock before the one that was woken; every `FAIR_EVERY`th contended release of
@@ -33,8 +35,8 @@ pub trait Parking {
     /// True: the waker handed the lock over.
     fn park(key: usize, validate: impl FnOnce() -> bool) -> bool;
 
-    /// Removes the longest sleeper from the queue of `key`, calls `leave(removed one, more are left)` with the queue
-    /// still locked, and wakes the sleeper with its answer: whether the lock is handed over.
+    /// Removes the longest sleeper from the queue of `key`, calls `leave(removed one, more are left)` with
+    /// the queue still locked, and wakes the sleeper with its answer: whether the lock is handed over.
     fn unpark_one(key: usize, leave: impl FnOnce(bool, bool) -> bool);
 
     /// Counts contended releases of this thread, up to `FAIR_EVERY`.
@@ -158,8 +160,8 @@ impl Default for LockWord {
     }
 }
 
-/// A lock word and its class: all of a lock but the value, so that the slow paths are not generic and load the
-/// class themselves.
+/// A lock word and its class: all of a lock but the value, so that the slow paths are not generic and load
+/// the class themselves.
 #[cfg(not(loom))]
 #[repr(C)] // the word comes last, beside the lock's value
 pub(super) struct ClassedWord {
@@ -273,8 +275,8 @@ mod simulated {
             manylane_sim::unpark_one(key, leave);
         }
 
-        /// As often as on the real machine. Virtual threads share a real one, so its thread-local would mix them, and
-        /// would outlive the run: virtual time decides instead, which repeats.
+        /// As often as on the real machine. Virtual threads share a real one, so its thread-local would mix
+        /// them, and would outlive the run: virtual time decides instead, which repeats.
         fn turn_of_the_longest_sleeper() -> bool {
             let now = manylane_sim::now().as_nanos() as u64;
             let mixed = now.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;

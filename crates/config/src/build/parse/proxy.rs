@@ -9,8 +9,8 @@ use crate::value;
 use manylane_net::Rules;
 use std::time::Duration;
 
-/// The words before `if` or `unless`, and what follows. The first of either word ends the arguments, as in HAProxy: a text
-/// that is one of these words must be quoted together with something else.
+/// The words before `if` or `unless`, and what follows. The first of either word ends the arguments, as in
+/// HAProxy: a text that is one of these words must be quoted together with something else.
 pub(crate) fn split_condition(b: &mut Builder<'_>, line: &Line<'_>) -> (Vec<Word>, Option<Condition>) {
     let Some(index) = line.words.iter().position(|word| *word == "if" || *word == "unless") else {
         return (line.words.to_vec(), None);

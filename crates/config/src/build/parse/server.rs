@@ -1,4 +1,5 @@
-//! `server`, `default-server`, `server-template`, name servers, and options of servers with more than one value.
+//! `server`, `default-server`, `server-template`, name servers, and options of servers with more than one
+//! value.
 
 use super::{Builder, Line, address, bad_name_byte, options};
 use crate::Shown;

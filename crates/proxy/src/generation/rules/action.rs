@@ -38,17 +38,27 @@ impl Reader<'_, '_, '_> {
             }
             ("reject", []) => Action::Reject,
             ("silent-drop", _) => Action::SilentDrop(self.silence(rule, arguments)?),
-            ("set-header", [name, value]) => Action::SetHeader(header(name), self.format(value, Use::Header, place)?),
-            ("add-header", [name, value]) => Action::AddHeader(header(name), self.format(value, Use::Header, place)?),
-            ("early-hint", [name, value]) => Action::EarlyHint(header(name), self.format(value, Use::Header, place)?),
+            ("set-header", [name, value]) => {
+                Action::SetHeader(header(name), self.format(value, Use::Header, place)?)
+            }
+            ("add-header", [name, value]) => {
+                Action::AddHeader(header(name), self.format(value, Use::Header, place)?)
+            }
+            ("early-hint", [name, value]) => {
+                Action::EarlyHint(header(name), self.format(value, Use::Header, place)?)
+            }
             ("del-header", [name]) => Action::DelHeader(header(name)),
             ("del-header", [name, flag, method]) if *flag == *"-m" => self.del_headers(rule, name, method)?,
-            ("replace-header", [name, regex, value]) => {
-                Action::ReplaceHeader(header(name), self.regex(regex)?, self.format(value, Use::Header, place)?)
-            }
-            ("replace-value", [name, regex, value]) => {
-                Action::ReplaceValue(header(name), self.regex(regex)?, self.format(value, Use::Header, place)?)
-            }
+            ("replace-header", [name, regex, value]) => Action::ReplaceHeader(
+                header(name),
+                self.regex(regex)?,
+                self.format(value, Use::Header, place)?,
+            ),
+            ("replace-value", [name, regex, value]) => Action::ReplaceValue(
+                header(name),
+                self.regex(regex)?,
+                self.format(value, Use::Header, place)?,
+            ),
             ("replace-path" | "replace-pathq" | "replace-uri", [regex, value]) => {
                 let part = match *action {
                     "replace-path" => Replaced::Path,
@@ -66,24 +76,30 @@ impl Reader<'_, '_, '_> {
             ("set-uri", [value]) => Action::SetUri(self.format(value, Use::Header, place)?),
             ("set-status", [code, rest @ ..]) => self.set_status(rule, code, rest)?,
             ("disable-l7-retry", []) => Action::DisableRepetition,
-            ("strict-mode", [word]) if *word == *"on" || *word == *"off" => Action::StrictMode(*word == *"on"),
-            ("wait-for-handshake", []) => return None, // whatever handshakes there are were waited for before
+            ("strict-mode", [word]) if *word == *"on" || *word == *"off" => {
+                Action::StrictMode(*word == *"on")
+            }
+            ("wait-for-handshake", []) => return None, /* whatever handshakes there are were waited for
+            * before */
             ("pause", [_, ..]) => Action::Pause(self.time(arguments, place)?),
             ("wait-for-body", _) => self.wait_for_body(rule, arguments)?,
             ("use-service", [name]) if *name == *"prometheus-exporter" => Action::Metrics,
             ("use-service", [name]) => {
-                let message = format!("knows no service '{}': only 'prometheus-exporter' is there", name.shown());
+                let message =
+                    format!("knows no service '{}': only 'prometheus-exporter' is there", name.shown());
                 return self.wrong(rule, name.pos(), &message);
             }
             ("do-log", []) => Action::DoLog,
-            ("add-acl(" | "del-acl(" | "del-map(", [key]) => self.change_list(rule, name, key, None, place)?,
+            ("add-acl(" | "del-acl(" | "del-map(", [key]) => {
+                self.change_list(rule, name, key, None, place)?
+            }
             ("set-map(", [key, value]) => self.change_list(rule, name, key, Some(value), place)?,
             (
-                "set-header" | "add-header" | "early-hint" | "del-header" | "replace-header" | "replace-value"
-                | "replace-path" | "replace-pathq" | "replace-uri" | "set-method" | "set-path" | "set-pathq"
-                | "set-query" | "set-uri" | "auth" | "reject" | "allow" | "set-status"
-                | "normalize-uri" | "strict-mode" | "pause" | "disable-l7-retry" | "add-acl(" | "del-acl("
-                | "del-map(" | "set-map(",
+                "set-header" | "add-header" | "early-hint" | "del-header" | "replace-header"
+                | "replace-value" | "replace-path" | "replace-pathq" | "replace-uri" | "set-method"
+                | "set-path" | "set-pathq" | "set-query" | "set-uri" | "auth" | "reject" | "allow"
+                | "set-status" | "normalize-uri" | "strict-mode" | "pause" | "disable-l7-retry" | "add-acl("
+                | "del-acl(" | "del-map(" | "set-map(",
                 _,
             ) => return self.wrong(rule, *pos, "has not the arguments that it takes"),
             _ => return self.not_built(rule),
@@ -107,7 +123,9 @@ impl Reader<'_, '_, '_> {
                 match value::time(word.bytes(), Unit::Ms) {
                     Ok(time) => Some(Change::Fixed(time)),
                     Err(error) => {
-                        self.refuse.found.alert(word.pos_at(error.at), format!("'{}' {}", word.shown(), error.message));
+                        self.refuse
+                            .found
+                            .alert(word.pos_at(error.at), format!("'{}' {}", word.shown(), error.message));
                         None
                     }
                 }
@@ -140,7 +158,9 @@ impl Reader<'_, '_, '_> {
         };
         match rest {
             [] => Some(Action::SetStatus(number as u16, None)),
-            [word, reason] if *word == *"reason" => Some(Action::SetStatus(number as u16, Some(reason.bytes().into()))),
+            [word, reason] if *word == *"reason" => {
+                Some(Action::SetStatus(number as u16, Some(reason.bytes().into())))
+            }
             [word, ..] => self.wrong(rule, word.pos(), "expects 'reason' and a text behind the status"),
         }
     }
@@ -154,7 +174,9 @@ impl Reader<'_, '_, '_> {
             (b"path-merge-slashes", true) => Normalizer::PathMergeSlashes,
             (b"path-strip-dot", true) => Normalizer::PathStripDot,
             (b"path-strip-dotdot", none) if none || full => Normalizer::PathStripDotdot { full },
-            (b"percent-decode-unreserved", none) if none || strict => Normalizer::PercentDecodeUnreserved { strict },
+            (b"percent-decode-unreserved", none) if none || strict => {
+                Normalizer::PercentDecodeUnreserved { strict }
+            }
             (b"percent-to-uppercase", none) if none || strict => Normalizer::PercentToUppercase { strict },
             (b"query-sort-by-name", true) => Normalizer::QuerySortByName,
             _ => {
@@ -179,7 +201,13 @@ impl Reader<'_, '_, '_> {
                         Err(_) => return self.wrong(rule, number.pos(), "expects a size behind 'at-least'"),
                     }
                 }
-                _ => return self.wrong(rule, rule.pos, "expects 'time' and a time, and perhaps 'at-least' and a size"),
+                _ => {
+                    return self.wrong(
+                        rule,
+                        rule.pos,
+                        "expects 'time' and a time, and perhaps 'at-least' and a size",
+                    );
+                }
             }
         }
         match time {

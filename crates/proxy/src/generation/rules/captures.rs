@@ -80,7 +80,9 @@ impl Slots {
         let Captures { request, response, request_fields, response_fields, cookie } = &mut self.captures;
         let mut slot = |list: &mut Vec<usize>, length: usize, pos: Pos| {
             if list.len() >= MOST_CAPTURES {
-                let message = format!("a proxy captures {MOST_CAPTURES} things of a message at most: remove some of the captures");
+                let message = format!(
+                    "a proxy captures {MOST_CAPTURES} things of a message at most: remove some of the captures"
+                );
                 refuse.found.alert(pos, message);
                 return None;
             }
@@ -98,11 +100,15 @@ impl Slots {
                 let name = || -> Box<[u8]> { name.bytes().into() };
                 match kind {
                     CaptureKind::Cookie if cookie.is_some() => {
-                        refuse.found.alert(*pos, "a proxy has one 'capture cookie' at most: remove the other one");
+                        refuse
+                            .found
+                            .alert(*pos, "a proxy has one 'capture cookie' at most: remove the other one");
                     }
                     CaptureKind::Cookie => {
                         if length > longest {
-                            let message = format!("{longest} bytes of the cookie are captured at most, as 'tune.http.cookielen' says");
+                            let message = format!(
+                                "{longest} bytes of the cookie are captured at most, as 'tune.http.cookielen' says"
+                            );
                             refuse.found.warning(*pos, message);
                         }
                         *cookie = Some((name(), length.min(longest)));

@@ -12,7 +12,8 @@ use std::time::Duration;
 pub enum Silence {
     /// Nothing is sent.
     Full,
-    /// `rst-ttl`: a reset goes over so many hops, so that what is nearer than the client forgets the connection, too.
+    /// `rst-ttl`: a reset goes over so many hops, so that what is nearer than the client forgets the
+    /// connection, too.
     ResetWithin(u8),
 }
 
@@ -205,8 +206,9 @@ pub enum Listed {
 }
 
 impl Listed {
-    /// Changes a list. It takes the list's lock, asks for memory, and costs about the logarithm of the list's length. Whoever looks at the list after that
-    /// finds it changed, the next rule of the same request for one.
+    /// Changes a list. It takes the list's lock, asks for memory, and costs about the logarithm of the list's
+    /// length. Whoever looks at the list after that finds it changed, the next rule of the same request
+    /// for one.
     ///
     /// # Errors
     /// A sentence: the list refuses the entry.

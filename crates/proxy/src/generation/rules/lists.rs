@@ -50,7 +50,8 @@ impl Reader<'_, '_, '_> {
                 let place = at(Places::FRONT_RESPONSE, Places::BACK_RESPONSE);
                 rules.after_response.extend(self.rule(rule, place));
             }
-            // Rules for messages mean nothing to bytes, of which the file's reader warns; it refuses those on the wrong side.
+            // Rules for messages mean nothing to bytes, of which the file's reader warns; it refuses those on
+            // the wrong side.
             _ => {}
         }
     }

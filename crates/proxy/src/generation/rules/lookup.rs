@@ -20,7 +20,13 @@ pub struct Lookup {
 }
 
 impl Reader<'_, '_, '_> {
-    pub(super) fn lookup(&mut self, rule: &tree::Rule, head: &Word, words: &[Word], place: Places) -> Option<Lookup> {
+    pub(super) fn lookup(
+        &mut self,
+        rule: &tree::Rule,
+        head: &Word,
+        words: &[Word],
+        place: Places,
+    ) -> Option<Lookup> {
         let open = rule.action.len();
         let Some(inside) = head.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")")) else {
             return self.wrong(rule, head.pos(), "expects a variable and a resolvers section in parentheses");
@@ -31,7 +37,13 @@ impl Reader<'_, '_, '_> {
             [variable, section, b"ipv6"] => (variable, section, Kind::Aaaa),
             [variable, section, b"ipv4"] => (variable, section, Kind::A),
             [_, _, _] => return self.wrong(rule, head.pos(), "expects ipv4 or ipv6 as its third argument"),
-            _ => return self.wrong(rule, head.pos(), "expects a variable, a resolvers section and perhaps ipv4 or ipv6 in parentheses"),
+            _ => {
+                return self.wrong(
+                    rule,
+                    head.pos(),
+                    "expects a variable, a resolvers section and perhaps ipv4 or ipv6 in parentheses",
+                );
+            }
         };
         let variable = match self.compiler.variables.resolve(variable) {
             Ok(id) => id,
@@ -40,7 +52,8 @@ impl Reader<'_, '_, '_> {
                 return None;
             }
         };
-        let Some(section) = self.refuse.config.resolvers.iter().position(|own| own.name.bytes() == section) else {
+        let Some(section) = self.refuse.config.resolvers.iter().position(|own| own.name.bytes() == section)
+        else {
             return self.wrong(rule, head.pos(), "expects the name of a resolvers section as its second argument, and there is none of that name");
         };
         Some(Lookup { variable, section, kind, name: self.expression(words, place)? })

@@ -11,12 +11,12 @@ mod setting;
 
 use captures::Slots;
 pub use captures::{Captures, MOST_CAPTURES};
+pub use kinds::{
+    Action, Addressed, Change, ConnectionAction, ContentAction, Figure, Listed, Made, NameMatch, Packets,
+    Redirect, RedirectKind, Replaced, Reply, ReplyBody, Setting, Silence, TimeoutOf,
+};
 pub use lookup::Lookup;
 pub use page::PageAction;
-pub use kinds::{
-    Action, Addressed, Change, ConnectionAction, ContentAction, Figure, Listed, Made, NameMatch, Packets, Redirect,
-    RedirectKind, Replaced, Reply, ReplyBody, Setting, Silence, TimeoutOf,
-};
 
 use super::files;
 use super::missing;
@@ -27,8 +27,8 @@ use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
 use manylane_expr::{
-    Acls, Compiler, Condition, Error, Expression, Format, Names, Places, ProcessVariables, ProxyId, ProxySide,
-    References, ServerId, Use, UserlistId, VariableNames, Zone,
+    Acls, Compiler, Condition, Error, Expression, Format, Names, Places, ProcessVariables, ProxyId,
+    ProxySide, References, ServerId, Use, UserlistId, VariableNames, Zone,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -89,7 +89,10 @@ pub struct Rules {
 impl Rules {
     /// Whether a backend with these looks at streams of TCP mode.
     pub fn looks_at_streams(&self) -> bool {
-        !(self.content.is_empty() && self.response_content.is_empty() && self.use_server.is_empty() && self.persist.is_empty())
+        !(self.content.is_empty()
+            && self.response_content.is_empty()
+            && self.use_server.is_empty()
+            && self.persist.is_empty())
             || self.balance.is_some()
     }
 }
@@ -139,8 +142,14 @@ pub(super) struct Directory<'c> {
 
 impl<'c> Directory<'c> {
     pub(super) fn new(config: &'c Config, started: impl Fn(&&'c Proxy) -> bool) -> Self {
-        let mut directory =
-            Self { config, frontends: HashMap::new(), backends: HashMap::new(), current: None, at: Cell::new(None), named: RefCell::default() };
+        let mut directory = Self {
+            config,
+            frontends: HashMap::new(),
+            backends: HashMap::new(),
+            current: None,
+            at: Cell::new(None),
+            named: RefCell::default(),
+        };
         let mut servers = 0;
         for proxy in config.proxies.iter().filter(started) {
             if proxy.kind.is_frontend() {
@@ -232,7 +241,13 @@ pub(super) struct RuleReader<'c> {
 
 impl<'c> RuleReader<'c> {
     pub(super) fn new(directory: Directory<'c>) -> Self {
-        Self { directory, names: VariableNames::default(), references: References::default(), looks_at: LooksAt::default(), lines: Vec::new() }
+        Self {
+            directory,
+            names: VariableNames::default(),
+            references: References::default(),
+            looks_at: LooksAt::default(),
+            lines: Vec::new(),
+        }
     }
 
     /// Numbers of servers that rules and expressions name.
@@ -248,7 +263,16 @@ impl<'c> RuleReader<'c> {
         let process = ProcessVariables::with_room(&self.names, MOST_COMMANDED);
         let commanded = Commanded::new(self.names.clone());
         variables::set(&set, &process, zone);
-        (Expressions { process, commanded, names: self.names, references: self.references, lines: self.lines }, self.looks_at)
+        (
+            Expressions {
+                process,
+                commanded,
+                names: self.names,
+                references: self.references,
+                lines: self.lines,
+            },
+            self.looks_at,
+        )
     }
 
     /// A format of the file.
@@ -269,13 +293,19 @@ impl<'c> RuleReader<'c> {
     }
 
     /// `unique-id-format`
-    pub(super) fn unique_id(&mut self, word: &Word, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> Option<Format> {
+    pub(super) fn unique_id(
+        &mut self,
+        word: &Word,
+        proxy: &'c Proxy,
+        refuse: &mut Refuse<'_>,
+    ) -> Option<Format> {
         self.directory.current = Some(proxy);
         self.directory.at.set(Some(word.pos()));
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(proxy.settings.mode());
         compiler.place = self.directory.config.place(word.pos());
-        let compiled = Format::compile(word.bytes(), Use::Id, Places::FRONT_REQUEST | Places::LOG, &mut compiler);
+        let compiled =
+            Format::compile(word.bytes(), Use::Id, Places::FRONT_REQUEST | Places::LOG, &mut compiler);
         self.looks_at.add(&compiler);
         match compiled {
             Ok(format) => Some(format),
@@ -286,8 +316,14 @@ impl<'c> RuleReader<'c> {
         }
     }
 
-    /// What lines of servers have of expressions: the formats of `set-proxy-v2-tlv-fmt`, and the distinct expressions of `pool-conn-name`.
-    pub(super) fn servers(&mut self, proxy: &'c Proxy, built: &mut [Server], refuse: &mut Refuse<'_>) -> Vec<Expression> {
+    /// What lines of servers have of expressions: the formats of `set-proxy-v2-tlv-fmt`, and the distinct
+    /// expressions of `pool-conn-name`.
+    pub(super) fn servers(
+        &mut self,
+        proxy: &'c Proxy,
+        built: &mut [Server],
+        refuse: &mut Refuse<'_>,
+    ) -> Vec<Expression> {
         self.directory.current = Some(proxy);
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(proxy.settings.mode());
@@ -297,7 +333,9 @@ impl<'c> RuleReader<'c> {
                 match Format::compile(word.bytes(), Use::Text, Places::USE_SERVER, &mut compiler) {
                     Ok(format) => server.tlvs.push((*kind, format)),
                     Err(error) => {
-                        refuse.found.alert(word.pos_at(error.at), format!("'set-proxy-v2-tlv-fmt' : {error}"));
+                        refuse
+                            .found
+                            .alert(word.pos_at(error.at), format!("'set-proxy-v2-tlv-fmt' : {error}"));
                     }
                 }
             }
@@ -318,7 +356,9 @@ impl<'c> RuleReader<'c> {
                     names.push(expression);
                     texts.push(word.bytes());
                 }
-                Err(error) => refuse.found.alert(word.pos_at(error.at), format!("'pool-conn-name' : {error}")),
+                Err(error) => {
+                    refuse.found.alert(word.pos_at(error.at), format!("'pool-conn-name' : {error}"))
+                }
             }
         }
         self.looks_at.add(&compiler);
@@ -399,7 +439,10 @@ impl<'c> RuleReader<'c> {
                 let first = self.directory.backends.get(proxy.name.bytes()).map(|(_, first, _)| *first);
                 let find = |name: &[u8]| {
                     let found = servers.get(name).copied();
-                    self.directory.named.borrow_mut().extend(first.zip(found).map(|(first, index)| first + index as u32));
+                    self.directory
+                        .named
+                        .borrow_mut()
+                        .extend(first.zip(found).map(|(first, index)| first + index as u32));
                     found
                 };
                 rules.use_server.extend(reader.choice(choice, Places::USE_SERVER, find));
@@ -424,7 +467,9 @@ impl<'c> RuleReader<'c> {
         rules.reads_data = compiler.reads_data;
         self.looks_at.add(&compiler);
         for warning in compiler.take_warnings() {
-            refuse.found.warning(proxy.pos, format!("{} '{}' : {warning}", proxy.kind.name(), proxy.name.shown()));
+            refuse
+                .found
+                .warning(proxy.pos, format!("{} '{}' : {warning}", proxy.kind.name(), proxy.name.shown()));
         }
         (rules, slots.captures)
     }
@@ -448,29 +493,35 @@ impl<'c> RuleReader<'c> {
             lines: &mut self.lines,
             at: &self.directory.at,
         };
-        let errors = proxy.settings.http_errors.iter().filter_map(|statement| reader.http_error(statement)).collect();
+        let errors =
+            proxy.settings.http_errors.iter().filter_map(|statement| reader.http_error(statement)).collect();
         self.looks_at.add(&compiler);
         errors
     }
 }
 
-/// Whether a rule, a condition or a format of a configuration has `text` in one of its words. More may be found than there is, never
-/// less.
+/// Whether a rule, a condition or a format of a configuration has `text` in one of its words. More may be
+/// found than there is, never less.
 pub(super) fn mentions(config: &Config, text: &[u8]) -> bool {
     config.proxies.iter().any(|proxy| mentioned_by(proxy, text))
 }
 
 /// The same of one proxy.
 pub(super) fn mentioned_by(proxy: &Proxy, text: &[u8]) -> bool {
-    let has = |words: &[Word]| words.iter().any(|word| word.bytes().windows(text.len()).any(|part| part == text));
-    let when = |condition: &Option<tree::Condition>| condition.as_ref().is_some_and(|condition| has(&condition.words));
+    let has =
+        |words: &[Word]| words.iter().any(|word| word.bytes().windows(text.len()).any(|part| part == text));
+    let when = |condition: &Option<tree::Condition>| {
+        condition.as_ref().is_some_and(|condition| has(&condition.words))
+    };
     let choices = proxy.use_backend.iter().chain(&proxy.use_server);
     proxy.acls.iter().any(|acl| has(&acl.words))
-            || proxy.rules.iter().any(|rule| has(&rule.words) || when(&rule.condition))
-            || choices.into_iter().any(|choice| has(std::slice::from_ref(&choice.target)) || when(&choice.condition))
-            || proxy.settings.http_errors.iter().any(|statement| has(&statement.words))
-            || proxy.settings.stats.iter().any(|statement| has(&statement.words))
-            || proxy.settings.unique_id_format.iter().any(|set| has(std::slice::from_ref(&set.value)))
+        || proxy.rules.iter().any(|rule| has(&rule.words) || when(&rule.condition))
+        || choices
+            .into_iter()
+            .any(|choice| has(std::slice::from_ref(&choice.target)) || when(&choice.condition))
+        || proxy.settings.http_errors.iter().any(|statement| has(&statement.words))
+        || proxy.settings.stats.iter().any(|statement| has(&statement.words))
+        || proxy.settings.unique_id_format.iter().any(|set| has(std::slice::from_ref(&set.value)))
 }
 
 /// Reports what is wrong with words at its place.

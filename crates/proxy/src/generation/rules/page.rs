@@ -1,4 +1,5 @@
-//! `stats admin` and `stats http-request`: who may change servers by the page of counters, and who may see it.
+//! `stats admin` and `stats http-request`: who may change servers by the page of counters, and who may see
+//! it.
 
 use super::{Reader, Rule};
 use manylane_config::lex::Word;
@@ -30,7 +31,11 @@ impl Reader<'_, '_, '_> {
             if is_rule {
                 let action = self.page_action(statement, words);
                 let condition = self.condition(&condition, place);
-                rules.extend(action.zip(condition).map(|(action, condition)| Rule { condition, action, line: None }));
+                rules.extend(action.zip(condition).map(|(action, condition)| Rule {
+                    condition,
+                    action,
+                    line: None,
+                }));
             } else {
                 admin.extend(self.condition(&condition, place).flatten()); // the table has seen that there is one
             }
@@ -51,7 +56,8 @@ impl Reader<'_, '_, '_> {
             (Some(b"auth"), None, ..) => PageAction::Auth(None),
             (Some(b"auth"), Some(b"realm"), Some(realm), None) => PageAction::Auth(Some(realm.into())),
             _ => {
-                let message = "'stats http-request' expects allow, deny or auth [realm name], and perhaps a condition";
+                let message =
+                    "'stats http-request' expects allow, deny or auth [realm name], and perhaps a condition";
                 self.refuse.found.alert(statement.pos, message);
                 return None;
             }

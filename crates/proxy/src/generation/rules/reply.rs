@@ -11,7 +11,15 @@ use manylane_expr::{Places, Use};
 
 /// What may stand in a redirection.
 const REDIRECT_WORDS: [&str; 10] = [
-    "location", "prefix", "scheme", "code", "drop-query", "keep-query", "append-slash", "ignore-empty", "set-cookie",
+    "location",
+    "prefix",
+    "scheme",
+    "code",
+    "drop-query",
+    "keep-query",
+    "append-slash",
+    "ignore-empty",
+    "set-cookie",
     "clear-cookie",
 ];
 
@@ -56,16 +64,26 @@ impl Reader<'_, '_, '_> {
     fn has_page(&mut self, keyword: &str, status: u16, pos: Pos) -> bool {
         let has = manylane_http::has_page(status);
         if !has {
-            let message = format!("'{keyword}' : there is no error page with status {status}; give an answer of its own, as by 'string'");
+            let message = format!(
+                "'{keyword}' : there is no error page with status {status}; give an answer of its own, as by 'string'"
+            );
             self.refuse.found.alert(pos, message);
         }
         has
     }
 
-    /// `[status code] [content-type type] [default-errorfiles | errorfile file | errorfiles name | file file | lf-file file | string text
-    /// | lf-string format] [hdr name format]...`
-    fn answer(&mut self, keyword: &str, pos: Pos, arguments: &[Word], status: u16, place: Places) -> Option<Reply> {
-        let mut reply = Reply { status, content_type: Box::default(), body: ReplyBody::None, fields: Vec::new() };
+    /// `[status code] [content-type type] [default-errorfiles | errorfile file | errorfiles name | file file
+    /// | lf-file file | string text | lf-string format] [hdr name format]...`
+    fn answer(
+        &mut self,
+        keyword: &str,
+        pos: Pos,
+        arguments: &[Word],
+        status: u16,
+        place: Places,
+    ) -> Option<Reply> {
+        let mut reply =
+            Reply { status, content_type: Box::default(), body: ReplyBody::None, fields: Vec::new() };
         // Files of whole messages are looked for by the status, which may stand behind them.
         let mut whole: Option<(&Word, &Word)> = None;
         let mut payload: Option<&Word> = None;
@@ -73,10 +91,17 @@ impl Reader<'_, '_, '_> {
         while let Some(word) = words.next() {
             let is_payload = matches!(
                 word.bytes(),
-                b"default-errorfiles" | b"errorfile" | b"errorfiles" | b"file" | b"lf-file" | b"string" | b"lf-string"
+                b"default-errorfiles"
+                    | b"errorfile"
+                    | b"errorfiles"
+                    | b"file"
+                    | b"lf-file"
+                    | b"string"
+                    | b"lf-string"
             );
             if let Some(before) = payload.filter(|_| is_payload) {
-                let message = format!("'{keyword}' : '{}' cannot stand beside '{}'", word.shown(), before.shown());
+                let message =
+                    format!("'{keyword}' : '{}' cannot stand beside '{}'", word.shown(), before.shown());
                 self.refuse.found.alert(word.pos(), message);
                 return None;
             }
@@ -88,12 +113,15 @@ impl Reader<'_, '_, '_> {
                 continue;
             }
             let Some(value) = words.next().filter(|value| !value.bytes().is_empty()) else {
-                self.refuse.found.alert(word.pos(), format!("'{keyword}' : '{}' expects a value", word.shown()));
+                self.refuse
+                    .found
+                    .alert(word.pos(), format!("'{keyword}' : '{}' expects a value", word.shown()));
                 return None;
             };
             match word.bytes() {
                 b"status" | b"deny_status" => {
-                    let status = value.text().and_then(|text| text.parse().ok()).filter(|s| (200..=599).contains(s));
+                    let status =
+                        value.text().and_then(|text| text.parse().ok()).filter(|s| (200..=599).contains(s));
                     let Some(status) = status else {
                         self.refuse.found.alert(value.pos(), "a status is a number from 200 to 599");
                         return None;
@@ -122,7 +150,8 @@ impl Reader<'_, '_, '_> {
                     let format = self.format(format, Use::Header, place)?;
                     let own = [&b"content-length"[..], b"content-type", b"transfer-encoding"];
                     if own.iter().any(|own| value.bytes().eq_ignore_ascii_case(own)) {
-                        let message = format!("'hdr {}' makes no difference: the answer's body decides", value.shown());
+                        let message =
+                            format!("'hdr {}' makes no difference: the answer's body decides", value.shown());
                         self.refuse.found.warning(value.pos(), message);
                     } else {
                         reply.fields.push((value.bytes().into(), format));
@@ -148,7 +177,11 @@ impl Reader<'_, '_, '_> {
         }
         if let (ReplyBody::Bytes(_) | ReplyBody::Format(_), Some(word)) = (&reply.body, payload) {
             if matches!(reply.status, 204 | 304) {
-                let message = format!("'{keyword}' : an answer with status {} has no body: take '{}' away", reply.status, word.shown());
+                let message = format!(
+                    "'{keyword}' : an answer with status {} has no body: take '{}' away",
+                    reply.status,
+                    word.shown()
+                );
                 self.refuse.found.alert(word.pos(), message);
                 return None;
             }
@@ -166,9 +199,12 @@ impl Reader<'_, '_, '_> {
         let file = if *word == *"errorfile" {
             tree::ErrorFile { code: status, redirect: None, target: value.clone(), pos }
         } else {
-            let section = self.config.http_errors.iter().find(|section| section.name.bytes() == value.bytes());
+            let section =
+                self.config.http_errors.iter().find(|section| section.name.bytes() == value.bytes());
             let Some(section) = section else {
-                self.refuse.found.alert(value.pos(), format!("there is no 'http-errors' section '{}'", value.shown()));
+                self.refuse
+                    .found
+                    .alert(value.pos(), format!("there is no 'http-errors' section '{}'", value.shown()));
                 return None;
             };
             match section.files.iter().find(|file| file.code == status) {
@@ -183,7 +219,12 @@ impl Reader<'_, '_, '_> {
         self.refuse.found.alert(word.pos(), format!("'{}' cannot be used: {why}", word.shown()));
     }
 
-    pub(super) fn redirect(&mut self, rule: &tree::Rule, arguments: &[Word], place: Places) -> Option<Action> {
+    pub(super) fn redirect(
+        &mut self,
+        rule: &tree::Rule,
+        arguments: &[Word],
+        place: Places,
+    ) -> Option<Action> {
         let mut kind = None;
         let (mut code, mut drop_query, mut keep_query) = (302, false, false);
         let (mut append_slash, mut ignore_empty) = (false, false);
@@ -210,7 +251,9 @@ impl Reader<'_, '_, '_> {
                 b"code" => {
                     let word = value(self.refuse)?;
                     match word.text() {
-                        Some(text @ ("301" | "302" | "303" | "307" | "308")) => code = text.parse().unwrap_or(302),
+                        Some(text @ ("301" | "302" | "303" | "307" | "308")) => {
+                            code = text.parse().unwrap_or(302)
+                        }
                         _ => {
                             self.refuse.found.alert(word.pos(), "'code' expects 301, 302, 303, 307 or 308");
                             return None;
@@ -241,10 +284,13 @@ impl Reader<'_, '_, '_> {
             }
         }
         let Some((kind, target)) = kind else {
-            self.refuse.found.alert(rule.pos, "'redirect' expects 'location', 'prefix' or 'scheme' and its target");
+            self.refuse
+                .found
+                .alert(rule.pos, "'redirect' expects 'location', 'prefix' or 'scheme' and its target");
             return None;
         };
-        let redirect = Redirect { kind, target, code, drop_query, keep_query, append_slash, ignore_empty, cookie };
+        let redirect =
+            Redirect { kind, target, code, drop_query, keep_query, append_slash, ignore_empty, cookie };
         Some(Action::Redirect(Box::new(redirect)))
     }
 }

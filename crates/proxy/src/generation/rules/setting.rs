@@ -1,7 +1,10 @@
 //! Actions of `tcp-request` and `tcp-response`, and what rules of all lists may set.
 
 use super::captures::makes_slots;
-use super::{Addressed, Change, ConnectionAction, ContentAction, Figure, Made, Packets, Reader, Setting, Silence, TimeoutOf};
+use super::{
+    Addressed, Change, ConnectionAction, ContentAction, Figure, Made, Packets, Reader, Setting, Silence,
+    TimeoutOf,
+};
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
 use manylane_config::tree;
@@ -23,7 +26,9 @@ impl Reader<'_, '_, '_> {
             ("reject", []) => ConnectionAction::Reject,
             ("silent-drop", arguments) => ConnectionAction::SilentDrop(self.silence(rule, arguments)?),
             ("do-log", []) => ConnectionAction::DoLog,
-            ("accept" | "reject" | "do-log", [word, ..]) => return self.wrong(rule, word.pos(), "takes no arguments"),
+            ("accept" | "reject" | "do-log", [word, ..]) => {
+                return self.wrong(rule, word.pos(), "takes no arguments");
+            }
             ("expect-proxy", [layer]) if *layer == *"layer4" => ConnectionAction::ExpectProxy,
             ("expect-proxy", _) => return self.wrong(rule, rule.pos, "expects 'layer4' and nothing else"),
             _ => return self.not_built(rule),
@@ -57,7 +62,9 @@ impl Reader<'_, '_, '_> {
             [] => Some(Silence::Full),
             [word, hops] if *word == *"rst-ttl" => match value::integer(hops.bytes(), 1, 255) {
                 Ok(hops) => Some(Silence::ResetWithin(hops as u8)),
-                Err(_) => self.wrong(rule, hops.pos(), "expects a number of hops from 1 to 255 behind 'rst-ttl'"),
+                Err(_) => {
+                    self.wrong(rule, hops.pos(), "expects a number of hops from 1 to 255 behind 'rst-ttl'")
+                }
             },
             [word, ..] => self.wrong(rule, word.pos(), "takes nothing but 'rst-ttl' and a number of hops"),
         }
@@ -67,9 +74,9 @@ impl Reader<'_, '_, '_> {
     pub(super) fn setting(&mut self, rule: &tree::Rule, place: Places) -> Option<Option<Setting>> {
         let (name, arguments) = rule.words.split_first()?;
         let set = match (rule.action, arguments) {
-            ("set-var(" | "set-var-fmt(", _) => {
-                self.set_var(rule, name, arguments, place).map(|(id, made, when)| Setting::Var(id, made, when))
-            }
+            ("set-var(" | "set-var-fmt(", _) => self
+                .set_var(rule, name, arguments, place)
+                .map(|(id, made, when)| Setting::Var(id, made, when)),
             ("unset-var(", []) => self.variable(rule, name).map(|(id, _)| Setting::UnsetVar(id)),
             ("set-src" | "set-src-port" | "set-dst" | "set-dst-port", [_, ..]) => {
                 self.expression(arguments, place).map(|made| Setting::Address(addressed(rule.action), made))
@@ -77,7 +84,9 @@ impl Reader<'_, '_, '_> {
             ("set-log-level", [level]) => self.level(rule, level).map(Setting::LogLevel),
             ("set-timeout", [of, time @ ..]) if !time.is_empty() => self.set_timeout(rule, of, time, place),
             ("set-priority-class", [_, ..]) => self.expression(arguments, place).map(Setting::PriorityClass),
-            ("set-priority-offset", [_, ..]) => self.expression(arguments, place).map(Setting::PriorityOffset),
+            ("set-priority-offset", [_, ..]) => {
+                self.expression(arguments, place).map(Setting::PriorityOffset)
+            }
             ("set-retries", [number]) if value::integer(number.bytes(), 0, i64::from(i32::MAX)).is_ok() => {
                 let fixed = Word::plain([b"int(", number.bytes(), b")"].concat(), number.pos());
                 self.expression(&[fixed], place).map(Setting::Retries)
@@ -91,15 +100,32 @@ impl Reader<'_, '_, '_> {
             ("set-bc-mark" | "set-bc-tos", [_, ..]) if rule.list != Ruleset::TcpResponseContent => {
                 self.packets(rule, arguments, place)
             }
-            ("set-fc-mark" | "set-mark" | "set-fc-tos" | "set-tos", [_, ..]) => self.packets(rule, arguments, place),
-            ("set-bc-mark" | "set-bc-tos", []) => self.wrong(rule, rule.pos, "expects a number or an expression"),
+            ("set-fc-mark" | "set-mark" | "set-fc-tos" | "set-tos", [_, ..]) => {
+                self.packets(rule, arguments, place)
+            }
+            ("set-bc-mark" | "set-bc-tos", []) => {
+                self.wrong(rule, rule.pos, "expects a number or an expression")
+            }
             ("capture", [sample @ .., how, number]) if !sample.is_empty() => {
                 self.capture(rule, sample, how, number, place)
             }
             (
-                "unset-var(" | "set-src" | "set-src-port" | "set-dst" | "set-dst-port" | "set-log-level" | "set-timeout"
-                | "set-priority-class" | "set-priority-offset" | "set-retries" | "set-nice" | "set-fc-mark" | "set-mark"
-                | "set-fc-tos" | "set-tos" | "capture",
+                "unset-var("
+                | "set-src"
+                | "set-src-port"
+                | "set-dst"
+                | "set-dst-port"
+                | "set-log-level"
+                | "set-timeout"
+                | "set-priority-class"
+                | "set-priority-offset"
+                | "set-retries"
+                | "set-nice"
+                | "set-fc-mark"
+                | "set-mark"
+                | "set-fc-tos"
+                | "set-tos"
+                | "capture",
                 _,
             ) => self.wrong(rule, rule.pos, "has not the arguments that it takes"),
             _ => return None,
@@ -137,7 +163,10 @@ impl Reader<'_, '_, '_> {
                 match number.filter(|number| *number <= what.most()) {
                     Some(number) => Figure::Fixed(number),
                     None => {
-                        let message = format!("expects a number from 0 to {}, also as 0x and hexadecimal digits", what.most());
+                        let message = format!(
+                            "expects a number from 0 to {}, also as 0x and hexadecimal digits",
+                            what.most()
+                        );
                         return self.wrong(rule, word.pos(), &message);
                     }
                 }
@@ -172,22 +201,42 @@ impl Reader<'_, '_, '_> {
             _ => self.slots.captures.response.len(),
         };
         let slot = match (how.bytes(), value::integer(number.bytes(), 0, i64::from(u16::MAX))) {
-            (b"id", Ok(slot)) if self.front && rule.list != Ruleset::TcpRequestContent && slot as usize >= there => {
-                return self.wrong(rule, number.pos(), &format!("has the id of a slot that is not there: there are {there}, from 0 on"));
+            (b"id", Ok(slot))
+                if self.front && rule.list != Ruleset::TcpRequestContent && slot as usize >= there =>
+            {
+                return self.wrong(
+                    rule,
+                    number.pos(),
+                    &format!("has the id of a slot that is not there: there are {there}, from 0 on"),
+                );
             }
             (b"id", Ok(slot)) if rule.list != Ruleset::TcpRequestContent => slot as usize,
             (b"len", Ok(1..)) if makes_slots(rule.list) => match self.slots.of_rules.get(&rule.pos) {
                 Some(_) if !self.front => {
-                    return self.wrong(rule, how.pos(), "has 'len' in frontends only; elsewhere name a slot by 'id'");
+                    return self.wrong(
+                        rule,
+                        how.pos(),
+                        "has 'len' in frontends only; elsewhere name a slot by 'id'",
+                    );
                 }
                 Some(slot) => *slot,
-                None => return self.wrong(rule, how.pos(), "has 'id' where rules are taken over from 'defaults'"),
+                None => {
+                    return self.wrong(
+                        rule,
+                        how.pos(),
+                        "has 'id' where rules are taken over from 'defaults'",
+                    );
+                }
             },
             (b"len", _) if makes_slots(rule.list) => {
                 return self.wrong(rule, number.pos(), "expects a number of bytes, 1 to 65535, behind 'len'");
             }
             _ if rule.list == Ruleset::TcpRequestContent => {
-                return self.wrong(rule, how.pos(), "expects an expression, then 'len' and a number of bytes");
+                return self.wrong(
+                    rule,
+                    how.pos(),
+                    "expects an expression, then 'len' and a number of bytes",
+                );
             }
             _ => return self.wrong(rule, how.pos(), "expects an expression, then 'id' and a slot's number"),
         };
@@ -200,7 +249,11 @@ impl Reader<'_, '_, '_> {
             b"server" => TimeoutOf::Server,
             b"tunnel" => TimeoutOf::Tunnel,
             b"connect" | b"queue" | b"tarpit" => {
-                return self.wrong(rule, of.pos(), "sets client, server and tunnel so far: 'timeout' of the proxy sets this one");
+                return self.wrong(
+                    rule,
+                    of.pos(),
+                    "sets client, server and tunnel so far: 'timeout' of the proxy sets this one",
+                );
             }
             _ => return self.wrong(rule, of.pos(), "expects client, server or tunnel"),
         };
