@@ -444,14 +444,13 @@ fn odd(cases: Vec<Vec<u8>>) -> impl Fn(&Message) -> Vec<u8> {
 fn crafted_responses_reach_the_client_as_one_plain_response_or_not_at_all() {
     let wrongs = Wrongs::default();
     let cases = crafted_responses();
-    let count = cases.len();
     let pair = start(judging(&wrongs, odd(cases.clone())));
     let mut passed = [0; 2];
-    for n in 0..count {
-        for which in 0..2 {
+    for (n, case) in cases.iter().enumerate() {
+        for (which, passed) in passed.iter_mut().enumerate() {
             match answered_with(&pair, which, n, "") {
                 Ok(answers) => {
-                    passed[which] += usize::from(
+                    *passed += usize::from(
                         answers
                             .iter()
                             .any(|answer| answer.status() == 200 && answer.body == HIDDEN_ANSWER.as_bytes()),
@@ -460,7 +459,7 @@ fn crafted_responses_reach_the_client_as_one_plain_response_or_not_at_all() {
                 Err(why) => wrongs
                     .lock()
                     .unwrap()
-                    .push(format!("{why}\nof {:?} (lenient: {which})", String::from_utf8_lossy(&cases[n]))),
+                    .push(format!("{why}\nof {:?} (lenient: {which})", String::from_utf8_lossy(case))),
             }
         }
     }
@@ -563,13 +562,13 @@ fn mutated_responses_are_never_mixed_up() {
     };
     let cases: Vec<_> = (0..rounds()).map(&mut case).collect();
     let pair = start(judging(&wrongs, odd(cases.clone())));
-    for n in 0..cases.len() {
+    for (n, case) in cases.iter().enumerate() {
         let which = random.below(2);
         if let Err(why) = answered_with(&pair, which, n, "X-Last: y\r\n") {
             // else a longer length would be waited for
             wrongs.lock().unwrap().push(format!(
                 "seed {seed}: {why}\nof {:?} (lenient: {which})",
-                String::from_utf8_lossy(&cases[n])
+                String::from_utf8_lossy(case)
             ));
         }
     }

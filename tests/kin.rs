@@ -93,7 +93,8 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
     let seed = Dice::seed();
     let mut dice = Dice::new(seed, 0);
     // Connections of the server that are open, and whether they were sent something that nobody asked for.
-    let open: Arc<Mutex<BTreeMap<usize, (TcpStream, Arc<AtomicBool>)>>> = Arc::default();
+    type Open = BTreeMap<usize, (TcpStream, Arc<AtomicBool>)>;
+    let open: Arc<Mutex<Open>> = Arc::default();
     let asked_there = Arc::new(AtomicUsize::new(0));
     let (shared, wrong, next) = (open.clone(), asked_there.clone(), AtomicUsize::new(0));
     let server = origin(move |mut stream| {

@@ -409,7 +409,7 @@ fn a_request_that_met_an_ending_connection_is_repeated_on_a_new_one() {
     for client in [&mut first, &mut second] {
         client.write_all(b"GET /both HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     }
-    let mut numbers = [&mut first, &mut second].map(|client| answer_of(client));
+    let mut numbers = [&mut first, &mut second].map(answer_of);
     numbers.sort_unstable();
     assert_eq!(numbers, [1, 2]);
     assert_eq!(ask_for(&mut first, "/fin"), 3);

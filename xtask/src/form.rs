@@ -1,6 +1,5 @@
-//! The form of the sources: rustfmt visits and accepts every file, and no line is wider than `rustfmt.toml`
-//! says. Rustfmt alone does not suffice: it passes over files that no module declares where it looks, and
-//! leaves lines as they are that it cannot break.
+//! The form of the sources: rustfmt visits and accepts every file. `cargo fmt --check` alone does not suffice, since rustfmt passes over
+//! files that no module declares where it looks.
 
 use crate::finding::{Finding, Position};
 use crate::sources::texts;
@@ -12,11 +11,10 @@ use std::process::Command;
 /// Folders with a workspace of their own.
 const WORKSPACES: [&str; 2] = [".", "fuzz"];
 
-/// rustfmt's own width, for trees without a `rustfmt.toml`.
-const DEFAULT_WIDTH: usize = 100;
-
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
-    let Some(width) = width(root)? else { return Ok(()) };
+    if is_off(root)? {
+        return Ok(());
+    }
     let mut visited = BTreeSet::new();
     for folder in WORKSPACES.map(|folder| root.join(folder)) {
         if folder.join("Cargo.toml").exists() {
@@ -24,19 +22,9 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
         }
     }
     for file in texts(root, &["rs"]) {
-        let text =
-            fs::read_to_string(&file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
         if !visited.contains(&absolute(&file)?) {
             let message = "rustfmt does not see this file: declare its module outside of macros";
             findings.push(Finding::new(root, &file, Position::START, message.to_owned()));
-        }
-        for (number, line) in text.lines().enumerate() {
-            let length = line.chars().count();
-            if length > width {
-                let message = format!("a line of {length} characters; break it, {width} fit");
-                let position = Position { line: number + 1, column: width + 1 };
-                findings.push(Finding::new(root, &file, position, message));
-            }
         }
     }
     Ok(())
@@ -75,16 +63,11 @@ fn format_check(
     Ok(())
 }
 
-/// The width that `rustfmt.toml` sets; none if it turns formatting off.
-fn width(root: &Path) -> Result<Option<usize>, String> {
-    let Ok(text) = fs::read_to_string(root.join("rustfmt.toml")) else { return Ok(Some(DEFAULT_WIDTH)) };
-    let wrong = || "rustfmt.toml: `max_width` has to be a number".to_owned();
+/// Whether `rustfmt.toml` turns formatting off.
+fn is_off(root: &Path) -> Result<bool, String> {
+    let Ok(text) = fs::read_to_string(root.join("rustfmt.toml")) else { return Ok(false) };
     let table: toml_edit::DocumentMut = text.parse().map_err(|e| format!("rustfmt.toml: {e}"))?;
-    if table.get("disable_all_formatting").and_then(toml_edit::Item::as_bool) == Some(true) {
-        return Ok(None);
-    }
-    let Some(width) = table.get("max_width") else { return Ok(Some(DEFAULT_WIDTH)) };
-    width.as_integer().and_then(|width| usize::try_from(width).ok()).map(Some).ok_or_else(wrong)
+    Ok(table.get("disable_all_formatting").and_then(toml_edit::Item::as_bool) == Some(true))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, String> {

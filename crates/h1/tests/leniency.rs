@@ -42,9 +42,8 @@ fn pass(bytes: &[u8], from: From, limits: Limits, step: usize) -> Result<Option<
                 .parse(&mut input, ASKED)
                 .map(|response| response.map(|response| (response.head, response.body, response.connection))),
         };
-        match parsed.map_err(|error| (error.problem, error.position))? {
-            Some((head, body, said)) => break (head, body, said.close),
-            None => {}
+        if let Some((head, body, said)) = parsed.map_err(|error| (error.problem, error.position))? {
+            break (head, body, said.close);
         }
     };
     let relaxed = match from {
