@@ -99,6 +99,8 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
     let (shared, wrong, next) = (open.clone(), asked_there.clone(), AtomicUsize::new(0));
     let server = origin(move |mut stream| {
         let number = next.fetch_add(1, Ordering::SeqCst);
+        // Else what is sent waits for the acknowledgement that the next request carries, and comes behind it.
+        stream.set_nodelay(true).unwrap();
         let dirty = Arc::new(AtomicBool::new(false));
         shared.lock().unwrap().insert(number, (stream.try_clone().unwrap(), dirty.clone()));
         let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -142,7 +144,7 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
         "HTTP/1.1 408 Late\r\n\r\n",
     ];
     let mut sent = 0;
-    for _ in 0..6 {
+    for round in 0..12 {
         until(|| !open.lock().unwrap().is_empty());
         let alone = quiet.write().unwrap();
         let mut dirty = Vec::new();
@@ -155,8 +157,10 @@ fn bytes_that_come_on_idle_connections_close_them_and_are_given_to_nobody() {
             }
         }
         sent += dirty.len();
-        // Nobody asks, and they are closed all the same.
-        until(|| dirty.iter().all(|number| !open.lock().unwrap().contains_key(number)));
+        // Nobody asks, and they are closed all the same; or requests follow at once.
+        if round % 2 == 0 {
+            until(|| dirty.iter().all(|number| !open.lock().unwrap().contains_key(number)));
+        }
         drop(alone);
         let before = count.load(Ordering::SeqCst);
         until(|| count.load(Ordering::SeqCst) > before + 200);
