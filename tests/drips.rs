@@ -234,3 +234,52 @@ fn commands_take_no_more_drop_by_drop() {
     drops_take_no_more(&format!("{socket}backend b\n mode http\n server s @server\n"), "show info ");
     drops_take_no_more(&format!("{socket}backend b\n mode http\n server s @server\n"), "add map #0 <<\n");
 }
+
+/// Clients of a process whose memory is bounded, and the bytes that each has it keep: more than fit.
+const TOO_MANY: (usize, usize) = (800, 120_000);
+
+/// Under `-m` clients that want more memory than there is are sent away; the process lives, and serves the next one.
+#[test]
+fn memory_that_is_bounded_ends_streams_and_not_the_process() {
+    let (socket, address) = listener();
+    let rules = " http-request return status 200 if { path /small }\n option http-buffer-request\n";
+    let config = format!(
+        "global\n tune.bufsize 131072\n{} timeout http-request 60s\nlisten l\n bind {}\n mode http\n server s 127.0.0.1:9\n{rules}",
+        defaults(),
+        fd(&socket)
+    );
+    let (mut program, mut said) = Manylane::start_heard(&config, &["-V", "-m", "90"]);
+    while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+    std::thread::spawn(move || said.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+    let begin = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 130000\r\n\r\n";
+    let clients: Vec<_> = (0..TOO_MANY.0)
+        .map(|_| {
+            let mut client = connect(address);
+            // Who was sent away cannot send all of it.
+            let _ = client.write_all(begin.as_bytes()).and_then(|()| client.write_all(&[b'x'; TOO_MANY.1]));
+            client
+        })
+        .collect();
+    let ended = clients
+        .iter()
+        .filter(|client| {
+            client.set_nonblocking(true).unwrap();
+            client.peek(&mut [0]).map_err(|error| error.kind()) != Err(std::io::ErrorKind::WouldBlock)
+        })
+        .count();
+    assert!(ended > 0, "all of them had their memory: the bound was not met");
+    assert!(program.runs(), "the process has ended");
+    drop(clients);
+    let began = Instant::now();
+    loop {
+        let mut client = connect(address);
+        let mut answer = String::new();
+        let asked = client.write_all(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let _ = asked.and_then(|()| client.read_to_string(&mut answer)); // it may be too early
+        if answer.starts_with("HTTP/1.1 200 ") {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "nobody is served: {answer}");
+        std::thread::yield_now();
+    }
+}

@@ -9,7 +9,8 @@ use crate::receive::Place;
 use crate::slab::Key;
 use crate::waiter::Waiting;
 use manylane_buf::{Chain, Segment};
-use rustix::net::{AddressFamily, Shutdown, SocketType, sockopt};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketType, recv, sockopt};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -148,6 +149,20 @@ impl Stream {
     #[inline]
     pub fn has_news(&self) -> bool {
         backend!(self.core, driver => driver.has_news(self.key))
+    }
+
+    /// Whether nothing has come and the stream goes on, as the kernel has it now. For an idle connection that is to be used: what came before a
+    /// request is no answer to it.
+    ///
+    /// Cost: one `recv` that takes nothing.
+    pub fn is_silent(&self) -> bool {
+        loop {
+            return match recv(self.fd.as_fd(), &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => !backend!(self.core, driver => driver.has_arrived(self.key)),
+                _ => false,
+            };
+        }
     }
 
     /// Sends all of `chain`, without copying: it is empty when this is done, and its clusters are held until

@@ -136,6 +136,15 @@ impl Connection {
         }
     }
 
+    /// Whether nothing has come and the connection goes on, as the kernel has it now: one system call. None: it is inside of the process, where a
+    /// [`recv`](Self::recv) tells.
+    pub fn is_silent(&self) -> Option<bool> {
+        match self {
+            Self::Socket(stream) => Some(stream.is_silent()),
+            Self::Local(_) => None,
+        }
+    }
+
     /// Hands over all of `chain`, and waits while there is no room for it.
     ///
     /// # Errors

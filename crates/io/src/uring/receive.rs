@@ -110,6 +110,12 @@ impl Uring {
         !sources.get(key).is_some_and(quiet)
     }
 
+    /// Whether bytes, or the end, have come that were not received.
+    pub(crate) fn has_arrived(&self, key: Key) -> bool {
+        let mut sources = self.sources.borrow_mut();
+        sources.get(key).is_none_or(|source| !source.arrived.is_empty() || source.ended.is_some())
+    }
+
     /// A completion of the operation that receives. Whether a task is to be woken.
     pub(super) fn received(
         &self,

@@ -83,7 +83,7 @@ impl Private {
         if list.conns.iter().all(Option::is_none) {
             self.0 = None;
         }
-        taken.filter(|conn| may_serve && conn.idle.is_quiet()).map(|conn| (conn.idle, conn.authenticated))
+        taken.filter(|conn| may_serve && conn.idle.may_be_used()).map(|conn| (conn.idle, conn.authenticated))
     }
 
     /// Keeps a connection for the session's next requests; the oldest is closed where there are `most`.
