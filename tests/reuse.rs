@@ -366,9 +366,10 @@ fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
         let config = |log: &Syslog, socket: &Path| {
             address.set(free());
             format!(
-                "{DEFAULTS} mode http\n log {} local0\n option httplog\n http-reuse {mode}\nglobal\n nbthread 1\n stats socket {} level admin\nlisten l\n bind {}\n server s {}\n",
-                log.address(),
+                "global\n stats socket {} level admin\n{} mode http\n log {} local0\n option httplog\n http-reuse {mode}\nlisten l\n bind {}\n server s {}\n",
                 socket.display(),
+                DEFAULTS.replace("nbthread 2", "nbthread 1"),
+                log.address(),
                 address.get(),
                 quitting()
             )
@@ -395,7 +396,7 @@ fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
             "{mode}"
         );
         if let Some(theirs) = theirs {
-            assert_eq!((ours.0, ours.1), (theirs.0, theirs.1), "{mode}"); // 2.6 does not count each of them, as later versions do
+            assert_eq!((ours.0, ours.1), (theirs.0, theirs.1), "{mode}"); // it counts answers that did not come in another way
         }
     }
 }
