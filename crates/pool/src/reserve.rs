@@ -13,8 +13,7 @@
 //!    brought is for the others.
 //! 4. [`restore`] gives the free objects of pools back and takes pieces again. When all are there, memory is
 //!    not short any more. Housekeeping calls it.
-//! 5. Who works on the list takes it as a whole by a swap, so nobody follows a link of a piece that another
-//!    has freed.
+//! 5. Whoever works on the pieces holds [`Turn`]: who is refused meanwhile waits for what the other gives.
 //!
 //! Without [`keep`] nothing is kept, and [`Reserving`] is the allocator that it wraps.
 
@@ -34,6 +33,9 @@ static PIECES: AtomicPtr<Piece> = AtomicPtr::new(null_mut());
 
 /// How many pieces there should be; 0 where none are kept.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Somebody works on the pieces: 1.
+static TURN: AtomicUsize = AtomicUsize::new(0);
 
 /// The pieces were given away and are not all there again: 1.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
@@ -58,9 +60,9 @@ impl<A: GlobalAlloc> Reserving<A> {
         if WANTED.load(Ordering::Relaxed) == 0 || MAY_FAIL.get() {
             return false;
         }
+        let _turn = Turn::take();
         SHORT.store(1, Ordering::Relaxed); // a hint: who misses it takes one object more
-        // Acquire: pairs with the release in `put`, behind which the links were written.
-        let mut piece = PIECES.swap(null_mut(), Ordering::Acquire);
+        let mut piece = PIECES.swap(null_mut(), Ordering::Relaxed);
         while !piece.is_null() {
             // SAFETY: rule 5: the list is ours alone.
             let next = unsafe { (*piece).next };
@@ -69,6 +71,27 @@ impl<A: GlobalAlloc> Reserving<A> {
             piece = next;
         }
         true // if another thread gave them away just now, there is something of them for this one, too
+    }
+}
+
+/// The right to work on the pieces. A spinning lock, since the allocator must not be asked for what a sleeping one needs; it is held for some
+/// hundred allocations at most, by none that wants another turn: `take_pieces` takes what may fail.
+struct Turn;
+
+impl Turn {
+    fn take() -> Self {
+        // Acquire: pairs with the release of who had it before.
+        while TURN.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            std::thread::yield_now();
+        }
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire in `take`.
+        TURN.store(0, Ordering::Release);
     }
 }
 
@@ -147,15 +170,13 @@ pub fn is_short() -> bool {
 #[cold]
 pub fn restore() {
     crate::reclaim();
-    if take_pieces() {
-        SHORT.store(0, Ordering::Relaxed);
-    }
+    take_pieces();
 }
 
-/// Takes pieces until all are there or the system refuses one. Whether all are there.
+/// Takes pieces until all are there, and memory is not short any more, or the system refuses one. Whether all are there.
 fn take_pieces() -> bool {
-    // Acquire: as in `release`.
-    let mut first = PIECES.swap(null_mut(), Ordering::Acquire);
+    let _turn = Turn::take();
+    let mut first = PIECES.load(Ordering::Relaxed);
     let mut count = 0;
     let mut piece = first;
     while !piece.is_null() {
@@ -176,32 +197,9 @@ fn take_pieces() -> bool {
         (first, count) = (piece, count + 1);
     }
     MAY_FAIL.set(false);
-    put(first);
+    PIECES.store(first, Ordering::Relaxed);
+    if count >= wanted {
+        SHORT.store(0, Ordering::Relaxed);
+    }
     count >= wanted
-}
-
-/// Links the list behind `first` into the pieces; what another lane has put there meanwhile goes behind it.
-fn put(first: *mut Piece) {
-    if first.is_null() {
-        return;
-    }
-    let mut list = first;
-    loop {
-        // Release: pairs with the acquires above, for the links.
-        if PIECES.compare_exchange(null_mut(), list, Ordering::Release, Ordering::Relaxed).is_ok() {
-            return;
-        }
-        // Acquire: as in `release`.
-        let others = PIECES.swap(null_mut(), Ordering::Acquire);
-        let mut last = list;
-        // SAFETY: rule 5: both lists are ours alone.
-        while !unsafe { (*last).next }.is_null() {
-            // SAFETY: as above.
-            last = unsafe { (*last).next };
-        }
-        // SAFETY: as above.
-        unsafe { (*last).next = others };
-        list = first;
-        manylane_sync::relax();
-    }
 }

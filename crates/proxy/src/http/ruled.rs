@@ -498,8 +498,9 @@ impl Session<'_> {
         if *status == 0 || head.status() != made {
             *status = head.status();
         }
-        // Who asked for a tunnel takes a success for its beginning.
-        let tunnel = asking.method == Method::Connect && (200..300).contains(&head.status());
+        // Who asked for a tunnel takes a success for its beginning, and may have sent what should go through it, which is no request. Who
+        // has to tell a password asks once more.
+        let tunnel = asking.method == Method::Connect && head.status() != 407;
         // No other answer follows one that a rule gave such a status.
         let keep = self.keeps(asking)
             && bodyless

@@ -333,6 +333,7 @@ impl Session<'_> {
                 None if packets != Packets::default() || readdressed => {} /* the next request's may be
                 * others */
                 None if backend.servers[index.get()].tells_of_requests() => {}
+                None if backend.servers[index.get()].pool_name.is_some() => {} // the next request's may be another
                 _ => self.private.put(purpose, idle, authenticated, self.frontend.http.most_private),
             }
         }

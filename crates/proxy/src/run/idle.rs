@@ -207,12 +207,14 @@ impl Local {
         let mut shelf = self.shelves[backend.number].borrow_mut();
         loop {
             let idle = shelf.take(key)?;
-            if idle.served < least && idle.is_quiet() {
+            // Asked once: what it says is gone then.
+            let good = idle.may_be_used();
+            if good && idle.served < least {
                 let _ = shelf.put(index, key, idle, self.here().now()); // there is a place: its own
                 return None;
             }
             self.idle.set(self.idle.get() - 1);
-            if idle.may_be_used() {
+            if good {
                 return Some(idle);
             }
         }
