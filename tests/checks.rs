@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Patient while a check is made, for busy machines, and quick where the next one matters.
 const PACE: &str = "inter 1s fastinter 20ms downinter 20ms";
 
-/// The same, for servers that are never settled: their checks are made at the quick pace, and may take as
+/// The same, for servers that are never settled: their checks are made at the quick interval, and may take as
 /// long as they like.
 const UNSETTLED: &str = "inter 60s fastinter 20ms downinter 20ms";
 

@@ -621,7 +621,7 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     let socket = folder.file("unused", "").with_file_name("control");
     let ((web, address), (plain, plain_address)) = (listener(), listener());
     let program = Manylane::start(&format!(
-        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\n timeout queue 1h\nfrontend front\n bind {} name door\n default_backend back\n\
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\n timeout queue 1h\nfrontend front\n bind {} name entry\n default_backend back\n\
          backend back\n retries 0\n server a {silent} maxconn 1\nlisten plain\n mode tcp\n bind {}\n server p {silent}\n",
         socket.display(),
         fd(&web),
@@ -658,7 +658,7 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     let source = client.local_addr().unwrap();
     for part in [
         &format!("source={source}"),
-        "listener=door (id=1)",
+        "listener=entry (id=1)",
         "backend=back (id=",
         "server=a (id=1)",
         "state=server",

@@ -13,7 +13,7 @@ use std::process::Stdio;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// A stream that waits for its server is answered with 500, one amid its response and one in TCP mode are
-/// reset; each has its line. Places, counters and the other streams are as after any other end, and the
+/// reset; each has its line. Permits, counters and the other streams are as after any other end, and the
 /// process ends when it is told to.
 #[test]
 fn a_panic_ends_its_stream_and_nothing_else() {

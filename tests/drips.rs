@@ -238,7 +238,8 @@ fn commands_take_no_more_drop_by_drop() {
 /// Clients of a process whose memory is bounded, and the bytes that each has it keep: more than fit.
 const TOO_MANY: (usize, usize) = (800, 120_000);
 
-/// Under `-m` clients that want more memory than there is are sent away; the process lives, and serves the next one.
+/// Under `-m` clients that want more memory than there is are sent away; the process lives, and serves the
+/// next one.
 #[test]
 fn memory_that_is_bounded_ends_streams_and_not_the_process() {
     let (socket, address) = listener();

@@ -553,8 +553,8 @@ fn the_unit_for_systemd_starts_and_reloads() {
     assert_eq!(status_of(address), Ok(200));
 }
 
-/// What is answered there. The kernel closes the sockets of an io_uring behind the end of the process that was killed, and whoever
-/// connects to them until then is cut off.
+/// What is answered there. The kernel closes the sockets of an io_uring behind the end of the process that
+/// was killed, and whoever connects to them until then is cut off.
 fn status_behind_a_kill(address: SocketAddr) -> u16 {
     let began = std::time::Instant::now();
     loop {

@@ -108,8 +108,8 @@ fn aggressive_reuse_takes_what_was_used_twice_only() {
 /// has no idle connection to the server, and takes over the one that the first lane has; which then makes
 /// one, and does not ask for that back.
 ///
-/// An answer is with its client a moment before the connection lies on the shelf, and a lane that does not
-/// run for some milliseconds is not waited for: so it is tried again where the test was faster than the
+/// An answer is with its client a moment before the connection lies on the idle pool, and a lane that does
+/// not run for some milliseconds is not waited for: so it is tried again where the test was faster than the
 /// lanes.
 #[test]
 fn a_lane_without_an_idle_connection_takes_one_of_another_lane_which_does_not_ask_for_it_back() {

@@ -205,7 +205,7 @@ fn short_tables(case: &Case, results: &Results) -> String {
 
 /// What one case shows, in figures that can be compared.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Verdict {
+pub struct CaseSummary {
     /// After / before with 2 real threads, and half the width of its 95 % interval.
     pub real_gain_at_2: Option<(f64, f64)>,
     /// After / before with 96 simulated cores.
@@ -216,7 +216,7 @@ pub struct Verdict {
     pub before_peak: Option<(usize, f64)>,
 }
 
-impl Verdict {
+impl CaseSummary {
     /// Judges `case` by the medians of `results`.
     pub fn of(case: &Case, results: &Results) -> Self {
         let (before, after) = (case.before().name, case.after().name);
@@ -258,7 +258,7 @@ fn summary(chosen: &[&Case], results: &Results) -> String {
          \x20                              96 cores     at 48   at 96 (sim.)\n",
     );
     for case in chosen {
-        let verdict = Verdict::of(case, results);
+        let verdict = CaseSummary::of(case, results);
         let real = verdict.real_gain_at_2.map_or("-".to_string(), |(gain, margin)| {
             if margin.is_nan() { format!("{gain:.2}x") } else { format!("{gain:.2}x +/- {margin:.2}") }
         });
@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn the_verdict_is_that_of_the_figures() {
         let case = cases::named("counter").expect("exists");
-        let verdict = Verdict::of(case, &results(case));
+        let verdict = CaseSummary::of(case, &results(case));
         let (gain, margin) = verdict.real_gain_at_2.expect("measured");
         assert!((gain - 12.0).abs() < 1e-9 && margin > 0.0 && margin < 0.5, "{gain} +/- {margin}");
         assert!((verdict.simulated_gain_at_96.expect("measured") - 720.0).abs() < 1e-6);
@@ -331,7 +331,7 @@ mod tests {
         let case = cases::named("counter").expect("exists");
         let mut results = results(case);
         results.series.retain(|s| s.machine == Machine::Real);
-        let verdict = Verdict::of(case, &results);
+        let verdict = CaseSummary::of(case, &results);
         assert!(verdict.real_gain_at_2.is_some());
         assert_eq!((verdict.simulated_gain_at_96, verdict.linearity), (None, [None, None]));
         assert!(!tables(case, &results).contains("simulated"));

@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use manylane_buf::Cluster;
 use manylane_check::{
-    Ask, Expect, HttpRequest, NoExpressions, Pattern, Script, Status, StatusRanges, Step, Text, Verdict,
+    Ask, CheckResult, Expect, HttpRequest, NoExpressions, Pattern, Script, Status, StatusRanges, Step, Text,
     agent, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
 };
 use manylane_expr::Regex;
@@ -49,7 +49,7 @@ static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
 });
 
 /// What it comes to when all is said in pieces of so many bytes, and then the connection closed.
-fn play(script: &Script, mut said: &[u8], piece: usize) -> Verdict {
+fn play(script: &Script, mut said: &[u8], piece: usize) -> CheckResult {
     let mut run = script.run(true);
     loop {
         match run.ask(&mut NoExpressions) {

@@ -68,10 +68,11 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let (mut variables, mut references) = (VariableNames::default(), References::default());
     let mut compiler = Compiler::new(&names, &mut variables, &mut references);
 
-    let expression = Expression::compile(text, Places::EVERYWHERE, &mut compiler);
-    let format = Format::compile(text, Use::Log, Places::EVERYWHERE, &mut compiler);
+    let expression = Expression::compile(text, EvalPoints::EVERYWHERE, &mut compiler);
+    let format = Format::compile(text, Use::Log, EvalPoints::EVERYWHERE, &mut compiler);
     let words: Vec<&[u8]> = text.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
-    let condition = Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, &mut compiler);
+    let condition =
+        Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, &mut compiler);
     for error in [expression.as_ref().err(), format.as_ref().err()].into_iter().flatten() {
         assert!(error.at <= text.len(), "{error:?}");
     }
@@ -115,7 +116,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         let _ = format.eval(&env, &mut scratch.reborrow());
     }
     if let Ok(condition) = &condition {
-        assert_ne!(condition.eval(&env, &mut scratch), Verdict::Wait);
+        assert_ne!(condition.eval(&env, &mut scratch), Truth::Wait);
     }
     manylane_sync::qsbr::reclaim();
 });

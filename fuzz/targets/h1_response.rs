@@ -4,11 +4,12 @@
 use libfuzzer_sys::fuzz_target;
 use manylane_buf::{Chain, Cluster};
 use manylane_h1::{
-    Asked, Body, Limits, Persist, Response, ResponseParser, frame_for, set_body, set_connection, write_head,
+    Body, Limits, Persist, RequestInfo, Response, ResponseParser, frame_for, set_body, set_connection,
+    write_head,
 };
 use manylane_http::{Known, Method, Version};
 
-fn parse(bytes: &[u8], limits: Limits, asked: Asked) -> Option<Response> {
+fn parse(bytes: &[u8], limits: Limits, asked: RequestInfo) -> Option<Response> {
     let mut input = Chain::new();
     for piece in bytes.chunks(4000) {
         input.push_back(Cluster::with(piece).expect("memory").into_segment()).expect("room");
@@ -20,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
     let [options, bytes @ ..] = data else { return };
     let limits = Limits { head: 1000, fields: 20, relaxed: options & 1 == 1, ..Limits::default() };
     let method = [Method::Get, Method::Head, Method::Connect, Method::Post][usize::from(options >> 1 & 3)];
-    let asked = Asked { method, upgrade: options & 8 == 8 };
+    let asked = RequestInfo { method, upgrade: options & 8 == 8 };
     let Some(mut response) = parse(bytes, limits, asked) else { return };
     let client = if options & 16 == 16 { Version::HTTP_10 } else { Version::HTTP_11 };
     let (body, persist) = frame_for(response.body, client, Persist::KeepAlive);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use manylane_resolve::{Item, Kind, MOST_RECORDS, Move, Name, Seat, Section, Settings, seats};
+use manylane_resolve::{Item, Kind, MOST_RECORDS, Move, Name, Section, ServiceMember, Settings, members};
 use std::time::Duration;
 
 fuzz_target!(|data: &[u8]| {
@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let mut section = Section::new(Settings { servers: 2, ..Settings::USUAL });
     let name = Name::parse("_http._tcp.example.test").expect("it is one");
     let id = section.want(name, kind, Duration::ZERO).expect("it is the first");
-    let mut taken: Vec<Seat> = vec![None; 3];
+    let mut taken: Vec<ServiceMember> = vec![None; 3];
     let (mut now, mut asked) = (Duration::ZERO, 0);
     for _ in 0..8 {
         section.handle_timeout(now);
@@ -26,7 +26,7 @@ fuzz_target!(|data: &[u8]| {
                 bytes.splice(12..12, ask.bytes[12..question].iter().copied());
                 (bytes[2], bytes[4], bytes[5]) = (bytes[2] & 0x07 | 0x80, 0, 1);
             }
-            section.handle_answer(now, &ask.ticket, tcp & 1 != 0, &bytes);
+            section.handle_answer(now, &ask.query, tcp & 1 != 0, &bytes);
         }
         while let Some(news) = section.poll_news() {
             assert_eq!(news.name, id);
@@ -41,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
                 other => panic!("{other:?}"),
             }
         }
-        for step in seats(&taken, &services) {
+        for step in members(&taken, &services) {
             match step {
                 Move::Leave(place) => taken[place] = None,
                 Move::Take(place, service) => taken[place] = Some((service.target, service.port)),

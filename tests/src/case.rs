@@ -106,9 +106,9 @@ pub enum Step {
     /// Waits until so many log lines have a text.
     Logs(usize, String),
     /// Waits until the program has dealt with what is answered for a name.
-    Asked(String),
+    Requested(String),
     /// Waits until an origin has seen one more request than at the last such step.
-    Seen(String),
+    SeenRequest(String),
 }
 
 /// What a name has from a name server.
@@ -270,8 +270,8 @@ impl Case {
                 let code = u8::try_from(number(code)?).map_err(|_| "a code is a small number")?;
                 self.steps.push(Step::Names { code, records: records(body)? });
             }
-            ["seen", name] => self.steps.push(Step::Seen(name.to_owned())),
-            ["asked", name] => self.steps.push(Step::Asked(name.to_owned())),
+            ["seen", name] => self.steps.push(Step::SeenRequest(name.to_owned())),
+            ["asked", name] => self.steps.push(Step::Requested(name.to_owned())),
             ["differs", part] => {
                 let part = match part {
                     "answers" => Part::Answers,

@@ -4,7 +4,7 @@
 use crate::case::Part;
 use crate::client::Got;
 use crate::message::{Kind, Message};
-use crate::origin::Seen;
+use crate::origin::SeenRequest;
 use crate::run::Outcome;
 
 /// One part of an outcome as text, so that two can be compared and shown.
@@ -127,7 +127,7 @@ fn with_lower_names(message: &Message) -> Message {
     message
 }
 
-fn seen_text(name: &str, seen: &[Seen]) -> String {
+fn seen_text(name: &str, seen: &[SeenRequest]) -> String {
     let mut text = String::new();
     for seen in seen {
         text += &format!("--- {name}, connection {}\n", seen.connection);

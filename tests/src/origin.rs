@@ -30,7 +30,7 @@ impl Answer {
 
 /// One request as an origin saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenRequest {
     /// The connection it came on, counted from 1.
     pub connection: usize,
     /// What came before the first request of the connection: a header of the PROXY protocol.
@@ -43,7 +43,7 @@ pub struct Seen {
 struct Shared {
     name: String,
     answers: Vec<Answer>,
-    seen: Mutex<Vec<Seen>>,
+    seen: Mutex<Vec<SeenRequest>>,
     ended: AtomicBool,
 }
 
@@ -80,7 +80,7 @@ impl Origin {
     }
 
     /// What it saw so far, in order of arrival.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<SeenRequest> {
         self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -120,7 +120,7 @@ fn serve(connection: TcpStream, index: usize, shared: &Shared) -> std::io::Resul
         }
         let turn = {
             let mut seen = shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            seen.push(Seen { connection: index, greeting: greeting.take(), request });
+            seen.push(SeenRequest { connection: index, greeting: greeting.take(), request });
             seen.len() - 1
         };
         match shared.answers.get(turn).or(shared.answers.last()) {

@@ -5,7 +5,7 @@ use crate::case::{Case, Record, Step};
 use crate::cli;
 use crate::client::{Client, Got};
 use crate::dns::Dns;
-use crate::origin::{Origin, Seen};
+use crate::origin::{Origin, SeenRequest};
 use crate::program::{Program, Which};
 use crate::syslog::Syslog;
 use crate::talker::Talker;
@@ -23,7 +23,7 @@ pub struct Outcome {
     /// Bytes that came when the client had finished, by connection.
     pub rest: Vec<Vec<u8>>,
     /// What each origin saw.
-    pub seen: BTreeMap<String, Vec<Seen>>,
+    pub seen: BTreeMap<String, Vec<SeenRequest>>,
     /// What each talker heard, by connection.
     pub heard: BTreeMap<String, Vec<Vec<u8>>>,
     /// What the run-time socket answered: command and answer.
@@ -150,8 +150,8 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
                 program = start(&which, again);
             }
             Step::Names { code, records } => tell(&names, *code, records),
-            Step::Asked(name) => names.is_dealt_with(name),
-            Step::Seen(name) => {
+            Step::Requested(name) => names.is_dealt_with(name),
+            Step::SeenRequest(name) => {
                 let wanted = waited.entry(name).or_insert(0);
                 *wanted += 1;
                 let origin = origins.get(name).unwrap_or_else(|| panic!("there is no ORIGIN_{name}"));

@@ -51,8 +51,8 @@ fn run(script: &Path, program: &Path) -> Output {
 /// What went wrong, in the words of `varnishtest`: lines that begin with dashes, and what the program said.
 fn complaint(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
-    let telling = |line: &&str| line.starts_with("---") || line.contains("ALERT") || line.starts_with("#  ");
-    text.lines().filter(telling).take(12).map(|line| format!("    {line}\n")).collect()
+    let says_why = |line: &&str| line.starts_with("---") || line.contains("ALERT") || line.starts_with("#  ");
+    text.lines().filter(says_why).take(12).map(|line| format!("    {line}\n")).collect()
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The form of the sources: rustfmt visits and accepts every file. `cargo fmt --check` alone does not suffice, since rustfmt passes over
-//! files that no module declares where it looks.
+//! The form of the sources: rustfmt visits and accepts every file. `cargo fmt --check` alone does not
+//! suffice, since rustfmt passes over files that no module declares where it looks.
 
 use crate::finding::{Finding, Position};
 use crate::sources::texts;

@@ -26,7 +26,7 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Verify what the compiler does not: form, arrows between rooms, the door to shared memory, unsafe,
+    /// Verify what the compiler does not: form, arrows between rooms, the gateway to shared memory, unsafe,
     /// manifests
     Check,
     /// Type-check every feature of every crate alone, so that none needs another without saying so

@@ -66,7 +66,7 @@ fn placed(package: &Package, room: &Room, find: &mut impl FnMut(Position, String
     }
 }
 
-/// Rooms depend downwards, and only the door has locks and atomics among its dependencies.
+/// Rooms depend downwards, and only the gateway has locks and atomics among its dependencies.
 fn arrows(package: &Package, room: &Room, manifest: &Manifest, find: &mut impl FnMut(Position, String)) {
     let entries = manifest.dependencies();
     for dependency in &package.dependencies {
@@ -78,14 +78,15 @@ fn arrows(package: &Package, room: &Room, manifest: &Manifest, find: &mut impl F
             }
         } else if room.memory == Memory::ThroughSync
             && dependency.kind != DependencyKind::Development
-            && memory::is_door(&dependency.name)
+            && memory::is_sync(&dependency.name)
         {
-            let doors: Vec<_> = ROOMS.iter().filter(|r| r.memory == Memory::Direct).map(|r| r.name).collect();
+            let gateways: Vec<_> =
+                ROOMS.iter().filter(|r| r.memory == Memory::Direct).map(|r| r.name).collect();
             let message = format!(
                 "`{}` depends on `{}`, which only {} may; use manylane-sync",
                 room.name,
                 dependency.name,
-                doors.join(", ")
+                gateways.join(", ")
             );
             find(position, message);
         }

@@ -61,8 +61,8 @@ pub(crate) static ROOMS: &[Room] = &[
     room("pool",      Allowed,  ThroughSync),
     room("stats",     Refused,  ThroughSync),
     room("list",      Allowed,  ThroughSync),
-    room("sync",      Allowed,  Direct), // the door
-    room("sim",       Allowed,  Direct), // below the door: the machine that `sync` can run on
+    room("sync",      Allowed,  Direct), // the gateway
+    room("sim",       Allowed,  Direct), // below the gateway: the machine that `sync` can run on
 ];
 
 /// Rooms whose package has the room's own name.

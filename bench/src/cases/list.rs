@@ -80,14 +80,14 @@ impl<const AT_HEAD: bool> UnderMutex<AT_HEAD> {
 }
 
 /// Where a thread adds, and what.
-struct Place {
+struct Position {
     after: u64,
     element: u64,
 }
 
 impl<const AT_HEAD: bool> Variant for UnderMutex<AT_HEAD> {
     const NAME: &'static str = "mutex list";
-    type Own<'a> = Place;
+    type Own<'a> = Position;
 
     fn new(threads: usize) -> Self {
         let node = || CachePadded::new(Links { prev: OwnedU64::new(HEAD), next: OwnedU64::new(HEAD) });
@@ -103,14 +103,14 @@ impl<const AT_HEAD: bool> Variant for UnderMutex<AT_HEAD> {
         list
     }
 
-    fn enter(&self, thread: usize) -> Place {
+    fn enter(&self, thread: usize) -> Position {
         label(&self.lock, "list mutex");
         let first = (thread * EACH) as u64 + 1;
-        Place { after: if AT_HEAD { HEAD } else { first }, element: first + 2 }
+        Position { after: if AT_HEAD { HEAD } else { first }, element: first + 2 }
     }
 
     #[inline]
-    fn operate(&self, place: &mut Place) {
+    fn operate(&self, place: &mut Position) {
         self.add_after(place.after, place.element);
         self.delete(place.element);
     }

@@ -2,7 +2,7 @@
 
 use super::running::{Running, ask, descriptors, memory, signal_to, until};
 use super::{Bench, DEFAULTS, percentile, traffic, verdict};
-use crate::proxy::load::{Load, Pace};
+use crate::proxy::load::{Arrival, Load};
 use crate::proxy::program::{Kind, free_port};
 use rustix::process::Signal;
 use std::net::{SocketAddr, UdpSocket};
@@ -103,8 +103,8 @@ fn one(bench: &Bench, load: &Load, how: How, kind: Kind) -> Result<(), String> {
     let first = descriptors(serving(bench, how, &running)?);
     let traffic = Arc::new(traffic(true));
     load.open(&traffic, running.address())?;
-    load.go(PHASE, Pace::Closed)?;
-    let before = load.go(BEFORE, Pace::Closed)?.percentile(99.0);
+    load.go(PHASE, Arrival::Closed)?;
+    let before = load.go(BEFORE, Arrival::Closed)?.percentile(99.0);
     // Those to see whether it serves had lines, too.
     until("lines of what was before", || sink.has_settled())?;
     let lines = (sink.good.load(Ordering::Relaxed), sink.bad.load(Ordering::Relaxed));
@@ -126,7 +126,7 @@ fn one(bench: &Bench, load: &Load, how: How, kind: Kind) -> Result<(), String> {
             outcome
         });
         while !over.load(Ordering::Relaxed) {
-            match load.go(PHASE, Pace::Closed) {
+            match load.go(PHASE, Arrival::Closed) {
                 Ok(mut phase) => latencies.append(&mut phase.latencies),
                 Err(sentence) => {
                     failed.push(sentence);

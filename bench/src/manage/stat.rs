@@ -2,7 +2,7 @@
 
 use super::running::{Running, scheduled};
 use super::{Bench, DEFAULTS, backends, ms, traffic, verdict};
-use crate::proxy::load::{Load, Pace};
+use crate::proxy::load::{Arrival, Load};
 use crate::proxy::program::Kind;
 use crate::proxy::program::free_port;
 use std::sync::Arc;
@@ -129,7 +129,7 @@ fn latencies(
     let waited = || scheduled(running.pid(), !kind.is_ours()).waited;
     let mut waits = [Duration::ZERO; 2];
     load.open(&traffic, running.address())?;
-    load.go(2_000, Pace::Closed)?;
+    load.go(2_000, Arrival::Closed)?;
     let mut rounds = [Vec::new(), Vec::new()];
     let mut slices = [Vec::new(), Vec::new()];
     let mut said = running.slices(SLICE).len();
@@ -140,7 +140,7 @@ fn latencies(
     };
     for _ in 0..count {
         let before = waited();
-        let quiet = load.go(REQUESTS, Pace::Rate(RATE))?;
+        let quiet = load.go(REQUESTS, Arrival::Rate(RATE))?;
         let between = waited();
         waits[0] += between - before;
         rounds[0].push(quiet.percentile(99.0));
@@ -160,7 +160,7 @@ fn latencies(
                 }
                 Ok::<_, String>(())
             });
-            let phase = load.go(REQUESTS, Pace::Rate(RATE));
+            let phase = load.go(REQUESTS, Arrival::Rate(RATE));
             over.store(true, Ordering::Relaxed);
             dumping.join().map_err(|_| "the dumps have ended by a panic".to_string())??;
             phase

@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 /// Buffers on their way at most: about what a lane hands over in one round.
 const RING: usize = 256;
 const TARGET: Target = Target::new(60.0, DEPOT, 57.0);
-const DEPOT: &str = "magazines, locked depot";
+const DEPOT: &str = "magazines, locked list";
 
 pub(super) fn crowds(effort: Effort) -> Vec<Row> {
     let ours = BytePool::new("peers handover", SIZE).expect("16 KiB is a size");
     let slab: &'static sharded_slab::Pool<SlabBuffer> = Box::leak(Box::new(sharded_slab::Pool::new()));
-    let depot: &'static Depot = Box::leak(Box::new(Depot(Mutex::new(Vec::new()))));
+    let shared: &'static SharedList = Box::leak(Box::new(SharedList(Mutex::new(Vec::new()))));
     let objects: &'static object_pool::Pool<Boxed> =
         Box::leak(Box::new(object_pool::Pool::new(2 * RING, boxed)));
     // Waking the other thread must stay small beside the sample.
@@ -39,7 +39,7 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
                 move || ours.alloc().expect("there is memory"),
                 Buffer::touch,
             ),
-            pipeline(DEPOT, false, move || depot.take(), |buffer| buffer.touch()),
+            pipeline(DEPOT, false, move || shared.take(), |buffer| buffer.touch()),
             pipeline("sharded-slab", false, move || SlabKey::new(slab), |_| {}),
             pipeline("object-pool", false, move || objects.pull(boxed), Buffer::touch),
             pipeline(Mimalloc::NAME, false, Block::<Mimalloc, SIZE>::new, Buffer::touch),
@@ -69,7 +69,7 @@ fn pipeline<I: Send + 'static>(
                 return;
             }
             for _ in 0..n {
-                let mut wait = Patience::new();
+                let mut wait = SpinBudget::new();
                 while pop.pop().map(drop).is_err() {
                     wait.wait();
                 }
@@ -86,7 +86,7 @@ fn pipeline<I: Send + 'static>(
         for _ in 0..n {
             let mut item = take();
             touch(&mut item);
-            let mut wait = Patience::new();
+            let mut wait = SpinBudget::new();
             while let Err(rtrb::PushError::Full(back)) = push.push(item) {
                 item = back;
                 wait.wait();
@@ -99,9 +99,9 @@ fn pipeline<I: Send + 'static>(
 }
 
 /// Spins, and offers the processor when that takes long: the other thread may have lost its own.
-struct Patience(u32);
+struct SpinBudget(u32);
 
-impl Patience {
+impl SpinBudget {
     fn new() -> Self {
         Self(0)
     }
@@ -145,18 +145,18 @@ impl Drop for SlabKey {
 const MAGAZINE: usize = 64;
 
 /// Full magazines for all threads (J. Bonwick and J. Adams, *Magazines and Vmem*, 2001), under one lock.
-struct Depot(Mutex<Vec<Vec<Boxed>>>);
+struct SharedList(Mutex<Vec<Vec<Boxed>>>);
 
 thread_local! {
     static LOADED: RefCell<[Vec<Boxed>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
 }
 
-struct FromDepot {
+struct FromSharedList {
     buffer: Option<Boxed>,
-    depot: &'static Depot,
+    shared: &'static SharedList,
 }
 
-impl FromDepot {
+impl FromSharedList {
     fn touch(&mut self) {
         if let Some(buffer) = &mut self.buffer {
             buffer[0] = std::hint::black_box(1);
@@ -164,8 +164,8 @@ impl FromDepot {
     }
 }
 
-impl Depot {
-    fn take(&'static self) -> FromDepot {
+impl SharedList {
+    fn take(&'static self) -> FromSharedList {
         let buffer = LOADED.with_borrow_mut(|[loaded, previous]| {
             if loaded.is_empty() {
                 std::mem::swap(loaded, previous);
@@ -177,11 +177,11 @@ impl Depot {
             }
             loaded.pop()
         });
-        FromDepot { buffer: Some(buffer.unwrap_or_else(boxed)), depot: self }
+        FromSharedList { buffer: Some(buffer.unwrap_or_else(boxed)), shared: self }
     }
 }
 
-impl Drop for FromDepot {
+impl Drop for FromSharedList {
     fn drop(&mut self) {
         let Some(buffer) = self.buffer.take() else { return };
         LOADED.with_borrow_mut(|[loaded, previous]| {
@@ -190,7 +190,7 @@ impl Drop for FromDepot {
             }
             if loaded.len() == MAGAZINE {
                 let full = std::mem::replace(loaded, Vec::with_capacity(MAGAZINE));
-                self.depot.0.lock().push(full);
+                self.shared.0.lock().push(full);
             }
             loaded.push(buffer);
         });
@@ -202,10 +202,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn magazines_come_back_through_the_depot() {
-        let depot: &'static Depot = Box::leak(Box::new(Depot(Mutex::new(Vec::new()))));
-        let taken: Vec<_> = (0..5 * MAGAZINE).map(|_| depot.take()).collect();
+    fn magazines_come_back_through_the_shared_list() {
+        let shared: &'static SharedList = Box::leak(Box::new(SharedList(Mutex::new(Vec::new()))));
+        let taken: Vec<_> = (0..5 * MAGAZINE).map(|_| shared.take()).collect();
         std::thread::spawn(move || drop(taken)).join().expect("freed elsewhere");
-        assert_eq!(depot.0.lock().len(), 3, "five magazines less the two that the other thread kept");
+        assert_eq!(shared.0.lock().len(), 3, "five magazines less the two that the other thread kept");
     }
 }

@@ -1,7 +1,7 @@
 //! Bytes from one end to the other: local sockets, the kernel's, and channels.
 //!
 //! Bounded ones have room for [`ROOM`] messages on the way. In the streams of small messages ours and the
-//! kernel's sockets receive what there is at once, which is what a stream is for; channels hand over item by
+//! kernel's sockets receive what there is at once, which is what a stream is for; channels pass on item by
 //! item, as they are used. Every message is looked at.
 
 use super::{Contest, Contestant, Crowd, Effort, Row, Target, measure, measure_crowds};

@@ -235,7 +235,7 @@ fn self_wake<R: Runtime>() -> Option<Contestant> {
 
 /// The row with two threads: one starts tasks on the other, which is busy.
 pub(super) fn crowds(effort: Effort) -> Vec<Row> {
-    // What happens once in a sample (telling the other thread to be busy) must stay small.
+    // What happens once in a sample (asking the other thread to be busy) must stay small.
     let effort = Effort { time: effort.time * 4, ..effort };
     let figures = measure(effort, vec![to_lane(), to_tokio(), to_async_executor()]);
     let target = Target::new(130.0, TOKIO, 460.0);

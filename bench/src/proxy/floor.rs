@@ -67,7 +67,7 @@ pub(super) fn table(port: u16, rounds: u32) -> Result<String, String> {
 /// The loop. What it has used, in how long.
 fn connecting(port: u16, keeps: bool) -> std::io::Result<(Used, Duration)> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<ClientSocket> = Vec::new();
     let mut free = Vec::new();
     let mut events: Vec<Event> = Vec::with_capacity(256);
     let (begun, before) = (Instant::now(), used()?);
@@ -81,7 +81,7 @@ fn connecting(port: u16, keeps: bool) -> std::io::Result<(Used, Duration)> {
             let number = made as usize % CHECKED;
             let ip = Ipv4Addr::new(127, 1, (number / 250) as u8, (number % 250) as u8 + 1);
             let place = free.pop().unwrap_or_else(|| {
-                places.push(Place::default());
+                places.push(ClientSocket::default());
                 places.len() - 1
             });
             places[place].begin(&epoll, place, (ip, port).into())?;
@@ -116,12 +116,12 @@ fn connecting(port: u16, keeps: bool) -> std::io::Result<(Used, Duration)> {
 
 /// A socket, and whether it connects.
 #[derive(Debug, Default)]
-struct Place {
+struct ClientSocket {
     socket: Option<OwnedFd>,
     connects: bool,
 }
 
-impl Place {
+impl ClientSocket {
     fn begin(&mut self, epoll: &OwnedFd, number: usize, to: SocketAddr) -> std::io::Result<()> {
         let is_new = self.socket.is_none();
         if is_new {
@@ -181,7 +181,7 @@ mod tests {
         let port = servers.local_addr().expect("it is bound").port();
         for keeps in [false, true] {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("there are descriptors");
-            let mut place = Place::default();
+            let mut place = ClientSocket::default();
             for _ in 0..10 {
                 place.begin(&epoll, 0, (Ipv4Addr::LOCALHOST, port).into()).expect("it listens");
                 let mut events: Vec<Event> = Vec::with_capacity(1);

@@ -17,7 +17,7 @@ mod scenario;
 pub(crate) mod usage;
 
 use clap::Args;
-use load::{Load, Pace, Phase, Traffic};
+use load::{Arrival, Load, Phase, Traffic};
 use program::{Kind, Program, Programs, free_port};
 use scenario::{SCENARIOS, Scenario, Target, Unit};
 use std::fmt::Write as _;
@@ -278,10 +278,10 @@ fn round(
         // A little first, so that what a connection does not hold is not counted.
         let few = Arc::new(Traffic { clients: 64, ..(**traffic).clone() });
         load.open(&few, to)?;
-        load.go(6_400, Pace::Closed)?;
+        load.go(6_400, Arrival::Closed)?;
         let before = processes.memory();
         load.open(traffic, to)?;
-        load.go(requests, Pace::Once)?;
+        load.go(requests, Arrival::Once)?;
         std::thread::sleep(Duration::from_millis(1_500));
         let more = processes.memory().saturating_sub(before);
         contestant.samples.push(more as f64 / traffic.clients as f64);
@@ -290,10 +290,11 @@ fn round(
     }
     let _beside = idle_clients(scenario.shape.beside, contestant)?;
     load.open(traffic, to)?;
-    load.go((requests / 10).max(traffic.clients as u64), Pace::Closed)?;
-    let pace = if scenario.unit == Unit::Latency { Pace::Rate(scenario::RATE) } else { Pace::Closed };
+    load.go((requests / 10).max(traffic.clients as u64), Arrival::Closed)?;
+    let arrival =
+        if scenario.unit == Unit::Latency { Arrival::Rate(scenario::RATE) } else { Arrival::Closed };
     let before = processes.usage()?;
-    let phase = load.go(requests, pace)?;
+    let phase = load.go(requests, arrival)?;
     let used = processes.usage()?.since(before);
     if phase.requests != requests {
         return Err(format!("{} of {requests} requests were answered", phase.requests));
@@ -344,11 +345,11 @@ fn calls(
     load: &Load,
 ) -> Result<(), String> {
     load.open(traffic, contestant.program.address())?;
-    load.go((requests / 10).max(traffic.clients as u64), Pace::Closed)?;
+    load.go((requests / 10).max(traffic.clients as u64), Arrival::Closed)?;
     let processes = contestant.program.processes();
     let each = |events: &[String]| {
         let Some(count) = processes.count(events) else { return Ok(None) };
-        let phase = load.go(requests, Pace::Closed)?;
+        let phase = load.go(requests, Arrival::Closed)?;
         let counts = count.end().unwrap_or_default();
         Ok::<_, String>(Some(
             counts.into_iter().map(|n| n as f64 / phase.requests as f64).collect::<Vec<_>>(),

@@ -32,7 +32,7 @@ const SERVED: u64 = WAITING_ONE - 1;
 pub(crate) struct Gate {
     word: AtomicU64,
     /// Of a server without one nobody asks. 0: others serve as many as the server may. Written under the
-    /// lock of `seats`.
+    /// lock of `shared_limit`.
     limit: AtomicU32,
     /// What it would be if nobody else sent requests to the server. Written under that lock, too.
     alone: AtomicU32,
@@ -81,7 +81,7 @@ impl Gate {
         self.alone.load(Ordering::Relaxed)
     }
 
-    /// Changes that. The limit follows when `seats` sets all of the server's.
+    /// Changes that. The limit follows when `shared_limit` sets all of the server's.
     pub(crate) fn set_alone(&self, limit: u32) {
         self.alone.store(limit, Ordering::SeqCst);
     }
@@ -341,7 +341,7 @@ impl Gates {
         self.full.clear(self.ranks[index.get()]);
     }
 
-    /// The limit when others serve so many of the server. Under the lock of `seats`.
+    /// The limit when others serve so many of the server. Under the lock of `shared_limit`.
     pub(crate) fn leave_to_others(&self, index: Index, others: u32) {
         let gate = self.of(index);
         let (before, limit) = (gate.limit(), gate.alone().saturating_sub(others));

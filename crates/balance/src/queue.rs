@@ -126,7 +126,7 @@ pub(crate) struct Queue<W> {
 /// [`Balancer::leave`](crate::Balancer::leave).
 #[derive(Debug)]
 #[must_use = "a place in a queue must be given back by `poll` or `leave`, or others wait behind it"]
-pub struct Ticket {
+pub struct QueuePosition {
     /// The server, or any.
     pub(crate) server: Option<Index>,
     line: u32,
@@ -224,7 +224,7 @@ impl<W: Waiter> Queue<W> {
         key: u64,
         waiter: W,
         claims: &impl Claims,
-    ) -> Option<Ticket> {
+    ) -> Option<QueuePosition> {
         let number = self.own();
         let head = &self.lines[number];
         let entered = self.served();
@@ -247,7 +247,7 @@ impl<W: Waiter> Queue<W> {
         Self::publish(head, &mut line);
         // Rule 2: in its line before it is counted.
         if claims.add() {
-            return Some(Ticket { server, line: number as u32, slot, user });
+            return Some(QueuePosition { server, line: number as u32, slot, user });
         }
         line.live -= 1;
         line.free(slot); // with the waiter, which was never woken
@@ -303,39 +303,39 @@ impl<W: Waiter> Queue<W> {
 
     /// What became of the request; the ticket while nothing did, and then `waiter` is woken in place of the
     /// one before.
-    pub(crate) fn poll(&self, ticket: Ticket, waiter: W) -> Result<Outcome, Ticket> {
-        let mut line = self.lines[ticket.line as usize].line.lock();
-        let slot = &mut line.slots[ticket.slot as usize];
-        debug_assert_eq!(slot.user, ticket.user, "rule 4: it stays until it was read");
+    pub(crate) fn poll(&self, position: QueuePosition, waiter: W) -> Result<Outcome, QueuePosition> {
+        let mut line = self.lines[position.line as usize].line.lock();
+        let slot = &mut line.slots[position.slot as usize];
+        debug_assert_eq!(slot.user, position.user, "rule 4: it stays until it was read");
         match &mut slot.state {
             State::Done(outcome) => {
                 let outcome = *outcome;
-                line.free(ticket.slot);
+                line.free(position.slot);
                 Ok(outcome)
             }
             state => {
                 let before = std::mem::replace(state, State::Waiting(waiter));
                 drop(line);
                 drop(before);
-                Err(ticket)
+                Err(position)
             }
         }
     }
 
     /// Leaves. Gives what became of the request, if something did before it left.
-    pub(crate) fn leave(&self, ticket: Ticket, claims: &impl Claims) -> Option<Outcome> {
-        let head = &self.lines[ticket.line as usize];
+    pub(crate) fn leave(&self, position: QueuePosition, claims: &impl Claims) -> Option<Outcome> {
+        let head = &self.lines[position.line as usize];
         let mut line = head.line.lock();
-        let slot = &mut line.slots[ticket.slot as usize];
-        debug_assert_eq!(slot.user, ticket.user, "rule 4: it stays until it was read");
+        let slot = &mut line.slots[position.slot as usize];
+        debug_assert_eq!(slot.user, position.user, "rule 4: it stays until it was read");
         if let State::Done(outcome) = slot.state {
-            line.free(ticket.slot);
+            line.free(position.slot);
             return Some(outcome);
         }
         let waiter = std::mem::replace(&mut slot.state, State::Orphan); // rule 3, if it stays so
         if claims.claim() {
             line.live -= 1;
-            line.free(ticket.slot);
+            line.free(position.slot);
             line.sweep();
             Self::publish(head, &mut line);
         }

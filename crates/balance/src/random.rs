@@ -9,7 +9,7 @@ use crate::lane::LaneState;
 
 /// Servers and their chances.
 #[derive(Debug)]
-pub(crate) struct Chances {
+pub(crate) struct AliasTable {
     columns: Box<[Column]>,
 }
 
@@ -22,7 +22,7 @@ struct Column {
     other: u16,
 }
 
-impl Chances {
+impl AliasTable {
     pub(crate) fn new(weights: &[(u16, u32)]) -> Self {
         let total: u64 = weights.iter().map(|&(_, w)| u64::from(w)).sum();
         let count = weights.len() as u64;
@@ -63,7 +63,7 @@ impl Chances {
 #[inline]
 pub(crate) fn pick(
     state: &LaneState,
-    chances: &Chances,
+    alias_table: &AliasTable,
     draws: u32,
     good: impl Fn(usize) -> bool,
     less: impl Fn(usize, usize) -> bool,
@@ -71,7 +71,7 @@ pub(crate) fn pick(
     let mut best = None;
     let mut left = draws;
     for _ in 0..draws.saturating_add(8) {
-        let server = chances.draw(state)?;
+        let server = alias_table.draw(state)?;
         if !good(server) {
             continue;
         }

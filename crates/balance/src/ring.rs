@@ -8,16 +8,16 @@
 //! agree, HAProxy among them.
 //!
 //! # Layout
-//! Places and servers in ascending order of place; `starts` tells for each value of a place's upper bits
+//! Points and servers in ascending order of place; `starts` tells for each value of a place's upper bits
 //! where its run begins, with about one place a run. A look-up reads one start and the few places behind it,
 //! however many servers there are.
 
 use manylane_expr::hash::avalanche;
 
-/// Places of one server lie in a range of hashed numbers of this size.
+/// Points of one server lie in a range of hashed numbers of this size.
 const PLACES_OF_ONE: u32 = 4096;
 
-/// Places of all servers: a thousand of them with the greatest weight. More would have the time and the
+/// Points of all servers: a thousand of them with the greatest weight. More would have the time and the
 /// memory of a rebuild grow with every weight; servers have fewer places instead, in the proportion of their
 /// weights, and each one at least.
 const MAX_PLACES: u64 = 1000 * 256 * 16;
@@ -31,7 +31,7 @@ pub(crate) struct Ring {
     shift: u32,
 }
 
-/// Places of a server with this weight in sixteenths, where all weights together are `wanted`.
+/// Points of a server with this weight in sixteenths, where all weights together are `wanted`.
 fn places(weight: u32, wanted: u64) -> u32 {
     match wanted > MAX_PLACES && weight > 0 {
         true => (u64::from(weight) * MAX_PLACES / wanted).max(1) as u32,

@@ -2,7 +2,7 @@
 
 use crate::algorithm::{Algorithm, HashMethod, HashType};
 use crate::maglev::Maglev;
-use crate::random::Chances;
+use crate::random::AliasTable;
 use crate::ring::Ring;
 use crate::sequence;
 use crate::servers::Servers;
@@ -34,8 +34,8 @@ pub(crate) struct Snapshot {
 pub(crate) enum Prepared {
     /// Nothing but the turns, or not even these.
     Nothing,
-    /// Chances by weight: of `random` and `ewma`.
-    Chances(Chances),
+    /// AliasTable by weight: of `random` and `ewma`.
+    AliasTable(AliasTable),
     /// The ring of consistent hashing.
     Ring(Ring),
     /// Maglev's table.
@@ -68,7 +68,9 @@ impl Snapshot {
         };
         let hashed = pairs.iter().map(|&(index, weight)| (index, hash_key(index), weight));
         let prepared = match algorithm {
-            Algorithm::Random { .. } | Algorithm::Ewma { .. } => Prepared::Chances(Chances::new(&pairs)),
+            Algorithm::Random { .. } | Algorithm::Ewma { .. } => {
+                Prepared::AliasTable(AliasTable::new(&pairs))
+            }
             Algorithm::Hash(HashType { method: HashMethod::Consistent, .. }) => {
                 Prepared::Ring(Ring::new(hashed))
             }

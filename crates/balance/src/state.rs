@@ -3,7 +3,7 @@
 //! All of it is on lines that are only written when something changes, so reading it costs nothing in
 //! between.
 
-use crate::seats::Seats;
+use crate::shared_limit::SharedLimit;
 use crate::spec::{ServerSpec, WEIGHT_SCALE};
 use manylane_sched::Time;
 use manylane_sync::Arc;
@@ -89,7 +89,7 @@ pub struct ServerState {
     /// When slow start began, in nanoseconds of [`Time`]; 0: it is over.
     warming: AtomicU64,
     /// Who fills its places, if it has a limit.
-    pub(crate) seats: Arc<Seats>,
+    pub(crate) shared_limit: Arc<SharedLimit>,
 }
 
 impl ServerState {
@@ -102,7 +102,7 @@ impl ServerState {
             effective: AtomicU32::new(u32::from(spec.weight) * WEIGHT_SCALE),
             maxconn: AtomicU32::new(spec.maxconn),
             warming: AtomicU64::new(0),
-            seats: Arc::default(),
+            shared_limit: Arc::default(),
         }
     }
 

@@ -119,9 +119,9 @@ fn a_busy_server_keeps_its_keys_unless_affinity_is_given_up_or_loads_are_bounded
         let (b, own) = full(algorithm, options(Affinity::MaxQueue, 0));
         assert_eq!(by_key(&b, &reader, b"key"), own);
         let waker = std::task::Waker::noop().clone();
-        let ticket = b.enqueue(at(&b, own), Priority::default(), Time::ZERO, waker).unwrap();
+        let position = b.enqueue(at(&b, own), Priority::default(), Time::ZERO, waker).unwrap();
         assert_ne!(by_key(&b, &reader, b"key"), own, "its queue is full");
-        b.leave(ticket);
+        b.leave(position);
     }
     // 150 % of the average: of 100 requests with one key no server gets more than 38.
     let b = Balancer::new(

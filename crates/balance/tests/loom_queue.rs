@@ -8,15 +8,15 @@ use manylane_sync::atomic::{AtomicBool, Ordering};
 use manylane_sync::{Arc, model, thread};
 
 #[derive(Clone)]
-struct Bell(Arc<AtomicBool>);
+struct Notify(Arc<AtomicBool>);
 
-impl Waiter for Bell {
+impl Waiter for Notify {
     fn wake(self) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
-impl Bell {
+impl Notify {
     fn new() -> Self {
         Self(Arc::new(AtomicBool::new(false)))
     }
@@ -28,7 +28,7 @@ impl Bell {
 
 const NOW: Time = Time::from_millis(1);
 
-fn one_place() -> (Arc<Balancer<Bell>>, Index) {
+fn one_place() -> (Arc<Balancer<Notify>>, Index) {
     let spec = ServerSpec { maxconn: 1, ..ServerSpec::new("s", 1) };
     let servers = Servers::new([spec]).expect("one server");
     let options = Options { lanes: 2, lanes_per_group: 1, ..Options::default() };
@@ -38,7 +38,7 @@ fn one_place() -> (Arc<Balancer<Bell>>, Index) {
 }
 
 /// At the end all is as at the beginning: there is the one place, and nobody waits.
-fn all_is_back(b: &Balancer<Bell>, s: Index) {
+fn all_is_back(b: &Balancer<Notify>, s: Index) {
     assert_eq!((b.waiting(s), b.waiting_for_any()), (0, 0));
     b.take(s, NOW).expect("the place is free");
     assert!(b.take(s, NOW).is_err(), "there is one place");
@@ -52,23 +52,23 @@ fn release_beside_waiting(any: bool) {
         let other = {
             let b = b.clone();
             thread::spawn(move || {
-                let bell = Bell::new();
+                let notify = Notify::new();
                 if b.take(s, NOW).is_err() {
-                    let ticket = match any {
-                        true => b.enqueue_any(Priority::default(), NOW, bell.clone()),
-                        false => b.enqueue(s, Priority::default(), NOW, bell.clone()).expect("no maxqueue"),
+                    let position = match any {
+                        true => b.enqueue_any(Priority::default(), NOW, notify.clone()),
+                        false => b.enqueue(s, Priority::default(), NOW, notify.clone()).expect("no maxqueue"),
                     };
-                    return Some((ticket, bell));
+                    return Some((position, notify));
                 }
                 b.release(s);
                 None
             })
         };
         b.release(s);
-        if let Some((ticket, bell)) = other.join().expect("no assertion failed") {
+        if let Some((position, notify)) = other.join().expect("no assertion failed") {
             // All is over, so the turn must have come.
-            assert!(bell.rung(), "a wake-up was lost");
-            match b.poll(ticket, bell) {
+            assert!(notify.rung(), "a wake-up was lost");
+            match b.poll(position, notify) {
                 Turn::Granted(index, _) => assert_eq!(index, s),
                 other => panic!("{other:?}"),
             }
@@ -96,11 +96,11 @@ fn leave_beside_release(any: bool) {
         let leaving = {
             let b = b.clone();
             thread::spawn(move || {
-                let ticket = match any {
-                    true => b.enqueue_any(Priority::default(), NOW, Bell::new()),
-                    false => b.enqueue(s, Priority::default(), NOW, Bell::new()).expect("no maxqueue"),
+                let position = match any {
+                    true => b.enqueue_any(Priority::default(), NOW, Notify::new()),
+                    false => b.enqueue(s, Priority::default(), NOW, Notify::new()).expect("no maxqueue"),
                 };
-                if let Some(index) = b.leave(ticket) {
+                if let Some(index) = b.leave(position) {
                     b.release(index);
                 }
             })
@@ -127,14 +127,14 @@ fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
     model(|| {
         let (b, s) = one_place();
         b.take(s, NOW).expect("it is free");
-        let stays = Bell::new();
-        let ticket =
+        let stays = Notify::new();
+        let position =
             b.enqueue(s, Priority::default(), Time::from_millis(2), stays.clone()).expect("no maxqueue");
         let leaving = {
             let b = b.clone();
             thread::spawn(move || {
-                let ticket = b.enqueue(s, Priority::default(), NOW, Bell::new()).expect("no maxqueue");
-                if let Some(index) = b.leave(ticket) {
+                let position = b.enqueue(s, Priority::default(), NOW, Notify::new()).expect("no maxqueue");
+                if let Some(index) = b.leave(position) {
                     b.release(index);
                 }
             })
@@ -142,7 +142,7 @@ fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
         b.release(s);
         leaving.join().expect("no assertion failed");
         assert!(stays.rung(), "its turn has come");
-        assert!(matches!(b.poll(ticket, stays), Turn::Granted(index, _) if index == s));
+        assert!(matches!(b.poll(position, stays), Turn::Granted(index, _) if index == s));
         b.release(s);
         all_is_back(&b, s);
     });
@@ -158,13 +158,13 @@ fn who_begins_to_wait_for_a_server_that_goes_down_is_sent_elsewhere() {
         let waiting = {
             let b = b.clone();
             thread::spawn(move || {
-                let bell = Bell::new();
-                (b.enqueue(s, Priority::default(), NOW, bell.clone()).expect("no maxqueue"), bell)
+                let notify = Notify::new();
+                (b.enqueue(s, Priority::default(), NOW, notify.clone()).expect("no maxqueue"), notify)
             })
         };
         b.set_admin(s, Admin::Maintenance, NOW);
-        let (_ticket, bell) = waiting.join().expect("no assertion failed");
-        assert!(bell.rung(), "it must not wait for a server that is gone");
+        let (_ticket, notify) = waiting.join().expect("no assertion failed");
+        assert!(notify.rung(), "it must not wait for a server that is gone");
         assert_eq!(b.waiting(s), 0);
     });
 }
@@ -177,7 +177,7 @@ fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
         let spec = ServerSpec { maxconn: 2, ..ServerSpec::new("s", 1) };
         let servers = Servers::new([spec]).expect("one server");
         let options = Options { lanes: 2, lanes_per_group: 1, ..Options::default() };
-        let b: Arc<Balancer<Bell>> = Arc::new(Balancer::waking(servers, Algorithm::First, options));
+        let b: Arc<Balancer<Notify>> = Arc::new(Balancer::waking(servers, Algorithm::First, options));
         let s = b.servers().index(0).expect("there is one");
         b.take(s, NOW).expect("it is free");
         let other = {
@@ -186,14 +186,14 @@ fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
         };
         b.release(s);
         other.join().expect("no assertion failed");
-        let bell = Bell::new();
-        let _ticket = b.enqueue_any(Priority::default(), NOW, bell.clone());
-        assert!(bell.rung(), "there is room, and it waits");
+        let notify = Notify::new();
+        let _ticket = b.enqueue_any(Priority::default(), NOW, notify.clone());
+        assert!(notify.rung(), "there is room, and it waits");
     });
 }
 
-/// Two balancers share two places (`seats`). While a lane takes one by the first and another lane gives one
-/// back there, somebody comes to the second: in the end there is room for him there.
+/// Two balancers share two places (`shared_limit`). While a lane takes one by the first and another lane
+/// gives one back there, somebody comes to the second: in the end there is room for him there.
 fn comes_beside_another_balancer(any: bool) {
     model(move || {
         let two = || {
@@ -206,7 +206,7 @@ fn comes_beside_another_balancer(any: bool) {
         first.take(s, NOW).expect("it is free");
         second.join(s, &first, s);
         let second = Arc::new(second);
-        let told = move |first: &Balancer<Bell>, second: &Balancer<Bell>| {
+        let told = move |first: &Balancer<Notify>, second: &Balancer<Notify>| {
             if first.tell_others(s) && second.could_let_in(s) {
                 second.look_again(s, NOW);
             }
@@ -214,15 +214,17 @@ fn comes_beside_another_balancer(any: bool) {
         let coming = {
             let second = second.clone();
             thread::spawn(move || {
-                let bell = Bell::new();
+                let notify = Notify::new();
                 if second.take(s, NOW).is_ok() {
                     return None;
                 }
-                let ticket = match any {
-                    true => second.enqueue_any(Priority::default(), NOW, bell.clone()),
-                    false => second.enqueue(s, Priority::default(), NOW, bell.clone()).expect("no maxqueue"),
+                let position = match any {
+                    true => second.enqueue_any(Priority::default(), NOW, notify.clone()),
+                    false => {
+                        second.enqueue(s, Priority::default(), NOW, notify.clone()).expect("no maxqueue")
+                    }
                 };
-                Some((ticket, bell))
+                Some((position, notify))
             })
         };
         let taking = {
@@ -235,14 +237,14 @@ fn comes_beside_another_balancer(any: bool) {
         first.release(s);
         told(&first, &second);
         taking.join().expect("no assertion failed");
-        if let Some((ticket, bell)) = coming.join().expect("no assertion failed") {
-            assert!(bell.rung(), "a wake-up was lost");
-            assert!(matches!(second.poll(ticket, bell), Turn::Granted(..)));
+        if let Some((position, notify)) = coming.join().expect("no assertion failed") {
+            assert!(notify.rung(), "a wake-up was lost");
+            assert!(matches!(second.poll(position, notify), Turn::Granted(..)));
         }
         assert_eq!((first.waiting(s), second.waiting(s), second.waiting_for_any()), (0, 0, 0));
         // Whatever happened, the limits are what is left.
         second.tell_others(s);
-        let room = |b: &Balancer<Bell>| (0..3).take_while(|_| b.take(s, NOW).is_ok()).count();
+        let room = |b: &Balancer<Notify>| (0..3).take_while(|_| b.take(s, NOW).is_ok()).count();
         assert_eq!(room(&first), 0, "one by each");
     });
 }
@@ -306,12 +308,12 @@ fn room_that_was_held_for_one_who_had_left_is_not_forgotten() {
         first.take(s, NOW).expect("it is free");
         second.join(s, &first, s);
         let second = Arc::new(second);
-        let told = move |from: &Balancer<Bell>, to: &Balancer<Bell>| {
+        let told = move |from: &Balancer<Notify>, to: &Balancer<Notify>| {
             if from.tell_others(s) && to.could_let_in(s) {
                 to.look_again(s, NOW);
             }
         };
-        let waiting = second.enqueue_any(Priority::default(), NOW, Bell::new());
+        let waiting = second.enqueue_any(Priority::default(), NOW, Notify::new());
         let leaving = {
             let (first, second) = (first.clone(), second.clone());
             thread::spawn(move || {
@@ -324,11 +326,14 @@ fn room_that_was_held_for_one_who_had_left_is_not_forgotten() {
         let coming = {
             let first = first.clone();
             thread::spawn(move || {
-                let bell = Bell::new();
+                let notify = Notify::new();
                 if first.take(s, NOW).is_ok() {
                     return None;
                 }
-                Some((first.enqueue(s, Priority::default(), NOW, bell.clone()).expect("no maxqueue"), bell))
+                Some((
+                    first.enqueue(s, Priority::default(), NOW, notify.clone()).expect("no maxqueue"),
+                    notify,
+                ))
             })
         };
         first.release(s);
@@ -339,9 +344,9 @@ fn room_that_was_held_for_one_who_had_left_is_not_forgotten() {
         if hid {
             told(&second, &first);
         }
-        if let Some((ticket, bell)) = came {
-            assert!(bell.rung(), "a wake-up was lost");
-            assert!(matches!(first.poll(ticket, bell), Turn::Granted(..)));
+        if let Some((position, notify)) = came {
+            assert!(notify.rung(), "a wake-up was lost");
+            assert!(matches!(first.poll(position, notify), Turn::Granted(..)));
         }
         assert_eq!((first.waiting(s), second.waiting(s), second.waiting_for_any()), (0, 0, 0));
     });

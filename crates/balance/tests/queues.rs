@@ -14,21 +14,21 @@ use std::time::{Duration, Instant};
 
 /// Counts how often it was woken.
 #[derive(Clone, Default)]
-struct Bell(Arc<AtomicUsize>);
+struct Notify(Arc<AtomicUsize>);
 
-impl Waiter for Bell {
+impl Waiter for Notify {
     fn wake(self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl Bell {
+impl Notify {
     fn rung(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-fn limited(specs: &[(u32, u32)], options: Options) -> Balancer<Bell> {
+fn limited(specs: &[(u32, u32)], options: Options) -> Balancer<Notify> {
     let spec = |(n, &(maxconn, maxqueue)): (usize, &(u32, u32))| ServerSpec {
         maxconn,
         maxqueue,
@@ -38,7 +38,7 @@ fn limited(specs: &[(u32, u32)], options: Options) -> Balancer<Bell> {
     Balancer::waking(servers, Algorithm::RoundRobin, options)
 }
 
-fn index(b: &Balancer<Bell>, n: usize) -> Index {
+fn index(b: &Balancer<Notify>, n: usize) -> Index {
     b.servers().index(n).unwrap()
 }
 
@@ -56,15 +56,17 @@ fn a_place_goes_to_the_first_who_waits_and_nobody_overtakes() {
     let b = limited(&[(1, 0)], Options::default());
     let s = index(&b, 0);
     b.take(s, NOW).unwrap();
-    let bells = [(); 3].map(|()| Bell::default());
-    let mut tickets: Vec<Ticket> =
-        bells.iter().map(|bell| b.enqueue(s, Priority::default(), NOW, bell.clone()).unwrap()).collect();
+    let notifies = [(); 3].map(|()| Notify::default());
+    let mut tickets: Vec<QueuePosition> = notifies
+        .iter()
+        .map(|notify| b.enqueue(s, Priority::default(), NOW, notify.clone()).unwrap())
+        .collect();
     assert_eq!((b.waiting(s), b.load(s)), (3, 4));
-    for (number, bell) in (1..).zip(&bells) {
+    for (number, notify) in (1..).zip(&notifies) {
         b.release(s);
         assert_eq!(b.take(s, NOW), Err(Full), "the place was never free");
-        assert_eq!(bell.rung(), 1);
-        let Turn::Granted(server, served) = b.poll(tickets.remove(0), bell.clone()) else {
+        assert_eq!(notify.rung(), 1);
+        let Turn::Granted(server, served) = b.poll(tickets.remove(0), notify.clone()) else {
             panic!("{number}")
         };
         assert_eq!((server, served), (s, number), "all were there from the beginning");
@@ -83,8 +85,8 @@ fn classes_come_before_time_and_offsets_shift_time() {
     let s = index(&b, 0);
     b.take(s, NOW).unwrap();
     let enter = |class, offset, at| {
-        let bell = Bell::default();
-        (b.enqueue(s, Priority { class, offset }, Time::from_millis(at), bell.clone()).unwrap(), bell)
+        let notify = Notify::default();
+        (b.enqueue(s, Priority { class, offset }, Time::from_millis(at), notify.clone()).unwrap(), notify)
     };
     let waiting = [
         enter(0, 0, 100),
@@ -100,16 +102,16 @@ fn classes_come_before_time_and_offsets_shift_time() {
         order.push(
             waiting
                 .iter()
-                .position(|(_, bell)| bell.rung() == 1 && !order_has(&order, bell, &waiting))
+                .position(|(_, notify)| notify.rung() == 1 && !order_has(&order, notify, &waiting))
                 .unwrap(),
         );
     }
-    fn order_has(order: &[usize], bell: &Bell, waiting: &[(Ticket, Bell)]) -> bool {
-        order.iter().any(|&n| Arc::ptr_eq(&waiting[n].1.0, &bell.0))
+    fn order_has(order: &[usize], notify: &Notify, waiting: &[(QueuePosition, Notify)]) -> bool {
+        order.iter().any(|&n| Arc::ptr_eq(&waiting[n].1.0, &notify.0))
     }
     assert_eq!(order, [4, 3, 1, 0, 5, 2]);
-    for (ticket, bell) in waiting {
-        granted(b.poll(ticket, bell));
+    for (position, notify) in waiting {
+        granted(b.poll(position, notify));
     }
 }
 
@@ -119,8 +121,8 @@ fn a_lane_serves_its_own_first_unless_others_wait_for_a_millisecond_more() {
     let b = limited(&[(1, 0)], options);
     let s = index(&b, 0);
     let enter = |class, later| {
-        let (bell, at) = (Bell::default(), NOW + Duration::from_micros(later));
-        (b.enqueue_any(Priority { class, offset: 0 }, at, bell.clone()), bell)
+        let (notify, at) = (Notify::default(), NOW + Duration::from_micros(later));
+        (b.enqueue_any(Priority { class, offset: 0 }, at, notify.clone()), notify)
     };
     for (others_class, later, own_is_first) in [(0, 999, true), (0, 1000, false), (-1, 0, false)] {
         b.take(s, NOW).unwrap();
@@ -128,8 +130,8 @@ fn a_lane_serves_its_own_first_unless_others_wait_for_a_millisecond_more() {
         let own = enter(0, later);
         b.release(s);
         assert_eq!((own.1.rung() == 1, other.1.rung() == 1), (own_is_first, !own_is_first), "{later}");
-        for (ticket, bell) in if own_is_first { [own, other] } else { [other, own] } {
-            granted(b.poll(ticket, bell));
+        for (position, notify) in if own_is_first { [own, other] } else { [other, own] } {
+            granted(b.poll(position, notify));
             b.release(s);
         }
     }
@@ -140,11 +142,11 @@ fn maxqueue_refuses_and_leastconn_counts_such_a_queue_as_room() {
     let b = limited(&[(1, 2)], Options::default());
     let s = index(&b, 0);
     b.take(s, NOW).unwrap();
-    let first = b.enqueue(s, Priority::default(), NOW, Bell::default()).unwrap();
-    let second = b.enqueue(s, Priority::default(), NOW, Bell::default()).unwrap();
-    assert_eq!(b.enqueue(s, Priority::default(), NOW, Bell::default()).unwrap_err(), QueueFull);
+    let first = b.enqueue(s, Priority::default(), NOW, Notify::default()).unwrap();
+    let second = b.enqueue(s, Priority::default(), NOW, Notify::default()).unwrap();
+    assert_eq!(b.enqueue(s, Priority::default(), NOW, Notify::default()).unwrap_err(), QueueFull);
     assert_eq!(b.leave(first), None);
-    let third = b.enqueue(s, Priority::default(), NOW, Bell::default()).unwrap();
+    let third = b.enqueue(s, Priority::default(), NOW, Notify::default()).unwrap();
     b.leave(second);
     b.leave(third);
     assert_eq!((b.waiting(s), b.load(s)), (0, 1));
@@ -161,9 +163,9 @@ fn maxqueue_refuses_and_leastconn_counts_such_a_queue_as_room() {
     }
     assert_eq!(b.pick(&reader, &Input::new(NOW)), Ok(at(&b, 0)), "its queue has room");
     let waker = std::task::Waker::noop();
-    let ticket = b.enqueue(at(&b, 0), Priority::default(), NOW, waker.clone()).unwrap();
+    let position = b.enqueue(at(&b, 0), Priority::default(), NOW, waker.clone()).unwrap();
     assert_eq!(b.pick(&reader, &Input::new(NOW)), Err(NoPick::AllFull));
-    b.leave(ticket);
+    b.leave(position);
 }
 
 #[test]
@@ -172,13 +174,13 @@ fn who_waits_for_any_server_gets_the_first_place_of_all() {
     let (s, t) = (index(&b, 0), index(&b, 1));
     b.take(s, NOW).unwrap();
     b.take(t, NOW).unwrap();
-    let (early, late) = (Bell::default(), Bell::default());
+    let (early, late) = (Notify::default(), Notify::default());
     let any = b.enqueue_any(Priority::default(), Time::from_millis(10), early.clone());
     let own = b.enqueue(t, Priority::default(), Time::from_millis(20), late.clone()).unwrap();
     b.release(t);
     assert_eq!((early.rung(), late.rung()), (1, 0), "it came first");
     assert_eq!(granted(b.poll(any, early)), t);
-    let again = Bell::default();
+    let again = Notify::default();
     let any = b.enqueue_any(Priority::default(), Time::from_millis(30), again.clone());
     b.release(t);
     assert_eq!((again.rung(), late.rung()), (0, 1), "now the other did");
@@ -193,21 +195,21 @@ fn room_that_comes_up_any_way_reaches_those_who_wait_for_any_server() {
     let spec = |id, maxconn| ServerSpec { maxconn, ..ServerSpec::new(format!("s{id}"), id) };
     let backup = ServerSpec { backup: true, ..spec(3, 0) };
     let servers = Servers::new([spec(1, 1), spec(2, 1), backup]).unwrap();
-    let b: Balancer<Bell> = Balancer::waking(servers, Algorithm::RoundRobin, Options::default());
+    let b: Balancer<Notify> = Balancer::waking(servers, Algorithm::RoundRobin, Options::default());
     let [s, t, u] = [0, 1, 2].map(|n| index(&b, n));
     b.set_operation(t, Operation::Down, NOW);
     b.take(s, NOW).unwrap();
-    let bells = [(); 4].map(|()| Bell::default());
-    let mut tickets = bells.iter().map(|bell| b.enqueue_any(Priority::default(), NOW, bell.clone()));
+    let notifies = [(); 4].map(|()| Notify::default());
+    let mut tickets = notifies.iter().map(|notify| b.enqueue_any(Priority::default(), NOW, notify.clone()));
     let mut tickets: Vec<_> = tickets.by_ref().collect();
     b.set_operation(t, Operation::Up, NOW); // a server that comes up
-    assert_eq!(granted(b.poll(tickets.remove(0), bells[0].clone())), t);
+    assert_eq!(granted(b.poll(tickets.remove(0), notifies[0].clone())), t);
     b.set_admin(t, Admin::Drain, NOW);
     b.release(t); // this one takes nobody new
-    assert_eq!(bells[1].rung(), 0);
+    assert_eq!(notifies[1].rung(), 0);
     b.set_operation(s, Operation::Down, NOW); // then the backup serves, without a limit
-    for bell in &bells[1..] {
-        assert_eq!(granted(b.poll(tickets.remove(0), bell.clone())), u);
+    for notify in &notifies[1..] {
+        assert_eq!(granted(b.poll(tickets.remove(0), notify.clone())), u);
     }
 }
 
@@ -216,17 +218,17 @@ fn who_waits_for_a_server_that_goes_down_is_sent_elsewhere() {
     let b = limited(&[(1, 0)], Options::default());
     let s = index(&b, 0);
     b.take(s, NOW).unwrap();
-    let bell = Bell::default();
-    let ticket = b.enqueue(s, Priority::default(), NOW, bell.clone()).unwrap();
+    let notify = Notify::default();
+    let position = b.enqueue(s, Priority::default(), NOW, notify.clone()).unwrap();
     b.set_admin(s, Admin::Drain, NOW);
-    assert_eq!(bell.rung(), 0, "what belongs to a server that drains stays");
+    assert_eq!(notify.rung(), 0, "what belongs to a server that drains stays");
     b.set_operation(s, Operation::Down, NOW);
-    assert_eq!(bell.rung(), 1);
-    assert!(matches!(b.poll(ticket, bell), Turn::Elsewhere));
+    assert_eq!(notify.rung(), 1);
+    assert!(matches!(b.poll(position, notify), Turn::Elsewhere));
     assert_eq!((b.waiting(s), b.load(s)), (0, 1));
-    let late = b.enqueue(s, Priority::default(), NOW, Bell::default()).unwrap();
+    let late = b.enqueue(s, Priority::default(), NOW, Notify::default()).unwrap();
     assert!(
-        matches!(b.poll(late, Bell::default()), Turn::Elsewhere),
+        matches!(b.poll(late, Notify::default()), Turn::Elsewhere),
         "nor does anybody begin to wait for it"
     );
 }
@@ -234,7 +236,7 @@ fn who_waits_for_a_server_that_goes_down_is_sent_elsewhere() {
 #[test]
 fn the_limit_follows_the_backends_load_from_minconn_to_maxconn() {
     let spec = ServerSpec { maxconn: 10, minconn: 2, ..ServerSpec::new("s", 1) };
-    let mut b: Balancer<Bell> =
+    let mut b: Balancer<Notify> =
         Balancer::waking(Servers::new([spec]).unwrap(), Algorithm::RoundRobin, Options::default());
     b.set_fullconn(20);
     let s = index(&b, 0);
@@ -243,16 +245,16 @@ fn the_limit_follows_the_backends_load_from_minconn_to_maxconn() {
     }
     assert_eq!(b.take(s, Time::from_millis(20)), Err(Full), "10 of 20 are not there yet");
     let mut tickets = Vec::new();
-    let bells: Vec<Bell> = (0..18).map(|_| Bell::default()).collect();
-    for bell in &bells {
-        tickets.push(b.enqueue(s, Priority::default(), Time::from_millis(30), bell.clone()).unwrap());
+    let notifies: Vec<Notify> = (0..18).map(|_| Notify::default()).collect();
+    for notify in &notifies {
+        tickets.push(b.enqueue(s, Priority::default(), Time::from_millis(30), notify.clone()).unwrap());
     }
     // Another request looks at the load of 20: the whole limit holds.
     assert_eq!(b.take(s, Time::from_millis(40)), Err(Full));
-    assert_eq!(bells.iter().filter(|bell| bell.rung() == 1).count(), 8);
+    assert_eq!(notifies.iter().filter(|notify| notify.rung() == 1).count(), 8);
     assert_eq!(b.waiting(s), 10);
-    for ticket in tickets {
-        if let Some(granted) = b.leave(ticket) {
+    for position in tickets {
+        if let Some(granted) = b.leave(position) {
             b.release(granted);
         }
     }
@@ -268,7 +270,7 @@ fn slow_start_raises_weight_and_limit_in_steps() {
         ..ServerSpec::new("slow", 1)
     };
     let other = ServerSpec { weight: 100, ..ServerSpec::new("other", 2) };
-    let b: Balancer<Bell> =
+    let b: Balancer<Notify> =
         Balancer::waking(Servers::new([slow, other]).unwrap(), Algorithm::RoundRobin, Options::default());
     let (s, reader) = (index(&b, 0), Reader::new());
     assert_eq!(b.servers()[s].state().effective_weight(), 1600, "not at the start of the program");
@@ -338,11 +340,11 @@ fn nothing_is_lost_or_doubled_when_many_threads_take_wait_and_leave() {
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     let park = Park { woken: Arc::default(), thread: thread::current() };
                     let target = b.servers().index((random >> 40) as usize % 2).unwrap();
-                    let ticket = match (random >> 33) % 4 {
+                    let position = match (random >> 33) % 4 {
                         0 => match b.take(target, NOW) {
                             Ok(()) => Ok(target),
                             Err(Full) => match b.enqueue(target, Priority::default(), NOW, park.clone()) {
-                                Ok(ticket) => Err(ticket),
+                                Ok(position) => Err(position),
                                 Err(QueueFull) => continue,
                             },
                         },
@@ -352,17 +354,17 @@ fn nothing_is_lost_or_doubled_when_many_threads_take_wait_and_leave() {
                         },
                     };
                     reader.quiescent();
-                    let server = match ticket {
+                    let server = match position {
                         Ok(server) => server,
-                        Err(ticket) if (random >> 50) % 3 == 0 => match b.leave(ticket) {
+                        Err(position) if (random >> 50) % 3 == 0 => match b.leave(position) {
                             Some(server) => server,
                             None => continue,
                         },
-                        Err(mut ticket) => loop {
-                            match b.poll(ticket, park.clone()) {
+                        Err(mut position) => loop {
+                            match b.poll(position, park.clone()) {
                                 Turn::Granted(server, _) => break server,
                                 Turn::Elsewhere => unreachable!("no server goes down"),
-                                Turn::Waiting(still) => ticket = still,
+                                Turn::Waiting(still) => position = still,
                             }
                             let until = Instant::now() + Duration::from_secs(20);
                             while !park.woken.swap(false, Ordering::SeqCst) {
@@ -437,14 +439,14 @@ fn balancers_of_one_server_fill_its_places_together() {
     let of_other = index(&other, 1);
     assert_eq!((last.take(s, NOW), other.take(of_other, NOW)), (Err(Full), Err(Full)));
     other.take(index(&other, 0), NOW).unwrap();
-    let bell = Bell::default();
-    let waiting = other.enqueue(of_other, Priority::default(), NOW, bell.clone()).unwrap();
+    let notify = Notify::default();
+    let waiting = other.enqueue(of_other, Priority::default(), NOW, notify.clone()).unwrap();
     before.release(s);
     last.look_again(s, NOW);
-    assert_eq!(bell.rung(), 0);
+    assert_eq!(notify.rung(), 0);
     other.look_again(of_other, NOW);
-    assert_eq!(bell.rung(), 1);
-    assert_eq!(granted(other.poll(waiting, bell)), of_other);
+    assert_eq!(notify.rung(), 1);
+    assert_eq!(granted(other.poll(waiting, notify)), of_other);
     last.look_again(s, NOW);
     assert_eq!(last.take(s, NOW), Err(Full));
     // Who ends leaves all to those that are left.
@@ -496,10 +498,11 @@ fn a_limit_holds_for_any_number_of_balancers() {
         all.push(next);
     }
     let last = all.pop().unwrap();
-    let bells: Vec<_> = (0..2).map(|_| Bell::default()).collect();
-    let wait =
-        |on: &Balancer<Bell>, bell: &Bell| on.enqueue(s, Priority::default(), NOW, bell.clone()).unwrap();
-    let tickets = [wait(&all[45], &bells[0]), wait(&last, &bells[1])];
+    let notifies: Vec<_> = (0..2).map(|_| Notify::default()).collect();
+    let wait = |on: &Balancer<Notify>, notify: &Notify| {
+        on.enqueue(s, Priority::default(), NOW, notify.clone()).unwrap()
+    };
+    let tickets = [wait(&all[45], &notifies[0]), wait(&last, &notifies[1])];
     // One place for two who wait: the others know that it is taken before who has it runs.
     all[0].release(s);
     assert!(all[0].tell_others(s));
@@ -507,12 +510,12 @@ fn a_limit_holds_for_any_number_of_balancers() {
     assert!(could == [45] && last.could_let_in(s));
     all[45].look_again(s, NOW);
     assert!(!last.could_let_in(s));
-    assert_eq!((bells[0].rung(), bells[1].rung()), (1, 0));
+    assert_eq!((notifies[0].rung(), notifies[1].rung()), (1, 0));
     all[0].release(s);
     last.look_again(s, NOW);
-    assert_eq!(bells[1].rung(), 1);
-    for (on, (ticket, bell)) in [&all[45], &last].into_iter().zip(tickets.into_iter().zip(bells)) {
-        on.release(granted(on.poll(ticket, bell)));
+    assert_eq!(notifies[1].rung(), 1);
+    for (on, (position, notify)) in [&all[45], &last].into_iter().zip(tickets.into_iter().zip(notifies)) {
+        on.release(granted(on.poll(position, notify)));
     }
     for balancer in &all[1..40] {
         (0..EACH).for_each(|_| balancer.release(s));

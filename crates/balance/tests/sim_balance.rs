@@ -2,8 +2,8 @@
 #![cfg(manylane_sim)]
 
 use manylane_balance::{
-    Algorithm, Balancer, Depot, HashType, Input, Key, NoPick, Options, Priority, ServerSpec, Servers, Shelf,
-    ShelfLimits,
+    Algorithm, Balancer, HashType, IdleLimits, IdlePool, IdlePools, Input, Key, NoPick, Options, Priority,
+    ServerSpec, Servers,
 };
 use manylane_sched::Time;
 use manylane_sim::{Report, Simulation, Topology, Worker};
@@ -14,16 +14,16 @@ use std::collections::VecDeque;
 
 struct Backend {
     balancer: Balancer,
-    depot: Arc<Depot>,
+    idle_pools: Arc<IdlePools>,
     met: AtomicU32,
 }
 
 fn backend(algorithm: Algorithm, servers: u32, maxconn: u32) -> Backend {
     let spec = |id| ServerSpec { maxconn, ..ServerSpec::new(format!("s{id}"), id) };
     let servers = Servers::new((1..=servers).map(spec)).expect("names and ids differ");
-    let depot = Arc::new(Depot::new(servers.iter().map(|_| ShelfLimits::default())));
+    let idle_pools = Arc::new(IdlePools::new(servers.iter().map(|_| IdleLimits::default())));
     let options = Options { lanes: 96, ..Options::default() };
-    Backend { balancer: Balancer::new(servers, algorithm, options), depot, met: AtomicU32::new(0) }
+    Backend { balancer: Balancer::new(servers, algorithm, options), idle_pools, met: AtomicU32::new(0) }
 }
 
 fn meet(backend: &Backend, worker: &Worker) {
@@ -117,7 +117,7 @@ fn limits_cost_the_servers_own_line_and_64_cores_do_more_than_8() {
     assert!(many > 3.5 * eight, "8 cores {eight:.0}/s, 64 cores {many:.0}/s");
 }
 
-/// R-G5: what the own shelf has is taken and put back without any other lane.
+/// R-G5: what the own idle pool has is taken and put back without any other lane.
 #[test]
 fn idle_connections_of_the_own_lane_move_no_line() {
     for cores in [1, 8, 64] {
@@ -125,16 +125,16 @@ fn idle_connections_of_the_own_lane_move_no_line() {
             || backend(Algorithm::RoundRobin, 500, 0),
             |backend, worker| {
                 let server = backend.balancer.servers().index(7).expect("there are 500");
-                let shelf = RefCell::new(Shelf::new(backend.depot.clone()));
+                let idle_pool = RefCell::new(IdlePool::new(backend.idle_pools.clone()));
                 let now = Time::from_millis(1);
-                shelf.borrow_mut().put(server, 1, 0u64, now).expect("no limit");
+                idle_pool.borrow_mut().put(server, 1, 0u64, now).expect("no limit");
                 meet(backend, worker);
                 worker.measure(5, REQUESTS, |_| {
-                    let mut shelf = shelf.borrow_mut();
-                    let connection = shelf.take(1).expect("it lies there");
-                    shelf.put(server, 1, connection, now).expect("no limit");
+                    let mut idle_pool = idle_pool.borrow_mut();
+                    let connection = idle_pool.take(1).expect("it lies there");
+                    idle_pool.put(server, 1, connection, now).expect("no limit");
                 });
-                meet(backend, worker); // the shelves go when all have measured
+                meet(backend, worker); // the idle pools go when all have measured
             },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
@@ -158,11 +158,11 @@ fn places_are_handed_over_when_all_lanes_queue_for_one_server() {
                     let index = match b.pick(&reader, &Input::new(now)) {
                         Ok(index) if b.take(index, now).is_ok() => index,
                         Ok(_) | Err(NoPick::AllFull) => {
-                            let mut ticket =
+                            let mut position =
                                 b.enqueue_any(Priority::default(), now, std::task::Waker::noop().clone());
                             loop {
-                                match b.poll(ticket, std::task::Waker::noop().clone()) {
-                                    manylane_balance::Turn::Waiting(still) => ticket = still,
+                                match b.poll(position, std::task::Waker::noop().clone()) {
+                                    manylane_balance::Turn::Waiting(still) => position = still,
                                     manylane_balance::Turn::Granted(index, _) => break index,
                                     manylane_balance::Turn::Elsewhere => panic!("it is up"),
                                 }

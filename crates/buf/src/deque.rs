@@ -238,15 +238,15 @@ impl Drop for Deque {
     #[inline]
     fn drop(&mut self) {
         /// Drops what is left, also after the owner of foreign bytes has panicked.
-        struct Rest<'a>(&'a mut Deque);
-        impl Drop for Rest<'_> {
+        struct Remaining<'a>(&'a mut Deque);
+        impl Drop for Remaining<'_> {
             #[inline]
             fn drop(&mut self) {
                 while self.0.pop_front().is_some() {}
                 self.0.free_block(); // reserved, but nothing was pushed
             }
         }
-        let rest = Rest(self);
+        let rest = Remaining(self);
         while rest.0.pop_front().is_some() {}
     }
 }

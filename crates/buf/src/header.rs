@@ -41,7 +41,7 @@
 //!    moves up *before* the bytes are lent out, so a second handle with the same end cannot claim them too. A
 //!    sole handle first sets `filled` to its own end.
 //! 10. **Zero mark.** Set by anyone with a handle: one relaxed store of `true` into a byte that nothing else
-//!     shares; nobody ever stores `false`. The marker's release (rule 4) or its parcel's hand-over orders it
+//!     shares; nobody ever stores `false`. The marker's release (rule 4) or its parcel's handover orders it
 //!     before the last release, whose holder reads it: no mark is lost (R-B5).
 //! 11. **End.** The last holder zeroes the payload if marked, then gives the memory to the dropping lane's
 //!     pool cache, or calls the free function of foreign bytes: exactly once, since only one handle can be

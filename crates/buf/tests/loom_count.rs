@@ -48,11 +48,11 @@ impl<T: Ord + Debug> Outcomes<T> {
 }
 
 /// Foreign bytes for one execution of a model; checked and dropped at its end.
-struct Watch(NonNull<Foreign>);
+struct Observed(NonNull<Foreign>);
 
 unsafe fn free(data: NonNull<u8>, len: usize, argument: usize) {
     let foreign = std::ptr::with_exposed_provenance::<Foreign>(argument);
-    // SAFETY: a `Watch` keeps it until the end of the execution.
+    // SAFETY: a `Observed` keeps it until the end of the execution.
     unsafe {
         assert_eq!((data.as_ptr().cast_const(), len), (foreign.cast::<u8>(), LEN));
         (*foreign).looked.with_mut(|_| ());
@@ -64,7 +64,7 @@ unsafe fn free(data: NonNull<u8>, len: usize, argument: usize) {
     }
 }
 
-impl Watch {
+impl Observed {
     fn new() -> (Self, Segment) {
         static INDEX: OnceLock<FreeIndex> = OnceLock::new();
         let index = *INDEX.get_or_init(|| FreeIndex::register("watched", free).expect("once"));
@@ -130,7 +130,7 @@ fn owner_clones_and_drops_while_another_lane_drops() {
     static FREED: Outcomes<By> = Outcomes::new();
     model(|| {
         let here = lane::current();
-        let (watch, segment) = Watch::new();
+        let (watch, segment) = Observed::new();
         let sent = parcel(segment.clone());
         let other = thread::spawn(move || {
             look(&open(sent));
@@ -151,7 +151,7 @@ fn owner_clones_and_drops_while_another_lane_drops() {
 fn a_parcel_comes_back_while_its_owner_still_holds_on() {
     static SOLE: Outcomes<bool> = Outcomes::new();
     model(|| {
-        let (watch, segment) = Watch::new();
+        let (watch, segment) = Observed::new();
         let sent = parcel(segment.clone());
         let other = thread::spawn(move || {
             let segment = open(sent);
@@ -175,7 +175,7 @@ fn a_parcel_comes_back_while_its_owner_still_holds_on() {
 fn parcels_cross_in_both_directions() {
     model(|| {
         let here = lane::current();
-        let (watch, keep) = Watch::new();
+        let (watch, keep) = Observed::new();
         let there = parcel(keep.clone());
         let to_us = parcel(keep.clone());
         let other = thread::spawn(move || {
@@ -200,7 +200,7 @@ fn two_other_lanes_and_the_owner_drop_at_the_same_time() {
     static FREED: Outcomes<By> = Outcomes::new();
     model(|| {
         let here = lane::current();
-        let (watch, segment) = Watch::new();
+        let (watch, segment) = Observed::new();
         let drops = |sent: Parcel| {
             thread::spawn(move || {
                 look(&open(sent));
@@ -227,7 +227,7 @@ fn owner_role_moves(
 ) {
     model(move || {
         let here = lane::current();
-        let (watch, segment) = Watch::new();
+        let (watch, segment) = Observed::new();
         let first = parcel(segment.clone());
         let second = parcel(segment); // the last of the group: its unit goes along
         let other = thread::spawn(move || {
@@ -279,7 +279,7 @@ fn racing_zero_marks_are_seen_by_whoever_frees() {
     static FREED: Outcomes<By> = Outcomes::new();
     model(|| {
         let here = lane::current();
-        let (watch, segment) = Watch::new();
+        let (watch, segment) = Observed::new();
         let sent = parcel(segment.clone());
         let other = thread::spawn(move || {
             let segment = open(sent);
@@ -300,7 +300,7 @@ fn a_single_mark_is_never_lost() {
     static FREED: Outcomes<By> = Outcomes::new();
     model(|| {
         let here = lane::current();
-        let (watch, segment) = Watch::new();
+        let (watch, segment) = Observed::new();
         let (marks, looks) = (parcel(segment.clone()), parcel(segment));
         let marker = thread::spawn(move || {
             open(marks).zero_on_free().expect("declared writable");
@@ -328,7 +328,7 @@ fn write_if_sole(mut segment: Segment) -> bool {
 fn a_sole_holder_writes_only_after_the_others_have_looked() {
     static WROTE: Outcomes<bool> = Outcomes::new();
     model(|| {
-        let (watch, segment) = Watch::new();
+        let (watch, segment) = Observed::new();
         let (looks, writes) = (parcel(segment.clone()), parcel(segment));
         let looker = thread::spawn(move || look(&open(looks)));
         let writer = thread::spawn(move || write_if_sole(open(writes)));
@@ -345,7 +345,7 @@ fn a_sole_holder_writes_only_after_the_others_have_looked() {
 fn an_owner_that_is_the_sole_holder_writes_only_after_the_others_have_looked() {
     static WROTE: Outcomes<bool> = Outcomes::new();
     model(|| {
-        let (watch, segment) = Watch::new();
+        let (watch, segment) = Observed::new();
         let sent = parcel(segment.clone());
         let other = thread::spawn(move || look(&open(sent)));
         thread::yield_now();

@@ -2,7 +2,7 @@
 //! reports.
 
 use crate::health::{Change, Counted, Health, Init, Running};
-use crate::status::{Status, Verdict};
+use crate::status::{CheckResult, Status};
 use manylane_sync::{LockClass, Mutex};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ static BOARDS: LockClass = LockClass::new("health of a server", LockClass::LEAF)
 #[derive(Clone, Debug)]
 pub struct Report {
     /// What the last check came to.
-    pub verdict: Verdict,
+    pub verdict: CheckResult,
     /// How long it took.
     pub took: Duration,
     /// One is under way.
@@ -37,7 +37,7 @@ impl Board {
         Self(Mutex::new(
             &BOARDS,
             Report {
-                verdict: Verdict::new(Status::Ini, ""),
+                verdict: CheckResult::new(Status::Ini, ""),
                 took: Duration::ZERO,
                 in_progress: false,
                 paused: false,
@@ -107,12 +107,12 @@ impl Board {
     pub fn restore(&self, running: Running, status: Status) {
         let mut report = self.0.lock();
         report.health.set(running);
-        report.verdict = Verdict::new(status, "");
+        report.verdict = CheckResult::new(status, "");
     }
 
     /// A check is over. Whether it is worth a line, since it moved the health or came to something else than
     /// the last, and what changed.
-    pub fn end(&self, verdict: Verdict, took: Duration) -> (bool, Option<Change>) {
+    pub fn end(&self, verdict: CheckResult, took: Duration) -> (bool, Option<Change>) {
         let mut report = self.0.lock();
         let (moved, change) = report.health.report(verdict.status);
         report.took = took;
@@ -121,7 +121,7 @@ impl Board {
     }
 
     /// An agent was asked, or could not be: only its own word about health counts. The same.
-    pub fn heard(&self, verdict: Verdict, took: Duration) -> (bool, Option<Change>) {
+    pub fn heard(&self, verdict: CheckResult, took: Duration) -> (bool, Option<Change>) {
         if matches!(verdict.status, Status::L7Ok | Status::L7Sts) {
             return self.end(verdict, took);
         }
@@ -138,7 +138,7 @@ impl Board {
     }
 
     /// Live traffic failed too often. The same.
-    pub fn observe(&self, verdict: Verdict, counted: Counted) -> (bool, Option<Change>) {
+    pub fn observe(&self, verdict: CheckResult, counted: Counted) -> (bool, Option<Change>) {
         let mut report = self.0.lock();
         let (moved, change) = report.health.observe(counted);
         (report.note(verdict, moved), change)
@@ -147,7 +147,7 @@ impl Board {
 
 impl Report {
     /// It came to this, which moved the health or not. Whether that is news.
-    fn note(&mut self, verdict: Verdict, moved: bool) -> bool {
+    fn note(&mut self, verdict: CheckResult, moved: bool) -> bool {
         let news = moved || verdict.status != self.verdict.status;
         if moved && verdict.status.result() == 2 {
             self.failed += 1;

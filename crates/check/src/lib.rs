@@ -3,7 +3,7 @@
 
 mod board;
 mod health;
-mod pace;
+mod intervals;
 mod past;
 mod script;
 pub mod states;
@@ -11,11 +11,11 @@ mod status;
 
 pub use board::{Board, Report};
 pub use health::{Change, Counted, Health, Init, Running};
-pub use pace::Pace;
+pub use intervals::Intervals;
 pub use past::{Past, Since};
 pub use script::{
-    Ask, Connect, Evaluate, Exchange, Expect, HttpRequest, MOST_BYTES, NoExpressions, Pattern, PortOf,
-    Script, Seen, Send, Sent, Service, Setting, StatusRanges, Step, Target, Text, Value, Words, agent, http,
-    ldap, mysql, pgsql, redis, smtp, tcp, tls,
+    Ask, CheckInput, Connect, Evaluate, Exchange, Expect, HttpRequest, MOST_BYTES, NoExpressions, Pattern,
+    PortOf, Script, Send, Sent, Service, Setting, StatusRanges, Step, Target, Text, Value, Words, agent,
+    http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
 };
-pub use status::{Status, Verdict};
+pub use status::{CheckResult, Status};

@@ -197,7 +197,7 @@ impl Status {
 
 /// What a check came to, and what is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct CheckResult {
     /// What it came to.
     pub status: Status,
     /// The status code of HTTP's answer, or what takes its place in other protocols; 0 where they have none.
@@ -206,7 +206,7 @@ pub struct Verdict {
     pub info: Box<str>,
 }
 
-impl Verdict {
+impl CheckResult {
     /// Without a code.
     pub fn new(status: Status, info: impl Into<Box<str>>) -> Self {
         Self { status, code: None, info: info.into() }

@@ -4,8 +4,8 @@
 
 use manylane_buf::Cluster;
 use manylane_check::{
-    Ask, Exchange, Expect, HttpRequest, MOST_BYTES, NoExpressions, Pattern, Script, Status, StatusRanges,
-    Step, Text, Verdict, http, redis, tcp,
+    Ask, CheckResult, Exchange, Expect, HttpRequest, MOST_BYTES, NoExpressions, Pattern, Script, Status,
+    StatusRanges, Step, Text, http, redis, tcp,
 };
 use manylane_expr::Regex;
 
@@ -15,7 +15,7 @@ fn give(run: &mut Exchange<'_>, bytes: &[u8]) {
 
 /// Plays a server that answers each send with the next of `answers`, in pieces of so many bytes, and closes
 /// after the last.
-fn play(script: &Script, serves: bool, answers: &[&[u8]], piece: usize) -> (Vec<u8>, Verdict) {
+fn play(script: &Script, serves: bool, answers: &[&[u8]], piece: usize) -> (Vec<u8>, CheckResult) {
     let (mut sent, mut answers) = (Vec::new(), answers.iter());
     let mut run = script.run(serves);
     let mut coming: Vec<u8> = Vec::new();
@@ -38,7 +38,7 @@ fn play(script: &Script, serves: bool, answers: &[&[u8]], piece: usize) -> (Vec<
 }
 
 /// The same for pieces of all sizes: the verdict must not depend on them.
-fn verdict(script: &Script, serves: bool, answers: &[&[u8]]) -> Verdict {
+fn verdict(script: &Script, serves: bool, answers: &[&[u8]]) -> CheckResult {
     let whole = play(script, serves, answers, usize::MAX).1;
     let longest = answers.iter().map(|answer| answer.len()).max().unwrap_or(0);
     for piece in 1..=longest {
@@ -254,7 +254,7 @@ fn tcp_steps_run_in_order_and_say_where_they_failed() {
     let tell = Script::new(vec![Step::send(*b"hello")]);
     assert_eq!(
         play(&tell, true, &[], 1).1,
-        Verdict { code: Some(0), ..Verdict::new(Status::L7Ok, "(tcp-check)") }
+        CheckResult { code: Some(0), ..CheckResult::new(Status::L7Ok, "(tcp-check)") }
     );
     let mut run = talk.run(true);
     run.ask(&mut NoExpressions);
@@ -263,11 +263,11 @@ fn tcp_steps_run_in_order_and_say_where_they_failed() {
     run.sent();
     assert_eq!(
         run.timed_out(),
-        Verdict::new(Status::L7Tout, " at step 2 of tcp-check (expect string '250')")
+        CheckResult::new(Status::L7Tout, " at step 2 of tcp-check (expect string '250')")
     );
     assert_eq!(
         run.broke("Connection reset by peer"),
-        Verdict::new(
+        CheckResult::new(
             Status::SockErr,
             "Connection reset by peer at step 2 of tcp-check (expect string '250')"
         )
@@ -296,7 +296,7 @@ fn redis_answers_a_ping() {
         play(&script, true, &[b"+PONG\r\n"], usize::MAX),
         (
             b"*1\r\n$4\r\nPING\r\n".to_vec(),
-            Verdict { code: Some(0), ..Verdict::new(Status::L7Ok, "Redis server is ok") }
+            CheckResult { code: Some(0), ..CheckResult::new(Status::L7Ok, "Redis server is ok") }
         )
     );
     assert_eq!(verdict(&script, true, &[b"+PONG\r\n"]).status, Status::L7Ok);
@@ -324,7 +324,7 @@ fn a_step_says_how_much_it_looks_at_and_what_it_comes_to() {
     give(&mut run, b"a g");
     assert!(matches!(run.ask(&mut NoExpressions), Ask::Receive));
     give(&mut run, b"o");
-    assert!(matches!(run.ask(&mut NoExpressions), Ask::Done(Verdict { status: Status::L7Rsp, .. })));
+    assert!(matches!(run.ask(&mut NoExpressions), Ask::Done(CheckResult { status: Status::L7Rsp, .. })));
     let other = step(Expect {
         error: Some(Status::L7Sts),
         timeout: Some(Status::L6Tout),

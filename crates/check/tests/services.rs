@@ -4,12 +4,12 @@
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
 use manylane_buf::Cluster;
-use manylane_check::{Ask, NoExpressions, Script, Status, Verdict, ldap, mysql, pgsql, smtp, tls};
+use manylane_check::{Ask, CheckResult, NoExpressions, Script, Status, ldap, mysql, pgsql, smtp, tls};
 use proptest::prelude::*;
 
 /// Plays a server that says `hello`, answers each send with the next of `answers`, in pieces of so many
 /// bytes, and closes after the last.
-fn play(script: &Script, hello: &[u8], answers: &[&[u8]], piece: usize) -> (Vec<u8>, Verdict) {
+fn play(script: &Script, hello: &[u8], answers: &[&[u8]], piece: usize) -> (Vec<u8>, CheckResult) {
     let (mut sent, mut answers) = (Vec::new(), answers.iter());
     let mut run = script.run(true);
     let mut coming = hello.to_vec();
@@ -189,7 +189,7 @@ fn tls_is_an_alert_or_a_handshake() {
     let mut run = script.run(true);
     run.connected();
     run.sent();
-    assert_eq!(run.timed_out(), Verdict::new(Status::L6Tout, ""));
+    assert_eq!(run.timed_out(), CheckResult::new(Status::L6Tout, ""));
 }
 
 proptest! {

@@ -908,7 +908,7 @@ pub struct Resolvers {
     /// `parse-resolv-conf`
     pub system: bool,
     /// `hold`
-    pub holds: Vec<Hold>,
+    pub holds: Vec<ResolverHold>,
     /// `accepted_payload_size`
     pub payload: Option<Set<u16>>,
     /// `resolve_retries`
@@ -930,7 +930,7 @@ pub struct Nameserver {
 
 /// How long an answer of a kind holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct ResolverHold {
     /// The kind.
     pub kind: &'static str,
     /// How long.

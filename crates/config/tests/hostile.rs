@@ -8,7 +8,7 @@ use manylane_config::lex::Environment;
 use manylane_config::limits;
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_config::table::{Place, Shape, Status, Table};
+use manylane_config::table::{SectionKind, Shape, Status, Table};
 use proptest::prelude::*;
 
 fn environment() -> Environment {
@@ -45,8 +45,8 @@ fn every_keyword_takes_nothing_too_much_and_nonsense_without_a_panic() {
         " if",
         " \"\" \\xff\\xfe , ( :",
     ];
-    let header = |place: Place| match place {
-        Place::Global | Place::Traces => place.name().to_owned(),
+    let header = |place: SectionKind| match place {
+        SectionKind::Global | SectionKind::Traces => place.name().to_owned(),
         _ => format!("{} name", place.name()),
     };
     for row in Table::get().rows() {
@@ -55,9 +55,9 @@ fn every_keyword_takes_nothing_too_much_and_nonsense_without_a_panic() {
                 let prefixes: &[&str] = if argument.len() < 3 { &["", "no ", "default "] } else { &[""] };
                 for prefix in prefixes {
                     let line = match place {
-                        Place::Top => format!("{prefix}{}{argument}\n", row.name),
-                        Place::BindOption => format!("frontend f\n bind :80 {}{argument}\n", row.name),
-                        Place::ServerOption => format!(
+                        SectionKind::Top => format!("{prefix}{}{argument}\n", row.name),
+                        SectionKind::BindOption => format!("frontend f\n bind :80 {}{argument}\n", row.name),
+                        SectionKind::ServerOption => format!(
                             "backend b\n server s 1.1.1.1 {}{argument}\n default-server {0}{argument}\n",
                             row.name
                         ),
@@ -77,8 +77,10 @@ fn flags_and_typed_keywords_refuse_an_argument_too_many() {
         if matches!(row.shape, Shape::Own(..)) || matches!(row.status, Status::Refused(_)) {
             continue;
         }
-        let Some(place) =
-            row.places.iter().find(|place| *place < Place::BindOption && *place != Place::Defaults)
+        let Some(place) = row
+            .places
+            .iter()
+            .find(|place| *place < SectionKind::BindOption && *place != SectionKind::Defaults)
         else {
             continue;
         };
@@ -97,12 +99,13 @@ fn refused_keywords_are_named_with_their_reason() {
         if matches!((&row.status, &row.shape), (Status::Idle(_), Shape::Flag | Shape::Args(_))) {
             continue;
         }
-        let Some(place) = row.places.iter().find(|place| *place < Place::Peers && *place != Place::Defaults)
+        let Some(place) =
+            row.places.iter().find(|place| *place < SectionKind::Peers && *place != SectionKind::Defaults)
         else {
             continue;
         };
         let header =
-            if place == Place::Global { "global".to_owned() } else { format!("{} name", place.name()) };
+            if place == SectionKind::Global { "global".to_owned() } else { format!("{} name", place.name()) };
         let (_, shown) = read(format!("{header}\n {} x y z\n", row.name).as_bytes());
         assert!(
             shown.contains(&format!("'{}'", row.name)) && shown.contains(reason),

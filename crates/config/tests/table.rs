@@ -6,7 +6,7 @@ use manylane_config::cond::Build;
 use manylane_config::diag::Severity;
 use manylane_config::lex::Environment;
 use manylane_config::source::Sources;
-use manylane_config::table::{Arg, Kind, Place, Shape, Status, Table};
+use manylane_config::table::{Arg, Kind, SectionKind, Shape, Status, Table};
 use manylane_config::{load, reference};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,8 @@ fn check_arg(name: &str, arg: &Arg) {
 #[test]
 fn options_of_lines_take_a_fixed_number_of_words() {
     for row in Table::get().rows() {
-        let option = row.places.contains(Place::BindOption) || row.places.contains(Place::ServerOption);
+        let option =
+            row.places.contains(SectionKind::BindOption) || row.places.contains(SectionKind::ServerOption);
         if let (true, Shape::Args(args)) = (option, &row.shape) {
             assert!(args.iter().all(|arg| arg.count == manylane_config::table::Count::One), "{}", row.name);
         }
@@ -87,7 +88,7 @@ fn manual() -> Option<String> {
 }
 
 /// Whether the table knows a name at a place: whole, or as the beginning of longer ones.
-fn known(name: &str, place: Place) -> bool {
+fn known(name: &str, place: SectionKind) -> bool {
     let begins = format!("{name} ");
     Table::get()
         .rows()
@@ -98,7 +99,7 @@ fn known(name: &str, place: Place) -> bool {
 #[test]
 fn every_keyword_of_the_manuals_matrix_is_known_where_the_matrix_says() {
     let Some(manual) = manual() else { return };
-    let columns = [Place::Defaults, Place::Frontend, Place::Listen, Place::Backend];
+    let columns = [SectionKind::Defaults, SectionKind::Frontend, SectionKind::Listen, SectionKind::Backend];
     let mut rows = 0;
     let mut missing = Vec::new();
     let start = manual.rfind("4.1. Proxy keywords matrix").unwrap();
@@ -137,7 +138,7 @@ fn every_keyword_of_the_manuals_list_of_global_is_known() {
         if let Some(name) = line.strip_prefix("   - ") {
             count += 1;
             let name = name.split_whitespace().next().unwrap();
-            if !known(name, Place::Global) {
+            if !known(name, SectionKind::Global) {
                 missing.push(name);
             }
         }
@@ -167,16 +168,18 @@ fn every_keyword_that_the_installed_haproxy_registers_is_known() {
         let words: Vec<&str> = entry.split_whitespace().collect();
         count += 1;
         match (section, &words[..]) {
-            ("global", [name, ..]) if !known(name, Place::Global) => {
+            ("global", [name, ..]) if !known(name, SectionKind::Global) => {
                 missing.insert(format!("global: {name}"));
             }
             ("listen", ["bind", "<addr>", rest @ ..]) => {
                 let name = rest.iter().find(|word| **word != "ssl" || rest.len() == 1).unwrap();
-                if !known(name, Place::BindOption) {
+                if !known(name, SectionKind::BindOption) {
                     missing.insert(format!("bind: {name}"));
                 }
             }
-            ("listen", ["server", "<name>", "<addr>", name, ..]) if !known(name, Place::ServerOption) => {
+            ("listen", ["server", "<name>", "<addr>", name, ..])
+                if !known(name, SectionKind::ServerOption) =>
+            {
                 missing.insert(format!("server: {name}"));
             }
             ("listen", ["server", ..]) => {}
@@ -186,7 +189,7 @@ fn every_keyword_that_the_installed_haproxy_registers_is_known() {
             ("listen", [list @ ("tcp-request" | "tcp-response"), kind, action, ..]) => {
                 check_action(&format!("{list} {kind}"), action, &mut missing);
             }
-            ("listen", [name, ..]) if !known(name, Place::Listen) => {
+            ("listen", [name, ..]) if !known(name, SectionKind::Listen) => {
                 missing.insert(format!("listen: {name}"));
             }
             _ => {}
@@ -227,7 +230,7 @@ fn nothing_is_without_a_decision() {
         }
     }
     for name in ["frontend", "backend", "global"] {
-        assert!(table.find(name, Place::Top).is_some());
+        assert!(table.find(name, SectionKind::Top).is_some());
     }
 }
 
@@ -291,7 +294,7 @@ fn what_haproxy_has_removed_or_renamed_is_told_what_stands_in_its_place() {
 
 #[test]
 fn balance_tells_its_algorithms_and_which_are_not_haproxys() {
-    let help = Table::get().find("balance", Place::Backend).unwrap().help;
+    let help = Table::get().find("balance", SectionKind::Backend).unwrap().help;
     let (theirs, ours) = help.split_once("that HAProxy does not have").unwrap();
     let (unknown, _) = said("backend b\n balance zzzzzzzzzz\n".into());
     let (_, all) = unknown.split_once("there are ").unwrap();

@@ -21,7 +21,7 @@ pub use level::Level;
 pub use line::parse;
 pub use line::{LONGEST_LINE, LONGEST_PAYLOAD};
 pub use metrics::Metrics;
-pub use process::{ChangeServers, Facts, Process, Reload};
+pub use process::{ChangeServers, Process, ProcessInfo, Reload};
 pub use reply::SLICE;
 pub use serve::{Control, MOST_CLIENTS, bind};
 

@@ -5,8 +5,8 @@ use crate::commands::columns::{COLUMNS, Column};
 use crate::commands::stat::{self, Line};
 use crate::commands::values::{Form, Value};
 use crate::commands::{info, resolvers};
-use crate::process::Facts;
-use crate::seen::{Read, Seen};
+use crate::process::ProcessInfo;
+use crate::seen::{Read, StatSnapshot};
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Listener, StatsPage};
 use manylane_proxy::pages::{PART, Page, Pages, Parts};
@@ -238,12 +238,12 @@ const CODES: &[&str] = &["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 /// Makes the metrics of a process.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    facts: Facts,
+    facts: ProcessInfo,
 }
 
 impl Metrics {
     /// Of the process of these facts.
-    pub fn new(facts: Facts) -> Self {
+    pub fn new(facts: ProcessInfo) -> Self {
         Self { facts }
     }
 }
@@ -329,9 +329,9 @@ struct Row {
     values: Box<[i64]>,
     /// Responses by class.
     codes: [i64; 6],
-    /// Place among [`STATES`].
+    /// Index in [`STATES`].
     state: Option<usize>,
-    /// Place among [`CHECKS`].
+    /// Index in [`CHECKS`].
     check: Option<usize>,
     /// Of a backend: servers by state, and by outcome of their checks.
     states: [i64; STATES.len()],
@@ -349,14 +349,14 @@ struct Rows {
     backends: Vec<Row>,
     servers: Vec<Row>,
     /// Of backends and, with a place there, of their servers: rows are to be made of it.
-    seen: Read<(usize, Option<usize>, Seen)>,
+    seen: Read<(usize, Option<usize>, StatSnapshot)>,
     /// What is to be seen next, likewise.
     next: (usize, Option<usize>),
 }
 
 /// A page at work.
 struct Making {
-    facts: Facts,
+    facts: ProcessInfo,
     generation: Arc<Generation>,
     scope: Scope,
     rows: Rows,
@@ -436,12 +436,12 @@ impl Making {
         let Self { generation, scope, rows, .. } = self;
         if rows.next == (0, None) {
             for frontend in &generation.frontends {
-                let seen = Seen::paced(frontend.counts.looked());
+                let seen = StatSnapshot::paced(frontend.counts.looked());
                 rows.frontends
                     .push(Row::new(&stat::frontend(frontend, generation.places.most(), &seen), None));
                 let reported = |own: &&Listener| own.reported && scope.of & LISTENERS != 0;
                 for listener in frontend.listeners.iter().filter(reported) {
-                    let seen = Seen::paced(listener.counts.looked());
+                    let seen = StatSnapshot::paced(listener.counts.looked());
                     rows.listeners
                         .push(Row::new(&stat::listener(frontend, listener, &seen), Some("listener")));
                 }
@@ -453,7 +453,7 @@ impl Making {
             let backend = generation.backends.get(place)?;
             let Some(own) = own else {
                 *next = (place, Some(0));
-                return Some(Some((place, None, Seen::backend(backend))));
+                return Some(Some((place, None, StatSnapshot::backend(backend))));
             };
             let Some(server) = backend.listed_at(own) else {
                 *next = (place + 1, None);
@@ -461,7 +461,11 @@ impl Making {
             };
             *next = (place, Some(own + 1));
             let index = backend.balancer.servers().index(server.index);
-            Some(index.map(|index| (place, Some(own), Seen::server(generation, backend, index, server))))
+            Some(
+                index.map(|index| {
+                    (place, Some(own), StatSnapshot::server(generation, backend, index, server))
+                }),
+            )
         })
     }
 

@@ -6,7 +6,7 @@ use crate::commands::info;
 use crate::commands::schema;
 use crate::commands::stat::{self, Line};
 use crate::commands::values::Form;
-use crate::process::Facts;
+use crate::process::ProcessInfo;
 use crate::seen::Ahead;
 use crate::walk::Step;
 use manylane_proxy::Generation;
@@ -62,7 +62,7 @@ const GROUPS: &[(&str, &[(&str, Column)])] = &[
 /// What is asked for behind the page's place: `;csv`, `;json`, `;typed`, `;json-schema`, `;up`, `;no-maint`,
 /// `;norefresh`, `;st=word`, `?scope=text`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Asked<'a> {
+struct PageQuery<'a> {
     csv: bool,
     json: bool,
     typed: bool,
@@ -75,7 +75,7 @@ struct Asked<'a> {
     scope: &'a str,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PageQuery<'a> {
     fn read(text: &'a [u8]) -> Self {
         let mut asked = Self::default();
         for word in std::str::from_utf8(text).unwrap_or_default().split([';', '?', '&']) {
@@ -130,13 +130,13 @@ const ACTIONS: &[(&str, &str)] = &[
 
 /// The page as it is asked for. `admin`: with forms that change servers.
 pub(crate) fn page(
-    facts: &Facts,
+    facts: &ProcessInfo,
     generation: &Arc<Generation>,
     page: &Arc<StatsPage>,
     asked: &[u8],
     admin: bool,
 ) -> Page {
-    let asked = Asked::read(asked);
+    let asked = PageQuery::read(asked);
     if asked.schema {
         return Page { content_type: "application/json", refresh: None, parts: Box::new(Schema) };
     }
@@ -190,7 +190,7 @@ impl Parts for Schema {
 
 /// A page at work.
 struct Making {
-    facts: Facts,
+    facts: ProcessInfo,
     generation: Arc<Generation>,
     page: Arc<StatsPage>,
     /// Only proxies with this in their names.
@@ -400,11 +400,20 @@ mod tests {
 
     #[test]
     fn what_follows_the_place_of_the_page_says_what_is_asked_for() {
-        assert_eq!(Asked::read(b""), Asked::default());
-        assert_eq!(Asked::read(b";csv;norefresh"), Asked { csv: true, no_refresh: true, ..Asked::default() });
-        assert_eq!(Asked::read(b";up?scope=web&x"), Asked { up: true, scope: "web", ..Asked::default() });
-        assert_eq!(Asked::read(b";st=DONE;up"), Asked { up: true, formed: Some("DONE"), ..Asked::default() });
-        assert_eq!(Asked::read(b"\xff;csv"), Asked::default());
+        assert_eq!(PageQuery::read(b""), PageQuery::default());
+        assert_eq!(
+            PageQuery::read(b";csv;norefresh"),
+            PageQuery { csv: true, no_refresh: true, ..PageQuery::default() }
+        );
+        assert_eq!(
+            PageQuery::read(b";up?scope=web&x"),
+            PageQuery { up: true, scope: "web", ..PageQuery::default() }
+        );
+        assert_eq!(
+            PageQuery::read(b";st=DONE;up"),
+            PageQuery { up: true, formed: Some("DONE"), ..PageQuery::default() }
+        );
+        assert_eq!(PageQuery::read(b"\xff;csv"), PageQuery::default());
     }
 
     #[test]

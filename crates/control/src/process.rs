@@ -12,9 +12,9 @@ pub type Reload = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<String, Str
 /// Has a server come or go: what is said of it, or why everything is as before.
 pub type ChangeServers = Box<dyn Fn(Change) -> Pin<Box<dyn Future<Output = Result<String, String>>>>>;
 
-/// Facts that the program knows at its start.
+/// ProcessInfo that the program knows at its start.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ProcessInfo {
     /// Its version.
     pub version: &'static str,
     /// The day of that version: `2026/11/22`.
@@ -33,10 +33,10 @@ pub struct Facts {
     pub since: SystemTime,
 }
 
-/// Facts that the program knows at its start, and what it can be asked for.
+/// ProcessInfo that the program knows at its start, and what it can be asked for.
 pub struct Process {
     /// The facts.
-    pub facts: Facts,
+    pub facts: ProcessInfo,
     /// `reload`
     pub reload: Reload,
     /// `add server`, `del server`

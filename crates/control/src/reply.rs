@@ -68,9 +68,9 @@ impl<'a> Reply<'a> {
     /// No more is held for a client that reads slowly than a part, and what that many rows are made of
     /// that were seen before (`crate::seen`). What is refused is refused at the beginning.
     pub(crate) async fn make(&mut self, parts: impl Parts + 'static) -> Result<Result<(), Refused>, Gone> {
-        let (mut telling, mut begun) = (Telling::new(parts, false), false);
+        let (mut page, mut begun) = (Telling::new(parts, false), false);
         loop {
-            let turn = match telling.turn() {
+            let turn = match page.turn() {
                 Ok(making) => making.await,
                 // Half an answer would look like a whole one.
                 Err(_) if begun => return Err(Gone),
@@ -95,9 +95,9 @@ impl<'a> Reply<'a> {
                 self.send(&mut chain).await?;
             }
             let Some(more) = left else { return Ok(Ok(())) };
-            (telling, begun) = (more, true);
+            (page, begun) = (more, true);
             match self.here.timeout(self.patience, self.connection.flush()).await {
-                Ok(Ok(())) => telling.write_to(self.connection),
+                Ok(Ok(())) => page.write_to(self.connection),
                 _ => return Err(Gone),
             }
         }

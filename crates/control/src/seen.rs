@@ -2,12 +2,12 @@
 //! lines, which takes longer and is left to threads that may lose their processor for seconds: within a lock
 //! they would keep a lane waiting (`manylane_proxy::pages`).
 
-use crate::walk::{Place, Step, Walk};
+use crate::walk::{Cursor, Step, Walk};
 use manylane_balance::{Index, Standing};
 use manylane_check::{Report, Since};
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Backend, Server, ServerPlace};
-use manylane_proxy::pace::Looked;
+use manylane_proxy::meter::Snapshot;
 use manylane_proxy::pages::READ_AT_ONCE;
 use std::collections::VecDeque;
 
@@ -22,8 +22,8 @@ const PASSED_AT_ONCE: usize = 1_024;
 
 /// What was seen of one.
 #[derive(Default)]
-pub(crate) struct Seen {
-    pub(crate) pace: Looked,
+pub(crate) struct StatSnapshot {
+    pub(crate) meter: Snapshot,
     /// Of the server that is looked after: the end of the chain, where it tracks another one.
     pub(crate) check: Option<Report>,
     pub(crate) agent: Option<Report>,
@@ -35,7 +35,7 @@ pub(crate) struct Seen {
     pub(crate) place: Option<ServerPlace>,
 }
 
-impl Seen {
+impl StatSnapshot {
     fn of(generation: &Generation, step: &Step<'_>) -> Self {
         match step {
             Step::Begin(_) | Step::End(_) => Self::default(),
@@ -46,8 +46,8 @@ impl Seen {
         }
     }
 
-    pub(crate) fn paced(pace: Looked) -> Self {
-        Self { pace, ..Self::default() }
+    pub(crate) fn paced(meter: Snapshot) -> Self {
+        Self { meter, ..Self::default() }
     }
 
     pub(crate) fn backend(backend: &Backend) -> Self {
@@ -61,7 +61,7 @@ impl Seen {
             agent: root.agent.as_ref().map(|agent| agent.board.read()).filter(|report| !report.disabled),
             past: Some(server.past.read()),
             standing: Some(backend.balancer.servers()[index].state().standing()),
-            place: Some(server.site.place()),
+            place: Some(server.addr.place()),
             ..Self::paced(server.counts.looked())
         }
     }
@@ -130,7 +130,7 @@ impl<T> Read<T> {
 /// A walk whose next steps were seen before they are taken.
 pub(crate) struct Ahead {
     walk: Walk,
-    seen: Read<(Place, Seen)>,
+    seen: Read<(Cursor, StatSnapshot)>,
 }
 
 impl Ahead {
@@ -150,7 +150,7 @@ impl Ahead {
         seen.part(|| {
             let (place, step) = walk.next(generation)?;
             if wanted(&step) {
-                return Some(Some((place, Seen::of(generation, &step))));
+                return Some(Some((place, StatSnapshot::of(generation, &step))));
             }
             if matches!(step, Step::Begin(_)) {
                 walk.skip();
@@ -160,7 +160,7 @@ impl Ahead {
     }
 
     /// The next step of those that were seen.
-    pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<(Step<'g>, Seen)> {
+    pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<(Step<'g>, StatSnapshot)> {
         let (place, seen) = self.seen.take()?;
         self.walk.at(generation, place).map(|step| (step, seen))
     }

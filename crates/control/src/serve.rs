@@ -6,7 +6,7 @@ use crate::session;
 use manylane_io::Io;
 use manylane_net::{Bound, HandedOver};
 use manylane_proxy::generation::RuntimeSocket;
-use manylane_proxy::{Generation, Places, bind_listener};
+use manylane_proxy::{ConnLimit, Generation, bind_listener};
 use manylane_sched::{BlockingPool, Class, TaskKind};
 use manylane_sync::Arc;
 use std::cell::RefCell;
@@ -29,7 +29,7 @@ pub struct Control {
     /// As the sockets were opened.
     sockets: Arc<[RuntimeSocket]>,
     process: Process,
-    clients: Places,
+    clients: ConnLimit,
     of_master: bool,
 }
 
@@ -67,7 +67,7 @@ impl Control {
         sockets: Arc<[RuntimeSocket]>,
     ) -> Self {
         let most = generation.borrow().process.stats_maxconn.unwrap_or(MOST_CLIENTS);
-        Self { generation, sockets, process, clients: Places::new(most), of_master: true }
+        Self { generation, sockets, process, clients: ConnLimit::new(most), of_master: true }
     }
 
     pub(crate) fn generation(&self) -> Arc<Generation> {
@@ -105,9 +105,9 @@ impl Control {
 }
 
 /// A client's place.
-struct Place(Rc<Control>);
+struct ClientGuard(Rc<Control>);
 
-impl Drop for Place {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         self.0.clients.leave();
     }
@@ -123,7 +123,7 @@ async fn accept(
     let here = io.here();
     loop {
         control.clients.enter().await; // those that are too many wait in the backlog
-        let place = Place(control.clone());
+        let place = ClientGuard(control.clone());
         let Ok(incoming) = acceptor.accept().await else { return };
         let connection = incoming.into_connection(&io);
         let client = Client::new(control.of_master);

@@ -36,7 +36,7 @@ impl<'g> Sides<'g> {
 
 /// A way through all proxies of a generation, in the order of the file.
 pub(crate) struct Walk {
-    /// Places of the sides among the generation's frontends and backends.
+    /// ConnLimit of the sides among the generation's frontends and backends.
     proxies: Box<[(Option<usize>, Option<usize>)]>,
     proxy: usize,
     at: At,
@@ -44,7 +44,7 @@ pub(crate) struct Walk {
 
 /// Where a step is.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Cursor {
     proxy: usize,
     at: At,
 }
@@ -80,9 +80,9 @@ impl Walk {
     }
 
     /// The next step through `generation`, which is the one that the walk was made for.
-    pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<(Place, Step<'g>)> {
+    pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<(Cursor, Step<'g>)> {
         loop {
-            let place = Place { proxy: self.proxy, at: self.at };
+            let place = Cursor { proxy: self.proxy, at: self.at };
             let sides = self.sides(generation, place)?;
             self.at = match self.at {
                 At::Begin => At::Frontend,
@@ -107,7 +107,7 @@ impl Walk {
         }
     }
 
-    fn sides<'g>(&self, generation: &'g Generation, place: Place) -> Option<Sides<'g>> {
+    fn sides<'g>(&self, generation: &'g Generation, place: Cursor) -> Option<Sides<'g>> {
         let (front, back) = *self.proxies.get(place.proxy)?;
         Some(Sides {
             front: front.map(|place| &generation.frontends[place]),
@@ -116,7 +116,7 @@ impl Walk {
     }
 
     /// The step at a place that was passed by, if there is one.
-    pub(crate) fn at<'g>(&self, generation: &'g Generation, place: Place) -> Option<Step<'g>> {
+    pub(crate) fn at<'g>(&self, generation: &'g Generation, place: Cursor) -> Option<Step<'g>> {
         let sides = self.sides(generation, place)?;
         match place.at {
             At::Begin => Some(Step::Begin(sides)),

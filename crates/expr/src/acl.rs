@@ -1,17 +1,17 @@
 //! ACLs and conditions.
 //!
 //! An ACL is a list of criteria of which any may hold; a condition is a disjunction of conjunctions of ACLs.
-//! Both answer with a [`Verdict`], whose middle value says that more bytes may change the answer: content
+//! Both answer with a [`Truth`], whose middle value says that more bytes may change the answer: content
 //! rules wait then.
 
 use crate::cast::{cast, is_castable, parse_whole};
 use crate::env::Env;
 use crate::error::{Error, unknown};
+use crate::eval_points::EvalPoints;
 use crate::fetch;
 use crate::names::Compiler;
 use crate::nearest::nearest;
 use crate::pattern::{MatchKind, Range, Reference, View};
-use crate::place::Places;
 use crate::program::{Expression, keyword};
 use crate::sample::{Absent, Type};
 use crate::scratch::Scratch;
@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 /// An answer, and whether it is final. The order is that of certainty: a disjunction is the largest of its
 /// parts, a conjunction the smallest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum Truth {
     /// It does not hold.
     Fail,
     /// It is not known before more has been received.
@@ -33,7 +33,7 @@ pub enum Verdict {
     Pass,
 }
 
-impl Verdict {
+impl Truth {
     /// The opposite; what is not known stays so.
     #[must_use]
     pub fn negated(self) -> Self {
@@ -314,8 +314,8 @@ impl Test {
         Ok(Self { expression: parsed, kind, takes, patterns })
     }
 
-    fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Verdict {
-        let mut verdict = Verdict::Fail;
+    fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Truth {
+        let mut verdict = Truth::Fail;
         let mut wait = false;
         let seen = self.expression.each(env, scratch, |sample, scratch| {
             wait |= sample.may_change;
@@ -330,16 +330,16 @@ impl Test {
                 }),
             };
             if holds {
-                verdict = Verdict::Pass;
+                verdict = Truth::Pass;
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         });
         match (verdict, seen) {
-            (Verdict::Pass, _) => Verdict::Pass,
-            (_, Err(Absent::NotYet)) => Verdict::Wait,
-            _ if wait => Verdict::Wait,
-            _ => Verdict::Fail,
+            (Truth::Pass, _) => Truth::Pass,
+            (_, Err(Absent::NotYet)) => Truth::Wait,
+            _ if wait => Truth::Wait,
+            _ => Truth::Fail,
         }
     }
 }
@@ -411,19 +411,19 @@ struct Acl {
 }
 
 impl Acl {
-    fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Verdict {
-        let mut best = Verdict::Fail;
+    fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Truth {
+        let mut best = Truth::Fail;
         for test in &self.tests {
             best = best.max(test.eval(env, scratch));
-            if best == Verdict::Pass {
+            if best == Truth::Pass {
                 break;
             }
         }
         best
     }
 
-    fn places(&self) -> Places {
-        self.tests.iter().fold(Places::NONE, |places, test| places | test.expression.places())
+    fn places(&self) -> EvalPoints {
+        self.tests.iter().fold(EvalPoints::NONE, |places, test| places | test.expression.places())
     }
 }
 
@@ -530,7 +530,7 @@ impl Condition {
         unless: bool,
         words: &[&[u8]],
         acls: &mut Acls,
-        place: Places,
+        place: EvalPoints,
         compiler: &mut Compiler<'_>,
     ) -> Result<Self, Error> {
         let mut any_of = Vec::new();
@@ -611,31 +611,31 @@ impl Condition {
         Ok(Self { unless, any_of })
     }
 
-    /// The answer. [`Verdict::Wait`] comes only while the environment is not final.
-    pub fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Verdict {
-        let mut best = Verdict::Fail;
+    /// The answer. [`Truth::Wait`] comes only while the environment is not final.
+    pub fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Truth {
+        let mut best = Truth::Fail;
         for all_of in &self.any_of {
-            let mut least = Verdict::Pass;
+            let mut least = Truth::Pass;
             for term in all_of {
                 let verdict = term.acl.eval(env, scratch);
                 least = least.min(if term.negated { verdict.negated() } else { verdict });
-                if least == Verdict::Fail {
+                if least == Truth::Fail {
                     break;
                 }
             }
             best = best.max(least);
-            if best == Verdict::Pass {
+            if best == Truth::Pass {
                 break;
             }
         }
-        if env.is_final && best == Verdict::Wait {
-            best = Verdict::Fail;
+        if env.is_final && best == Truth::Wait {
+            best = Truth::Fail;
         }
         if self.unless { best.negated() } else { best }
     }
 
     /// Whether the rule applies, where nothing is waited for.
     pub fn holds(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> bool {
-        self.eval(env, scratch) == Verdict::Pass
+        self.eval(env, scratch) == Truth::Pass
     }
 }

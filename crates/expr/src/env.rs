@@ -1,9 +1,9 @@
 //! What a program runs against: borrowed parts of a session, a stream and the process.
 
 use crate::clock::Zone;
+use crate::eval_points::Direction;
 use crate::format::LogFacts;
 use crate::names::{ProxyId, ServerId, UserlistId};
-use crate::place::Direction;
 use crate::sample::Value;
 use crate::variable::Scopes;
 use manylane_buf::Chain;

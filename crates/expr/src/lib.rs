@@ -8,20 +8,20 @@ mod clock;
 mod convert;
 mod env;
 mod error;
+mod eval_points;
 mod fetch;
 mod format;
 pub mod hash;
 mod names;
 mod nearest;
 mod pattern;
-mod place;
 mod program;
 mod sample;
 mod scratch;
 mod show;
 mod variable;
 
-pub use acl::{Acls, Condition, Verdict, criteria};
+pub use acl::{Acls, Condition, Truth, criteria};
 pub use args::ArgKind;
 pub use cast::{cast, is_castable, parse_int};
 pub use clock::{Civil, Zone};
@@ -30,6 +30,7 @@ pub use env::{
     ClientFacts, Data, Env, Host, Number, ProxyFacts, RequestLine, ServerFacts, StreamFacts, Timestamp,
 };
 pub use error::Error;
+pub use eval_points::{Direction, EvalPoints};
 pub use fetch::basic;
 pub use format::{
     CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, LogFacts, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
@@ -39,11 +40,10 @@ pub use names::{
 };
 pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, nearest};
 pub use pattern::{
-    Entries, Entry, LONG_STEPS, LONGEST_LOOKING, Looked, MAX_ENTRIES, MAX_MACHINE_BYTES, MAX_REFERENCE_BYTES,
-    MAX_REGEX_BYTES, MOST_LOOKS, MOST_REPLACED, MatchKind, NoVersion, NotAdded, Pair, Reference, References,
-    Regex, SHORT_STEPS, SHORT_TEXT, Snapshot, Summary, View, Which, given_up, split,
+    Comparison, Entries, Entry, LONG_STEPS, LONGEST_LOOKING, MAX_ENTRIES, MAX_MACHINE_BYTES,
+    MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MOST_LOOKS, MOST_REPLACED, MatchKind, NoVersion, NotAdded, Pair,
+    Reference, References, Regex, SHORT_STEPS, SHORT_TEXT, Snapshot, Summary, View, Which, given_up, split,
 };
-pub use place::{Direction, Places};
 pub use program::{Expression, MAX_CONVERTERS};
 pub use sample::{Absent, Fetched, Sample, Type, Value};
 pub use scratch::{Lane, MAX_MACHINES, SCRATCH_BYTES, Scratch, Writer};

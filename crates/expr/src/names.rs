@@ -2,9 +2,9 @@
 
 use crate::convert;
 use crate::error::Error;
+use crate::eval_points::EvalPoints;
 use crate::fetch;
 use crate::pattern::References;
-use crate::place::Places;
 use crate::show::Shown;
 use crate::variable::VariableNames;
 
@@ -136,7 +136,7 @@ pub struct Described {
     /// Why it is refused, if it is.
     pub refused: Option<&'static str>,
     /// Where a fetch has something to give; nothing for converters.
-    pub places: Option<Places>,
+    pub places: Option<EvalPoints>,
 }
 
 /// All fetches, in order of their names, those that are not built yet among them.

@@ -5,9 +5,9 @@ use crate::cast::{cast, is_castable};
 use crate::convert::{self, Convert};
 use crate::env::Env;
 use crate::error::{Error, unknown};
+use crate::eval_points::EvalPoints;
 use crate::fetch::{self, Fetch};
 use crate::names::{Compiler, Looks};
-use crate::place::Places;
 use crate::sample::{Absent, Fetched, Sample, Type, Value};
 use crate::scratch::Scratch;
 use crate::show::Shown;
@@ -22,7 +22,7 @@ pub struct Expression {
     fetch: Fetch,
     steps: Vec<Step>,
     gives: Type,
-    places: Places,
+    places: EvalPoints,
 }
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Parsed {
 
 impl Expression {
     /// Compiles a word that is an expression and nothing else. It must have something to give at `place`.
-    pub fn compile(text: &[u8], place: Places, compiler: &mut Compiler<'_>) -> Result<Self, Error> {
+    pub fn compile(text: &[u8], place: EvalPoints, compiler: &mut Compiler<'_>) -> Result<Self, Error> {
         let parsed = Self::parse(text, 0, compiler)?;
         if parsed.end < text.len() {
             return Err(Error::new(
@@ -117,7 +117,7 @@ impl Expression {
     }
 
     /// An error when the fetch has nothing to give at `place`.
-    pub(crate) fn check_place(&self, at: usize, place: Places) -> Result<(), Error> {
+    pub(crate) fn check_place(&self, at: usize, place: EvalPoints) -> Result<(), Error> {
         if self.places.meets(place) {
             return Ok(());
         }
@@ -137,7 +137,7 @@ impl Expression {
     }
 
     /// Where it has something to give.
-    pub fn places(&self) -> Places {
+    pub fn places(&self) -> EvalPoints {
         self.places
     }
 

@@ -115,7 +115,7 @@ fn conditions_hold_as_the_manual_says() {
     let mut world = world();
     let mut wrong = Vec::new();
     for (condition, expected) in CONDITIONS {
-        if world.verdict(condition) != (if *expected { Verdict::Pass } else { Verdict::Fail }) {
+        if world.verdict(condition) != (if *expected { Truth::Pass } else { Truth::Fail }) {
             wrong.push(*condition);
         }
     }
@@ -154,7 +154,7 @@ fn named_acls_are_alternatives_and_may_be_used_before_and_after_others() {
         acls.add(b"two", &[b"path", b"/x"], compiler).unwrap();
         acls.add(b"two", &[b"path", b"/a/b"], compiler).unwrap();
         acls.add(b"no", &[b"always_false"], compiler).unwrap();
-        Condition::compile(true, &[b"two", b"!no"], &mut acls, Places::HTTP_REQUEST, compiler).unwrap()
+        Condition::compile(true, &[b"two", b"!no"], &mut acls, EvalPoints::HTTP_REQUEST, compiler).unwrap()
     });
     assert!(world.with(|env, scratch| !condition.holds(env, scratch)), "unless turns the answer");
     // The condition holds what it was compiled with, so a further line is refused instead of being without
@@ -170,7 +170,7 @@ fn an_acl_whose_line_is_wrong_is_there() {
     let mut acls = Acls::new();
     world.compiling(|compiler| {
         assert!(acls.add(b"bad", &[b"pth", b"/x"], compiler).is_err());
-        let condition = Condition::compile(false, &[b"bad"], &mut acls, Places::HTTP_REQUEST, compiler);
+        let condition = Condition::compile(false, &[b"bad"], &mut acls, EvalPoints::HTTP_REQUEST, compiler);
         assert!(condition.is_ok() && compiler.take_warnings().is_empty());
     });
 }
@@ -206,7 +206,7 @@ fn errors_of_conditions_tell_the_word_and_the_offset() {
     ] {
         let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();
         let error = world.compiling(|compiler| {
-            Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler).unwrap_err()
+            Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler).unwrap_err()
         });
         assert!(error.message.contains(part), "{condition}: {}", error.message);
         assert_eq!((error.word, error.at), (word, at), "{condition}: {}", error.message);
@@ -221,7 +221,7 @@ fn a_condition_that_can_never_match_where_it_stands_is_a_warning() {
             false,
             &[b"TRUE", b"{", b"path", b"/a", b"}"],
             &mut Acls::new(),
-            Places::CONNECTION,
+            EvalPoints::CONNECTION,
             compiler,
         )
         .unwrap();
@@ -239,23 +239,23 @@ fn what_has_not_been_received_makes_a_content_rule_wait() {
     let check = |world: &mut World, condition: &str, expected| {
         assert_eq!(world.verdict(condition), expected, "{condition}");
     };
-    check(&mut world, "{ req.len gt 3 }", Verdict::Wait);
-    check(&mut world, "!{ req.len gt 3 }", Verdict::Wait);
-    check(&mut world, "{ req.payload(0,3) -m bin 010203 }", Verdict::Wait);
-    check(&mut world, "WAIT_END", Verdict::Wait);
-    check(&mut world, "{ req.ssl_hello_type 1 }", Verdict::Wait);
-    check(&mut world, "{ req.payload(0,3) -m found } or TRUE", Verdict::Pass);
-    check(&mut world, "{ req.payload(0,3) -m found } FALSE", Verdict::Fail);
+    check(&mut world, "{ req.len gt 3 }", Truth::Wait);
+    check(&mut world, "!{ req.len gt 3 }", Truth::Wait);
+    check(&mut world, "{ req.payload(0,3) -m bin 010203 }", Truth::Wait);
+    check(&mut world, "WAIT_END", Truth::Wait);
+    check(&mut world, "{ req.ssl_hello_type 1 }", Truth::Wait);
+    check(&mut world, "{ req.payload(0,3) -m found } or TRUE", Truth::Pass);
+    check(&mut world, "{ req.payload(0,3) -m found } FALSE", Truth::Fail);
     world.request_bytes.append(&[1, 2]).unwrap();
-    check(&mut world, "{ req.payload(0,2) -m bin 0102 }", Verdict::Pass);
-    check(&mut world, "{ req.payload(0,2) -m bin 0103 }", Verdict::Fail);
-    check(&mut world, "{ req.payload(0,0) -m bin 0103 }", Verdict::Wait);
-    check(&mut world, "{ req.ssl_hello_type 1 }", Verdict::Fail);
+    check(&mut world, "{ req.payload(0,2) -m bin 0102 }", Truth::Pass);
+    check(&mut world, "{ req.payload(0,2) -m bin 0103 }", Truth::Fail);
+    check(&mut world, "{ req.payload(0,0) -m bin 0103 }", Truth::Wait);
+    check(&mut world, "{ req.ssl_hello_type 1 }", Truth::Fail);
     world.is_final = true;
-    check(&mut world, "{ req.len gt 3 }", Verdict::Fail);
-    check(&mut world, "!{ req.len gt 3 }", Verdict::Pass);
-    check(&mut world, "{ req.payload(0,3) -m found }", Verdict::Fail);
-    check(&mut world, "WAIT_END", Verdict::Pass);
+    check(&mut world, "{ req.len gt 3 }", Truth::Fail);
+    check(&mut world, "!{ req.len gt 3 }", Truth::Pass);
+    check(&mut world, "{ req.payload(0,3) -m found }", Truth::Fail);
+    check(&mut world, "WAIT_END", Truth::Pass);
 }
 
 #[test]
@@ -264,9 +264,9 @@ fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
     let list = b"# comment\n\n  /a/b  x\r\n/c\n \t# kept\n".to_vec();
     world.names.files.insert(b"paths.lst".to_vec(), list);
     world.names.files.insert(b"m.map".to_vec(), b"/a/b  first value \n/a  second\n/a/b third\n".to_vec());
-    assert_eq!(world.verdict("{ str(/c) -f paths.lst }"), Verdict::Pass);
-    assert_eq!(world.verdict("{ str(/C) -f paths.lst }"), Verdict::Fail);
-    assert_eq!(world.verdict("{ str(/C) -i -f paths.lst }"), Verdict::Pass);
+    assert_eq!(world.verdict("{ str(/c) -f paths.lst }"), Truth::Pass);
+    assert_eq!(world.verdict("{ str(/C) -f paths.lst }"), Truth::Fail);
+    assert_eq!(world.verdict("{ str(/C) -i -f paths.lst }"), Truth::Pass);
     assert_eq!(world.text("str('/a/b  x'),length").as_deref(), Some("7"));
     assert_eq!(world.text("path,map(m.map)").as_deref(), Some("first value"));
     assert_eq!(world.text("path,map_beg(m.map)").as_deref(), Some("first value"));
@@ -287,7 +287,7 @@ fn files_of_patterns_are_shared_and_changed_while_they_are_read() {
     assert_eq!(world.text("path,map(m.map)"), None);
     let list = world.references.get(b"paths.lst", false).unwrap();
     list.add_new(b"/a/b", b"").unwrap();
-    assert_eq!(world.verdict("{ path -f paths.lst }"), Verdict::Pass);
+    assert_eq!(world.verdict("{ path -f paths.lst }"), Truth::Pass);
 }
 
 #[test]
@@ -326,8 +326,8 @@ fn a_version_that_is_prepared_takes_the_place_of_all_entries_at_once() {
 fn patterns_of_a_line_have_numbers_and_are_changed_like_those_of_files() {
     let mut world = world();
     world.names.files.insert(b"nets".to_vec(), b"10.0.0.0/8\n".to_vec());
-    assert_eq!(world.verdict("{ int(7) gt 7 }"), Verdict::Fail);
-    assert_eq!(world.verdict("{ path -u 1 /none } or { src -f nets }"), Verdict::Fail);
+    assert_eq!(world.verdict("{ int(7) gt 7 }"), Truth::Fail);
+    assert_eq!(world.verdict("{ path -u 1 /none } or { src -f nets }"), Truth::Fail);
     let all: Vec<_> =
         world.references.numbered().into_iter().map(|(number, list)| (number, list.clone())).collect();
     assert_eq!(all.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 1, 2]);
@@ -336,7 +336,7 @@ fn patterns_of_a_line_have_numbers_and_are_changed_like_those_of_files() {
     assert_eq!(all[2].1.name(), Some(&b"nets"[..]));
     let words: Vec<&[u8]> = vec![b"{", b"path", b"-u", b"1", b"/other", b"}"];
     let error = world.compiling(|compiler| {
-        Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler).unwrap_err()
+        Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler).unwrap_err()
     });
     assert!(error.message.contains("has the number 1 already"), "{}", error.message);
 }
@@ -345,15 +345,15 @@ fn patterns_of_a_line_have_numbers_and_are_changed_like_those_of_files() {
 fn a_change_that_a_view_refuses_changes_nothing() {
     let mut world = world();
     world.names.files.insert(b"nets".to_vec(), b"10.0.0.0/8\n".to_vec());
-    assert_eq!(world.verdict("{ src -f nets }"), Verdict::Fail);
+    assert_eq!(world.verdict("{ src -f nets }"), Truth::Fail);
     let nets = world.references.get(b"nets", false).unwrap();
     assert!(nets.add_new(b"not an address", b"").unwrap_err().contains("no address"));
     nets.add_new(b"127.0.0.0/8", b"").unwrap();
-    assert_eq!(world.verdict("{ src -f nets }"), Verdict::Pass);
+    assert_eq!(world.verdict("{ src -f nets }"), Truth::Pass);
     world.names.files.insert(b"bad".to_vec(), b"10.0.0.0/8\n10.0.0.0/99\n".to_vec());
     let words: Vec<&[u8]> = vec![b"{", b"src", b"-f", b"bad", b"}"];
     let error = world.compiling(|compiler| {
-        Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler).unwrap_err()
+        Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler).unwrap_err()
     });
     assert!(error.message.starts_with("line 2 of 'bad'"), "{}", error.message);
 }
@@ -404,10 +404,10 @@ fn conditions_on_responses_look_at_the_response() {
     world.direction = Direction::Response;
     world.response = Some(response(503, &[("x", "1")]));
     for (condition, expected) in [
-        ("{ status 500:599 }", Verdict::Pass),
-        ("{ status 200 }", Verdict::Fail),
-        ("{ res.hdr(x) 1 }", Verdict::Pass),
-        ("{ shdr_beg(x) 1 }", Verdict::Pass),
+        ("{ status 500:599 }", Truth::Pass),
+        ("{ status 200 }", Truth::Fail),
+        ("{ res.hdr(x) 1 }", Truth::Pass),
+        ("{ shdr_beg(x) 1 }", Truth::Pass),
     ] {
         assert_eq!(world.verdict(condition), expected, "{condition}");
     }
@@ -438,7 +438,7 @@ fn a_list_has_a_file_or_may_have_one_or_is_only_a_name() {
         let (_, message) = world.refusal(&format!("path,map({name})"));
         assert!(message.contains("cannot read"), "{name}: {message}");
     }
-    assert_eq!(world.verdict("{ path -f virt@paths }"), Verdict::Fail);
+    assert_eq!(world.verdict("{ path -f virt@paths }"), Truth::Fail);
     world.references.get(b"virt@paths", false).unwrap().add_new(b"/a/b", b"").unwrap();
-    assert_eq!(world.verdict("{ path -f virt@paths }"), Verdict::Pass);
+    assert_eq!(world.verdict("{ path -f virt@paths }"), Truth::Pass);
 }

@@ -134,7 +134,7 @@ fn errors_of_formats_tell_the_offset() {
         ("x%[path]", 3, "nothing to take this sample from in logs"),
     ] {
         let compile = |compiler: &mut Compiler<'_>| {
-            Format::compile(format.as_bytes(), Use::Log, Places::LOG, compiler).unwrap_err()
+            Format::compile(format.as_bytes(), Use::Log, EvalPoints::LOG, compiler).unwrap_err()
         };
         let error = world.compiling(compile);
         assert!(error.message.contains(part), "{format}: {}", error.message);
@@ -146,7 +146,7 @@ fn errors_of_formats_tell_the_offset() {
 fn a_line_that_does_not_fit_is_cut_and_says_so() {
     let mut world = logging();
     let format = world
-        .compiling(|compiler| Format::compile(HTTP_LOG.as_bytes(), Use::Log, Places::LOG, compiler))
+        .compiling(|compiler| Format::compile(HTTP_LOG.as_bytes(), Use::Log, EvalPoints::LOG, compiler))
         .unwrap();
     world.with(|env, scratch| {
         let mut buffer = [0; 20];

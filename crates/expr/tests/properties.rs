@@ -21,7 +21,7 @@ proptest! {
     fn any_text_compiles_or_is_refused_inside_of_it(pieces in prop::collection::vec(piece(), 0..10)) {
         let text = pieces.concat();
         let mut world = World::new();
-        let compiled = world.compiling(|compiler| Expression::compile(text.as_bytes(), Places::EVERYWHERE, compiler));
+        let compiled = world.compiling(|compiler| Expression::compile(text.as_bytes(), EvalPoints::EVERYWHERE, compiler));
         match compiled {
             Ok(expression) => {
                 world.with(|env, scratch| {
@@ -45,7 +45,7 @@ proptest! {
                 prop_assert!(!error.message.is_empty());
             }
         }
-        let format = world.compiling(|compiler| Format::compile(text.as_bytes(), Use::Log, Places::LOG, compiler));
+        let format = world.compiling(|compiler| Format::compile(text.as_bytes(), Use::Log, EvalPoints::LOG, compiler));
         match format {
             Ok(format) => {
                 world.with(|env, scratch| format.eval(env, &mut scratch.reborrow()).map(<[u8]>::len));
@@ -58,11 +58,11 @@ proptest! {
     fn any_words_are_a_condition_or_refused_inside_of_them(words in prop::collection::vec(piece(), 0..10)) {
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let mut world = World::new();
-        let compiled = world.compiling(|compiler| Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler));
+        let compiled = world.compiling(|compiler| Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler));
         match compiled {
             Ok(condition) => {
                 let verdict = world.with(|env, scratch| condition.eval(env, &mut scratch.reborrow()));
-                prop_assert_ne!(verdict, Verdict::Wait);
+                prop_assert_ne!(verdict, Truth::Wait);
             }
             Err(error) => {
                 prop_assert!(error.word <= words.len().saturating_sub(1));
@@ -114,7 +114,7 @@ proptest! {
             }
             let flag = if fold { "-i " } else { "" };
             let condition = format!("{{ str('{text}') -m {name} {flag}-- {} }}", patterns.join(" "));
-            prop_assert_eq!(world.verdict(&condition) == Verdict::Pass, expected, "{}", condition);
+            prop_assert_eq!(world.verdict(&condition) == Truth::Pass, expected, "{}", condition);
         }
     }
 

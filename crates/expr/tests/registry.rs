@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
 mod common;
-use manylane_expr::{Described, MatchKind, Places, converters, criteria, fetches};
+use manylane_expr::{Described, EvalPoints, MatchKind, converters, criteria, fetches};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
 
@@ -73,7 +73,7 @@ fn every_fetch_of_the_installed_haproxy_is_known_and_legal_at_the_same_places() 
         if row.refused.is_some() {
             continue;
         }
-        for (mark, (place, where_)) in marks.split_whitespace().zip(Places::ALL) {
+        for (mark, (place, where_)) in marks.split_whitespace().zip(EvalPoints::ALL) {
             if row.places.unwrap().meets(*place) != (mark == "Y") {
                 wrong.push(format!("{name} in {where_}: theirs {mark}"));
             }

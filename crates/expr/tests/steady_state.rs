@@ -41,7 +41,7 @@ fn expressions_conditions_and_formats_take_nothing_from_the_global_allocator() {
     .map(|text| {
         let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
         let compiled = world.compiling(|compiler| {
-            Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler)
+            Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler)
         });
         compiled.expect("a good condition")
     })
@@ -50,7 +50,7 @@ fn expressions_conditions_and_formats_take_nothing_from_the_global_allocator() {
         .iter()
         .map(|text| {
             let compiled = world.compiling(|compiler| {
-                Format::compile(text.as_bytes(), Use::Log, Places::EVERYWHERE, compiler)
+                Format::compile(text.as_bytes(), Use::Log, EvalPoints::EVERYWHERE, compiler)
             });
             compiled.expect("a good format")
         })

@@ -10,8 +10,8 @@
 
 use manylane_buf::{Chain, Cluster, Segment};
 use manylane_h1::{
-    Asked, Body, BodyReader, From, Limits, Persist, RequestParser, ResponseParser, set_body, set_connection,
-    write_head,
+    Body, BodyReader, From, Limits, Persist, RequestInfo, RequestParser, ResponseParser, set_body,
+    set_connection, write_head,
 };
 use manylane_http::{Known, Method};
 use std::hint::black_box;
@@ -43,7 +43,7 @@ const RESPONSE_20: &str = "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat,
 /// Chunks of one byte that a segment of 16 KiB has (R-G10).
 const CHUNKS: usize = 2_700;
 
-const ASKED: Asked = Asked { method: Method::Get, upgrade: false };
+const ASKED: RequestInfo = RequestInfo { method: Method::Get, upgrade: false };
 
 fn segment(bytes: &[u8]) -> Segment {
     Cluster::with(bytes).expect("memory").into_segment()

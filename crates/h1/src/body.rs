@@ -29,7 +29,7 @@ enum State {
     Chunked(Chunks),
     Trailers(TrailerParser),
     /// All that comes.
-    Rest,
+    UntilEnd,
     Done,
     Failed,
 }
@@ -75,12 +75,12 @@ impl BodyReader {
             Body::Chunked => State::Chunked(Chunks::new(
                 from == From::Server || limits.lenient.has(Leniency::CHUNK_BLANKS),
             )),
-            Body::UntilClose | Body::Tunnel => State::Rest,
+            Body::UntilClose | Body::Tunnel => State::UntilEnd,
         };
         Self { state, from, limits, data: 0, relaxed: None }
     }
 
-    /// The first thing that a strict reader refuses, in chunks' sizes or trailers. Told once.
+    /// The first thing that a strict reader refuses, in chunks' sizes or trailers. Said once.
     pub fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
         let mut relaxed = self.relaxed.take()?;
         if self.from == From::Server {
@@ -106,7 +106,7 @@ impl BodyReader {
         match &self.state {
             State::Length(left) => Some(*left),
             State::Chunked(chunks) => Some(chunks.left()),
-            State::Rest => None,
+            State::UntilEnd => None,
             State::Trailers(_) | State::Done | State::Failed => Some(0),
         }
     }
@@ -125,7 +125,7 @@ impl BodyReader {
             State::Length(left) if *left == n => self.state = State::Done,
             State::Length(left) => *left -= n,
             State::Chunked(chunks) => chunks.pass(n),
-            State::Rest | State::Trailers(_) | State::Done | State::Failed => {}
+            State::UntilEnd | State::Trailers(_) | State::Done | State::Failed => {}
         }
     }
 
@@ -163,7 +163,7 @@ impl BodyReader {
             match &mut self.state {
                 State::Done => return Ok(Progress::Done(None)),
                 State::Failed => return Err((Problem::Early, 0)),
-                State::Rest => {
+                State::UntilEnd => {
                     self.data += input.len() as u64;
                     out.append_chain(input).map_err(no_memory)?;
                     return Ok(Progress::More);
@@ -227,7 +227,7 @@ impl BodyReader {
     /// of a server that did so amid its response, 502.
     pub fn end(&mut self) -> Result<(), Error> {
         match self.state {
-            State::Done | State::Rest => {
+            State::Done | State::UntilEnd => {
                 self.state = State::Done;
                 Ok(())
             }

@@ -16,7 +16,7 @@ pub use body::{BodyReader, From, Progress};
 pub use error::{Error, Problem};
 pub use leniency::{Leniency, Relaxed};
 pub use limits::Limits;
-pub use message::{Asked, Body, Connection};
+pub use message::{Body, Connection, RequestInfo};
 pub use parse::{Request, RequestParser, Response, ResponseParser};
 pub use settle::{Reader, settle_request, settle_response};
 pub use write::{

@@ -65,7 +65,7 @@ impl Connection {
 
 /// What was seen of the fields that decide about framing and the connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct FramingFields {
     length: Option<u64>,
     length_at: usize,
     /// The length was said in another way than the one: it has to be said anew.
@@ -99,7 +99,7 @@ pub(crate) const MAX_OPTIONS: usize = 64;
 /// `Content-Length` is less: offsets are added to it.
 const MAX_LENGTH: u64 = 1 << 63;
 
-impl Seen {
+impl FramingFields {
     /// Nothing was seen yet; these relaxations hold.
     #[inline]
     pub(crate) fn new(lenient: Leniency) -> Self {
@@ -335,7 +335,12 @@ impl Seen {
 
     /// The body of a response.
     #[inline]
-    pub(crate) fn response(&mut self, version: Version, status: u16, asked: Asked) -> Result<Body, Refusal> {
+    pub(crate) fn response(
+        &mut self,
+        version: Version,
+        status: u16,
+        asked: RequestInfo,
+    ) -> Result<Body, Refusal> {
         let switches = self.connection.upgrade;
         self.finish();
         let old = version < Version::HTTP_11 && self.coding_at.is_some();
@@ -375,7 +380,7 @@ pub(crate) fn is_bodyless(status: u16) -> bool {
 
 /// What a response's framing depends on: its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestInfo {
     /// The request's method.
     pub method: Method,
     /// Whether it asked for another protocol.

@@ -9,7 +9,7 @@ use crate::error::{Error, Problem};
 use crate::leniency::{self, First, Leniency, Relaxed};
 use crate::limits::Limits;
 use crate::lines::{self, Lines, Refusal};
-use crate::message::{Asked, Body, Connection, Seen, is_bodyless};
+use crate::message::{Body, Connection, FramingFields, RequestInfo, is_bodyless};
 use crate::write::{Digits, end_hop};
 use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
 use manylane_http::{EditError, Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
@@ -53,7 +53,7 @@ const MAX_EMPTY: u16 = 64;
 
 /// Where a head that is not complete was left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum ScanState {
     #[default]
     Text,
     Cr,
@@ -71,7 +71,7 @@ enum Found {
     More,
     /// Something that no head may have stands here.
     Wrong(usize),
-    /// The first line ends here. Told once.
+    /// The first line ends here. Said once.
     FirstLine(usize),
 }
 
@@ -79,7 +79,7 @@ enum Found {
 struct Progress {
     /// Bytes that were looked at.
     scanned: u32,
-    place: Place,
+    place: ScanState,
     /// Bytes of empty lines that were skipped.
     empty: u16,
     /// The end of the first line was seen.
@@ -100,26 +100,26 @@ impl Progress {
             while at - before < bytes.len() {
                 let here = at - before;
                 (self.place, at) = match (self.place, bytes[here]) {
-                    (Place::Text, _) => {
+                    (ScanState::Text, _) => {
                         let next = scan::control(bytes, here);
                         match bytes.get(next) {
-                            None => (Place::Text, before + next),
-                            Some(b'\t') => (Place::Text, before + next + 1),
-                            Some(b'\r') => (Place::Cr, before + next + 1),
+                            None => (ScanState::Text, before + next),
+                            Some(b'\t') => (ScanState::Text, before + next + 1),
+                            Some(b'\r') => (ScanState::Cr, before + next + 1),
                             Some(_) => return Found::Wrong(before + next),
                         }
                     }
-                    (Place::Cr, b'\n') if !self.first_line => {
+                    (ScanState::Cr, b'\n') if !self.first_line => {
                         self.first_line = true;
-                        self.place = Place::Line;
+                        self.place = ScanState::Line;
                         self.scanned = at as u32 + 1;
                         return Found::FirstLine(at + 1);
                     }
-                    (Place::Cr, b'\n') => (Place::Line, at + 1),
-                    (Place::Line, b'\r') => (Place::LineCr, at + 1),
-                    (Place::Line, _) => (Place::Text, at),
-                    (Place::LineCr, b'\n') => return Found::End(at + 1),
-                    (Place::Cr | Place::LineCr, _) => return Found::Wrong(at),
+                    (ScanState::Cr, b'\n') => (ScanState::Line, at + 1),
+                    (ScanState::Line, b'\r') => (ScanState::LineCr, at + 1),
+                    (ScanState::Line, _) => (ScanState::Text, at),
+                    (ScanState::LineCr, b'\n') => return Found::End(at + 1),
+                    (ScanState::Cr | ScanState::LineCr, _) => return Found::Wrong(at),
                 };
             }
             before += bytes.len();
@@ -237,7 +237,7 @@ impl Progress {
                     self.refused = Some(refusal);
                     self.scanned = 0;
                     self.first_line = M::FIRST == First::None;
-                    self.place = if self.first_line { Place::Line } else { Place::Text };
+                    self.place = if self.first_line { ScanState::Line } else { ScanState::Text };
                 }
                 fine => return fine,
             }
@@ -292,14 +292,14 @@ impl Progress {
                 let end = before + n + 1;
                 self.scanned = end as u32;
                 self.place = match (self.place, byte) {
-                    (Place::Line | Place::LineCr, b'\n') => return Found::End(end),
+                    (ScanState::Line | ScanState::LineCr, b'\n') => return Found::End(end),
                     (_, b'\n') if !self.first_line => {
-                        (self.first_line, self.place) = (true, Place::Line);
+                        (self.first_line, self.place) = (true, ScanState::Line);
                         return Found::FirstLine(end);
                     }
-                    (_, b'\n') => Place::Line,
-                    (Place::Line, b'\r') => Place::LineCr,
-                    _ => Place::Text,
+                    (_, b'\n') => ScanState::Line,
+                    (ScanState::Line, b'\r') => ScanState::LineCr,
+                    _ => ScanState::Text,
                 };
             }
             before += bytes.len();
@@ -367,7 +367,7 @@ struct AnyRequest;
 struct RequestHead {
     line: RequestLine,
     fields: Fields,
-    seen: Seen,
+    seen: FramingFields,
     body: Body,
 }
 
@@ -379,7 +379,7 @@ impl Message for AnyRequest {
     fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(RequestHead, usize)> {
         let Some(line) = lines::request_line(bytes, limits)? else { return Ok(None) };
         let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
-        let mut seen = Seen::new(limits.lenient);
+        let mut seen = FramingFields::new(limits.lenient);
         if line.version == Version::HTTP_09 {
             let end = line.end;
             return Ok(Some((RequestHead { line, fields, seen, body: Body::None }, end)));
@@ -405,7 +405,7 @@ impl RequestParser {
         Self { limits, progress: Progress::default() }
     }
 
-    /// What the head that was taken last had that a strict parser refuses. Told once.
+    /// What the head that was taken last had that a strict parser refuses. Said once.
     pub fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
         self.progress.relaxed.take()
     }
@@ -453,17 +453,17 @@ impl RequestParser {
             }
             head
         };
-        let Seen { connection, continue_expected, te_trailers, .. } = seen;
+        let FramingFields { connection, continue_expected, te_trailers, .. } = seen;
         Ok(Some(Request { head, body, connection, continue_expected, te_trailers }))
     }
 }
 
-struct AnyResponse(Asked);
+struct AnyResponse(RequestInfo);
 
 struct ResponseHead {
     line: StatusLine,
     fields: Fields,
-    seen: Seen,
+    seen: FramingFields,
     body: Body,
 }
 
@@ -475,7 +475,7 @@ impl Message for AnyResponse {
     fn lines(&self, bytes: &[u8], limits: &Limits) -> Lines<(ResponseHead, usize)> {
         let Some(mut line) = lines::status_line(bytes, limits)? else { return Ok(None) };
         let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
-        let mut seen = Seen::new(limits.lenient);
+        let mut seen = FramingFields::new(limits.lenient);
         let see = |known: Known, value: &[u8], at| seen.see(known, value, at, false);
         let Some(end) = lines::fields(bytes, line.end, limits, &mut fields, see)? else { return Ok(None) };
         let body = seen.response(line.version, line.status, self.0)?;
@@ -512,7 +512,7 @@ impl ResponseParser {
     /// # Errors
     /// [`Error`], whose status is 502, or 500 without memory.
     #[inline]
-    pub fn parse(&mut self, input: &mut Chain, asked: Asked) -> Result<Option<Response>, Error> {
+    pub fn parse(&mut self, input: &mut Chain, asked: RequestInfo) -> Result<Option<Response>, Error> {
         if input.front().is_some_and(|front| matches!(front.first(), Some(b'\r' | b'\n'))) {
             self.progress.skip_empty(input, self.limits.lenient).map_err(response_error)?;
         }
@@ -604,7 +604,7 @@ impl TrailerParser {
             return Ok(None);
         }
         if self.0.scanned == 0 && self.0.refused.is_none() {
-            self.0.place = Place::Line;
+            self.0.place = ScanState::Line;
         }
         let parsed = self.0.parse(input, limits, &AnyTrailers).map_err(|(problem, at)| match problem {
             Problem::TooLarge | Problem::TooLongTarget => (Problem::TooLargeTrailers, at),

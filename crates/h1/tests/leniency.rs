@@ -4,13 +4,13 @@
 
 use manylane_buf::Chain;
 use manylane_h1::{
-    Asked, Body, BodyReader, BodyWriter, From, Leniency, Limits, Problem, Progress, RequestParser,
+    Body, BodyReader, BodyWriter, From, Leniency, Limits, Problem, Progress, RequestInfo, RequestParser,
     ResponseParser,
 };
 use manylane_http::Method;
 use proptest::prelude::*;
 
-const ASKED: Asked = Asked { method: Method::Get, upgrade: false };
+const ASKED: RequestInfo = RequestInfo { method: Method::Get, upgrade: false };
 
 fn lenient(lenient: Leniency) -> Limits {
     Limits { lenient, ..Limits::default() }

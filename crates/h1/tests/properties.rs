@@ -3,8 +3,8 @@
 
 use manylane_buf::{Chain, Cluster};
 use manylane_h1::{
-    Asked, Body, BodyReader, BodyWriter, Error, From, Limits, Progress, Request, RequestParser, Response,
-    ResponseParser,
+    Body, BodyReader, BodyWriter, Error, From, Limits, Progress, Request, RequestInfo, RequestParser,
+    Response, ResponseParser,
 };
 use manylane_http::{Head, Method};
 use proptest::prelude::*;
@@ -60,7 +60,7 @@ fn story<'a>(pieces: impl Iterator<Item = &'a [u8]>, requests: bool, keep: bool)
     let mut input = Chain::new();
     let mut reading = Reading::Head;
     let (mut requests_in, mut responses_in) = (RequestParser::new(limits), ResponseParser::new(limits));
-    let asked = Asked { method: Method::Get, upgrade: false };
+    let asked = RequestInfo { method: Method::Get, upgrade: false };
     for piece in pieces {
         push(&mut input, piece);
         loop {

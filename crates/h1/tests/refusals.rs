@@ -3,7 +3,9 @@
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::Chain;
-use manylane_h1::{Asked, Body, BodyReader, From, Limits, Problem, Progress, RequestParser, ResponseParser};
+use manylane_h1::{
+    Body, BodyReader, From, Limits, Problem, Progress, RequestInfo, RequestParser, ResponseParser,
+};
 use manylane_http::Method;
 
 fn chain(bytes: &[u8]) -> Chain {
@@ -17,9 +19,9 @@ fn request(bytes: &[u8], limits: Limits) -> Result<Option<Body>, (u16, Problem, 
     parsed.map(|request| request.map(|request| request.body)).map_err(|e| (e.status, e.problem, e.position))
 }
 
-const ASKED: Asked = Asked { method: Method::Get, upgrade: false };
+const ASKED: RequestInfo = RequestInfo { method: Method::Get, upgrade: false };
 
-fn response(bytes: &[u8], asked: Asked) -> Result<Option<Body>, (u16, Problem, usize)> {
+fn response(bytes: &[u8], asked: RequestInfo) -> Result<Option<Body>, (u16, Problem, usize)> {
     let parsed = ResponseParser::new(Limits::default()).parse(&mut chain(bytes), asked);
     parsed
         .map(|response| response.map(|response| response.body))
@@ -311,10 +313,10 @@ fn responses_that_could_be_framed_differently_are_refused() {
 #[test]
 fn a_response_is_framed_by_its_request_its_status_and_its_fields() {
     let get = ASKED;
-    let head = Asked { method: Method::Head, ..ASKED };
-    let connect = Asked { method: Method::Connect, ..ASKED };
-    let upgrade = Asked { upgrade: true, ..ASKED };
-    let table: &[(&str, Asked, Body)] = &[
+    let head = RequestInfo { method: Method::Head, ..ASKED };
+    let connect = RequestInfo { method: Method::Connect, ..ASKED };
+    let upgrade = RequestInfo { upgrade: true, ..ASKED };
+    let table: &[(&str, RequestInfo, Body)] = &[
         ("HTTP/1.1 200 OK\r\n", get, Body::UntilClose),
         ("HTTP/1.1 200 \r\n", get, Body::UntilClose),
         ("HTTP/1.1 200\r\n", get, Body::UntilClose),
@@ -481,7 +483,7 @@ fn handshakes_that_only_look_like_some_are_refused() {
         let got = parsed.map(|request| request.unwrap().connection.upgrade).map_err(|error| error.problem);
         assert_eq!(got, expected, "{fields:?}");
     }
-    let upgrade = Asked { upgrade: true, ..ASKED };
+    let upgrade = RequestInfo { upgrade: true, ..ASKED };
     for (fields, expected) in [
         ("Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n", Ok(Some(Body::Tunnel))),
         ("Connection: upgrade\r\nUpgrade: foo\r\n", Ok(Some(Body::Tunnel))),

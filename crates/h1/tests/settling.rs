@@ -5,7 +5,8 @@
 use manylane_buf::Chain;
 use manylane_h1::Persist;
 use manylane_h1::{
-    Asked, Body, Limits, Reader, RequestParser, ResponseParser, frame_for, settle_request, settle_response,
+    Body, Limits, Reader, RequestInfo, RequestParser, ResponseParser, frame_for, settle_request,
+    settle_response,
 };
 use manylane_http::{Head, Known, Method, Version};
 
@@ -140,7 +141,7 @@ fn a_response_goes_on_with_its_own_body_as_its_reader_takes_it() {
         (LENGTH, nothing, Method::Head, new, Body::None, "length 3"),
     ];
     for (n, &(head, edit, method, version, body, fields)) in cases.iter().enumerate() {
-        let asked = Asked { method: Method::Get, upgrade: true };
+        let asked = RequestInfo { method: Method::Get, upgrade: true };
         let mut response =
             ResponseParser::new(Limits::default()).parse(&mut chain(head), asked).unwrap().unwrap();
         edit(&mut response.head);

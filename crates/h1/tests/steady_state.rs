@@ -3,8 +3,8 @@
 
 use manylane_buf::{Chain, Cluster};
 use manylane_h1::{
-    Asked, Body, BodyReader, BodyWriter, From, Limits, Persist, Progress, RequestParser, ResponseParser,
-    frame_for, restrict_te, set_body, set_connection, write_head,
+    Body, BodyReader, BodyWriter, From, Limits, Persist, Progress, RequestInfo, RequestParser,
+    ResponseParser, frame_for, restrict_te, set_body, set_connection, write_head,
 };
 use manylane_http::{Known, Method};
 use std::hint::black_box;
@@ -62,7 +62,7 @@ fn chunks_in_and_out_ask_for_nothing() {
         let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let mut input =
             received(&[head, small.as_bytes(), b"400", b"\r\n", &[b'z'; 1024], b"\r\n0\r\nX-Sum: 1\r\n\r\n"]);
-        let asked = Asked { method: Method::Get, upgrade: false };
+        let asked = RequestInfo { method: Method::Get, upgrade: false };
         let mut response = ResponseParser::new(Limits::default())
             .parse(&mut input, asked)
             .expect("valid")

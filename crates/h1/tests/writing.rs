@@ -3,7 +3,7 @@
 
 use manylane_buf::Chain;
 use manylane_h1::{
-    Asked, Body, BodyReader, BodyWriter, From, Limits, NamePolicy, Persist, Progress, RequestParser,
+    Body, BodyReader, BodyWriter, From, Limits, NamePolicy, Persist, Progress, RequestInfo, RequestParser,
     ResponseParser, WriteError, frame_for, restrict_names, restrict_te, set_body, set_connection, write_head,
 };
 use manylane_http::{Method, Version};
@@ -102,7 +102,7 @@ fn odd_names_are_kept_removed_or_refused() {
 
 fn response(bytes: &str, method: Method) -> (manylane_h1::Response, Chain) {
     let mut input = chain(bytes);
-    let asked = Asked { method, upgrade: false };
+    let asked = RequestInfo { method, upgrade: false };
     (
         ResponseParser::new(Limits::default()).parse(&mut input, asked).expect("valid").expect("complete"),
         input,
@@ -236,7 +236,7 @@ fn interim_responses_come_before_the_final_one() {
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
     );
     let mut parser = ResponseParser::new(Limits::default());
-    let asked = Asked { method: Method::Post, upgrade: false };
+    let asked = RequestInfo { method: Method::Post, upgrade: false };
     let mut statuses = Vec::new();
     while let Some(response) = parser.parse(&mut input, asked).expect("valid") {
         statuses.push((response.head.status(), response.is_interim()));
@@ -287,7 +287,7 @@ fn the_version_is_this_programs_own() {
         assert_eq!(written, format!("GET /a {own}\r\nHost: y\r\n\r\n"));
         for reason in [" OK", " ", ""] {
             let mut input = chain(&format!("{version} 200{reason}\r\nX: y\r\n\r\n"));
-            let asked = Asked { method: Method::Get, upgrade: false };
+            let asked = RequestInfo { method: Method::Get, upgrade: false };
             let mut response =
                 ResponseParser::new(limits).parse(&mut input, asked).expect("valid").expect("complete");
             let mut out = Chain::new();
@@ -363,7 +363,7 @@ fn what_is_for_one_hop_ends_there() {
     }
     let offer = "Connection: X, Upgrade\r\nUpgrade: a\r\nX: b\r\n";
     assert_eq!(connection("1.1", offer, Persist::Upgrade), "Upgrade: a\r\nconnection: Upgrade\r\n");
-    let asked = Asked { method: Method::Get, upgrade: false };
+    let asked = RequestInfo { method: Method::Get, upgrade: false };
     let mut input = chain(
         "HTTP/1.1 200\r\nConnection: X, TE\r\nX: a\r\nTE: trailers\r\nKeep-Alive: b\r\nContent-Length: 0\r\n\r\n",
     );

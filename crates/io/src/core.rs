@@ -26,7 +26,7 @@ pub(crate) struct Core {
     pub(crate) tallies: &'static Tallies,
     /// Looks at the kernel so far: what is bounded is bounded for each of them.
     pub(crate) round: Cell<u32>,
-    /// Connections that each listener may hand out in a round, one at least.
+    /// Connections that each listener may accept in a round, one at least.
     pub(crate) accepts: Cell<u32>,
     /// Tasks that had their share of this round.
     deferred: RefCell<Vec<Waker>>,

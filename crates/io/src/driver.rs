@@ -4,8 +4,8 @@ use crate::choice::{Choice, Kind, UnknownDriver};
 use crate::core::{Backend, Core};
 use crate::epoll::Epoll;
 use crate::limits::{MOST_ACCEPTS_PER_ROUND, MOST_EVENTS_PER_WAIT, SMALLEST_PIPE};
-use crate::unpark::Bell;
 use crate::uring::Uring;
+use crate::wake_fd::WakeFd;
 use manylane_sched::{Here, Poller, Unpark};
 use manylane_sync::Arc;
 use rustix::io::Errno;
@@ -61,17 +61,17 @@ impl Driver {
         self.io.kind()
     }
 
-    fn bell(&self) -> Arc<Bell> {
+    fn wake_fd(&self) -> Arc<WakeFd> {
         match &self.io.core.backend {
-            Backend::Epoll(epoll) => epoll.bell(),
-            Backend::Uring(uring) => uring.bell(),
+            Backend::Epoll(epoll) => epoll.wake_fd(),
+            Backend::Uring(uring) => uring.wake_fd(),
         }
     }
 }
 
 impl Poller for Driver {
     fn unparker(&self) -> Arc<dyn Unpark> {
-        self.bell()
+        self.wake_fd()
     }
 
     fn poll(&mut self, _: Here, timeout: Option<Duration>) -> io::Result<()> {

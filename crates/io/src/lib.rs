@@ -27,9 +27,9 @@ mod splice;
 mod stats;
 mod stream;
 mod transmit;
-mod unpark;
 mod uring;
 mod waiter;
+mod wake_fd;
 
 pub use beside::Beside;
 pub use choice::{Choice, DRIVER_VARIABLE, Kind, UnknownDriver};

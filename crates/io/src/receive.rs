@@ -7,7 +7,7 @@ use rustix::net::RecvFlags;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Where a task wants what it receives.
-pub(crate) enum Place<'a> {
+pub(crate) enum Destination<'a> {
     /// One piece.
     Segment(&'a mut Option<Segment>),
     /// All that is there, up to about so many bytes, behind what the chain has.
@@ -20,7 +20,7 @@ pub(crate) struct Read {
     pub(crate) room: usize,
 }
 
-impl Place<'_> {
+impl Destination<'_> {
     /// One call. It never waits, although somebody else with a duplicate may have made the socket blocking.
     #[inline]
     pub(crate) fn read(&mut self, fd: BorrowedFd<'_>, large: bool) -> Result<Read, Errno> {

@@ -64,7 +64,7 @@ pub fn listen(socket: BorrowedFd<'_>, backlog: u32) -> Result<(), Errno> {
 }
 
 /// Has a socket of TCP that listens refuse connections, until it [listens](listen) again. One that does not
-/// listen is left alone: shut down once more, it would hand its end on to each connection that it accepts
+/// listen is left alone: shut down once more, it would pass its end on to each connection that it accepts
 /// when it listens again.
 ///
 /// # Errors

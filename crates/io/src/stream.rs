@@ -5,7 +5,7 @@ use crate::driver::Io;
 use crate::error::{Call, Error};
 use crate::limits::{LARGE_READ, SENT_AHEAD};
 use crate::listener::Early;
-use crate::receive::Place;
+use crate::receive::Destination;
 use crate::slab::Key;
 use crate::waiter::Waiting;
 use manylane_buf::{Chain, Segment};
@@ -107,14 +107,14 @@ impl Stream {
         Waiting::new(&self.core, self.key, Direction::Read, |context| self.poll_recv(context))
     }
 
-    /// [`recv`](Self::recv) for futures that are written by hand.
+    /// [`recv`](Self::recv) for futures that are written manually.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
     #[inline]
     pub fn poll_recv(&self, context: &mut Context<'_>) -> Poll<Result<Option<Segment>, Error>> {
         let mut segment = None;
-        self.poll_receive(&mut Place::Segment(&mut segment), context).map_ok(|_| segment)
+        self.poll_receive(&mut Destination::Segment(&mut segment), context).map_ok(|_| segment)
     }
 
     /// Puts the next bytes behind `into`; false at the end of the stream. As [`recv`](Self::recv), but it
@@ -135,12 +135,16 @@ impl Stream {
     ) -> impl Future<Output = Result<bool, Error>> + 'a {
         let most = most.max(LARGE_READ);
         Waiting::new(&self.core, self.key, Direction::Read, move |context| {
-            self.poll_receive(&mut Place::Chain(into, most), context)
+            self.poll_receive(&mut Destination::Chain(into, most), context)
         })
     }
 
     #[inline]
-    fn poll_receive(&self, place: &mut Place<'_>, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
+    fn poll_receive(
+        &self,
+        place: &mut Destination<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<bool, Error>> {
         backend!(self.core, driver => driver.poll_recv(&self.core, self.key, self.fd.as_fd(), place, context))
     }
 
@@ -151,8 +155,8 @@ impl Stream {
         backend!(self.core, driver => driver.has_news(self.key))
     }
 
-    /// Whether nothing has come and the stream goes on, as the kernel has it now. For an idle connection that is to be used: what came before a
-    /// request is no answer to it.
+    /// Whether nothing has come and the stream goes on, as the kernel has it now. For an idle connection that
+    /// is to be used: what came before a request is no answer to it.
     ///
     /// Cost: one `recv` that takes nothing.
     pub fn is_silent(&self) -> bool {
@@ -218,7 +222,7 @@ impl Stream {
         Waiting::new(&self.core, self.key, Direction::Write, |context| self.poll_out(None, 0, context))
     }
 
-    /// [`send`](Self::send) for futures that are written by hand; with none it is [`flush`](Self::flush).
+    /// [`send`](Self::send) for futures that are written manually; with none it is [`flush`](Self::flush).
     ///
     /// # Errors
     /// As [`send`](Self::send).

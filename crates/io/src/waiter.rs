@@ -1,4 +1,4 @@
-//! Places where one task waits for one thing.
+//! Slots in which one task waits for one thing.
 
 use crate::core::{Core, Direction};
 use crate::slab::Key;

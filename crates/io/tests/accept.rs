@@ -59,8 +59,8 @@ fn every_connection_is_accepted_once(kind: Kind) {
     });
 }
 
-/// Two generations of a proxy share a socket for a moment, and the older one's hand on it is the first to be
-/// woken.
+/// Two generations of a proxy share a socket for a moment, and the older one's duplicate of it is the first
+/// to be woken.
 fn a_connection_that_only_one_of_two_was_told_of_is_not_lost_with_that_one(kind: Kind) {
     run(kind, |io| async move {
         for _ in 0..100 {

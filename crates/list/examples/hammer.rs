@@ -19,7 +19,7 @@ const BATCH: u32 = 100;
 const WINDOW: Duration = Duration::from_micros(500);
 
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum Where {
     /// All at the head of one list.
     Head,
     /// Each next to its own resident element in the middle of one list.
@@ -54,7 +54,7 @@ fn fairness(served: impl Iterator<Item = f64> + Clone) -> f64 {
     served.clone().fold(f64::INFINITY, f64::min) / served.fold(0.0, f64::max)
 }
 
-fn run(threads: usize, place: Place, time: Duration) -> Vec<Done> {
+fn run(threads: usize, place: Where, time: Duration) -> Vec<Done> {
     let list = MtList::new();
     let start = Barrier::new(threads);
     let windows = (time.as_nanos() / WINDOW.as_nanos()) as usize;
@@ -67,7 +67,7 @@ fn run(threads: usize, place: Place, time: Duration) -> Vec<Done> {
                     let make = || Box::pin(Node::new(&list, CachePadded::new(())));
                     let (resident, fence, own) = (make(), make(), make());
                     let (resident, fence, own) = (resident.as_ref(), fence.as_ref(), own.as_ref());
-                    if place == Place::Resident {
+                    if place == Where::Resident {
                         resident.add();
                         // Between this thread's place and the next one's, so that they share no neighbour.
                         fence.insert_after(resident);
@@ -79,8 +79,8 @@ fn run(threads: usize, place: Place, time: Duration) -> Vec<Done> {
                     loop {
                         for _ in 0..BATCH {
                             match place {
-                                Place::Head => own.add(),
-                                Place::Resident => assert!(own.insert_after(resident)),
+                                Where::Head => own.add(),
+                                Where::Resident => assert!(own.insert_after(resident)),
                             }
                             assert!(own.delete());
                         }
@@ -102,7 +102,7 @@ fn main() {
     let seconds = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1.0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     println!("place     threads    best ns/pair  median ns/pair  fairness  by processor time");
-    for (name, place) in [("head", Place::Head), ("resident", Place::Resident)] {
+    for (name, place) in [("head", Where::Head), ("resident", Where::Resident)] {
         for threads in [1, 2, 8] {
             let done = run(threads, place, Duration::from_secs_f64(seconds));
             let mut windows: Vec<u32> =

@@ -184,7 +184,7 @@ pub struct Node<'list, T> {
     value: T,
 }
 
-// SAFETY: the owner may hand it to another thread, in a list or not: others follow the link under the
+// SAFETY: the owner may move it to another thread, in a list or not: others follow the link under the
 // protocol. `T: Send` because it is dropped where the owner is, `T: Sync` because `pop_with` and `for_each`
 // show it meanwhile.
 unsafe impl<T: Send + Sync> Send for Node<'_, T> {}

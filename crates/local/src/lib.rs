@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
 
+mod backoff;
 mod connect;
 mod credentials;
 #[cfg(feature = "designs")]
@@ -14,7 +15,6 @@ mod locks;
 #[doc(hidden)]
 pub mod model;
 mod name;
-mod pace;
 mod pcb;
 mod rcv;
 mod recv;

@@ -27,7 +27,7 @@
 //!    buffer, and over the whole delivery.
 //! 4. **Two pcbs** are locked by [`lock_two`], or, with one locked already, by [`owned_lock_two`]. The second
 //!    may drop and retake the lock that is held: afterwards the caller checks again whatever it knew.
-//! 5. **Liveness is a count** ([`PcbRef`]). *Hold* is legal only while a valid reference exists or a lock
+//! 5. **Liveness is a count** ([`PcbRef`]). *Holding* is legal only while a valid reference exists or a lock
 //!    keeps one from being given up; *release* happens under the pcb lock; the last release frees, and by
 //!    then the socket is detached (`attached` is false).
 //! 6. **The socket's own reference** is given up in `detach`, when the last handle is dropped, after the
@@ -43,8 +43,9 @@
 //!    holds it, sees a still picture of them. See `flight.rs`.
 //!
 //! # What is valid without a lock
-//! Kind, number and lane of a pcb never change. `conn` of a stream: rule 2. [`Pace`](crate::pace::Pace) is a
-//! guess of receivers among themselves. Spinners look under the lock, which they try and never wait for.
+//! Kind, number and lane of a pcb never change. `conn` of a stream: rule 2.
+//! [`Backoff`](crate::backoff::Backoff) is a guess of receivers among themselves. Spinners look under the
+//! lock, which they try and never wait for.
 //!
 //! # What is not atomic
 //! Sends to a name: the name may be bound anew between look-up and delivery, and the message goes to the

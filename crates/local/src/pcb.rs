@@ -1,9 +1,9 @@
 //! The protocol control block of a socket. Who may touch what when: `locks.rs`.
 
+use crate::backoff::Backoff;
 use crate::credentials::Credentials;
 use crate::locks::{self, StateGuard};
 use crate::name::Name;
-use crate::pace::Pace;
 use crate::rcv::Rcv;
 use crate::socket::{Kind, Socket};
 use crate::wait::Waiters;
@@ -76,13 +76,13 @@ pub(crate) struct Pcb {
     pub(crate) number: u64,   // I: unique in the process
     pub(crate) refs: Refs,    // A: rule 5
     pub(crate) handles: Refs, // A: `Socket`s; the last one detaches
-    /// Place in the list of its lane. A: used under the linkage lock only.
+    /// Link in the list of its lane. A: used under the linkage lock only.
     pub(crate) place: AtomicUsize,
     /// Nanoseconds. A: relaxed, settings only.
     pub(crate) recv_timeout: AtomicU64,
     pub(crate) send_timeout: AtomicU64,
     pub(crate) busy_poll: AtomicU64,
-    pub(crate) pace: Pace,                       // A: relaxed, by receivers
+    pub(crate) backoff: Backoff,                 // A: relaxed, by receivers
     pub(crate) rcv: CachePadded<Buffer>,         // L: buffer lock
     pub(crate) state: CachePadded<Mutex<State>>, // L: pcb lock
     /// Set when it is freed. Models look at it whenever they reach a pcb, through a cell: the checker sees
@@ -174,7 +174,7 @@ impl Pcb {
             recv_timeout: AtomicU64::new(u64::MAX),
             send_timeout: AtomicU64::new(u64::MAX),
             busy_poll: AtomicU64::new(crate::socket::DEFAULT_SPIN.as_nanos() as u64),
-            pace: Pace::new(),
+            backoff: Backoff::new(),
             rcv: CachePadded::new(Buffer::new(kind)),
             state: CachePadded::new(Mutex::new(&locks::PCB, state)),
             #[cfg(loom)]

@@ -927,7 +927,7 @@ impl Rcv {
     }
 }
 
-/// What a receive of a stream found, for its [pace](crate::pace).
+/// What a receive of a stream found, for its [backoff](crate::backoff).
 #[derive(Clone, Copy)]
 pub(crate) enum Found {
     Nothing,

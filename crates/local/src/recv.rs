@@ -141,12 +141,12 @@ impl Socket {
         if self.kind() != Kind::Stream || max == 0 {
             return wait::block(receive, self.recv_patience());
         }
-        let (pace, patience) = (&self.pcb().pace, self.recv_patience());
-        if !patience.spin.is_zero() {
-            pace.wait();
+        let (backoff, until) = (&self.pcb().backoff, self.recv_patience());
+        if !until.spin.is_zero() {
+            backoff.wait();
         }
         match receive.attempt(None) {
-            Err(Error::WouldBlock) => wait::block_slowly(receive, patience),
+            Err(Error::WouldBlock) => wait::block_slowly(receive, until),
             done => done,
         }
     }
@@ -361,7 +361,7 @@ impl RecvChain<'_> {
                 control_ahead = rcv.front_has_control();
                 if control_ahead { Ok(0) } else { rcv.take_pieces(self.max, &mut taken) }
             });
-            found.into_iter().for_each(|found| pcb.pace.learn(found, met_others));
+            found.into_iter().for_each(|found| pcb.backoff.learn(found, met_others));
             done?;
             if !control_ahead {
                 let opened = taken.open_into(&mut chain);

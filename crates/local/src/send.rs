@@ -7,7 +7,7 @@ use crate::name::{self, Name};
 use crate::pcb::Pcb;
 use crate::rcv::{Body, Entry, Rcv, SMALL};
 use crate::socket::{Kind, Socket, wake};
-use crate::wait::{self, Attempt, Event, Op, Patience, Waiting, Wakes};
+use crate::wait::{self, Attempt, BlockUntil, Event, Op, Waiting, Wakes};
 use manylane_buf::{Chain, Parcel};
 use manylane_sync::atomic::Ordering;
 use std::future::Future;
@@ -192,22 +192,22 @@ impl Socket {
         self.send_message(bytes, Attached { to: Some(to), ..Attached::default() })
     }
 
-    fn send_patience(&self) -> Patience {
-        self.patience(self.send_timeout())
+    fn send_patience(&self) -> BlockUntil {
+        self.until(self.send_timeout())
     }
 
-    pub(crate) fn recv_patience(&self) -> Patience {
-        self.patience(self.recv_timeout())
+    pub(crate) fn recv_patience(&self) -> BlockUntil {
+        self.until(self.recv_timeout())
     }
 
-    fn patience(&self, timeout: Option<Duration>) -> Patience {
+    fn until(&self, timeout: Option<Duration>) -> BlockUntil {
         // A moment beyond the clock's range is for ever.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Patience { until, spin: self.spin() }
+        BlockUntil { until, spin: self.spin() }
     }
 
-    pub(crate) fn patience_until(&self, deadline: Instant) -> Patience {
-        Patience { until: Some(deadline), spin: self.spin() }
+    pub(crate) fn patience_until(&self, deadline: Instant) -> BlockUntil {
+        BlockUntil { until: Some(deadline), spin: self.spin() }
     }
 
     fn spin(&self) -> Duration {

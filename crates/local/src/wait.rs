@@ -222,15 +222,15 @@ pub(crate) fn now<A: Attempt>(mut attempt: A) -> Result<A::Output, Error> {
 
 /// Until when a blocking call waits, and how.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct BlockUntil {
     pub(crate) until: Option<Instant>,
     pub(crate) spin: Duration,
 }
 
 /// Tries until it is done, and sleeps between tries.
-pub(crate) fn block<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Output, Error> {
+pub(crate) fn block<A: Attempt>(mut attempt: A, until: BlockUntil) -> Result<A::Output, Error> {
     match attempt.attempt(None) {
-        Err(Error::WouldBlock) => block_slowly(attempt, patience),
+        Err(Error::WouldBlock) => block_slowly(attempt, until),
         done => done,
     }
 }
@@ -238,8 +238,8 @@ pub(crate) fn block<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A:
 /// As [`block`], after a first try.
 #[cold]
 #[inline(never)]
-pub(crate) fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Result<A::Output, Error> {
-    if let Some(done) = spin(&mut attempt, patience) {
+pub(crate) fn block_slowly<A: Attempt>(mut attempt: A, until: BlockUntil) -> Result<A::Output, Error> {
+    if let Some(done) = spin(&mut attempt, until) {
         return done;
     }
     with_parker(|parker, waker| {
@@ -251,7 +251,7 @@ pub(crate) fn block_slowly<A: Attempt>(mut attempt: A, patience: Patience) -> Re
                 done => return done,
             }
             drop(waiting);
-            if !parker.park(patience.until) {
+            if !parker.park(until.until) {
                 drop(registration);
                 // What came in the last moment is not lost.
                 return match attempt.attempt(None) {
@@ -271,14 +271,14 @@ const LOOKS: u32 = 32;
 const POLL_PAUSE: u32 = 16;
 
 /// Tries for a while, before sleeping, whenever an attempt seems to be worth its while.
-fn spin<A: Attempt>(attempt: &mut A, patience: Patience) -> Option<Result<A::Output, Error>> {
-    if patience.spin.is_zero() || cfg!(any(loom, manylane_sim)) {
+fn spin<A: Attempt>(attempt: &mut A, until: BlockUntil) -> Option<Result<A::Output, Error>> {
+    if until.spin.is_zero() || cfg!(any(loom, manylane_sim)) {
         return None;
     }
     // Who asked for it looks often, but now and then offers the processor: the other side may have none. By
     // default the looks get rarer: each takes a line away from whoever is writing it, and meanwhile more
     // arrives, which is then taken at once.
-    let polls = patience.spin > DEFAULT_SPIN;
+    let polls = until.spin > DEFAULT_SPIN;
     let (mut pause, longest) = if polls { (POLL_PAUSE, POLL_PAUSE) } else { (A::PAUSE, 128) };
     let mut looks = 0u32;
     let started = Instant::now();
@@ -296,7 +296,7 @@ fn spin<A: Attempt>(attempt: &mut A, patience: Patience) -> Option<Result<A::Out
             manylane_sync::thread::yield_now();
         }
         let spun = started.elapsed();
-        if spun >= patience.spin || patience.until.is_some_and(|until| started + spun >= until) {
+        if spun >= until.spin || until.until.is_some_and(|until| started + spun >= until) {
             return None;
         }
     }

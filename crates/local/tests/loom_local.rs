@@ -19,9 +19,9 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// Outcomes of all executions.
 #[derive(Default)]
-struct Seen(Mutex<BTreeSet<String>>);
+struct Outcomes(Mutex<BTreeSet<String>>);
 
-impl Seen {
+impl Outcomes {
     fn note(&self, outcome: impl std::fmt::Debug) {
         self.0.lock().unwrap().insert(format!("{outcome:?}"));
     }
@@ -29,8 +29,8 @@ impl Seen {
 
 /// Runs `body` in all its interleavings, which must come to these outcomes, in this order, and to no other.
 #[track_caller]
-fn outcomes(expected: &[&str], body: impl Fn(&Seen) + Send + Sync + 'static) {
-    let seen = std::sync::Arc::new(Seen::default());
+fn outcomes(expected: &[&str], body: impl Fn(&Outcomes) + Send + Sync + 'static) {
+    let seen = std::sync::Arc::new(Outcomes::default());
     let all = seen.clone();
     model(move || body(&all));
     let seen = seen.0.lock().unwrap();
@@ -43,9 +43,9 @@ fn pair() -> (Socket, Socket) {
 
 /// Where a thread of a model sleeps: so that one that is not woken is a deadlock, which the model checker
 /// reports.
-struct Bell(loom::sync::Mutex<bool>, loom::sync::Condvar);
+struct WakeFd(loom::sync::Mutex<bool>, loom::sync::Condvar);
 
-impl Wake for Bell {
+impl Wake for WakeFd {
     fn wake(self: std::sync::Arc<Self>) {
         *self.0.lock().unwrap() = true;
         self.1.notify_one();
@@ -54,17 +54,17 @@ impl Wake for Bell {
 
 /// Waits as an executor does. (Blocking calls make the same attempts and park in between; see `wait.rs`.)
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let bell = std::sync::Arc::new(Bell(loom::sync::Mutex::new(false), loom::sync::Condvar::new()));
-    let waker = Waker::from(bell.clone());
+    let wake_fd = std::sync::Arc::new(WakeFd(loom::sync::Mutex::new(false), loom::sync::Condvar::new()));
+    let waker = Waker::from(wake_fd.clone());
     let mut context = Context::from_waker(&waker);
     let mut future = std::pin::pin!(future);
     loop {
         if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
             return done;
         }
-        let mut rung = bell.0.lock().unwrap();
+        let mut rung = wake_fd.0.lock().unwrap();
         while !*rung {
-            rung = bell.1.wait(rung).unwrap();
+            rung = wake_fd.1.wait(rung).unwrap();
         }
         *rung = false;
     }

@@ -25,7 +25,7 @@ fn own_pairs(cores: usize, kind: Kind, bytes: usize) -> Report {
         // One of each size is held, so that the lane has been to the pools for more than it needs, and many
         // are taken: from then on its caches have what it takes. Otherwise a few tens of transfers
         // are left in 28,800 exchanges of 100 bytes on 96 cores, all in `Cluster::alloc`: a lane
-        // whose cache is empty looks at the shelves of the others before it asks the allocator.
+        // whose cache is empty looks at the surplus of the others before it asks the allocator.
         let _held = manylane_buf::CLUSTER_SIZES.map(manylane_buf::Cluster::alloc);
         (0..if kind == Kind::Stream { 6200 } else { 300 }).for_each(|_| exchange(&a, &b));
         ready.fetch_add(1, Ordering::AcqRel);

@@ -30,9 +30,9 @@ enum Kind {
     /// It blocks for no longer than a disk does.
     File,
     /// It may be full, and can be told not to block.
-    Told,
+    Nonblocking,
     /// It may be full.
-    Asked,
+    Polled,
 }
 
 /// What came of a call.
@@ -48,8 +48,8 @@ impl Descriptor {
     pub(crate) fn new(fd: OwnedFd) -> Self {
         let kind = match fstat(&fd).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             Ok(FileType::RegularFile) => Kind::File,
-            Ok(FileType::Fifo | FileType::Socket) => Kind::Told,
-            _ => Kind::Asked,
+            Ok(FileType::Fifo | FileType::Socket) => Kind::Nonblocking,
+            _ => Kind::Polled,
         };
         Self { fd, kind, rest: Vec::new() }
     }
@@ -72,7 +72,7 @@ impl Descriptor {
             let start = if next == 0 { 0 } else { batch.ends[next - 1] };
             let fits = match self.kind {
                 Kind::File => batch.ends.len(),
-                Kind::Told | Kind::Asked => batch.ends.partition_point(|end| *end <= start + SURE),
+                Kind::Nonblocking | Kind::Polled => batch.ends.partition_point(|end| *end <= start + SURE),
             };
             if next == batch.ends.len() {
                 return Ok(Written { lines: next - from, is_full: false });
@@ -109,16 +109,16 @@ impl Descriptor {
         loop {
             let written = match self.kind {
                 Kind::File => write(&self.fd, bytes),
-                Kind::Told => {
+                Kind::Nonblocking => {
                     match pwritev2(&self.fd, &[IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT) {
                         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                            self.kind = Kind::Asked;
+                            self.kind = Kind::Polled;
                             continue;
                         }
                         written => written,
                     }
                 }
-                Kind::Asked => match self.has_room() {
+                Kind::Polled => match self.has_room() {
                     Ok(true) => write(&self.fd, &bytes[..bytes.len().min(SURE)]),
                     Ok(false) => Err(Errno::AGAIN),
                     Err(errno) => Err(errno),

@@ -18,6 +18,6 @@ pub use outbox::{MOST_BYTES, MOST_LINES};
 pub use ring::{MAX_RING, MIN_RING, RING_OVERHEAD, RING_PART, Ring, RingRead, RingReader};
 pub use ring_server::RingServer;
 pub use target::{
-    BadTarget, Counts, Framing, MAX_LENGTH, MIN_LENGTH, Patience, Sample, Sink, Target, TargetSpec,
+    BadTarget, Counts, Framing, MAX_LENGTH, MIN_LENGTH, Sample, Sink, Target, TargetSpec, Timeouts,
     lost_lines,
 };

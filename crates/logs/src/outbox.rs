@@ -207,7 +207,7 @@ impl fmt::Debug for Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::Patience;
+    use crate::target::Timeouts;
     use crate::{Facility, Format, Level, Sink, TargetSpec};
     use jiff::tz::TimeZone;
     use std::time::Duration;
@@ -221,7 +221,7 @@ mod tests {
             level,
             min_level,
             sample,
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
         };
         Outbox::new(Arc::new(Target::new(spec).expect("it is good")))
     }
@@ -284,7 +284,7 @@ mod tests {
                 level,
                 min_level,
                 sample,
-                patience: Patience::default(),
+                timeouts: Timeouts::default(),
             };
             Target::new(spec).expect_err("it is bad").to_string()
         };

@@ -12,7 +12,7 @@
 
 use crate::ring::{Ring, RingReader};
 use crate::sender::{FOR_EVER, RETRY, server};
-use crate::target::{BadTarget, Counts, Framing, Patience, Sink, Way, lose};
+use crate::target::{BadTarget, Counts, Delivery, Framing, Sink, Timeouts, lose};
 use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
 use manylane_io::{Io, Stream};
 use manylane_sched::{Class, Here, TaskKind};
@@ -30,7 +30,7 @@ static STATE: LockClass = LockClass::new("server of a ring", LockClass::LEAF);
 /// Where a ring's lines are sent.
 pub struct RingServer {
     ring: Arc<Ring>,
-    way: Way,
+    way: Delivery,
     framing: Framing,
     counts: CounterGroup<Counts>,
     state: Mutex<State>,
@@ -38,7 +38,7 @@ pub struct RingServer {
 
 #[derive(Default)]
 struct State {
-    patience: Patience,
+    timeouts: Timeouts,
     started: bool,
     closed: bool,
     /// The task, for when it is closed.
@@ -89,17 +89,17 @@ impl RingServer {
     ///
     /// # Errors
     /// [`BadTarget`]
-    pub fn new(ring: Arc<Ring>, sink: Sink, patience: Patience) -> Result<Self, BadTarget> {
+    pub fn new(ring: Arc<Ring>, sink: Sink, timeouts: Timeouts) -> Result<Self, BadTarget> {
         let (way, framing) = sink.stream()?;
-        let state = Mutex::new(&STATE, State { patience, ..State::default() });
+        let state = Mutex::new(&STATE, State { timeouts, ..State::default() });
         Ok(Self { ring, way, framing, counts: CounterGroup::new(), state })
     }
 
     /// Whether it is sent the lines of the same ring at the same place in the same way.
     pub fn is_same(&self, other: &Self) -> bool {
         let same_way = match (&self.way, &other.way) {
-            (Way::Tcp(own), Way::Tcp(other)) => own == other,
-            (Way::UnixStream(own), Way::UnixStream(other)) => own == other,
+            (Delivery::Tcp(own), Delivery::Tcp(other)) => own == other,
+            (Delivery::UnixStream(own), Delivery::UnixStream(other)) => own == other,
             _ => false,
         };
         same_way && self.framing == other.framing && self.ring.name() == other.ring.name()
@@ -111,13 +111,13 @@ impl RingServer {
     }
 
     /// How long it is waited for from now on.
-    pub fn patience(&self) -> Patience {
-        self.state.lock().patience
+    pub fn timeouts(&self) -> Timeouts {
+        self.state.lock().timeouts
     }
 
     /// Sets how long it is waited for.
-    pub fn set_patience(&self, patience: Patience) {
-        self.state.lock().patience = patience;
+    pub fn set_patience(&self, timeouts: Timeouts) {
+        self.state.lock().timeouts = timeouts;
     }
 
     /// Has the calling lane send, unless another one does. It begins with the oldest line that the ring has.
@@ -194,7 +194,7 @@ impl RingServer {
 
     async fn connect(&self, here: Here, io: &Io) -> Option<Stream> {
         let (fd, address) = server(&self.way)?;
-        let time = self.patience().connect.unwrap_or(FOR_EVER);
+        let time = self.timeouts().connect.unwrap_or(FOR_EVER);
         here.timeout(time, io.connect(fd, address)).await.ok()?.ok()
     }
 
@@ -222,7 +222,7 @@ impl RingServer {
             taken = taken.max(if flushed.is_pending() { all.saturating_sub(stream.unsent()) } else { taken });
             flushed
         });
-        let time = self.patience().server.unwrap_or(FOR_EVER);
+        let time = self.timeouts().server.unwrap_or(FOR_EVER);
         match here.timeout(time, sending).await {
             Ok(Ok(())) => Ok(all),
             _ => Err(taken),
@@ -234,9 +234,9 @@ impl RingServer {
 async fn has_lines(reader: &RingReader, stream: Option<&Stream>) -> bool {
     poll_fn(|context| {
         match stream.map(|stream| stream.poll_recv(context)) {
-            Some(Poll::Ready(Ok(Some(_)))) => context.waker().wake_by_ref(), /* whatever it says, and for
-            * as long as it likes:
-             * others first */
+            Some(Poll::Ready(Ok(Some(_)))) => context.waker().wake_by_ref(), /* whatever it says, and for */
+            // as long as it likes:
+            // others first
             Some(Poll::Ready(_)) => return Poll::Ready(false),
             Some(Poll::Pending) | None => {}
         }

@@ -3,7 +3,7 @@
 use crate::datagrams::Link;
 use crate::descriptor::{Descriptor, Written};
 use crate::outbox::{Batch, Outbox};
-use crate::target::{Target, Way};
+use crate::target::{Delivery, Target};
 use manylane_buf::{Chain, Cluster, MAX_CLUSTER};
 use manylane_io::{Io, Stream, tcp_socket};
 use manylane_sched::{BlockingPool, Class, Here, TaskKind};
@@ -36,7 +36,7 @@ const NAPS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mil
 pub(crate) fn start(outbox: &Rc<Outbox>, here: Here, io: &Io, pool: &Arc<BlockingPool>) -> bool {
     let (own, outbox, io, pool) = (outbox.clone(), outbox.clone(), io.clone(), pool.clone());
     let started = match outbox.target.way {
-        Way::Tcp(_) | Way::UnixStream(_) => {
+        Delivery::Tcp(_) | Delivery::UnixStream(_) => {
             let sending = move || to_server(outbox, here, io);
             here.spawn(&SENDER, Class::Normal, until_farewell(own, here, sending))
         }
@@ -69,11 +69,11 @@ async fn to_others(outbox: Rc<Outbox>, here: Here, io: Io, pool: Arc<BlockingPoo
     let mut link = Link::default();
     while let Some(mut batch) = outbox.next().await {
         match &outbox.target.way {
-            Way::Datagrams(address) => link.send_to(address, &batch, &outbox, here, &io).await,
-            Way::Connected(fd) => link.send(fd, &batch, &outbox, &io).await,
-            Way::Descriptor(descriptor) => batch = write(descriptor, batch, &outbox, here, &pool).await,
-            Way::Ring(ring) => outbox.sent(ring.put(&batch)),
-            Way::Tcp(_) | Way::UnixStream(_) => {} // they are `to_server`'s
+            Delivery::Datagrams(address) => link.send_to(address, &batch, &outbox, here, &io).await,
+            Delivery::Connected(fd) => link.send(fd, &batch, &outbox, &io).await,
+            Delivery::Descriptor(descriptor) => batch = write(descriptor, batch, &outbox, here, &pool).await,
+            Delivery::Ring(ring) => outbox.sent(ring.put(&batch)),
+            Delivery::Tcp(_) | Delivery::UnixStream(_) => {} // they are `to_server`'s
         }
         outbox.done(batch);
     }
@@ -103,10 +103,10 @@ pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd,
 }
 
 /// A socket for the server of a stream, and its address.
-pub(crate) fn server(way: &Way) -> Option<(OwnedFd, SocketAddrAny)> {
+pub(crate) fn server(way: &Delivery) -> Option<(OwnedFd, SocketAddrAny)> {
     match way {
-        Way::Tcp(address) => Some((tcp_socket(address).ok()?, (*address).into())),
-        Way::UnixStream(address) => {
+        Delivery::Tcp(address) => Some((tcp_socket(address).ok()?, (*address).into())),
+        Delivery::UnixStream(address) => {
             Some((socket(AddressFamily::UNIX, SocketType::STREAM).ok()?, address.clone().into()))
         }
         _ => None,
@@ -121,13 +121,13 @@ async fn send_to_server(
     here: Here,
     io: &Io,
 ) -> Option<usize> {
-    let patience = &target.patience;
+    let timeouts = &target.timeouts;
     if stream.is_none() {
-        let time = patience.connect.unwrap_or(FOR_EVER);
+        let time = timeouts.connect.unwrap_or(FOR_EVER);
         let (fd, address) = server(&target.way)?;
         *stream = here.timeout(time, io.connect(fd, address)).await.ok()?.ok();
     }
-    here.timeout(patience.server.unwrap_or(FOR_EVER), send_stream(stream.as_ref()?, batch))
+    here.timeout(timeouts.server.unwrap_or(FOR_EVER), send_stream(stream.as_ref()?, batch))
         .await
         .ok()
         .flatten()

@@ -51,10 +51,10 @@ pub enum Sink {
 
 impl Sink {
     /// How lines reach it, if it is a stream to a server.
-    pub(crate) fn stream(self) -> Result<(Way, Framing), BadTarget> {
+    pub(crate) fn stream(self) -> Result<(Delivery, Framing), BadTarget> {
         match self {
-            Self::Tcp(address, framing) => Ok((Way::Tcp(address), framing)),
-            Self::UnixStream(path, framing) => Ok((Way::UnixStream(unix(path)?), framing)),
+            Self::Tcp(address, framing) => Ok((Delivery::Tcp(address), framing)),
+            Self::UnixStream(path, framing) => Ok((Delivery::UnixStream(unix(path)?), framing)),
             _ => Err(BadTarget::NoStream),
         }
     }
@@ -103,12 +103,12 @@ pub struct TargetSpec {
     /// `sample`
     pub sample: Option<Sample>,
     /// How long a server is waited for.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
 }
 
 /// How long a server of a stream is waited for; none for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// `timeout connect`
     pub connect: Option<Duration>,
     /// `timeout server`: for all lines that are sent at once, a batch or a part of a ring.
@@ -189,7 +189,7 @@ pub(crate) fn lose(counts: &CounterGroup<Counts>, lines: u64) {
 /// A target of a configuration's generation, for all lanes.
 #[derive(Debug)]
 pub struct Target {
-    pub(crate) way: Way,
+    pub(crate) way: Delivery,
     pub(crate) framing: Option<Framing>,
     pub(crate) format: Format,
     pub(crate) length: usize,
@@ -197,13 +197,13 @@ pub struct Target {
     pub(crate) level: Level,
     pub(crate) min_level: Level,
     pub(crate) sample: Option<Sample>,
-    pub(crate) patience: Patience,
+    pub(crate) timeouts: Timeouts,
     counts: CounterGroup<Counts>,
 }
 
 /// How lines are brought to a target.
 #[derive(Debug)]
-pub(crate) enum Way {
+pub(crate) enum Delivery {
     /// Each a datagram, to this address.
     Datagrams(SocketAddrAny),
     /// Each a datagram on this connected socket, of which each lane has a duplicate.
@@ -238,24 +238,24 @@ impl Target {
             }
         }
         let (way, framing) = match spec.sink {
-            Sink::Udp(address) => (Way::Datagrams(address.into()), None),
-            Sink::Unix(path) => (Way::Datagrams(unix(path)?.into()), None),
+            Sink::Udp(address) => (Delivery::Datagrams(address.into()), None),
+            Sink::Unix(path) => (Delivery::Datagrams(unix(path)?.into()), None),
             Sink::Abstract(name) => {
                 let address = SocketAddrUnix::new_abstract_name(&name).map_err(|_| {
                     BadTarget::Path(PathBuf::from(String::from_utf8_lossy(&name).into_owned()))
                 })?;
-                (Way::Datagrams(address.into()), None)
+                (Delivery::Datagrams(address.into()), None)
             }
-            Sink::Ring(ring) => (Way::Ring(ring), None),
+            Sink::Ring(ring) => (Delivery::Ring(ring), None),
             sink @ (Sink::Tcp(..) | Sink::UnixStream(..)) => {
                 let (way, framing) = sink.stream()?;
                 (way, Some(framing))
             }
             Sink::Descriptor(fd) => match sockopt::socket_type(&fd) {
-                Ok(SocketType::DGRAM) => (Way::Connected(fd), None),
+                Ok(SocketType::DGRAM) => (Delivery::Connected(fd), None),
                 _ => {
                     let descriptor = Mutex::new(&DESCRIPTOR, Descriptor::new(fd));
-                    (Way::Descriptor(Arc::new(descriptor)), Some(Framing::Lines))
+                    (Delivery::Descriptor(Arc::new(descriptor)), Some(Framing::Lines))
                 }
             },
         };
@@ -268,7 +268,7 @@ impl Target {
             level: spec.level,
             min_level: spec.min_level,
             sample: spec.sample,
-            patience: spec.patience,
+            timeouts: spec.timeouts,
             counts: CounterGroup::new(),
         })
     }

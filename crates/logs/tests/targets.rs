@@ -8,7 +8,7 @@ use common::*;
 use jiff::tz::TimeZone;
 use manylane_io::{Choice, Driver, Kind};
 use manylane_logs::{
-    Framing, LaneLogs, MIN_RING, MOST_LINES, Patience, Ring, RingServer, Sink, Target, TargetSpec,
+    Framing, LaneLogs, MIN_RING, MOST_LINES, Ring, RingServer, Sink, Target, TargetSpec, Timeouts,
 };
 use manylane_sched::{BlockingPool, Config, Lane};
 use manylane_sync::Arc;
@@ -272,7 +272,7 @@ fn lines_that_the_ring_still_has_reach_a_server_that_comes_back() {
     drop(listener);
     let ring = Arc::new(Ring::new("r", "", MIN_RING));
     let sink = Sink::Tcp(address, Framing::OctetCount);
-    let server = Arc::new(RingServer::new(ring.clone(), sink, Patience::default()).unwrap());
+    let server = Arc::new(RingServer::new(ring.clone(), sink, Timeouts::default()).unwrap());
     let target = Arc::new(Target::new(spec(Sink::Ring(ring))).unwrap());
     let mut lane = Lane::new(Config::new()).unwrap();
     let here = lane.here();

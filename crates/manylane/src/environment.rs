@@ -7,7 +7,7 @@ use manylane_config::lex::Environment;
 use manylane_config::source::Sources;
 use manylane_config::tree::Config;
 use manylane_net::Address;
-use manylane_net::address::{Host, Place};
+use manylane_net::address::{Host, Location};
 use manylane_proxy::generation::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -63,9 +63,9 @@ pub(crate) fn tell_sockets(config: &mut Config) {
 /// With the prefix that says its kind.
 fn shown(address: &Address, unix_prefix: &str) -> String {
     match &address.place {
-        Place::Ip { host: Host::V4(ip), port } => format!("ipv4@{ip}{port}"),
-        Place::Ip { host: Host::V6(ip), port } => format!("ipv6@[{ip}]{port}"),
-        Place::Unix(path) => format!("unix@{unix_prefix}{path}"),
+        Location::Ip { host: Host::V4(ip), port } => format!("ipv4@{ip}{port}"),
+        Location::Ip { host: Host::V6(ip), port } => format!("ipv6@[{ip}]{port}"),
+        Location::Unix(path) => format!("unix@{unix_prefix}{path}"),
         _ => address.to_string(),
     }
 }

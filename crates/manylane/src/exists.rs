@@ -1,5 +1,6 @@
 //! What the configuration names and the system has to have: users, groups, descriptors and network
-//! namespaces. Looked for when the files are read, so that `-c` tells of what would end the start.
+//! namespaces. The reader looks for them when the files are read, so that `-c` tells of what would end the
+//! start.
 
 use crate::system;
 use manylane_config::diag::Diagnostics;
@@ -9,7 +10,7 @@ use manylane_config::table::BindOptions;
 use manylane_config::tree::{Bind, Config, Global};
 use manylane_io::namespace::Namespace;
 use manylane_io::socket;
-use manylane_net::address::Place;
+use manylane_net::address::Location;
 use std::collections::HashMap;
 
 /// Adds what is missing to `found`.
@@ -56,7 +57,7 @@ impl Search<'_> {
         group.iter().for_each(|set| self.owner(true, &set.value));
         namespace.iter().for_each(|set| self.namespace(&set.value));
         for address in addresses {
-            if let Place::Descriptor(number) | Place::SocketPair(number) = address.value.place {
+            if let Location::Descriptor(number) | Location::SocketPair(number) = address.value.place {
                 self.look(Named::Descriptor(number), address.pos, || {
                     let missing = socket::inherited(number).err()?;
                     Some(format!("'{}' cannot be used: {missing}", address.value))

@@ -5,10 +5,10 @@ use crate::master::{self, Joined};
 use crate::supervise::{self, Ending, Reloads, Services, Work};
 use crate::{environment, exists, reload, say, system, version, watchdog};
 use manylane_config::cond::evaluate_option;
-use manylane_config::diag::{Check, ExitCode as Code, Severity, Verdict};
+use manylane_config::diag::{Check, ExitCode as Code, Outcome, Severity};
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_control::{Control, Facts, Metrics};
+use manylane_control::{Control, Metrics, ProcessInfo};
 use manylane_io::{Choice, Io, Kind};
 use manylane_net::hand_over::NotHandedOver;
 use manylane_net::{Address, Bound, Endpoint, HandedOver, Rules};
@@ -135,7 +135,7 @@ fn condition(text: &[u8], arguments: &Arguments) -> ExitCode {
 /// A configuration that was read.
 pub(crate) struct Read {
     pub(crate) generation: Generation,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Outcome,
     /// All that there is to say of it, a line each.
     pub(crate) said: String,
     alerts: usize,
@@ -339,7 +339,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         }
         nowhere.iter().for_each(system::leave_the_terminal);
     };
-    let facts = Facts {
+    let facts = ProcessInfo {
         version: env!("CARGO_PKG_VERSION"),
         released: crate::version::RELEASED,
         lanes,

@@ -47,7 +47,7 @@ enum Event {
     /// The streams of a lane have said what they had to say at the end.
     Silent,
     /// Somebody wants the configuration to be read again.
-    Asked,
+    ReloadWanted,
     /// It was.
     Read(Result<Box<Fresh>, String>),
     /// Somebody wants a server to come or go.
@@ -79,7 +79,7 @@ pub(crate) async fn reload() -> Outcome {
     let asker = Asker::default();
     ASKERS.with_borrow_mut(|askers| askers.push(asker.clone()));
     if let Some(here) = Here::current() {
-        tell(here.remote(), Event::Asked);
+        tell(here.remote(), Event::ReloadWanted);
     }
     asker.outcome().await
 }
@@ -719,9 +719,9 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                     early = Some(Ending::Failed(error));
                 }
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => early = Some(Ending::Signal(signal)),
-                Event::Signal(SIGUSR1) => _ = early.get_or_insert(Ending::Done), /* nothing serves, so
-                * there is nothing to
-                 * finish */
+                Event::Signal(SIGUSR1) => _ = early.get_or_insert(Ending::Done), /* nothing serves, so */
+                // there is nothing to
+                // finish
                 _ => {}
             }
         }
@@ -772,7 +772,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                     }
                 }
                 Event::Refused(0, error) => break 'running Ending::Failed(error),
-                Event::Signal(SIGHUP) | Event::Asked => {
+                Event::Signal(SIGHUP) | Event::ReloadWanted => {
                     supervisor.note();
                     // Only where all lanes serve all can change.
                     if started.is_none() {
@@ -832,7 +832,7 @@ async fn stop(
     lanes: &[LaneId],
     quiet: bool,
 ) -> Ending {
-    generation.vitals.stop();
+    generation.process_stats.stop();
     if !generation.process.grace.is_zero() {
         here.sleep(generation.process.grace).await;
     }
@@ -931,7 +931,7 @@ async fn emptied(lanes: &[LaneId], number: u64) -> Ending {
             }
             Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
             Event::Failed(error) => return Ending::Failed(error),
-            Event::Asked => ASKERS.take().into_iter().for_each(refuse),
+            Event::ReloadWanted => ASKERS.take().into_iter().for_each(refuse),
             Event::AskedFor => refuse_changes(),
             _ => {}
         }

@@ -136,8 +136,8 @@ impl Connection {
         }
     }
 
-    /// Whether nothing has come and the connection goes on, as the kernel has it now: one system call. None: it is inside of the process, where a
-    /// [`recv`](Self::recv) tells.
+    /// Whether nothing has come and the connection goes on, as the kernel has it now: one system call. None:
+    /// it is inside of the process, where a [`recv`](Self::recv) tells.
     pub fn is_silent(&self) -> Option<bool> {
         match self {
             Self::Socket(stream) => Some(stream.is_silent()),

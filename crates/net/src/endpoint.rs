@@ -1,6 +1,6 @@
 //! One place to listen at or to connect to, with nothing left to choose: no name, no range, no offset.
 
-use crate::address::{Address, Family, Host, LONGEST_ABSTRACT, Place, Port};
+use crate::address::{Address, Family, Host, LONGEST_ABSTRACT, Location, Port};
 use crate::error::{Refused, Step};
 use manylane_io::Errno;
 use manylane_io::socket::{AddressFamily, SocketAddrAny, SocketAddrUnix};
@@ -74,7 +74,7 @@ impl Address {
     /// # Errors
     /// [`NotAnEndpoint::Unknown`].
     pub fn resolve(&self) -> Result<Self, NotAnEndpoint> {
-        let Place::Ip { host: Host::Name { name, family }, port } = &self.place else {
+        let Location::Ip { host: Host::Name { name, family }, port } = &self.place else {
             return Ok(self.clone());
         };
         let unknown = |reason: &str| NotAnEndpoint::Unknown { name: name.clone(), reason: reason.into() };
@@ -89,7 +89,7 @@ impl Address {
             Some(IpAddr::V6(ip)) => Host::V6(ip),
             None => return Err(unknown("it has none of the family that is asked for")),
         };
-        Ok(Self { transport: self.transport, place: Place::Ip { host, port: *port } })
+        Ok(Self { transport: self.transport, place: Location::Ip { host, port: *port } })
     }
 
     /// The places that it stands for, one for each port, to listen at; none where there is no port to listen
@@ -99,22 +99,22 @@ impl Address {
     /// [`NotAnEndpoint::Name`].
     pub fn endpoints(&self) -> Result<Vec<Endpoint>, NotAnEndpoint> {
         let one = match &self.place {
-            Place::Ip { host, port } => {
+            Location::Ip { host, port } => {
                 let ip = known(host)?;
                 let all = port.iter().map(|port| Endpoint::Ip(SocketAddr::new(ip, port)));
                 return Ok(all.collect());
             }
-            Place::Unix(path) => Endpoint::Unix(Path::new(&**path).to_owned()),
-            Place::Abstract { name, padded } => {
+            Location::Unix(path) => Endpoint::Unix(Path::new(&**path).to_owned()),
+            Location::Abstract { name, padded } => {
                 let mut name = name.as_bytes().to_vec();
                 if *padded {
                     name.resize(LONGEST_ABSTRACT.max(name.len()), 0);
                 }
                 Endpoint::Abstract(name.into())
             }
-            Place::Descriptor(number) => Endpoint::Descriptor(*number),
-            Place::SocketPair(number) => Endpoint::SocketPair(*number),
-            Place::Local(name) => Endpoint::Local(name.clone()),
+            Location::Descriptor(number) => Endpoint::Descriptor(*number),
+            Location::SocketPair(number) => Endpoint::SocketPair(*number),
+            Location::Local(name) => Endpoint::Local(name.clone()),
         };
         Ok(vec![one])
     }
@@ -125,7 +125,7 @@ impl Address {
     /// # Errors
     /// [`NotAnEndpoint`].
     pub fn of_server(&self, client: SocketAddr) -> Result<Endpoint, NotAnEndpoint> {
-        let Place::Ip { host, port } = &self.place else {
+        let Location::Ip { host, port } = &self.place else {
             return self.endpoints().map(|mut one| one.swap_remove(0));
         };
         let number = port.of_server(client.port());
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(resolve("192.0.2.1:80").as_deref(), Ok("192.0.2.1:80"));
         // A name that the resolver does not ask anybody about.
         let host = Host::Name { name: "a\0b".into(), family: None };
-        let bad = Address { transport: None, place: Place::Ip { host, port: Port::Unset } };
+        let bad = Address { transport: None, place: Location::Ip { host, port: Port::Unset } };
         let error = bad.resolve().unwrap_err().to_string();
         assert!(
             error.contains(" has no address: ") && error.ends_with("; check the name, or write an address"),

@@ -38,7 +38,7 @@ pub enum Step {
     /// The file of a unix socket gets its mode or its owner.
     Permissions,
     /// The file of a unix socket takes its place.
-    Place,
+    Rename,
     /// An inherited descriptor is looked at.
     Inherit,
     /// The connection is made.
@@ -119,7 +119,7 @@ impl Inner {
             }
             (Step::Bind, Errno::NOENT) => "make the folder first",
             (Step::Bind, Errno::NAMETOOLONG) => "choose a shorter path",
-            (Step::Place, Errno::EXIST) => {
+            (Step::Rename, Errno::EXIST) => {
                 "there is a file that is no socket: move it away, or choose another path"
             }
             (Step::Source, Errno::ADDRNOTAVAIL) => {
@@ -163,7 +163,7 @@ impl fmt::Display for SocketError {
             Step::Source => f.write_str("'source' was refused")?,
             Step::Listen => f.write_str("listening was refused")?,
             Step::Permissions => f.write_str("'mode', 'user' or 'group' was refused")?,
-            Step::Place => f.write_str("the socket cannot take its place")?,
+            Step::Rename => f.write_str("the socket cannot take its place")?,
             Step::Inherit => f.write_str("the descriptor cannot be used")?,
             Step::Connect => f.write_str("the connection failed")?,
             Step::Pass => f.write_str("the descriptor was not passed on")?,

@@ -184,8 +184,8 @@ impl HandedOver {
                 let passage = socket::inherited(*number)?;
                 let (ours, theirs) = UnixStream::pair()?;
                 match send_descriptor(passage.as_fd(), theirs.as_fd()) {
-                    Err(Errno::AGAIN) => return Err(NotHandedOver::Silent), /* it leaves there what came
-                    * before */
+                    Err(Errno::AGAIN) => return Err(NotHandedOver::Silent), /* it leaves there what came */
+                    // before
                     sent => sent?,
                 }
                 patience = PATIENCE_WITH_A_WORKER;
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn the_file_of_a_unix_socket_takes_its_place_when_all_is_bound() {
-        let path = std::env::temp_dir().join(format!("manylane-hand-over-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("manylane-handover-{}", std::process::id()));
         let at = Endpoint::Unix(path.clone());
         let old = crate::listen(&at, &ListenOptions::default()).unwrap();
         let inode = || std::fs::metadata(&path).unwrap().ino();

@@ -6,7 +6,7 @@ mod loads;
 pub mod proxy_protocol;
 
 pub use address::{Address, AddressError, Rules};
-pub use loads::{Balance, LOOKED_AT_ALL, Presence, SLACK, Seat, load};
+pub use loads::{Balance, LOOKED_AT_ALL, LaneGuard, Presence, SLACK, load};
 
 // What makes system calls is left out of models and simulations: lanes share nothing in it.
 #[cfg(not(any(loom, manylane_sim)))]
@@ -48,8 +48,8 @@ pub use error::{Purpose, SocketError, Step};
 pub use hand_over::HandedOver;
 #[cfg(not(any(loom, manylane_sim)))]
 pub use listen::{
-    AcceptError, Acceptor, Bound, Rest, TAKEN_AT_END, bind_datagrams, is_local, listen, listen_or_take,
-    listen_sharded,
+    AcceptError, Acceptor, Bound, PendingAccepts, TAKEN_AT_END, bind_datagrams, is_local, listen,
+    listen_or_take, listen_sharded,
 };
 #[cfg(not(any(loom, manylane_sim)))]
 pub use options::*;

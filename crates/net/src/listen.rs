@@ -337,7 +337,7 @@ impl Bound {
     }
 }
 
-/// A lane's hand on a listener. Dropped, this lane accepts no more; connections wait for others, or for the
+/// A lane's handle of a listener. Dropped, this lane accepts no more; connections wait for others, or for the
 /// next acceptor. Only those that the driver has accepted ahead, as io_uring does, are closed then, and of
 /// one that waits nobody may have been told but this lane: [`close`](Self::close) gives them.
 #[derive(Debug)]
@@ -390,13 +390,13 @@ impl Acceptor {
     ///
     /// # Errors
     /// When the driver cannot let go of the listener.
-    pub async fn close(self) -> Result<Rest, AcceptError> {
+    pub async fn close(self) -> Result<PendingAccepts, AcceptError> {
         match self.0 {
             AcceptFrom::Listener(listener) => {
                 let (socket, ahead) = listener.detach().await.map_err(AcceptError::Socket)?;
-                Ok(Rest { ahead: ahead.into(), socket: Some(socket), more: TAKEN_AT_END })
+                Ok(PendingAccepts { ahead: ahead.into(), socket: Some(socket), more: TAKEN_AT_END })
             }
-            AcceptFrom::Passage(_) | AcceptFrom::Local(..) => Ok(Rest::default()),
+            AcceptFrom::Passage(_) | AcceptFrom::Local(..) => Ok(PendingAccepts::default()),
         }
     }
 }
@@ -407,13 +407,13 @@ pub const TAKEN_AT_END: usize = 4096;
 
 /// What an acceptor leaves behind, one connection after another: each is accepted when it is asked for.
 #[derive(Debug, Default)]
-pub struct Rest {
+pub struct PendingAccepts {
     ahead: VecDeque<Accepted>,
     socket: Option<OwnedFd>,
     more: usize,
 }
 
-impl Iterator for Rest {
+impl Iterator for PendingAccepts {
     type Item = Incoming;
 
     fn next(&mut self) -> Option<Incoming> {

@@ -4,10 +4,10 @@
 //! 1. A lane has one line: connections that others gave it (`given`, added to by whoever gives), those that
 //!    it gave itself and those that ended (`own`, `ended`, stored by the lane alone). Its load is `given +
 //!    own - ended`.
-//! 2. Whoever gives takes a [`Seat`] first and sends it along. So what is on its way counts, and a burst does
-//!    not go to one lane as long as that lane has not looked.
-//! 3. A seat ends where it is dropped: on its lane by a store to `ended`; elsewhere, because the lane did not
-//!    take the connection, by taking back what was given.
+//! 2. Whoever gives takes a [`LaneGuard`] first and sends it along. So what is on its way counts, and a burst
+//!    does not go to one lane as long as that lane has not looked.
+//! 3. A lane guard ends where it is dropped: on its lane by a store to `ended`; elsewhere, because the lane
+//!    did not take the connection, by taking back what was given.
 //! 4. `ended` is read first: each end was given before, so a load is never below zero but for what is taken
 //!    back meanwhile, and that is read as zero.
 //! 5. Up to [`LOOKED_AT_ALL`] lanes are all looked at. Among more, two others are drawn and compared with the
@@ -114,11 +114,11 @@ impl Drop for Presence {
 
 /// A connection's place on a lane, counted as long as it is there. It goes where the connection goes.
 #[derive(Debug)]
-pub struct Seat {
+pub struct LaneGuard {
     lane: LaneId,
 }
 
-impl Seat {
+impl LaneGuard {
     /// A place on the calling lane.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn here() -> Self {
@@ -133,7 +133,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for LaneGuard {
     fn drop(&mut self) {
         if self.lane.is_current() {
             loads().own().ended.add(1);
@@ -164,7 +164,7 @@ impl Balance {
     /// A place on the least loaded lane of those that are looked at; on the own one, if it is among the lanes
     /// and no other has clearly less (rule 6), or if no other is there.
     #[cfg_attr(manylane_sim, track_caller)]
-    pub fn seat(&self) -> Seat {
+    pub fn lane_guard(&self) -> LaneGuard {
         let here = lane::current();
         let mut own: Option<u64> = None;
         let mut best: Option<(u64, LaneId, &'static Load)> = None;
@@ -196,30 +196,30 @@ impl Balance {
         match best {
             Some((n, lane, load)) if own.is_none_or(|own| n < own - own / SLACK) => {
                 load.given.fetch_add(1, Ordering::Relaxed);
-                Seat { lane }
+                LaneGuard { lane }
             }
-            _ => Seat::here(),
+            _ => LaneGuard::here(),
         }
     }
 
     /// A place for this connection: of one inside of the process on the lane that connected, if that is among
-    /// the lanes (rule 7); else as [`seat`](Self::seat).
+    /// the lanes (rule 7); else as [`lane_guard`](Self::lane_guard).
     #[cfg(not(any(loom, manylane_sim)))]
-    pub fn seat_for(&self, incoming: &Incoming) -> Seat {
-        let Incoming::Local(socket) = incoming else { return self.seat() };
+    pub fn seat_for(&self, incoming: &Incoming) -> LaneGuard {
+        let Incoming::Local(socket) = incoming else { return self.lane_guard() };
         let lane = socket.lane();
         if !self.lanes.contains(&lane) {
-            return self.seat();
+            return self.lane_guard();
         }
         if lane.is_current() {
-            return Seat::here();
+            return LaneGuard::here();
         }
         match loads().get(lane) {
             Some(load) if load.present.load(Ordering::Relaxed) > 0 => {
                 load.given.fetch_add(1, Ordering::Relaxed);
-                Seat { lane }
+                LaneGuard { lane }
             }
-            _ => self.seat(),
+            _ => self.lane_guard(),
         }
     }
 

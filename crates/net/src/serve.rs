@@ -2,7 +2,7 @@
 
 use crate::connection::Incoming;
 use crate::listen::{AcceptError, Acceptor};
-use crate::loads::{Balance, Presence, Seat};
+use crate::loads::{Balance, LaneGuard, Presence};
 use manylane_io::Io;
 use manylane_sched::{Class, Remote, TaskKind};
 use manylane_stats::{CounterGroup, counters};
@@ -70,7 +70,7 @@ impl Drop for Serving {
 /// Has connections served on the lanes that a [`Balance`] chooses: on this one by a task, on another by its
 /// inbox.
 ///
-/// `serve` is called on that lane, with that lane's driver. It holds the [`Seat`] as long as it has the
+/// `serve` is called on that lane, with that lane's driver. It holds the [`LaneGuard`] as long as it has the
 /// connection.
 #[derive(Debug)]
 pub struct Spread<S> {
@@ -83,7 +83,7 @@ pub struct Spread<S> {
 
 impl<S, F> Spread<S>
 where
-    S: Fn(Io, Incoming, Seat) -> F + Clone + Send + 'static,
+    S: Fn(Io, Incoming, LaneGuard) -> F + Clone + Send + 'static,
     F: Future<Output = ()> + 'static,
 {
     /// From the lane of `io` to those of `balance`, by tasks of the kind and the class that are given.
@@ -104,23 +104,23 @@ where
 
     /// Has one connection served. It is closed if there is no memory for its task.
     pub fn give(&self, incoming: Incoming) {
-        let seat = self.balance.seat_for(&incoming);
+        let lane_guard = self.balance.seat_for(&incoming);
         let spread = SPREAD.own();
         let here = self.io.here();
-        let outcome = if seat.lane() == here.lane() {
+        let outcome = if lane_guard.lane() == here.lane() {
             spread.kept.add(1);
-            let task = (self.serve)(self.io.clone(), incoming, seat);
+            let task = (self.serve)(self.io.clone(), incoming, lane_guard);
             here.spawn(self.kind, self.class, task).map(|_| ())
         } else {
             spread.given.add(1);
             let serve = self.serve.clone();
-            Remote::new(seat.lane()).spawn_with(self.kind, self.class, move |_| async move {
+            Remote::new(lane_guard.lane()).spawn_with(self.kind, self.class, move |_| async move {
                 // The lane may have stopped serving while this was on its way.
                 let Some(io) = IO.with_borrow(Clone::clone) else {
                     SPREAD.own().refused.add(1);
                     return;
                 };
-                serve(io, incoming, seat).await;
+                serve(io, incoming, lane_guard).await;
             })
         };
         if outcome.is_err() {

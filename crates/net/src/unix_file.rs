@@ -34,7 +34,7 @@ pub(crate) struct Placing {
 impl Placing {
     /// Puts it there, in place of another socket's.
     pub(crate) fn place(&self) -> Result<(), Refused> {
-        fs::rename(&self.beside, &self.path).map_err(|error| (Step::Place, errno(&error)))
+        fs::rename(&self.beside, &self.path).map_err(|error| (Step::Rename, errno(&error)))
     }
 }
 
@@ -56,7 +56,7 @@ impl UnixFile {
         if let Ok(there) = fs::symlink_metadata(path)
             && !there.file_type().is_socket()
         {
-            return Err((Step::Place, Errno::EXIST));
+            return Err((Step::Rename, Errno::EXIST));
         }
         if options.mode.is_some() {
             socket::forbid_all(socket).map_err(|errno| (Step::Permissions, errno))?;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use manylane_local::{Kind, Name, Socket};
-use manylane_net::{Balance, Incoming, Presence, Seat, load};
+use manylane_net::{Balance, Incoming, LaneGuard, Presence, load};
 use manylane_sync::{LaneId, lane};
 use std::sync::mpsc;
 
@@ -17,20 +17,20 @@ fn stays(own: usize, others: usize) -> bool {
         scope.spawn(move || {
             let _presence = Presence::new();
             drop(Presence::new()); // of a generation that was replaced
-            let _seats: Vec<_> = (0..others).map(|_| Seat::here()).collect();
+            let _seats: Vec<_> = (0..others).map(|_| LaneGuard::here()).collect();
             tell.send(lane::current()).unwrap();
             let _ = over.recv(); // an error: nothing is ever sent
         });
         let other = told.recv().unwrap();
-        let _seats: Vec<_> = (0..own).map(|_| Seat::here()).collect();
+        let _seats: Vec<_> = (0..own).map(|_| LaneGuard::here()).collect();
         assert_eq!((load(here), load(other)), (own as u64, others as u64));
-        let seat = Balance::new([here, other]).seat();
-        let stays = seat.lane() == here;
+        let lane_guard = Balance::new([here, other]).lane_guard();
+        let stays = lane_guard.lane() == here;
         assert_eq!(
             (load(here), load(other)),
             ((own + usize::from(stays)) as u64, (others + usize::from(!stays)) as u64)
         );
-        drop((seat, done));
+        drop((lane_guard, done));
         stays
     })
 }
@@ -78,9 +78,9 @@ fn a_connection_inside_of_the_process_stays_on_the_lane_that_connected() {
         let balance = Balance::new([here, other]);
         // However much that lane has, and this one nothing.
         let seats: Vec<_> = (0..20).map(|_| balance.seat_for(&theirs)).collect();
-        assert!(seats.iter().all(|seat| seat.lane() == other));
+        assert!(seats.iter().all(|lane_guard| lane_guard.lane() == other));
         let seats_here: Vec<_> = (0..40).map(|_| balance.seat_for(&ours)).collect();
-        assert!(seats_here.iter().all(|seat| seat.lane() == here));
+        assert!(seats_here.iter().all(|lane_guard| lane_guard.lane() == here));
         assert_eq!((load(here), load(other)), (40, 20));
         // A lane that is none of those that serve, and one that takes nothing any more.
         assert_eq!(Balance::new([here]).seat_for(&theirs).lane(), here);

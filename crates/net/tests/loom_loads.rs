@@ -1,7 +1,7 @@
 //! Loads and seats in all interleavings of two lanes.
 #![cfg(loom)]
 
-use manylane_net::{Balance, Presence, Seat, load};
+use manylane_net::{Balance, LaneGuard, Presence, load};
 use manylane_sync::{LaneId, lane, model, thread};
 
 /// One lane gives a connection to the other, which ends one of its own meanwhile. A third look sees a load
@@ -11,18 +11,18 @@ fn a_load_counts_what_is_there_and_comes_back_to_zero() {
     model(|| {
         let here = lane::current();
         let _presence = Presence::new();
-        let own = Seat::here();
+        let own = LaneGuard::here();
         let other = thread::spawn(move || {
             // The lane that was read last is the only one that takes connections.
-            let seat = Balance::new([here]).seat();
-            assert_eq!(seat.lane(), here);
-            seat
+            let lane_guard = Balance::new([here]).lane_guard();
+            assert_eq!(lane_guard.lane(), here);
+            lane_guard
         });
         drop(own);
         assert!(load(here) <= 1);
-        let seat = other.join().unwrap();
+        let lane_guard = other.join().unwrap();
         assert_eq!(load(here), 1);
-        drop(seat);
+        drop(lane_guard);
         assert_eq!(load(here), 0);
     });
 }
@@ -34,8 +34,8 @@ fn a_seat_that_is_taken_back_is_not_counted() {
     model(|| {
         let here = lane::current();
         let _presence = Presence::new();
-        let own = Seat::here();
-        let other = thread::spawn(move || drop(Balance::new([here]).seat()));
+        let own = LaneGuard::here();
+        let other = thread::spawn(move || drop(Balance::new([here]).lane_guard()));
         assert!((1..=2).contains(&load(here)));
         drop(own);
         other.join().unwrap();
@@ -51,9 +51,9 @@ fn a_lane_that_is_not_present_gets_nothing() {
         let absent = LaneId::new(7).unwrap();
         let other = thread::spawn(move || {
             let balance = Balance::new([here, absent]);
-            let seat = balance.seat();
-            assert_ne!(seat.lane(), absent);
-            seat
+            let lane_guard = balance.lane_guard();
+            assert_ne!(lane_guard.lane(), absent);
+            lane_guard
         });
         let presence = Presence::new();
         drop(presence);

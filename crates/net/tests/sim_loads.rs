@@ -19,7 +19,7 @@ impl Meeting {
     }
 }
 
-/// Every lane takes a seat among `among` and gives it up, again and again.
+/// Every lane takes a lane guard among `among` and gives it up, again and again.
 fn report(cores: usize, among: impl Fn(usize) -> Vec<usize> + Send + Sync + 'static) -> Report {
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(
         Meeting::default,
@@ -28,7 +28,7 @@ fn report(cores: usize, among: impl Fn(usize) -> Vec<usize> + Send + Sync + 'sta
             let lanes = among(lane::current().index());
             let balance = Balance::new(lanes.into_iter().map(|index| LaneId::new(index).unwrap()));
             meeting.meet(worker);
-            worker.measure(5, 200, |_| drop(balance.seat()));
+            worker.measure(5, 200, |_| drop(balance.lane_guard()));
         },
     )
 }

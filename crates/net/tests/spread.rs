@@ -59,8 +59,8 @@ impl Serves {
 }
 
 /// Says which lane serves, then gives back what comes.
-async fn serve(io: Io, incoming: manylane_net::Incoming, seat: manylane_net::Seat) {
-    assert_eq!(seat.lane(), io.here().lane());
+async fn serve(io: Io, incoming: manylane_net::Incoming, lane_guard: manylane_net::LaneGuard) {
+    assert_eq!(lane_guard.lane(), io.here().lane());
     let stream = incoming.into_connection(&io);
     let number = [io.here().lane().index() as u8];
     stream.send(&mut common::chain(&number)).await.unwrap();
@@ -69,7 +69,7 @@ async fn serve(io: Io, incoming: manylane_net::Incoming, seat: manylane_net::Sea
             break;
         }
     }
-    drop(seat);
+    drop(lane_guard);
 }
 
 /// A client, and the lane that serves it.
@@ -128,7 +128,7 @@ fn the_least_loaded_lane_serves_and_loads_go_back_to_zero() {
             client.read_to_end(&mut Vec::new()).unwrap();
         }
         while load(lanes[1]) > 0 {
-            std::thread::yield_now(); // its seat is given up right after the close
+            std::thread::yield_now(); // its lane guard is given up right after the close
         }
         for _ in 0..3 {
             let (client, by) = client(address);

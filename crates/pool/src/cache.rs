@@ -23,16 +23,16 @@ pub(crate) struct Cache {
     last: usize,
     len: u32,
     room: u32,
-    stack: Option<NonNull<Place>>,
+    stack: Option<NonNull<CacheSlot>>,
 }
 
-type Place = MaybeUninit<Object>;
+type CacheSlot = MaybeUninit<Object>;
 
 // SAFETY: the stack is used through the cache only.
 unsafe impl Send for Cache {}
 
 /// The places of a cache's stack. They live as long as the lane's part of the pool.
-pub(crate) struct Stack(NonNull<[Place]>);
+pub(crate) struct Stack(NonNull<[CacheSlot]>);
 
 // SAFETY: it is not used but by the cache that it was given to.
 unsafe impl Send for Stack {}
@@ -62,7 +62,7 @@ impl Cache {
     }
 
     /// All places of the stack.
-    fn places(&mut self) -> &mut [Place] {
+    fn places(&mut self) -> &mut [CacheSlot] {
         let Some(stack) = self.stack else { return &mut [] };
         // SAFETY: the invariant; `give_room` was given the stack for this cache alone.
         unsafe { std::slice::from_raw_parts_mut(stack.as_ptr(), self.room as usize) }

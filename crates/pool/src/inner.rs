@@ -1,4 +1,4 @@
-//! What all pools have in common: lanes, each with a cache and a shelf, and the way of an object between
+//! What all pools have in common: lanes, each with a cache and a surplus, and the way of an object between
 //! them.
 
 use crate::cache::{Cache, Stack};
@@ -7,7 +7,7 @@ use crate::inject;
 use crate::object::{BATCH, Batch, Object};
 use crate::options::{Options, Resolved};
 use crate::report;
-use crate::shelf::{Put, Shelf};
+use crate::surplus::{Put, Surplus};
 use crate::wait::Waiters;
 use manylane_stats::{CallSite, MemCounts, MemSource, Tally};
 use manylane_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -93,17 +93,17 @@ pub(crate) struct Lane {
     pub(crate) waiters: LaneCell<Waiters>, // O
 
     /// On lines of its own, since other lanes write it.
-    shelf: Shelf, // A
+    surplus: Surplus, // A
 }
 
 /// What a lane remembers between two slow paths.
 struct Notes {
-    /// Where on the own shelf the oldest batch is.
+    /// Where on the own surplus the oldest batch is.
     oldest: usize,
-    /// The lane whose shelf had something last: lanes that free what we allocate go on doing so.
+    /// The lane whose surplus had something last: lanes that free what we allocate go on doing so.
     giver: Option<LaneId>,
-    /// Misses for which the shelves of other lanes are not searched, after a search in vain: so that a lane
-    /// that allocates steadily pays the search once a batch.
+    /// Misses for which the surpluses of other lanes are not searched, after a search in vain: so that a
+    /// lane that allocates steadily pays the search once a batch.
     pause: usize,
     /// Why the last allocation failed.
     failure: Cause,
@@ -228,7 +228,7 @@ impl Inner {
         self.fail(lane, cause)
     }
 
-    /// The cache is empty: an object from the own shelf, another lane's, a global list, the allocator. Else
+    /// The cache is empty: an object from the own surplus, another lane's, a global list, the allocator. Else
     /// the reason is in the lane's notes. (A result would be a tag that the fast path has to make, too.)
     #[cold]
     #[inline(never)]
@@ -241,7 +241,7 @@ impl Inner {
         } else {
             match self.fresh(lane) {
                 Ok(object) => object,
-                // What others have on their shelves is better than a failure.
+                // What others have on their surpluses is better than a failure.
                 Err(_) if self.find_batch(lane, &mut batch, true) => Self::unpack(hot, lane, &batch),
                 Err(cause) => {
                     // SAFETY: the slot is the calling lane's; nothing is called back.
@@ -265,7 +265,7 @@ impl Inner {
         // SAFETY: the slot is the calling lane's; nothing is called back.
         unsafe {
             lane.notes.with(|notes| {
-                if lane.shelf.take_newest(batch, &mut notes.oldest) {
+                if lane.surplus.take_newest(batch, &mut notes.oldest) {
                     return true;
                 }
                 if notes.pause > 0 && !thorough {
@@ -279,10 +279,10 @@ impl Inner {
         }
     }
 
-    /// A batch from another lane's shelf, or a global list.
+    /// A batch from another lane's surplus, or a global list.
     fn search(&self, batch: &mut Batch, giver: &mut Option<LaneId>) -> bool {
         if let Some(lane) = giver.and_then(|lane| self.lanes.get(lane))
-            && lane.shelf.take(batch)
+            && lane.surplus.take(batch)
         {
             return true;
         }
@@ -290,7 +290,7 @@ impl Inner {
         let own = manylane_sync::lane::current();
         let above = self.lanes.iter().skip_while(|(lane, _)| *lane <= own);
         let below = self.lanes.iter().take_while(|(lane, _)| *lane < own);
-        *giver = above.chain(below).find(|(_, lane)| lane.shelf.take(batch)).map(|(lane, _)| lane);
+        *giver = above.chain(below).find(|(_, lane)| lane.surplus.take(batch)).map(|(lane, _)| lane);
         #[cfg(feature = "global-pools")]
         if giver.is_none() {
             return self.global.take(own, batch);
@@ -321,8 +321,8 @@ impl Inner {
         Ok(Object(memory))
     }
 
-    /// The cache is full: the coldest batch goes to the shelf; if that is full too, the coldest there goes to
-    /// a global list or the allocator. At most one batch is moved and one freed.
+    /// The cache is full: the coldest batch goes to the surplus; if that is full too, the coldest there goes
+    /// to a global list or the allocator. At most one batch is moved and one freed.
     #[cold]
     #[inline(never)]
     fn overflow(&'static self, hot: &'static Hot, object: Object) {
@@ -332,7 +332,7 @@ impl Inner {
         unsafe { hot.cache.with(|cache| cache.displace(object, self.options.batch, &mut batch)) };
         lane.spilled.add(batch.len() as u64);
         // SAFETY: as above.
-        let put = unsafe { lane.notes.with(|notes| lane.shelf.put(&mut batch, &mut notes.oldest)) };
+        let put = unsafe { lane.notes.with(|notes| lane.surplus.put(&mut batch, &mut notes.oldest)) };
         match put {
             Put::Done => {}
             Put::Displaced | Put::Refused => self.surplus(lane, &batch),
@@ -382,7 +382,7 @@ impl Inner {
     }
 
     /// Gives to the allocator what the calling lane's cache, the caches of lanes without a thread, all
-    /// shelves and the global lists hold; returns how many objects that were.
+    /// surpluses and the global lists hold; returns how many objects that were.
     pub(crate) fn reclaim(&'static self) -> usize {
         let (hot, lane) = (self.hot.own(), self.lane());
         let mut freed = 0;
@@ -400,9 +400,9 @@ impl Inner {
         ended.iter().for_each(&mut evict);
         for (_, from) in self.lanes.iter() {
             let mut batch = Batch::new();
-            for _ in 0..self.options.shelved {
+            for _ in 0..self.options.surplus {
                 // Counted, since the lane may go on filling it.
-                if from.shelf.take(&mut batch) {
+                if from.surplus.take(&mut batch) {
                     evict(&batch);
                 }
             }
@@ -412,7 +412,7 @@ impl Inner {
         freed
     }
 
-    /// Gives back to the allocator half of what lies on the calling lane's shelf, and moves the colder half
+    /// Gives back to the allocator half of what lies on the calling lane's surplus, and moves the colder half
     /// of its cache there, where it is found again if it is needed before the next call. Nothing if the
     /// lane got an object from the allocator since the last call: then it needs more, not less.
     pub(crate) fn trim(&'static self) {
@@ -428,9 +428,9 @@ impl Inner {
         if !calm {
             return;
         }
-        for _ in 0..(lane.shelf.len() / size).div_ceil(2) {
+        for _ in 0..(lane.surplus.len() / size).div_ceil(2) {
             let mut batch = Batch::new();
-            if !lane.shelf.take(&mut batch) {
+            if !lane.surplus.take(&mut batch) {
                 break;
             }
             self.evict(lane, &batch);
@@ -443,7 +443,7 @@ impl Inner {
             unsafe { hot.cache.with(|cache| cache.spill(size, &mut batch)) };
             lane.spilled.add(batch.len() as u64);
             // SAFETY: as above.
-            match unsafe { lane.notes.with(|notes| lane.shelf.put(&mut batch, &mut notes.oldest)) } {
+            match unsafe { lane.notes.with(|notes| lane.surplus.put(&mut batch, &mut notes.oldest)) } {
                 Put::Done => {}
                 Put::Displaced | Put::Refused => self.surplus(lane, &batch),
             }
@@ -517,7 +517,7 @@ impl Lane {
                 fresh: 0,
             }),
             waiters: LaneCell::new(Waiters::new()),
-            shelf: Shelf::new(options.shelved, options.batch),
+            surplus: Surplus::new(options.surplus, options.batch),
         }
     }
 }
@@ -645,7 +645,7 @@ impl Hot {
             taken: lane.taken.get(),
             fresh: lane.fresh.get(),
             failed: lane.failed.get(),
-            shelved: lane.shelf.len() as u64,
+            surplus: lane.surplus.len() as u64,
         }
     }
 }
@@ -658,7 +658,7 @@ pub(crate) struct LaneNumbers {
     pub(crate) taken: u64,
     pub(crate) spilled: u64,
     pub(crate) failed: u64,
-    pub(crate) shelved: u64,
+    pub(crate) surplus: u64,
 }
 
 impl LaneNumbers {

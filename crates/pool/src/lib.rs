@@ -14,7 +14,7 @@ mod poison;
 mod report;
 #[cfg(not(any(loom, manylane_sim)))]
 pub mod reserve; // an allocator is of the real machine only
-mod shelf;
+mod surplus;
 mod typed;
 mod wait;
 

@@ -13,8 +13,8 @@ pub(crate) const MAX_ALIGN: usize = 4096;
 /// Objects that a lane's cache has room for at most, however small they are: 8 KiB of pointers a lane.
 const MAX_CACHED: usize = if cfg!(loom) { 4 } else { 1024 };
 
-/// Batches that a lane's shelf has room for at most.
-pub(crate) const MAX_SHELF: usize = if cfg!(loom) { 2 } else { 16 };
+/// Batches that a lane's surplus has room for at most.
+pub(crate) const MAX_SURPLUS: usize = if cfg!(loom) { 2 } else { 16 };
 
 /// How a pool behaves. Start from [`Options::new`] or `default()`, which suit most.
 ///
@@ -38,7 +38,7 @@ pub struct Options {
 
 impl Options {
     /// 6 MiB a lane: 384 buffers of 16 KiB. A lane that holds 64 and gives them all back at once still finds
-    /// them in its cache afterwards; one that frees what another takes has room on its shelf for what that
+    /// them in its cache afterwards; one that frees what another takes has room on its surplus for what that
     /// one takes while it is off its processor.
     pub const LANE_BYTES: usize = 6 << 20;
 
@@ -59,8 +59,8 @@ impl Options {
         }
     }
 
-    /// Bytes of free objects that one lane may keep: a quarter in its cache, the rest on its shelf for itself
-    /// and others. The one object that it freed last is kept however large it is. Default
+    /// Bytes of free objects that one lane may keep: a quarter in its cache, the rest on its surplus for
+    /// itself and others. The one object that it freed last is kept however large it is. Default
     /// [`LANE_BYTES`](Self::LANE_BYTES).
     #[must_use]
     pub const fn lane_bytes(mut self, bytes: usize) -> Self {
@@ -146,7 +146,7 @@ impl Options {
             layout,
             cached,
             batch,
-            shelved: (objects.saturating_sub(cached) / batch).min(MAX_SHELF),
+            surplus: (objects.saturating_sub(cached) / batch).min(MAX_SURPLUS),
             limit: self.limit,
             max_waiters: self.max_waiters,
             #[cfg(feature = "global-pools")]
@@ -172,8 +172,8 @@ pub(crate) struct Resolved {
     pub(crate) cached: usize,
     /// Objects that travel together; 1 to `BATCH`.
     pub(crate) batch: usize,
-    /// Batches on a lane's shelf at most.
-    pub(crate) shelved: usize,
+    /// Batches on a lane's surplus at most.
+    pub(crate) surplus: usize,
     /// Objects taken from the allocator at most.
     pub(crate) limit: Option<usize>,
     /// Waiters on a lane at most.
@@ -195,7 +195,7 @@ mod tests {
         for size in [1, 64, 1000, 16384, 1 << 20, 1 << 22] {
             for bytes in [0, 1, 1000, 1 << 16, 2 << 20, 100 << 20] {
                 let resolved = Options::new().lane_bytes(bytes).resolve("test", size, 64).expect("valid");
-                let objects = resolved.cached + resolved.shelved * resolved.batch;
+                let objects = resolved.cached + resolved.surplus * resolved.batch;
                 assert!(
                     objects == 1 || objects * resolved.layout.size() <= bytes,
                     "size {size}, {bytes} bytes: {resolved:?}"

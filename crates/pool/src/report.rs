@@ -36,8 +36,8 @@ pub fn report() -> Vec<PoolReport> {
 /// Housekeeping, never done on the data path: gives free objects of all pools back to the allocator, and
 /// returns how many bytes that were.
 ///
-/// It reaches the calling lane's caches, those of lanes whose thread has ended, the shelves of all lanes, and
-/// the global lists. It does not reach the caches of lanes that have a thread, which no other thread may
+/// It reaches the calling lane's caches, those of lanes whose thread has ended, the surpluses of all lanes,
+/// and the global lists. It does not reach the caches of lanes that have a thread, which no other thread may
 /// touch: each lane calls this for itself. Threads that start or end wait while the caches of ended ones are
 /// looked through.
 pub fn reclaim() -> usize {
@@ -45,7 +45,7 @@ pub fn reclaim() -> usize {
 }
 
 /// Housekeeping of a lane, every few seconds, never on the data path: gives back to the allocator half of the
-/// objects on the calling lane's shelves, and takes half of its caches out of use, in each pool that asked
+/// objects on the calling lane's surpluses, and takes half of its caches out of use, in each pool that asked
 /// the allocator for nothing since the last call.
 pub fn trim() {
     pools().into_iter().for_each(Inner::trim);
@@ -62,7 +62,7 @@ pub struct PoolReport {
     pub allocated: u64,
     /// Of these, those in use.
     pub used: u64,
-    /// Of these, those kept for later: in caches, on shelves, on global lists.
+    /// Of these, those kept for later: in caches, on surpluses, on global lists.
     pub cached: u64,
     /// Of the cached ones, those on global lists (feature `global-pools`).
     pub global: u64,
@@ -85,8 +85,8 @@ pub struct PoolLane {
     pub frees: u64,
     /// Objects in its cache.
     pub cached: u64,
-    /// Objects on its shelf.
-    pub shelved: u64,
+    /// Objects on its surplus.
+    pub surplus: u64,
     /// Allocations that failed here.
     pub failed: u64,
 }
@@ -107,7 +107,7 @@ impl PoolReport {
                 allocs: numbers.mem.allocs,
                 frees: numbers.mem.frees,
                 cached: numbers.cached(),
-                shelved: numbers.shelved,
+                surplus: numbers.surplus,
                 failed: numbers.failed,
             });
         });
@@ -143,8 +143,8 @@ impl fmt::Display for PoolReport {
         for lane in &self.lanes {
             writeln!(
                 f,
-                "      {:?}: {} allocs, {} frees, {} cached, {} shelved, {} failures",
-                lane.lane, lane.allocs, lane.frees, lane.cached, lane.shelved, lane.failed
+                "      {:?}: {} allocs, {} frees, {} cached, {} surplus, {} failures",
+                lane.lane, lane.allocs, lane.frees, lane.cached, lane.surplus, lane.failed
             )?;
         }
         Ok(())

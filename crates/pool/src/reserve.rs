@@ -74,8 +74,9 @@ impl<A: GlobalAlloc> Reserving<A> {
     }
 }
 
-/// The right to work on the pieces. A spinning lock, since the allocator must not be asked for what a sleeping one needs; it is held for some
-/// hundred allocations at most, by none that wants another turn: `take_pieces` takes what may fail.
+/// The right to work on the pieces. A spinning lock, since the allocator must not be asked for what a
+/// sleeping one needs; it is held for some hundred allocations at most, by none that wants another turn:
+/// `take_pieces` takes what may fail.
 struct Turn;
 
 impl Turn {
@@ -173,7 +174,8 @@ pub fn restore() {
     take_pieces();
 }
 
-/// Takes pieces until all are there, and memory is not short any more, or the system refuses one. Whether all are there.
+/// Takes pieces until all are there, and memory is not short any more, or the system refuses one. Whether all
+/// are there.
 fn take_pieces() -> bool {
     let _turn = Turn::take();
     let mut first = PIECES.load(Ordering::Relaxed);

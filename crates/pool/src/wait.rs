@@ -28,24 +28,24 @@ use std::task::{Context, Poll, Waker};
 /// A lane's queue.
 pub(crate) struct Waiters {
     /// In order of tickets.
-    queue: VecDeque<(Ticket, Waker)>,
-    next: Ticket,
+    queue: VecDeque<(WaitNumber, Waker)>,
+    next: WaitNumber,
     /// Frees of this lane that were offered already, or that nobody waited for.
     offered: u64,
     /// Waiters that hold an offer: those with a ticket that are not in the queue.
     holders: usize,
 }
 
-type Ticket = u64;
+type WaitNumber = u64;
 
 impl Waiters {
     pub(crate) const fn new() -> Self {
         Self { queue: VecDeque::new(), next: 0, offered: 0, holders: 0 }
     }
 
-    /// Where `ticket` is, or would be.
-    fn place(&self, ticket: Ticket) -> Result<usize, usize> {
-        self.queue.binary_search_by_key(&ticket, |(t, _)| *t)
+    /// Where `number` is, or would be.
+    fn place(&self, number: WaitNumber) -> Result<usize, usize> {
+        self.queue.binary_search_by_key(&number, |(t, _)| *t)
     }
 }
 
@@ -84,24 +84,24 @@ impl Inner {
 }
 
 /// A place in a lane's queue.
-struct Place {
+struct QueuedWaiter {
     inner: &'static Inner,
     lane: &'static Lane,
-    ticket: Option<Ticket>,
+    number: Option<WaitNumber>,
     /// The queue is the lane's, so a waiter stays on its thread.
     not_send: PhantomData<*const ()>,
 }
 
-impl Place {
+impl QueuedWaiter {
     fn new(inner: &'static Inner) -> Self {
-        Self { inner, lane: inner.lane(), ticket: None, not_send: PhantomData }
+        Self { inner, lane: inner.lane(), number: None, not_send: PhantomData }
     }
 
     /// Whether it is this one's turn to try: it holds an offer, is the first, or nobody waits.
     fn may_try(&self) -> bool {
-        self.lane.with_waiters(|waiters| match self.ticket {
+        self.lane.with_waiters(|waiters| match self.number {
             None => waiters.queue.is_empty() && waiters.holders == 0,
-            Some(ticket) => !matches!(waiters.place(ticket), Ok(1..)),
+            Some(number) => !matches!(waiters.place(number), Ok(1..)),
         })
     }
 
@@ -109,28 +109,28 @@ impl Place {
     fn join(&mut self, waker: &Waker) -> Result<(), AllocError> {
         let waker = waker.clone();
         let most = self.inner.options.max_waiters;
-        let ticket = self.ticket;
+        let number = self.number;
         let old = self.lane.with_waiters(|waiters| {
-            let Some(ticket) = ticket else {
+            let Some(number) = number else {
                 if waiters.queue.len() + waiters.holders >= most {
                     return Some(waker);
                 }
-                self.ticket = Some(waiters.next);
+                self.number = Some(waiters.next);
                 waiters.queue.push_back((waiters.next, waker));
                 waiters.next += 1;
                 return None;
             };
-            match waiters.place(ticket) {
+            match waiters.place(number) {
                 Ok(at) => Some(std::mem::replace(&mut waiters.queue[at].1, waker)),
                 Err(at) => {
-                    waiters.queue.insert(at, (ticket, waker));
+                    waiters.queue.insert(at, (number, waker));
                     waiters.holders -= 1;
                     None
                 }
             }
         });
         drop(old);
-        match self.ticket {
+        match self.number {
             Some(_) => Ok(()),
             None => Err(self.inner.fail(self.lane, Cause::Waiters)),
         }
@@ -138,15 +138,15 @@ impl Place {
 
     /// Leaves the queue with an object: the ticket is used up.
     fn leave(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let _gone = self.remove(ticket);
+        if let Some(number) = self.number.take() {
+            let _gone = self.remove(number);
         }
     }
 
-    /// Nobody waits with `ticket` any more. None if it held an offer.
-    fn remove(&self, ticket: Ticket) -> Option<(Ticket, Waker)> {
+    /// Nobody waits with `number` any more. None if it held an offer.
+    fn remove(&self, number: WaitNumber) -> Option<(WaitNumber, Waker)> {
         self.lane.with_waiters(|waiters| {
-            let Ok(at) = waiters.place(ticket) else {
+            let Ok(at) = waiters.place(number) else {
                 waiters.holders -= 1;
                 return None;
             };
@@ -173,10 +173,10 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuedWaiter {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        if self.remove(ticket).is_none() {
+        let Some(number) = self.number else { return };
+        if self.remove(number).is_none() {
             // Rule 3: it held an offer.
             self.lane.wake_one();
         }
@@ -186,12 +186,12 @@ impl Drop for Place {
 /// Waits for a block; see [`BytePool::wait`]. Dropped, it leaves the queue.
 #[must_use = "a future does nothing until it is polled"]
 pub struct WaitBytes {
-    place: Place,
+    place: QueuedWaiter,
 }
 
 impl WaitBytes {
     pub(crate) fn new(inner: &'static Inner) -> Self {
-        Self { place: Place::new(inner) }
+        Self { place: QueuedWaiter::new(inner) }
     }
 }
 
@@ -208,7 +208,7 @@ impl Future for WaitBytes {
 /// the value.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Wait<T> {
-    place: Place,
+    place: QueuedWaiter,
     value: Option<T>,
 }
 
@@ -217,7 +217,7 @@ impl<T> Unpin for Wait<T> {}
 
 impl<T> Wait<T> {
     pub(crate) fn new(inner: &'static Inner, value: T) -> Self {
-        Self { place: Place::new(inner), value: Some(value) }
+        Self { place: QueuedWaiter::new(inner), value: Some(value) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 fn conserved(pool: BytePool) {
     let report = pool.report();
-    let kept: u64 = report.lanes.iter().map(|lane| lane.cached + lane.shelved).sum();
+    let kept: u64 = report.lanes.iter().map(|lane| lane.cached + lane.surplus).sum();
     assert_eq!((report.used, report.allocated, report.cached), (0, kept, kept), "{report}");
 }
 
@@ -30,7 +30,7 @@ fn what_an_ended_thread_cached_is_reclaimed_and_caches_in_use_are_left_alone() {
     assert_eq!(pool.reclaim(), 100);
 
     // Threads come and go, and use what they find, while another one reclaims.
-    let pool = BytePool::with("hand-over", 64, Options::new().lane_bytes(64 << 10)).expect("valid");
+    let pool = BytePool::with("handover", 64, Options::new().lane_bytes(64 << 10)).expect("valid");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {

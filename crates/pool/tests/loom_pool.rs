@@ -1,5 +1,5 @@
 //! Objects on their way between lanes: every interleaving. Capacities are tiny under `cfg(loom)`: with room
-//! for 16 objects a lane has a cache of 4, batches of 2, a shelf of 2.
+//! for 16 objects a lane has a cache of 4, batches of 2, a surplus of 2.
 #![cfg(loom)]
 #![allow(unsafe_code)] // pools are freed at the end of each execution
 
@@ -12,7 +12,7 @@ fn with_pool(options: Options, body: impl Fn(BytePool)) {
     body(pool);
     let report = pool.report();
     assert_eq!((report.used, report.allocated), (0, report.cached), "{report}");
-    let kept: u64 = report.lanes.iter().map(|lane| lane.cached + lane.shelved).sum();
+    let kept: u64 = report.lanes.iter().map(|lane| lane.cached + lane.surplus).sum();
     assert_eq!(kept + report.global, report.cached, "{report}");
     // SAFETY: the threads of the model have ended, and nothing is in use.
     unsafe { pool.destroy() };
@@ -32,21 +32,21 @@ fn use_objects(pool: BytePool, count: usize, mark: u64) {
     }
 }
 
-/// A lane puts batches on its shelf and displaces old ones while another takes them.
+/// A lane puts batches on its surplus and displaces old ones while another takes them.
 #[test]
-fn a_shelf_is_filled_and_emptied_at_the_same_time() {
+fn a_surplus_is_filled_and_emptied_at_the_same_time() {
     model(|| {
         with_pool(Options::new().lane_bytes(64 * 16), |pool| {
             let taker = thread::spawn(move || use_objects(pool, 2, 1));
-            use_objects(pool, 9, 2); // cache of 4, then batches to the shelf of 2, then displacement
+            use_objects(pool, 9, 2); // cache of 4, then batches to the surplus of 2, then displacement
             taker.join().expect("no assertion failed");
         });
     });
 }
 
-/// Two lanes take from the shelf of a third at the same time, which is just putting the batch on it.
+/// Two lanes take from the surplus of a third at the same time, which is just putting the batch on it.
 #[test]
-fn two_lanes_take_from_one_shelf() {
+fn two_lanes_take_from_one_surplus() {
     model(|| {
         with_pool(Options::new().lane_bytes(64 * 16), |pool| {
             let objects: Vec<_> = (0..5).map(|_| pool.alloc().expect("memory")).collect();
@@ -59,9 +59,9 @@ fn two_lanes_take_from_one_shelf() {
     });
 }
 
-/// Housekeeping on one lane empties a shelf that its lane and a third use.
+/// Housekeeping on one lane empties a surplus that its lane and a third use.
 #[test]
-fn a_shelf_is_reclaimed_while_it_is_used() {
+fn a_surplus_is_reclaimed_while_it_is_used() {
     model(|| {
         with_pool(Options::new().lane_bytes(64 * 16), |pool| {
             let housekeeper = thread::spawn(move || pool.reclaim());
@@ -93,7 +93,7 @@ fn two_lanes_at_the_limit_never_exceed_it() {
 #[test]
 fn global_lists_keep_their_objects_when_the_first_magazine_goes_and_comes_back() {
     model(|| {
-        // No shelf to speak of: a cache of one object, batches of one: all surplus goes to the one list.
+        // No surplus to speak of: a cache of one object, batches of one: all surplus goes to the one list.
         let options = Options::new().lane_bytes(0).global_lists(1).global_bytes(64 * 3);
         with_pool(options, |pool| {
             use_objects(pool, 3, 1); // two magazines in the list

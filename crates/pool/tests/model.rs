@@ -42,7 +42,7 @@ fn check(pool: BytePool, live: &[(PooledBytes, u8)]) {
     let report = pool.report();
     assert_eq!(report.used, live.len() as u64, "{report}");
     assert_eq!(report.allocated, report.used + report.cached);
-    let kept: u64 = report.lanes.iter().map(|lane| lane.cached + lane.shelved).sum();
+    let kept: u64 = report.lanes.iter().map(|lane| lane.cached + lane.surplus).sum();
     assert_eq!(kept + report.global, report.cached, "{report}");
 }
 
@@ -138,7 +138,7 @@ fn blocks_that_wander_between_lanes_have_one_owner_and_none_is_lost() {
         assert_eq!(report.used, live.len() as u64, "{report}");
         drop(live);
         let report = pool.report();
-        let kept: u64 = report.lanes.iter().map(|lane| lane.cached + lane.shelved).sum();
+        let kept: u64 = report.lanes.iter().map(|lane| lane.cached + lane.surplus).sum();
         assert_eq!((report.used, report.cached), (0, kept + report.global), "{report}");
         assert_eq!(report.allocated, report.cached, "{report}");
     }

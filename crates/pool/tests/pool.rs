@@ -82,7 +82,7 @@ fn a_lane_keeps_no_more_bytes_than_its_bound_and_gives_the_coldest_to_the_alloca
     let report = pool.report();
     assert_eq!(report.used, 0);
     assert!((33..=64).contains(&report.cached), "{report}");
-    assert_eq!(report.lanes[0].cached + report.lanes[0].shelved, report.cached, "{report}");
+    assert_eq!(report.lanes[0].cached + report.lanes[0].surplus, report.cached, "{report}");
     let warm: Vec<PooledBytes> = (0..20).map(|_| pool.alloc().expect("memory")).collect();
     assert_eq!(warm.iter().map(|b| b.as_ptr().addr()).collect::<BTreeSet<_>>(), last);
 }
@@ -135,7 +135,7 @@ fn a_lane_that_trims_keeps_what_it_uses() {
     };
     burst(1000);
     let kept = pool.report().allocated;
-    assert!(kept >= 800, "{kept}: a cache and a shelf");
+    assert!(kept >= 800, "{kept}: a cache and a surplus");
     trim(); // the burst came since the call before
     assert_eq!(pool.report().allocated, kept);
     for _ in 0..12 {
@@ -164,7 +164,7 @@ fn a_pool_is_in_the_reports() {
         Some("  - Pool reported (32 bytes) : 2 allocated (64 bytes), 1 used (1 cached), 0 failures, limit 3")
     );
     let lane = lines.next().expect("one lane");
-    assert!(lane.ends_with(": 2 allocs, 1 frees, 1 cached, 0 shelved, 0 failures"), "{lane}");
+    assert!(lane.ends_with(": 2 allocs, 1 frees, 1 cached, 0 surplus, 0 failures"), "{lane}");
     let memory = manylane_stats::report_mem().into_iter().find(|m| m.name == "reported").expect("registered");
     assert_eq!((memory.sum.live(), memory.sum.live_bytes(), memory.sum.size_classes), (1, 32, 1 << 5));
     drop(kept);

@@ -74,7 +74,7 @@ struct Mailbox {
     blocks: UnsafeCell<[Option<NonNull<u8>>; 64]>,
 }
 
-/// R-D2: pairs of lanes, one allocates, the other frees. The hand-over of 64 pointers through a mailbox (9
+/// R-D2: pairs of lanes, one allocates, the other frees. The handover of 64 pointers through a mailbox (9
 /// lines, both ways) is counted as well.
 #[test]
 fn objects_freed_on_another_lane_travel_in_batches() {
@@ -109,15 +109,15 @@ fn objects_freed_on_another_lane_travel_in_batches() {
     }
 }
 
-/// What a lane holds here beyond what its cache and its shelf have room for (64 and 192): 8 batches of 32.
+/// What a lane holds here beyond what its cache and its surplus have room for (64 and 192): 8 batches of 32.
 #[cfg(feature = "global-pools")]
 const BEYOND: usize = 256;
 
 /// Each of `cores` lanes takes 512 objects and gives them back, again and again, so that half of them go
-/// through what is behind its shelf: other lanes' shelves, and `lists` global lists, with 0 the allocator.
-/// Returns how many objects beyond cache and shelf all of them turn over, in millions a second.
+/// through what is behind its surplus: other lanes' surpluses, and `lists` global lists, with 0 the
+/// allocator. Returns how many objects beyond cache and surplus all of them turn over, in millions a second.
 #[cfg(feature = "global-pools")]
-fn beyond_the_shelf(cores: usize, lists: usize) -> f64 {
+fn beyond_the_surplus(cores: usize, lists: usize) -> f64 {
     let setup = || {
         let options = manylane_pool::Options::new().lane_bytes(256 * 64).global_lists(lists);
         let pool = BytePool::with("small buffers", 64, options).expect("valid");
@@ -146,7 +146,7 @@ fn beyond_the_shelf(cores: usize, lists: usize) -> f64 {
 #[cfg(feature = "global-pools")]
 #[test]
 fn sixteen_global_lists_go_on_where_one_is_full() {
-    let [few, many] = [8, 96].map(|cores| [0, 1, 16].map(|lists| beyond_the_shelf(cores, lists)));
+    let [few, many] = [8, 96].map(|cores| [0, 1, 16].map(|lists| beyond_the_surplus(cores, lists)));
     assert!(many[1] < few[1], "one list: {} M/s with 8 cores, {} with 96", few[1], many[1]);
     assert!(many[2] > few[2], "16 lists: {} M/s with 8 cores, {} with 96", few[2], many[2]);
     assert!(many[2] > 8.0 * many[1], "96 cores: {} M/s with 16 lists, {} with one", many[2], many[1]);

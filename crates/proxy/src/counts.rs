@@ -4,8 +4,8 @@
 //! peaks, which a lane forgets when an operator says so. Peaks are each lane's own: their sum is the most
 //! that there can have been at once.
 
-use crate::pace::{Counted, Paced};
-use crate::server::Pains;
+use crate::meter::{Counted, Metered};
+use crate::server::ConnectTimings;
 use manylane_stats::{Tally, counters};
 use std::time::Duration;
 
@@ -171,8 +171,8 @@ macro_rules! stream_counts {
 
             /// A stream has a connection to a server.
             #[inline]
-            pub(crate) fn reached(&self, pains: &Pains) {
-                let (queued, connected) = (millis(pains.queued), millis(pains.connected));
+            pub(crate) fn reached(&self, timings: &ConnectTimings) {
+                let (queued, connected) = (millis(timings.queued), millis(timings.connected));
                 self.reached.add(1);
                 self.queue_ms.add(queued);
                 self.connect_ms.add(connected);
@@ -300,7 +300,7 @@ macro_rules! session_counts {
 
 session_counts!(FrontendCounts ListenerCounts);
 
-impl Paced for FrontendCounts {
+impl Metered for FrontendCounts {
     const RATES: [&'static str; 2] = ["connections", "requests"];
     const LEVEL: (&'static str, &'static str) = ("sessions", "sessions_ended");
     const MEANS: &'static [(&'static str, &'static str)] = &[];
@@ -318,7 +318,7 @@ const TIMES: &[(&str, &str)] = &[
     ("total_ms", "streams_ended"),
 ];
 
-impl Paced for ListenerCounts {
+impl Metered for ListenerCounts {
     const RATES: [&'static str; 2] = ["connections", "connections"];
     const LEVEL: (&'static str, &'static str) = ("connections", "connections_ended");
     const MEANS: &'static [(&'static str, &'static str)] = &[];
@@ -328,7 +328,7 @@ impl Paced for ListenerCounts {
     }
 }
 
-impl Paced for BackendCounts {
+impl Metered for BackendCounts {
     const RATES: [&'static str; 2] = ["streams", "requests"];
     const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
     const MEANS: &'static [(&'static str, &'static str)] = TIMES;
@@ -338,7 +338,7 @@ impl Paced for BackendCounts {
     }
 }
 
-impl Paced for ServerCounts {
+impl Metered for ServerCounts {
     const RATES: [&'static str; 2] = ["sessions", "sessions"];
     const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
     const MEANS: &'static [(&'static str, &'static str)] = TIMES;
@@ -348,11 +348,11 @@ impl Paced for ServerCounts {
     }
 }
 
-/// What a frontend counts, with its pace.
+/// What a frontend counts, with its rate.
 pub type FrontendStats = Counted<FrontendCounts>;
-/// What a backend counts, with its pace.
+/// What a backend counts, with its rate.
 pub type BackendStats = Counted<BackendCounts>;
-/// What a server counts, with its pace.
+/// What a server counts, with its rate.
 pub type ServerStats = Counted<ServerCounts>;
 /// Of a listener.
 pub type ListenerStats = Counted<ListenerCounts>;

@@ -1,14 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod pace;
-mod places;
+mod conn_limit;
+mod epoch;
+pub mod meter;
 mod rate;
-mod told;
 
-pub use places::Places;
+pub use conn_limit::ConnLimit;
+pub use epoch::{Epoch, ServerVersion};
 pub use rate::Rate;
-pub use told::{News, Told};
 
 // What makes system calls is left out of models and simulations; what lanes share in it is in the rooms
 // below.
@@ -29,6 +29,8 @@ pub mod pages;
 #[cfg(not(any(loom, manylane_sim)))]
 mod panics;
 #[cfg(not(any(loom, manylane_sim)))]
+pub mod process_stats;
+#[cfg(not(any(loom, manylane_sim)))]
 mod rules;
 #[cfg(not(any(loom, manylane_sim)))]
 mod run;
@@ -40,8 +42,6 @@ mod session;
 mod tcp;
 #[cfg(not(any(loom, manylane_sim)))]
 mod termination;
-#[cfg(not(any(loom, manylane_sim)))]
-pub mod vitals;
 
 #[cfg(not(any(loom, manylane_sim)))]
 pub use generation::Generation;

@@ -1,9 +1,9 @@
 //! Log lines: what is remembered of a stream, and the line at its end.
 
 use crate::generation::{Backend, Frontend, FrontendLog, Generation, Server};
-use crate::rules::{Facts, LogLevel, Moment};
+use crate::rules::{EvalContext, EvalPhase, LogLevel};
 use crate::run::Local;
-use crate::server::{NotReached, Pains};
+use crate::server::{ConnectTimings, NotReached};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
@@ -65,54 +65,54 @@ pub(crate) struct Record {
 }
 
 /// Writes the line of a connection that did not get as far as to have a stream.
-pub(crate) fn refused(log: &FrontendLog, facts: &Facts<'_>, why: &str) {
+pub(crate) fn refused(log: &FrontendLog, eval: &EvalContext<'_>, why: &str) {
     let level = if log.separate { Level::Err } else { Level::Info };
     if let Some(format) = &log.errors {
-        let log_facts = LogFacts { partial: log.early, termination: *b"PR--", ..facts.log_facts(None, None) };
-        let moment = Moment { log: Some(&log_facts), ..Moment::default() };
-        return say(log, facts, moment, level, format);
+        let log_facts = LogFacts { partial: log.early, termination: *b"PR--", ..eval.log_facts(None, None) };
+        let phase = EvalPhase { log: Some(&log_facts), ..EvalPhase::default() };
+        return say(log, eval, phase, level, format);
     }
-    let place = match &facts.listener.name {
+    let place = match &eval.listener.name {
         Some(name) => name.to_string(),
-        None => facts.listener.id.to_string(),
+        None => eval.listener.id.to_string(),
     };
-    facts.with(Moment::default(), |env, scratch| {
-        let mut room = facts.local.room.borrow_mut();
+    eval.with(EvalPhase::default(), |env, scratch| {
+        let mut room = eval.local.room.borrow_mut();
         let mut writer = Writer::new(&mut room.text);
         log.refused.write(env, scratch, &mut writer);
         let _ = writer.print(format_args!("/{place}: {why}")); // what does not fit is cut
-        send(log, facts, level, writer.written(), b"");
+        send(log, eval, level, writer.written(), b"");
     });
 }
 
 /// Writes a line of `format` with its structured data, to all targets of a frontend.
-fn say(log: &FrontendLog, facts: &Facts<'_>, moment: Moment<'_>, level: Level, format: &Format) {
-    facts.with(moment, |env, scratch| {
-        let Room { text, structured } = &mut *facts.local.room.borrow_mut();
+fn say(log: &FrontendLog, eval: &EvalContext<'_>, phase: EvalPhase<'_>, level: Level, format: &Format) {
+    eval.with(phase, |env, scratch| {
+        let Room { text, structured } = &mut *eval.local.room.borrow_mut();
         let mut structured = Writer::new(structured);
         if let Some(format) = &log.structured {
             format.write(env, scratch, &mut structured);
         }
         let mut text = Writer::new(text); // what does not fit is cut
         format.write(env, scratch, &mut text);
-        send(log, facts, level, text.written(), structured.into_written().unwrap_or_default());
+        send(log, eval, level, text.written(), structured.into_written().unwrap_or_default());
     });
 }
 
 /// A line that is about a frontend, for its targets.
 pub(crate) fn about(local: &Local, frontend: &Frontend, level: Level, text: &str) {
     if let Some(log) = &frontend.log {
-        hand(log, local, level, text.as_bytes(), b"");
+        write_line(log, local, level, text.as_bytes(), b"");
     }
 }
 
 /// Hands a line to all targets of a frontend.
-fn send(log: &FrontendLog, facts: &Facts<'_>, level: Level, text: &[u8], structured: &[u8]) {
-    facts.frontend.counts.own().lines.add(1);
-    hand(log, facts.local, level, text, structured);
+fn send(log: &FrontendLog, eval: &EvalContext<'_>, level: Level, text: &[u8], structured: &[u8]) {
+    eval.frontend.counts.own().lines.add(1);
+    write_line(log, eval.local, level, text, structured);
 }
 
-fn hand(log: &FrontendLog, local: &Local, level: Level, text: &[u8], structured: &[u8]) {
+fn write_line(log: &FrontendLog, local: &Local, level: Level, text: &[u8], structured: &[u8]) {
     let line = Line {
         level,
         tag: log.tag.as_bytes(),
@@ -161,25 +161,25 @@ impl Record {
     }
 
     /// What it took to get to the server.
-    pub(crate) fn pains(&mut self, pains: Pains) {
-        self.queued = Some(self.waited(&pains));
-        self.connected = Some(pains.connected);
-        self.tried(pains);
+    pub(crate) fn timings(&mut self, timings: ConnectTimings) {
+        self.queued = Some(self.waited(&timings));
+        self.connected = Some(timings.connected);
+        self.tried(timings);
     }
 
     /// What it took to try in vain.
     pub(crate) fn not_reached(&mut self, failed: &NotReached) {
-        let NotReached { ended, server, pains } = failed;
-        self.queued = (server.is_some() || ended.phase == Phase::Queue).then(|| self.waited(pains));
+        let NotReached { ended, server, timings } = failed;
+        self.queued = (server.is_some() || ended.phase == Phase::Queue).then(|| self.waited(timings));
         self.connected = None;
-        self.tried(*pains);
+        self.tried(*timings);
     }
 
     /// The time in queues. As in HAProxy's lines, what rules waited for before belongs to it, and earlier
     /// tries of the request.
-    fn waited(&self, pains: &Pains) -> Duration {
-        let before = pains.since.since(self.begun).saturating_sub(self.request.unwrap_or_default());
-        before + pains.queued
+    fn waited(&self, timings: &ConnectTimings) -> Duration {
+        let before = timings.since.since(self.begun).saturating_sub(self.request.unwrap_or_default());
+        before + timings.queued
     }
 
     /// It is a page of the program itself that is served, by this name in place of a server's.
@@ -189,9 +189,16 @@ impl Record {
         self.connected = Some(Duration::ZERO);
     }
 
-    fn tried(&mut self, pains: Pains) {
-        let Pains { since: _, queued: _, connected: _, retries, redispatched, server_queue, backend_queue } =
-            pains;
+    fn tried(&mut self, timings: ConnectTimings) {
+        let ConnectTimings {
+            since: _,
+            queued: _,
+            connected: _,
+            retries,
+            redispatched,
+            server_queue,
+            backend_queue,
+        } = timings;
         self.retries = retries;
         self.redispatched = redispatched;
         self.server_queue += server_queue;
@@ -207,12 +214,12 @@ impl Record {
     pub(crate) fn write(
         &self,
         log: &FrontendLog,
-        facts: &Facts<'_>,
+        eval: &EvalContext<'_>,
         backend: Option<&Backend>,
         server: Option<&Server>,
         now: Time,
     ) {
-        let memory = &facts.scopes.memory;
+        let memory = &eval.scopes.memory;
         let set = memory.log_level.get();
         if set == LogLevel::Silent {
             return;
@@ -226,17 +233,17 @@ impl Record {
             _ if failed && log.separate => Level::Err,
             _ => Level::Info,
         };
-        let known = LogFacts { partial: log.early, ..facts.log_facts(backend, server) };
-        self.with(facts, known, now, |log_facts| {
-            let moment = Moment { backend, server, log: Some(log_facts), ..Moment::default() };
-            say(log, facts, moment, level, &log.format);
+        let known = LogFacts { partial: log.early, ..eval.log_facts(backend, server) };
+        self.with(eval, known, now, |log_facts| {
+            let phase = EvalPhase { backend, server, log: Some(log_facts), ..EvalPhase::default() };
+            say(log, eval, phase, level, &log.format);
         });
     }
 
     /// Works with what log lines say of it at `now`. `known` is what they say anyway.
     pub(crate) fn with<R>(
         &self,
-        facts: &Facts<'_>,
+        eval: &EvalContext<'_>,
         known: LogFacts<'static>,
         now: Time,
         work: impl FnOnce(&LogFacts<'_>) -> R,
@@ -250,13 +257,13 @@ impl Record {
             + self.queued.unwrap_or_default()
             + self.connected.unwrap_or_default();
         let before = before + self.response.unwrap_or_default();
-        let (slots, memory) = (&facts.frontend.captures, &facts.scopes.memory);
+        let (slots, memory) = (&eval.frontend.captures, &eval.scopes.memory);
         let (request, answer) = (memory.request.borrow(), memory.answer.borrow());
         let log_facts = LogFacts {
             request_date: self.date,
             handshake: millis(self.handshake),
             idle: millis(self.idle),
-            request: match (self.request, facts.frontend.mode) {
+            request: match (self.request, eval.frontend.mode) {
                 (None, Mode::Tcp) => 0, // there is none to wait for
                 (request, _) => or_none(request),
             },
@@ -269,7 +276,7 @@ impl Record {
             user: millis(active + self.handshake),
             bytes_read: self.down,
             bytes_uploaded: self.up,
-            status: match (self.status, facts.frontend.mode) {
+            status: match (self.status, eval.frontend.mode) {
                 (None, Mode::Tcp) => 0, // there is none to come
                 (status, _) => status.map_or(-1, i64::from),
             },

@@ -317,8 +317,8 @@ mod tests {
 
     fn told(parts: &[(u8, usize)], chunked: bool) -> Vec<u8> {
         let (mut left, mut all) = (Some(Telling::new(Letters(parts.to_vec()), chunked)), Vec::new());
-        while let Some(telling) = left {
-            let turn = telling.told(None);
+        while let Some(page) = left {
+            let turn = page.told(None);
             assert!(turn.sent == 0 && !turn.gone, "there is no socket");
             all.extend_from_slice(&turn.rest[turn.begin..]);
             left = turn.left;
@@ -362,9 +362,9 @@ mod tests {
     /// is full. Nothing, if it was late.
     fn policy(reads: bool) -> Option<u8> {
         let (mut client, socket) = UnixStream::pair().unwrap();
-        let mut telling = Telling::new(Policies { reads }, false);
-        telling.socket = Some(Beside::from(OwnedFd::from(socket)));
-        drop(telling.turn().unwrap());
+        let mut page = Telling::new(Policies { reads }, false);
+        page.socket = Some(Beside::from(OwnedFd::from(socket)));
+        drop(page.turn().unwrap());
         let mut letter = [0];
         (client.read(&mut letter).unwrap() > 0).then_some(letter[0])
     }

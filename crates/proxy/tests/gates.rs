@@ -10,7 +10,7 @@ use manylane_config::load;
 use manylane_config::source::Sources;
 use manylane_io::{Choice, Driver, Kind};
 use manylane_net::HandedOver;
-use manylane_proxy::generation::{GateState, Wishes};
+use manylane_proxy::generation::{FrontendGateState, Wishes};
 use manylane_proxy::{Beside, Generation, Local, accept, bind, bind_beside, listen_again, set_gate};
 use manylane_sched::{Config, Here, Lane};
 use manylane_sync::Arc;
@@ -96,10 +96,10 @@ fn a_gate_is_that_of_both_generations_while_one_replaces_the_other() {
     let asking = async move {
         let front = &before.frontends[0];
         for _ in 0..2 {
-            assert_eq!(set_gate(front, GateState::Paused), Ok(GateState::Open));
+            assert_eq!(set_gate(front, FrontendGateState::Paused), Ok(FrontendGateState::Open));
             assert_eq!([first, second].map(is_refused), [true, true]);
             here.yield_now().await; // the lane may look at it or not
-            assert_eq!(set_gate(front, GateState::Open), Ok(GateState::Paused));
+            assert_eq!(set_gate(front, FrontendGateState::Open), Ok(FrontendGateState::Paused));
             let clients = [first, second].map(|address| TcpStream::connect(address).unwrap());
             let answers = asked(here, clients.into()).await;
             assert!(answers.iter().all(|answer| answer.ends_with("\r\n\r\na")), "{answers:?}");
@@ -140,8 +140,8 @@ fn accepted_ahead(kind: Kind) {
         clients.extend((0..3).map(|_| TcpStream::connect(address).unwrap()));
         let ahead = if kind == Kind::IoUring { 0 } else { 2 };
         until(here, "the driver accepts", || waiting(&listener) == ahead).await;
-        assert_eq!(set_gate(front, GateState::Paused), Ok(GateState::Open));
-        assert_eq!(set_gate(front, GateState::Open), Ok(GateState::Paused));
+        assert_eq!(set_gate(front, FrontendGateState::Paused), Ok(FrontendGateState::Open));
+        assert_eq!(set_gate(front, FrontendGateState::Open), Ok(FrontendGateState::Paused));
         let answers = asked(here, clients).await;
         assert_eq!(answers.len(), 4);
         assert!(answers.iter().all(|answer| answer.ends_with("\r\n\r\na")), "{answers:?}");

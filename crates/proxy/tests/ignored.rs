@@ -12,30 +12,30 @@ use std::path::Path;
 /// Why a field is read nowhere.
 enum Why {
     /// Its keyword is refused, or a warning says that it does nothing: by family and name.
-    Told(&'static str, &'static str),
+    Documented(&'static str, &'static str),
     /// It is no setting, or what it asks for is always so.
     Is(&'static str),
 }
 
-use Why::{Is, Told};
+use Why::{Documented, Is};
 
 const POSITION: Why = Is("where the line is: words have their own");
 
 /// By struct and field.
 const DROPPED: &[(&str, &str, Why)] = &[
-    ("BindOptions", "guid_prefix", Told("Bind options", "guid-prefix")),
+    ("BindOptions", "guid_prefix", Documented("Bind options", "guid-prefix")),
     ("BindOptions", "label", Is("text of the user's, for the user")),
     ("BindOptions", "proto", Is("the reader lets HTTP/1 in only, which is spoken anyway")),
     ("Config", "files", Is("the reader makes positions of them")),
     ("Global", "default_path", Is("the reader makes paths of it")),
-    ("Global", "disable_fast_forward", Told("Process", "tune.disable-fast-forward")),
-    ("Global", "disable_zero_copy", Told("Process", "tune.disable-zero-copy-forwarding")),
-    ("Global", "dns_accept_family", Told("Process", "dns-accept-family")),
+    ("Global", "disable_fast_forward", Documented("Process", "tune.disable-fast-forward")),
+    ("Global", "disable_zero_copy", Documented("Process", "tune.disable-zero-copy-forwarding")),
+    ("Global", "dns_accept_family", Documented("Process", "dns-accept-family")),
     ("Global", "expose_deprecated", Is("no keyword is deprecated here")),
     ("Global", "expose_experimental", Is("no keyword is experimental here")),
     ("Global", "localpeer", Is("the reader has put it into the environment")),
-    ("Global", "numa_cpu_mapping", Told("Process", "numa-cpu-mapping")),
-    ("Global", "profiling_memory", Told("Process", "profiling.memory")),
+    ("Global", "numa_cpu_mapping", Documented("Process", "numa-cpu-mapping")),
+    ("Global", "profiling_memory", Documented("Process", "profiling.memory")),
     ("Proxy", "explicit_defaults", Is("the reader has copied what they say")),
     ("Proxy", "guid", Is("a name in reports; the reader sees that there is one of each")),
     ("Proxy", "pos", POSITION),
@@ -43,32 +43,32 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Server", "pos", POSITION),
     ("Server", "template", Is("the reader has made a server of each number")),
     ("ServerOptions", "log_bufsize", Is("of log backends, whose mode is refused")),
-    ("ServerOptions", "non_stick", Told("Server options", "non-stick")),
+    ("ServerOptions", "non_stick", Documented("Server options", "non-stick")),
     ("ServerOptions", "proto", Is("the reader lets HTTP/1 in only, which is spoken anyway")),
-    ("ServerOptions", "shard", Told("Server options", "shard")),
+    ("ServerOptions", "shard", Documented("Server options", "shard")),
     ("Settings", "default_server", Is("the reader has put it into the servers")),
     ("Settings", "timeouts", Is("asked for one by one: `Settings::timeout`")),
     ("Statement", "pos", POSITION),
-    ("Tune", "buffers_limit", Told("Tuning", "tune.buffers.limit")),
-    ("Tune", "buffers_reserve", Told("Tuning", "tune.buffers.reserve")),
-    ("Tune", "bufsize_large", Told("Tuning", "tune.bufsize.large")),
-    ("Tune", "bufsize_small", Told("Tuning", "tune.bufsize.small")),
-    ("Tune", "events_max_at_once", Told("Tuning", "tune.events.max-events-at-once")),
-    ("Tune", "fail_alloc", Told("Tuning", "tune.fail-alloc")),
-    ("Tune", "glitches_kill_cpu", Told("Tuning", "tune.glitches.kill.cpu-usage")),
-    ("Tune", "h1_be_glitches", Told("Tuning", "tune.h1.be.glitches-threshold")),
-    ("Tune", "h1_fe_glitches", Told("Tuning", "tune.h1.fe.glitches-threshold")),
-    ("Tune", "h1_zero_copy_recv", Told("Tuning", "tune.h1.zero-copy-fwd-recv")),
-    ("Tune", "h1_zero_copy_send", Told("Tuning", "tune.h1.zero-copy-fwd-send")),
-    ("Tune", "idletimer", Told("Tuning", "tune.idletimer")),
-    ("Tune", "pattern_cache_size", Told("Tuning", "tune.pattern.cache-size")),
-    ("Tune", "rcvbuf_backend", Told("Tuning", "tune.rcvbuf.backend")),
-    ("Tune", "rcvbuf_frontend", Told("Tuning", "tune.rcvbuf.frontend")),
-    ("Tune", "recv_enough", Told("Tuning", "tune.recv_enough")),
-    ("Tune", "sndbuf_backend", Told("Tuning", "tune.sndbuf.backend")),
-    ("Tune", "sndbuf_frontend", Told("Tuning", "tune.sndbuf.frontend")),
-    ("Tune", "stick_counters", Told("Tuning", "tune.stick-counters")),
-    ("Tune", "takeover_other_tg", Told("Tuning", "tune.takeover-other-tg-connections")),
+    ("Tune", "buffers_limit", Documented("Tuning", "tune.buffers.limit")),
+    ("Tune", "buffers_reserve", Documented("Tuning", "tune.buffers.reserve")),
+    ("Tune", "bufsize_large", Documented("Tuning", "tune.bufsize.large")),
+    ("Tune", "bufsize_small", Documented("Tuning", "tune.bufsize.small")),
+    ("Tune", "events_max_at_once", Documented("Tuning", "tune.events.max-events-at-once")),
+    ("Tune", "fail_alloc", Documented("Tuning", "tune.fail-alloc")),
+    ("Tune", "glitches_kill_cpu", Documented("Tuning", "tune.glitches.kill.cpu-usage")),
+    ("Tune", "h1_be_glitches", Documented("Tuning", "tune.h1.be.glitches-threshold")),
+    ("Tune", "h1_fe_glitches", Documented("Tuning", "tune.h1.fe.glitches-threshold")),
+    ("Tune", "h1_zero_copy_recv", Documented("Tuning", "tune.h1.zero-copy-fwd-recv")),
+    ("Tune", "h1_zero_copy_send", Documented("Tuning", "tune.h1.zero-copy-fwd-send")),
+    ("Tune", "idletimer", Documented("Tuning", "tune.idletimer")),
+    ("Tune", "pattern_cache_size", Documented("Tuning", "tune.pattern.cache-size")),
+    ("Tune", "rcvbuf_backend", Documented("Tuning", "tune.rcvbuf.backend")),
+    ("Tune", "rcvbuf_frontend", Documented("Tuning", "tune.rcvbuf.frontend")),
+    ("Tune", "recv_enough", Documented("Tuning", "tune.recv_enough")),
+    ("Tune", "sndbuf_backend", Documented("Tuning", "tune.sndbuf.backend")),
+    ("Tune", "sndbuf_frontend", Documented("Tuning", "tune.sndbuf.frontend")),
+    ("Tune", "stick_counters", Documented("Tuning", "tune.stick-counters")),
+    ("Tune", "takeover_other_tg", Documented("Tuning", "tune.takeover-other-tg-connections")),
     ("Userlist", "name", Is("lists are found by their place")),
 ];
 
@@ -179,7 +179,7 @@ fn what_a_generation_drops_is_read_elsewhere_or_said_to_do_nothing() {
         match listed {
             None if !read => silent.push(format!("{name}.{field}")),
             None => {}
-            Some((.., Told(family, keyword))) => {
+            Some((.., Documented(family, keyword))) => {
                 let row = Table::get().named(keyword).find(|row| row.family == *family);
                 let row = row.unwrap_or_else(|| panic!("there is no {keyword} among {family}"));
                 assert!(

@@ -2,7 +2,7 @@
 //! for as long as two looks take.
 #![cfg(loom)]
 
-use manylane_proxy::pace::{Counted, Paced};
+use manylane_proxy::meter::{Counted, Metered};
 use manylane_sched::Time;
 use manylane_stats::Tally;
 use manylane_sync::{Arc, model, thread};
@@ -14,7 +14,7 @@ manylane_stats::counters! {
     struct Few { begun, ended }
 }
 
-impl Paced for Few {
+impl Metered for Few {
     const RATES: [&'static str; 2] = ["begun", "ended"];
     const LEVEL: (&'static str, &'static str) = ("begun", "ended");
     const MEANS: &'static [(&'static str, &'static str)] = &[];

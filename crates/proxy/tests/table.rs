@@ -8,7 +8,7 @@ use manylane_config::cond::Build;
 use manylane_config::lex::Environment;
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_config::table::{Arg, Keyword, Kind, Place, Shape, Status, Table};
+use manylane_config::table::{Arg, Keyword, Kind, SectionKind, Shape, Status, Table};
 use manylane_proxy::Generation;
 use manylane_proxy::generation::Wishes;
 
@@ -50,13 +50,13 @@ fn lines(row: &Keyword) -> Vec<String> {
 /// A file with such a line, if there is a place for it.
 fn config(row: &Keyword, line: &str) -> Option<String> {
     let times = " timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
-    Some(if row.places.contains(Place::Global) {
+    Some(if row.places.contains(SectionKind::Global) {
         format!("global\n {line}\n")
-    } else if row.places.contains(Place::BindOption) {
+    } else if row.places.contains(SectionKind::BindOption) {
         format!("listen l\n{times} bind 127.0.0.1:1 {line}\n")
-    } else if row.places.contains(Place::ServerOption) {
+    } else if row.places.contains(SectionKind::ServerOption) {
         format!("listen l\n{times} server s 127.0.0.1:1 {line}\n")
-    } else if row.places.contains(Place::Listen) {
+    } else if row.places.contains(SectionKind::Listen) {
         format!("listen l\n mode http\n{times} {line}\n")
     } else {
         return None;
@@ -75,7 +75,7 @@ fn what_the_table_says_is_read_is_not_refused_later() {
     let (mut tried, mut wrong) = (0, String::new());
     for row in Table::get().rows() {
         let plain = matches!(row.status, Status::Built(_) | Status::Words(_)) && row.but.is_empty();
-        let option = row.places.contains(Place::ServerOption);
+        let option = row.places.contains(SectionKind::ServerOption);
         if !plain || row.family == "Health checks" || option && ELSEWHERE.contains(&row.name) {
             continue;
         }

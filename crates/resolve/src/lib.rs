@@ -17,8 +17,8 @@ pub use message::{
 pub use name::{LONGEST_LABEL, LONGEST_NAME, Name};
 pub use records::{Entry, Records};
 pub use section::{
-    Ask, Counters, Heard, Holds, Id, MOST_KEPT, MOST_NAMES, Memo, Past, SHORTEST_TIMEOUT, Section, Settings,
-    Settled, Status, Ticket,
+    Ask, Counters, Heard, Holds, Id, MOST_KEPT, MOST_NAMES, Memo, Past, QueryId, SHORTEST_TIMEOUT, Section,
+    Settings, Settled, Status,
 };
-pub use service::{Move, Seat, seats, weight};
+pub use service::{Move, ServiceMember, members, weight};
 pub use system::{MOST_SYSTEM_SERVERS, system_servers};

@@ -98,7 +98,7 @@ pub struct Id(usize);
 
 /// What an answer is matched with beside its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
+pub struct QueryId {
     name: Id,
     /// Of the round of asking.
     round: u64,
@@ -112,7 +112,7 @@ pub struct Ticket {
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// For [`Section::handle_answer`].
-    pub ticket: Ticket,
+    pub query: QueryId,
     /// What is sent.
     pub bytes: Rc<[u8]>,
     /// Nobody waits for the answer any more from then on.
@@ -133,7 +133,7 @@ pub struct Settled {
 pub enum Heard {
     /// They are not the answer: it may still come.
     Not,
-    /// The answer did not fit: it is to be asked for over TCP, with the same ticket and bytes.
+    /// The answer did not fit: it is to be asked for over TCP, with the same query and bytes.
     Truncated,
     /// There is nothing more to wait for.
     Over,
@@ -412,13 +412,13 @@ impl Section {
     }
 
     /// Bytes came from the name server that was asked.
-    pub fn handle_answer(&mut self, now: Duration, ticket: &Ticket, over_tcp: bool, bytes: &[u8]) -> Heard {
-        let Some((name, kind)) = self.waits_for(ticket) else {
-            self.counters[ticket.server].outdated += 1;
+    pub fn handle_answer(&mut self, now: Duration, query: &QueryId, over_tcp: bool, bytes: &[u8]) -> Heard {
+        let Some((name, kind)) = self.waits_for(query) else {
+            self.counters[query.server].outdated += 1;
             return Heard::Over;
         };
-        let answer = message::read(bytes, ticket.id, &name, kind);
-        let counters = &mut self.counters[ticket.server];
+        let answer = message::read(bytes, query.id, &name, kind);
+        let counters = &mut self.counters[query.server];
         let answer = match answer {
             Ok(answer) => answer,
             Err(Wrong::Id) => {
@@ -436,13 +436,13 @@ impl Section {
                 return Heard::Truncated;
             }
         }
-        self.answered(now, ticket, answer);
+        self.answered(now, query, answer);
         Heard::Over
     }
 
     /// The question did not reach the name server, or its connection broke.
-    pub fn handle_failure(&mut self, ticket: &Ticket) {
-        self.counters[ticket.server].snd_error += 1;
+    pub fn handle_failure(&mut self, query: &QueryId) {
+        self.counters[query.server].snd_error += 1;
     }
 
     /// What is known of a name.
@@ -510,11 +510,11 @@ impl Section {
         self.due.insert((due, at));
     }
 
-    /// What is asked under that ticket, as long as its answer is waited for.
-    fn waits_for(&self, ticket: &Ticket) -> Option<(Name, Kind)> {
-        let known = self.known(ticket.name)?;
-        let asking = known.asking.as_ref().filter(|asking| asking.round == ticket.round)?;
-        (!asking.answered[ticket.server]).then(|| (known.name.clone(), known.kind))
+    /// What is asked under that query, as long as its answer is waited for.
+    fn waits_for(&self, query: &QueryId) -> Option<(Name, Kind)> {
+        let known = self.known(query.name)?;
+        let asking = known.asking.as_ref().filter(|asking| asking.round == query.round)?;
+        (!asking.answered[query.server]).then(|| (known.name.clone(), known.kind))
     }
 
     /// A name whose time has come.
@@ -567,26 +567,26 @@ impl Section {
             let id = rand::random();
             let bytes = message::query(id, &known.name, known.kind, self.settings.payload).into();
             self.counters[server].sent += 1;
-            self.asks.push_back(Ask { ticket: Ticket { name: Id(at), round, server, id }, bytes, until });
+            self.asks.push_back(Ask { query: QueryId { name: Id(at), round, server, id }, bytes, until });
         }
         self.set_due(at, until);
     }
 
     /// The answer of one name server. A good one is enough; others count when all have answered.
-    fn answered(&mut self, now: Duration, ticket: &Ticket, answer: Answer) {
-        let counters = &mut self.counters[ticket.server];
+    fn answered(&mut self, now: Duration, query: &QueryId, answer: Answer) {
+        let counters = &mut self.counters[query.server];
         counters.cname += u64::from(answer.aliases);
         let failure = match answer.code {
             _ if answer.truncated => Status::Other, // cut over TCP, too
             Code::Found => {
                 counters.valid += 1;
-                let Some(known) = self.known_mut(ticket.name) else { return };
+                let Some(known) = self.known_mut(query.name) else { return };
                 known.last_valid = now;
                 let obsolete = self.settings.holds.obsolete;
-                if let Some(known) = self.known_mut(ticket.name) {
+                if let Some(known) = self.known_mut(query.name) {
                     known.records.merge(answer.items, now, obsolete);
                 }
-                return self.settle(ticket.name.0, now, Some(ticket.server), Status::Valid);
+                return self.settle(query.name.0, now, Some(query.server), Status::Valid);
             }
             Code::NoName => {
                 counters.nx += 1;
@@ -609,9 +609,9 @@ impl Section {
                 Status::Other
             }
         };
-        let Some(known) = self.known_mut(ticket.name) else { return };
+        let Some(known) = self.known_mut(query.name) else { return };
         let Some(asking) = &mut known.asking else { return };
-        asking.answered[ticket.server] = true;
+        asking.answered[query.server] = true;
         asking.failure = failure;
         if asking.answered.contains(&false) {
             return;
@@ -620,10 +620,10 @@ impl Section {
         match known.kind.other_family() {
             Some(other) if known.kind == known.preferred => {
                 known.kind = other;
-                self.ask(ticket.name.0, now, left);
+                self.ask(query.name.0, now, left);
             }
             // SRV has no other family; tries are what it has left, too.
-            _ if left == 0 => self.settle(ticket.name.0, now, None, failure),
+            _ if left == 0 => self.settle(query.name.0, now, None, failure),
             _ => {} // the next try comes in its time
         }
     }

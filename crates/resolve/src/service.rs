@@ -4,7 +4,7 @@ use crate::{Name, Service};
 use std::collections::HashMap;
 
 /// Whom a server of a template stands for: a name and a port.
-pub type Seat = Option<(Name, u16)>;
+pub type ServiceMember = Option<(Name, u16)>;
 
 /// What changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,14 +25,14 @@ pub fn weight(of_record: u16) -> u16 {
 /// What the servers of a template, `taken` by those that they stand for, do when the service has these: those
 /// who are gone leave, those who stay keep their places, and the new ones take the first that are free, as
 /// long as there are some.
-pub fn seats(taken: &[Seat], services: &[Service]) -> Vec<Move> {
+pub fn members(taken: &[ServiceMember], services: &[Service]) -> Vec<Move> {
     let wanted: HashMap<(&Name, u16), &Service> =
         services.iter().map(|service| ((&service.target, service.port), service)).collect();
     let mut moves = Vec::new();
     let mut seated = std::collections::HashSet::new();
     let mut free = Vec::new();
-    for (place, seat) in taken.iter().enumerate() {
-        match seat {
+    for (place, member) in taken.iter().enumerate() {
+        match member {
             None => free.push(place),
             Some((name, port)) => match wanted.get(&(name, *port)) {
                 Some(service) if seated.insert((name, *port)) => {
@@ -80,11 +80,11 @@ mod tests {
             answers in prop::collection::vec(prop::collection::vec(0_u8..12, 0..12), 1..8),
             places in 0_usize..8,
         ) {
-            let mut taken: Vec<Seat> = vec![None; places];
+            let mut taken: Vec<ServiceMember> = vec![None; places];
             for answer in answers {
                 let services: Vec<Service> = answer.iter().map(|&number| service(number)).collect();
                 let before = taken.clone();
-                for step in seats(&taken, &services) {
+                for step in members(&taken, &services) {
                     match step {
                         Move::Leave(place) => taken[place] = None,
                         Move::Take(place, service) => {

@@ -49,7 +49,7 @@ fn asks(section: &mut Section) -> Vec<Ask> {
 
 fn answer(section: &mut Section, now: u64, ask: &Ask, message: impl FnOnce(Message) -> Message) -> Heard {
     let message = message(Message::to(id_of(&ask.bytes), NAME, kind(ask), vec![]));
-    section.handle_answer(ms(now), &ask.ticket, false, &message.bytes())
+    section.handle_answer(ms(now), &ask.query, false, &message.bytes())
 }
 
 fn with(address: &'static str) -> impl FnOnce(Message) -> Message {
@@ -70,7 +70,7 @@ fn the_first_good_answer_counts_and_the_name_is_asked_for_again_in_its_time() {
     let name = want(&mut section, Kind::A);
     section.handle_timeout(ms(0));
     let both = asks(&mut section);
-    assert_eq!(both.iter().map(|ask| ask.ticket.server).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(both.iter().map(|ask| ask.query.server).collect::<Vec<_>>(), [0, 1]);
     assert_eq!(answer(&mut section, 3, &both[0], |message| message.code(3)), Heard::Over);
     assert_eq!((section.poll_news(), section.status(name)), (None, Status::New), "the other one may know it");
     assert_eq!(answer(&mut section, 5, &both[1], with("192.0.2.1")), Heard::Over);
@@ -112,7 +112,7 @@ fn silence_is_tried_again_in_the_first_family_and_then_given_up() {
     let mut seen = Vec::new();
     for now in [0, 1000, 2000] {
         section.handle_timeout(ms(now));
-        seen.extend(asks(&mut section).iter().map(|ask| (now, ask.ticket.server, kind(ask))));
+        seen.extend(asks(&mut section).iter().map(|ask| (now, ask.query.server, kind(ask))));
     }
     assert_eq!(seen, [(0, 0, Kind::Aaaa), (0, 1, Kind::Aaaa), (1000, 0, Kind::Aaaa), (1000, 1, Kind::Aaaa)]);
     assert_eq!(
@@ -157,7 +157,7 @@ fn a_section_goes_on_where_the_one_before_was() {
     before.handle_timeout(ms(0));
     for (ask, of) in asks(&mut before).iter().zip([NAME, "rule.test"]) {
         let whole = Message::to(id_of(&ask.bytes), of, Kind::A, vec![a(of, "192.0.2.1")]);
-        before.handle_answer(ms(5), &ask.ticket, false, &whole.bytes());
+        before.handle_answer(ms(5), &ask.query, false, &whole.bytes());
     }
     assert!(before.memo(lost).is_none(), "nothing is known of it");
     let past: Past = [name, rule].iter().filter_map(|id| before.memo(*id)).collect();
@@ -255,9 +255,9 @@ fn an_answer_that_is_cut_is_asked_for_over_tcp_and_lies_are_waited_past() {
     section.handle_timeout(ms(0));
     let ask = asks(&mut section).remove(0);
     let now = ms(1);
-    assert_eq!(section.handle_answer(now, &ask.ticket, false, b"garbage"), Heard::Not);
+    assert_eq!(section.handle_answer(now, &ask.query, false, b"garbage"), Heard::Not);
     assert_eq!(
-        section.handle_answer(now, &ask.ticket, false, &ask.bytes),
+        section.handle_answer(now, &ask.query, false, &ask.bytes),
         Heard::Not,
         "its own question is no answer"
     );
@@ -273,7 +273,7 @@ fn an_answer_that_is_cut_is_asked_for_over_tcp_and_lies_are_waited_past() {
     );
     assert_eq!((section.poll_news(), section.poll_ask().is_none()), (None, true));
     let whole = Message::to(id_of(&ask.bytes), NAME, Kind::A, vec![a(NAME, "192.0.2.1")]);
-    assert_eq!(section.handle_answer(now, &ask.ticket, true, &whole.bytes()), Heard::Over);
+    assert_eq!(section.handle_answer(now, &ask.query, true, &whole.bytes()), Heard::Over);
     assert_eq!(section.poll_news(), Some(Settled { name, server: Some(0) }));
     let counters = section.counters()[0];
     assert_eq!((counters.invalid, counters.outdated, counters.truncated, counters.valid), (3, 1, 1, 1));

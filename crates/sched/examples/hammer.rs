@@ -1,4 +1,4 @@
-//! The figures of the README, in nanoseconds: spawn and complete, self-wake, hand-over to a busy lane.
+//! The figures of the README, in nanoseconds: spawn and complete, self-wake, handover to a busy lane.
 //!
 //! `cargo run --release -p manylane-sched --example hammer [samples]`; for instruction counts
 //! `valgrind --tool=callgrind --toggle-collect='*measured*' .../hammer 1 spawn` (or `wake`). `hammer 1
@@ -169,8 +169,8 @@ fn main() {
     if wants("wake") {
         show("self-wake, 256 tasks, wake + poll", self_wake(samples));
     }
-    if wants("hand") {
-        show("hand a task to a busy lane", hand_over(samples.div_ceil(4)));
+    if wants("pass") {
+        show("pass a task to a busy lane", hand_over(samples.div_ceil(4)));
     }
     if wanted.as_deref() == Some("timers") {
         show("timer, among ten million", timers(samples));

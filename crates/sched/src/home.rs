@@ -4,7 +4,7 @@ use crate::class::Class;
 use crate::error::{Cause, SpawnError};
 use crate::inbox::{Closed, Inbox, Node, Pushed};
 use crate::kind::TaskKind;
-use crate::late::Site;
+use crate::late::CallerSite;
 use crate::own::Own;
 use crate::poller::Unpark;
 use crate::queue::{Fifo, Niced};
@@ -68,7 +68,7 @@ pub(crate) struct Local {
     pub(crate) open: Own<bool>,
     /// Whether this round measures.
     pub(crate) profiling: Own<bool>,
-    /// Asked to leave `run`.
+    /// Requested to leave `run`.
     pub(crate) stopping: Own<bool>,
     /// Whether the last round ended without a sleep: then the time since it began tells how late this one
     /// is.
@@ -118,7 +118,7 @@ pub(crate) struct Settings {
 }
 
 // SAFETY: parts marked `O` are touched only through a `Lane`, a `Here`, or `here()`, all of which stay on the
-// thread that has this lane's number (rule 1 of the crate's page); the hand-over of a number to a later
+// thread that has this lane's number (rule 1 of the crate's page); the handover of a number to a later
 // thread is ordered (see `manylane_sync::lane`). All other parts are atomics and locks. Tasks may hold what
 // is not `Send`: they are dropped by the `Lane` that polls them, before its thread ends.
 unsafe impl Sync for Home {}
@@ -413,7 +413,7 @@ impl Home {
     /// Wakes a task of the calling lane (R-F10: this is all of the fast path).
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn wake(&self, slot: u32, id: TaskId, site: Site) {
+    pub(crate) fn wake(&self, slot: u32, id: TaskId, site: CallerSite) {
         let entry = self.entry(slot);
         #[cfg(all(debug_assertions, not(loom)))]
         self.note_caller(slot, self.caller(site));
@@ -434,7 +434,7 @@ impl Home {
             // SAFETY: null, or the task lives and is this lane's.
             let lives = unsafe { entry.task.get().as_ref() };
             if lives.is_some_and(|task| std::ptr::eq(task.kind, kind)) {
-                self.wake(slot, entry.id.get(), Site::here());
+                self.wake(slot, entry.id.get(), CallerSite::here());
                 woken += 1;
             }
         }
@@ -457,7 +457,7 @@ impl Home {
     }
 
     #[cfg(all(debug_assertions, not(loom)))]
-    fn caller(&self, site: Site) -> crate::late::Caller {
+    fn caller(&self, site: CallerSite) -> crate::late::Caller {
         crate::late::Caller {
             lane: self.local.lane.get() as usize,
             task: self.published.running().map(TaskKind::name),
@@ -533,7 +533,7 @@ impl Home {
 
     /// Wakes a task of this lane from another one.
     #[cfg_attr(manylane_sim, track_caller)]
-    pub(crate) fn wake_from_afar(&self, slot: u32, generation: u32, site: Site) {
+    pub(crate) fn wake_from_afar(&self, slot: u32, generation: u32, site: CallerSite) {
         // SAFETY: the number comes from a waker, so the slot was made before the waker was, and it is never
         // freed.
         let remote = unsafe { self.slots.remotes.at(slot) };

@@ -59,13 +59,13 @@ impl fmt::Display for LateWake {
 
 /// Where a wake-up was called for. Nothing in release builds.
 #[derive(Clone, Copy)]
-pub(crate) struct Site {
+pub(crate) struct CallerSite {
     #[cfg(debug_assertions)]
     #[cfg_attr(loom, allow(dead_code))] // models make no reports
     pub(crate) place: Option<&'static Location<'static>>,
 }
 
-impl Site {
+impl CallerSite {
     /// The caller of the calling function.
     #[inline(always)]
     #[track_caller]
@@ -91,7 +91,7 @@ pub(crate) use recorded::{Callers, RemoteCaller};
 
 #[cfg(all(debug_assertions, not(loom)))]
 mod recorded {
-    use super::{Caller, LateWake, Site};
+    use super::{Caller, CallerSite, LateWake};
     use manylane_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
     use std::collections::VecDeque;
     use std::panic::Location;
@@ -135,11 +135,11 @@ mod recorded {
     /// time are both kept.
     pub(crate) struct RemoteCaller {
         turns: AtomicU32,
-        places: [Place; 2],
+        places: [RemoteCall; 2],
     }
 
     /// A lane's number plus 1, and where it was. A third caller may mix with the first: this is for a report.
-    struct Place {
+    struct RemoteCall {
         lane: AtomicU32,
         place: AtomicPtr<Location<'static>>,
     }
@@ -147,7 +147,7 @@ mod recorded {
     impl RemoteCaller {
         // Relaxed throughout: whoever wakes swaps `pending` afterwards, and the lane looks here after its own
         // swap.
-        pub(crate) fn set(&self, lane: usize, site: Site) {
+        pub(crate) fn set(&self, lane: usize, site: CallerSite) {
             let turn = self.turns.fetch_add(1, Ordering::Relaxed);
             let to = &self.places[turn as usize % 2];
             let place = site.place.map_or(std::ptr::null_mut(), |place| std::ptr::from_ref(place).cast_mut());

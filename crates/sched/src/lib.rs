@@ -45,7 +45,7 @@ pub use isolate::isolate;
 pub use kind::TaskKind;
 pub use lane::{Config, Lane, Round};
 pub use late::{Caller, LateWake};
-pub use placement::{BadCpuList, PinError, Place, Placement, keep_to, parse_cpus, pin_to};
+pub use placement::{BadCpuList, Cpu, PinError, Placement, keep_to, parse_cpus, pin_to};
 #[cfg(not(loom))]
 pub use poller::ThreadPoller;
 pub use poller::{Poller, Unpark};

@@ -28,7 +28,7 @@ pub trait Poller {
     fn poll(&mut self, here: Here, timeout: Option<Duration>) -> io::Result<()>;
 
     /// Whether a look would do something, as far as that is known without a system call: tasks to wake,
-    /// operations to hand over. A lane that [polls busily](crate::Config::busy_poll) asks before it looks
+    /// operations to pass on. A lane that [polls busily](crate::Config::busy_poll) asks before it looks
     /// at its inbox alone for a while. By default always.
     fn has_work(&self) -> bool {
         true

@@ -84,14 +84,14 @@ impl Fifo {
 
 /// The tasks of class normal whose nice value is not 0.
 pub(crate) struct Niced {
-    heap: BinaryHeap<Place>,
+    heap: BinaryHeap<NicedTask>,
     joined: u32,
 }
 
 /// Numbers wrap and are compared by their distance: all keys in the heap lie within 2^28 + 2048 of each
 /// other.
 #[derive(PartialEq, Eq)]
-struct Place {
+struct NicedTask {
     key: u32,
     joined: u32,
     slot: u32,
@@ -101,14 +101,14 @@ fn before(left: u32, right: u32) -> Ordering {
     (left.wrapping_sub(right).cast_signed()).cmp(&0)
 }
 
-impl Ord for Place {
+impl Ord for NicedTask {
     /// The largest runs first: the one with the lowest key, among equals the one that joined first.
     fn cmp(&self, other: &Self) -> Ordering {
         before(other.key, self.key).then_with(|| before(other.joined, self.joined))
     }
 }
 
-impl PartialOrd for Place {
+impl PartialOrd for NicedTask {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -120,7 +120,7 @@ impl Niced {
     }
 
     pub(crate) fn push(&mut self, tick: u32, nice: i16, slot: u32) {
-        self.heap.push(Place { key: tick.wrapping_add_signed(nice.into()), joined: self.joined, slot });
+        self.heap.push(NicedTask { key: tick.wrapping_add_signed(nice.into()), joined: self.joined, slot });
         self.joined = self.joined.wrapping_add(1);
     }
 

@@ -1,7 +1,7 @@
 //! Wakers are numbers: lane, slot, generation in one word. Cloning copies it, dropping does nothing.
 
 use crate::home;
-use crate::late::Site;
+use crate::late::CallerSite;
 use crate::slot::{GENERATION_BITS, SLOT_BITS};
 use manylane_sync::LaneId;
 use std::fmt;
@@ -68,12 +68,12 @@ impl TaskId {
     #[inline]
     #[cfg_attr(any(manylane_sim, debug_assertions), track_caller)]
     pub fn wake(self) {
-        self.wake_by(Site::here());
+        self.wake_by(CallerSite::here());
     }
 
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
-    fn wake_by(self, site: Site) {
+    fn wake_by(self, site: CallerSite) {
         match home::here() {
             Some(home) if let Some(slot) = home.slot_of(self) => home.wake(slot, self, site),
             _ => self.wake_from_afar(site),
@@ -83,7 +83,7 @@ impl TaskId {
     #[cold]
     #[inline(never)]
     #[cfg_attr(manylane_sim, track_caller)]
-    fn wake_from_afar(self, site: Site) {
+    fn wake_from_afar(self, site: CallerSite) {
         if let Some(home) = home::of(self.lane_number() as usize) {
             home.wake_from_afar(self.slot(), self.generation(), site);
         }
@@ -121,7 +121,7 @@ fn clone(data: *const ()) -> RawWaker {
 }
 
 fn wake(data: *const ()) {
-    TaskId::of_data(data).wake_by(Site::unknown());
+    TaskId::of_data(data).wake_by(CallerSite::unknown());
 }
 
 fn ignore(_: *const ()) {}

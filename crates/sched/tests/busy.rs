@@ -28,7 +28,7 @@ fn clock() -> Time {
 
 /// What a lane asked its poller for, and how often others called to wake it.
 #[derive(Default)]
-struct Seen {
+struct Observed {
     looks: Cell<u32>,
     sleeps: Cell<u32>,
     rings: Arc<Rings>,
@@ -45,7 +45,7 @@ impl Unpark for Rings {
 
 /// A poller that counts, and in whose looks something else is done.
 struct Counts<F> {
-    seen: Rc<Seen>,
+    seen: Rc<Observed>,
     has_work: bool,
     meanwhile: F,
 }
@@ -71,7 +71,7 @@ impl<F: FnMut(u32)> Poller for Counts<F> {
 }
 
 /// On a thread of its own: a lane that looks for so long, where nothing has been done but this.
-fn on_lane(time: Duration, test: impl FnOnce(&mut Lane, TaskId, Rc<Seen>) + Send + 'static) {
+fn on_lane(time: Duration, test: impl FnOnce(&mut Lane, TaskId, Rc<Observed>) + Send + 'static) {
     let thread = std::thread::spawn(move || {
         let mut lane = Lane::new(Config::new().clock(clock).busy_poll(time)).unwrap();
         let waiting = lane.here().spawn(&KIND, Class::Normal, pending()).unwrap();

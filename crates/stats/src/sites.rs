@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// sites are counted together.
 pub const MAX_CALL_SITES: usize = if cfg!(loom) { 2 } else { 256 };
 
-/// Places that a site may be at, counted from its hash, so that an allocation by the 257th site does not
+/// Slots that a site may be at, counted from its hash, so that an allocation by the 257th site does not
 /// search the whole table.
 const PROBES: usize = if cfg!(loom) { 2 } else { 16 };
 
@@ -21,12 +21,12 @@ const PROBES: usize = if cfg!(loom) { 2 } else { 16 };
 #[derive(Debug)]
 pub struct SiteTable {
     /// Open addressing by the hash of the location's address; entries are never removed.
-    sites: Box<[Site]>,
-    others: Site,
+    sites: Box<[SiteCounters]>,
+    others: SiteCounters,
 }
 
 #[derive(Debug, Default)]
-struct Site {
+struct SiteCounters {
     location: OnceLock<&'static Location<'static>>,
     allocs: Tally,
     bytes: Tally,
@@ -41,7 +41,7 @@ impl SiteTable {
         site.bytes.add(bytes as u64);
     }
 
-    fn find(&self, location: &'static Location<'static>) -> &Site {
+    fn find(&self, location: &'static Location<'static>) -> &SiteCounters {
         // Fibonacci hashing: the upper bits are the well mixed ones.
         let hash = (std::ptr::from_ref(location).addr() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let first = (hash >> (u64::BITS - MAX_CALL_SITES.trailing_zeros())) as usize;
@@ -68,7 +68,10 @@ impl SiteTable {
 
 impl Default for SiteTable {
     fn default() -> Self {
-        Self { sites: (0..MAX_CALL_SITES).map(|_| Site::default()).collect(), others: Site::default() }
+        Self {
+            sites: (0..MAX_CALL_SITES).map(|_| SiteCounters::default()).collect(),
+            others: SiteCounters::default(),
+        }
     }
 }
 

@@ -72,7 +72,7 @@ fn slots_exist_for_lanes_that_counted_and_share_no_lines() {
 
 #[test]
 fn a_cheap_sum_never_has_more_frees_than_allocations() {
-    static TYPE: MemType = MemType::new("hand-over test");
+    static TYPE: MemType = MemType::new("handover test");
     let (send, receive) = mpsc::sync_channel(4);
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -89,7 +89,7 @@ fn a_cheap_sum_never_has_more_frees_than_allocations() {
                 let sum = exact.sum;
                 assert!(
                     (0..=7).contains(&sum.live()),
-                    "at most 4 are under way and one in each hand: {sum:?}"
+                    "at most 4 are under way and one held by each thread: {sum:?}"
                 );
             }
         }

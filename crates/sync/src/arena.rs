@@ -8,11 +8,11 @@
 //! 1. A lane's arena is reserved when a thread first takes the lane's number, and is kept for ever: the next
 //!    thread with the number goes on with what is in it. A number whose arena could not be reserved never
 //!    gets one.
-//! 2. A place is a run of offsets that belongs to one object from [`Place::assign`] to [`Place::release`].
-//!    All bytes of a place that belongs to nobody are zero, in every arena. So an arena that appears needs no
-//!    work.
-//! 3. [`Place::release`] needs exclusive access to the object, so no lane uses the place any more and the
-//!    releasing thread may zero it everywhere.
+//! 2. A place is a run of offsets that belongs to one object from [`ArenaOffset::assign`] to
+//!    [`ArenaOffset::release`]. All bytes of a place that belongs to nobody are zero, in every arena. So an
+//!    arena that appears needs no work.
+//! 3. [`ArenaOffset::release`] needs exclusive access to the object, so no lane uses the place any more and
+//!    the releasing thread may zero it everywhere.
 //! 4. The offset is stored with release, after the lock of rule 2's list was held, and loaded with acquire:
 //!    whoever uses a place sees the zeroes that its last owner left.
 //!
@@ -20,7 +20,7 @@
 //! (`tests/loom_arena.rs`).
 //!
 //! # Cost
-//! [`Place::own`]: a thread-local load, an addition, a test. Memory: pages that were written to. Address space:
+//! [`ArenaOffset::own`]: a thread-local load, an addition, a test. Memory: pages that were written to. Address space:
 //! [`BYTES`] a lane. What finds no room here is kept beside (see [`LaneSlots`](crate::LaneSlots)), as
 //! everything is on machines without `mmap`, in models and in simulations.
 
@@ -79,12 +79,12 @@ pub(crate) fn is_own(address: *const u8) -> bool {
 
 /// Where something is in every arena of the process.
 #[derive(Debug)]
-pub(crate) struct Place(places::Place);
+pub(crate) struct ArenaOffset(places::ArenaOffset);
 
-impl Place {
+impl ArenaOffset {
     /// Nowhere yet.
     pub(crate) const fn new() -> Self {
-        Self(places::Place::new())
+        Self(places::ArenaOffset::new())
     }
 
     /// The place in the calling lane's arena. Only if [`is_there`] says so: not if the thread has none, or
@@ -157,10 +157,10 @@ fn reserve() -> Option<NonNull<u8>> {
 }
 
 #[cfg(test)]
-impl Place {
+impl ArenaOffset {
     /// As if there had been no room.
     pub(crate) const fn refused() -> Self {
-        Self(places::Place::refused())
+        Self(places::ArenaOffset::refused())
     }
 }
 

@@ -18,10 +18,10 @@ pub(crate) fn is_own(_: *const u8) -> bool {
 
 /// Nowhere, always.
 #[derive(Debug)]
-pub(crate) struct Place;
+pub(crate) struct ArenaOffset;
 
 #[allow(clippy::unused_self)] // as the other one
-impl Place {
+impl ArenaOffset {
     pub(crate) const fn new() -> Self {
         Self
     }

@@ -2,7 +2,7 @@
 //!
 //! A thread gets the lowest free number at its first use of anything per lane and keeps it until it ends;
 //! all its thread-local destructors still run under the number. The next thread may then get the same
-//! number and inherits what the slots hold: counters go on counting, caches stay warm. The hand-over goes
+//! number and inherits what the slots hold: counters go on counting, caches stay warm. The handover goes
 //! through a mutex, so the new owner sees all that the old one wrote; housekeeping that holds this mutex owns
 //! the slots of all free numbers ([`for_each_free`]).
 //!

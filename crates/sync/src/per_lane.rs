@@ -251,7 +251,7 @@ impl<T: fmt::Debug, F> fmt::Debug for PerLane<T, F> {
 pub struct LaneCell<T>(UnsafeCell<T>);
 
 // SAFETY: the only way to the value is `with`, whose contract is that one thread at a time uses it; the
-// hand-over between threads of the same lane is ordered (see `lane`).
+// handover between threads of the same lane is ordered (see `lane`).
 unsafe impl<T: Send> Sync for LaneCell<T> {}
 
 impl<T> LaneCell<T> {

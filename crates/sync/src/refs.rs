@@ -11,7 +11,7 @@ use crate::atomic::{AtomicU32, Ordering, acquire_after_last};
 ///    everything that other holders did before their release happened before it returns: the caller frees.
 ///
 /// # Cost
-/// Hold: one locked add on the count's line. Release: one locked add; none when the caller is the only
+/// Holding: one locked add on the count's line. Release: one locked add; none when the caller is the only
 /// holder (a plain load tells).
 #[derive(Debug)]
 pub struct Refs(AtomicU32);

@@ -1,6 +1,6 @@
 //! Small slots of every lane, found by one thread-local load and an addition.
 
-use crate::arena::{self, Place};
+use crate::arena::{self, ArenaOffset};
 use crate::atomic::{AtomicU64, OwnedU64};
 use crate::lane::{self, LaneId};
 use crate::per_lane::PerLane;
@@ -42,7 +42,7 @@ unsafe impl<T: ZeroInit> ZeroInit for [T; 2] {}
 /// `own`: a thread-local load, an addition, a test that is always the same. Reading all: one miss per lane
 /// that wrote to the line since; what a lane counts beside it is on the same line.
 pub struct LaneSlots<T: ZeroInit> {
-    place: Place,
+    place: ArenaOffset,
     beside: PerLane<T>,
 }
 
@@ -54,7 +54,7 @@ unsafe impl<T: ZeroInit + Send> Send for LaneSlots<T> {}
 impl<T: ZeroInit> LaneSlots<T> {
     crate::model::const_fn! {
         /// Zeroes.
-        pub fn new() -> Self { Self { place: Place::new(), beside: PerLane::new(|_| T::default()) } }
+        pub fn new() -> Self { Self { place: ArenaOffset::new(), beside: PerLane::new(|_| T::default()) } }
     }
 
     /// The calling lane's slot.
@@ -164,7 +164,7 @@ mod tests {
     fn readers_see_all_lanes_with_and_without_room_in_the_arenas() {
         const THREADS: u64 = 40;
         let with_room: LaneSlots<OwnedU64> = LaneSlots::new();
-        let without = LaneSlots { place: Place::refused(), beside: PerLane::new(|_| OwnedU64::new(0)) };
+        let without = LaneSlots { place: ArenaOffset::refused(), beside: PerLane::new(|_| OwnedU64::new(0)) };
         for slots in [&with_room, &without] {
             let all_added = Barrier::new(THREADS as usize);
             std::thread::scope(|scope| {

@@ -7,7 +7,7 @@
 use machine::{AtomicPtr, AtomicUsize};
 use manylane_sync::cell::UnsafeCell;
 use manylane_sync::{Arc, const_fn, model, thread};
-use places::{Arenas, Place, is_there};
+use places::{ArenaOffset, Arenas, is_there};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize as Count, Ordering};
@@ -30,7 +30,7 @@ struct Scene {
     /// By lane: written when the arena is made. Loom tells if somebody who finds the arena is not ordered
     /// after that.
     made: [UnsafeCell<bool>; LANES],
-    place: Place,
+    place: ArenaOffset,
 }
 
 // SAFETY: `made` is written before the arena is published, and only read afterwards: loom checks just that.
@@ -47,7 +47,7 @@ impl Scene {
             ),
             memory: std::array::from_fn(|_| Box::new([AtomicUsize::new(0), AtomicUsize::new(0)])),
             made: std::array::from_fn(|_| UnsafeCell::new(false)),
-            place: Place::new(),
+            place: ArenaOffset::new(),
         }
     }
 
@@ -60,7 +60,7 @@ impl Scene {
     }
 
     /// The word of `place` in the arena of `lane`, if both are there.
-    fn word_of(&self, place: &Place, lane: usize) -> Option<&AtomicUsize> {
+    fn word_of(&self, place: &ArenaOffset, lane: usize) -> Option<&AtomicUsize> {
         let word = self.arenas.place_of(place, lane)?;
         // SAFETY: nobody writes it any more.
         assert!(self.made[lane].with(|made| unsafe { *made }), "lane {lane} has an arena");
@@ -123,7 +123,7 @@ fn a_place_that_is_used_again_holds_nothing_of_its_last_owner() {
     model(|| {
         let scene = Arc::new(Scene::new());
         let bases: [usize; LANES] = std::array::from_fn(|lane| scene.enter(lane).expose_provenance());
-        let mut old = Place::new();
+        let mut old = ArenaOffset::new();
         scene.arenas.assign(&old, WORD);
         for lane in 0..LANES {
             scene.word_of(&old, lane).expect("assigned").store(7, Ordering::Relaxed);
@@ -146,7 +146,7 @@ fn a_place_that_is_used_again_holds_nothing_of_its_last_owner() {
         let again = std::ptr::eq(words[0], &raw const scene.memory[0][0]);
         GOT[usize::from(again)].fetch_add(1, Ordering::Relaxed);
         // Of the two places of an arena one is left.
-        let (third, fourth) = (Place::new(), Place::new());
+        let (third, fourth) = (ArenaOffset::new(), ArenaOffset::new());
         scene.arenas.assign(&third, WORD);
         scene.arenas.assign(&fourth, WORD);
         let third = scene.word_of(&third, 0).expect("there is room");

@@ -5,7 +5,7 @@ use crate::rooms::Memory;
 use syn::{Ident, UseTree};
 
 /// Everything that begins with one of these is refused.
-const DOORS: &[&[&str]] = &[
+const GATEWAYS: &[&[&str]] = &[
     &["std", "sync", "atomic"],
     &["core", "sync", "atomic"],
     &["std", "sync", "Mutex"],
@@ -31,9 +31,9 @@ const DOORS: &[&[&str]] = &[
 ];
 
 /// Whether the whole package `package` is refused.
-pub(crate) fn is_door(package: &str) -> bool {
+pub(crate) fn is_sync(package: &str) -> bool {
     let name = package.replace('-', "_");
-    DOORS.iter().any(|door| *door == [name.as_str()])
+    GATEWAYS.iter().any(|gateway| *gateway == [name.as_str()])
 }
 
 impl Check<'_> {
@@ -47,7 +47,10 @@ impl Check<'_> {
     }
 
     fn memory_named(&mut self, path: &[&Ident], at: &Ident) {
-        if self.memory_checked() && path.len() > 1 && DOORS.iter().any(|door| begins_with(path, door)) {
+        if self.memory_checked()
+            && path.len() > 1
+            && GATEWAYS.iter().any(|gateway| begins_with(path, gateway))
+        {
             self.find(
                 at.span(),
                 format!(
@@ -59,14 +62,14 @@ impl Check<'_> {
         }
     }
 
-    /// A path that is imported: a module on the way to a door lets it be named by a shorter name.
+    /// A path that is imported: a module on the way to a gateway lets it be named by a shorter name.
     pub(super) fn memory_import(&mut self, path: &[&Ident]) {
-        let leads_to = |door: &[&str]| {
-            let on_the_way = path.len() < door.len() || path.len() == 1;
-            on_the_way && path.iter().zip(door).all(|(ident, part)| *ident == part)
+        let leads_to = |gateway: &[&str]| {
+            let on_the_way = path.len() < gateway.len() || path.len() == 1;
+            on_the_way && path.iter().zip(gateway).all(|(ident, part)| *ident == part)
         };
         let Some(at) = path.last() else { return };
-        if self.memory_checked() && DOORS.iter().any(|door| leads_to(door)) {
+        if self.memory_checked() && GATEWAYS.iter().any(|gateway| leads_to(gateway)) {
             self.find(
                 at.span(),
                 format!(
@@ -102,8 +105,8 @@ impl Check<'_> {
     }
 }
 
-fn begins_with(path: &[&Ident], door: &[&str]) -> bool {
-    path.len() >= door.len() && path.iter().zip(door).all(|(ident, part)| *ident == part)
+fn begins_with(path: &[&Ident], gateway: &[&str]) -> bool {
+    path.len() >= gateway.len() && path.iter().zip(gateway).all(|(ident, part)| *ident == part)
 }
 
 fn joined(path: &[&Ident]) -> String {

@@ -63,7 +63,7 @@ impl Phase {
 
 /// How requests follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Pace {
+pub(crate) enum Arrival {
     /// A client sends when it has its response.
     Closed,
     /// Each client sends once, a few at a time.
@@ -74,7 +74,7 @@ pub(crate) enum Pace {
 
 enum Order {
     Open(Arc<Traffic>, SocketAddr, usize),
-    Go(Arc<AtomicI64>, Pace),
+    Go(Arc<AtomicI64>, Arrival),
     Close,
 }
 
@@ -107,14 +107,14 @@ impl Load {
             port = listener.local_addr().map_err(fail)?.port();
             let (orders, inbox) = channel();
             let (outbox, reports) = channel();
-            let bell = eventfd(0, EventfdFlags::NONBLOCK).map_err(|error| fail(error.into()))?;
+            let wake_fd = eventfd(0, EventfdFlags::NONBLOCK).map_err(|error| fail(error.into()))?;
             let mut worker =
-                Worker::new(listener, bell.try_clone().map_err(fail)?, inbox, outbox).map_err(fail)?;
+                Worker::new(listener, wake_fd.try_clone().map_err(fail)?, inbox, outbox).map_err(fail)?;
             std::thread::spawn(move || {
                 pin_to(number);
                 worker.run();
             });
-            workers.push((orders, reports, bell));
+            workers.push((orders, reports, wake_fd));
         }
         Ok(Self { workers, origin: SocketAddr::from(([127, 0, 0, 1], port)) })
     }
@@ -137,10 +137,10 @@ impl Load {
     ///
     /// # Errors
     /// A sentence, when something else than the expected response comes.
-    pub(crate) fn go(&self, requests: u64, pace: Pace) -> Result<Phase, String> {
+    pub(crate) fn go(&self, requests: u64, arrival: Arrival) -> Result<Phase, String> {
         let left = Arc::new(AtomicI64::new(requests as i64));
         let started = Instant::now();
-        let mut latencies = self.all(|_| Order::Go(left.clone(), pace))?;
+        let mut latencies = self.all(|_| Order::Go(left.clone(), arrival))?;
         let time = started.elapsed();
         latencies.sort_unstable();
         Ok(Phase { requests: latencies.len() as u64, time, latencies })
@@ -153,9 +153,9 @@ impl Load {
 
     /// Gives all workers an order, and waits for their reports.
     fn all(&self, order: impl Fn(usize) -> Order) -> Result<Vec<u32>, String> {
-        for (number, (orders, _, bell)) in self.workers.iter().enumerate() {
+        for (number, (orders, _, wake_fd)) in self.workers.iter().enumerate() {
             orders.send(order(number)).map_err(|_| "the load has ended")?;
-            let _ = rustix::io::write(bell, &1u64.to_ne_bytes()); // it cannot be full
+            let _ = rustix::io::write(wake_fd, &1u64.to_ne_bytes()); // it cannot be full
         }
         let mut latencies = Vec::new();
         let mut failure = None;
@@ -189,7 +189,7 @@ fn pin_to(number: usize) {
 }
 
 /// What an event is about: the upper half of its data.
-const BELL: u64 = 0;
+const WAKE_FD: u64 = 0;
 const LISTENER: u64 = 1;
 const CLIENT: u64 = 2;
 const SERVED: u64 = 3;
@@ -199,7 +199,7 @@ const TIMER: u64 = 4;
 struct Worker {
     epoll: OwnedFd,
     listener: TcpListener,
-    bell: OwnedFd,
+    wake_fd: OwnedFd,
     /// When the next request is due. `epoll_pwait` waits for full milliseconds, eight requests long.
     timer: OwnedFd,
     inbox: Receiver<Order>,
@@ -208,14 +208,14 @@ struct Worker {
     free: Vec<usize>,
     clients: Vec<Client>,
     traffic: Option<(Arc<Traffic>, SocketAddr)>,
-    phase: Option<Going>,
+    phase: Option<InFlight>,
     room: Vec<u8>,
 }
 
 /// Requests under way.
-struct Going {
+struct InFlight {
     left: Arc<AtomicI64>,
-    pace: Pace,
+    arrival: Arrival,
     busy: usize,
     /// Clients whose turn comes, and when the next request is due.
     idle: VecDeque<usize>,
@@ -223,7 +223,7 @@ struct Going {
     latencies: Vec<u32>,
 }
 
-impl Going {
+impl InFlight {
     /// Whether one more request is to be made.
     fn take(&self) -> bool {
         self.left.fetch_sub(1, Ordering::Relaxed) > 0
@@ -233,13 +233,13 @@ impl Going {
 impl Worker {
     fn new(
         listener: TcpListener,
-        bell: OwnedFd,
+        wake_fd: OwnedFd,
         inbox: Receiver<Order>,
         outbox: Sender<Report>,
     ) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER << 32), epoll::EventFlags::IN)?;
-        epoll::add(&epoll, &bell, epoll::EventData::new_u64(BELL << 32), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &wake_fd, epoll::EventData::new_u64(WAKE_FD << 32), epoll::EventFlags::IN)?;
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
         // Edge-triggered, so that nobody has to read it back.
         let once = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -247,7 +247,7 @@ impl Worker {
         Ok(Self {
             epoll,
             listener,
-            bell,
+            wake_fd,
             timer,
             inbox,
             outbox,
@@ -296,7 +296,7 @@ impl Worker {
 
     /// How long to wait for events. The timer is one of them when a request will be due.
     fn pause(&self) -> Option<Timespec> {
-        let phase = self.phase.as_ref().filter(|phase| matches!(phase.pace, Pace::Rate(_)))?;
+        let phase = self.phase.as_ref().filter(|phase| matches!(phase.arrival, Arrival::Rate(_)))?;
         if phase.idle.is_empty() {
             return None;
         }
@@ -313,7 +313,7 @@ impl Worker {
 
     fn orders(&mut self) -> Result<bool, String> {
         let mut rung = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut rung);
+        let _ = rustix::io::read(&self.wake_fd, &mut rung);
         loop {
             match self.inbox.try_recv() {
                 Ok(Order::Open(traffic, to, clients)) => {
@@ -326,15 +326,16 @@ impl Worker {
                     }
                     self.report(Ok(Vec::new()));
                 }
-                Ok(Order::Go(left, pace)) => {
+                Ok(Order::Go(left, arrival)) => {
                     let all = 0..self.clients.len();
-                    let (first, idle) = match pace {
-                        Pace::Closed => (all, VecDeque::new()),
-                        Pace::Once => (0..AT_ONCE.min(all.len()), all.skip(AT_ONCE).collect()),
-                        Pace::Rate(_) => (0..0, all.collect()),
+                    let (first, idle) = match arrival {
+                        Arrival::Closed => (all, VecDeque::new()),
+                        Arrival::Once => (0..AT_ONCE.min(all.len()), all.skip(AT_ONCE).collect()),
+                        Arrival::Rate(_) => (0..0, all.collect()),
                     };
                     let now = Instant::now();
-                    self.phase = Some(Going { left, pace, busy: 0, idle, due: now, latencies: Vec::new() });
+                    self.phase =
+                        Some(InFlight { left, arrival, busy: 0, idle, due: now, latencies: Vec::new() });
                     for index in first {
                         self.begin(index, now)?;
                     }
@@ -391,10 +392,10 @@ impl Worker {
         let now = Instant::now();
         phase.latencies.push((now - since).as_micros() as u32);
         phase.busy -= 1;
-        match phase.pace {
-            Pace::Closed => self.begin(index, now)?,
-            Pace::Rate(_) => phase.idle.push_back(index),
-            Pace::Once => {
+        match phase.arrival {
+            Arrival::Closed => self.begin(index, now)?,
+            Arrival::Rate(_) => phase.idle.push_back(index),
+            Arrival::Once => {
                 if let Some(next) = phase.idle.pop_front() {
                     self.begin(next, now)?;
                 }
@@ -408,7 +409,7 @@ impl Worker {
     fn send_what_is_due(&mut self) -> Result<(), String> {
         loop {
             let Some(phase) = &mut self.phase else { return Ok(()) };
-            let Pace::Rate(rate) = phase.pace else { return Ok(()) };
+            let Arrival::Rate(rate) = phase.arrival else { return Ok(()) };
             if phase.due > Instant::now() {
                 return Ok(());
             }
@@ -421,8 +422,8 @@ impl Worker {
     }
 
     fn end_if_done(&mut self) {
-        let over = |phase: &Going| phase.busy == 0 && phase.left.load(Ordering::Relaxed) <= 0;
-        let once = |phase: &Going| phase.busy == 0 && phase.pace == Pace::Once;
+        let over = |phase: &InFlight| phase.busy == 0 && phase.left.load(Ordering::Relaxed) <= 0;
+        let once = |phase: &InFlight| phase.busy == 0 && phase.arrival == Arrival::Once;
         if self.phase.as_ref().is_some_and(|phase| over(phase) || once(phase))
             && let Some(phase) = self.phase.take()
         {

@@ -66,7 +66,7 @@ impl Core {
         }
         let gates = Arc::new(Gates::new(&servers));
         for (index, server) in servers.iter().filter(|(_, server)| server.spec.maxconn != 0) {
-            server.state.seats.join(&gates, index);
+            server.state.shared_limit.join(&gates, index);
         }
         let first = Snapshot::new(changes.version(), &servers, &algorithm, options.all_backups);
         gates.set_members(&first.by_rank);
@@ -127,7 +127,7 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         for (_, server) in self.servers.iter().filter(|(_, server)| server.spec.maxconn != 0) {
-            server.state.seats.leave(&self.gates);
+            server.state.shared_limit.leave(&self.gates);
         }
     }
 }

@@ -90,7 +90,7 @@ impl<W: Waiter> Balancer<W> {
             return false;
         }
         fence(Ordering::SeqCst); // pairs with the one below
-        let (gate, seats) = (self.core.gates.of(index), &self.core.servers[index].state.seats);
+        let (gate, shared_limit) = (self.core.gates.of(index), &self.core.servers[index].state.shared_limit);
         let mut load = None;
         let mut new = self.limit_at(index, now, &mut load);
         if new == gate.alone() {
@@ -98,7 +98,7 @@ impl<W: Waiter> Balancer<W> {
         }
         let mut least = u32::MAX;
         loop {
-            least = least.min(seats.set_limit(&self.core.gates, index, new));
+            least = least.min(shared_limit.set_limit(&self.core.gates, index, new));
             fence(Ordering::SeqCst); // who changes something behind this finds the limit that was set
             let again = self.limit_at(index, now, &mut load);
             if again == new {
@@ -123,13 +123,13 @@ impl<W: Waiter> Balancer<W> {
     /// one, it [tells](Self::tell_others) them.
     #[inline]
     pub fn shares_places(&self, index: Index) -> bool {
-        self.core.is_limited(index) && self.core.servers[index].state.seats.is_shared()
+        self.core.is_limited(index) && self.core.servers[index].state.shared_limit.is_shared()
     }
 
     /// Whether `other` does.
     pub fn shares_places_with(&self, index: Index, other: &Self, of_other: Index) -> bool {
         let (own, others) =
-            (&self.core.servers[index].state.seats, &other.core.servers[of_other].state.seats);
+            (&self.core.servers[index].state.shared_limit, &other.core.servers[of_other].state.shared_limit);
         self.shares_places(index) && other.core.is_limited(of_other) && Arc::ptr_eq(own, others)
     }
 
@@ -137,7 +137,7 @@ impl<W: Waiter> Balancer<W> {
     /// there is some for those who wait by one of them, or by this one: all who [could let
     /// in](Self::could_let_in) have to [look again](Self::look_again), those who are older first.
     pub fn tell_others(&self, index: Index) -> bool {
-        self.shares_places(index) && self.core.servers[index].state.seats.level()
+        self.shares_places(index) && self.core.servers[index].state.shared_limit.level()
     }
 
     /// Whether somebody waits here beside room on the server.
@@ -146,7 +146,7 @@ impl<W: Waiter> Balancer<W> {
     }
 
     /// Whether one of its servers may have room that nobody was told of who waits by another balancer
-    /// (`seats`, rule 5): it has to [tell](Self::tell_others) them, of each.
+    /// (`shared_limit`, rule 5): it has to [tell](Self::tell_others) them, of each.
     pub fn has_hidden_room(&self) -> bool {
         self.hid_room.load(Ordering::Relaxed) && self.hid_room.swap(false, Ordering::SeqCst)
     }

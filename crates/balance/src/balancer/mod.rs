@@ -101,7 +101,7 @@ impl<W: Waiter> Balancer<W> {
                 0 => u32::MAX, // an operator took it away
                 most => most,
             };
-            next.core.servers[index].state.seats.set_limit(&next.core.gates, index, limit);
+            next.core.servers[index].state.shared_limit.set_limit(&next.core.gates, index, limit);
         }
         Ok(next)
     }
@@ -112,11 +112,11 @@ impl<W: Waiter> Balancer<W> {
         if !(self.core.is_limited(index) && other.core.is_limited(of_other)) {
             return;
         }
-        let seats = other.core.servers[of_other].state.seats.clone();
+        let shared_limit = other.core.servers[of_other].state.shared_limit.clone();
         let Some(state) = self.core.servers.state_mut(index) else { return };
-        state.seats.leave(&self.core.gates);
-        seats.join(&self.core.gates, index);
-        state.seats = seats;
+        state.shared_limit.leave(&self.core.gates);
+        shared_limit.join(&self.core.gates, index);
+        state.shared_limit = shared_limit;
     }
 
     /// Whether that server of `other` is the same as that one of this balancer: one of both

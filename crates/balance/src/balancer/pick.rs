@@ -42,10 +42,10 @@ pub(super) fn pick(
         }
         Algorithm::First => None, // what follows is it
         Algorithm::Random { draws } => match &snapshot.prepared {
-            Prepared::Chances(chances) => {
+            Prepared::AliasTable(alias_table) => {
                 let bound = Bound::new(core, snapshot, lane);
                 let good = |server| good(server) && bound.allows(server);
-                random::pick(lane, chances, draws.clamp(1, MAX_DRAWS), good, |a, b| {
+                random::pick(lane, alias_table, draws.clamp(1, MAX_DRAWS), good, |a, b| {
                     let weighted =
                         |of: usize, by: usize| u64::from(lane.seen(of)) * u64::from(snapshot.weights[by]);
                     weighted(a, b) < weighted(b, a)
@@ -54,8 +54,8 @@ pub(super) fn pick(
             _ => None,
         },
         Algorithm::Ewma { draws } => match (&snapshot.prepared, &lane.times) {
-            (Prepared::Chances(chances), Some(times)) => {
-                random::pick(lane, chances, draws.clamp(1, MAX_DRAWS), good, |a, b| {
+            (Prepared::AliasTable(alias_table), Some(times)) => {
+                random::pick(lane, alias_table, draws.clamp(1, MAX_DRAWS), good, |a, b| {
                     times.expected(a, lane, snapshot, now) < times.expected(b, lane, snapshot, now)
                 })
             }

@@ -11,7 +11,7 @@
 
 use super::{Balancer, Core};
 use crate::gate::{Released, WaitingFor};
-use crate::queue::{Claims, Outcome, Queue, Ticket, Waiter};
+use crate::queue::{Claims, Outcome, Queue, QueuePosition, Waiter};
 use crate::spec::Index;
 use manylane_sched::Time;
 use manylane_sync::atomic::{Ordering, fence};
@@ -63,7 +63,7 @@ pub enum Turn {
     /// Its server takes no requests any more: pick anew.
     Elsewhere,
     /// It still waits.
-    Waiting(Ticket),
+    Waiting(QueuePosition),
 }
 
 impl<W: Waiter> Balancer<W> {
@@ -91,11 +91,11 @@ impl<W: Waiter> Balancer<W> {
         priority: Priority,
         now: Time,
         waiter: W,
-    ) -> Result<Ticket, QueueFull> {
+    ) -> Result<QueuePosition, QueueFull> {
         let key = priority.key(now);
         let claims = self.waiting_for(index);
-        let ticket = self.queue(index).enter(Some(index), key, waiter, &claims);
-        let ticket = ticket.ok_or(QueueFull)?;
+        let position = self.queue(index).enter(Some(index), key, waiter, &claims);
+        let position = position.ok_or(QueueFull)?;
         self.core.begin(index);
         // Pairs with the fences of who raises a limit (`adapt`) or takes the server out (`change`): they see
         // this request, or we see what they did.
@@ -104,34 +104,34 @@ impl<W: Waiter> Balancer<W> {
         if !self.core.servers[index].state().serves_its_own() {
             self.dismiss(index);
         }
-        Ok(ticket)
+        Ok(position)
     }
 
     /// Lets a request wait for any server of the backend.
-    pub fn enqueue_any(&self, priority: Priority, now: Time, waiter: W) -> Ticket {
+    pub fn enqueue_any(&self, priority: Priority, now: Time, waiter: W) -> QueuePosition {
         let waiting = &*self.core.gates.waiting;
-        let ticket = self.any.enter(None, priority.key(now), waiter, waiting);
-        let ticket = ticket.expect("a backend's queue has no limit");
+        let position = self.any.enter(None, priority.key(now), waiter, waiting);
+        let position = position.expect("a backend's queue has no limit");
         self.offer_all();
-        ticket
+        position
     }
 
     /// What became of the request with this ticket. While nothing did, `waiter` will be woken.
-    pub fn poll(&self, ticket: Ticket, waiter: W) -> Turn {
-        let server = ticket.server;
-        match self.queue_of(server).poll(ticket, waiter) {
+    pub fn poll(&self, position: QueuePosition, waiter: W) -> Turn {
+        let server = position.server;
+        match self.queue_of(server).poll(position, waiter) {
             Ok(outcome) => self.turn(server, outcome),
-            Err(ticket) => Turn::Waiting(ticket),
+            Err(position) => Turn::Waiting(position),
         }
     }
 
     /// The request does not wait any more (`timeout queue`, the client left). Gives the server if its turn
     /// had come: then it counts there, and [`release`](Self::release) must follow.
-    pub fn leave(&self, ticket: Ticket) -> Option<Index> {
-        let server = ticket.server;
+    pub fn leave(&self, position: QueuePosition) -> Option<Index> {
+        let server = position.server;
         let outcome = match server {
-            Some(index) => self.queue(index).leave(ticket, &self.waiting_for(index)),
-            None => self.any.leave(ticket, &*self.core.gates.waiting),
+            Some(index) => self.queue(index).leave(position, &self.waiting_for(index)),
+            None => self.any.leave(position, &*self.core.gates.waiting),
         };
         match outcome {
             Some(outcome) => match self.turn(server, outcome) {
@@ -259,7 +259,7 @@ impl<W: Waiter> Balancer<W> {
     }
 
     /// Tells other balancers, before those who were let in run. A place that was held in vain meanwhile may
-    /// have hidden room from who waits there (`seats`, rule 5).
+    /// have hidden room from who waits there (`shared_limit`, rule 5).
     fn have_let_in(&self, index: Index, in_vain: bool) {
         if self.tell_others(index) && in_vain {
             self.hid_room.store(true, Ordering::SeqCst);
@@ -323,14 +323,14 @@ impl<W: Waiter> Balancer<W> {
 #[must_use = "futures do nothing unless polled"]
 pub struct Wait<'a> {
     balancer: &'a Balancer,
-    ticket: Option<Ticket>,
+    position: Option<QueuePosition>,
 }
 
 impl Balancer {
-    /// Waits until the turn of `ticket` comes: [`Turn::Granted`] or [`Turn::Elsewhere`]. Dropped before that,
-    /// the request leaves the queue and what it was granted meanwhile goes to the next.
-    pub fn wait(&self, ticket: Ticket) -> Wait<'_> {
-        Wait { balancer: self, ticket: Some(ticket) }
+    /// Waits until the turn of `position` comes: [`Turn::Granted`] or [`Turn::Elsewhere`]. Dropped before
+    /// that, the request leaves the queue and what it was granted meanwhile goes to the next.
+    pub fn wait(&self, position: QueuePosition) -> Wait<'_> {
+        Wait { balancer: self, position: Some(position) }
     }
 }
 
@@ -340,11 +340,11 @@ impl Future for Wait<'_> {
     /// # Panics
     /// When it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
-        let ticket = self.ticket.take().expect("a future is not polled after it was ready");
+        let position = self.position.take().expect("a future is not polled after it was ready");
         let waker: Waker = context.waker().clone();
-        match self.balancer.poll(ticket, waker) {
-            Turn::Waiting(ticket) => {
-                self.ticket = Some(ticket);
+        match self.balancer.poll(position, waker) {
+            Turn::Waiting(position) => {
+                self.position = Some(position);
                 Poll::Pending
             }
             turn => Poll::Ready(turn),
@@ -354,7 +354,7 @@ impl Future for Wait<'_> {
 
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        if let Some(index) = self.ticket.take().and_then(|ticket| self.balancer.leave(ticket)) {
+        if let Some(index) = self.position.take().and_then(|position| self.balancer.leave(position)) {
             self.balancer.release(index);
         }
     }

@@ -1,7 +1,7 @@
 //! `agent-check`: a program beside the server says in one line how it is.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
-use crate::status::{Status, Verdict};
+use crate::status::{CheckResult, Status};
 
 /// Words of the operator's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,10 @@ pub fn script(send: &[u8]) -> Script {
 /// Whatever the line says, no more is waited for; what it means is read from it afterwards.
 pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
     match line(input) {
-        Some(_) => Judgement::Over(Verdict::new(Status::Checked, "")),
-        None if last => Judgement::Over(Verdict::new(Status::L7Tout, "Ignoring incomplete line from agent")),
+        Some(_) => Judgement::Over(CheckResult::new(Status::Checked, "")),
+        None if last => {
+            Judgement::Over(CheckResult::new(Status::L7Tout, "Ignoring incomplete line from agent"))
+        }
         None => Judgement::Wait,
     }
 }
@@ -91,7 +93,7 @@ impl<'l> Said<'l> {
     }
 
     /// What the check comes to; `warning` is what was wrong with the weight or the bound.
-    pub fn verdict(&self, warning: Option<&str>) -> Verdict {
+    pub fn verdict(&self, warning: Option<&str>) -> CheckResult {
         let odd = self.unknown.or(warning);
         match self.health {
             Some((up, word)) => {
@@ -103,7 +105,7 @@ impl<'l> Said<'l> {
                 };
                 let more = if more.is_empty() { String::new() } else { format!(" ({more})") };
                 let status = if up { Status::L7Ok } else { Status::L7Sts };
-                Verdict::said(status, 0, format!("via agent : {word}{more}").as_bytes())
+                CheckResult::said(status, 0, format!("via agent : {word}{more}").as_bytes())
             }
             None => {
                 let told = match (self.unknown, warning) {
@@ -111,7 +113,7 @@ impl<'l> Said<'l> {
                     (None, Some(warning)) => format!("agent warns : {warning}"),
                     (None, None) => String::new(),
                 };
-                Verdict { code: None, ..Verdict::said(Status::Checked, 0, told.as_bytes()) }
+                CheckResult { code: None, ..CheckResult::said(Status::Checked, 0, told.as_bytes()) }
             }
         }
     }

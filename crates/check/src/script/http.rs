@@ -1,11 +1,11 @@
 //! `option httpchk` and `http-check`: a request, and how its answer is judged.
 
 use super::{
-    Evaluate, Expect, Judgement, MOST_BYTES, Pattern, Script, Seen, Sent, Step, Text, Words, contains,
+    CheckInput, Evaluate, Expect, Judgement, MOST_BYTES, Pattern, Script, Sent, Step, Text, Words, contains,
 };
-use crate::status::{Status, Verdict};
+use crate::status::{CheckResult, Status};
 use manylane_buf::Chain;
-use manylane_h1::{Asked, BodyReader, From, Leniency, Limits, Response, ResponseParser};
+use manylane_h1::{BodyReader, From, Leniency, Limits, RequestInfo, Response, ResponseParser};
 use manylane_http::{Head, List, Method, names_connection_scheme};
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
@@ -109,7 +109,7 @@ impl HttpRequest {
 
     /// As it is sent. What formats make cannot be more than it should: a target without blanks, values of one
     /// line. A connection that it authenticates is not kept for requests of clients.
-    pub(super) fn made(&self, seen: Seen<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Vec<u8> {
+    pub(super) fn made(&self, seen: CheckInput<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Vec<u8> {
         let mut uri = self.uri.get(seen, by).into_owned();
         uri.retain(|byte| is_of_target(*byte));
         if uri.is_empty() {
@@ -226,7 +226,7 @@ pub fn script(mut steps: Vec<Step>, disable_on_404: bool, lenient: bool) -> Scri
 /// An answer as it comes.
 #[derive(Debug)]
 pub(super) struct Answer {
-    asked: Asked,
+    asked: RequestInfo,
     limits: Limits,
     parser: ResponseParser,
     input: Chain,
@@ -245,7 +245,7 @@ impl Answer {
         let limits = Limits { relaxed: lenient, lenient: leniency, ..Limits::default() };
         Self {
             limits,
-            asked: Asked { method: Method::of(method), upgrade: false },
+            asked: RequestInfo { method: Method::of(method), upgrade: false },
             parser: ResponseParser::new(limits),
             input: Chain::new(),
             response: None,
@@ -331,18 +331,18 @@ impl Answer {
     pub(super) fn judge(&self, expect: &Expect, may_stop: bool, by: &mut dyn Evaluate) -> Judgement {
         let Some((Response { head, .. }, _)) = &self.response else {
             // To HAProxy this is a failure of the connection, of which the file's words say nothing.
-            let broken = || Judgement::Over(Verdict::new(Status::SockErr, ""));
+            let broken = || Judgement::Over(CheckResult::new(Status::SockErr, ""));
             return if self.bad { broken() } else { Judgement::Wait };
         };
         let code = head.status();
         if code == 404 && may_stop {
-            return Judgement::Over(Verdict {
+            return Judgement::Over(CheckResult {
                 status: Status::L7OkC,
                 code: Some(code.into()),
                 info: Box::default(),
             });
         }
-        let seen = Seen { head: Some(head), bytes: &self.body, http: true };
+        let seen = CheckInput { head: Some(head), bytes: &self.body, http: true };
         let in_head = match &expect.pattern {
             Pattern::Status(ranges) => Some(ranges.has(code)),
             Pattern::StatusRegex(regex) => Some(regex.matches(code.to_string().as_bytes())),
@@ -353,12 +353,12 @@ impl Answer {
         };
         let over = |by: &mut dyn Evaluate, status: Status, why: &dyn Fn() -> String| {
             let mut info = match &expect.on_error {
-                Some(told) => Verdict::shown(&told.get(seen, by)).into_string(),
+                Some(told) => CheckResult::shown(&told.get(seen, by)).into_string(),
                 None => why(),
             };
             info += &comment(expect);
             let status = expect.error.unwrap_or(status);
-            Judgement::Over(Verdict {
+            Judgement::Over(CheckResult {
                 status,
                 code: status.has_code().then_some(code.into()),
                 info: info.into(),
@@ -366,14 +366,18 @@ impl Answer {
         };
         if let Some(matches) = in_head {
             return if matches == expect.negated {
-                over(by, Status::L7Sts, &|| Verdict::said(Status::L7Sts, code, head.reason()).info.into())
+                over(by, Status::L7Sts, &|| CheckResult::said(Status::L7Sts, code, head.reason()).info.into())
             } else {
                 Judgement::Good
             };
         }
         if self.bad {
-            let told = expect.on_error.as_ref().map(|told| Verdict::shown(&told.get(seen, by)).into_string());
-            return Judgement::Over(Verdict::new(Status::L7Rsp, told.unwrap_or_default() + &comment(expect)));
+            let told =
+                expect.on_error.as_ref().map(|told| CheckResult::shown(&told.get(seen, by)).into_string());
+            return Judgement::Over(CheckResult::new(
+                Status::L7Rsp,
+                told.unwrap_or_default() + &comment(expect),
+            ));
         }
         let last = self.ended;
         if self.body.is_empty() && last {
@@ -423,7 +427,7 @@ fn has_field(
     name: &Text,
     value: Option<&Text>,
     whole: bool,
-    seen: Seen<'_>,
+    seen: CheckInput<'_>,
     by: &mut dyn Evaluate,
 ) -> bool {
     let name = name.at(seen, by);
@@ -444,7 +448,7 @@ struct Compared<'t> {
 }
 
 impl Text {
-    fn at(&self, seen: Seen<'_>, by: &mut dyn Evaluate) -> Compared<'_> {
+    fn at(&self, seen: CheckInput<'_>, by: &mut dyn Evaluate) -> Compared<'_> {
         let with = match self {
             Self::Is(words) | Self::Begins(words) | Self::Ends(words) | Self::Has(words) => {
                 words.get(seen, by)

@@ -1,7 +1,7 @@
 //! `option ldap-check`: an anonymous bind of version 3, and its result.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
-use crate::status::{Status, Verdict};
+use crate::status::{CheckResult, Status};
 
 /// Message 1: a bind of version 3, of nobody, with an empty password.
 const BIND: &[u8] = &[0x30, 12, 0x02, 1, 1, 0x60, 7, 0x02, 1, 3, 0x04, 0, 0x80, 0];
@@ -59,19 +59,19 @@ fn result(input: &[u8]) -> Result<u8, No> {
 }
 
 pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
-    let other = || Judgement::Over(Verdict::new(Status::L7Rsp, "Not LDAPv3 protocol"));
+    let other = || Judgement::Over(CheckResult::new(Status::L7Rsp, "Not LDAPv3 protocol"));
     if input.len() < SHORTEST && !last {
         return Judgement::Wait;
     }
     match result(input) {
         _ if input.is_empty() => other(),
-        Ok(0) => Judgement::Well(Verdict::said(Status::L7Ok, 0, b"Success")),
+        Ok(0) => Judgement::Well(CheckResult::said(Status::L7Ok, 0, b"Success")),
         Ok(code) => {
             let info = b"See RFC: http://tools.ietf.org/html/rfc4511#section-4.1.9";
-            Judgement::Over(Verdict::said(Status::L7Sts, code.into(), info))
+            Judgement::Over(CheckResult::said(Status::L7Sts, code.into(), info))
         }
         Err(No::Other) => other(),
-        Err(No::Short) if last => Judgement::Over(Verdict::new(Status::L7Rsp, "")),
+        Err(No::Short) if last => Judgement::Over(CheckResult::new(Status::L7Rsp, "")),
         Err(No::Short) => Judgement::Wait,
     }
 }

@@ -14,7 +14,7 @@ mod step;
 pub mod tcp;
 pub mod tls;
 
-use crate::status::{Status, Verdict};
+use crate::status::{CheckResult, Status};
 use http::Answer;
 use manylane_buf::{Chain, Segment};
 use manylane_expr::{Expression, Format};
@@ -98,11 +98,11 @@ impl Service {
 /// connection, the variables and the lane.
 pub trait Evaluate {
     /// What the format makes.
-    fn text(&mut self, format: &Format, seen: Seen<'_>) -> Vec<u8>;
+    fn text(&mut self, format: &Format, seen: CheckInput<'_>) -> Vec<u8>;
     /// The number that the expression says, if it says one.
-    fn number(&mut self, expression: &Expression, seen: Seen<'_>) -> Option<i64>;
+    fn number(&mut self, expression: &Expression, seen: CheckInput<'_>) -> Option<i64>;
     /// Sets a variable, or forgets it.
-    fn set(&mut self, setting: &Setting, seen: Seen<'_>);
+    fn set(&mut self, setting: &Setting, seen: CheckInput<'_>);
     /// What `http-check send-state` tells.
     fn state(&mut self) -> Vec<u8>;
 }
@@ -112,15 +112,15 @@ pub trait Evaluate {
 pub struct NoExpressions;
 
 impl Evaluate for NoExpressions {
-    fn text(&mut self, _: &Format, _: Seen<'_>) -> Vec<u8> {
+    fn text(&mut self, _: &Format, _: CheckInput<'_>) -> Vec<u8> {
         Vec::new()
     }
 
-    fn number(&mut self, _: &Expression, _: Seen<'_>) -> Option<i64> {
+    fn number(&mut self, _: &Expression, _: CheckInput<'_>) -> Option<i64> {
         None
     }
 
-    fn set(&mut self, _: &Setting, _: Seen<'_>) {}
+    fn set(&mut self, _: &Setting, _: CheckInput<'_>) {}
 
     fn state(&mut self) -> Vec<u8> {
         Vec::new()
@@ -129,7 +129,7 @@ impl Evaluate for NoExpressions {
 
 /// What came of an answer so far, as expressions see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct CheckInput<'a> {
     /// HTTP: its head.
     pub head: Option<&'a Head>,
     /// HTTP: its body. Else all that came.
@@ -138,7 +138,7 @@ pub struct Seen<'a> {
     pub http: bool,
 }
 
-impl Seen<'_> {
+impl CheckInput<'_> {
     /// The bytes, as expressions read them; empty where there is no memory left.
     pub fn chain(&self) -> Chain {
         let mut chain = Chain::new();
@@ -149,7 +149,7 @@ impl Seen<'_> {
 
 impl Words {
     /// The text at this moment.
-    pub(crate) fn get<'w>(&'w self, seen: Seen<'_>, by: &mut dyn Evaluate) -> Cow<'w, [u8]> {
+    pub(crate) fn get<'w>(&'w self, seen: CheckInput<'_>, by: &mut dyn Evaluate) -> Cow<'w, [u8]> {
         match self {
             Self::Fixed(bytes) => Cow::Borrowed(bytes),
             Self::Format(format) => Cow::Owned(by.text(format, seen)),
@@ -184,7 +184,7 @@ pub enum Ask<'s> {
     /// Bytes, or the end of them: [`Exchange::received`].
     Receive,
     /// Nothing more.
-    Done(Verdict),
+    Done(CheckResult),
 }
 
 /// One run of a script.
@@ -206,7 +206,7 @@ pub struct Exchange<'s> {
     /// Bytes that came since it was.
     unseen: usize,
     /// What a service said that is well.
-    good: Option<Verdict>,
+    good: Option<CheckResult>,
     /// The last step that does more than to set a variable.
     last: usize,
     /// HTTP: the server may leave the connection open.
@@ -222,9 +222,9 @@ pub(crate) enum Judgement {
     /// It is.
     Good,
     /// It is, and this is what the check comes to if nothing else is wrong.
-    Well(Verdict),
+    Well(CheckResult),
     /// It is not, or need not be.
-    Over(Verdict),
+    Over(CheckResult),
 }
 
 impl Script {
@@ -373,7 +373,7 @@ impl<'s> Exchange<'s> {
     }
 
     /// What a step sends.
-    fn bytes(&mut self, send: &'s Send, by: &mut dyn Evaluate) -> Result<Cow<'s, [u8]>, Verdict> {
+    fn bytes(&mut self, send: &'s Send, by: &mut dyn Evaluate) -> Result<Cow<'s, [u8]>, CheckResult> {
         match &send.what {
             Sent::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
             Sent::Format(format) => Ok(Cow::Owned(by.text(format, self.seen()))),
@@ -385,7 +385,7 @@ impl<'s> Exchange<'s> {
                 tcp::from_hex(&hex).map(|bytes| Cow::Owned(bytes.into())).map_err(|_| {
                     let told =
                         format!("tcp-check send : failed to build log-format string at step {}", send.number);
-                    Verdict::new(Status::L7Rsp, told)
+                    CheckResult::new(Status::L7Rsp, told)
                 })
             }
             Sent::Request(request) => {
@@ -399,32 +399,33 @@ impl<'s> Exchange<'s> {
     }
 
     /// What came so far.
-    fn seen(&self) -> Seen<'_> {
+    fn seen(&self) -> CheckInput<'_> {
         match &self.answer {
-            Some(answer) => Seen { head: answer.head(), bytes: answer.body(), http: true },
-            None => Seen { head: None, bytes: &self.input, http: self.script.http },
+            Some(answer) => CheckInput { head: answer.head(), bytes: answer.body(), http: true },
+            None => CheckInput { head: None, bytes: &self.input, http: self.script.http },
         }
     }
 
-    fn success(&self, by: &mut dyn Evaluate) -> Verdict {
+    fn success(&self, by: &mut dyn Evaluate) -> CheckResult {
         if let Some(verdict) = &self.good {
             return verdict.clone();
         }
         let usual = if self.script.told && !self.script.http { "(tcp-check)" } else { "" };
         let (status, told, code) = match self.script.steps.get(self.last) {
             Some(Step::Connect(connect)) => {
-                return Verdict::new(Status::L4Ok, if connect.number > 0 { "(tcp-check)" } else { "" });
+                return CheckResult::new(Status::L4Ok, if connect.number > 0 { "(tcp-check)" } else { "" });
             }
             Some(Step::Send(_) | Step::Set(_)) | None => (Status::L7Ok, None, None), // nothing has judged it
             Some(Step::Expect(expect)) => {
-                let told = expect.on_success.as_ref().map(|told| Verdict::shown(&told.get(self.seen(), by)));
+                let told =
+                    expect.on_success.as_ref().map(|told| CheckResult::shown(&told.get(self.seen(), by)));
                 let code = expect.code.as_ref().and_then(|code| by.number(code, self.seen()));
                 (expect.ok.unwrap_or(Status::L7Ok), told, code)
             }
         };
         let usual_code = if self.script.http { self.code.map(i64::from) } else { Some(0) };
         let code = code.or(usual_code);
-        Verdict {
+        CheckResult {
             status,
             code: code.filter(|_| status.has_code()),
             info: told.unwrap_or_else(|| usual.into()),
@@ -511,22 +512,22 @@ impl<'s> Exchange<'s> {
     }
 
     /// What it comes to when the time is over.
-    pub fn timed_out(&self) -> Verdict {
+    pub fn timed_out(&self) -> CheckResult {
         let status = match self.script.steps.get(self.at) {
             Some(Step::Connect(_)) | None => Status::L4Tout,
             Some(Step::Expect(expect)) => expect.timeout.unwrap_or(Status::L7Tout),
             Some(Step::Send(_) | Step::Set(_)) => Status::L7Tout,
         };
-        Verdict::new(status, self.place())
+        CheckResult::new(status, self.place())
     }
 
     /// What it comes to when the connection cannot be made, or breaks, which the system calls `why`.
-    pub fn broke(&self, why: impl fmt::Display) -> Verdict {
+    pub fn broke(&self, why: impl fmt::Display) -> CheckResult {
         let status = match self.script.steps.get(self.at) {
             Some(Step::Connect(_)) | None => Status::L4Con,
             Some(_) => Status::SockErr,
         };
-        Verdict::new(status, format!("{why}{}", self.place()))
+        CheckResult::new(status, format!("{why}{}", self.place()))
     }
 
     /// At which step it is, for steps of `tcp-check` that the file has.

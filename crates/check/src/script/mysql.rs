@@ -2,7 +2,7 @@
 //! no password.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
-use crate::status::{Status, Verdict};
+use crate::status::{CheckResult, Status};
 
 /// Which form of login is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -77,7 +77,7 @@ fn next(input: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// `login`: a second packet is waited for, that answers it.
 pub(super) fn judge(login: bool, input: &[u8], last: bool) -> Judgement {
-    let cut = || if last { Judgement::Over(Verdict::new(Status::L7Rsp, "")) } else { Judgement::Wait };
+    let cut = || if last { Judgement::Over(CheckResult::new(Status::L7Rsp, "")) } else { Judgement::Wait };
     let Some((greeting, rest)) = next(input) else { return cut() };
     if greeting.first() != Some(&ERROR) && login {
         return match next(rest) {
@@ -91,15 +91,15 @@ pub(super) fn judge(login: bool, input: &[u8], last: bool) -> Judgement {
 /// What a packet says; the greeting has the server's version.
 fn opinion(packet: &[u8], greeting: &[u8]) -> Judgement {
     match packet {
-        [] => Judgement::Over(Verdict::new(Status::L7Rsp, "")),
+        [] => Judgement::Over(CheckResult::new(Status::L7Rsp, "")),
         [ERROR, low, high, said @ ..] => {
-            Judgement::Over(Verdict::said(Status::L7Sts, u16::from_le_bytes([*low, *high]), said))
+            Judgement::Over(CheckResult::said(Status::L7Sts, u16::from_le_bytes([*low, *high]), said))
         }
-        [ERROR, ..] => Judgement::Over(Verdict::new(Status::L7Rsp, "")),
+        [ERROR, ..] => Judgement::Over(CheckResult::new(Status::L7Rsp, "")),
         // The number of the protocol, and the version up to a zero.
         _ => {
             let version = greeting.get(1..).unwrap_or_default().split(|byte| *byte == 0).next();
-            Judgement::Well(Verdict::said(Status::L7Ok, 0, version.unwrap_or_default()))
+            Judgement::Well(CheckResult::said(Status::L7Ok, 0, version.unwrap_or_default()))
         }
     }
 }

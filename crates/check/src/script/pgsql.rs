@@ -1,7 +1,7 @@
 //! `option pgsql-check`: a startup message for a user, and whether the server would hear a password, or none.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
-use crate::status::{LONGEST_INFO, Status, Verdict};
+use crate::status::{CheckResult, LONGEST_INFO, Status};
 
 /// Bytes of a user's name, at most: servers cut longer ones at 63.
 pub const LONGEST_USER: usize = 255;
@@ -34,13 +34,13 @@ pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
             return Judgement::Wait;
         }
         let text = &text[..end.unwrap_or(text.len())];
-        return Judgement::Over(Verdict { code: None, ..Verdict::said(Status::L7Rsp, 0, text) });
+        return Judgement::Over(CheckResult { code: None, ..CheckResult::said(Status::L7Rsp, 0, text) });
     }
     match input {
         [AUTHENTICATION, 0, 0, 0, _, 0, 0, 0, method, ..] if METHODS.contains(method) => {
-            Judgement::Well(Verdict::said(Status::L7Ok, 0, b"PostgreSQL server is ok"))
+            Judgement::Well(CheckResult::said(Status::L7Ok, 0, b"PostgreSQL server is ok"))
         }
         _ if input.len() < 9 && !last => Judgement::Wait,
-        _ => Judgement::Over(Verdict::said(Status::L7Sts, 0, b"PostgreSQL unknown error")),
+        _ => Judgement::Over(CheckResult::said(Status::L7Sts, 0, b"PostgreSQL unknown error")),
     }
 }

@@ -1,7 +1,7 @@
 //! `option redis-check`: a PING, and its PONG.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step, contains};
-use crate::status::{LONGEST_INFO, Status, Verdict};
+use crate::status::{CheckResult, LONGEST_INFO, Status};
 
 /// What is asked.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
@@ -15,10 +15,10 @@ pub fn script() -> Script {
 
 pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
     if input.starts_with(PONG) {
-        return Judgement::Well(Verdict::said(Status::L7Ok, 0, b"Redis server is ok"));
+        return Judgement::Well(CheckResult::said(Status::L7Ok, 0, b"Redis server is ok"));
     }
     if !last && !contains(input, b"\r\n") && input.len() < LONGEST_INFO {
         return Judgement::Wait;
     }
-    Judgement::Over(Verdict::said(Status::L7Sts, 0, input))
+    Judgement::Over(CheckResult::said(Status::L7Sts, 0, input))
 }

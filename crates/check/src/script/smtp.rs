@@ -1,7 +1,7 @@
 //! `option smtpchk`: a mail server greets, is greeted, and is left.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
-use crate::status::{Status, Verdict};
+use crate::status::{CheckResult, Status};
 
 /// What an answer is to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,25 +45,31 @@ pub(super) fn judge(part: Part, mut input: &[u8], last: bool) -> Judgement {
         let said = text.get(1..).unwrap_or_default().trim_ascii_start();
         match number.filter(|_| fits) {
             None if part == Part::Greeting => {
-                return Judgement::Over(Verdict { code: None, ..Verdict::said(Status::L7Rsp, 0, line) });
+                return Judgement::Over(CheckResult {
+                    code: None,
+                    ..CheckResult::said(Status::L7Rsp, 0, line)
+                });
             }
-            None => return Judgement::Over(Verdict::said(Status::L7Sts, 0, line)),
+            None => return Judgement::Over(CheckResult::said(Status::L7Sts, 0, line)),
             // A greeting of many lines is refused, as HAProxy does it.
             Some(_) if more && part == Part::Greeting => {
-                return Judgement::Over(Verdict { code: None, ..Verdict::said(Status::L7Rsp, 0, line) });
+                return Judgement::Over(CheckResult {
+                    code: None,
+                    ..CheckResult::said(Status::L7Rsp, 0, line)
+                });
             }
             Some(number) if number / 100 != 2 => {
-                return Judgement::Over(Verdict::said(Status::L7Sts, number, said));
+                return Judgement::Over(CheckResult::said(Status::L7Sts, number, said));
             }
             Some(_) if more && part == Part::Hello => input = rest,
             Some(number) if part == Part::Quit => {
-                return Judgement::Well(Verdict::said(Status::L7Ok, number, said));
+                return Judgement::Well(CheckResult::said(Status::L7Ok, number, said));
             }
             Some(_) => return Judgement::Good,
         }
         if input.is_empty() {
             // The last line said that more follow.
-            let cut = Verdict::said(Status::L7Sts, 0, b"");
+            let cut = CheckResult::said(Status::L7Sts, 0, b"");
             return if last { Judgement::Over(cut) } else { Judgement::Wait };
         }
     }

@@ -1,7 +1,7 @@
 //! `tcp-check`: bytes, and what is looked for in those that come back.
 
-use super::{Evaluate, Expect, Judgement, Pattern, Seen, contains};
-use crate::status::{Status, Verdict};
+use super::{CheckInput, Evaluate, Expect, Judgement, Pattern, contains};
+use crate::status::{CheckResult, Status};
 
 /// The bytes of `hex`: two digits each.
 ///
@@ -25,11 +25,11 @@ pub(super) const EMPTY: &str = "log-format string evaluated to an empty string";
 pub(super) fn over(expect: &Expect, status: Status, info: String) -> Judgement {
     let status = expect.error.unwrap_or(status);
     let code = status.has_code().then_some(0); // there is none, and it is told
-    Judgement::Over(Verdict { code, ..Verdict::new(status, info) })
+    Judgement::Over(CheckResult { code, ..CheckResult::new(status, info) })
 }
 
 /// `last`: no more is looked at.
-pub(super) fn judge(expect: &Expect, seen: Seen<'_>, last: bool, by: &mut dyn Evaluate) -> Judgement {
+pub(super) fn judge(expect: &Expect, seen: CheckInput<'_>, last: bool, by: &mut dyn Evaluate) -> Judgement {
     let input = seen.bytes;
     let shortest = match &expect.pattern {
         Pattern::Bytes(bytes) | Pattern::Binary(bytes) => bytes.len(),
@@ -77,13 +77,13 @@ pub(super) fn judge(expect: &Expect, seen: Seen<'_>, last: bool, by: &mut dyn Ev
         return Judgement::Good;
     }
     if let Some(told) = &expect.on_error {
-        return over(expect, Status::L7Rsp, format!("{}{comment}", Verdict::shown(&told.get(seen, by))));
+        return over(expect, Status::L7Rsp, format!("{}{comment}", CheckResult::shown(&told.get(seen, by))));
     }
     if input.is_empty() {
         return over(expect, Status::L7Rsp, nothing());
     }
     let what = match &expect.pattern {
-        Pattern::Bytes(bytes) => format!("content '{}'", Verdict::shown(bytes)),
+        Pattern::Bytes(bytes) => format!("content '{}'", CheckResult::shown(bytes)),
         Pattern::Binary(_) => "content (binary)".into(),
         Pattern::HexRegex(_) => "content (binary regex)".into(),
         Pattern::Made(_) => "content (log-format string)".into(),

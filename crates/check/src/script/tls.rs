@@ -2,7 +2,7 @@
 //! Nothing is encrypted, and no certificate looked at.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
-use crate::status::{Status, Verdict};
+use crate::status::{CheckResult, Status};
 
 /// What records begin with: that of an alert, and that of a handshake.
 const ALERT: u8 = 21;
@@ -40,7 +40,7 @@ pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
         return Judgement::Wait;
     }
     match input.first() {
-        Some(&(ALERT | HANDSHAKE)) => Judgement::Well(Verdict::new(Status::L6Ok, "")),
-        _ => Judgement::Over(Verdict::new(Status::L6Rsp, "")),
+        Some(&(ALERT | HANDSHAKE)) => Judgement::Well(CheckResult::new(Status::L6Ok, "")),
+        _ => Judgement::Over(CheckResult::new(Status::L6Rsp, "")),
     }
 }

@@ -3,7 +3,7 @@
 use super::{Builder, proposal};
 use crate::lex::Word;
 use crate::source::Pos;
-use crate::table::{Arg, Count, Keyword, Kind, Place, Repeat, Shape, Status, Table};
+use crate::table::{Arg, Count, Keyword, Kind, Repeat, SectionKind, Shape, Status, Table};
 use crate::tree::{Set, Statement};
 use crate::value::{self, Unit, Value, ValueError};
 use std::time::Duration;
@@ -48,11 +48,11 @@ impl Builder<'_> {
             return;
         }
         let place = self.place();
-        if place == Place::Top {
+        if place == SectionKind::Top {
             let message = format!(
                 "unknown keyword '{}' out of section{}",
                 words[0].shown(),
-                proposal(&words[0], Place::section_names())
+                proposal(&words[0], SectionKind::section_names())
             );
             return self.found.alert(words[0].pos(), message);
         }
@@ -69,7 +69,10 @@ impl Builder<'_> {
         if !keyword.places.contains(place) && !self.misplaced(keyword, head, &bytes, place) {
             return;
         }
-        if place == Place::Defaults && keyword.named_defaults_only && self.proxy().name.bytes().is_empty() {
+        if place == SectionKind::Defaults
+            && keyword.named_defaults_only
+            && self.proxy().name.bytes().is_empty()
+        {
             let message = format!("'{}' not allowed in anonymous 'defaults' section", keyword.name);
             return self.found.alert(head.pos(), message);
         }
@@ -88,7 +91,7 @@ impl Builder<'_> {
         self.obey(keyword, prefix, head, &words[count..]);
     }
 
-    fn unknown(&mut self, words: &[Word], bytes: &[&[u8]], place: Place) {
+    fn unknown(&mut self, words: &[Word], bytes: &[&[u8]], place: SectionKind) {
         let head = &words[0];
         if self.found.is_full() {
             return self.found.alert(head.pos(), "unknown keyword");
@@ -129,23 +132,29 @@ impl Builder<'_> {
     }
 
     /// Reports a keyword that is not legal here. Whether the line is still to be checked: never.
-    fn misplaced(&mut self, keyword: &'static Keyword, head: &Word, bytes: &[&[u8]], place: Place) -> bool {
+    fn misplaced(
+        &mut self,
+        keyword: &'static Keyword,
+        head: &Word,
+        bytes: &[&[u8]],
+        place: SectionKind,
+    ) -> bool {
         let name = keyword.name;
         let warns = match place {
-            Place::Frontend => {
-                keyword.places.contains(Place::Backend) && !REFUSED_IN_FRONTENDS.contains(&name)
+            SectionKind::Frontend => {
+                keyword.places.contains(SectionKind::Backend) && !REFUSED_IN_FRONTENDS.contains(&name)
             }
-            Place::Backend => {
-                keyword.places.contains(Place::Frontend) && !REFUSED_IN_BACKENDS.contains(&name)
+            SectionKind::Backend => {
+                keyword.places.contains(SectionKind::Frontend) && !REFUSED_IN_BACKENDS.contains(&name)
             }
             _ => false,
         };
         if warns {
             let (own, missing, hint) = match (place, name) {
-                (Place::Frontend, "fullconn") => {
+                (SectionKind::Frontend, "fullconn") => {
                     ("frontend", "backend", ". Maybe you want 'maxconn' instead ?")
                 }
-                (Place::Frontend, _) => ("frontend", "backend", ""),
+                (SectionKind::Frontend, _) => ("frontend", "backend", ""),
                 (_, "maxconn") => ("backend", "frontend", ". Maybe you want 'fullconn' instead ?"),
                 _ => ("backend", "frontend", ""),
             };
@@ -155,8 +164,12 @@ impl Builder<'_> {
             self.found.warning(head.pos(), message);
             return false;
         }
-        let legal: Vec<&str> =
-            keyword.places.iter().filter(|place| *place < Place::BindOption).map(Place::name).collect();
+        let legal: Vec<&str> = keyword
+            .places
+            .iter()
+            .filter(|place| *place < SectionKind::BindOption)
+            .map(SectionKind::name)
+            .collect();
         if legal.is_empty() {
             let words: Vec<Word> = bytes.iter().map(|bytes| Word::plain(*bytes, head.pos())).collect();
             self.unknown(&words, bytes, place);

@@ -20,7 +20,7 @@ use crate::limits::{MAX_BINDS, MAX_SERVERS};
 use crate::nearest;
 use crate::read::{Item, Reader};
 use crate::source::{Pos, Sources};
-use crate::table::{BindOptions, Place, ServerOptions};
+use crate::table::{BindOptions, SectionKind, ServerOptions};
 use crate::tree::{Config, HttpErrors, Proxy, Resolvers, Ring, Settings, Userlist};
 use section::Current;
 use std::collections::{HashMap, HashSet};
@@ -114,7 +114,7 @@ const PLACED: &str = "a keyword runs only in the sections of its row";
 
 impl Builder<'_> {
     /// Where the next line stands.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> SectionKind {
         self.current.place(&self.config)
     }
 
@@ -184,7 +184,7 @@ impl Builder<'_> {
     }
 
     fn statement(&mut self, words: &[Word]) {
-        if let Some(place) = Place::section(words[0].bytes()) {
+        if let Some(place) = SectionKind::section(words[0].bytes()) {
             self.begin_section(place, words);
         } else {
             self.keyword(words);

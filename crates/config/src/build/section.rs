@@ -4,7 +4,7 @@ use super::{Builder, proposal};
 use crate::Shown;
 use crate::lex::Word;
 use crate::limits::{MAX_INHERITED, MAX_SECTIONS};
-use crate::table::{Place, Status, Table};
+use crate::table::{SectionKind, Status, Table};
 use crate::tree::{Config, HttpErrors, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist};
 
 /// The section at work; numbers are indexes of the tree's lists.
@@ -23,20 +23,20 @@ pub(super) enum Current {
 }
 
 impl Current {
-    pub(super) fn place(self, config: &Config) -> Place {
+    pub(super) fn place(self, config: &Config) -> SectionKind {
         match self {
-            Self::Top | Self::Skipped => Place::Top,
-            Self::Global => Place::Global,
+            Self::Top | Self::Skipped => SectionKind::Top,
+            Self::Global => SectionKind::Global,
             Self::Proxy(index) => match config.proxies[index].kind {
-                ProxyKind::Defaults => Place::Defaults,
-                ProxyKind::Frontend => Place::Frontend,
-                ProxyKind::Backend => Place::Backend,
-                ProxyKind::Listen => Place::Listen,
+                ProxyKind::Defaults => SectionKind::Defaults,
+                ProxyKind::Frontend => SectionKind::Frontend,
+                ProxyKind::Backend => SectionKind::Backend,
+                ProxyKind::Listen => SectionKind::Listen,
             },
-            Self::Userlist(_) => Place::Userlist,
-            Self::HttpErrors(_) => Place::HttpErrors,
-            Self::Resolvers(_) => Place::Resolvers,
-            Self::Ring(_) => Place::Ring,
+            Self::Userlist(_) => SectionKind::Userlist,
+            Self::HttpErrors(_) => SectionKind::HttpErrors,
+            Self::Resolvers(_) => SectionKind::Resolvers,
+            Self::Ring(_) => SectionKind::Ring,
         }
     }
 }
@@ -56,7 +56,7 @@ impl Builder<'_> {
         if name.bytes().is_empty() { self.place().name().as_bytes().to_vec() } else { name.bytes().to_vec() }
     }
 
-    pub(super) fn begin_section(&mut self, place: Place, words: &[Word]) {
+    pub(super) fn begin_section(&mut self, place: SectionKind, words: &[Word]) {
         self.used.clear();
         self.names.clear();
         self.sections += 1;
@@ -65,7 +65,7 @@ impl Builder<'_> {
             self.current = Current::Skipped;
             return;
         }
-        if let Some(row) = Table::get().find(place.name(), Place::Top)
+        if let Some(row) = Table::get().find(place.name(), SectionKind::Top)
             && let Status::Refused(reason) = row.status
         {
             let message =
@@ -75,7 +75,7 @@ impl Builder<'_> {
             return;
         }
         let kind = match place {
-            Place::Global => {
+            SectionKind::Global => {
                 if let Some(extra) = words.get(1) {
                     self.found.alert(
                         extra.pos(),
@@ -85,10 +85,10 @@ impl Builder<'_> {
                 self.current = Current::Global;
                 return;
             }
-            Place::Defaults => ProxyKind::Defaults,
-            Place::Frontend => ProxyKind::Frontend,
-            Place::Backend => ProxyKind::Backend,
-            Place::Listen => ProxyKind::Listen,
+            SectionKind::Defaults => ProxyKind::Defaults,
+            SectionKind::Frontend => ProxyKind::Frontend,
+            SectionKind::Backend => ProxyKind::Backend,
+            SectionKind::Listen => ProxyKind::Listen,
             _ => return self.begin_named(place, words),
         };
         self.begin_proxy(kind, words);
@@ -234,7 +234,7 @@ impl Builder<'_> {
     }
 
     /// Sections that have a name and nothing else in their header.
-    fn begin_named(&mut self, place: Place, words: &[Word]) {
+    fn begin_named(&mut self, place: SectionKind, words: &[Word]) {
         let name = self.name(words);
         if let Some(extra) = words.get(2) {
             self.unexpected(&words[0], extra);
@@ -242,9 +242,9 @@ impl Builder<'_> {
         let config = &mut self.config;
         let same = |known: &Word| known.bytes() == name.bytes() && !name.bytes().is_empty();
         let twin = match place {
-            Place::Userlist => config.userlists.iter().any(|section| same(&section.name)),
-            Place::HttpErrors => config.http_errors.iter().any(|section| same(&section.name)),
-            Place::Resolvers => config.resolvers.iter().any(|section| same(&section.name)),
+            SectionKind::Userlist => config.userlists.iter().any(|section| same(&section.name)),
+            SectionKind::HttpErrors => config.http_errors.iter().any(|section| same(&section.name)),
+            SectionKind::Resolvers => config.resolvers.iter().any(|section| same(&section.name)),
             _ => config.rings.iter().any(|section| same(&section.name)),
         };
         if twin {
@@ -253,15 +253,15 @@ impl Builder<'_> {
             self.found.alert(name.pos(), message);
         }
         self.current = match place {
-            Place::Userlist => {
+            SectionKind::Userlist => {
                 config.userlists.push(Userlist { name, groups: Vec::new(), users: Vec::new() });
                 Current::Userlist(config.userlists.len() - 1)
             }
-            Place::HttpErrors => {
+            SectionKind::HttpErrors => {
                 config.http_errors.push(HttpErrors { name, files: Vec::new() });
                 Current::HttpErrors(config.http_errors.len() - 1)
             }
-            Place::Resolvers => {
+            SectionKind::Resolvers => {
                 config.resolvers.push(Resolvers {
                     name,
                     nameservers: Vec::new(),

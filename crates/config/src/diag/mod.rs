@@ -10,10 +10,10 @@
 //!
 //! The first line has the shape that scripts and editors read from HAProxy; the other two are for people.
 
+mod outcome;
 mod render;
-mod verdict;
 
-pub use verdict::{Check, ExitCode, Verdict};
+pub use outcome::{Check, ExitCode, Outcome};
 
 use crate::limits::MAX_DIAGNOSTICS;
 use crate::source::Pos;

@@ -1,6 +1,6 @@
 //! Options behind the addresses of a `bind` line; of `stats socket`, too.
 
-use super::place::BIND;
+use super::section::BIND;
 use super::{Keyword, choice, flag, int, own, text, time};
 use crate::build::{Builder, Line, parse};
 use crate::lex::Word;

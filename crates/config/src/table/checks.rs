@@ -1,6 +1,6 @@
 //! Health checks: their steps in proxies.
 
-use super::place::{DLB, Place, Places};
+use super::section::{DLB, SectionKind, SectionKinds};
 use super::{Keyword, flag, own};
 use crate::build::{Builder, Line};
 
@@ -86,8 +86,14 @@ pub(super) fn rows() -> Vec<Keyword> {
         },
     ));
     rows.push(
-        own("healthcheck", Places::of(&[Place::Backend, Place::Listen]), "name", 1, "a named health check")
-            .refused("sections of this kind are not built yet"),
+        own(
+            "healthcheck",
+            SectionKinds::of(&[SectionKind::Backend, SectionKind::Listen]),
+            "name",
+            1,
+            "a named health check",
+        )
+        .refused("sections of this kind are not built yet"),
     );
     rows
 }

@@ -1,6 +1,6 @@
 //! Settings of the process in `global`. `setenv` and its like change what the next line sees.
 
-use super::place::GLOBAL;
+use super::section::GLOBAL;
 use super::{Arg, Keyword, Kind, args, choice, flag, int, own, switch, text, time};
 use crate::build::{Builder, Line};
 use crate::lex::InvalidVariable;

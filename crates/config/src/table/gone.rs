@@ -1,7 +1,7 @@
 //! Keywords of proxies that HAProxy itself has removed: files that still have them are told what stands in
 //! their place.
 
-use super::place::DFLB;
+use super::section::DFLB;
 use super::{Keyword, own};
 
 /// Name, what it was, what to do.

@@ -1,13 +1,13 @@
 //! Where log lines go and what is in them.
 
-use super::place::{DFL, DFLB, GLOBAL, Place, Places};
+use super::section::{DFL, DFLB, GLOBAL, SectionKind, SectionKinds};
 use super::{Keyword, own, text};
 use crate::build::{Builder, Line, parse};
 
 pub(super) fn rows() -> Vec<Keyword> {
-    let ring = Places::of(&[Place::Ring]);
-    let forward = Places::of(&[Place::LogForward]);
-    let profile = Places::of(&[Place::LogProfile]);
+    let ring = SectionKinds::of(&[SectionKind::Ring]);
+    let forward = SectionKinds::of(&[SectionKind::LogForward]);
+    let profile = SectionKinds::of(&[SectionKind::LogProfile]);
     let later = "forwarding of logs is not built yet";
     vec![
         own(
@@ -74,7 +74,7 @@ pub(super) fn rows() -> Vec<Keyword> {
 fn format(b: &mut Builder<'_>, line: &Line<'_>) {
     let format = line.set(line.word(0));
     line.no_more(b, 1);
-    if b.place() == Place::Backend {
+    if b.place() == SectionKind::Backend {
         let message = format!(
             "backend '{}' : '{}' directive is ignored in backends",
             b.proxy().name.shown(),

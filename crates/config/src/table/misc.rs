@@ -1,14 +1,14 @@
 //! Sections beside proxies: users, error files, resolvers, and those that are not built.
 
-use super::place::{Place, Places};
+use super::section::{SectionKind, SectionKinds};
 use super::{Keyword, Timeout, int, own};
 use crate::build::{Builder, Line, parse};
-use crate::tree::{Group, Hold, Password, User};
+use crate::tree::{Group, Password, ResolverHold, User};
 
 pub(super) fn rows() -> Vec<Keyword> {
-    let userlist = Places::of(&[Place::Userlist]);
-    let errors = Places::of(&[Place::HttpErrors]);
-    let resolvers = Places::of(&[Place::Resolvers]);
+    let userlist = SectionKinds::of(&[SectionKind::Userlist]);
+    let errors = SectionKinds::of(&[SectionKind::HttpErrors]);
+    let resolvers = SectionKinds::of(&[SectionKind::Resolvers]);
     let mut rows = vec![
         own("group", userlist, "name [users user,...]", 1, "a group of users").adds().built(group),
         own("user", userlist, "name [password|insecure-password text] [groups group,...]", 1, "a user")
@@ -50,17 +50,17 @@ pub(super) fn rows() -> Vec<Keyword> {
     ];
     for (place, reason, names) in [
         (
-            Place::Cache,
+            SectionKind::Cache,
             "the cache is not built yet",
             &["max-age", "max-object-size", "max-secondary-entries", "process-vary", "total-max-size"][..],
         ),
         (
-            Place::Program,
+            SectionKind::Program,
             "HAProxy has removed it in 3.3; have the service manager start programs",
             &["command", "group", "option start-on-reload", "user"],
         ),
         (
-            Place::FcgiApp,
+            SectionKind::FcgiApp,
             "FastCGI is not built",
             &[
                 "acl",
@@ -76,11 +76,11 @@ pub(super) fn rows() -> Vec<Keyword> {
                 "set-param",
             ],
         ),
-        (Place::CrtStore, super::ssl::TLS, &["crt-base", "key-base", "load"]),
-        (Place::Traces, "traces are not built", &["trace"]),
-        (Place::LogProfile, "log profiles are not built yet", &["log-tag"]),
+        (SectionKind::CrtStore, super::ssl::TLS, &["crt-base", "key-base", "load"]),
+        (SectionKind::Traces, "traces are not built", &["trace"]),
+        (SectionKind::LogProfile, "log profiles are not built yet", &["log-tag"]),
         (
-            Place::LogForward,
+            SectionKind::LogForward,
             "forwarding of logs is not built yet",
             &[
                 "backlog",
@@ -94,7 +94,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             ],
         ),
         (
-            Place::Acme,
+            SectionKind::Acme,
             super::ssl::TLS,
             &[
                 "account-key",
@@ -116,7 +116,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     ] {
         for name in names {
             rows.push(
-                own(name, Places::of(&[place]), "value...", 0, "a setting of this section")
+                own(name, SectionKinds::of(&[place]), "value...", 0, "a setting of this section")
                     .adds()
                     .refused(reason),
             );
@@ -197,7 +197,7 @@ fn hold(b: &mut Builder<'_>, line: &Line<'_>) {
     const KINDS: &[&str] = &["nx", "obsolete", "other", "refused", "timeout", "valid"];
     if let (Some(kind), Some(time)) = (line.own_choice(b, 0, KINDS), line.own_time(b, 1)) {
         line.no_more(b, 2);
-        b.resolvers().holds.push(Hold { kind, time });
+        b.resolvers().holds.push(ResolverHold { kind, time });
     }
 }
 

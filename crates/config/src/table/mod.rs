@@ -13,9 +13,9 @@ mod gone;
 mod logs;
 mod misc;
 mod options;
-mod place;
 mod proxy;
 mod rules;
+mod section;
 mod server;
 mod ssl;
 mod stats;
@@ -26,8 +26,8 @@ mod unbuilt;
 
 pub use bind::BindOptions;
 pub use options::Toggle;
-pub use place::{Place, Places};
 pub use rules::{Action, Ruleset};
+pub use section::{SectionKind, SectionKinds};
 pub use server::ServerOptions;
 pub use timeouts::Timeout;
 pub use tune::Tune;
@@ -50,7 +50,7 @@ pub struct Keyword {
     /// The family, a chapter of the reference.
     pub family: &'static str,
     /// Where it is legal.
-    pub places: Places,
+    pub places: SectionKinds,
     /// In `defaults` sections only if they have a name.
     pub named_defaults_only: bool,
     /// What follows it.
@@ -164,7 +164,7 @@ impl Status {
 }
 
 /// A row with one argument or none is written in one line: these and the methods below are its words.
-fn row(name: &'static str, places: Places, shape: Shape, help: &'static str) -> Keyword {
+fn row(name: &'static str, places: SectionKinds, shape: Shape, help: &'static str) -> Keyword {
     Keyword {
         name,
         family: "",
@@ -180,16 +180,27 @@ fn row(name: &'static str, places: Places, shape: Shape, help: &'static str) -> 
     }
 }
 
-fn flag(name: &'static str, places: Places, help: &'static str) -> Keyword {
+fn flag(name: &'static str, places: SectionKinds, help: &'static str) -> Keyword {
     row(name, places, Shape::Flag, help)
 }
 
-fn args<const N: usize>(name: &'static str, places: Places, args: [Arg; N], help: &'static str) -> Keyword {
+fn args<const N: usize>(
+    name: &'static str,
+    places: SectionKinds,
+    args: [Arg; N],
+    help: &'static str,
+) -> Keyword {
     row(name, places, Shape::Args(args.into()), help)
 }
 
 /// `min`: how many words there must be.
-fn own(name: &'static str, places: Places, usage: &'static str, min: usize, help: &'static str) -> Keyword {
+fn own(
+    name: &'static str,
+    places: SectionKinds,
+    usage: &'static str,
+    min: usize,
+    help: &'static str,
+) -> Keyword {
     row(name, places, Shape::Own(usage, min), help)
 }
 
@@ -270,7 +281,7 @@ impl Keyword {
 
     /// Whether sections take it over from their `defaults`.
     pub fn inherited(&self) -> bool {
-        self.places.contains(Place::Defaults)
+        self.places.contains(SectionKind::Defaults)
     }
 }
 
@@ -301,7 +312,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
         ("Bind options", bind::rows()),
         ("Server options", server::rows()),
         ("Removed from HAProxy", gone::rows()),
-        ("Sections", place::rows()),
+        ("Sections", section::rows()),
     ];
     let mut table = Table { rows: Vec::new(), names: HashMap::new(), longest: 0 };
     for (family, rows) in families {
@@ -331,13 +342,13 @@ impl Table {
     }
 
     /// The row of a name in a place.
-    pub fn find(&self, name: &str, place: Place) -> Option<&Keyword> {
+    pub fn find(&self, name: &str, place: SectionKind) -> Option<&Keyword> {
         self.named(name).find(|row| row.places.contains(place))
     }
 
     /// The row with the longest name that the words begin with, legal in `place` or not, and the number of
     /// its words. One that is legal goes before a longer one that is not.
-    pub(crate) fn longest(&self, words: &[&[u8]], place: Place) -> Option<(&Keyword, usize)> {
+    pub(crate) fn longest(&self, words: &[&[u8]], place: SectionKind) -> Option<(&Keyword, usize)> {
         let mut elsewhere = None;
         let mut name = Vec::new();
         let mut candidates = Vec::new();
@@ -354,11 +365,13 @@ impl Table {
                 return Some((row, index + 1));
             }
             if elsewhere.is_none() {
-                // Of two rows the one of the nearer kin: for a backend a row of proxies, not of `global`.
-                let kin = |row: &&Keyword| {
-                    place.is_proxy() && Place::PROXIES.iter().any(|kin| row.places.contains(*kin))
+                // Of two rows the one of the nearer relation: for a backend a row of proxies, not of
+                // `global`.
+                let related = |row: &&Keyword| {
+                    place.is_proxy()
+                        && SectionKind::PROXIES.iter().any(|related| row.places.contains(*related))
                 };
-                let row = self.named(name).find(kin).or_else(|| self.named(name).next());
+                let row = self.named(name).find(related).or_else(|| self.named(name).next());
                 elsewhere = row.map(|row| (row, index + 1));
             }
         }
@@ -366,7 +379,7 @@ impl Table {
     }
 
     /// The name legal in `place` that is nearest to the beginning of a line.
-    pub(crate) fn nearest(&self, words: &[&[u8]], place: Place) -> Option<&'static str> {
+    pub(crate) fn nearest(&self, words: &[&[u8]], place: SectionKind) -> Option<&'static str> {
         let legal = || self.rows.iter().filter(|row| row.places.contains(place)).map(|row| row.name);
         // With as many words as the name has, so that `option httplg` is compared as a whole.
         for count in (1..=words.len().min(self.longest)).rev() {

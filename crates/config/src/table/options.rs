@@ -1,7 +1,7 @@
 //! `option ...`: switches of proxies. With `no` before it an option is off, with `default` it is as if it
 //! never was set.
 
-use super::place::{DFL, DFLB, DLB, Places};
+use super::section::{DFL, DFLB, DLB, SectionKinds};
 use super::{Keyword, flag, own};
 use crate::build::{Builder, Line, Prefix};
 use crate::tree::{AddressHeader, ExceptNetwork, LogFormatOption};
@@ -13,7 +13,7 @@ pub struct Toggle(u8);
 /// From each line a [`Toggle`] and its row.
 macro_rules! toggles {
     ($($constant:ident $name:literal $places:ident $help:literal;)*) => {
-        const TABLE: &[(&str, Places, &str)] = &[$((concat!("option ", $name), $places, $help)),*];
+        const TABLE: &[(&str, SectionKinds, &str)] = &[$((concat!("option ", $name), $places, $help)),*];
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)] // numbers of constants below
         enum Number { $($constant),* }
         impl Toggle {

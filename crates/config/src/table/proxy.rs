@@ -1,7 +1,7 @@
 //! Keywords of proxies that belong to no other family: what they are, where they listen, whom they balance
 //! over.
 
-use super::place::{DFL, DFLB, DLB, FL, FLB, LB};
+use super::section::{DFL, DFLB, DLB, FL, FLB, LB};
 use super::{Keyword, Toggle, args, choice, flag, int, own, text, time};
 use crate::build::{Builder, Line, parse};
 use crate::tree::{ErrorFile, HashType, Mode, Redirection};

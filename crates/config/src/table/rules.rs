@@ -1,7 +1,7 @@
 //! Rules: lines that say what happens to a connection, a request or a response, and when. Names of actions
 //! are checked here; their arguments and conditions are kept as words with positions, and `expr` reads them.
 
-use super::place::{DFL, DFLB, DLB, FLB, Places};
+use super::section::{DFL, DFLB, DLB, FLB, SectionKinds};
 use super::{Keyword, own, time};
 use crate::build::{Builder, Line, parse, proposal};
 use crate::lex::Word;
@@ -252,7 +252,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             b.settings().inspect_response = Some(value);
         }),
     ];
-    let lists: [(Ruleset, Places, &str); 7] = [
+    let lists: [(Ruleset, SectionKinds, &str); 7] = [
         (TcpRequestConnection, DFL, "a rule for a connection that was accepted"),
         (TcpRequestSession, DFL, "a rule for a session, after the handshakes"),
         (TcpRequestContent, DFLB, "a rule for the client's bytes"),

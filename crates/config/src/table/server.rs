@@ -1,6 +1,6 @@
 //! Options behind the address of a `server`, `server-template` or `default-server` line.
 
-use super::place::SERVER;
+use super::section::SERVER;
 use super::{Keyword, choice, flag, int, interval, own, text, time};
 use crate::build::parse;
 use crate::lex::Word;

@@ -1,7 +1,7 @@
 //! TLS settings of the process. None is built: each is refused by name, but for those that only tune what is
 //! not there.
 
-use super::place::GLOBAL;
+use super::section::GLOBAL;
 use super::{Keyword, own};
 
 /// Why everything about TLS is refused.

@@ -1,6 +1,6 @@
 //! The statistics page of proxies.
 
-use super::place::{DFLB, FLB};
+use super::section::{DFLB, FLB};
 use super::{Keyword, own};
 use crate::build::{Builder, Line, parse};
 use crate::lex::Word;

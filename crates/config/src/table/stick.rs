@@ -1,11 +1,11 @@
 //! Stick tables and what uses them, and peers. Not built yet; each is refused by name.
 
-use super::place::{FLB, LB, Place, Places};
+use super::section::{FLB, LB, SectionKind, SectionKinds};
 use super::{Keyword, own};
 
 pub(super) fn rows() -> Vec<Keyword> {
     let reason = "stick tables are not built yet";
-    let peers = Places::of(&[Place::Peers]);
+    let peers = SectionKinds::of(&[SectionKind::Peers]);
     let mut rows: Vec<Keyword> = [
         ("stick match", LB, "pattern [table name] [if|unless condition]", "finds the server of a pattern"),
         (
@@ -47,7 +47,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     .map(|(name, places, usage, help)| own(name, places, usage, 0, help).adds().refused(reason))
     .collect();
     rows.push(
-        own("mailer", Places::of(&[Place::Mailers]), "name address", 2, "a mail server")
+        own("mailer", SectionKinds::of(&[SectionKind::Mailers]), "name address", 2, "a mail server")
             .adds()
             .refused("alerts by mail are not built"),
     );

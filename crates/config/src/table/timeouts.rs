@@ -1,6 +1,6 @@
 //! `timeout ...`: how long is waited for what.
 
-use super::place::{DFL, DFLB, DLB, Place, Places};
+use super::section::{DFL, DFLB, DLB, SectionKind, SectionKinds};
 use super::{Keyword, time};
 use crate::build::{Builder, Line};
 
@@ -36,7 +36,7 @@ pub enum Timeout {
 
 use Timeout::*;
 
-const TABLE: [(Timeout, &str, Places, &str, &str); 12] = [
+const TABLE: [(Timeout, &str, SectionKinds, &str, &str); 12] = [
     (
         Check,
         "timeout check",
@@ -104,7 +104,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             super::args(name, places, [time("delay")], help).default(default).built(store)
         })
         .collect();
-    let resolvers = Places::of(&[Place::Resolvers]);
+    let resolvers = SectionKinds::of(&[SectionKind::Resolvers]);
     for name in ["timeout resolve", "timeout retry"] {
         rows.push(
             super::args(name, resolvers, [time("delay")], "how long until a name is asked for again")
@@ -112,7 +112,7 @@ pub(super) fn rows() -> Vec<Keyword> {
                 .built(super::misc::resolver_timeout),
         );
     }
-    let ring = Places::of(&[Place::Ring]);
+    let ring = SectionKinds::of(&[SectionKind::Ring]);
     for name in ["timeout connect", "timeout server"] {
         rows.push(
             super::args(name, ring, [time("delay")], "how long a server of the ring is waited for")
@@ -123,7 +123,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     for (name, places) in [("clitimeout", DFL), ("contimeout", DLB), ("srvtimeout", DLB)] {
         rows.push(super::args(name, places, [time("delay")], "older name of a timeout").refused(renamed));
     }
-    let mailers = Places::of(&[Place::Mailers]);
+    let mailers = SectionKinds::of(&[SectionKind::Mailers]);
     rows.push(
         super::args("timeout mail", mailers, [time("delay")], "how long a mail may take")
             .refused("alerts by mail are not built"),

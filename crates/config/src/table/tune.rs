@@ -1,7 +1,7 @@
 //! `tune.*`: sizes and counts of the process. One definition a setting: its field, name, type, range, default
 //! and help.
 
-use super::place::GLOBAL;
+use super::section::GLOBAL;
 use super::{Keyword, args, choice, flag, int, own, size, switch, time};
 use crate::tree::Set;
 use std::time::Duration;

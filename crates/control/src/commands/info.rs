@@ -3,9 +3,9 @@
 use super::Call;
 use super::values::{Field, Form, Value};
 use crate::activity;
-use crate::process::Facts;
+use crate::process::ProcessInfo;
 use manylane_proxy::Generation;
-use manylane_proxy::generation::GateState;
+use manylane_proxy::generation::FrontendGateState;
 use manylane_sched::Time;
 use manylane_sync::atomic::Ordering;
 use std::fmt::Write;
@@ -99,13 +99,18 @@ pub(crate) static FIELDS: &[Field] = fields! {
 };
 
 /// What a field says now; times and rates with what is behind the point, if `float`.
-pub(crate) fn value(generation: &Generation, process: &Facts, name: &str, float: bool) -> Option<Value> {
+pub(crate) fn value(
+    generation: &Generation,
+    process: &ProcessInfo,
+    name: &str,
+    float: bool,
+) -> Option<Value> {
     use Value::{Float, Number32, Number64, Text};
     let elapsed = process.started.elapsed();
     let up = elapsed.as_secs();
     let rate = |rate: u64| if float { Float(rate as f64) } else { Number32(rate) };
     let pipes = |of: fn(&manylane_io::IoReport) -> u64| manylane_io::report().iter().map(of).sum::<u64>();
-    let vitals = &generation.vitals;
+    let process_stats = &generation.process_stats;
     let frontends = &generation.frontends;
     let connection_rate =
         || frontends.iter().map(|frontend| frontend.counts.rate(0, Time::now())).sum::<u64>();
@@ -122,7 +127,7 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str, float:
     };
     let listeners = || {
         let open = |frontend: &&manylane_proxy::generation::Frontend| {
-            frontend.gate.state() == GateState::Open && !vitals.is_stopping()
+            frontend.gate.state() == FrontendGateState::Open && !process_stats.is_stopping()
         };
         let bound = frontends.iter().filter(open).map(|frontend| frontend.listeners.len()).sum::<usize>();
         (bound + generation.process.stats_sockets.len()) as u64
@@ -149,7 +154,7 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str, float:
         "Maxconn" => Number32(generation.places.most()),
         "Hard_maxconn" => Number32(generation.hard_maxconn),
         "ConnRate" | "SessRate" => rate(connection_rate()),
-        "MaxConnRate" | "MaxSessRate" => Number32(vitals.most_connections(connection_rate())),
+        "MaxConnRate" | "MaxSessRate" => Number32(process_stats.most_connections(connection_rate())),
         "SslRate"
         | "SslFrontendKeyRate"
         | "SslFrontendSessionReuse_pct"
@@ -175,15 +180,15 @@ pub(crate) fn value(generation: &Generation, process: &Facts, name: &str, float:
         "PipesUsed" => Number32(pipes(|lane| lane.pipes_used)),
         "PipesFree" => Number32(pipes(|lane| lane.pipes_free)),
         "TotalSplicedBytesOut" => Number64(pipes(|lane| lane.spliced_out)),
-        "Idle_pct" => Number32(vitals.idle_percent()),
-        "Stopping" => Number32(vitals.is_stopping().into()),
+        "Idle_pct" => Number32(process_stats.idle_percent()),
+        "Stopping" => Number32(process_stats.is_stopping().into()),
         "Jobs" => Number32(listeners() + connections() + activity::clients()),
         "Unstoppable Jobs" => Number32(activity::unstoppable()),
-        "BusyPolling" => Number32((generation.process.busy_polling && !vitals.is_stopping()).into()),
-        "FailedResolutions" => Number32(vitals.failed_resolutions.read_cheap()),
-        "BytesOutRate" => {
-            Number64(vitals.bytes_rate(Time::now(), frontends.iter().map(|frontend| &*frontend.counts)))
-        }
+        "BusyPolling" => Number32((generation.process.busy_polling && !process_stats.is_stopping()).into()),
+        "FailedResolutions" => Number32(process_stats.failed_resolutions.read_cheap()),
+        "BytesOutRate" => Number64(
+            process_stats.bytes_rate(Time::now(), frontends.iter().map(|frontend| &*frontend.counts)),
+        ),
         "Tainted" => Text(activity::taints()),
         "ConnRateLimit" => Number32(generation.connection_rate.most()),
         "SessRateLimit" => Number32(generation.session_rate.most()),

@@ -2,8 +2,8 @@
 
 use super::Call;
 use manylane_proxy::counts::{BackendCounts, FrontendCounts, ListenerCounts, ServerCounts};
-use manylane_proxy::generation::GateState;
-use manylane_proxy::{Local, Places};
+use manylane_proxy::generation::FrontendGateState;
+use manylane_proxy::{ConnLimit, Local};
 use manylane_sched::{Class, Here, Remote, TaskKind};
 use manylane_sync::Arc;
 
@@ -79,7 +79,7 @@ const AT_ONCE: usize = 64;
 /// `clear counters`: peaks; with `all` everything that was counted.
 pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
     let (generation, here) = (call.generation, call.here);
-    generation.vitals.forget_most();
+    generation.process_stats.forget_most();
     if all {
         generation.resolvers.iter().for_each(|section| section.clear());
     }
@@ -109,7 +109,7 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
         }
     }
     // Peaks are each lane's own, and only that lane may write them.
-    let done = Arc::new(Places::new(1));
+    let done = Arc::new(ConnLimit::new(1));
     for lane in manylane_sched::report() {
         done.enter().await; // the lane before is done
         let (generation, done_here) = (call.control.generation(), done.clone());
@@ -135,7 +135,7 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
 }
 
 /// `disable frontend`, `enable frontend`, `shutdown frontend`
-pub(super) fn set_gate(call: &mut Call<'_, '_>, to: GateState) {
+pub(super) fn set_gate(call: &mut Call<'_, '_>, to: FrontendGateState) {
     let word = call.word(0).to_owned();
     if word.is_empty() {
         return call.error("A frontend name is expected.");
@@ -149,19 +149,23 @@ pub(super) fn set_gate(call: &mut Call<'_, '_>, to: GateState) {
         Err(why) => return call.error(&format!("The frontend stays disabled: {why}.")),
     };
     match (before, to) {
-        (GateState::Shut, GateState::Shut) => call.error("Frontend was already shut down."),
-        (GateState::Shut, GateState::Open) => call.error("Frontend was previously shut down, cannot enable."),
-        (GateState::Shut, GateState::Paused) => {
+        (FrontendGateState::Shut, FrontendGateState::Shut) => call.error("Frontend was already shut down."),
+        (FrontendGateState::Shut, FrontendGateState::Open) => {
+            call.error("Frontend was previously shut down, cannot enable.")
+        }
+        (FrontendGateState::Shut, FrontendGateState::Paused) => {
             call.error("Frontend was previously shut down, cannot disable.")
         }
-        (GateState::Open, GateState::Open) => call.error("All sockets are already enabled."),
-        (GateState::Paused, GateState::Paused) => call.error("All sockets are already disabled."),
-        (GateState::Open, GateState::Paused) => {
+        (FrontendGateState::Open, FrontendGateState::Open) => call.error("All sockets are already enabled."),
+        (FrontendGateState::Paused, FrontendGateState::Paused) => {
+            call.error("All sockets are already disabled.")
+        }
+        (FrontendGateState::Open, FrontendGateState::Paused) => {
             manylane_proxy::warn(&local, frontend, &format!("Paused frontend {}.", frontend.name));
         }
-        (GateState::Paused, GateState::Open) => {
+        (FrontendGateState::Paused, FrontendGateState::Open) => {
             manylane_proxy::warn(&local, frontend, &format!("Resumed frontend {}.", frontend.name));
         }
-        (_, GateState::Shut) => {}
+        (_, FrontendGateState::Shut) => {}
     }
 }

@@ -31,7 +31,7 @@ use crate::session::Settings;
 use manylane_config::value::Unit;
 use manylane_net::Endpoint;
 use manylane_proxy::Generation;
-use manylane_proxy::generation::GateState;
+use manylane_proxy::generation::FrontendGateState;
 use manylane_sched::Here;
 use manylane_sync::Arc;
 use patterns::Kind;
@@ -86,7 +86,7 @@ enum Action {
     DebugPanic,
     Delete(Kind),
     DeleteServer,
-    Gate(GateState),
+    FrontendGate(FrontendGateState),
     DisableAgent,
     DisableHealth,
     DisableServer,
@@ -183,11 +183,11 @@ static TABLE: &[Row] = &[
     row("del server", "<bk>/<srv>", Level::Admin, Action::DeleteServer, "take away a server in maintenance that serves nobody"),
     row("del map", "<map> [<key>|#<ref>]", Level::Admin, Action::Delete(Kind::Map), "remove an entry of a map"),
     row("disable agent", "<bk>/<srv>", Level::Admin, Action::DisableAgent, "ask a server's agent no more"),
-    row("disable frontend", "<frontend>", Level::Admin, Action::Gate(GateState::Paused), "have a frontend take no connections for a while"),
+    row("disable frontend", "<frontend>", Level::Admin, Action::FrontendGate(FrontendGateState::Paused), "have a frontend take no connections for a while"),
     row("disable health", "<bk>/<srv>", Level::Admin, Action::DisableHealth, "make no more checks of a server"),
     row("disable server", "<bk>/<srv>", Level::Admin, Action::DisableServer, "put a server into maintenance"),
     row("enable agent", "<bk>/<srv>", Level::Admin, Action::EnableAgent, "ask a server's agent again"),
-    row("enable frontend", "<frontend>", Level::Admin, Action::Gate(GateState::Open), "have a frontend take connections again"),
+    row("enable frontend", "<frontend>", Level::Admin, Action::FrontendGate(FrontendGateState::Open), "have a frontend take connections again"),
     row("enable health", "<bk>/<srv>", Level::Admin, Action::EnableHealth, "make checks of a server again"),
     row("enable server", "<bk>/<srv>", Level::Admin, Action::EnableServer, "take a server out of maintenance"),
     row("experimental-mode", "[on|off]", Level::Admin, Action::ExperimentalMode, "allow this client what may change or go again"),
@@ -236,7 +236,7 @@ static TABLE: &[Row] = &[
     row("show tasks", "", Level::Operator, Action::ShowTasks, "tasks that wait for their turn"),
     row("show threads", "", Level::Operator, Action::ShowThreads, "what each lane does"),
     row("show version", "", Level::User, Action::ShowVersion, "the program's version"),
-    row("shutdown frontend", "<frontend>", Level::Admin, Action::Gate(GateState::Shut), "have a frontend take no connections any more"),
+    row("shutdown frontend", "<frontend>", Level::Admin, Action::FrontendGate(FrontendGateState::Shut), "have a frontend take no connections any more"),
     row("shutdown session", "<id>", Level::Admin, Action::ShutdownSession, "end a stream that 'show sess' shows"),
     row("shutdown sessions server", "<bk>/<srv>", Level::Admin, Action::ShutdownSessions, "end what a server serves"),
     row("user", "", Level::User, Action::Lower(Level::User), "lower this client's level to user"),
@@ -283,7 +283,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         Action::DebugMemory => pools::memory(call),
         Action::DebugPanic => sessions::panic(call).await,
         Action::Delete(kind) => patterns::delete(call, kind).await,
-        Action::Gate(to) => limits::set_gate(call, to),
+        Action::FrontendGate(to) => limits::set_gate(call, to),
         Action::DisableAgent => server::enable_agent(call, false),
         Action::EnableAgent => server::enable_agent(call, true),
         Action::DisableHealth => server::enable_health(call, false),

@@ -94,7 +94,7 @@ fn table(wish: &Wish) -> String {
                 lane.allocs,
                 lane.frees,
                 lane.cached,
-                lane.shelved,
+                lane.surplus,
                 lane.failed,
             );
         }

@@ -107,7 +107,7 @@ pub(super) fn enable_health(call: &mut Call<'_, '_>, on: bool) {
     match &server.check {
         Some(check) => {
             check.board.disable(!on);
-            check.bell.ring();
+            check.notify.ring();
         }
         None if on => call.error("Health check was not configured on this server, cannot enable."),
         None => {}
@@ -149,7 +149,7 @@ pub(super) fn enable_agent(call: &mut Call<'_, '_>, on: bool) {
     match &server.agent {
         Some(agent) => {
             agent.board.disable(!on);
-            agent.bell.ring();
+            agent.notify.ring();
         }
         None if on => call.error("Agent was not configured on this server, cannot enable."),
         None => {}
@@ -191,12 +191,12 @@ fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
         "agent-send" if value.is_empty() => {
             call.error("'set server <srv> agent-send' expects what the agent is sent.")
         }
-        "agent-send" => check.aims.set(|aim| aim.send = Some(value.into_bytes().into())),
+        "agent-send" => check.target.set(|aim| aim.send = Some(value.into_bytes().into())),
         "check-port" if value.is_empty() => {
             call.error("set server <b>/<s> check-port requires a port.");
         }
         "agent-port" | "check-port" => match port(&value) {
-            Ok(port) => check.aims.set(|aim| aim.port = Some(port)),
+            Ok(port) => check.target.set(|aim| aim.port = Some(port)),
             Err(why) => call.error(why),
         },
         _ => {
@@ -208,10 +208,10 @@ fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
                 },
                 _ => None,
             };
-            check.aims.set(|aim| (aim.ip, aim.port) = (Some(ip), beside.or(aim.port)));
+            check.target.set(|aim| (aim.ip, aim.port) = (Some(ip), beside.or(aim.port)));
         }
     }
-    check.bell.ring();
+    check.notify.ring();
 }
 
 /// `set server <bk>/<srv> health ...`

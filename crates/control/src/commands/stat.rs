@@ -4,15 +4,15 @@ use super::Call;
 use super::columns::{COLUMNS, Column, begins_protocols, header};
 use super::values::{Field, Form, Value};
 use crate::reply::Gone;
-use crate::seen::{Ahead, Seen};
+use crate::seen::{Ahead, StatSnapshot};
 use crate::walk::{Sides, Step};
 use manylane_balance::{Admin, Index, Operation, Standing, WEIGHT_SCALE};
-use manylane_check::{Health, Report, Status, Verdict};
+use manylane_check::{CheckResult, Health, Report, Status};
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
 use manylane_proxy::Generation;
-use manylane_proxy::generation::{Backend, Frontend, GateState, Listener, Server, ServerPlace};
-use manylane_proxy::pace::{Counted, Figures, Looked, Paced};
+use manylane_proxy::generation::{Backend, Frontend, FrontendGateState, Listener, Server, ServerPlace};
+use manylane_proxy::meter::{Counted, Figures, Metered, Snapshot};
 use manylane_proxy::pages::{PART, Parts};
 use manylane_sched::Time;
 use manylane_sync::Arc;
@@ -123,7 +123,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of<C: Paced>(counted: &Counted<C>, looked: &Looked) -> Self {
+    fn of<C: Metered>(counted: &Counted<C>, looked: &Snapshot) -> Self {
         let (mut all, mut largest) = (vec![0u64; C::NAMES.len()], vec![0u64; C::NAMES.len()]);
         for (_, values) in counted.lanes() {
             for (place, value) in values.into_iter().enumerate() {
@@ -204,9 +204,9 @@ const RESPONSES: &[(Column, &str)] = &[
 ];
 
 /// The line of a frontend.
-pub(crate) fn frontend(frontend: &Frontend, process_most: u64, seen: &Seen) -> Line {
+pub(crate) fn frontend(frontend: &Frontend, process_most: u64, seen: &StatSnapshot) -> Line {
     let mut line = Line::new(Kind::Frontend, (frontend.id, &frontend.name), (0, "FRONTEND"), frontend.mode);
-    let sums = Sums::of(&frontend.counts, &seen.pace);
+    let sums = Sums::of(&frontend.counts, &seen.meter);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
     let own = frontend.places.most();
     let limit = if own == 0 { process_most } else { own };
@@ -222,9 +222,9 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64, seen: &Seen) -> L
         line.count(unused, 0); // nothing is compressed
     }
     let status = match frontend.gate.state() {
-        GateState::Open => "OPEN",
-        GateState::Paused => "PAUSED",
-        GateState::Shut => "STOP",
+        FrontendGateState::Open => "OPEN",
+        FrontendGateState::Paused => "PAUSED",
+        FrontendGateState::Shut => "STOP",
     };
     line.set(Column::Status, Text(status.into()));
     sums.fill(
@@ -279,10 +279,10 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64, seen: &Seen) -> L
 
 /// The line of a listener, which has one where its frontend has `option socket-stats`. What is counted of
 /// frontends only stays empty, as in HAProxy.
-pub(crate) fn listener(frontend: &Frontend, own: &Listener, seen: &Seen) -> Line {
+pub(crate) fn listener(frontend: &Frontend, own: &Listener, seen: &StatSnapshot) -> Line {
     let name = own.name.as_deref().unwrap_or_default();
     let mut line = Line::new(Kind::Listener, (frontend.id, &frontend.name), (own.id, name), frontend.mode);
-    let sums = Sums::of(&own.counts, &seen.pace);
+    let sums = Sums::of(&own.counts, &seen.meter);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
     let limit = own.places.most();
     line.gauge(Column::Slim, limit);
@@ -365,7 +365,7 @@ fn checked(line: &mut Line, report: &Report, in_maintenance: bool) {
     if report.paused || in_maintenance {
         return;
     }
-    let Verdict { status, code, info } = &report.verdict;
+    let CheckResult { status, code, info } = &report.verdict;
     let mark = if report.in_progress && *status != Status::Ini { "* " } else { "" };
     line.set(Column::CheckStatus, Text(format!("{mark}{}", status.name())));
     line.set(Column::CheckDesc, Text(status.description().into()));
@@ -383,7 +383,7 @@ fn checked(line: &mut Line, report: &Report, in_maintenance: bool) {
 
 /// What its agent says of a server.
 fn heard(line: &mut Line, report: &Report) {
-    let Verdict { status, code, info } = &report.verdict;
+    let CheckResult { status, code, info } = &report.verdict;
     let mark = if report.in_progress && *status != Status::Ini { "* " } else { "" };
     line.set(Column::AgentStatus, Text(format!("{mark}{}", status.name())));
     line.set(Column::AgentDesc, Text(status.description().into()));
@@ -421,12 +421,12 @@ pub(crate) fn server(
     backend: &Backend,
     index: Index,
     server: &Server,
-    seen: Seen,
+    seen: StatSnapshot,
 ) -> Line {
     let mut line =
         Line::new(Kind::Server, (backend.id, &backend.name), (server.id, &server.name), backend.mode);
-    let sums = Sums::of(&server.counts, &seen.pace);
-    let Seen { check: report, agent, past, standing, place, .. } = seen;
+    let sums = Sums::of(&server.counts, &seen.meter);
+    let StatSnapshot { check: report, agent, past, standing, place, .. } = seen;
     let state = backend.balancer.servers()[index].state();
     let standing = standing.unwrap_or_else(|| state.standing());
     line.gauge(Column::Qcur, backend.balancer.waiting(index).into());
@@ -486,7 +486,7 @@ pub(crate) fn server(
     if let Some(cookie) = &server.cookie {
         line.set(Column::Cookie, Text(String::from_utf8_lossy(cookie).into_owned()));
     }
-    let idle = backend.depot.idle(index);
+    let idle = backend.idle_pools.idle(index);
     line.gauge(Column::SrvIcur, idle);
     line.gauge(Column::IdleConnCur, idle);
     if let Some(most) = server.pool_max {
@@ -528,9 +528,9 @@ pub(crate) fn server(
 }
 
 /// The line of a backend.
-pub(crate) fn backend(backend: &Backend, form: Form, seen: &Seen) -> Line {
+pub(crate) fn backend(backend: &Backend, form: Form, seen: &StatSnapshot) -> Line {
     let mut line = Line::new(Kind::Backend, (backend.id, &backend.name), (0, "BACKEND"), backend.mode);
-    let sums = Sums::of(&backend.counts, &seen.pace);
+    let sums = Sums::of(&backend.counts, &seen.meter);
     let servers = backend.balancer.servers();
     let usable = |backups: bool| {
         servers
@@ -610,7 +610,7 @@ pub(crate) fn backend(backend: &Backend, form: Form, seen: &Seen) -> Line {
             line.set(Column::Cookie, Text(String::from_utf8_lossy(&cookie.name).into_owned()));
         }
         let at_work = sums.now("reached", "left");
-        line.count(Column::H1OpenConnections, at_work + backend.depot.idle_in_all());
+        line.count(Column::H1OpenConnections, at_work + backend.idle_pools.idle_in_all());
         line.count(Column::H1OpenStreams, at_work);
         line.count(Column::H1TotalStreams, sums.get("connects") + sums.get("reuses"));
         sums.fill(

@@ -4,7 +4,7 @@ use super::Call;
 use super::stat::streams;
 use crate::reply::Gone;
 use manylane_balance::{Admin, Operation};
-use manylane_check::Verdict;
+use manylane_check::CheckResult;
 use manylane_net::address::Port;
 use manylane_proxy::Local;
 use manylane_proxy::generation::{Backend, ServerCheck, ServerPlace, Whereabouts};
@@ -48,7 +48,7 @@ fn of_server(known: &Whereabouts) -> (String, u16) {
 /// port that is another than the server's, and the port of an agent.
 fn aim(check: Option<&ServerCheck>, is_agent: bool, own: &ServerPlace) -> (String, u16) {
     let Some(check) = check else { return ("-".into(), 0) };
-    let aim = check.aims.read();
+    let aim = check.target.read();
     let ((file, file_port), (_, own_port)) = (place(&check.place()), place(own));
     let address =
         aim.ip.map(|ip| ip.to_string()).or(check.has_address.then_some(file)).unwrap_or_else(|| "-".into());
@@ -69,7 +69,7 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         for server in backend.listed() {
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
             let state = backend.balancer.servers()[index].state();
-            let known = server.site.read();
+            let known = server.addr.read();
             let (address, port) = of_server(&known);
             // Stopped, starting, running, stopping; and who wants it in maintenance or drained: the file, or
             // a command.
@@ -103,7 +103,7 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             let since = Time::now().since(Time::ZERO).saturating_sub(server.past.read().changed).as_secs();
             let (status, result, health, check) = match &report {
                 Some(report) => {
-                    let Verdict { status, .. } = report.verdict;
+                    let CheckResult { status, .. } = report.verdict;
                     let busy = u8::from(report.in_progress);
                     // Configured and enabled.
                     (
@@ -149,11 +149,11 @@ pub(super) async fn connections(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     for backend in backends {
         for server in backend.listed() {
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
-            let known = server.site.read();
+            let known = server.addr.read();
             let (address, port) = of_server(&known);
             let (used, most) = streams(server, backend.balancer.servers()[index].state().maxconn().into());
             let needed = server.counts.figures(Time::now()).usual;
-            let idle = backend.depot.idle(index);
+            let idle = backend.idle_pools.idle(index);
             let limit = server.pool_max.map_or(-1, i64::from);
             let _ = write!(
                 call.reply,
@@ -165,7 +165,7 @@ pub(super) async fn connections(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 server.pool_purge.as_millis(),
             );
             for lane in &lanes {
-                let _ = write!(call.reply, " {}", backend.depot.idle_on(*lane, index));
+                let _ = write!(call.reply, " {}", backend.idle_pools.idle_on(*lane, index));
             }
             call.reply.put("\n");
             call.reply.breathe().await?;

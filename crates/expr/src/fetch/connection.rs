@@ -4,7 +4,7 @@ use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
 use crate::env::{Env, Number};
 use crate::error::Error;
-use crate::place::Places;
+use crate::eval_points::EvalPoints;
 use crate::sample::{Absent, Fetched, Type, Value, found};
 use crate::scratch::Scratch;
 use std::net::{IpAddr, SocketAddr};
@@ -85,7 +85,7 @@ fn made(connection: Connection) -> Result<Fetch, Error> {
 /// A row without arguments.
 macro_rules! plain {
     ($name:literal, $out:ident, $places:ident, $help:literal, $what:expr) => {
-        row($name, &[], 0, Type::$out, Places::$places, $help, |_| made($what))
+        row($name, &[], 0, Type::$out, EvalPoints::$places, $help, |_| made($what))
     };
 }
 
@@ -144,7 +144,7 @@ pub(super) const ROWS: &[Row] = &[
         &[Int],
         1,
         Type::Str,
-        Places::STREAM,
+        EvalPoints::STREAM,
         "a captured request header field by its number, from 0",
         |args| made(C::RequestCapture(capture(args)?)),
     ),
@@ -156,7 +156,7 @@ pub(super) const ROWS: &[Row] = &[
         &[Int],
         1,
         Type::Str,
-        Places::ANSWERED,
+        EvalPoints::ANSWERED,
         "a captured response header field by its number, from 0",
         |args| made(C::ResponseCapture(capture(args)?)),
     ),

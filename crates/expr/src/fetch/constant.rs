@@ -4,7 +4,7 @@ use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
 use crate::env::Env;
 use crate::error::Error;
-use crate::place::Places;
+use crate::eval_points::EvalPoints;
 use crate::sample::{Absent, Fetched, Type, Value, found};
 use crate::scratch::Scratch;
 use crate::variable::VariableId;
@@ -92,109 +92,121 @@ fn made(constant: Constant) -> Result<Fetch, Error> {
     Ok(Fetch::Constant(constant))
 }
 
-pub(super) const ROWS: &[Row] = &[
-    row("always_false", &[], 0, Type::Bool, Places::EVERYWHERE, "false", |_| fixed(Fixed::Bool(false))),
-    row("always_true", &[], 0, Type::Bool, Places::EVERYWHERE, "true", |_| fixed(Fixed::Bool(true))),
-    row(
-        "bin",
-        &[Str],
-        1,
-        Type::Bin,
-        Places::EVERYWHERE,
-        "the bytes that the hexadecimal digits give",
-        |args| {
-            let text = args.boxed(0);
-            match unhex(&text) {
-                Some(bytes) => fixed(Fixed::Bin(bytes.into())),
-                None => Err(args.error(0, "'bin' expects an even number of hexadecimal digits")),
+pub(super) const ROWS: &[Row] =
+    &[
+        row("always_false", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "false", |_| {
+            fixed(Fixed::Bool(false))
+        }),
+        row("always_true", &[], 0, Type::Bool, EvalPoints::EVERYWHERE, "true", |_| fixed(Fixed::Bool(true))),
+        row(
+            "bin",
+            &[Str],
+            1,
+            Type::Bin,
+            EvalPoints::EVERYWHERE,
+            "the bytes that the hexadecimal digits give",
+            |args| {
+                let text = args.boxed(0);
+                match unhex(&text) {
+                    Some(bytes) => fixed(Fixed::Bin(bytes.into())),
+                    None => Err(args.error(0, "'bin' expects an even number of hexadecimal digits")),
+                }
+            },
+        ),
+        row("bool", &[Str], 1, Type::Bool, EvalPoints::EVERYWHERE, "the truth value", |args| {
+            match args.bytes(0) {
+                Some(b"true" | b"1") => fixed(Fixed::Bool(true)),
+                Some(b"false" | b"0") => fixed(Fixed::Bool(false)),
+                _ => Err(args.error(0, "'bool' expects 'true', 'false', '0' or '1'")),
             }
-        },
-    ),
-    row("bool", &[Str], 1, Type::Bool, Places::EVERYWHERE, "the truth value", |args| match args.bytes(0) {
-        Some(b"true" | b"1") => fixed(Fixed::Bool(true)),
-        Some(b"false" | b"0") => fixed(Fixed::Bool(false)),
-        _ => Err(args.error(0, "'bool' expects 'true', 'false', '0' or '1'")),
-    }),
-    row(
-        "date",
-        &[Int, Str],
-        0,
-        Type::Int,
-        Places::EVERYWHERE,
-        "the time since 1970 in s, ms or us, moved by an offset of the same unit",
-        |args| made(Constant::Date { offset: args.int(0)?.unwrap_or(0), unit: Unit::of(args, 1)? }),
-    ),
-    row(
-        "date_us",
-        &[],
-        0,
-        Type::Int,
-        Places::EVERYWHERE,
-        "the microseconds of the current second, 0 to 999999",
-        |_| made(Constant::DateMicros),
-    ),
-    row(
-        "env",
-        &[Str],
-        1,
-        Type::Str,
-        Places::EVERYWHERE,
-        "a variable of the environment, read when the file is read",
-        |args| match args.compiler.names.environment(&args.boxed(0)) {
-            Some(value) => fixed(Fixed::Str(value.into())),
-            None => made(Constant::Nothing),
-        },
-    ),
-    row("hostname", &[], 0, Type::Str, Places::EVERYWHERE, "this machine's name", |_| {
-        made(Constant::Hostname)
-    }),
-    row("int", &[Int], 1, Type::Int, Places::EVERYWHERE, "the number", |args| {
-        let number = args.int(0)?;
-        number.map_or_else(|| Err(args.error(0, "'int' expects a whole number")), |n| fixed(Fixed::Int(n)))
-    }),
-    row("ipv4", &[Ipv4], 1, Type::Ipv4, Places::EVERYWHERE, "the address", |args| {
-        fixed(Fixed::Ipv4(args.ipv4(0)?))
-    }),
-    row("ipv6", &[Ipv6], 1, Type::Ipv6, Places::EVERYWHERE, "the address", |args| {
-        fixed(Fixed::Ipv6(args.ipv6(0)?))
-    }),
-    row("meth", &[Str], 1, Type::Method, Places::EVERYWHERE, "the method of that name", |args| {
-        fixed(Fixed::Method(args.boxed(0)))
-    }),
-    row("nbproc", &[], 0, Type::Int, Places::EVERYWHERE, "1: there is one process", |_| fixed(Fixed::Int(1))),
-    row("proc", &[], 0, Type::Int, Places::EVERYWHERE, "1: there is one process", |_| fixed(Fixed::Int(1))),
-    row(
-        "rand",
-        &[Int],
-        0,
-        Type::Int,
-        Places::EVERYWHERE,
-        "a random number from 0, below the given one or below 2^32",
-        |args| {
-            let range = args.int_in(0, 0..=i64::from(u32::MAX), 0)?;
-            made(Constant::Rand((range > 0).then_some(range as u64)))
-        },
-    ),
-    row("str", &[Str], 1, Type::Str, Places::EVERYWHERE, "the text", |args| fixed(Fixed::Str(args.boxed(0)))),
-    row("uuid", &[Int], 0, Type::Str, Places::EVERYWHERE, "a random UUID of version 4", |args| {
-        match args.int(0)?.unwrap_or(4) {
-            4 => made(Constant::Uuid),
-            _ => Err(args.error(0, "'uuid' makes version 4 only")),
-        }
-    }),
-    row(
-        "var",
-        &[Variable, Str],
-        1,
-        Type::Any,
-        Places::EVERYWHERE,
-        "the value of a variable, or the default as text",
-        |args| {
-            let default = args.bytes(1).map(|text| Fixed::Str(text.into()));
-            made(Constant::Variable { id: args.variable(0)?, default })
-        },
-    ),
-];
+        }),
+        row(
+            "date",
+            &[Int, Str],
+            0,
+            Type::Int,
+            EvalPoints::EVERYWHERE,
+            "the time since 1970 in s, ms or us, moved by an offset of the same unit",
+            |args| made(Constant::Date { offset: args.int(0)?.unwrap_or(0), unit: Unit::of(args, 1)? }),
+        ),
+        row(
+            "date_us",
+            &[],
+            0,
+            Type::Int,
+            EvalPoints::EVERYWHERE,
+            "the microseconds of the current second, 0 to 999999",
+            |_| made(Constant::DateMicros),
+        ),
+        row(
+            "env",
+            &[Str],
+            1,
+            Type::Str,
+            EvalPoints::EVERYWHERE,
+            "a variable of the environment, read when the file is read",
+            |args| match args.compiler.names.environment(&args.boxed(0)) {
+                Some(value) => fixed(Fixed::Str(value.into())),
+                None => made(Constant::Nothing),
+            },
+        ),
+        row("hostname", &[], 0, Type::Str, EvalPoints::EVERYWHERE, "this machine's name", |_| {
+            made(Constant::Hostname)
+        }),
+        row("int", &[Int], 1, Type::Int, EvalPoints::EVERYWHERE, "the number", |args| {
+            let number = args.int(0)?;
+            number
+                .map_or_else(|| Err(args.error(0, "'int' expects a whole number")), |n| fixed(Fixed::Int(n)))
+        }),
+        row("ipv4", &[Ipv4], 1, Type::Ipv4, EvalPoints::EVERYWHERE, "the address", |args| {
+            fixed(Fixed::Ipv4(args.ipv4(0)?))
+        }),
+        row("ipv6", &[Ipv6], 1, Type::Ipv6, EvalPoints::EVERYWHERE, "the address", |args| {
+            fixed(Fixed::Ipv6(args.ipv6(0)?))
+        }),
+        row("meth", &[Str], 1, Type::Method, EvalPoints::EVERYWHERE, "the method of that name", |args| {
+            fixed(Fixed::Method(args.boxed(0)))
+        }),
+        row("nbproc", &[], 0, Type::Int, EvalPoints::EVERYWHERE, "1: there is one process", |_| {
+            fixed(Fixed::Int(1))
+        }),
+        row("proc", &[], 0, Type::Int, EvalPoints::EVERYWHERE, "1: there is one process", |_| {
+            fixed(Fixed::Int(1))
+        }),
+        row(
+            "rand",
+            &[Int],
+            0,
+            Type::Int,
+            EvalPoints::EVERYWHERE,
+            "a random number from 0, below the given one or below 2^32",
+            |args| {
+                let range = args.int_in(0, 0..=i64::from(u32::MAX), 0)?;
+                made(Constant::Rand((range > 0).then_some(range as u64)))
+            },
+        ),
+        row("str", &[Str], 1, Type::Str, EvalPoints::EVERYWHERE, "the text", |args| {
+            fixed(Fixed::Str(args.boxed(0)))
+        }),
+        row("uuid", &[Int], 0, Type::Str, EvalPoints::EVERYWHERE, "a random UUID of version 4", |args| {
+            match args.int(0)?.unwrap_or(4) {
+                4 => made(Constant::Uuid),
+                _ => Err(args.error(0, "'uuid' makes version 4 only")),
+            }
+        }),
+        row(
+            "var",
+            &[Variable, Str],
+            1,
+            Type::Any,
+            EvalPoints::EVERYWHERE,
+            "the value of a variable, or the default as text",
+            |args| {
+                let default = args.bytes(1).map(|text| Fixed::Str(text.into()));
+                made(Constant::Variable { id: args.variable(0)?, default })
+            },
+        ),
+    ];
 
 /// The bytes of an even number of hexadecimal digits.
 pub(crate) fn unhex(text: &[u8]) -> Option<Vec<u8>> {

@@ -4,7 +4,7 @@ use super::{Fetch, Row, rdp, row, tls_hello};
 use crate::args::{ArgKind::*, Args};
 use crate::env::{Data, Env};
 use crate::error::Error;
-use crate::place::{Direction, Places};
+use crate::eval_points::{Direction, EvalPoints};
 use crate::sample::{Absent, Fetched, Sample, Type, Value, found};
 use crate::scratch::Scratch;
 use manylane_buf::Chain;
@@ -84,7 +84,7 @@ fn payload_lv(args: &Args<'_, '_>, side: Side) -> Result<Fetch, Error> {
 
 macro_rules! rows {
     ($($name:literal, $args:expr, $required:literal, $out:ident, $places:ident, $help:literal, $make:expr;)*) => {
-        &[$(row($name, $args, $required, Type::$out, Places::$places, $help, $make)),*]
+        &[$(row($name, $args, $required, Type::$out, EvalPoints::$places, $help, $make)),*]
     };
 }
 

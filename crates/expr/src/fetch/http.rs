@@ -6,9 +6,9 @@ use crate::cast::{parse_addr, parse_int};
 use crate::convert::encode;
 use crate::env::Env;
 use crate::error::Error;
+use crate::eval_points::{Direction, EvalPoints};
 use crate::hash;
 use crate::names::UserlistId;
-use crate::place::{Direction, Places};
 use crate::sample::{Absent, Fetched, Sample, Type, Value, found};
 use crate::scratch::Scratch;
 use manylane_http::{Head, Known, Name};
@@ -178,7 +178,7 @@ fn param(args: &Args<'_, '_>, form: Form) -> Result<Fetch, Error> {
 /// A row of a field's or cookie's fetch.
 macro_rules! rows {
     ($($name:literal, $args:expr, $out:ident, $places:ident, $help:literal, $make:expr;)*) => {
-        &[$(row($name, $args, 0, Type::$out, Places::$places, $help, $make)),*]
+        &[$(row($name, $args, 0, Type::$out, EvalPoints::$places, $help, $make)),*]
     };
 }
 

@@ -14,8 +14,8 @@ pub use http::basic;
 use crate::args::{ArgKind, Args};
 use crate::env::Env;
 use crate::error::Error;
+use crate::eval_points::EvalPoints;
 use crate::names::Looks;
-use crate::place::Places;
 use crate::sample::{Absent, Fetched, Sample, Type, found};
 use crate::scratch::Scratch;
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ pub(crate) struct Row {
     pub(crate) args: &'static [ArgKind],
     pub(crate) required: usize,
     pub(crate) out: Type,
-    pub(crate) places: Places,
+    pub(crate) places: EvalPoints,
     pub(crate) help: &'static str,
     pub(crate) make: Make,
 }
@@ -55,7 +55,7 @@ const fn row(
     args: &'static [ArgKind],
     required: usize,
     out: Type,
-    places: Places,
+    places: EvalPoints,
     help: &'static str,
     make: fn(&mut Args<'_, '_>) -> Result<Fetch, Error>,
 ) -> Row {
@@ -93,7 +93,7 @@ fn later(env: &Env<'_>, absent: Absent) -> Absent {
 pub(crate) enum Fetch {
     Constant(constant::Constant),
     Connection(connection::Connection),
-    Number(number::Asked),
+    Number(number::ReadNumber),
     Http(http::Http),
     Data(data::DataFetch),
 }

@@ -4,15 +4,15 @@ use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
 use crate::env::Number;
 use crate::error::Error;
+use crate::eval_points::EvalPoints;
 use crate::names::ProxySide::{Back as BackSide, Front as FrontSide};
-use crate::place::Places;
 use crate::sample::{Type, Value};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked(pub(super) Number);
+pub(crate) struct ReadNumber(pub(super) Number);
 
-impl Asked {
+impl ReadNumber {
     pub(super) fn value(self, n: i64) -> Value<'static> {
         match self.0 {
             Number::SrvIsUp(_) | Number::Stopping => Value::Bool(n != 0),
@@ -22,7 +22,7 @@ impl Asked {
 }
 
 fn asked(number: Number) -> Result<Fetch, Error> {
-    Ok(Fetch::Number(Asked(number)))
+    Ok(Fetch::Number(ReadNumber(number)))
 }
 
 const fn back(
@@ -30,7 +30,7 @@ const fn back(
     help: &'static str,
     make: fn(&mut Args<'_, '_>) -> Result<Fetch, Error>,
 ) -> Row {
-    row(name, &[Back], 0, Type::Int, Places::RUNNING, help, make)
+    row(name, &[Back], 0, Type::Int, EvalPoints::RUNNING, help, make)
 }
 
 const fn front(
@@ -38,7 +38,7 @@ const fn front(
     help: &'static str,
     make: fn(&mut Args<'_, '_>) -> Result<Fetch, Error>,
 ) -> Row {
-    row(name, &[Front], 0, Type::Int, Places::RUNNING, help, make)
+    row(name, &[Front], 0, Type::Int, EvalPoints::RUNNING, help, make)
 }
 
 const fn server(
@@ -46,7 +46,7 @@ const fn server(
     help: &'static str,
     make: fn(&mut Args<'_, '_>) -> Result<Fetch, Error>,
 ) -> Row {
-    row(name, &[Server], 1, Type::Int, Places::RUNNING, help, make)
+    row(name, &[Server], 1, Type::Int, EvalPoints::RUNNING, help, make)
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -82,7 +82,7 @@ pub(super) const ROWS: &[Row] = &[
     server("srv_conn_free", "connections that the server would still take", |args| {
         asked(Number::SrvConnFree(args.server(0)?))
     }),
-    row("srv_is_up", &[Server], 1, Type::Bool, Places::RUNNING, "whether the server is up", |args| {
+    row("srv_is_up", &[Server], 1, Type::Bool, EvalPoints::RUNNING, "whether the server is up", |args| {
         asked(Number::SrvIsUp(args.server(0)?))
     }),
     server("srv_iweight", "the server's weight in the file", |args| {
@@ -100,10 +100,10 @@ pub(super) const ROWS: &[Row] = &[
     server("srv_weight", "the server's weight as it works now", |args| {
         asked(Number::SrvWeight(args.server(0)?))
     }),
-    row("stopping", &[], 0, Type::Bool, Places::RUNNING, "whether the process ends", |_| {
+    row("stopping", &[], 0, Type::Bool, EvalPoints::RUNNING, "whether the process ends", |_| {
         asked(Number::Stopping)
     }),
-    row("thread", &[], 0, Type::Int, Places::EVERYWHERE, "the lane's number, from 0", |_| {
+    row("thread", &[], 0, Type::Int, EvalPoints::EVERYWHERE, "the lane's number, from 0", |_| {
         asked(Number::Thread)
     }),
 ];

@@ -3,7 +3,7 @@
 //! A later row in one of the other files takes the place of a name here.
 
 use super::{Make, Row};
-use crate::place::Places;
+use crate::eval_points::EvalPoints;
 use crate::sample::Type;
 
 const STICK: &[&str] = &[
@@ -405,7 +405,7 @@ pub(super) fn rows() -> impl Iterator<Item = Row> {
             args: &[],
             required: 0,
             out: Type::Any,
-            places: Places::EVERYWHERE,
+            places: EvalPoints::EVERYWHERE,
             help: "not built yet",
             make: Make::Refused(reason),
         })

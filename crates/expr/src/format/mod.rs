@@ -17,8 +17,8 @@ pub use alias::LogFacts;
 use crate::convert::encode::put_hex;
 use crate::env::Env;
 use crate::error::{Error, unknown};
+use crate::eval_points::EvalPoints;
 use crate::names::{Compiler, Looks};
-use crate::place::Places;
 use crate::program::Expression;
 use crate::scratch::{Scratch, Writer};
 use alias::Alias;
@@ -93,7 +93,7 @@ impl Format {
     pub fn compile(
         text: &[u8],
         usage: Use,
-        place: Places,
+        place: EvalPoints,
         compiler: &mut Compiler<'_>,
     ) -> Result<Self, Error> {
         let mut parts: Vec<Part> = Vec::new();

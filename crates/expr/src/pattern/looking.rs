@@ -1,7 +1,7 @@
 //! Regular expressions with look-around, back references and what else needs going back: for those that the
-//! linear engine refuses. Going back is bounded by steps, and the steps by the length of the text, since one
-//! step may look at all of it: a match takes some milliseconds at most, whatever a client sends. What would
-//! take more does not match, and is counted.
+//! linear engine refuses. Backtracking is bounded by steps, and the steps by the length of the text, since
+//! one step may look at all of it: a match takes some milliseconds at most, whatever a client sends. What
+//! would take more does not match, and is counted.
 
 use super::regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES};
 use fancy_regex::{BytesMode, Captures, RegexBuilder, RegexInput};
@@ -26,8 +26,8 @@ const LONG_SEARCHES: u32 = 4;
 /// Steps back in a longer text, of a search behind the first.
 const FEW_STEPS: usize = 8;
 
-/// Places of an expression at which it looks around or back: what stands between two of them is a machine of
-/// its own.
+/// EvalPoints of an expression at which it looks around or back: what stands between two of them is a machine
+/// of its own.
 pub const MOST_LOOKS: usize = 16;
 
 /// Of those, up to so many cost what a step may; steps are shared out among more.
@@ -148,7 +148,7 @@ pub(super) fn give_up() {
 pub(crate) struct Looking {
     text: Box<str>,
     ignore_case: bool,
-    /// Places at which it looks around.
+    /// EvalPoints at which it looks around.
     looks: usize,
     /// For who is no lane.
     own: Machine,

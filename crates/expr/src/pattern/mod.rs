@@ -34,8 +34,8 @@ pub use looking::{
     LONG_STEPS, LONGEST_LOOKING, MOST_LOOKS, MOST_REPLACED, SHORT_STEPS, SHORT_TEXT, given_up,
 };
 pub use reference::{
-    Looked, MAX_ENTRIES, MAX_REFERENCE_BYTES, NoVersion, NotAdded, Pair, Reference, Snapshot, Summary, View,
-    Which, split,
+    Comparison, MAX_ENTRIES, MAX_REFERENCE_BYTES, NoVersion, NotAdded, Pair, Reference, Snapshot, Summary,
+    View, Which, split,
 };
 pub use references::References;
 pub use regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES, Regex};

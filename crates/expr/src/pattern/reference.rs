@@ -217,7 +217,7 @@ pub struct Summary {
 
 /// What one view says of a sample.
 #[derive(Clone, Debug)]
-pub struct Looked {
+pub struct Comparison {
     /// How it compares.
     pub kind: MatchKind,
     /// Whether case does not matter.
@@ -404,7 +404,7 @@ impl Reference {
     }
 
     /// What each view says of a sample, given as a text.
-    pub fn look(&self, sample: &[u8], scratch: &mut Scratch<'_>) -> Vec<Looked> {
+    pub fn look(&self, sample: &[u8], scratch: &mut Scratch<'_>) -> Vec<Comparison> {
         let (entries, views) = {
             let state = self.lock();
             (state.entries.clone(), state.views.clone())
@@ -413,7 +413,7 @@ impl Reference {
             let mut scratch = scratch.reborrow();
             let value = cast(Value::Str(sample), kind.takes(), &mut scratch);
             let found = value.and_then(|value| index.find(value, &entries, &mut scratch).cloned());
-            Looked { kind, ignore_case, is_list: index.is_list(), found }
+            Comparison { kind, ignore_case, is_list: index.is_list(), found }
         };
         views.into_iter().map(look).collect()
     }

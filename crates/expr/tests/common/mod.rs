@@ -231,25 +231,27 @@ impl World {
     }
 
     pub fn compiled(&mut self, expression: &str) -> Expression {
-        self.compiling(|compiler| Expression::compile(expression.as_bytes(), Places::EVERYWHERE, compiler))
-            .unwrap_or_else(|error| panic!("{expression}: {} at {}", error.message, error.at))
+        self.compiling(|compiler| {
+            Expression::compile(expression.as_bytes(), EvalPoints::EVERYWHERE, compiler)
+        })
+        .unwrap_or_else(|error| panic!("{expression}: {} at {}", error.message, error.at))
     }
 
     pub fn refusal(&mut self, expression: &str) -> (usize, String) {
-        match self
-            .compiling(|compiler| Expression::compile(expression.as_bytes(), Places::EVERYWHERE, compiler))
-        {
+        match self.compiling(|compiler| {
+            Expression::compile(expression.as_bytes(), EvalPoints::EVERYWHERE, compiler)
+        }) {
             Ok(_) => panic!("{expression} compiles"),
             Err(error) => (error.at, error.message),
         }
     }
 
     /// The answer of a condition, its words separated by spaces.
-    pub fn verdict(&mut self, condition: &str) -> Verdict {
+    pub fn verdict(&mut self, condition: &str) -> Truth {
         let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();
         let compiled = self
             .compiling(|compiler| {
-                Condition::compile(false, &words, &mut Acls::new(), Places::EVERYWHERE, compiler)
+                Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler)
             })
             .unwrap_or_else(|error| panic!("{condition}: {} at {}:{}", error.message, error.word, error.at));
         self.with(|env, scratch| compiled.eval(env, &mut scratch.reborrow()))
@@ -258,7 +260,7 @@ impl World {
     /// A format's text.
     pub fn format(&mut self, text: &str, usage: Use) -> String {
         let format = self
-            .compiling(|compiler| Format::compile(text.as_bytes(), usage, Places::EVERYWHERE, compiler))
+            .compiling(|compiler| Format::compile(text.as_bytes(), usage, EvalPoints::EVERYWHERE, compiler))
             .unwrap_or_else(|error| panic!("{text}: {} at {}", error.message, error.at));
         self.with(|env, scratch| {
             let mut scratch = scratch.reborrow();

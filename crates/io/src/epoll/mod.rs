@@ -24,7 +24,7 @@ use crate::error::{Call, Error};
 use crate::limits::EVENTS_PER_WAIT;
 use crate::listener::Early;
 use crate::slab::{Key, Slab};
-use crate::unpark::Bell;
+use crate::wake_fd::WakeFd;
 use manylane_buf::Chain;
 use manylane_sync::Arc;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 pub(crate) struct Epoll {
     epoll: OwnedFd,
-    bell: Arc<Bell>,
+    wake_fd: Arc<WakeFd>,
     sources: RefCell<Slab<Source>>,
     events: RefCell<Vec<Event>>,
     /// How many of them it was made for.
@@ -46,18 +46,18 @@ pub(crate) struct Epoll {
     unfinished: RefCell<Vec<Key>>,
 }
 
-/// The bell's key: no source has a generation of 32 bits.
+/// The event descriptor's key: no source has a generation of 32 bits.
 const BELL: u64 = u64::MAX;
 
 impl Epoll {
     pub(crate) fn new() -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let bell = Bell::new()?;
+        let wake_fd = WakeFd::new()?;
         // Edge-triggered, so that each ring is one event and nobody has to read the counter back.
-        epoll::add(&epoll, bell.fd(), EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
+        epoll::add(&epoll, wake_fd.fd(), EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
         Ok(Self {
             epoll,
-            bell,
+            wake_fd,
             sources: RefCell::new(Slab::new()),
             events: RefCell::new(Vec::with_capacity(EVENTS_PER_WAIT)),
             room: Cell::new(EVENTS_PER_WAIT),
@@ -65,8 +65,8 @@ impl Epoll {
         })
     }
 
-    pub(crate) fn bell(&self) -> Arc<Bell> {
-        self.bell.clone()
+    pub(crate) fn wake_fd(&self) -> Arc<WakeFd> {
+        self.wake_fd.clone()
     }
 
     /// Sources that exist.

@@ -4,7 +4,7 @@ use super::{Epoll, Source};
 use crate::core::{Core, Direction, Fd};
 use crate::error::{Call, Error};
 use crate::limits::{READ_PER_ROUND, SMALL_READ};
-use crate::receive::Place;
+use crate::receive::Destination;
 use crate::slab::Key;
 use crate::transmit::{Sent, transmit, transmit_last};
 use manylane_buf::Chain;
@@ -21,7 +21,7 @@ impl Epoll {
         core: &Core,
         key: Key,
         fd: Fd<'_>,
-        place: &mut Place<'_>,
+        place: &mut Destination<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         let mut sources = self.sources.borrow_mut();

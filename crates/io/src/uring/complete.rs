@@ -14,7 +14,7 @@ impl Uring {
         let result = usize::try_from(result).map_err(|_| Errno::from_raw_os_error(-result));
         match op {
             Op::Ignored => return,
-            Op::Bell => {
+            Op::WakeFd => {
                 if last {
                     self.listening.set(false);
                     if result != Err(Errno::CANCELED) {
@@ -47,7 +47,7 @@ impl Uring {
                 source.connected = Some(result.map(drop));
                 (false, true)
             }
-            Op::Send | Op::Bell | Op::Ignored => (false, false),
+            Op::Send | Op::WakeFd | Op::Ignored => (false, false),
         };
         let mut detacher = None;
         if last {

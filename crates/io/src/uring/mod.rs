@@ -1,7 +1,7 @@
 //! The io_uring driver: operations handed to the kernel in batches, their outcomes taken in batches.
 //!
 //! System calls: `io_uring_setup`, `io_uring_register` for the ring's descriptor and the buffers, then one
-//! `io_uring_enter` a round, and none in rounds without anything to hand over or to take; for bulk `recv`,
+//! `io_uring_enter` a round, and none in rounds without anything to pass on or to take; for bulk `recv`,
 //! `recvmsg`, `send` and `sendmsg` (rule 3). Needs Linux 6.1 (deferred task work); where the kernel lacks
 //! something or forbids the calls, the driver is refused when it is made.
 //!
@@ -38,7 +38,7 @@ use crate::limits::EVENTS_PER_WAIT;
 use crate::listener::Early;
 use crate::slab::{Key, Slab};
 use crate::stats::Tallies;
-use crate::unpark::Bell;
+use crate::wake_fd::WakeFd;
 use buffers::Buffers;
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use manylane_buf::Chain;
@@ -53,9 +53,9 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Places in the submission queue. When they are taken, what is in them is handed over at once.
+/// Entries of the submission queue. When they are taken, what is in them is passed on at once.
 const SUBMISSIONS: u32 = 256;
-/// Places in the completion queue. What does not fit waits in the kernel.
+/// Entries of the completion queue. What does not fit waits in the kernel.
 const COMPLETIONS: u32 = 4096;
 
 /// Is ready to be read when there is room in a socket, whatever else there is to tell of it.
@@ -68,13 +68,13 @@ fn watch(fd: Fd<'_>) -> Result<OwnedFd, Errno> {
 pub(crate) struct Uring {
     tallies: &'static Tallies,
     ring: RefCell<IoUring>,
-    bell: Arc<Bell>,
+    wake_fd: Arc<WakeFd>,
     sources: RefCell<Slab<Source>>,
     buffers: RefCell<Buffers>,
     /// What found no place in the submission queue.
     backlog: RefCell<VecDeque<squeue::Entry>>,
     completions: RefCell<Vec<Completion>>,
-    /// Whether the bell's operation is the kernel's.
+    /// Whether the event descriptor's operation is the kernel's.
     listening: Cell<bool>,
 }
 
@@ -105,7 +105,7 @@ impl Uring {
         let uring = Self {
             tallies: crate::stats::own(),
             ring: RefCell::new(ring),
-            bell: Bell::new()?,
+            wake_fd: WakeFd::new()?,
             sources: RefCell::new(Slab::new()),
             buffers: RefCell::new(buffers),
             backlog: RefCell::default(),
@@ -116,16 +116,16 @@ impl Uring {
         Ok(uring)
     }
 
-    pub(crate) fn bell(&self) -> Arc<Bell> {
-        self.bell.clone()
+    pub(crate) fn wake_fd(&self) -> Arc<WakeFd> {
+        self.wake_fd.clone()
     }
 
-    /// Each ring of the bell is a completion, and nobody has to read the counter back.
+    /// Each ring of the event descriptor is a completion, and nobody has to read the counter back.
     fn listen_to_the_bell(&self) {
         self.listening.set(true);
-        let fd = types::Fd(self.bell.fd().as_raw_fd());
+        let fd = types::Fd(self.wake_fd.fd().as_raw_fd());
         let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build();
-        self.push(poll.user_data(Op::Bell.bits()));
+        self.push(poll.user_data(Op::WakeFd.bits()));
     }
 
     /// Sources that exist, those included that wait for their last operation.
@@ -307,7 +307,7 @@ impl Uring {
             (Direction::Write, None) => (Op::Writable, fd.as_raw_fd(), libc::POLLOUT),
             (Direction::Write, Some(watch)) => (Op::Writable, watch.as_raw_fd(), libc::POLLIN),
         };
-        source.set_readiness(direction, Readiness::Asked);
+        source.set_readiness(direction, Readiness::Requested);
         let poll = opcode::PollAdd::new(types::Fd(fd), events as u32).build();
         self.begin(source, key, op, poll);
     }
@@ -385,7 +385,7 @@ impl Uring {
     /// Rule 6. All handles are gone.
     pub(crate) fn end(&self, core: &Core) {
         if self.listening.get() {
-            self.cancel(Op::Bell.bits());
+            self.cancel(Op::WakeFd.bits());
         }
         let idle = || self.len() == 0 && !self.listening.get() && self.backlog.borrow().is_empty();
         let mut rounds = 0;

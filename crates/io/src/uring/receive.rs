@@ -6,7 +6,7 @@ use super::source::{Op, Readiness, Source};
 use crate::core::{Core, Direction, Fd};
 use crate::error::{Call, Error};
 use crate::limits::{READ_PER_ROUND, RECEIVED_AHEAD, SMALL_READ};
-use crate::receive::Place;
+use crate::receive::Destination;
 use crate::slab::Key;
 use io_uring::{cqueue, opcode, types};
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ impl Uring {
         core: &Core,
         key: Key,
         fd: Fd<'_>,
-        place: &mut Place<'_>,
+        place: &mut Destination<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         let mut sources = self.sources.borrow_mut();
@@ -71,7 +71,7 @@ impl Uring {
         source: &mut Source,
         key: Key,
         fd: Fd<'_>,
-        place: &mut Place<'_>,
+        place: &mut Destination<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         if source.readiness(Direction::Read) == Readiness::Ready {
@@ -104,7 +104,7 @@ impl Uring {
     pub(crate) fn has_news(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
         let quiet = |source: &mut Source| {
-            let asked = source.large && source.readiness(Direction::Read) == Readiness::Asked;
+            let asked = source.large && source.readiness(Direction::Read) == Readiness::Requested;
             (source.receiving || asked) && source.arrived.is_empty() && source.ended.is_none()
         };
         !sources.get(key).is_some_and(quiet)
@@ -161,7 +161,7 @@ impl Uring {
 impl Source {
     /// One read into large clusters; how many bytes came. The end of the stream and errors are noted, but for
     /// `EAGAIN`.
-    fn read_at_once(&mut self, core: &Core, fd: Fd<'_>, place: &mut Place<'_>) -> Result<usize, Errno> {
+    fn read_at_once(&mut self, core: &Core, fd: Fd<'_>, place: &mut Destination<'_>) -> Result<usize, Errno> {
         let read = loop {
             core.tallies.reads.add(1);
             match place.read(fd, true) {

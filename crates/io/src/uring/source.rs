@@ -21,8 +21,8 @@ pub(crate) enum Op {
     Readable = 4,
     Writable = 5,
     Connect = 6,
-    /// The bell, which is no source.
-    Bell = 7,
+    /// The event descriptor, which is no source.
+    WakeFd = 7,
     /// Cancellations and closes: nobody waits for them.
     Ignored = 8,
 }
@@ -35,7 +35,7 @@ impl Op {
         Self::Readable,
         Self::Writable,
         Self::Connect,
-        Self::Bell,
+        Self::WakeFd,
         Self::Ignored,
     ];
 
@@ -62,7 +62,7 @@ pub(crate) enum Readiness {
     /// Not when it was tried last.
     Unknown,
     /// The kernel was asked to tell.
-    Asked,
+    Requested,
 }
 
 /// Header and vectors of one `sendmsg`, which stay where they are until it is done.
@@ -195,8 +195,8 @@ impl Source {
             (Op::Receive, self.receiving),
             (Op::Send, self.sending),
             (Op::Accept, self.accepting),
-            (Op::Readable, self.readable == Readiness::Asked),
-            (Op::Writable, self.writable == Readiness::Asked),
+            (Op::Readable, self.readable == Readiness::Requested),
+            (Op::Writable, self.writable == Readiness::Requested),
             (Op::Connect, self.connecting),
         ]
     }

@@ -3,7 +3,7 @@
 
 use jiff::tz::TimeZone;
 use manylane_io::{Choice, Driver, Io, Kind};
-use manylane_logs::{Facility, Format, LaneLogs, Level, Line, Patience, Sink, Target, TargetSpec};
+use manylane_logs::{Facility, Format, LaneLogs, Level, Line, Sink, Target, TargetSpec, Timeouts};
 use manylane_sched::{BlockingPool, Config, Here, Lane};
 use manylane_sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub fn spec(sink: Sink) -> TargetSpec {
         level: Level::Debug,
         min_level: Level::Emerg,
         sample: None,
-        patience: Patience::default(),
+        timeouts: Timeouts::default(),
     }
 }
 

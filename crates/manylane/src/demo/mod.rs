@@ -107,14 +107,14 @@ fn begin([web, page]: [u16; 2]) -> Result<(), String> {
     let services = move |io: &Io| {
         for (name, socket) in &origins {
             let name = *name;
-            service::start(io, socket, Rc::new(move |asked: &service::Asked<'_>| origin(name, asked)))?;
+            service::start(io, socket, Rc::new(move |asked: &service::DemoRequest<'_>| origin(name, asked)))?;
         }
         let shown = facts.clone();
         let text = config(web);
         service::start(
             io,
             &page_socket,
-            Rc::new(move |asked: &service::Asked<'_>| page::answer(&shown, &text, asked)),
+            Rc::new(move |asked: &service::DemoRequest<'_>| page::answer(&shown, &text, asked)),
         )
     };
     let begun = move || greet(web, page);
@@ -161,7 +161,7 @@ Each request is a line below. Ctrl-C ends it.
 }
 
 /// What an origin answers, and the line that says so.
-fn origin(name: &str, asked: &service::Asked<'_>) -> service::Answer {
+fn origin(name: &str, asked: &service::DemoRequest<'_>) -> service::Answer {
     let client = asked.field("x-forwarded-for").unwrap_or("?");
     println!("{client} {} {} -> {name}", asked.method, asked.target);
     service::Answer::text(200, format!("{name} answers {} {}\n", asked.method, asked.target))

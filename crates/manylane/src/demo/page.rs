@@ -1,13 +1,13 @@
 //! The page that shows what happens, and its two buttons.
 
-use super::service::{Answer, Asked};
+use super::service::{Answer, DemoRequest};
 use manylane_balance::Admin;
 use manylane_proxy::Generation;
 use manylane_sched::Time;
 use std::fmt::Write;
 
 /// Answers a request to the page's port.
-pub(super) fn answer(generation: &Generation, config: &str, asked: &Asked<'_>) -> Answer {
+pub(super) fn answer(generation: &Generation, config: &str, asked: &DemoRequest<'_>) -> Answer {
     let mut parts = asked.target.trim_start_matches('/').split('/');
     match (parts.next().unwrap_or_default(), parts.next()) {
         ("", None) => Answer::page(PAGE.into()),

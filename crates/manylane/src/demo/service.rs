@@ -15,13 +15,13 @@ static ACCEPT: TaskKind = TaskKind::new("demo accept");
 static SERVE: TaskKind = TaskKind::new("demo serve");
 
 /// What a client asked for.
-pub(super) struct Asked<'a> {
+pub(super) struct DemoRequest<'a> {
     pub(super) method: &'a str,
     pub(super) target: &'a str,
     head: &'a Head,
 }
 
-impl Asked<'_> {
+impl DemoRequest<'_> {
     /// A field's value.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.head.value(name).and_then(|value| std::str::from_utf8(value).ok())
@@ -45,7 +45,7 @@ impl Answer {
     }
 }
 
-type Answers = dyn Fn(&Asked<'_>) -> Answer;
+type Answers = dyn Fn(&DemoRequest<'_>) -> Answer;
 
 /// The connection is over.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ async fn serve(connection: &Connection, answers: &Answers) -> Result<(), Over> {
         }
         let method = String::from_utf8_lossy(head.method()).into_owned();
         let target = String::from_utf8_lossy(head.target()).into_owned();
-        let answer = answers(&Asked { method: &method, target: &target, head: &head });
+        let answer = answers(&DemoRequest { method: &method, target: &target, head: &head });
         let keep = said.persists(head.version());
         let mut out = Chain::new();
         let persist = if keep { Persist::KeepAlive } else { Persist::Close };

@@ -240,7 +240,7 @@ impl Client {
     fn ask<T>(&self, question: impl FnOnce(Sender<T>) -> Question) -> io::Result<T> {
         let (answer, answered): (_, Receiver<T>) = channel();
         let over = |_| io::Error::from(io::ErrorKind::NotConnected);
-        self.events.send(Event::Asked(question(answer))).map_err(|_| over(()))?;
+        self.events.send(Event::Asks(question(answer))).map_err(|_| over(()))?;
         answered.recv().map_err(|_| over(()))
     }
 

@@ -43,7 +43,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
-use worker::{Told, Worker};
+use worker::{Worker, WorkerReport};
 
 /// What the master is told.
 enum Event {
@@ -51,9 +51,9 @@ enum Event {
     Restart(u32),
     Signal(i32),
     /// The worker of that number accepts, or never will.
-    Told(u32, Told),
+    WorkerReport(u32, WorkerReport),
     /// A client of the master CLI wants to know or to have something.
-    Asked(Question),
+    Asks(Question),
 }
 
 struct Master {
@@ -65,7 +65,7 @@ struct Master {
     current: Option<Worker>,
     /// Does not accept yet; what it told when it never will.
     starting: Option<Worker>,
-    last_words: Option<Told>,
+    last_words: Option<WorkerReport>,
     /// Were told to finish.
     former: Vec<Worker>,
     /// Reloads that were asked for, and those that failed since the last that did not.
@@ -212,9 +212,9 @@ impl Master {
                 Event::Signal(SIGUSR1) => self.end(Signal::SIGUSR1),
                 Event::Signal(SIGTERM | SIGINT) => self.end(Signal::SIGTERM),
                 Event::Signal(_) => {}
-                Event::Told(pid, told) => self.told(pid, told),
+                Event::WorkerReport(pid, told) => self.told(pid, told),
                 Event::Restart(crash) => self.restart(crash),
-                Event::Asked(question) => self.answer(question),
+                Event::Asks(question) => self.answer(question),
             }
             if self.workers().next().is_none() && (self.ends || !self.pauses) {
                 let code = self.code;
@@ -246,7 +246,7 @@ impl Master {
     fn start(&mut self) -> std::io::Result<()> {
         let events = self.events.clone();
         let told = move |pid, told| {
-            let _ = events.send(Event::Told(pid, told)); // the master may have ended
+            let _ = events.send(Event::WorkerReport(pid, told)); // the master may have ended
         };
         let mut environment = vec![("HAPROXY_STARTUP_VERSION", env!("CARGO_PKG_VERSION").into())];
         if !self.listens.is_empty() {
@@ -325,7 +325,7 @@ impl Master {
     }
 
     /// A worker tells: if it is the one that was started last, it takes over, or it ends.
-    fn told(&mut self, pid: u32, told: Told) {
+    fn told(&mut self, pid: u32, told: WorkerReport) {
         let Some(mut worker) = self.starting.take_if(|worker| worker.pid() == pid) else { return };
         if !told.accepts {
             (self.starting, self.last_words) = (Some(worker), Some(told));

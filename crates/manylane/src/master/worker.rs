@@ -24,7 +24,7 @@ const LONGEST_TOLD: u64 = 256;
 
 /// What a worker tells once all of its lanes accept, or when they never will.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct WorkerReport {
     pub(crate) accepts: bool,
     /// `mworker-max-reloads` of its files.
     pub(crate) most_reloads: Option<u32>,
@@ -34,7 +34,7 @@ pub(crate) struct Told {
     pub(crate) said: String,
 }
 
-impl Told {
+impl WorkerReport {
     /// What the worker at the other end of `passage` tells. One that ends without a word does not accept.
     fn hear(passage: UnixStream) -> Self {
         let mut passage = BufReader::new(passage);
@@ -63,7 +63,7 @@ pub(crate) struct Worker {
     pub(crate) began: Instant,
     /// Reloads since it began.
     pub(crate) reloads: u32,
-    pub(crate) told: Told,
+    pub(crate) told: WorkerReport,
 }
 
 /// The descriptor is inherited by what is started next.
@@ -85,7 +85,7 @@ impl Worker {
         before: Option<&Self>,
         first: bool,
         environment: &[(&'static str, OsString)],
-        told: impl FnOnce(u32, Told) + Send + 'static,
+        told: impl FnOnce(u32, WorkerReport) + Send + 'static,
     ) -> io::Result<Self> {
         let (ours, theirs) = socket::pair(Shape::Stream)?;
         let mut command = Command::new(program);
@@ -106,7 +106,7 @@ impl Worker {
         let mut child = command.spawn()?;
         let pid = child.id();
         let listening = std::thread::Builder::new().name("worker".into()).spawn(move || {
-            told(pid, Told::hear(listener));
+            told(pid, WorkerReport::hear(listener));
         });
         if let Err(error) = listening {
             // One that nobody listens to would serve beside the others, and nobody would know of it.
@@ -114,7 +114,7 @@ impl Worker {
             child.wait()?;
             return Err(error);
         }
-        Ok(Self { child, passage, began: Instant::now(), reloads: 0, told: Told::default() })
+        Ok(Self { child, passage, began: Instant::now(), reloads: 0, told: WorkerReport::default() })
     }
 
     /// Its number in the system.

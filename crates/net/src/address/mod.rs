@@ -46,7 +46,7 @@ pub struct Address {
     /// The transport that the prefix forces; none leaves it to the statement.
     pub transport: Option<Transport>,
     /// Where.
-    pub place: Place,
+    pub place: Location,
 }
 
 /// How bytes travel.
@@ -60,7 +60,7 @@ pub enum Transport {
 
 /// What an address points to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum Location {
     /// A host and its port.
     Ip {
         /// The host.
@@ -300,7 +300,7 @@ impl fmt::Display for Address {
             Some(Datagram) => "dgram+",
         };
         match &self.place {
-            Place::Ip { host, port } => {
+            Location::Ip { host, port } => {
                 let family = match host {
                     Host::Name { family, .. } => *family,
                     Host::V4(_) | Host::V6(_) => None, // it shows
@@ -318,7 +318,7 @@ impl fmt::Display for Address {
                 })?;
                 write!(f, "{host}{port}")
             }
-            Place::Unix(path) => {
+            Location::Unix(path) => {
                 f.write_str(match self.transport {
                     None if path.starts_with('/') => "",
                     None => "unix@",
@@ -327,11 +327,11 @@ impl fmt::Display for Address {
                 })?;
                 f.write_str(path)
             }
-            Place::Abstract { name, padded: true } => write!(f, "{forced}abns@{name}"),
-            Place::Abstract { name, padded: false } => write!(f, "{forced}abnsz@{name}"),
-            Place::Descriptor(number) => write!(f, "{forced}fd@{number}"),
-            Place::SocketPair(number) => write!(f, "{forced}sockpair@{number}"),
-            Place::Local(name) => write!(f, "local@{name}"),
+            Location::Abstract { name, padded: true } => write!(f, "{forced}abns@{name}"),
+            Location::Abstract { name, padded: false } => write!(f, "{forced}abnsz@{name}"),
+            Location::Descriptor(number) => write!(f, "{forced}fd@{number}"),
+            Location::SocketPair(number) => write!(f, "{forced}sockpair@{number}"),
+            Location::Local(name) => write!(f, "local@{name}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::nearest::nearest;
 use super::prefix::{self, Kind, PREFIXES, Prefix};
 use super::{
-    Address, AddressError, Family, Host, LONGEST_ABSTRACT, LONGEST_NAME, Place, Port, Quoted, Rules,
+    Address, AddressError, Family, Host, LONGEST_ABSTRACT, LONGEST_NAME, Location, Port, Quoted, Rules,
     Transport, Transports,
 };
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -53,15 +53,15 @@ impl Parser<'_> {
             Kind::Abstract { padded } => self.abstract_name(start, padded)?,
             Kind::Descriptor => {
                 self.known_here(self.rules.descriptor, prefix, start)?;
-                Place::Descriptor(self.descriptor(start)?)
+                Location::Descriptor(self.descriptor(start)?)
             }
             Kind::SocketPair => {
                 self.known_here(self.rules.socket_pair, prefix, start)?;
-                Place::SocketPair(self.descriptor(start)?)
+                Location::SocketPair(self.descriptor(start)?)
             }
             Kind::Local => {
                 self.known_here(self.rules.local, prefix, start)?;
-                Place::Local(self.name(start, "a name", LONGEST_ABSTRACT)?)
+                Location::Local(self.name(start, "a name", LONGEST_ABSTRACT)?)
             }
             Kind::Refused { remedy } => {
                 return Err(self.error(0..start, format!("'{}@' is not supported", prefix.name), remedy));
@@ -131,19 +131,19 @@ impl Parser<'_> {
         Err(self.error(0..end, wrong, format!("write {}", self.example())))
     }
 
-    fn unix(&self, start: usize) -> Parsed<Place> {
+    fn unix(&self, start: usize) -> Parsed<Location> {
         if !self.rules.unix {
             let wrong = format!("'{}' does not take unix sockets", self.rules.statement);
             return Err(self.error(0..self.text.len(), wrong, format!("write {}", self.example())));
         }
-        Ok(Place::Unix(self.name(start, "a path", self.rules.longest_path)?))
+        Ok(Location::Unix(self.name(start, "a path", self.rules.longest_path)?))
     }
 
-    fn abstract_name(&self, start: usize, padded: bool) -> Parsed<Place> {
+    fn abstract_name(&self, start: usize, padded: bool) -> Parsed<Location> {
         if !self.rules.unix {
             return self.unix(start);
         }
-        Ok(Place::Abstract { name: self.name(start, "a name", LONGEST_ABSTRACT)?, padded })
+        Ok(Location::Abstract { name: self.name(start, "a name", LONGEST_ABSTRACT)?, padded })
     }
 
     /// The rest of the text, which must be there and not longer than `longest` bytes.
@@ -176,7 +176,7 @@ impl Parser<'_> {
     }
 
     /// `[host][:[port]]` from `start` on.
-    fn ip(&self, start: usize, family: Option<Family>) -> Parsed<Place> {
+    fn ip(&self, start: usize, family: Option<Family>) -> Parsed<Location> {
         let text = &self.text[start..];
         // The last colon begins the port, unless it is inside of brackets.
         let colon = text.rfind([':', ']']).filter(|at| text.as_bytes()[*at] == b':');
@@ -204,7 +204,7 @@ impl Parser<'_> {
             None if self.rules.port_needed => return Err(self.no_port()),
             None => Port::Unset,
         };
-        Ok(Place::Ip { host, port })
+        Ok(Location::Ip { host, port })
     }
 
     fn host(&self, span: Range<usize>, family: Option<Family>) -> Parsed<Host> {

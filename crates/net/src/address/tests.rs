@@ -4,8 +4,8 @@ use proptest::prelude::*;
 const ALL: [Rules; 6] =
     [Rules::BIND, Rules::DGRAM_BIND, Rules::SERVER, Rules::SOURCE, Rules::LOG, Rules::NAMESERVER];
 
-fn ip(host: Host, port: Port) -> Place {
-    Place::Ip { host, port }
+fn ip(host: Host, port: Port) -> Location {
+    Location::Ip { host, port }
 }
 
 fn v4(text: &str) -> Host {
@@ -51,16 +51,16 @@ fn binds_to_every_form_that_the_manual_has() {
         ("tcp4@a:80", STREAM, ip(name("a", Some(Family::V4)), One(80))),
         ("tcp6@:80", STREAM, ip(v6("::"), One(80))),
         ("stream+ipv6@a:80", STREAM, ip(name("a", Some(Family::V6)), One(80))),
-        ("/run/a@b:80", None, Place::Unix("/run/a@b:80".into())),
-        ("unix@a.sock", None, Place::Unix("a.sock".into())),
-        ("uxst@a.sock", STREAM, Place::Unix("a.sock".into())),
-        ("stream+unix@/a", STREAM, Place::Unix("/a".into())),
-        ("abns@x y", None, Place::Abstract { name: "x y".into(), padded: true }),
-        ("abnsz@x@y", None, Place::Abstract { name: "x@y".into(), padded: false }),
-        ("fd@3", None, Place::Descriptor(3)),
-        ("stream+fd@3", STREAM, Place::Descriptor(3)),
-        ("sockpair@4", None, Place::SocketPair(4)),
-        ("local@api", None, Place::Local("api".into())),
+        ("/run/a@b:80", None, Location::Unix("/run/a@b:80".into())),
+        ("unix@a.sock", None, Location::Unix("a.sock".into())),
+        ("uxst@a.sock", STREAM, Location::Unix("a.sock".into())),
+        ("stream+unix@/a", STREAM, Location::Unix("/a".into())),
+        ("abns@x y", None, Location::Abstract { name: "x y".into(), padded: true }),
+        ("abnsz@x@y", None, Location::Abstract { name: "x@y".into(), padded: false }),
+        ("fd@3", None, Location::Descriptor(3)),
+        ("stream+fd@3", STREAM, Location::Descriptor(3)),
+        ("sockpair@4", None, Location::SocketPair(4)),
+        ("local@api", None, Location::Local("api".into())),
     ];
     for (text, transport, place) in cases {
         assert_eq!(Address::parse(text, &Rules::BIND), Ok(Address { transport, place }), "{text}");
@@ -81,16 +81,16 @@ fn other_statements_have_other_forms() {
         (Rules::SERVER, "192.0.2.1:+10", None, ip(v4("192.0.2.1"), Offset(10))),
         (Rules::SERVER, "192.0.2.1:-10", None, ip(v4("192.0.2.1"), Offset(-10))),
         (Rules::SERVER, "a:+0", None, ip(name("a", None), Offset(0))),
-        (Rules::SERVER, "local@api", None, Place::Local("api".into())),
+        (Rules::SERVER, "local@api", None, Location::Local("api".into())),
         (Rules::SOURCE, "192.0.2.1:1024-65535", None, ip(v4("192.0.2.1"), Range { low: 1024, high: 65535 })),
         (Rules::LOG, "192.0.2.1", None, ip(v4("192.0.2.1"), Unset)),
         (Rules::LOG, "tcp@192.0.2.1:514", STREAM, ip(v4("192.0.2.1"), One(514))),
-        (Rules::LOG, "/dev/log", None, Place::Unix("/dev/log".into())),
-        (Rules::LOG, "fd@2", None, Place::Descriptor(2)),
+        (Rules::LOG, "/dev/log", None, Location::Unix("/dev/log".into())),
+        (Rules::LOG, "fd@2", None, Location::Descriptor(2)),
         (Rules::DGRAM_BIND, "udp4@:514", DATAGRAM, ip(v4("0.0.0.0"), One(514))),
         (Rules::DGRAM_BIND, "udp6@:514", DATAGRAM, ip(v6("::"), One(514))),
         (Rules::DGRAM_BIND, "dgram+ip@:514", DATAGRAM, ip(v4("0.0.0.0"), One(514))),
-        (Rules::DGRAM_BIND, "uxdg@l", DATAGRAM, Place::Unix("l".into())),
+        (Rules::DGRAM_BIND, "uxdg@l", DATAGRAM, Location::Unix("l".into())),
         (Rules::NAMESERVER, "udp@192.0.2.1:53", DATAGRAM, ip(v4("192.0.2.1"), One(53))),
     ];
     for (rules, text, transport, place) in cases {
@@ -363,24 +363,24 @@ fn addresses(rules: Rules) -> impl Strategy<Value = Address> {
     }
     let hosts =
         hosts().prop_filter("names are known", move |host| rules.names || !matches!(host, Host::Name { .. }));
-    let ip = (hosts, prop::strategy::Union::new(ports)).prop_map(|(host, port)| Place::Ip { host, port });
+    let ip = (hosts, prop::strategy::Union::new(ports)).prop_map(|(host, port)| Location::Ip { host, port });
     let mut places = vec![ip.boxed()];
     if rules.unix {
-        places.push("/?[a-z@:é -]{1,40}".prop_map(|path| Place::Unix(path.into())).boxed());
+        places.push("/?[a-z@:é -]{1,40}".prop_map(|path| Location::Unix(path.into())).boxed());
         let name = ("[!-~]{1,107}", any::<bool>());
-        places.push(name.prop_map(|(name, padded)| Place::Abstract { name: name.into(), padded }).boxed());
+        places.push(name.prop_map(|(name, padded)| Location::Abstract { name: name.into(), padded }).boxed());
     }
     if rules.descriptor {
-        places.push((0..=i32::MAX).prop_map(Place::Descriptor).boxed());
+        places.push((0..=i32::MAX).prop_map(Location::Descriptor).boxed());
     }
     if rules.socket_pair {
-        places.push((0..=i32::MAX).prop_map(Place::SocketPair).boxed());
+        places.push((0..=i32::MAX).prop_map(Location::SocketPair).boxed());
     }
     let remote = (transport, prop::strategy::Union::new(places));
     let remote = remote.prop_map(|(transport, place)| Address { transport, place });
     if rules.local {
         let local =
-            "[!-~]{1,107}".prop_map(|name| Address { transport: None, place: Place::Local(name.into()) });
+            "[!-~]{1,107}".prop_map(|name| Address { transport: None, place: Location::Local(name.into()) });
         prop_oneof![8 => remote, 1 => local].boxed()
     } else {
         remote.boxed()

@@ -73,7 +73,7 @@ fn lines_that_do_not_match_exactly_are_refused() {
     assert_eq!(parse(b"P"), Ok(Parsed::Incomplete { at_least: 15 }));
 }
 
-/// A TCP connection over IPv4, with a host name, written by hand from section 2.2.
+/// A TCP connection over IPv4, with a host name, written manually from section 2.2.
 const V2: &[u8] = b"\x0D\x0A\x0D\x0A\x00\x0D\x0A\x51\x55\x49\x54\x0A\x21\x11\x00\x12\
     \xC0\xA8\x00\x01\xC0\xA8\x00\x0B\xDC\x04\x01\xBB\x02\x00\x03a.b";
 

@@ -1,8 +1,8 @@
 //! Bytes between two connections: who is waited for, and for how long.
 
-mod watch;
+mod timeouts;
 
-pub(crate) use watch::{Patience, Side, Timer, Waits, Watch, Way};
+pub(crate) use timeouts::{Direction, Side, StreamTimeouts, Timeouts, Timer, Waits};
 
 use manylane_net::SplicePolicy;
 

@@ -1,11 +1,11 @@
 //! `agent-check`: programs beside servers that say how these are, and what an operator changes of checks at
 //! run time.
 
-use super::bell::Bell;
-use super::checks::{Follows, Patience, ServerCheck};
+use super::checks::{CheckTimeouts, Follows, ServerCheck};
+use super::notify::Notify;
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
-use manylane_check::{Board, Health, Init, Pace, agent};
+use manylane_check::{Board, Health, Init, Intervals, agent};
 use manylane_config::table::{ServerOptions, Timeout, Toggle};
 use manylane_config::tree::Proxy;
 use manylane_net::{Endpoint, Present};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::Process;
 
-static AIMS: LockClass = LockClass::new("target of a check", LockClass::LEAF);
+static CHECK_TARGETS: LockClass = LockClass::new("target of a check", LockClass::LEAF);
 
 /// What an operator has set in place of the file's word: `check-addr`, `check-port`, `agent-addr`,
 /// `agent-port`, `agent-send`.
@@ -31,15 +31,15 @@ pub struct Aim {
 
 /// The same, read once a check and written by commands.
 #[derive(Debug)]
-pub struct Aims(Mutex<Aim>);
+pub struct CheckTarget(Mutex<Aim>);
 
-impl Default for Aims {
+impl Default for CheckTarget {
     fn default() -> Self {
-        Self(Mutex::new(&AIMS, Aim::default()))
+        Self(Mutex::new(&CHECK_TARGETS, Aim::default()))
     }
 }
 
-impl Aims {
+impl CheckTarget {
     /// What is set.
     pub fn read(&self) -> Aim {
         self.0.lock().clone()
@@ -62,7 +62,7 @@ impl ServerCheck {
 
     /// Where its connections go now.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
-        let Aim { ip, port, .. } = self.aims.read();
+        let Aim { ip, port, .. } = self.target.read();
         match &self.place() {
             ServerPlace::At(Endpoint::Ip(address)) => {
                 Some(Endpoint::Ip((ip.unwrap_or(address.ip()), port.unwrap_or(address.port())).into()))
@@ -96,7 +96,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             }
             ip
         });
-        let known = server.site.read();
+        let known = server.addr.read();
         let own = match &known.place {
             ServerPlace::At(Endpoint::Ip(address)) => Some(address.ip()),
             // Without an address nobody is asked; it has one before.
@@ -114,7 +114,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             continue;
         };
         let settings = &proxy.settings;
-        let inter = agent_inter.map_or(Pace::USUAL, |set| set.value).max(Pace::SHORTEST);
+        let inter = agent_inter.map_or(Intervals::USUAL, |set| set.value).max(Intervals::SHORTEST);
         let time = |timeout: Timeout| settings.timeout(timeout).filter(|time: &Duration| !time.is_zero());
         let mut connect = server.connect.clone();
         connect.fast_open = false; // as of checks
@@ -129,22 +129,23 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             usual_header: SendHeader::default(),
             place: ServerPlace::At(Endpoint::Ip((ip, port.value).into())),
             has_address: given.is_some(),
-            follows: given.is_none().then(|| Follows { site: server.site.clone(), port: Some(port.value) }),
+            follows: given.is_none().then(|| Follows { addr: server.addr.clone(), port: Some(port.value) }),
             connect,
             header: None,
             relays: false,
-            pace: Pace { inter, fast: inter, down: inter, spread: process.spread_checks },
-            patience: match time(Timeout::Check) {
-                Some(answer) => {
-                    Patience::Parts { connect: time(Timeout::Connect).unwrap_or(inter).min(inter), answer }
-                }
-                None => Patience::Whole(inter),
+            intervals: Intervals { inter, fast: inter, down: inter, spread: process.spread_checks },
+            timeouts: match time(Timeout::Check) {
+                Some(answer) => CheckTimeouts::Parts {
+                    connect: time(Timeout::Connect).unwrap_or(inter).min(inter),
+                    answer,
+                },
+                None => CheckTimeouts::Whole(inter),
             },
             log: settings.option(Toggle::LOG_HEALTH_CHECKS),
             observed: None,
             board: Board::new(Health::new(1, 1, Init::FullyUp)),
-            aims: Aims::default(),
-            bell: Bell::default(),
+            target: CheckTarget::default(),
+            notify: Notify::default(),
         });
     }
 }

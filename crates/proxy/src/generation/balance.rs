@@ -212,7 +212,7 @@ fn uri(words: &[Word], refuse: &mut Refuse<'_>) -> UriKey {
 }
 
 pub(super) fn spec(server: &Server) -> ServerSpec {
-    let place = server.site.read().place;
+    let place = server.addr.read().place;
     let address = || match &place {
         ServerPlace::At(Endpoint::Ip(address)) => Some(*address),
         _ => None,

@@ -4,8 +4,8 @@ use super::groups::Groups;
 use super::process::{Owner, Process};
 use super::proxies::Ids;
 use super::refuse::Refuse;
+use crate::conn_limit::ConnLimit;
 use crate::counts::ListenerStats;
-use crate::places::Places;
 use manylane_config::lex::Word;
 use manylane_config::limits::MAX_LISTENERS;
 use manylane_config::source::Pos;
@@ -52,7 +52,7 @@ pub struct Listener {
     /// Where its line names them, or begins.
     pub pos: Pos,
     /// `maxconn`
-    pub places: Arc<Places>,
+    pub places: Arc<ConnLimit>,
     /// `nice`
     pub nice: i16,
     /// What happened.
@@ -220,7 +220,7 @@ pub(super) fn listeners(
     let mut all: Vec<Listener> = Vec::new();
     for address in addresses {
         let mut place = address.value.clone();
-        if let (manylane_net::address::Place::Unix(path), Some(prefix)) =
+        if let (manylane_net::address::Location::Unix(path), Some(prefix)) =
             (&mut place.place, common.and_then(|unix| unix.prefix.as_ref()))
         {
             *path = format!("{}{path}", text(prefix)).into();
@@ -256,7 +256,7 @@ pub(super) fn listeners(
                 groups: groups.clone(),
                 lanes: lanes.clone(),
                 pos: thread.first().map_or(*pos, Word::pos),
-                places: Arc::new(Places::new(maxconn.map_or(0, |set| set.value))),
+                places: Arc::new(ConnLimit::new(maxconn.map_or(0, |set| set.value))),
                 nice,
                 counts: Arc::default(),
             });

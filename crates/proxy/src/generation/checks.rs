@@ -1,17 +1,17 @@
 //! Health checks of servers: what the file says of them.
 
 use super::Process;
-use super::agent::Aims;
-use super::bell::Bell;
+use super::agent::CheckTarget;
+use super::notify::Notify;
 use super::observe::Observed;
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
-use super::site::Site;
-use manylane_check::{Board, Connect, Health, Init, Pace, Script, Step};
+use super::server_addr::ServerAddr;
+use manylane_check::{Board, Connect, Health, Init, Intervals, Script, Step};
 use manylane_config::lex::Word;
 use manylane_config::table::{ServerOptions, Timeout, Toggle};
 use manylane_config::tree::{Proxy, Set};
-use manylane_net::address::{Host, Place, Port};
+use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, ConnectOptions, Endpoint, Present, Rules};
 use manylane_sync::Arc;
 use std::ffi::OsString;
@@ -42,9 +42,9 @@ pub struct ServerCheck {
     /// nothing else.
     pub relays: bool,
     /// When.
-    pub pace: Pace,
+    pub intervals: Intervals,
     /// How long.
-    pub patience: Patience,
+    pub timeouts: CheckTimeouts,
     /// `option log-health-checks`
     pub log: bool,
     /// `observe`
@@ -52,9 +52,9 @@ pub struct ServerCheck {
     /// The latest.
     pub board: Board,
     /// What was set at run time.
-    pub aims: Aims,
+    pub target: CheckTarget,
     /// Wakes who checks it: something else is to be done than to wait.
-    pub bell: Bell,
+    pub notify: Notify,
 }
 
 /// A program that checks servers.
@@ -72,7 +72,7 @@ pub struct Program {
 #[derive(Clone, Debug)]
 pub struct Follows {
     /// Where that is.
-    pub site: Arc<Site>,
+    pub addr: Arc<ServerAddr>,
     /// `port`
     pub port: Option<u16>,
 }
@@ -86,10 +86,10 @@ impl PartialEq for Follows {
 impl Follows {
     /// There.
     pub(crate) fn place(&self, first: &ServerPlace) -> ServerPlace {
-        if self.site.word() >> 1 == 0 {
+        if self.addr.word() >> 1 == 0 {
             return first.clone(); // it has not moved
         }
-        let known = self.site.read();
+        let known = self.addr.read();
         let port = match known.port {
             Port::One(port) => Some(port),
             _ => None,
@@ -107,7 +107,7 @@ impl Follows {
 
 /// How long a check may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum CheckTimeouts {
     /// All of it: `inter`.
     Whole(Duration),
     /// With `timeout check`: until it is connected, and each answer.
@@ -166,7 +166,7 @@ pub(super) fn checks(
             );
         }
         let time = |set: &Option<Set<Duration>>| set.map(|set| set.value);
-        let inter = time(inter).unwrap_or(Pace::USUAL).max(Pace::SHORTEST);
+        let inter = time(inter).unwrap_or(Intervals::USUAL).max(Intervals::SHORTEST);
         let connect =
             settings.timeout(Timeout::Connect).filter(|time| !time.is_zero()).unwrap_or(inter).min(inter);
         let elsewhere = addr.is_some() || port.is_some();
@@ -202,7 +202,7 @@ pub(super) fn checks(
             has_address: addr.is_some(),
             place: place(server, addr.as_ref(), port, script, line.pos, refuse),
             follows: (addr.is_none() && !matches!(server.stays, Some("it is no IP address")))
-                .then(|| Follows { site: server.site.clone(), port }),
+                .then(|| Follows { addr: server.addr.clone(), port }),
             connect: options,
             // What is checked elsewhere is not the service, so it is not spoken to like it, unless the file
             // says so.
@@ -213,21 +213,21 @@ pub(super) fn checks(
             },
             usual_header: server.header.unwrap_or_default(),
             relays: process.never_local,
-            pace: Pace {
+            intervals: Intervals {
                 inter,
                 fast: time(fastinter).unwrap_or(inter),
                 down: time(downinter).unwrap_or(inter),
                 spread: process.spread_checks,
             },
-            patience: match settings.timeout(Timeout::Check).filter(|time| !time.is_zero()) {
-                Some(answer) => Patience::Parts { connect, answer },
-                None => Patience::Whole(inter),
+            timeouts: match settings.timeout(Timeout::Check).filter(|time| !time.is_zero()) {
+                Some(answer) => CheckTimeouts::Parts { connect, answer },
+                None => CheckTimeouts::Whole(inter),
             },
             log: settings.option(Toggle::LOG_HEALTH_CHECKS),
             observed: Observed::new(&line.options, settings.mode(), refuse),
             board: Board::new(health),
-            aims: Aims::default(),
-            bell: Bell::default(),
+            target: CheckTarget::default(),
+            notify: Notify::default(),
         });
     }
 }
@@ -301,15 +301,15 @@ fn place(
             }
         });
     // The service's own port, where it has one.
-    let known = server.site.read();
+    let known = server.addr.read();
     let own_ip = known.ip();
     let own_port = match known.port {
         Port::One(port) => Some(port).filter(|port| *port != 0),
         _ => None,
     };
     let ip = match &other {
-        Some(Address { place: Place::Ip { host: Host::V4(ip), .. }, .. }) => Some((*ip).into()),
-        Some(Address { place: Place::Ip { host: Host::V6(ip), .. }, .. }) => Some((*ip).into()),
+        Some(Address { place: Location::Ip { host: Host::V4(ip), .. }, .. }) => Some((*ip).into()),
+        Some(Address { place: Location::Ip { host: Host::V6(ip), .. }, .. }) => Some((*ip).into()),
         Some(other) => {
             return other
                 .endpoints()
@@ -333,7 +333,7 @@ fn place(
         return known.place;
     };
     let written = match &other {
-        Some(Address { place: Place::Ip { port: Port::One(port), .. }, .. }) => Some(*port),
+        Some(Address { place: Location::Ip { port: Port::One(port), .. }, .. }) => Some(*port),
         _ => None,
     };
     let by_script =

@@ -9,7 +9,7 @@
 use super::cpu_map::{CpuMap, Numbers};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_sched::Place;
+use manylane_sched::Cpu;
 use manylane_sync::Arc;
 
 /// How lanes are spread.
@@ -149,9 +149,9 @@ impl Choice {
     }
 
     /// Where each of `lanes` runs, or one lane for each processor that is left.
-    pub(super) fn of(&self, mut places: Vec<Place>, lanes: Option<usize>) -> CpuMap {
+    pub(super) fn of(&self, mut places: Vec<Cpu>, lanes: Option<usize>) -> CpuMap {
         for (of, drops, numbers) in &self.rules {
-            let number = |place: &Place| match of {
+            let number = |place: &Cpu| match of {
                 Of::Processor => place.cpu,
                 Of::Node => place.node,
                 Of::Thread => place.thread,
@@ -163,7 +163,7 @@ impl Choice {
         }
         let fastest = places.iter().map(|place| place.capacity).max().unwrap_or(0);
         // Processors of one kind differ a little where their frequency is all that is told.
-        let is_fast = |place: &Place| place.capacity * 5 >= fastest * 4;
+        let is_fast = |place: &Cpu| place.capacity * 5 >= fastest * 4;
         match self.policy {
             Policy::None | Policy::Caches(_) | Policy::Clusters(_) | Policy::Resource => {}
             Policy::FirstNode => {
@@ -185,11 +185,11 @@ impl Choice {
             Policy::Resource => (1, true),
             _ => (usize::MAX, false),
         };
-        let group = |place: &Place| (place.node, place.cache, by_speed && !is_fast(place));
+        let group = |place: &Cpu| (place.node, place.cache, by_speed && !is_fast(place));
         places.sort_by_key(|place| (group(place), place.cpu));
-        let mut alike: Vec<&[Place]> = places.chunk_by(|a, b| group(a) == group(b)).collect();
+        let mut alike: Vec<&[Cpu]> = places.chunk_by(|a, b| group(a) == group(b)).collect();
         if self.policy == Policy::Resource {
-            let cost = |group: &&[Place]| (is_fast(&group[0]), group.len());
+            let cost = |group: &&[Cpu]| (is_fast(&group[0]), group.len());
             alike = alike.into_iter().min_by_key(cost).into_iter().collect();
         }
         let groups = alike.chunks(each.min(alike.len()));
@@ -215,8 +215,8 @@ mod tests {
     use manylane_config::source::Sources;
 
     /// Two nodes of two caches with two cores of two threads; the second node is slow.
-    fn machine() -> Vec<Place> {
-        let place = |cpu: usize| Place {
+    fn machine() -> Vec<Cpu> {
+        let place = |cpu: usize| Cpu {
             cpu,
             node: cpu / 8,
             cache: cpu / 4 * 4,
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_cache_of_fast_and_slow_ones_has_two_clusters() {
-        let mixed = machine().into_iter().map(|place| Place { cache: 0, node: 0, ..place }).collect();
+        let mixed = machine().into_iter().map(|place| Cpu { cache: 0, node: 0, ..place }).collect();
         let mut choice = Choice::default();
         choice.policy(&words("group-by-cluster")).unwrap();
         let map = choice.of(mixed, None);

@@ -6,7 +6,7 @@ use super::refuse::Refuse;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::Statement;
-use manylane_sched::Place;
+use manylane_sched::Cpu;
 use manylane_sync::Arc;
 
 /// Lanes at most.
@@ -161,7 +161,7 @@ pub(super) fn cpu_map(
     statements: &[Statement],
     groups: &Groups,
     lanes: Option<usize>,
-    places: impl FnOnce() -> Vec<Place>,
+    places: impl FnOnce() -> Vec<Cpu>,
     refuse: &mut Refuse<'_>,
 ) -> CpuMap {
     let mut map = CpuMap::default();
@@ -181,7 +181,7 @@ pub(super) fn cpu_map(
             refuse.found.alert(pos, format!("'{keyword}' : {message}"));
         }
     }
-    // A map by hand goes before a policy, as in HAProxy.
+    // A map manually goes before a policy, as in HAProxy.
     if map.lanes.is_empty() && choice != Choice::default() {
         map = choice.of(places(), lanes);
     }

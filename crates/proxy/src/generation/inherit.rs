@@ -5,7 +5,7 @@
 //! too, a server by its name and address, wherever an operator sent it since.
 
 use super::{Backend, Frontend, Generation, Listener, Server, ServerPlace, Whereabouts, variables};
-use crate::places::Places;
+use crate::conn_limit::ConnLimit;
 use manylane_balance::Standing;
 use manylane_sched::Time;
 use manylane_sync::Arc;
@@ -19,7 +19,7 @@ impl Generation {
         self.pages = before.pages.clone();
         self.changes = before.changes.clone();
         let Some(parts) = Arc::get_mut(&mut self.parts) else { return }; // it would have been made of `before` itself
-        parts.vitals = before.vitals.clone();
+        parts.process_stats = before.process_stats.clone();
         for ring in &parts.logs.rings {
             if let Some(was) = before.logs.rings.iter().find(|was| was.name() == ring.name()) {
                 ring.follow(was);
@@ -27,7 +27,7 @@ impl Generation {
         }
         for server in &mut parts.logs.ring_servers {
             if let Some(was) = before.logs.ring_servers.iter().find(|was| was.is_same(server)) {
-                self.ring_patience.push((was.clone(), server.patience()));
+                self.ring_patience.push((was.clone(), server.timeouts()));
                 *server = was.clone();
             }
         }
@@ -47,7 +47,7 @@ impl Generation {
         variables::inherit(
             &mut parts.expressions,
             &before.expressions,
-            [parts.soil.variables(), before.soil.variables()],
+            [parts.saved.variables(), before.saved.variables()],
         );
         for frontend in &mut parts.frontends {
             let Some(was) = before.frontend_named(&frontend.name).filter(|was| was.mode == frontend.mode)
@@ -58,10 +58,12 @@ impl Generation {
             frontend.gate = was.gate.clone();
             frontend.invalid = was.invalid.clone();
             share(&mut frontend.places, &was.places, &mut self.bounds);
-            let mut heirs = vec![false; was.listeners.len()];
+            let mut successors = vec![false; was.listeners.len()];
             for listener in &mut frontend.listeners {
-                let Some(was) = was.listener_like(listener).filter(|was| !heirs[was.index]) else { continue };
-                heirs[was.index] = true; // of two lines with one address, one
+                let Some(was) = was.listener_like(listener).filter(|was| !successors[was.index]) else {
+                    continue;
+                };
+                successors[was.index] = true; // of two lines with one address, one
                 listener.counts = was.counts.clone();
                 share(&mut listener.places, &was.places, &mut self.bounds);
             }
@@ -115,8 +117,8 @@ impl Generation {
         }
         self.backends.iter().for_each(|backend| backend.settle_past(Time::now()));
         self.logs.rings.iter().for_each(|ring| ring.take_effect());
-        for (server, patience) in &self.ring_patience {
-            server.set_patience(*patience);
+        for (server, timeouts) in &self.ring_patience {
+            server.set_patience(*timeouts);
         }
     }
 
@@ -132,7 +134,7 @@ impl Generation {
 }
 
 /// The same places, where both are bounded: without a bound nobody counts. The bound that is to be is noted.
-fn share(own: &mut Arc<Places>, before: &Arc<Places>, bounds: &mut Vec<(Arc<Places>, u64)>) {
+fn share(own: &mut Arc<ConnLimit>, before: &Arc<ConnLimit>, bounds: &mut Vec<(Arc<ConnLimit>, u64)>) {
     if own.most() > 0 && before.most() > 0 {
         bounds.push((before.clone(), own.given()));
         *own = before.clone();
@@ -212,8 +214,8 @@ impl Backend {
                 if let (Some(own), Some(older)) = (own, older) {
                     own.board.disable(older.board.read().disabled);
                     if own.place == older.place && own.follows == older.follows {
-                        let set = older.aims.read();
-                        own.aims.set(|aim| *aim = set);
+                        let set = older.target.read();
+                        own.target.set(|aim| *aim = set);
                     }
                 }
             }
@@ -233,9 +235,9 @@ impl Server {
     /// Whether a connection to one is as good for the other.
     pub(crate) fn has_connections_of(&self, other: &Self) -> bool {
         // Those of one that has moved lie under another key, unless both have moved together.
-        let together = Arc::ptr_eq(&self.site, &other.site) || self.site.word() | other.site.word() == 0;
+        let together = Arc::ptr_eq(&self.addr, &other.addr) || self.addr.word() | other.addr.word() == 0;
         together
-            && self.site.read().place == other.site.read().place
+            && self.addr.read().place == other.addr.read().place
             && (&self.connect, self.header) == (&other.connect, other.header)
     }
 
@@ -253,7 +255,7 @@ impl Server {
             }
             // What name servers have said of it lately, and what the system says now; or the file has
             // followed the operator.
-            _ => self.site.read().place == other.site.read().place,
+            _ => self.addr.read().place == other.addr.read().place,
         }
     }
 
@@ -264,10 +266,10 @@ impl Server {
         if resolves || self.stays.is_some() || self.written.place != was.written.place {
             return;
         }
-        self.site = was.site.clone();
+        self.addr = was.addr.clone();
         for check in [&mut self.check, &mut self.agent].into_iter().flatten() {
             if let Some(follows) = &mut check.follows {
-                follows.site = was.site.clone();
+                follows.addr = was.addr.clone();
             }
         }
     }
@@ -275,21 +277,21 @@ impl Server {
     /// Where it is to go along with the same server of the generation that serves: only that one hears what
     /// name servers say.
     pub(crate) fn goes_along(&self, serving: &Self) -> Option<Whereabouts> {
-        (self.resolution.is_some() && serving.resolution.is_some()).then(|| serving.site.read())
+        (self.resolution.is_some() && serving.resolution.is_some()).then(|| serving.addr.read())
     }
 
     /// It is there now.
     pub(crate) fn go_along(&self, known: &Whereabouts) {
-        self.site.change(|own| own.clone_from(known));
+        self.addr.change(|own| own.clone_from(known));
     }
 
     /// Goes on where another one is whose address was resolved: answers will tell whether that is right.
     fn follow(&self, was: &Self) -> bool {
-        let known = was.site.read();
+        let known = was.addr.read();
         let moves =
             self.resolution.is_some() && was.resolution.is_some() && (known.ip().is_some() || known.renamed);
         if moves {
-            self.site.change(|own| *own = known);
+            self.addr.change(|own| *own = known);
         }
         moves
     }

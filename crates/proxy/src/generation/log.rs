@@ -10,10 +10,10 @@ use manylane_config::tree::{
 };
 use manylane_expr::{CLF_LOG, Format, HTTP_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG};
 use manylane_logs::{
-    Facility, Framing, Level, MIN_RING, Patience, RING_OVERHEAD, Ring, RingServer, Sample, Sink, Target,
-    TargetSpec,
+    Facility, Framing, Level, MIN_RING, RING_OVERHEAD, Ring, RingServer, Sample, Sink, Target, TargetSpec,
+    Timeouts,
 };
-use manylane_net::address::{Host, Place, Port, Transport};
+use manylane_net::address::{Host, Location, Port, Transport};
 use manylane_net::{Address, Endpoint};
 use manylane_sync::Arc;
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ pub struct Logs {
 /// How a frontend logs.
 #[derive(Debug)]
 pub struct FrontendLog {
-    /// Places of its targets.
+    /// EvalPoints of its targets.
     pub targets: Vec<usize>,
     /// What a line says.
     pub format: Format,
@@ -72,7 +72,7 @@ pub struct FrontendLog {
 /// How a backend logs what happens to its servers.
 #[derive(Debug)]
 pub struct EventLog {
-    /// Places of its targets.
+    /// EvalPoints of its targets.
     pub targets: Vec<usize>,
     /// Who writes it.
     pub tag: Box<str>,
@@ -148,8 +148,8 @@ impl Logs {
         let mut servers = Vec::new();
         for (section, ring) in config.rings.iter().zip(&self.rings) {
             let time = |set: Option<Set<Duration>>| set.map(|set| set.value).filter(|time| !time.is_zero());
-            let patience =
-                Patience { connect: time(section.timeout_connect), server: time(section.timeout_server) };
+            let timeouts =
+                Timeouts { connect: time(section.timeout_connect), server: time(section.timeout_server) };
             for server in &section.servers {
                 let counted = server.options.log_proto.is_some_and(|set| set.value == "octet-count");
                 let framing = if counted { Framing::OctetCount } else { Framing::Lines };
@@ -168,7 +168,7 @@ impl Logs {
                     other => other,
                 });
                 let made = sink.and_then(|sink| {
-                    RingServer::new(ring.clone(), sink, patience).map_err(|error| error.to_string())
+                    RingServer::new(ring.clone(), sink, timeouts).map_err(|error| error.to_string())
                 });
                 match made {
                     Ok(made) => servers.push(Arc::new(made)),
@@ -330,7 +330,7 @@ fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> 
             sample: sample
                 .as_ref()
                 .map(|LogSample { ranges, size }| Sample { ranges: ranges.clone(), size: *size }),
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
         };
         Target::new(spec).map_err(|error| error.to_string())
     });
@@ -348,7 +348,7 @@ fn place(address: &Address) -> Result<Sink, String> {
     let stream = address.transport == Some(Transport::Stream);
     let resolved = address.resolve().map_err(|error| error.to_string())?;
     let sink = match &resolved.place {
-        Place::Ip { host, port } => {
+        Location::Ip { host, port } => {
             let ip = match host {
                 Host::V4(ip) => (*ip).into(),
                 Host::V6(ip) => (*ip).into(),
@@ -361,8 +361,8 @@ fn place(address: &Address) -> Result<Sink, String> {
             let address = SocketAddr::new(ip, port);
             if stream { Sink::Tcp(address, Framing::Lines) } else { Sink::Udp(address) }
         }
-        Place::Unix(path) if stream => Sink::UnixStream((&**path).into(), Framing::Lines),
-        Place::Unix(path) => Sink::Unix((&**path).into()),
+        Location::Unix(path) if stream => Sink::UnixStream((&**path).into(), Framing::Lines),
+        Location::Unix(path) => Sink::Unix((&**path).into()),
         _ => {
             let endpoint = resolved.endpoints().map_err(|error| error.to_string())?.swap_remove(0);
             match endpoint {

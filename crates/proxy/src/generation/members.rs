@@ -9,8 +9,8 @@
 //!    began on, and that one its servers: who was sent to a server finds it there until the end.
 //! 3. Numbers of servers stay what they are, so what names one by its number means the same in both. The
 //!    place of a server that is gone is the next one's that comes.
-//! 4. What a server that is added has of its backend is read from [`Soil`], not from the files, which may be
-//!    others by now.
+//! 4. What a server that is added has of its backend is read from [`SavedConfig`], not from the files, which
+//!    may be others by now.
 //!
 //! 5. Checks of servers that both have go on on the same lanes, those that are under way, too
 //!    (`run/checks.rs`); idle connections to servers of other backends stay where they lie.
@@ -23,7 +23,7 @@
 use super::refuse::Refuse;
 use super::server::{self, Server};
 use super::{Backend, Generation, Parts, ServerNumber, agent, balance, checks, proxies};
-use crate::told::Told;
+use crate::epoch::Epoch;
 use manylane_balance::{Admin, Index, ServerSpec};
 use manylane_config::cond::Build;
 use manylane_config::diag::{Diagnostic, Diagnostics, Severity};
@@ -120,9 +120,9 @@ impl Effect {
 /// What servers are made of beside their lines: the settings of the process and of backends, without what
 /// stands in them.
 #[derive(Debug)]
-pub(super) struct Soil(Config);
+pub(super) struct SavedConfig(Config);
 
-impl Soil {
+impl SavedConfig {
     /// `set-var` and `set-var-fmt` of `global`.
     pub(super) fn variables(&self) -> &[tree::Statement] {
         &self.0.global.variables
@@ -229,8 +229,8 @@ impl Generation {
         number: usize,
         place: usize,
     ) -> Result<(Server, bool), String> {
-        let soil = &self.soil.0;
-        let bare = soil
+        let saved = &self.saved.0;
+        let bare = saved
             .proxies
             .iter()
             .find(|proxy| proxy.name.bytes() == backend.name.as_bytes())
@@ -238,7 +238,7 @@ impl Generation {
         let starts = line.options.disabled.is_some_and(|set| !set.value);
         line.options.init_addr = Some(Set { value: Word::plain("none", line.pos), pos: line.pos });
         let mut found = Diagnostics::new(false);
-        let mut refuse = Refuse::new(&mut found, soil, true);
+        let mut refuse = Refuse::new(&mut found, saved, true);
         let server = server::server(&line, &bare.settings, &self.process, number, place, None, &mut refuse);
         let proxy = Proxy { servers: vec![line], ..bare.clone() };
         let mut built = [server];
@@ -284,12 +284,12 @@ impl Generation {
     }
 
     /// Whether one of both was made of the other, with other servers.
-    pub(crate) fn is_kin(&self, other: &Self) -> bool {
+    pub(crate) fn is_related(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.parts, &other.parts)
     }
 
-    /// Its servers that `other`, which is [kin](Self::is_kin), does not have. Backends that both have cost a
-    /// look each.
+    /// Its servers that `other`, which is [related](Self::is_related), does not have. Backends that both have
+    /// cost a look each.
     pub(crate) fn others_than<'a>(
         &'a self,
         other: &'a Self,
@@ -427,8 +427,8 @@ impl Backend {
             parts: self.parts.clone(),
             order,
             of_client: self.of_client,
-            depot: Arc::new(proxies::depot(&servers)),
-            told: Told::nothing(servers.len()),
+            idle_pools: Arc::new(proxies::idle_pools(&servers)),
+            told: Epoch::nothing(servers.len()),
             balancer,
             servers,
             fullconn: self.fullconn,
@@ -592,6 +592,6 @@ mod tests {
             ..server
         };
         let made = server::server(&line, &tree::Settings::default(), &process, 0, 0, None, &mut refuse);
-        assert_eq!(made.site.read().place, ServerPlace::Nowhere);
+        assert_eq!(made.addr.read().place, ServerPlace::Nowhere);
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn in_logs(mode: Mode) -> Missing {
 
 fn in_tcp_rules(name: &str, looks: Looks) -> Option<&'static str> {
     match looks {
-        // Looked for in the bytes that are here.
+        // Snapshot for in the bytes that are here.
         Looks::Message | Looks::Data => None,
         _ => in_tcp(name, looks),
     }
@@ -49,7 +49,7 @@ fn in_tcp(name: &str, looks: Looks) -> Option<&'static str> {
 const OF_HTTP: &[&str] =
     &["CC", "CS", "HM", "HP", "HPO", "HQ", "HU", "HV", "Ta", "Ti", "Tq", "TR", "Tr", "r", "tr", "trg", "trl"];
 
-/// What [`Facts`](crate::rules::Facts) leaves open.
+/// What [`EvalContext`](crate::rules::EvalContext) leaves open.
 fn anywhere(name: &str, looks: Looks) -> Option<&'static str> {
     match looks {
         Looks::Data => match name {

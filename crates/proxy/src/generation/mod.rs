@@ -6,19 +6,19 @@
 
 mod agent;
 mod balance;
-pub(crate) mod bell;
 mod bind;
 mod checks;
 mod cpu_choice;
 mod cpu_map;
 mod files;
-mod gate;
+mod frontend_gate;
 mod groups;
 mod http;
 mod inherit;
 mod log;
 mod members;
 mod missing;
+pub(crate) mod notify;
 mod observe;
 mod process;
 mod proxies;
@@ -26,7 +26,7 @@ mod refuse;
 mod resolvers;
 mod rules;
 mod server;
-mod site;
+mod server_addr;
 mod spelling;
 mod state_file;
 mod stats_page;
@@ -36,13 +36,13 @@ mod users;
 mod variables;
 
 pub use crate::rules::{End, Normalizer};
-pub use agent::{Aim, Aims};
+pub use agent::{Aim, CheckTarget};
 pub use balance::BalanceKey;
 pub(crate) use bind::has_lanes;
 pub use bind::{Listener, Shards};
-pub use checks::{Follows, Patience, Program, ServerCheck};
+pub use checks::{CheckTimeouts, Follows, Program, ServerCheck};
 pub use cpu_map::CpuMap;
-pub use gate::{Gate, GateState};
+pub use frontend_gate::{FrontendGate, FrontendGateState};
 pub use groups::Groups;
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use log::{EventLog, FrontendLog, Logs};
@@ -59,17 +59,17 @@ pub use rules::{
     RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Silence, Target, TimeoutOf,
 };
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
-pub use site::{Site, Whereabouts};
+pub use server_addr::{ServerAddr, Whereabouts};
 pub use stats_page::{Credentials, StatsPage};
 pub use track::ServerNumber;
 pub(crate) use track::{follow, operation};
 pub use users::Userlist;
 pub(crate) use variables::{inherit_late, set_now};
 
+use crate::conn_limit::ConnLimit;
 use crate::pages::Pages;
-use crate::places::Places;
+use crate::process_stats::ProcessStats;
 use crate::rate::Rate;
-use crate::vitals::Vitals;
 use manylane_config::diag::Diagnostics;
 use manylane_config::lex::Environment;
 use manylane_config::tree::{Config, Mode, Proxy, ProxyKind};
@@ -97,9 +97,9 @@ pub struct Generation {
     /// Who changes servers for agents: set by the program, too.
     pub changes: Option<Arc<dyn Changes>>,
     /// What becomes of places that are shared with the generation before.
-    bounds: Vec<(Arc<Places>, u64)>,
+    bounds: Vec<(Arc<ConnLimit>, u64)>,
     /// How long servers of rings, which it shares with the generation before, are waited for once it serves.
-    ring_patience: Vec<(Arc<RingServer>, manylane_logs::Patience)>,
+    ring_patience: Vec<(Arc<RingServer>, manylane_logs::Timeouts)>,
 }
 
 impl Deref for Generation {
@@ -150,7 +150,7 @@ pub struct Parts {
     /// The local time zone.
     pub zone: Zone,
     /// `maxconn` of `global`.
-    pub places: Arc<Places>,
+    pub places: Arc<ConnLimit>,
     /// Descriptors that the process may open; 0 where that is not known.
     pub descriptors: u64,
     /// `maxconnrate`
@@ -164,9 +164,9 @@ pub struct Parts {
     /// What was said of its files, a line each.
     pub said: Box<str>,
     /// What servers that are added are made of.
-    soil: members::Soil,
+    saved: members::SavedConfig,
     /// What the process does as a whole.
-    pub vitals: Arc<Vitals>,
+    pub process_stats: Arc<ProcessStats>,
     /// Their numbers.
     frontends_by_name: HashMap<Box<str>, usize>,
     backends_by_name: HashMap<Box<str>, usize>,
@@ -229,7 +229,7 @@ impl Generation {
             let listeners = proxies.frontends.iter_mut().flat_map(|frontend| &mut frontend.listeners);
             listeners.for_each(|listener| listener.options.reuse_port = false);
         }
-        let places = Arc::new(Places::new(process.maxconn.unwrap_or(0)));
+        let places = Arc::new(ConnLimit::new(process.maxconn.unwrap_or(0)));
         let hard_maxconn = places.most();
         let (connection_rate, session_rate) =
             (Arc::new(Rate::new(process.connection_rate)), Arc::new(Rate::new(process.session_rate)));
@@ -252,8 +252,8 @@ impl Generation {
             process,
             environment: environment.clone(),
             said: Box::default(),
-            soil: members::Soil::of(config),
-            vitals: Arc::default(),
+            saved: members::SavedConfig::of(config),
+            process_stats: Arc::default(),
             frontends_by_name: proxies.frontends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             backends_by_name: proxies.backends.iter().map(|own| (own.name.clone(), own.number)).collect(),
             looks_at_links: looks.links,

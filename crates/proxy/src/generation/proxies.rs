@@ -4,7 +4,7 @@ use super::agent;
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
 use super::checks::{self, ServerCheck};
-use super::gate::Gate;
+use super::frontend_gate::FrontendGate;
 use super::http::{self, Http, Side};
 use super::log::{EventLog, FrontendLog, Logs};
 use super::process::Process;
@@ -13,12 +13,12 @@ use super::rules::{Captures, Directory, Expressions, LooksAt, RuleReader, Rules}
 use super::server::{self, Server};
 use super::state_file::StateFiles;
 use super::steps;
+use crate::conn_limit::ConnLimit;
 use crate::counts::{BackendStats, FrontendStats};
+use crate::epoch::Epoch;
 use crate::invalid::LastInvalid;
-use crate::places::Places;
 use crate::rate::Rate;
-use crate::told::Told;
-use manylane_balance::{Balancer, Depot, Index, Operation, ShelfLimits};
+use manylane_balance::{Balancer, IdleLimits, IdlePools, Index, Operation};
 use manylane_check::states::States;
 use manylane_check::{Past, Running};
 use manylane_config::table::{Timeout, Toggle};
@@ -64,7 +64,7 @@ pub struct Frontend {
     /// Where waiting ends.
     pub timeouts: FrontendTimeouts,
     /// `maxconn`
-    pub places: Arc<Places>,
+    pub places: Arc<ConnLimit>,
     /// `rate-limit sessions`
     pub rate: Rate,
     /// Switches of both kinds of proxies.
@@ -72,7 +72,7 @@ pub struct Frontend {
     /// What happened.
     pub counts: Arc<FrontendStats>,
     /// Whether it takes connections.
-    pub gate: Arc<Gate>,
+    pub gate: Arc<FrontendGate>,
     /// The last request that broke the protocol.
     pub invalid: Arc<LastInvalid>,
 }
@@ -107,11 +107,11 @@ pub struct Backend {
     /// The one that stands for another address: `dispatch`, `option transparent`.
     pub of_client: Option<Index>,
     /// What lanes know of each other's idle connections.
-    pub depot: Arc<Depot>,
+    pub idle_pools: Arc<IdlePools>,
     /// Chooses among them.
     pub balancer: Balancer,
     /// What it was told of them since another generation serves.
-    pub(crate) told: Told,
+    pub(crate) told: Epoch,
     /// `fullconn`; 0 for a tenth of the frontends' `maxconn`.
     pub fullconn: u32,
 }
@@ -453,7 +453,7 @@ fn one<'c>(
                 keep_alive: time(Timeout::HttpKeepAlive),
                 tarpit: time(Timeout::Tarpit).or(time(Timeout::Connect)),
             },
-            places: Arc::new(Places::new(settings.maxconn.map_or(0, |set| set.value))),
+            places: Arc::new(ConnLimit::new(settings.maxconn.map_or(0, |set| set.value))),
             rate: Rate::new(settings.rate_limit.map_or(0, |set| set.value)),
             common,
             counts: Arc::default(),
@@ -539,8 +539,8 @@ fn one<'c>(
         all.backends.push(Backend {
             parts: Arc::new(parts),
             order: built.iter().filter(|server| !server.stands_in).map(|server| server.index).collect(),
-            depot: Arc::new(depot(&built)),
-            told: Told::nothing(built.len()),
+            idle_pools: Arc::new(idle_pools(&built)),
+            told: Epoch::nothing(built.len()),
             balancer,
             of_client,
             servers: built.into_iter().map(Arc::new).collect(),
@@ -550,8 +550,8 @@ fn one<'c>(
 }
 
 /// What lanes know of each other's idle connections to these.
-pub(super) fn depot<S: Borrow<Server>>(servers: &[S]) -> Depot {
-    Depot::new(servers.iter().map(Borrow::borrow).map(|server| ShelfLimits {
+pub(super) fn idle_pools<S: Borrow<Server>>(servers: &[S]) -> IdlePools {
+    IdlePools::new(servers.iter().map(Borrow::borrow).map(|server| IdleLimits {
         most: server.pool_max,
         low: server.pool_low,
         purge: server.pool_purge,

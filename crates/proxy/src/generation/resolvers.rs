@@ -1,13 +1,13 @@
 //! `resolvers` sections, and what servers want of them.
 
-use super::bell::Bell;
 use super::bind::text;
+use super::notify::Notify;
 use super::refuse::Refuse;
 use super::track::ServerNumber;
 use manylane_config::lex::Word;
 use manylane_config::table::ServerOptions;
 use manylane_config::tree::{self, Set};
-use manylane_net::address::{Host, Place, Port, Transport};
+use manylane_net::address::{Host, Location, Port, Transport};
 use manylane_resolve::{Counters, Kind, Memo, Name, Network, Past, Section, Settings, Wish, system_servers};
 use manylane_sync::{Arc, LockClass, Mutex};
 use std::net::{IpAddr, SocketAddr};
@@ -54,7 +54,7 @@ struct Desk {
     orders: Vec<Order>,
     /// Wakes the lane that asks, the last one; those before it still have what was asked of them, and ask
     /// again when it goes.
-    clerks: Vec<Arc<Bell>>,
+    clerks: Vec<Arc<Notify>>,
     /// What has been found out, for whoever asks next.
     past: Past,
     counters: Vec<Counters>,
@@ -63,7 +63,7 @@ struct Desk {
 }
 
 impl Desk {
-    fn is_of(&self, clerk: &Arc<Bell>) -> bool {
+    fn is_of(&self, clerk: &Arc<Notify>) -> bool {
         self.clerks.last().is_some_and(|own| Arc::ptr_eq(own, clerk))
     }
 }
@@ -134,7 +134,7 @@ impl Resolvers {
     }
 
     /// A lane begins to ask, in the place of whoever did. It goes on where that one was.
-    pub(crate) fn begin(&self, clerk: &Arc<Bell>) -> Section {
+    pub(crate) fn begin(&self, clerk: &Arc<Notify>) -> Section {
         let (past, counters) = {
             let mut desk = self.desk.lock();
             desk.clerks.push(clerk.clone());
@@ -159,34 +159,34 @@ impl Resolvers {
     }
 
     /// Whether it is that lane that asks: none has begun after it and is still there.
-    pub(crate) fn is_asked_by(&self, clerk: &Arc<Bell>) -> bool {
+    pub(crate) fn is_asked_by(&self, clerk: &Arc<Notify>) -> bool {
         self.desk.lock().is_of(clerk)
     }
 
     /// What is wanted, for the lane that asks.
-    pub(crate) fn orders(&self, clerk: &Arc<Bell>) -> Vec<Order> {
+    pub(crate) fn orders(&self, clerk: &Arc<Notify>) -> Vec<Order> {
         let mut desk = self.desk.lock();
         if desk.is_of(clerk) { std::mem::take(&mut desk.orders) } else { Vec::new() }
     }
 
     /// That one asks no more. What is still wanted and nobody is left for.
-    pub(crate) fn close(&self, clerk: &Arc<Bell>) -> Vec<Order> {
-        let heir = {
+    pub(crate) fn close(&self, clerk: &Arc<Notify>) -> Vec<Order> {
+        let successor = {
             let mut desk = self.desk.lock();
             desk.clerks.retain(|own| !Arc::ptr_eq(own, clerk));
             match desk.clerks.last() {
-                Some(heir) => heir.clone(),
+                Some(successor) => successor.clone(),
                 None => return std::mem::take(&mut desk.orders),
             }
         };
-        heir.ring();
+        successor.ring();
         Vec::new()
     }
 
     /// What was found out, for whoever asks next, and what came of questions, for reports.
     pub(crate) fn note(
         &self,
-        clerk: &Arc<Bell>,
+        clerk: &Arc<Notify>,
         found: Vec<((Name, Kind), Memo)>,
         gone: Vec<(Name, Kind)>,
         counters: &[Counters],
@@ -251,7 +251,7 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
     let mut servers: Vec<NameServer> = Vec::new();
     for own in nameservers {
         let address = &own.address.value;
-        let Place::Ip { host, port: Port::One(port) } = &address.place else {
+        let Location::Ip { host, port: Port::One(port) } = &address.place else {
             refuse.found.alert(own.address.pos, "'nameserver' expects an IP address and a port");
             continue;
         };
@@ -393,7 +393,7 @@ mod tests {
     fn the_lane_that_began_last_asks_as_long_as_it_is_there() {
         let desk = Mutex::new(&DESKS, Desk::default());
         let section = Resolvers { name: "r".into(), servers: Vec::new(), settings: Settings::USUAL, desk };
-        let (before, after): (Arc<Bell>, Arc<Bell>) = Default::default();
+        let (before, after): (Arc<Notify>, Arc<Notify>) = Default::default();
         let asks = |clerk| section.is_asked_by(clerk);
         section.begin(&before);
         assert!(asks(&before) && !asks(&after));

@@ -5,7 +5,7 @@ use super::checks::ServerCheck;
 use super::process::Process;
 use super::refuse::Refuse;
 use super::resolvers::{self, Resolution};
-use super::site::{Site, Whereabouts};
+use super::server_addr::{ServerAddr, Whereabouts};
 use super::track::{Followers, ServerNumber};
 use crate::counts::ServerStats;
 use manylane_check::states::{State, admin};
@@ -15,7 +15,7 @@ use manylane_config::source::Pos;
 use manylane_config::table::{ServerOptions, Toggle};
 use manylane_config::tree::{self, ProxyHeader, Set, Settings};
 use manylane_expr::Format;
-use manylane_net::address::{Host, Place, Port};
+use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
 use manylane_sched::Time;
 use manylane_sync::Arc;
@@ -35,7 +35,7 @@ pub struct Server {
     /// Its name.
     pub name: Box<str>,
     /// Where it is.
-    pub site: Arc<Site>,
+    pub addr: Arc<ServerAddr>,
     /// Where the file has it, wherever it was sent since.
     pub written: Box<Whereabouts>,
     /// Who keeps its address up to date.
@@ -161,7 +161,7 @@ impl Server {
             } else {
                 check.board.come_back();
             }
-            check.bell.ring();
+            check.notify.ring();
         }
     }
 }
@@ -319,7 +319,7 @@ pub(super) fn server(
         ServerPlace::At(Endpoint::Ip(_)) | ServerPlace::OfClient(_) | ServerPlace::Nowhere => None,
         ServerPlace::At(_) => Some("it is no IP address"),
     };
-    if stays.is_some() && !matches!(address.value.place, Place::Ip { host: Host::Name { .. }, .. }) {
+    if stays.is_some() && !matches!(address.value.place, Location::Ip { host: Host::Name { .. }, .. }) {
         resolution = None; // it has no name, and gets none
     }
     if let (Some(set), Some(why), true) = (&options.resolvers, stays, resolution.is_some()) {
@@ -335,7 +335,7 @@ pub(super) fn server(
             None => dynamic_cookie(settings, place),
         },
         written: Box::new(known.clone()),
-        site: Arc::new(Site::new(known)),
+        addr: Arc::new(ServerAddr::new(known)),
         resolution,
         stays,
         connect,
@@ -393,7 +393,7 @@ pub(super) fn of_client(
     index: usize,
     refuse: &mut Refuse<'_>,
 ) -> Server {
-    let anywhere = Place::Ip { host: Host::V4(Ipv4Addr::UNSPECIFIED), port: Port::Unset };
+    let anywhere = Location::Ip { host: Host::V4(Ipv4Addr::UNSPECIFIED), port: Port::Unset };
     let line = tree::Server {
         name: Word::plain(NO_SERVER, pos),
         address: match &settings.dispatch {
@@ -468,7 +468,7 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
             return None;
         }
     };
-    let Place::Ip { host, port } = resolved.place else {
+    let Location::Ip { host, port } = resolved.place else {
         wrong("'source' expects an IP address".into());
         return None;
     };
@@ -491,8 +491,8 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
         Some(word) => match word.text() {
             Some("client") => Some(Present::Client),
             Some("clientip") => Some(Present::ClientIp),
-            Some(text) if text.starts_with("hdr_ip(") => Some(Present::ClientIp), /* the client that the
-            * field names */
+            Some(text) if text.starts_with("hdr_ip(") => Some(Present::ClientIp), /* the client that the */
+            // field names
             Some(text) => {
                 let with_port = text.parse().ok();
                 let alone = text.parse().ok().map(|ip| std::net::SocketAddr::new(ip, 0));
@@ -518,8 +518,8 @@ fn whereabouts(
     refuse: &mut Refuse<'_>,
 ) -> (Whereabouts, Option<Resolution>) {
     let (host, port) = match &address.value.place {
-        Place::Ip { host: Host::Name { name, .. }, port } => (Some(&**name), *port),
-        Place::Ip { port, .. } => (None, *port),
+        Location::Ip { host: Host::Name { name, .. }, port } => (Some(&**name), *port),
+        Location::Ip { port, .. } => (None, *port),
         _ => (None, Port::Unset),
     };
     let resolution = resolvers::of_server(host, options, Set { value: (), pos: address.pos }, refuse);
@@ -602,7 +602,7 @@ fn place(
 ) -> ServerPlace {
     let settled = |address: Address| {
         let of_client = match &address.place {
-            Place::Ip { host, port } => {
+            Location::Ip { host, port } => {
                 let wild = match host {
                     Host::V4(ip) => ip.is_unspecified(),
                     Host::V6(ip) => ip.is_unspecified(),
@@ -620,7 +620,7 @@ fn place(
             Err(_) => ServerPlace::Nowhere, // no name is left, and no range
         }
     };
-    let Place::Ip { host: Host::Name { .. }, port } = &address.value.place else {
+    let Location::Ip { host: Host::Name { .. }, port } = &address.value.place else {
         return settled(address.value.clone());
     };
     let at = |ip: IpAddr| {
@@ -628,7 +628,7 @@ fn place(
             IpAddr::V4(ip) => Host::V4(ip),
             IpAddr::V6(ip) => Host::V6(ip),
         };
-        Address { transport: address.value.transport, place: Place::Ip { host, port: *port } }
+        Address { transport: address.value.transport, place: Location::Ip { host, port: *port } }
     };
     let mut failure = None;
     for method in methods {

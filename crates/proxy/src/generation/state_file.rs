@@ -150,7 +150,7 @@ fn one(backend: &Backend, server: &Server, state: &State, now: Time) {
     ] {
         let Some(check) = check else { continue };
         check.board.disable(disabled);
-        check.aims.set(|aim| {
+        check.target.set(|aim| {
             aim.ip = ip.or(aim.ip);
             aim.port = if port == 0 { aim.port } else { Some(port) };
         });

@@ -9,8 +9,8 @@ use manylane_check::{
 use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
 use manylane_config::tree::{Proxy, Statement};
-use manylane_expr::{Compiler, Expression, Format, Places, Regex, Scope, Use, When};
-use manylane_net::address::{Host, Place, Port};
+use manylane_expr::{Compiler, EvalPoints, Expression, Format, Regex, Scope, Use, When};
+use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, Rules};
 use std::net::{IpAddr, SocketAddr};
 
@@ -188,7 +188,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     }
 
     fn format_of(&mut self, word: &Word, usage: Use) -> Option<Format> {
-        match Format::compile(word.bytes(), usage, Places::CHECK, self.compiler) {
+        match Format::compile(word.bytes(), usage, EvalPoints::CHECK, self.compiler) {
             Ok(format) => Some(format),
             Err(error) => {
                 self.refuse.found.alert(word.pos_at(error.at), format!("'{}' : {error}", self.step.keyword));
@@ -211,7 +211,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         let first = self.value(of)?;
         let whole =
             if all { Word::join(&self.step.words[self.at - 1..], first.pos()) } else { first.clone() };
-        match Expression::compile(whole.bytes(), Places::CHECK, self.compiler) {
+        match Expression::compile(whole.bytes(), EvalPoints::CHECK, self.compiler) {
             Ok(expression) => Some(expression),
             Err(error) => {
                 self.refuse.found.alert(whole.pos_at(error.at), format!("'{}' : {error}", self.step.keyword));
@@ -276,7 +276,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             .and_then(|text| Address::parse(text, &Rules::SERVER).ok())
             .and_then(|address| address.resolve().ok());
         let found = match address {
-            Some(Address { place: Place::Ip { host, port }, .. }) => {
+            Some(Address { place: Location::Ip { host, port }, .. }) => {
                 let ip: Option<IpAddr> = match host {
                     Host::V4(ip) => Some(ip.into()),
                     Host::V6(ip) => Some(ip.into()),

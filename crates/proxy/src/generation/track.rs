@@ -29,7 +29,7 @@ pub struct ServerNumber {
 
 static FOLLOWERS: LockClass = LockClass::new("those that track a server", LockClass::LEAF);
 
-/// Those that track a server; a server that is added may be one more. Looked at when the server changes.
+/// Those that track a server; a server that is added may be one more. Snapshot at when the server changes.
 #[derive(Debug)]
 pub struct Followers(Mutex<Vec<ServerNumber>>);
 

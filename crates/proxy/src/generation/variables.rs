@@ -6,7 +6,7 @@ use super::{Expressions, Generation};
 use manylane_config::lex::Word;
 use manylane_config::tree::Statement;
 use manylane_expr::{
-    ClientFacts, Compiler, Data, Direction, Env, Expression, Format, Host, Lane, Names, Number, Places,
+    ClientFacts, Compiler, Data, Direction, Env, EvalPoints, Expression, Format, Host, Lane, Names, Number,
     ProcessVariables, ProxyId, ProxySide, References, Scope, Scopes, ServerFacts, ServerId, StreamFacts, Use,
     UserlistId, Value, VariableId, VariableNames, Zone,
 };
@@ -49,14 +49,14 @@ fn one(
     };
     let whole = Word::join(value, first.pos());
     let made = if *keyword == "set-var" {
-        Expression::compile(whole.bytes(), Places::CONFIGURATION, compiler).map(Made::Of)
+        Expression::compile(whole.bytes(), EvalPoints::CONFIGURATION, compiler).map(Made::Of)
     } else if let [_, more, ..] = value {
         refuse
             .found
             .alert(more.pos(), format!("'{keyword}' takes one format: quote it, or the blanks in it"));
         return None;
     } else {
-        Format::compile(whole.bytes(), Use::Text, Places::CONFIGURATION, compiler).map(Made::Format)
+        Format::compile(whole.bytes(), Use::Text, EvalPoints::CONFIGURATION, compiler).map(Made::Format)
     };
     match made {
         Ok(made) => Some((id, made)),
@@ -202,9 +202,9 @@ pub(crate) fn set_now(
     let (mut names, mut references) = (own.commanded.names.lock().clone(), References::default());
     let mut compiler = Compiler::new(&Nobody, &mut names, &mut references);
     let made = if is_format {
-        Format::compile(text, Use::Text, Places::CONFIGURATION, &mut compiler).map(Made::Format)
+        Format::compile(text, Use::Text, EvalPoints::CONFIGURATION, &mut compiler).map(Made::Format)
     } else {
-        Expression::compile(text, Places::CONFIGURATION, &mut compiler).map(Made::Of)
+        Expression::compile(text, EvalPoints::CONFIGURATION, &mut compiler).map(Made::Of)
     };
     let made = made.map_err(|error| error.to_string())?;
     let id = own.commanded.get_or_make(name)?;

@@ -2,8 +2,8 @@
 //! What became of it is told behind a redirect to the page, as HAProxy does: `;st=DONE`.
 //!
 //! A browser sends a form with the password that it knows for us also when a page of another site asks it to.
-//! It says so (`Sec-Fetch-Site`), and then nothing is done. What the page does not show (`stats scope`) its
-//! forms do not change.
+//! It says so (`Sec-Fetch-ServerAddr`), and then nothing is done. What the page does not show (`stats scope`)
+//! its forms do not change.
 
 use super::Session;
 use crate::generation::{Backend, StatsPage};
@@ -31,15 +31,15 @@ pub(super) enum Formed {
     Denied,
 }
 
-/// Whether a browser says that another site's page has sent a request: by `Sec-Fetch-Site`, which it sends to
-/// sites that it trusts to be who they are, and which knows better than we do whom it asked; else by
+/// Whether a browser says that another site's page has sent a request: by `Sec-Fetch-ServerAddr`, which it
+/// sends to sites that it trusts to be who they are, and which knows better than we do whom it asked; else by
 /// `Origin`, which it sends with all forms (`null` where it does not tell). Rules may have changed the fields
 /// since: what counts is what was received.
 pub(super) fn is_of_another_site(head: &Head) -> bool {
     let received = head.original().map_or(&[][..], |original| original);
     let mut sites = values(received, b"sec-fetch-site").peekable();
     if sites.peek().is_some() {
-        return sites.any(|site| !matches!(site, b"same-origin" | b"none"));
+        return sites.any(|addr| !matches!(addr, b"same-origin" | b"none"));
     }
     let host = values(received, b"host").next();
     let is_ours = |origin: &[u8]| {
@@ -205,7 +205,7 @@ impl Session<'_> {
                 let of = if matches!(order, Order::Checks(_)) { &server.check } else { &server.agent };
                 let Some(check) = of else { return false };
                 check.board.disable(!on);
-                check.bell.ring();
+                check.notify.ring();
             }
             Order::Found(_) if server.tracks.is_some() => return false,
             Order::Found(running) => find(local, backend, index, running),

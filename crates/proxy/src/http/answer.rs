@@ -1,10 +1,10 @@
 //! The proxy's own answers: by file where the configuration has one, else a short page.
 
 use crate::generation::{Http, ReplyBody};
-use crate::rules::{self, Answer, Facts, Moment};
+use crate::rules::{self, Answer, EvalContext, EvalPhase};
 use manylane_buf::Chain;
 use manylane_h1::{
-    Asked, Body, Connection as Said, Limits, Persist, ResponseParser, set_body, set_connection,
+    Body, Connection as Said, Limits, Persist, RequestInfo, ResponseParser, set_body, set_connection,
 };
 use manylane_http::{CaseTable, Head, Known, Method, Version, status};
 
@@ -20,19 +20,19 @@ pub(super) struct Made {
     pub(super) body: Chain,
 }
 
-/// The answer with `code`: the first of `proxies` that has one of its own, else a page. Without `facts`
+/// The answer with `code`: the first of `proxies` that has one of its own, else a page. Without `eval`
 /// nothing is made anew for the request: only whole files are taken.
 pub(super) fn usual(
     proxies: &[&Http],
-    facts: Option<(&Facts<'_>, Moment<'_>)>,
+    eval: Option<(&EvalContext<'_>, EvalPhase<'_>)>,
     code: u16,
 ) -> Result<Made, NoAnswer> {
     for http in proxies {
         if let Some(reply) = http.replies.iter().rfind(|reply| reply.status == code) {
-            match (&reply.body, facts) {
+            match (&reply.body, eval) {
                 (ReplyBody::Usual, _) => continue, // the proxy's own lines do not count
                 (ReplyBody::Whole(bytes), _) => return from_file(bytes),
-                (_, Some((facts, moment))) => match rules::reply(facts, moment, reply) {
+                (_, Some((eval, phase))) => match rules::reply(eval, phase, reply) {
                     Ok(Answer::Own(head, body)) => return sized(*head, body),
                     _ => return Err(NoAnswer),
                 },
@@ -82,7 +82,7 @@ pub(super) fn whole(mut chain: Chain) -> Result<Made, NoAnswer> {
         relaxed: true,
         ..Limits::default()
     };
-    let asked = Asked { method: Method::Get, upgrade: false };
+    let asked = RequestInfo { method: Method::Get, upgrade: false };
     let response = ResponseParser::new(limits).parse(&mut chain, asked).ok().flatten().ok_or(NoAnswer)?;
     Ok(Made { head: response.head, said: response.connection, body: chain })
 }

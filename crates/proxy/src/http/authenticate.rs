@@ -1,7 +1,7 @@
 //! The password of a request is hashed beside the lane, before rules ask whether it is right.
 
 use super::Session;
-use crate::rules::Moment;
+use crate::rules::EvalPhase;
 use crate::run::hashing;
 use crate::termination::Cause;
 use manylane_http::Head;
@@ -62,8 +62,8 @@ impl Session<'_> {
     /// time.
     fn unknown(&self, head: &Head) -> Option<Open> {
         let local = self.local;
-        let moment = Moment { request: Some(head), ..Moment::default() };
-        self.facts().with(moment, |_, scratch| {
+        let phase = EvalPhase { request: Some(head), ..EvalPhase::default() };
+        self.eval().with(phase, |_, scratch| {
             let (user, password) = manylane_expr::basic(head, &mut scratch.reborrow())?;
             let lists = local.generation.userlists.iter().enumerate();
             let open = lists.filter(|(number, list)| {

@@ -76,7 +76,7 @@ impl Session<'_> {
         let here = self.local.here();
         let room = self.local.generation.process.bufsize;
         let whole = time.map(|time| here.now() + time);
-        let patience = self.frontend.timeouts.client;
+        let timeouts = self.frontend.timeouts.client;
         let mut asked = !request.continue_expected || request.head.version() < Version::HTTP_11;
         loop {
             up.read_ahead(&mut self.client.received).map_err(|broken| match broken {
@@ -101,7 +101,7 @@ impl Session<'_> {
                 out.append(b"HTTP/1.1 100 Continue\r\n\r\n").map_err(|_| NoBody::Left)?;
                 self.client.connection.send(&mut out).await.map_err(|_| NoBody::Left)?;
             }
-            let deadline = whole.or(patience.map(|time| here.now() + time));
+            let deadline = whole.or(timeouts.map(|time| here.now() + time));
             let (local, entry) = (self.local, self.entry());
             let waiting = pin!(self.wait(deadline.unwrap_or(Time::MAX), false));
             match local.streams.unless_ended(entry, waiting).await {

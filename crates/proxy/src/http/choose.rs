@@ -5,9 +5,9 @@ use super::body::data;
 use super::exchange::Asking;
 use super::pump::Pump;
 use crate::generation::{Backend, Reuse, Target};
-use crate::rules::{Moment, key};
+use crate::rules::{EvalPhase, key};
 use crate::run::Local;
-use crate::server::{Hold, Shelved, Wanted};
+use crate::server::{IdleConn, ServerPermit, Wanted};
 use manylane_balance::{Index, Key, Priority};
 use manylane_h1::Request;
 use manylane_http::Method;
@@ -25,14 +25,14 @@ impl Session<'_> {
             return None;
         }
         let request_data = data(request, up);
-        let moment = Moment {
+        let phase = EvalPhase {
             request: Some(&request.head),
             request_data,
             backend: Some(backend),
-            ..Moment::default()
+            ..EvalPhase::default()
         };
         let obeyed = backend.http.persist || asking.forced;
-        Target::server(&backend.rules.use_server, &self.facts(), moment, backend.balancer.servers(), obeyed)
+        Target::server(&backend.rules.use_server, &self.eval(), phase, backend.balancer.servers(), obeyed)
     }
 
     /// Which server the request goes to.
@@ -101,13 +101,13 @@ impl Session<'_> {
         };
         if backend.key.is_expression() {
             let request_data = data(request, up);
-            let moment = Moment {
+            let phase = EvalPhase {
                 request: Some(&request.head),
                 request_data,
                 backend: Some(backend),
-                ..Moment::default()
+                ..EvalPhase::default()
             };
-            return keep(key(&self.facts(), moment, backend));
+            return keep(key(&self.eval(), phase, backend));
         }
         match backend.key.of_request(self.client.source, &request.head) {
             Key::None if backend.key.wants_body() && request.head.method_kind() == Method::Post => {
@@ -117,24 +117,24 @@ impl Session<'_> {
         }
     }
 
-    /// A connection from the lane's shelf that may serve.
+    /// A connection from the lane's idle pool that may serve.
     pub(super) fn take_idle(
         local: &Local,
         backend: &Backend,
         key: Option<u64>,
         first: bool,
-        hold: &Hold,
-    ) -> Shelved {
-        let index = hold.index();
+        permit: &ServerPermit,
+    ) -> IdleConn {
+        let index = permit.index();
         let least = match (backend.http.reuse, first) {
-            (Reuse::Never, _) | (Reuse::Safe, true) => return Shelved::Nothing,
+            (Reuse::Never, _) | (Reuse::Safe, true) => return IdleConn::Nothing,
             (Reuse::Aggressive, true) => 2,
             (Reuse::Always, _) | (_, false) => 0,
         };
-        let Some(key) = key else { return Shelved::Nothing };
+        let Some(key) = key else { return IdleConn::Nothing };
         match local.take_kept(backend, index, key, least) {
-            Some(idle) => Shelved::This(idle),
-            None => Shelved::Elsewhere { key, least },
+            Some(idle) => IdleConn::This(idle),
+            None => IdleConn::Elsewhere { key, least },
         }
     }
 }

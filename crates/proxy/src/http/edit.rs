@@ -105,7 +105,7 @@ impl Write for Text {
 
 /// What a request's cookie says.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct PersistCookie {
     /// The server that it names, be it usable or not.
     pub(super) server: Option<Index>,
     /// There was such a cookie.
@@ -140,7 +140,7 @@ fn dated(text: &[u8]) -> i64 {
     fours.unwrap_or(0) << 2
 }
 
-impl Told {
+impl PersistCookie {
     /// Reads the dates behind the first bar of a cookie, and judges by them at `now`.
     fn dated(&mut self, dates: &[u8], cookie: &Cookie, now: i64) {
         let mut dates = dates.split(|&byte| byte == b'|');
@@ -165,8 +165,8 @@ impl Told {
 }
 
 /// Which server a request's cookie names.
-pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) -> Told {
-    let mut told = Told::default();
+pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) -> PersistCookie {
+    let mut told = PersistCookie::default();
     for value in head.values(Known::COOKIE) {
         for found in Cookies::new(value) {
             let value = found.value;
@@ -252,7 +252,7 @@ pub(super) fn keep(
     head: &mut Head,
     cookie: &Cookie,
     server: &Server,
-    told: Told,
+    told: PersistCookie,
     right: bool,
     method: Method,
     ignored: bool,
@@ -359,7 +359,7 @@ mod tests {
     fn a_cookie_counts_until_it_is_idle_or_old_for_too_long() {
         const NOW: i64 = 1_795_291_776;
         let judged = |idle: Option<i64>, life: Option<i64>, sent: i64, first: i64| {
-            let mut told = Told { there: true, ..Told::default() };
+            let mut told = PersistCookie { there: true, ..PersistCookie::default() };
             let text = [&date(sent)[..], b"|", &date(first)].concat();
             told.dated(&text, &cookie(idle, life), NOW);
             told.late
@@ -377,7 +377,7 @@ mod tests {
     fn dates_are_sent_anew_when_they_are_over_missing_or_too_many() {
         const NOW: i64 = 1_795_291_776;
         let ages = |idle: Option<i64>, life: Option<i64>, sent: i64, first: i64| {
-            Told { sent, first, ..Told::default() }.ages(&cookie(idle, life), NOW)
+            PersistCookie { sent, first, ..PersistCookie::default() }.ages(&cookie(idle, life), NOW)
         };
         assert!(!ages(None, None, 0, 0));
         assert!(ages(Some(60), None, 0, 0), "it has none");

@@ -6,11 +6,11 @@
 
 use super::Session;
 use super::body::{NoBody, data};
-use super::edit::{self, Told};
+use super::edit::{self, PersistCookie};
 use super::pump::Pump;
 use crate::counts::count_in_front;
 use crate::generation::{Backend, CloseMode, ContentAction, Rule, Target};
-use crate::rules::{Content, Lookups, Moment, any_holds, content};
+use crate::rules::{Content, EvalPhase, Lookups, any_holds, content};
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Key};
@@ -34,7 +34,7 @@ pub(super) struct Asking {
     /// The client's connection may go on.
     pub(super) keep: bool,
     pub(super) mode: CloseMode,
-    pub(super) told: Told,
+    pub(super) told: PersistCookie,
     /// The server that the cookie names is the one.
     pub(super) right: bool,
     /// What the algorithm was given of the body, which is gone at the next try.
@@ -84,7 +84,7 @@ impl Session<'_> {
             } else {
                 CloseMode::KeepAlive
             },
-            told: Told::default(),
+            told: PersistCookie::default(),
             right: false,
             key: Cell::new(None),
             server: Cell::new(None),
@@ -115,8 +115,8 @@ impl Session<'_> {
         if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
             self.record.take(); // it is not logged
             frontend.counts.own().intercepted.add(1);
-            let moment = Moment { request: Some(&request.head), ..Moment::default() };
-            let fails = any_holds(&self.facts(), moment, &rules.monitor_fail);
+            let phase = EvalPhase { request: Some(&request.head), ..EvalPhase::default() };
+            let fails = any_holds(&self.eval(), phase, &rules.monitor_fail);
             let bodyless = self.ends_soon(up);
             return self
                 .answer(
@@ -158,8 +158,8 @@ impl Session<'_> {
             None
         } else {
             let request_data = data(request, up);
-            let moment = Moment { request: Some(&request.head), request_data, ..Moment::default() };
-            Target::backend(&rules.use_backend, &self.facts(), moment)
+            let phase = EvalPhase { request: Some(&request.head), request_data, ..EvalPhase::default() };
+            Target::backend(&rules.use_backend, &self.eval(), phase)
         };
         let Some(backend) =
             chosen.or(frontend.default_backend).map(|number| &self.local.generation.backends[number])
@@ -257,15 +257,15 @@ impl Session<'_> {
             return true;
         }
         let request_data = data(request, up);
-        let moment = Moment { request: Some(&request.head), request_data, backend, ..Moment::default() };
+        let phase = EvalPhase { request: Some(&request.head), request_data, backend, ..EvalPhase::default() };
         let lookups = Lookups::default();
         let decided = loop {
-            let facts = self.facts();
-            let decided = content(&facts, moment, rules, &|| self.log_now(), &lookups);
+            let eval = self.eval();
+            let decided = content(&eval, phase, rules, &|| self.log_now(), &lookups);
             if decided != Content::LookUp {
                 break decided;
             }
-            if let Err(cause) = self.unless_ended(pin!(lookups.look_up(&facts, moment))).await {
+            if let Err(cause) = self.unless_ended(pin!(lookups.look_up(&eval, phase))).await {
                 self.note(|record| record.ended = Termination::new(cause, Phase::Request));
                 return false;
             }

@@ -1,45 +1,45 @@
 //! HTTP mode: a session is one request after another, each with its response, and between two of them a
-//! [`Rest`].
+//! [`IdleSession`].
 
 mod administer;
 mod answer;
 mod authenticate;
 mod body;
+mod body_peek;
 mod cacheable;
 mod choose;
 mod edit;
 mod exchange;
-mod going;
-mod look;
+mod failure;
+mod idle_session;
 mod private;
 mod pump;
 mod receive;
+mod report;
 mod request;
-mod rest;
 mod ruled;
 mod served;
 mod service;
 mod settle;
-mod telling;
 mod tries;
 mod tunnel;
-mod vain;
+mod upload;
 
 use crate::counts::count_in_front;
-use crate::flow::{Patience, Splicing, Timer};
+use crate::flow::{Splicing, Timeouts, Timer};
 use crate::generation::{Backend, Frontend, Listener};
 use crate::log::Record;
 use crate::panics::caught;
-use crate::rules::{Facts, Scopes};
+use crate::rules::{EvalContext, Scopes};
 use crate::run::{Local, Streaming};
 use crate::session::Client;
 use crate::termination::Cause;
 use exchange::{After, Asking};
+pub(crate) use idle_session::{IdleSession, Woken};
 use manylane_balance::Index;
 use manylane_sched::{Class, Time};
 use private::Private;
 use request::{NoMore, Wait};
-pub(crate) use rest::{Rest, Woken};
 use std::cell::{Cell, RefCell};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -90,7 +90,7 @@ pub(crate) async fn begin(
     listener: &Listener,
     client: Client,
     scopes: Box<Scopes>,
-) -> Option<Rest> {
+) -> Option<IdleSession> {
     let timer = Timer::new(local.here());
     let since = local.here().now();
     let record = RefCell::new(None);
@@ -120,7 +120,12 @@ pub(crate) async fn begin(
 
 /// Goes on with a session that has news: of this frontend and listener, by their numbers. None when the
 /// connection is over.
-pub(crate) async fn wake(local: Rc<Local>, whose: (usize, usize), rest: Rest, woken: Woken) -> Option<Rest> {
+pub(crate) async fn wake(
+    local: Rc<Local>,
+    whose: (usize, usize),
+    rest: IdleSession,
+    woken: Woken,
+) -> Option<IdleSession> {
     let frontend = &local.generation.frontends[whose.0];
     let (mut session, wait) = rest.wake(&local, frontend, &frontend.listeners[whose.1], woken);
     let goes_on = session.serve(Some(wait)).await;
@@ -203,7 +208,7 @@ impl Session<'_> {
     fn ends(&self) -> bool {
         self.local.stopping.has_happened()
             && self.local.closes_busy()
-            && (self.belongs() || self.local.heir(self.frontend, self.listener).is_none())
+            && (self.belongs() || self.local.successor_at(self.frontend, self.listener).is_none())
     }
 
     /// Whether the connection may go on behind the response whose head is made now: the process may have been
@@ -219,8 +224,8 @@ impl Session<'_> {
     }
 
     /// What rules may look at.
-    fn facts(&self) -> Facts<'_> {
-        Facts {
+    fn eval(&self) -> EvalContext<'_> {
+        EvalContext {
             local: self.local,
             frontend: self.frontend,
             listener: self.listener,
@@ -267,7 +272,7 @@ impl Session<'_> {
         self.make_id(None);
         let backend = record.backend.map(|number| &*self.local.generation.backends[number]);
         let server = backend.zip(record.server).map(|(backend, index)| &*backend.servers[index.get()]);
-        record.write(log, &self.facts(), backend, server, self.local.here().now());
+        record.write(log, &self.eval(), backend, server, self.local.here().now());
     }
 
     /// So many bytes came from the client.
@@ -306,8 +311,8 @@ impl Session<'_> {
         }
     }
 
-    fn patience(&self, backend: &Backend) -> Patience {
-        Patience {
+    fn timeouts(&self, backend: &Backend) -> Timeouts {
+        Timeouts {
             client: self.scopes.memory.client_timeout.get().or(self.frontend.timeouts.client),
             server: self.scopes.memory.server_timeout.get().or(backend.timeouts.server),
             client_fin: self.frontend.timeouts.client_fin,

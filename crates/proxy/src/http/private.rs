@@ -7,8 +7,8 @@
 //!   Negotiate: the server takes all that comes on it later for that client's. So it is in each mode of
 //!   reuse, until it ends.
 //!
-//! A private connection never lies on a shelf, so no other client, no other lane and no check gets it. It is
-//! closed with its session, which stays with its generation.
+//! A private connection never lies on a idle pool, so no other client, no other lane and no check gets it. It
+//! is closed with its session, which stays with its generation.
 
 use crate::generation::{Backend, Server};
 use crate::run::Idle;
@@ -26,7 +26,7 @@ pub(super) struct Purpose {
     backend: usize,
     index: Index,
     /// Where the server is.
-    site: u32,
+    addr: u32,
     /// What the connection is good for beside that; none: for requests that say nothing of their own about
     /// it.
     key: Option<u64>,
@@ -34,7 +34,7 @@ pub(super) struct Purpose {
 
 impl Purpose {
     pub(super) fn new(backend: &Backend, server: &Server, index: Index, key: Option<u64>) -> Self {
-        Self { backend: backend.number, index, site: server.site.word() >> 1, key }
+        Self { backend: backend.number, index, addr: server.addr.word() >> 1, key }
     }
 
     /// What a shared connection is good for; none: it is for one client alone.

@@ -1,7 +1,7 @@
 //! A body from one connection to the other: framing taken off and put on, large pieces by reference, bulk by
 //! splicing.
 
-use crate::flow::{SPLICED_AT_ONCE, Waits, Way};
+use crate::flow::{Direction, SPLICED_AT_ONCE, Waits};
 use crate::invalid::Found;
 use manylane_buf::Chain;
 use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress, Relaxed};
@@ -45,7 +45,7 @@ pub(super) struct Pump {
 /// The ends of a way, and what goes over it.
 pub(super) struct Ends<'a> {
     pub(super) io: &'a Io,
-    pub(super) way: &'a Way,
+    pub(super) way: &'a Direction,
     pub(super) from: &'a Connection,
     pub(super) to: &'a Connection,
     pub(super) splice: Option<SplicePolicy>,
@@ -150,7 +150,7 @@ impl Pump {
         }
     }
 
-    /// What a strict reader refuses in what was read. Told once.
+    /// What a strict reader refuses in what was read. Said once.
     pub(super) fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
         self.reader.take_relaxed()
     }

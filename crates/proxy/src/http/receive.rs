@@ -1,9 +1,9 @@
 //! What a server sends, as far as it is there at once: the head of its final response, and a body that came
 //! with it.
 
-use crate::flow::Way;
+use crate::flow::Direction;
 use manylane_buf::Chain;
-use manylane_h1::{Asked, Body, Response, ResponseParser, set_body};
+use manylane_h1::{Body, RequestInfo, Response, ResponseParser, set_body};
 use manylane_http::Version;
 use manylane_io::READ_AT_ONCE;
 use manylane_net::Connection;
@@ -28,7 +28,7 @@ pub(super) enum NoHead {
 pub(super) struct Onward<'a, C: Fn(u64)> {
     pub(super) client: &'a Connection,
     /// The way that a body takes, which may be called for.
-    pub(super) up: &'a Way,
+    pub(super) up: &'a Direction,
     pub(super) here: Here,
     /// What the client speaks.
     pub(super) version: Version,
@@ -44,7 +44,7 @@ pub(super) async fn receive<C: Fn(u64)>(
     server: &Connection,
     input: &mut Chain,
     parser: &mut ResponseParser,
-    asked: Asked,
+    asked: RequestInfo,
     onward: Onward<'_, C>,
     place: &mut Option<Response>,
 ) -> Result<(), NoHead> {

@@ -1,7 +1,7 @@
 //! The next request of a client, waited for with the patience that is due.
 
 use super::exchange::After;
-use super::rest::{Woken, may_begin, until};
+use super::idle_session::{Woken, may_begin, until};
 use super::{Session, answer, count_status};
 use crate::counts::count_in_front;
 use crate::generation::Frontend;
@@ -35,7 +35,7 @@ pub(super) enum Wait {
 const LINGERING: (usize, Duration) = (1 << 20, Duration::from_secs(2));
 
 /// How long a session may wait for a request, after so many, and how long for the whole of it.
-pub(super) fn patience(frontend: &Frontend, requests: u64) -> (Option<Duration>, Option<Duration>) {
+pub(super) fn timeouts(frontend: &Frontend, requests: u64) -> (Option<Duration>, Option<Duration>) {
     let timeouts = &frontend.timeouts;
     let whole = timeouts.request.or(timeouts.client);
     (if requests == 0 { whole } else { timeouts.keep_alive.or(whole) }, whole)
@@ -51,7 +51,7 @@ impl Session<'_> {
     pub(super) async fn next_request(&mut self, mut woken: Option<Wait>) -> Result<Request, NoMore> {
         let here = self.local.here();
         let mut parser = RequestParser::new(self.frontend.http.request_limits);
-        let (idle, whole) = patience(self.frontend, self.requests);
+        let (idle, whole) = timeouts(self.frontend, self.requests);
         let waited_from = self.since;
         let after = |since: Time, time: Option<Duration>| time.map_or(Time::MAX, |time| since + time);
         let mut came = 0;
@@ -147,7 +147,7 @@ impl Session<'_> {
             poll_fn(|context| {
                 let stays = || {
                     self.frontend.http.outlives_stop
-                        || self.local.heir(self.frontend, self.listener).is_some()
+                        || self.local.successor_at(self.frontend, self.listener).is_some()
                         || self.local.keeps_idle()
                 };
                 let (mut deadline, mut ends) = (deadline, false);

@@ -3,14 +3,14 @@
 
 use super::answer::{self, Made, NoAnswer};
 use super::body::data;
+use super::body_peek::Incoming;
 use super::exchange::{About, After, Asking};
-use super::look::Incoming;
 use super::pump::{Broken, Pump};
 use super::tries::Failed;
 use super::{Session, count_status, edit};
 use crate::counts::count_in_front;
 use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
-use crate::rules::{Answer, End, Moment, Verdict, Walk, after_response, apply};
+use crate::rules::{Answer, End, EvalPhase, Verdict, Walk, after_response, apply};
 use crate::run::{Begun, Streaming};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
@@ -48,7 +48,7 @@ impl Session<'_> {
     /// Makes the unique id, if the frontend has them and this request has none yet.
     pub(super) fn make_id(&self, head: Option<&Head>) {
         if self.frontend.http.unique_id.is_some() {
-            self.facts().make_id(head);
+            self.eval().make_id(head);
         }
     }
 
@@ -67,13 +67,13 @@ impl Session<'_> {
     /// `force-persist` and `ignore-persist`
     pub(super) fn persist(&self, request: &Request, up: &Pump, asking: &mut Asking, backend: &Backend) {
         let request_data = data(request, up);
-        let moment = Moment {
+        let phase = EvalPhase {
             request: Some(&request.head),
             request_data,
             backend: Some(backend),
-            ..Moment::default()
+            ..EvalPhase::default()
         };
-        let first = Obeyed::first(&backend.rules.persist, &self.facts(), moment);
+        let first = Obeyed::first(&backend.rules.persist, &self.eval(), phase);
         asking.forced = first == Some(Obeyed::Force);
         asking.ignored = first == Some(Obeyed::Ignore);
     }
@@ -90,8 +90,8 @@ impl Session<'_> {
         let mut walk = Walk::request(rules);
         loop {
             let verdict = {
-                let moment = Moment { backend, request_data: data(request, up), ..Moment::default() };
-                apply(&self.facts(), moment, &mut walk, &mut request.head)
+                let phase = EvalPhase { backend, request_data: data(request, up), ..EvalPhase::default() };
+                apply(&self.eval(), phase, &mut walk, &mut request.head)
             };
             self.mark();
             match verdict {
@@ -128,9 +128,9 @@ impl Session<'_> {
                     match self.unless_ended(pin!(self.local.look_up(section, question))).await {
                         Ok(None) => {}
                         Ok(Some(address)) => {
-                            let moment =
-                                Moment { backend, request: Some(&request.head), ..Moment::default() };
-                            self.facts().learn(moment, variable, address);
+                            let phase =
+                                EvalPhase { backend, request: Some(&request.head), ..EvalPhase::default() };
+                            self.eval().learn(phase, variable, address);
                         }
                         Err(cause) => {
                             return Some(
@@ -280,9 +280,8 @@ impl Session<'_> {
     }
 
     /// For `show errors`: what is wrong with the body of a response that rules want to see.
-    fn keep_looked_at(&self, broken: &Broken, moment: Moment<'_>) {
-        if let (Broken::Framing(found), Some(backend), Some(server)) = (broken, moment.backend, moment.server)
-        {
+    fn keep_looked_at(&self, broken: &Broken, phase: EvalPhase<'_>) {
+        if let (Broken::Framing(found), Some(backend), Some(server)) = (broken, phase.backend, phase.server) {
             self.keep_response(found, backend, server);
         }
     }
@@ -290,7 +289,7 @@ impl Session<'_> {
     /// Runs a list of `http-response`.
     pub(super) async fn response_ruled(
         &self,
-        moment: Moment<'_>,
+        phase: EvalPhase<'_>,
         rules: &Rules,
         head: &mut Head,
         mut incoming: Incoming<'_>,
@@ -299,14 +298,14 @@ impl Session<'_> {
         if rules.reads_data
             && let Err(broken) = incoming.seen.begin(incoming.input)
         {
-            self.keep_looked_at(&broken, moment);
+            self.keep_looked_at(&broken, phase);
             return Err(Failed::Answer(502, refused));
         }
         let mut walk = Walk::response(&rules.response);
         loop {
             let verdict = {
-                let moment = Moment { response_data: incoming.seen.data(), ..moment };
-                apply(&self.facts(), moment, &mut walk, head)
+                let phase = EvalPhase { response_data: incoming.seen.data(), ..phase };
+                apply(&self.eval(), phase, &mut walk, head)
             };
             self.mark();
             match verdict {
@@ -316,7 +315,7 @@ impl Session<'_> {
                     match self.local.here().timeout(time, incoming.gather(least)).await {
                         Ok(Ok(())) => {}
                         Ok(Err(broken)) => {
-                            self.keep_looked_at(&broken, moment);
+                            self.keep_looked_at(&broken, phase);
                             return Err(Failed::Answer(
                                 502,
                                 Termination::new(Cause::ServerLeft, Phase::Data),
@@ -355,7 +354,7 @@ impl Session<'_> {
     /// `http-after-response`
     pub(super) fn afterwards<'r>(
         &self,
-        moment: Moment<'_>,
+        phase: EvalPhase<'_>,
         rules: impl IntoIterator<Item = &'r Arc<Rules>>,
         head: &mut Head,
     ) -> Result<(), EditError> {
@@ -368,7 +367,7 @@ impl Session<'_> {
             return Ok(());
         }
         self.scopes.begin_response();
-        after_response(&self.facts(), moment, lists, head, &|| self.log_now())
+        after_response(&self.eval(), phase, lists, head, &|| self.log_now())
     }
 
     /// Answers in place of a server that failed.
@@ -464,14 +463,14 @@ impl Session<'_> {
         status: &mut u16,
     ) -> Result<(Chain, bool), NoAnswer> {
         let frontend = self.frontend;
-        let facts = self.facts();
+        let eval = self.eval();
         let backend = about.backend;
         let server = backend.zip(asking.server.get()).map(|(backend, index)| &*backend.servers[index.get()]);
         let request = Some(about.head).filter(|_| !asking.gone.get());
-        let moment = Moment { request, backend, server, ..Moment::default() };
+        let phase = EvalPhase { request, backend, server, ..EvalPhase::default() };
         let usual = |code: u16| match backend {
-            Some(backend) => answer::usual(&[&backend.http, &frontend.http], Some((&facts, moment)), code),
-            None => answer::usual(&[&frontend.http], Some((&facts, moment)), code),
+            Some(backend) => answer::usual(&[&backend.http, &frontend.http], Some((&eval, phase)), code),
+            None => answer::usual(&[&frontend.http], Some((&eval, phase)), code),
         };
         if let Answer::Usual(code) | Answer::Challenge(code, _) | Answer::Whole(code, _) = &answer {
             *status = *code;
@@ -493,13 +492,13 @@ impl Session<'_> {
         memory.response.set(Some((head.version(), head.status())));
         let own = &self.frontend.rules;
         let of_backend = backend.map(|backend| &backend.rules).filter(|rules| !Arc::ptr_eq(rules, own));
-        self.afterwards(moment, of_backend.into_iter().chain([own]), &mut head).map_err(|_| NoAnswer)?;
+        self.afterwards(phase, of_backend.into_iter().chain([own]), &mut head).map_err(|_| NoAnswer)?;
         // A redirection in place of an error is logged as that error, unless a rule says otherwise.
         if *status == 0 || head.status() != made {
             *status = head.status();
         }
-        // Who asked for a tunnel takes a success for its beginning, and may have sent what should go through it, which is no request. Who
-        // has to tell a password asks once more.
+        // Who asked for a tunnel takes a success for its beginning, and may have sent what should go through
+        // it, which is no request. Who has to tell a password asks once more.
         let tunnel = asking.method == Method::Connect && head.status() != 407;
         // No other answer follows one that a rule gave such a status.
         let keep = self.keeps(asking)

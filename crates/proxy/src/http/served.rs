@@ -1,24 +1,24 @@
 //! One request with one server that was reached: the request goes up, the response comes down.
 
 use super::Session;
+use super::body_peek::{BodyPeek, Incoming};
 use super::count_status;
 use super::exchange::{After, Asking};
-use super::going::{Going, Leaving, Watched};
-use super::look::{Incoming, Look};
+use super::failure::Failure;
 use super::pump::{Broken, Ends, Kept, Passage, Pump, flush, send, send_last};
 use super::receive::{Onward, receive, take_whole};
+use super::report::termination;
 use super::settle::{Answered, Settled};
-use super::telling::termination;
-use super::tries::{Chances, Failed, Outcome, no_memory};
-use super::vain::Vain;
-use crate::flow::{Waits, Watch};
+use super::tries::{Failed, Outcome, RetryBudget, no_memory};
+use super::upload::{Leaving, Upload, Watched};
+use crate::flow::{StreamTimeouts, Waits};
 use crate::generation::Backend;
-use crate::rules::Moment;
-use crate::run::{Seen, observe};
-use crate::server::{self, Attempt, Hold};
+use crate::rules::EvalPhase;
+use crate::run::{Observation, observe};
+use crate::server::{self, Attempt, ServerPermit};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
-use manylane_h1::{Asked, Body, From, Persist, Request, Response, ResponseParser, settle_request};
+use manylane_h1::{Body, From, Persist, Request, RequestInfo, Response, ResponseParser, settle_request};
 use manylane_http::{Method, Version};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -40,24 +40,24 @@ impl Session<'_> {
         &self,
         request: &mut Request,
         backend: &Backend,
-        (hold, new): (&Hold, bool),
+        (permit, new): (&ServerPermit, bool),
         received: &mut Chain,
         up: &mut Pump,
     ) -> Result<Chain, Failed> {
         let mut out = Chain::new();
-        if new && let Some(how) = hold.server().header {
-            let moment = Moment {
+        if new && let Some(how) = permit.server().header {
+            let phase = EvalPhase {
                 request: Some(&request.head),
                 backend: Some(backend),
-                server: Some(hold.server()),
-                ..Moment::default()
+                server: Some(permit.server()),
+                ..EvalPhase::default()
             };
-            let header = server::header(how, hold.server(), &self.client, &self.facts(), moment)
+            let header = server::header(how, permit.server(), &self.client, &self.eval(), phase)
                 .map_err(|_| no_memory())?;
             out.append(&header).map_err(|_| no_memory())?;
         }
-        if let Some(name) = backend.http.send_name.as_ref().filter(|_| !hold.server().stands_in) {
-            request.head.set_field(&**name, hold.server().name.as_bytes()).map_err(|_| no_memory())?;
+        if let Some(name) = backend.http.send_name.as_ref().filter(|_| !permit.server().stands_in) {
+            request.head.set_field(&**name, permit.server().name.as_bytes()).map_err(|_| no_memory())?;
         }
         if request.head.is_reframed() {
             let Some(framed) = settle_request(&mut request.head, request.body).map_err(|_| no_memory())?
@@ -83,22 +83,22 @@ impl Session<'_> {
         received: &mut Chain,
         watched: &mut Watched,
         up: &mut Pump,
-        chances: Chances<'_>,
+        budget: RetryBudget<'_>,
     ) -> Result<Outcome, Failed> {
         let local = self.local;
-        let &Attempt { ref connection, ref hold, reused, pains: _ } = attempt;
-        let index = hold.index();
+        let &Attempt { ref connection, ref permit, reused, timings: _ } = attempt;
+        let index = permit.index();
         let new = reused.is_none();
-        let mut out = self.outgoing(request, backend, (hold, new), received, up)?;
+        let mut out = self.outgoing(request, backend, (permit, new), received, up)?;
         asking.gone.set(true);
         if request.head.authenticates_connection() {
-            chances.authenticated.set(true);
+            budget.authenticated.set(true);
         }
         self.unsent.set(0);
         // What was sent again is not counted twice.
         let resent = Cell::new(0);
-        if chances.again {
-            if let Some(kept) = chances.kept {
+        if budget.again {
+            if let Some(kept) = budget.kept {
                 kept.again(&mut out).map_err(|_| no_memory())?;
             }
             resent.set(out.len() as u64);
@@ -110,7 +110,7 @@ impl Session<'_> {
             method => method,
         };
         let bodyless = matches!(request.body, Body::None | Body::Length(0));
-        let watch = Watch::new(self.patience(backend), local.here().now());
+        let watch = StreamTimeouts::new(self.timeouts(backend), local.here().now());
         watch.up.excuse(request.continue_expected && asking.version >= Version::HTTP_11);
         let splicing = self.splicing(backend);
         let begun = local.here().now();
@@ -130,13 +130,13 @@ impl Session<'_> {
                 from: client,
                 to: connection,
                 splice: splicing.up,
-                kept: chances.kept,
+                kept: budget.kept,
                 passage: Passage { received: &f.received, spliced: [&f.spliced_in, &b.spliced_out] },
             };
             let mut going_up =
-                Going { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
+                Upload { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
 
-            let asked = Asked { method, upgrade: asking.upgrade };
+            let asked = RequestInfo { method, upgrade: asking.upgrade };
             let limits = backend.http.response_limits;
             let mut parser = ResponseParser::new(limits);
             let mut response = None; // a large value, which is put where it stays
@@ -145,7 +145,7 @@ impl Session<'_> {
                     watch.down.waits(Waits::Sender, local.here().now());
                     let count_interim = |n| {
                         count(0, n);
-                        count_status!(hold.server().counts.own(), 100);
+                        count_status!(permit.server().counts.own(), 100);
                     };
                     let onward = Onward {
                         client,
@@ -159,48 +159,48 @@ impl Session<'_> {
                 });
                 let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
                 let stays = going_up.while_there(reading, client, watched, leaving);
-                watch.over(&self.timer, hold, pin!(stays)).await
+                watch.over(&self.timer, permit, pin!(stays)).await
             };
-            let vain = Vain {
+            let failure = Failure {
                 backend,
-                hold,
+                permit,
                 new,
                 stale: !new && method.is_idempotent() && bodyless,
-                repeatable: chances.left && (bodyless || chances.kept.is_some_and(Kept::is_whole)),
-                persistent: chances.persistent,
+                repeatable: budget.left && (bodyless || budget.kept.is_some_and(Kept::is_whole)),
+                persistent: budget.persistent,
             };
             let response: &mut Response = match head {
                 Ok(Ok(Ok(()))) => response.as_mut().ok_or_else(no_memory)?, // it is there
-                Ok(Ok(Err(no_head))) => return Err(self.no_head(&vain, no_head, &from_server)),
-                Ok(Err(broken)) => return Err(self.no_request(&vain, broken)),
-                Err(cause) => return Err(self.no_time(&vain, cause)),
+                Ok(Ok(Err(no_head))) => return Err(self.no_head(&failure, no_head, &from_server)),
+                Ok(Err(broken)) => return Err(self.no_request(&failure, broken)),
+                Err(cause) => return Err(self.no_time(&failure, cause)),
             };
             if response.head.authenticates_connection() {
-                chances.authenticated.set(true);
+                budget.authenticated.set(true);
             }
             if let Some(relaxed) = parser.take_relaxed() {
-                self.keep_relaxed_response(&relaxed, backend, hold.server());
+                self.keep_relaxed_response(&relaxed, backend, permit.server());
             }
-            observe(local, backend, index, Seen::Status(response.head.status()));
-            if vain.repeatable && backend.http.retry_on.statuses.contains(&response.head.status()) {
-                return Err(Failed::Again { persistent: chances.persistent });
+            observe(local, backend, index, Observation::Status(response.head.status()));
+            if failure.repeatable && backend.http.retry_on.statuses.contains(&response.head.status()) {
+                return Err(Failed::Again { persistent: budget.persistent });
             }
             let closes = !backend.rules.response_content.is_empty()
-                && self.response_contents(request, response, backend, hold, &from_server)?;
-            self.answered(response, asking, backend, hold, begun);
+                && self.response_contents(request, response, backend, permit, &from_server)?;
+            self.answered(response, asking, backend, permit, begun);
 
             // From here on the client sees what comes.
-            let answered = Answered { backend, hold, asking, request, method, closes };
+            let answered = Answered { backend, permit, asking, request, method, closes };
             let status = response.head.status();
-            let answered_with = || count_status!(hold.server().counts.own(), status);
+            let answered_with = || count_status!(permit.server().counts.own(), status);
             self.scopes.memory.response.set(Some((response.head.version(), status)));
             self.scopes.memory.capture_response(&self.frontend.captures, &response.head);
             for rules in self.lists(backend).filter(|rules| !rules.response.is_empty()) {
-                let mut seen = Look::new(response.body, From::Server, limits);
+                let mut seen = BodyPeek::new(response.body, From::Server, limits);
                 let incoming =
                     Incoming { connection, input: &mut from_server, seen: &mut seen, received: &b.received };
-                let ruling = self.response_ruled(answered.moment(), rules, &mut response.head, incoming);
-                let ruled = hold.unless_ended(pin!(going_up.beside(pin!(ruling)))).await;
+                let ruling = self.response_ruled(answered.phase(), rules, &mut response.head, incoming);
+                let ruled = permit.unless_ended(pin!(going_up.beside(pin!(ruling)))).await;
                 match ruled.map_err(|cause| Failed::Answer(502, Termination::new(cause, Phase::Headers)))? {
                     Ok(ruled) => {
                         if let Err(Failed::Ruled(..)) = ruled {
@@ -219,7 +219,7 @@ impl Session<'_> {
                     Err(Broken::Sender | Broken::Receiver) => return Err(Failed::Client(Phase::Headers)),
                 }
             }
-            self.check_cache(asking, backend, hold, &response.head).inspect_err(|_| answered_with())?;
+            self.check_cache(asking, backend, permit, &response.head).inspect_err(|_| answered_with())?;
             let Settled { mut back, body, framed, persist, sends_off, server_persists } =
                 self.settle(answered, response, &mut from_server)?;
             // Rules may have changed it, and as long as nothing was sent it may become another answer.
@@ -269,7 +269,7 @@ impl Session<'_> {
                             false => send_last(&down_ends, &mut back, |n| count(0, n)).await,
                         }
                     });
-                    watch.over(&self.timer, hold, pin!(going_up.beside(sending))).await
+                    watch.over(&self.timer, permit, pin!(going_up.beside(sending))).await
                 } else {
                     let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
                     let sending = pin!(async {
@@ -284,13 +284,15 @@ impl Session<'_> {
                         if goes_on { Ok(()) } else { flush(&down_ends).await } // the connection is closed behind it
                     });
                     let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
-                    watch.over(&self.timer, hold, pin!(stays)).await
+                    watch.over(&self.timer, permit, pin!(stays)).await
                 };
                 if let Some(relaxed) = relaxed.take() {
-                    self.keep_relaxed_response(&relaxed, backend, hold.server());
+                    self.keep_relaxed_response(&relaxed, backend, permit.server());
                 }
                 match &ended {
-                    Ok(Ok(Err(Broken::Framing(found)))) => self.keep_response(found, backend, hold.server()),
+                    Ok(Ok(Err(Broken::Framing(found)))) => {
+                        self.keep_response(found, backend, permit.server())
+                    }
                     Ok(Err(Broken::Framing(found))) => self.keep_request(found, Some(backend)),
                     _ => {}
                 }
@@ -299,7 +301,7 @@ impl Session<'_> {
                     && told.get() == 0
                 {
                     self.note(|record| record.response = None);
-                    return Err(Failed::Answer(502, vain.failed(Cause::Refused)));
+                    return Err(Failed::Answer(502, failure.failed(Cause::Refused)));
                 }
                 count_shown();
                 let complete = matches!(ended, Ok(Ok(Ok(()))));
@@ -312,12 +314,12 @@ impl Session<'_> {
                             Poll::Ready(()) => Poll::Ready(()),
                             Poll::Pending => leaving.as_mut().poll(context).map(drop),
                         }));
-                        watch.over(&self.timer, hold, rest).await
+                        watch.over(&self.timer, permit, rest).await
                     }
                     _ => Ok(()),
                 };
                 let termination = termination(&ended, rest, &going_up.outcome, server_persists);
-                self.passed_on(backend, hold, &ended, termination);
+                self.passed_on(backend, permit, &ended, termination);
                 let sent_all = matches!(going_up.outcome, Some(Ok(())));
                 let whole = sent_all && (complete || termination.cause == Cause::ServerLeft);
                 (Ended::Message { complete, sent_all, whole, sends_off }, persist, server_persists)
@@ -332,8 +334,8 @@ impl Session<'_> {
                     received.push_compact(segment).map_err(|_| no_memory())?;
                 }
                 let ended =
-                    self.tunnel(backend, (connection, hold), back, received, from_server, count).await;
-                self.tunnelled(backend, hold.server(), ended);
+                    self.tunnel(backend, (connection, permit), back, received, from_server, count).await;
+                self.tunnelled(backend, permit.server(), ended);
                 return Ok(Outcome { whole: true, ..Outcome::CLOSE });
             }
         };
@@ -343,7 +345,7 @@ impl Session<'_> {
         let served = reused.unwrap_or(0) + 1;
         let again = server_persists
             && from_server.is_empty()
-            && hold.server().max_reuse.is_none_or(|most| served <= most);
+            && permit.server().max_reuse.is_none_or(|most| served <= most);
         let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
         // Who asked for a tunnel may have sent what should go through it, and who is sent off another
         // request: to close with that unread would take the answer with it.

@@ -8,7 +8,7 @@ use super::pump::Pump;
 use super::{Session, count_status, edit};
 use crate::generation::{Backend, PageAction, StatsPage};
 use crate::pages::{Page, Telling};
-use crate::rules::{Answer, End, Moment, any_holds, challenge, see_other};
+use crate::rules::{Answer, End, EvalPhase, any_holds, challenge, see_other};
 use crate::run::PageServed;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::{Chain, External};
@@ -34,11 +34,11 @@ impl Session<'_> {
         let rules = backend.map_or(&self.frontend.rules, |backend| &backend.rules);
         for rule in &rules.stats_request {
             let about = About { backend, head: &request.head };
-            let moment = Moment { request: Some(about.head), backend, ..Moment::default() };
+            let phase = EvalPhase { request: Some(about.head), backend, ..EvalPhase::default() };
             if !rule
                 .condition
                 .as_ref()
-                .is_none_or(|condition| any_holds(&self.facts(), moment, std::slice::from_ref(condition)))
+                .is_none_or(|condition| any_holds(&self.eval(), phase, std::slice::from_ref(condition)))
             {
                 continue;
             }
@@ -72,8 +72,8 @@ impl Session<'_> {
             return self.give(asking, about, challenge(&page.realm, false), bodyless).await;
         }
         let admin = {
-            let moment = Moment { request: Some(&request.head), backend, ..Moment::default() };
-            any_holds(&self.facts(), moment, &rules.stats_admin)
+            let phase = EvalPhase { request: Some(&request.head), backend, ..EvalPhase::default() };
+            any_holds(&self.eval(), phase, &rules.stats_admin)
         };
         if asking.method == Method::Post {
             return self.form(asking, request, up, backend, (page, admin)).await;
@@ -164,9 +164,9 @@ impl Session<'_> {
         self.note(|record| record.response = Some(Duration::ZERO));
         let mut counted = false;
         let mut left = (body != Body::None).then(|| Telling::new(parts, body == Body::Chunked));
-        while let Some(telling) = left {
+        while let Some(page) = left {
             // Made before what there is is sent, since most pages have one part only.
-            let Ok(making) = telling.turn() else {
+            let Ok(making) = page.turn() else {
                 return After::Close; // there is no thread: the system gave none
             };
             let turn = making.await;
@@ -180,8 +180,8 @@ impl Session<'_> {
             if !written || !self.send_part(&mut out).await || (left.is_some() && !self.flush_part().await) {
                 return After::Close;
             }
-            if let Some(telling) = &mut left {
-                telling.write_to(&self.client.connection);
+            if let Some(page) = &mut left {
+                page.write_to(&self.client.connection);
             }
         }
         if !counted {
@@ -224,8 +224,8 @@ impl Session<'_> {
         let own = &self.frontend.rules;
         let of_backend = backend.map(|backend| &backend.rules).filter(|rules| !Arc::ptr_eq(rules, own));
         self.scopes.memory.response.set(Some((head.version(), 200)));
-        let moment = Moment { backend, ..Moment::default() };
-        self.afterwards(moment, of_backend.into_iter().chain([own]), &mut head).map_err(|_| NoAnswer)?;
+        let phase = EvalPhase { backend, ..EvalPhase::default() };
+        self.afterwards(phase, of_backend.into_iter().chain([own]), &mut head).map_err(|_| NoAnswer)?;
         let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
         let mut out = Chain::new();
         set_connection(&mut head, Said::default(), persist)

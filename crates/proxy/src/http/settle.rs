@@ -1,14 +1,14 @@
 //! A response as the client gets it: rules, cookies and connection fields, and how its body is framed.
 
 use super::Session;
+use super::body_peek::BodyPeek;
 use super::cacheable::gives_cookie_away;
 use super::edit;
 use super::exchange::Asking;
-use super::look::Look;
 use super::tries::{Failed, no_memory};
 use crate::generation::{Backend, CloseMode, Rules};
-use crate::rules::{Answer, Content, End, Lookups, Moment, content};
-use crate::server::Hold;
+use crate::rules::{Answer, Content, End, EvalPhase, Lookups, content};
+use crate::server::ServerPermit;
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
@@ -40,7 +40,7 @@ pub(super) struct Settled {
 #[derive(Clone, Copy)]
 pub(super) struct Answered<'a> {
     pub(super) backend: &'a Backend,
-    pub(super) hold: &'a Hold,
+    pub(super) permit: &'a ServerPermit,
     pub(super) asking: &'a Asking,
     /// What the server was asked.
     pub(super) request: &'a Request,
@@ -50,12 +50,12 @@ pub(super) struct Answered<'a> {
 }
 
 impl Answered<'_> {
-    pub(super) fn moment(&self) -> Moment<'_> {
-        Moment {
+    pub(super) fn phase(&self) -> EvalPhase<'_> {
+        EvalPhase {
             request: Some(&self.request.head),
             backend: Some(self.backend),
-            server: Some(self.hold.server()),
-            ..Moment::default()
+            server: Some(self.permit.server()),
+            ..EvalPhase::default()
         }
     }
 }
@@ -75,24 +75,24 @@ impl Session<'_> {
         request: &Request,
         response: &Response,
         backend: &Backend,
-        hold: &Hold,
+        permit: &ServerPermit,
         from_server: &Chain,
     ) -> Result<bool, Failed> {
-        let mut seen = Look::new(response.body, From::Server, backend.http.response_limits);
+        let mut seen = BodyPeek::new(response.body, From::Server, backend.http.response_limits);
         if backend.rules.reads_data {
             let _ = seen.begin(from_server); // what is wrong with it is found again when it is forwarded
         }
-        let moment = Moment {
+        let phase = EvalPhase {
             request: Some(&request.head),
             response: Some(&response.head),
             response_data: seen.data(),
             backend: Some(backend),
-            server: Some(hold.server()),
-            ..Moment::default()
+            server: Some(permit.server()),
+            ..EvalPhase::default()
         };
         let decided = content(
-            &self.facts(),
-            moment,
+            &self.eval(),
+            phase,
             &backend.rules.response_content,
             &|| self.log_now(),
             &Lookups::default(),
@@ -115,16 +115,16 @@ impl Session<'_> {
         response: &Response,
         asking: &Asking,
         backend: &Backend,
-        hold: &Hold,
+        permit: &ServerPermit,
         begun: Time,
     ) {
         let local = self.local;
-        let index = hold.index();
+        let index = permit.index();
         let here = local.here();
         let took = here.now().since(begun);
         backend.balancer.report(index, took, here.now());
         backend.counts.own().answered(took);
-        hold.server().counts.own().answered(took);
+        permit.server().counts.own().answered(took);
         self.scopes.begin_response();
         self.note(|record| {
             record.response = Some(took);
@@ -151,13 +151,13 @@ impl Session<'_> {
         &self,
         asking: &Asking,
         backend: &Backend,
-        hold: &Hold,
+        permit: &ServerPermit,
         head: &Head,
     ) -> Result<(), Failed> {
         if !backend.http.check_cache || !gives_cookie_away(asking.method, head) {
             return Ok(());
         }
-        let name = &hold.server().name;
+        let name = &permit.server().name;
         let line =
             format!("Blocking cacheable cookie in response from instance {}, server {name}.", backend.name);
         crate::run::say(self.local, backend, Level::Alert, &line);
@@ -171,7 +171,7 @@ impl Session<'_> {
         response: &mut Response,
         from_server: &mut Chain,
     ) -> Result<Settled, Failed> {
-        let Answered { backend, hold, asking, request, method, closes } = answered;
+        let Answered { backend, permit, asking, request, method, closes } = answered;
         let Response { head: response_head, body, connection: said } = response;
         let (body, said) = (*body, *said);
         let mut server_persists = said.persists(response_head.version())
@@ -192,7 +192,7 @@ impl Session<'_> {
                     let set = edit::keep(
                         response_head,
                         cookie,
-                        hold.server(),
+                        permit.server(),
                         asking.told,
                         asking.right,
                         asking.method,
@@ -205,7 +205,7 @@ impl Session<'_> {
                 None => Ok(()),
             });
         let edited =
-            edited.and_then(|()| self.afterwards(answered.moment(), self.lists(backend), response_head));
+            edited.and_then(|()| self.afterwards(answered.phase(), self.lists(backend), response_head));
         let reader = Reader { version: asking.version, method: asking.method };
         let settled = edited.and_then(|()| {
             let touched = response_head.is_reframed() || asking.method != method;

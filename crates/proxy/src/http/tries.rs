@@ -2,13 +2,13 @@
 
 use super::Session;
 use super::exchange::{About, After, Asking};
-use super::going::Watched;
 use super::private::Purpose;
 use super::pump::{Kept, Pump};
+use super::upload::Watched;
 use crate::generation::{Backend, Reuse};
-use crate::rules::{Answer, End, Moment};
+use crate::rules::{Answer, End, EvalPhase};
 use crate::run::{Idle, Local};
-use crate::server::{self, Attempt, Hold, NotReached, Pains, Shelved, Tried, Wanted};
+use crate::server::{self, Attempt, ConnectTimings, IdleConn, NotReached, ServerPermit, Tried, Wanted};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
@@ -20,7 +20,7 @@ use std::pin::pin;
 
 /// What is left to try.
 #[derive(Clone, Copy)]
-pub(super) struct Chances<'a> {
+pub(super) struct RetryBudget<'a> {
     /// There may be another try.
     pub(super) left: bool,
     /// This is not the first.
@@ -168,41 +168,42 @@ impl Session<'_> {
         let names = if backend.pool_names.is_empty() {
             Default::default()
         } else {
-            let moment = Moment { request: Some(&request.head), backend: Some(backend), ..Moment::default() };
-            self.facts().pool_names(moment, backend)
+            let phase =
+                EvalPhase { request: Some(&request.head), backend: Some(backend), ..EvalPhase::default() };
+            self.eval().pool_names(phase, backend)
         };
         let head = &request.head;
         let redirects = matches!(asking.method, Method::Get | Method::Head);
         let private = &mut self.private;
         let purpose = Cell::new(None);
         let authenticated = Cell::new(false);
-        let mut shelf = |hold: &Hold, client: &Client| {
-            if redirects && hold.server().redirect.is_some() {
-                return Shelved::Redirect;
+        let mut idle_pool = |permit: &ServerPermit, client: &Client| {
+            if redirects && permit.server().redirect.is_some() {
+                return IdleConn::Redirect;
             }
-            let key = Local::key(hold.server(), client, Some(head), packets, &names);
-            let this = Purpose::new(backend, hold.server(), hold.index(), key);
+            let key = Local::key(permit.server(), client, Some(head), packets, &names);
+            let this = Purpose::new(backend, permit.server(), permit.index(), key);
             purpose.set(Some(this));
             if anew {
-                return Shelved::Nothing;
+                return IdleConn::Nothing;
             }
             // What a key tells of is equal where the key is.
             match private.take(this, key.is_some() || packets == Packets::default() && !readdressed) {
                 Some((idle, is_authenticated)) => {
                     authenticated.set(is_authenticated);
-                    Shelved::This(idle)
+                    IdleConn::This(idle)
                 }
-                None => Self::take_idle(local, backend, key, first, hold),
+                None => Self::take_idle(local, backend, key, first, permit),
             }
         };
         let had = self.client.received.len();
-        let mut pains = Pains::new(local.here().now());
+        let mut timings = ConnectTimings::new(local.here().now());
         // Waiting stands here, and not below `connect`: what is above it is run once more for each request
         // that had to wait.
         let place = match tried.last {
             Some(_) => Ok(None), // which one it is depends on that
-            None => match Hold::at_once(local, backend, &wanted) {
-                Some(hold) => Ok(Some(hold)),
+            None => match ServerPermit::at_once(local, backend, &wanted) {
+                Some(permit) => Ok(Some(permit)),
                 None => {
                     let entered = pin!(server::enter(
                         local,
@@ -210,39 +211,40 @@ impl Session<'_> {
                         &mut self.client,
                         &wanted,
                         &self.timer,
-                        &mut pains
+                        &mut timings
                     ))
                     .await;
-                    pains.queued = local.here().now().since(pains.since);
+                    timings.queued = local.here().now().since(timings.since);
                     entered.map(Some)
                 }
             },
         };
         let attempt = match place {
-            Err(ended) => Err(NotReached { ended, server: None, pains }),
-            Ok(hold) => {
-                let at_once = hold.map(|hold| server::at_once(&self.client, hold, pains, &mut shelf));
+            Err(ended) => Err(NotReached { ended, server: None, timings }),
+            Ok(permit) => {
+                let at_once =
+                    permit.map(|permit| server::at_once(&self.client, permit, timings, &mut idle_pool));
                 match at_once.transpose() {
                     Ok(Some(attempt)) => Ok(attempt),
                     left => {
-                        let hold = left.err();
+                        let permit = left.err();
                         pin!(server::connect(
                             local,
                             backend,
                             &mut self.client,
                             wanted,
                             tried,
-                            hold,
-                            pains,
+                            permit,
+                            timings,
                             &self.timer,
-                            shelf
+                            idle_pool
                         ))
                         .await
                     }
                 }
             }
         };
-        let Attempt { connection, hold, reused, pains } = match attempt {
+        let Attempt { connection, permit, reused, timings } = match attempt {
             Ok(attempt) => attempt,
             Err(failed) => {
                 if let Some(index) = failed.server {
@@ -276,17 +278,17 @@ impl Session<'_> {
                 return Err(if left { Failed::Client(ended.phase) } else { Failed::Answer(503, ended) });
             }
         };
-        let index = hold.index();
+        let index = permit.index();
         // As if it had the right cookie: a rule will choose the same server again.
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));
         asking.server.set(Some(index));
         server::remember_link(local, &connection, memory);
-        hold.reached(&pains);
+        permit.reached(&timings);
         // Where its leaving is watched for, the client may have sent something meanwhile.
         self.receives(self.client.received.len() - had);
         self.note(|record| {
-            record.pains(pains);
+            record.timings(timings);
             record.server = Some(index);
         });
         // The bytes that were received of the client belong to the way up, as long as it lasts.
@@ -294,8 +296,8 @@ impl Session<'_> {
         if !self.client.received.is_empty() {
             std::mem::swap(&mut received, &mut self.client.received);
         }
-        let attempt = Attempt { connection, hold, reused, pains };
-        let chances = Chances {
+        let attempt = Attempt { connection, permit, reused, timings };
+        let budget = RetryBudget {
             left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(),
             again: tried.retries > 0,
             persistent,
@@ -304,9 +306,9 @@ impl Session<'_> {
         };
         let mut watched = Watched::default();
         let outcome =
-            self.served(request, asking, backend, &attempt, &mut received, &mut watched, up, chances).await;
-        let Attempt { connection, reused, hold, pains: _ } = attempt;
-        drop(hold);
+            self.served(request, asking, backend, &attempt, &mut received, &mut watched, up, budget).await;
+        let Attempt { connection, reused, permit, timings: _ } = attempt;
+        drop(permit);
         if !matches!(outcome, Ok(Outcome { whole: true, .. })) {
             connection.reset_on_close(); // else it might take what it got of a body for all of it
         }
@@ -330,10 +332,11 @@ impl Session<'_> {
                 Some(key) if !authenticated && backend.http.reuse != Reuse::Never => {
                     local.keep(backend, index, key, idle)
                 }
-                None if packets != Packets::default() || readdressed => {} /* the next request's may be
-                * others */
+                None if packets != Packets::default() || readdressed => {} /* the next request's may be */
+                // others
                 None if backend.servers[index.get()].tells_of_requests() => {}
-                None if backend.servers[index.get()].pool_name.is_some() => {} // the next request's may be another
+                None if backend.servers[index.get()].pool_name.is_some() => {} /* the next request's may */
+                // be another
                 _ => self.private.put(purpose, idle, authenticated, self.frontend.http.most_private),
             }
         }

@@ -1,9 +1,9 @@
 //! A connection that carries another protocol: behind an upgrade or CONNECT.
 
 use super::Session;
-use crate::flow::Patience;
+use crate::flow::Timeouts;
 use crate::generation::{Backend, Server};
-use crate::server::Hold;
+use crate::server::ServerPermit;
 use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
@@ -15,7 +15,7 @@ impl Session<'_> {
     pub(super) async fn tunnel(
         &self,
         backend: &Backend,
-        (server, hold): (&Connection, &Hold),
+        (server, permit): (&Connection, &ServerPermit),
         mut back: Chain,
         received: Chain,
         from_server: Chain,
@@ -28,8 +28,8 @@ impl Session<'_> {
         }
         count(0, head);
         let tunnel = self.scopes.memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
-        let usual = self.patience(backend);
-        let patience = Patience {
+        let usual = self.timeouts(backend);
+        let timeouts = Timeouts {
             client: tunnel.or(usual.client),
             server: tunnel.or(usual.server),
             in_turn: false,
@@ -49,7 +49,7 @@ impl Session<'_> {
             b.received.add(new(&down_before, down));
             count(up, down);
         };
-        let pair = Pair::new(&self.local.io, client, server, hold, patience)
+        let pair = Pair::new(&self.local.io, client, server, permit, timeouts)
             .counting([[&f.spliced_in, &b.spliced_out], [&b.spliced_in, &f.spliced_out]]);
         pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count)
             .await

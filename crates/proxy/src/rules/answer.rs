@@ -1,6 +1,6 @@
 //! Answers that rules make.
 
-use super::{Facts, Moment};
+use super::{EvalContext, EvalPhase};
 use crate::generation::{Redirect, RedirectKind, Reply, ReplyBody};
 use manylane_buf::Chain;
 use manylane_http::{EditError, Head, Known, Version};
@@ -31,7 +31,11 @@ pub(crate) enum Answer {
 }
 
 /// `return`, `deny` with an answer of its own, `http-error`.
-pub(crate) fn reply(facts: &Facts<'_>, moment: Moment<'_>, reply: &Reply) -> Result<Answer, EditError> {
+pub(crate) fn reply(
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+    reply: &Reply,
+) -> Result<Answer, EditError> {
     let mut body = Chain::new();
     let append = |body: &mut Chain, bytes: &[u8]| body.append(bytes).map_err(|_| EditError::NoMemory);
     match &reply.body {
@@ -43,12 +47,12 @@ pub(crate) fn reply(facts: &Facts<'_>, moment: Moment<'_>, reply: &Reply) -> Res
         ReplyBody::None => {}
         ReplyBody::Bytes(bytes) => append(&mut body, bytes)?,
         ReplyBody::Format(format) => {
-            facts.text(moment, format, |text| append(&mut body, text.ok_or(EditError::Full)?))?;
+            eval.text(phase, format, |text| append(&mut body, text.ok_or(EditError::Full)?))?;
         }
     }
     let mut head = Head::response(Version::HTTP_11, reply.status, None)?;
     for (name, format) in &reply.fields {
-        facts.text(moment, format, |text| head.add_field(&**name, text.ok_or(EditError::Full)?))?;
+        eval.text(phase, format, |text| head.add_field(&**name, text.ok_or(EditError::Full)?))?;
     }
     if !body.is_empty() {
         let kind: &[u8] = if reply.content_type.is_empty() { b"text/plain" } else { &reply.content_type };
@@ -59,15 +63,15 @@ pub(crate) fn reply(facts: &Facts<'_>, moment: Moment<'_>, reply: &Reply) -> Res
 
 /// None: the target is empty, and that is ignored.
 pub(super) fn redirect(
-    facts: &Facts<'_>,
-    moment: Moment<'_>,
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
     redirect: &Redirect,
 ) -> Result<Option<Answer>, EditError> {
-    let target = facts.text(moment, &redirect.target, |text| text.map(<[u8]>::to_vec)).unwrap_or_default();
+    let target = eval.text(phase, &redirect.target, |text| text.map(<[u8]>::to_vec)).unwrap_or_default();
     if redirect.ignore_empty && target.is_empty() {
         return Ok(None);
     }
-    let location = match (redirect.kind, moment.request) {
+    let location = match (redirect.kind, phase.request) {
         (RedirectKind::Location, Some(request)) if redirect.keep_query => with_query(target, request.query()),
         (RedirectKind::Location, _) | (_, None) => target,
         (kind, Some(request)) => {

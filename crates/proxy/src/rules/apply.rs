@@ -1,7 +1,7 @@
 //! One list of rules after another: what they do to a head, and what they decide.
 
 use super::answer::{self, Answer, End};
-use super::facts::{Facts, Moment, backend_named};
+use super::context::{EvalContext, EvalPhase, backend_named};
 use super::normalize::NoTarget;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
@@ -77,24 +77,24 @@ impl<'r> Walk<'r> {
     }
 
     /// What there is to look at: `head` is the message whose rules these are.
-    fn moment<'m>(&self, moment: Moment<'m>, head: &'m Head) -> Moment<'m> {
+    fn phase<'m>(&self, phase: EvalPhase<'m>, head: &'m Head) -> EvalPhase<'m> {
         match self.list {
-            Which::Request => Moment { request: Some(head), ..moment },
-            Which::Response | Which::AfterResponse => Moment { response: Some(head), ..moment },
+            Which::Request => EvalPhase { request: Some(head), ..phase },
+            Which::Response | Which::AfterResponse => EvalPhase { response: Some(head), ..phase },
         }
     }
 }
 
-fn holds(facts: &Facts<'_>, moment: Moment<'_>, condition: &Option<Condition>) -> bool {
+fn holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, condition: &Option<Condition>) -> bool {
     match condition {
         None => true,
-        Some(condition) => facts.with(moment, |env, scratch| condition.holds(env, scratch)),
+        Some(condition) => eval.with(phase, |env, scratch| condition.holds(env, scratch)),
     }
 }
 
 /// Whether one of them holds.
-pub(crate) fn any_holds(facts: &Facts<'_>, moment: Moment<'_>, conditions: &[Condition]) -> bool {
-    conditions.iter().any(|condition| facts.with(moment, |env, scratch| condition.holds(env, scratch)))
+pub(crate) fn any_holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, conditions: &[Condition]) -> bool {
+    conditions.iter().any(|condition| eval.with(phase, |env, scratch| condition.holds(env, scratch)))
 }
 
 /// What becomes of a new connection.
@@ -110,11 +110,11 @@ pub(crate) enum Entrance {
 }
 
 /// Whether a new connection is accepted.
-pub(crate) fn connection(facts: &Facts<'_>, rules: &[Rule<ConnectionAction>]) -> Entrance {
+pub(crate) fn connection(eval: &EvalContext<'_>, rules: &[Rule<ConnectionAction>]) -> Entrance {
     let mut greeted = false;
     for rule in rules {
-        let moment = Moment::default();
-        if !holds(facts, moment, &rule.condition) {
+        let phase = EvalPhase::default();
+        if !holds(eval, phase, &rule.condition) {
             continue;
         }
         match &rule.action {
@@ -123,12 +123,12 @@ pub(crate) fn connection(facts: &Facts<'_>, rules: &[Rule<ConnectionAction>]) ->
             ConnectionAction::SilentDrop(silence) => return Entrance::Dropped(*silence),
             ConnectionAction::ExpectProxy => greeted = true,
             ConnectionAction::DoLog => {
-                let now = facts.local.here().now();
-                if let Some(log) = &facts.frontend.log {
-                    Record::new(now).write(log, facts, None, None, now);
+                let now = eval.local.here().now();
+                if let Some(log) = &eval.frontend.log {
+                    Record::new(now).write(log, eval, None, None, now);
                 }
             }
-            ConnectionAction::Set(setting) => set(facts, moment, setting),
+            ConnectionAction::Set(setting) => set(eval, phase, setting),
         }
     }
     Entrance::Accepted { greeted }
@@ -136,8 +136,8 @@ pub(crate) fn connection(facts: &Facts<'_>, rules: &[Rule<ConnectionAction>]) ->
 
 impl Persist {
     /// The first of `rules` that applies.
-    pub(crate) fn first(rules: &[Rule<Self>], facts: &Facts<'_>, moment: Moment<'_>) -> Option<Self> {
-        rules.iter().find(|rule| holds(facts, moment, &rule.condition)).map(|rule| rule.action)
+    pub(crate) fn first(rules: &[Rule<Self>], eval: &EvalContext<'_>, phase: EvalPhase<'_>) -> Option<Self> {
+        rules.iter().find(|rule| holds(eval, phase, &rule.condition)).map(|rule| rule.action)
     }
 }
 
@@ -145,14 +145,14 @@ impl Target {
     /// The first of `rules` that applies: a number, if the name that it makes is there.
     pub(crate) fn choose(
         rules: &[Rule<Self>],
-        facts: &Facts<'_>,
-        moment: Moment<'_>,
+        eval: &EvalContext<'_>,
+        phase: EvalPhase<'_>,
         find: impl Fn(&[u8]) -> Option<usize>,
     ) -> Option<usize> {
-        let rule = rules.iter().find(|rule| holds(facts, moment, &rule.condition))?;
+        let rule = rules.iter().find(|rule| holds(eval, phase, &rule.condition))?;
         match &rule.action {
             Self::Fixed(number) => Some(*number),
-            Self::Named(format) => facts.text(moment, format, |name| find(name?)),
+            Self::Named(format) => eval.text(phase, format, |name| find(name?)),
         }
     }
 
@@ -161,16 +161,16 @@ impl Target {
     /// a name that no server has ends the search, as in HAProxy.
     pub(crate) fn server(
         rules: &[Rule<Self>],
-        facts: &Facts<'_>,
-        moment: Moment<'_>,
+        eval: &EvalContext<'_>,
+        phase: EvalPhase<'_>,
         servers: &Servers,
         obeyed: bool,
     ) -> Option<Index> {
-        for rule in rules.iter().filter(|rule| holds(facts, moment, &rule.condition)) {
+        for rule in rules.iter().filter(|rule| holds(eval, phase, &rule.condition)) {
             let index = match &rule.action {
                 Self::Fixed(number) => servers.index(*number),
                 Self::Named(format) => {
-                    facts.text(moment, format, |name| servers.by_name(std::str::from_utf8(name?).ok()?))
+                    eval.text(phase, format, |name| servers.by_name(std::str::from_utf8(name?).ok()?))
                 }
             }?;
             if obeyed || servers[index].state().serves_its_own() {
@@ -181,23 +181,27 @@ impl Target {
     }
 
     /// The number of the backend that a rule chooses.
-    pub(crate) fn backend(rules: &[Rule<Self>], facts: &Facts<'_>, moment: Moment<'_>) -> Option<usize> {
-        Self::choose(rules, facts, moment, |name| backend_named(&facts.local.generation, name))
+    pub(crate) fn backend(
+        rules: &[Rule<Self>],
+        eval: &EvalContext<'_>,
+        phase: EvalPhase<'_>,
+    ) -> Option<usize> {
+        Self::choose(rules, eval, phase, |name| backend_named(&eval.local.generation, name))
     }
 }
 
-/// Goes on with a list over `head`. `moment` has what else is there.
+/// Goes on with a list over `head`. `phase` has what else is there.
 ///
 /// # Errors
 /// When an edit cannot be done.
 pub(crate) fn apply(
-    facts: &Facts<'_>,
-    moment: Moment<'_>,
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
     walk: &mut Walk<'_>,
     head: &mut Head,
 ) -> Result<Verdict, EditError> {
     let mut left = match walk.list {
-        Which::Request | Which::Response => facts.local.generation.process.rules_at_once,
+        Which::Request | Which::Response => eval.local.generation.process.rules_at_once,
         Which::AfterResponse => u32::MAX, // nobody waits there
     };
     while let Some(rule) = walk.rules.get(walk.at) {
@@ -212,23 +216,23 @@ pub(crate) fn apply(
             return Ok(Verdict::Hint(hint));
         }
         walk.at += 1;
-        if !holds(facts, walk.moment(moment, head), &rule.condition) {
+        if !holds(eval, walk.phase(phase, head), &rule.condition) {
             continue;
         }
-        match one(facts, moment, walk, &rule.action, head) {
+        match one(eval, phase, walk, &rule.action, head) {
             Ok(None) if rule.condition.is_some() && walk.hint.is_some() => {
                 return Ok(walk.hint.take().map_or(Verdict::Continue, Verdict::Hint));
             }
-            Ok(None) if matches!(rule.action, Action::Allow) => facts.scopes.memory.last_rule.set(rule.line),
+            Ok(None) if matches!(rule.action, Action::Allow) => eval.scopes.memory.last_rule.set(rule.line),
             Ok(None) => {}
             Ok(Some(verdict)) => {
                 if matches!(verdict, Verdict::Answer(..) | Verdict::Reject | Verdict::Drop(_)) {
-                    facts.scopes.memory.last_rule.set(rule.line);
+                    eval.scopes.memory.last_rule.set(rule.line);
                 }
                 return Ok(verdict);
             }
             Err(error) => {
-                facts.rewrite_failed(moment);
+                eval.rewrite_failed(phase);
                 if walk.strict {
                     return Err(error);
                 }
@@ -243,8 +247,8 @@ pub(crate) fn apply(
 /// # Errors
 /// When an edit cannot be done.
 pub(crate) fn after_response<'r>(
-    facts: &Facts<'_>,
-    moment: Moment<'_>,
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
     lists: impl IntoIterator<Item = &'r [Rule<Action>]>,
     head: &mut Head,
     log: &dyn Fn(),
@@ -252,7 +256,7 @@ pub(crate) fn after_response<'r>(
     for rules in lists {
         let mut walk = Walk::new(rules, Which::AfterResponse);
         // What would have it wait or answer may not stand in these lists.
-        while let Verdict::Log = apply(facts, moment, &mut walk, head)? {
+        while let Verdict::Log = apply(eval, phase, &mut walk, head)? {
             log();
         }
     }
@@ -261,13 +265,13 @@ pub(crate) fn after_response<'r>(
 
 /// Does one action.
 fn one(
-    facts: &Facts<'_>,
-    moment: Moment<'_>,
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
     walk: &mut Walk<'_>,
     action: &Action,
     head: &mut Head,
 ) -> Result<Option<Verdict>, EditError> {
-    let now = walk.moment(moment, head);
+    let now = walk.phase(phase, head);
     match action {
         Action::Allow => {
             walk.at = walk.rules.len();
@@ -279,30 +283,30 @@ fn one(
             return Ok(Some(Verdict::Answer(End::Answered, Answer::Metrics(query.into()))));
         }
         Action::Reply(end, reply) => {
-            return answer::reply(facts, now, reply).map(|answer| Some(Verdict::Answer(*end, answer)));
+            return answer::reply(eval, now, reply).map(|answer| Some(Verdict::Answer(*end, answer)));
         }
         Action::Auth(realm) => {
             let absolute = head.target_parts().form == manylane_http::Form::Absolute;
-            let of_proxy = absolute && facts.frontend.http.request_limits.proxy_header;
+            let of_proxy = absolute && eval.frontend.http.request_limits.proxy_header;
             let answer = answer::challenge(realm, of_proxy);
             return Ok(Some(Verdict::Answer(End::Answered, answer)));
         }
         Action::Redirect(redirect) => {
-            let answer = answer::redirect(facts, now, redirect)?;
+            let answer = answer::redirect(eval, now, redirect)?;
             return Ok(answer.map(|answer| Verdict::Answer(End::Answered, answer)));
         }
         Action::Reject => return Ok(Some(Verdict::Reject)),
         Action::SilentDrop(silence) => return Ok(Some(Verdict::Drop(*silence))),
         Action::Pause(Change::Fixed(time)) => return Ok(Some(Verdict::Pause(*time))),
         Action::Pause(Change::Of(expression)) => {
-            let number = facts.with(now, |env, scratch| expression.eval_int(env, scratch));
+            let number = eval.with(now, |env, scratch| expression.eval_int(env, scratch));
             return Ok(number.and_then(millis).map(Verdict::Pause));
         }
         Action::WaitForBody(time, least) => {
             return Ok(Some(Verdict::Body { time: *time, least: *least }));
         }
         Action::Resolve(lookup) => {
-            return Ok(facts.question(now, lookup).map(|question| Verdict::Resolve {
+            return Ok(eval.question(now, lookup).map(|question| Verdict::Resolve {
                 section: lookup.section,
                 variable: lookup.variable,
                 question: Arc::new(question),
@@ -315,17 +319,17 @@ fn one(
                 Some(hint) => hint,
                 None => Box::new(Head::response(Version::HTTP_11, 103, None)?),
             };
-            facts.text(now, format, |text| hint.add_field(&**name, text.ok_or(EditError::Full)?))?;
+            eval.text(now, format, |text| hint.add_field(&**name, text.ok_or(EditError::Full)?))?;
             walk.hint = Some(hint);
         }
-        Action::Set(setting) => set(facts, now, setting),
-        Action::DisableRepetition => facts.scopes.memory.no_repetition.set(true),
+        Action::Set(setting) => set(eval, now, setting),
+        Action::DisableRepetition => eval.scopes.memory.no_repetition.set(true),
         Action::ChangeList { reference, how, key, value } => {
             let mut name = Text::new();
-            facts.text(now, key, |text| name.set(text))?;
+            eval.text(now, key, |text| name.set(text))?;
             let mut to = Text::new();
             if let Some(value) = value {
-                facts.text(now, value, |text| to.set(text))?;
+                eval.text(now, value, |text| to.set(text))?;
             }
             // What the list refuses it stays without, as in HAProxy.
             let _ = how.change(reference, name.bytes(), to.bytes());
@@ -335,32 +339,32 @@ fn one(
             head.remove_fields(&**name);
         }
         Action::DelHeaders(how) => {
-            delete(facts, moment, walk, head, how);
+            delete(eval, phase, walk, head, how);
         }
         Action::SetStatus(status, reason) => head.set_status(*status, reason.as_deref())?,
         Action::SetHeader(name, format) => {
-            edit(facts, now, format)?.done(|value| head.set_field(&**name, value))?;
+            edit(eval, now, format)?.done(|value| head.set_field(&**name, value))?;
         }
         Action::AddHeader(name, format) => {
-            edit(facts, now, format)?.done(|value| head.add_field(&**name, value))?;
+            edit(eval, now, format)?.done(|value| head.add_field(&**name, value))?;
         }
-        Action::SetMethod(format) => edit(facts, now, format)?.done(|value| head.set_method(value))?,
-        Action::SetPath(format) => edit(facts, now, format)?.done(|value| head.set_path(value))?,
-        Action::SetPathq(format) => edit(facts, now, format)?.done(|value| head.set_pathq(value))?,
-        Action::SetQuery(format) => edit(facts, now, format)?.done(|value| head.set_query(value))?,
-        Action::SetUri(format) => edit(facts, now, format)?.done(|value| head.set_uri(value))?,
+        Action::SetMethod(format) => edit(eval, now, format)?.done(|value| head.set_method(value))?,
+        Action::SetPath(format) => edit(eval, now, format)?.done(|value| head.set_path(value))?,
+        Action::SetPathq(format) => edit(eval, now, format)?.done(|value| head.set_pathq(value))?,
+        Action::SetQuery(format) => edit(eval, now, format)?.done(|value| head.set_query(value))?,
+        Action::SetUri(format) => edit(eval, now, format)?.done(|value| head.set_uri(value))?,
         Action::ReplaceHeader(name, regex, format) | Action::ReplaceValue(name, regex, format) => {
-            let template = edit(facts, now, format)?;
+            let template = edit(eval, now, format)?;
             let by_members = matches!(action, Action::ReplaceValue(..));
             let mut at = head.find(&**name, None);
             while let Some(id) = at {
                 at = head.find(&**name, Some(id));
                 let Some(field) = head.field(id) else { continue };
-                let (mut new, moment) = (Text::new(), walk.moment(moment, head));
+                let (mut new, phase) = (Text::new(), walk.phase(phase, head));
                 let changed = if by_members {
-                    new.members_replaced(facts, moment, regex, &template, field.value)?
+                    new.members_replaced(eval, phase, regex, &template, field.value)?
                 } else {
-                    new.replaced(facts, moment, regex, &template, field.value)?
+                    new.replaced(eval, phase, regex, &template, field.value)?
                 };
                 if changed {
                     head.replace_value(id, new.bytes())?;
@@ -368,7 +372,7 @@ fn one(
             }
         }
         Action::ReplaceTarget(part, regex, format) => {
-            let template = edit(facts, now, format)?;
+            let template = edit(eval, now, format)?;
             let mut new = Text::new();
             let whole = head.target();
             let pathq = pathq(head);
@@ -378,7 +382,7 @@ fn one(
                 Replaced::Uri => Some(whole),
             };
             let Some(subject) = subject else { return Ok(None) };
-            if new.replaced(facts, now, regex, &template, subject)? {
+            if new.replaced(eval, now, regex, &template, subject)? {
                 match part {
                     Replaced::Path => head.set_path(new.bytes())?,
                     Replaced::Pathq => head.set_pathq(new.bytes())?,
@@ -412,17 +416,17 @@ fn pathq(head: &Head) -> Option<&[u8]> {
 }
 
 /// The text that a format makes.
-fn edit(facts: &Facts<'_>, moment: Moment<'_>, format: &Format) -> Result<Text, EditError> {
+fn edit(eval: &EvalContext<'_>, phase: EvalPhase<'_>, format: &Format) -> Result<Text, EditError> {
     let mut made = Text::new();
-    facts.text(moment, format, |text| made.set(text))?;
+    eval.text(phase, format, |text| made.set(text))?;
     Ok(made)
 }
 
-fn delete(facts: &Facts<'_>, moment: Moment<'_>, walk: &Walk<'_>, head: &mut Head, how: &NameMatch) {
+fn delete(eval: &EvalContext<'_>, phase: EvalPhase<'_>, walk: &Walk<'_>, head: &mut Head, how: &NameMatch) {
     // Names are compared without their case; which they are is found out first, since the head is looked at
     // meanwhile.
     let mut doomed = [false; manylane_http::MAX_FIELDS];
-    facts.with(walk.moment(moment, head), |_, scratch| {
+    eval.with(walk.phase(phase, head), |_, scratch| {
         for (field, doomed) in head.fields().zip(&mut doomed) {
             *doomed = how.matches(field.name, scratch);
         }

@@ -1,10 +1,10 @@
 //! Rules for contents: they may have to wait for more bytes before they can decide.
 
-use super::facts::{Facts, Moment};
+use super::context::{EvalContext, EvalPhase};
 use super::set::set;
 use crate::generation::{ContentAction, Question, Rule, Setting, Silence};
 use manylane_buf::Chain;
-use manylane_expr::{Absent, Direction, Expression, VariableId, Verdict};
+use manylane_expr::{Absent, Direction, Expression, Truth, VariableId};
 use manylane_sync::Arc;
 use std::cell::{Cell, RefCell};
 
@@ -36,35 +36,35 @@ pub(crate) struct Lookups {
 
 impl Lookups {
     /// Looks up what a rule wants, as long as that takes.
-    pub(crate) async fn look_up(&self, facts: &Facts<'_>, moment: Moment<'_>) {
+    pub(crate) async fn look_up(&self, eval: &EvalContext<'_>, phase: EvalPhase<'_>) {
         let Some((section, variable, question)) = self.next.take() else { return };
-        if let Some(address) = facts.local.look_up(section, question).await {
-            facts.learn(moment, variable, address);
+        if let Some(address) = eval.local.look_up(section, question).await {
+            eval.learn(phase, variable, address);
         }
     }
 }
 
-/// What `rules` decide about what is there at `moment`. Rules that come before one that waits are done again
+/// What `rules` decide about what is there at `phase`. Rules that come before one that waits are done again
 /// with it. `log` writes a line of what is known by now.
 pub(crate) fn content(
-    facts: &Facts<'_>,
-    moment: Moment<'_>,
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
     rules: &[Rule<ContentAction>],
     log: &dyn Fn(),
     lookups: &Lookups,
 ) -> Content {
     for (at, rule) in rules.iter().enumerate() {
         let verdict = match &rule.condition {
-            None => Verdict::Pass,
-            Some(condition) => facts.with(moment, |env, scratch| condition.eval(env, scratch)),
+            None => Truth::Pass,
+            Some(condition) => eval.with(phase, |env, scratch| condition.eval(env, scratch)),
         };
         match verdict {
-            Verdict::Fail => continue,
-            Verdict::Wait => return Content::Wait,
-            Verdict::Pass => {}
+            Truth::Fail => continue,
+            Truth::Wait => return Content::Wait,
+            Truth::Pass => {}
         }
         let end = |content| {
-            facts.scopes.memory.last_rule.set(rule.line);
+            eval.scopes.memory.last_rule.set(rule.line);
             content
         };
         match &rule.action {
@@ -74,36 +74,36 @@ pub(crate) fn content(
             ContentAction::Close => return end(Content::Close),
             ContentAction::DoLog => log(),
             ContentAction::Resolve(_) if at < lookups.done.get() => {}
-            ContentAction::Resolve(lookup) if may_change(facts, moment, &lookup.name) => {
+            ContentAction::Resolve(lookup) if may_change(eval, phase, &lookup.name) => {
                 return Content::Wait;
             }
             ContentAction::Resolve(lookup) => {
                 lookups.done.set(at + 1);
-                if let Some(question) = facts.question(moment, lookup) {
+                if let Some(question) = eval.question(phase, lookup) {
                     lookups.next.replace(Some((lookup.section, lookup.variable, Arc::new(question))));
                     return Content::LookUp;
                 }
             }
             // What is there is captured, as soon as there is something.
-            ContentAction::Set(Setting::Capture(expression, _)) if is_to_come(facts, moment, expression) => {
+            ContentAction::Set(Setting::Capture(expression, _)) if is_to_come(eval, phase, expression) => {
                 return Content::Wait;
             }
             // Other expressions do not wait: what is not there now is not set.
-            ContentAction::Set(setting) => set(facts, Moment { may_grow: false, ..moment }, setting),
+            ContentAction::Set(setting) => set(eval, EvalPhase { may_grow: false, ..phase }, setting),
         }
     }
     Content::Accept
 }
 
 /// Whether the first sample is still to come: there is none yet, or it is of no bytes at all.
-fn is_to_come(facts: &Facts<'_>, moment: Moment<'_>, expression: &Expression) -> bool {
-    let data = match moment.direction() {
-        Direction::Request => moment.request_data,
-        Direction::Response => moment.response_data,
+fn is_to_come(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Expression) -> bool {
+    let data = match phase.direction() {
+        Direction::Request => phase.request_data,
+        Direction::Response => phase.response_data,
     };
     let nothing = data.bytes.is_none_or(Chain::is_empty);
-    moment.may_grow
-        && facts.with(moment, |env, scratch| {
+    phase.may_grow
+        && eval.with(phase, |env, scratch| {
             let mut scratch = scratch.reborrow();
             match expression.eval(env, &mut scratch) {
                 Ok(sample) => sample.may_change && nothing,
@@ -113,9 +113,9 @@ fn is_to_come(facts: &Facts<'_>, moment: Moment<'_>, expression: &Expression) ->
 }
 
 /// Whether there may be another sample when more bytes are here.
-fn may_change(facts: &Facts<'_>, moment: Moment<'_>, expression: &Expression) -> bool {
-    moment.may_grow
-        && facts.with(moment, |env, scratch| {
+fn may_change(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Expression) -> bool {
+    phase.may_grow
+        && eval.with(phase, |env, scratch| {
             let mut scratch = scratch.reborrow();
             match expression.eval(env, &mut scratch) {
                 Ok(sample) => sample.may_change,

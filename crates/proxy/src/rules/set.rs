@@ -1,6 +1,6 @@
 //! What rules of all lists may set: variables, addresses, and what becomes of the stream later.
 
-use super::facts::{Facts, Moment};
+use super::context::{EvalContext, EvalPhase};
 use super::memory::LogLevel;
 use super::text::{LONGEST, Text};
 use crate::generation::{
@@ -12,17 +12,16 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 /// Sets something. What cannot be made now stays as it was.
-pub(super) fn set(facts: &Facts<'_>, moment: Moment<'_>, setting: &Setting) {
-    let memory = &facts.scopes.memory;
+pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Setting) {
+    let memory = &eval.scopes.memory;
     // A number that an expression gives.
-    let number =
-        |expression: &Expression| facts.with(moment, |env, scratch| expression.eval_int(env, scratch));
+    let number = |expression: &Expression| eval.with(phase, |env, scratch| expression.eval_int(env, scratch));
     match setting {
-        Setting::Var(id, value, when) => set_var(facts, moment, *id, value, *when),
-        Setting::UnsetVar(id) => facts.with(moment, |env, _| {
+        Setting::Var(id, value, when) => set_var(eval, phase, *id, value, *when),
+        Setting::UnsetVar(id) => eval.with(phase, |env, _| {
             env.variables.set(*id, None);
         }),
-        Setting::Address(which, expression) => set_address(facts, moment, *which, expression),
+        Setting::Address(which, expression) => set_address(eval, phase, *which, expression),
         Setting::LogLevel(level) => memory.log_level.set(level.map_or(LogLevel::Silent, LogLevel::Set)),
         Setting::Timeout(of, change) => {
             let time = match change {
@@ -54,7 +53,7 @@ pub(super) fn set(facts: &Facts<'_>, moment: Moment<'_>, setting: &Setting) {
             }
         }
         Setting::Nice(nice) => {
-            let _ = facts.local.here().set_nice(*nice); // its range was checked
+            let _ = eval.local.here().set_nice(*nice); // its range was checked
         }
         Setting::Packets(what, figure) => {
             let made = match figure {
@@ -74,7 +73,7 @@ pub(super) fn set(facts: &Facts<'_>, moment: Moment<'_>, setting: &Setting) {
                 cell.set(packets);
             }
         }
-        Setting::Capture(expression, slot) => capture(facts, moment, expression, *slot),
+        Setting::Capture(expression, slot) => capture(eval, phase, expression, *slot),
     }
 }
 
@@ -83,10 +82,10 @@ pub(super) fn millis(n: i64) -> Option<Duration> {
     u64::try_from(n).ok().map(Duration::from_millis)
 }
 
-impl Facts<'_> {
+impl EvalContext<'_> {
     /// What a rule wants to know; nothing where that is no name, which has no address.
-    pub(super) fn question(&self, moment: Moment<'_>, lookup: &Lookup) -> Option<Question> {
-        let name = self.with(moment, |env, scratch| {
+    pub(super) fn question(&self, phase: EvalPhase<'_>, lookup: &Lookup) -> Option<Question> {
+        let name = self.with(phase, |env, scratch| {
             let mut scratch = scratch.reborrow();
             let bytes = lookup.name.eval_text(env, &mut scratch)?;
             Name::parse(std::str::from_utf8(bytes).ok()?).ok()
@@ -95,19 +94,19 @@ impl Facts<'_> {
     }
 
     /// A rule has learnt an address.
-    pub(crate) fn learn(&self, moment: Moment<'_>, variable: VariableId, address: IpAddr) {
+    pub(crate) fn learn(&self, phase: EvalPhase<'_>, variable: VariableId, address: IpAddr) {
         let value = match address {
             IpAddr::V4(address) => Value::Ipv4(address),
             IpAddr::V6(address) => Value::Ipv6(address),
         };
-        self.with(moment, |env, _| {
+        self.with(phase, |env, _| {
             env.variables.set(variable, Some(value));
         });
     }
 }
 
 /// Sets a variable, if there is a value and the conditions hold.
-fn set_var(facts: &Facts<'_>, moment: Moment<'_>, id: VariableId, value: &Made, when: When) {
+fn set_var(eval: &EvalContext<'_>, phase: EvalPhase<'_>, id: VariableId, value: &Made, when: When) {
     let work = |env: &Env<'_>, scratch: &mut Scratch<'_>| {
         let mut scratch = scratch.reborrow();
         let made = match value {
@@ -126,20 +125,20 @@ fn set_var(facts: &Facts<'_>, moment: Moment<'_>, id: VariableId, value: &Made, 
     if let Made::Format(format) = value
         && format.has_aliases()
     {
-        return facts.with_course(moment, |env, scratch| work(env, scratch));
+        return eval.with_course(phase, |env, scratch| work(env, scratch));
     }
-    facts.with(moment, |env, scratch| work(env, scratch));
+    eval.with(phase, |env, scratch| work(env, scratch));
 }
 
 /// Keeps a text in a slot of the frontend's, if it has that many.
-fn capture(facts: &Facts<'_>, moment: Moment<'_>, expression: &Expression, slot: usize) {
-    let (lengths, texts) = match moment.direction() {
-        Direction::Request => (&facts.frontend.captures.request, &facts.scopes.memory.request),
-        Direction::Response => (&facts.frontend.captures.response, &facts.scopes.memory.answer),
+fn capture(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Expression, slot: usize) {
+    let (lengths, texts) = match phase.direction() {
+        Direction::Request => (&eval.frontend.captures.request, &eval.scopes.memory.request),
+        Direction::Response => (&eval.frontend.captures.response, &eval.scopes.memory.answer),
     };
     let Some(&most) = lengths.get(slot) else { return };
     let mut kept = Text::new();
-    let made = facts.with(moment, |env, scratch| {
+    let made = eval.with(phase, |env, scratch| {
         let mut scratch = scratch.reborrow();
         let text = expression.eval_text(env, &mut scratch)?;
         kept.set(Some(&text[..text.len().min(most).min(LONGEST)])).ok()
@@ -150,16 +149,16 @@ fn capture(facts: &Facts<'_>, moment: Moment<'_>, expression: &Expression, slot:
 }
 
 /// `set-src`, `set-dst` and the ports: a new address keeps the port, a new port the address.
-fn set_address(facts: &Facts<'_>, moment: Moment<'_>, which: Addressed, expression: &Expression) {
-    let memory = &facts.scopes.memory;
+fn set_address(eval: &EvalContext<'_>, phase: EvalPhase<'_>, which: Addressed, expression: &Expression) {
+    let memory = &eval.scopes.memory;
     let (cell, was, port) = match which {
-        Addressed::Source => (&memory.source, facts.peers.source, false),
-        Addressed::SourcePort => (&memory.source, facts.peers.source, true),
-        Addressed::Destination => (&memory.destination, facts.peers.destination, false),
-        Addressed::DestinationPort => (&memory.destination, facts.peers.destination, true),
+        Addressed::Source => (&memory.source, eval.peers.source, false),
+        Addressed::SourcePort => (&memory.source, eval.peers.source, true),
+        Addressed::Destination => (&memory.destination, eval.peers.destination, false),
+        Addressed::DestinationPort => (&memory.destination, eval.peers.destination, true),
     };
     let was = cell.get().or(was);
-    let new = facts.with(moment, |env, scratch| {
+    let new = eval.with(phase, |env, scratch| {
         let mut scratch = scratch.reborrow();
         if port {
             let number = expression.eval_int(env, &mut scratch)?;

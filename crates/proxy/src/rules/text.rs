@@ -1,6 +1,6 @@
 //! Texts that rules make, on the stack.
 
-use super::facts::{Facts, Moment};
+use super::context::{EvalContext, EvalPhase};
 use manylane_expr::Regex;
 use manylane_http::{EditError, List};
 
@@ -41,13 +41,13 @@ impl Text {
     /// Adds what `template` makes of `old`; whether `regex` matches it.
     pub(super) fn replaced(
         &mut self,
-        facts: &Facts<'_>,
-        moment: Moment<'_>,
+        eval: &EvalContext<'_>,
+        phase: EvalPhase<'_>,
         regex: &Regex,
         template: &Self,
         old: &[u8],
     ) -> Result<bool, EditError> {
-        facts.with(moment, |_, scratch| {
+        eval.with(phase, |_, scratch| {
             if !regex.is_match(old, scratch) {
                 return Ok(false);
             }
@@ -59,8 +59,8 @@ impl Text {
     /// The same for each member of a list that commas separate; what is between them stays.
     pub(super) fn members_replaced(
         &mut self,
-        facts: &Facts<'_>,
-        moment: Moment<'_>,
+        eval: &EvalContext<'_>,
+        phase: EvalPhase<'_>,
         regex: &Regex,
         template: &Self,
         list: &[u8],
@@ -71,7 +71,7 @@ impl Text {
             let start = member.as_ptr().addr() - list.as_ptr().addr();
             self.push(&list[copied..start])?;
             copied = start + member.len();
-            if self.replaced(facts, moment, regex, template, member)? {
+            if self.replaced(eval, phase, regex, template, member)? {
                 changed = true;
             } else {
                 self.push(member)?;

@@ -7,7 +7,7 @@ use super::older::{set_maxconn, set_weight};
 use crate::generation::{Backend, Change, ServerCheck, operation};
 use manylane_balance::{Admin, Index, Standing};
 use manylane_check::agent::{self, Order, Said};
-use manylane_check::{Running, Status, Verdict};
+use manylane_check::{CheckResult, Running, Status};
 use std::time::Duration;
 
 /// An agent has answered with this line, or the check came to something else.
@@ -16,7 +16,7 @@ pub(super) fn heard(
     backend: &Backend,
     index: Index,
     own: &ServerCheck,
-    verdict: Verdict,
+    verdict: CheckResult,
     line: Option<&[u8]>,
     took: Duration,
 ) {
@@ -45,13 +45,13 @@ pub(super) fn heard(
     }
     change(local, backend, index, &why, |standing| match standing.is_in_maintenance() {
         true => standing,
-        // Looked up again where nobody else can change the server.
+        // Snapshot up again where nobody else can change the server.
         false => Standing { operation: operation(backend.servers[index.get()].found()), ..standing },
     });
 }
 
 /// Does what was said: the operator's words, the weight, the bound. What the check comes to.
-fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> Verdict {
+fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> CheckResult {
     let server = &backend.servers[index.get()];
     if let Some(order) = said.order {
         let admin = match order {

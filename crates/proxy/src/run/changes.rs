@@ -80,7 +80,7 @@ pub fn change(
             end_streams(local, ServerNumber { server: other.index, ..number }, Cause::ActiveUp);
         }
     }
-    Told { local, backend, index, counts }.lines(before, after, why);
+    ChangeReport { local, backend, index, counts }.lines(before, after, why);
     older::tell(local, number);
     for follower in server.followers.all() {
         followed(local, follower, number);
@@ -154,7 +154,7 @@ impl Counts {
 }
 
 /// A server whose change is told.
-struct Told<'a> {
+struct ChangeReport<'a> {
     local: &'a Local,
     backend: &'a Backend,
     index: Index,
@@ -162,7 +162,7 @@ struct Told<'a> {
     counts: Counts,
 }
 
-impl Told<'_> {
+impl ChangeReport<'_> {
     fn lines(&self, before: Standing, after: Standing, why: &str) {
         let server = &self.backend.servers[self.index.get()];
         let name = if server.backup { "Backup Server" } else { "Server" };
@@ -191,8 +191,8 @@ impl Told<'_> {
                 let level = if was_left { Level::Notice } else { Level::Alert };
                 self.counted(level, format!("{subject} is going DOWN for maintenance{via}"), true);
             }
-            (true, true) if before.unresolved != after.unresolved => {} /* it is in maintenance for
-            * another reason, too */
+            (true, true) if before.unresolved != after.unresolved => {} /* it is in maintenance for */
+            // another reason, too
             (true, true) => match (before.own == Admin::Maintenance, after.own == Admin::Maintenance) {
                 (true, false) => {
                     self.say(
@@ -210,7 +210,7 @@ impl Told<'_> {
             (true, false) if before.unresolved => {
                 let state = if down { "DOWN" } else { "UP" };
                 let ready = if drains(after) { "DRAIN" } else { "READY" };
-                let name = server.site.read().name.unwrap_or_default();
+                let name = server.addr.read().name.unwrap_or_default();
                 self.say(
                     Level::Notice,
                     &format!("{subject} ('{name}') is {state}/{ready} (resolves again)."),

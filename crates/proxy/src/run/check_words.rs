@@ -5,7 +5,7 @@ use crate::generation::{Backend, Server, ServerCheck};
 use crate::rules::{current_of, proxy_facts};
 use crate::session::now;
 use manylane_balance::Index;
-use manylane_check::{Evaluate, Running, Seen, Setting, Value as To};
+use manylane_check::{CheckInput, Evaluate, Running, Setting, Value as To};
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Expression, Format, LogFacts, Scratch, ServerFacts, StreamFacts,
     Value, VariableLimits, Variables,
@@ -55,7 +55,7 @@ impl<'a> CheckWords<'a> {
         &self.backend.servers[self.index.get()]
     }
 
-    fn with<R>(&self, seen: Seen<'_>, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
+    fn with<R>(&self, seen: CheckInput<'_>, work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R) -> R {
         let (local, backend) = (self.local, self.backend);
         let generation = &*local.generation;
         let bytes = seen.chain();
@@ -111,11 +111,11 @@ impl<'a> CheckWords<'a> {
 }
 
 impl Evaluate for CheckWords<'_> {
-    fn text(&mut self, format: &Format, seen: Seen<'_>) -> Vec<u8> {
+    fn text(&mut self, format: &Format, seen: CheckInput<'_>) -> Vec<u8> {
         self.with(seen, |env, scratch| format.eval(env, scratch).unwrap_or_default().to_vec())
     }
 
-    fn number(&mut self, expression: &Expression, seen: Seen<'_>) -> Option<i64> {
+    fn number(&mut self, expression: &Expression, seen: CheckInput<'_>) -> Option<i64> {
         self.with(seen, |env, scratch| {
             if let Some(number) = expression.eval_int(env, &mut scratch.reborrow()) {
                 return Some(number);
@@ -128,7 +128,7 @@ impl Evaluate for CheckWords<'_> {
         })
     }
 
-    fn set(&mut self, setting: &Setting, seen: Seen<'_>) {
+    fn set(&mut self, setting: &Setting, seen: CheckInput<'_>) {
         self.with(seen, |env, scratch| {
             let mut scratch = scratch.reborrow();
             let value = match &setting.to {
@@ -162,7 +162,7 @@ impl Evaluate for CheckWords<'_> {
             (Running::Stopping, true) => "NOLB".to_owned(),
             (Running::Stopping, false) => format!("NOLB {progress}/{of}"),
         };
-        let (ip, port) = match server.site.read().endpoint() {
+        let (ip, port) = match server.addr.read().endpoint() {
             Some(Endpoint::Ip(address)) => (address.ip().to_string(), address.port().to_string()),
             Some(Endpoint::Unix(_) | Endpoint::Abstract(_)) => ("unix".to_owned(), String::new()),
             _ => (String::new(), String::new()),

@@ -6,11 +6,13 @@ use super::check_words::CheckWords;
 use super::event::Event;
 use super::idle::Idle;
 use super::local::Local;
-use crate::generation::{Backend, Patience, SendHeader, Server, ServerCheck, operation};
-use crate::places::Places;
+use crate::conn_limit::ConnLimit;
+use crate::generation::{Backend, CheckTimeouts, SendHeader, Server, ServerCheck, operation};
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
-use manylane_check::{Ask, Change, Exchange, Pace, Report, Running, Script, Status, Target, Verdict, agent};
+use manylane_check::{
+    Ask, Change, CheckResult, Exchange, Intervals, Report, Running, Script, Status, Target, agent,
+};
 use manylane_io::options::set_reset_on_close;
 use manylane_io::{Errno, SocketAddrAny, socket};
 use manylane_logs::Level;
@@ -44,7 +46,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Checks {
     /// Those that it makes at once.
-    places: Places,
+    places: ConnLimit,
     /// Sockets between two of them.
     sockets: CheckSockets,
     /// Nobody is checked any more.
@@ -53,13 +55,17 @@ pub(super) struct Checks {
 
 impl Checks {
     pub(super) fn new(most: u32) -> Rc<Self> {
-        Rc::new(Self { places: Places::new(most), sockets: CheckSockets::default(), over: Event::default() })
+        Rc::new(Self {
+            places: ConnLimit::new(most),
+            sockets: CheckSockets::default(),
+            over: Event::default(),
+        })
     }
 }
 
 impl Local {
     /// The oldest of those that have their checks with it, and go on.
-    fn kin(&self) -> Option<Rc<Self>> {
+    fn predecessor(&self) -> Option<Rc<Self>> {
         Self::all().find(|other| {
             Rc::ptr_eq(&other.checks, &self.checks)
                 && !std::ptr::eq(&**other, self)
@@ -70,12 +76,12 @@ impl Local {
     /// It checks nobody any more. Checks of servers that another generation of the same making has go on
     /// there, and need not know; others end.
     pub(super) fn leave_checks(&self) {
-        let Some(heir) = self.kin() else {
+        let Some(successor) = self.predecessor() else {
             self.checks.over.happen();
             return self.checks.sockets.clear();
         };
-        for server in self.generation.others_than(&heir.generation).map(|(_, server)| server) {
-            server.check.iter().chain(&server.agent).for_each(|check| check.bell.ring());
+        for server in self.generation.others_than(&successor.generation).map(|(_, server)| server) {
+            server.check.iter().chain(&server.agent).for_each(|check| check.notify.ring());
         }
     }
 }
@@ -96,7 +102,7 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
             .spawn(what, Class::Normal, checking(local.here(), own, delay))
             .map_err(|error| error.to_string())
     };
-    if let Some(before) = local.kin() {
+    if let Some(before) = local.predecessor() {
         for (backend, server) in local
             .generation
             .others_than(&before.generation)
@@ -118,14 +124,15 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
                 .flat_map(|backend| backend.listed().map(move |server| (backend, server)))
         };
         let checked = || servers().filter_map(|(backend, server)| Some((backend, server, kind.of(server)?)));
-        let spreading =
-            checked().map(|(.., check)| check.pace.inter).filter(|inter| *inter >= Pace::SPREADS_FROM);
+        let spreading = checked()
+            .map(|(.., check)| check.intervals.inter)
+            .filter(|inter| *inter >= Intervals::SPREADS_FROM);
         let (shortest, count) = (spreading.min().unwrap_or_default(), checked().count());
         for (place, (backend, server, check)) in
             checked().enumerate().filter(|(place, _)| place % lanes.len() == own)
         {
-            let room = if kind == Kind::Agent { check.pace.inter } else { shortest };
-            begin(backend, server, kind, Pace::first(room, process.max_spread_checks, place, count))?;
+            let room = if kind == Kind::Agent { check.intervals.inter } else { shortest };
+            begin(backend, server, kind, Intervals::first(room, process.max_spread_checks, place, count))?;
         }
     }
     Ok(())
@@ -176,23 +183,23 @@ async fn checking(here: Here, own: Checked, delay: Duration) {
                 break;
             }
             let sleep = here.sleep_until(if paused { Time::MAX } else { until });
-            let Some(rung) = own.unless_over(check.bell.or(sleep)).await else { return };
+            let Some(rung) = own.unless_over(check.notify.or(sleep)).await else { return };
             if rung && own.local().is_none() {
                 return;
             }
             if rung && !paused {
-                until = until.min(here.now() + check.pace.fast);
+                until = until.min(here.now() + check.intervals.fast);
             }
         }
         // Those that are too many wait for their turn.
-        let Some(_place) = own.unless_over(Place::enter(&own.checks.places)).await else { return };
+        let Some(_place) = own.unless_over(CheckGuard::enter(&own.checks.places)).await else { return };
         let Some(local) = own.local() else { return };
         let generation = local.generation.clone();
         let backend = &generation.backends[own.backend];
         let Some(index) = backend.balancer.servers().index(server.index) else { return };
         let begun = here.now();
         let serves = check.board.begin() != Running::Down;
-        let script = match check.aims.read().send {
+        let script = match check.target.read().send {
             Some(send) => Arc::new(agent::script(&send)),
             None => check.script.clone(),
         };
@@ -234,21 +241,21 @@ async fn checking(here: Here, own: Checked, delay: Duration) {
             Kind::Agent => super::agent::heard(&local, backend, index, check, verdict, run.line(), took),
         }
         noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        wait = check.pace.next(&check.board.read().health, noise);
+        wait = check.intervals.next(&check.board.read().health, noise);
     }
 }
 
 /// A check that is made, of those that a lane makes at once (`tune.max-checks-per-thread`).
-pub(super) struct Place<'a>(&'a Places);
+pub(super) struct CheckGuard<'a>(&'a ConnLimit);
 
-impl<'a> Place<'a> {
-    pub(super) async fn enter(places: &'a Places) -> Self {
+impl<'a> CheckGuard<'a> {
+    pub(super) async fn enter(places: &'a ConnLimit) -> Self {
         places.enter().await;
         Self(places)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for CheckGuard<'_> {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -279,7 +286,7 @@ async fn by_connection<'s>(
     script: &'s Script,
     serves: bool,
     run: &mut Exchange<'s>,
-) -> Verdict {
+) -> CheckResult {
     loop {
         let kept = check.reuses.then(|| local.take_own(backend, index)).flatten();
         if check.reuses {
@@ -346,15 +353,15 @@ async fn steps(
     mut words: CheckWords<'_>,
     kept: &mut Option<Connection>,
     link: &mut Link,
-) -> Verdict {
+) -> CheckResult {
     let here = local.here();
     let begun = here.now();
     let asks = run.script().evaluates();
     let again = run.script().only_connects() && check.header.is_none() && connector.is_plain();
-    let deadline = |connecting: bool| match check.patience {
-        Patience::Whole(whole) => begun + whole,
-        Patience::Parts { connect, .. } if connecting => here.now() + connect,
-        Patience::Parts { answer, .. } => here.now() + answer,
+    let deadline = |connecting: bool| match check.timeouts {
+        CheckTimeouts::Whole(whole) => begun + whole,
+        CheckTimeouts::Parts { connect, .. } if connecting => here.now() + connect,
+        CheckTimeouts::Parts { answer, .. } => here.now() + answer,
     };
     let mut until = deadline(false);
     loop {
@@ -375,7 +382,7 @@ async fn steps(
                     continue;
                 }
                 let Some(endpoint) = aimed(check, &target) else {
-                    return Verdict::new(Status::L4Con, "it has no address");
+                    return CheckResult::new(Status::L4Con, "it has no address");
                 };
                 let served = Served { speaks_first: target.speaks_first, ..Served::default() };
                 link.again = match &endpoint {
@@ -411,7 +418,7 @@ async fn steps(
                     }
                     Err(error) if error.step() == Step::Time => return run.timed_out(),
                     Err(error) if matches!(error.step(), Step::Open | Step::Driver) => {
-                        return Verdict::new(Status::SockErr, self::words(error.errno()));
+                        return CheckResult::new(Status::SockErr, self::words(error.errno()));
                     }
                     Err(error) => return run.broke(self::words(error.errno())),
                 }
@@ -435,7 +442,7 @@ async fn steps(
                 Err(_) => return run.timed_out(),
             },
             (Ask::Send(_) | Ask::Receive, None) => {
-                return Verdict::new(Status::SockErr, "it is not connected");
+                return CheckResult::new(Status::SockErr, "it is not connected");
             }
         }
     }
@@ -532,7 +539,7 @@ pub(super) fn tell(local: &Local, backend: &Backend, index: Index, news: bool, c
     if !log {
         reason(&mut why, &report.verdict, report.took); // else it was said already
     }
-    // Looked up again where nobody else can change the server, so that the last one who does has what was
+    // Snapshot up again where nobody else can change the server, so that the last one who does has what was
     // found last.
     super::change(local, backend, index, &why, |standing| Standing {
         operation: operation(server.found()),
@@ -562,7 +569,7 @@ pub(super) fn told(local: &Local, backend: &Backend, index: Index, kind: &str, r
 }
 
 /// What a check came to, in words.
-pub(super) fn reason(line: &mut String, verdict: &Verdict, took: Duration) {
+pub(super) fn reason(line: &mut String, verdict: &CheckResult, took: Duration) {
     let _ = write!(line, ", reason: {}", verdict.status.description());
     if let Some(code) = verdict.code {
         let _ = write!(line, ", code: {code}");

@@ -11,7 +11,7 @@ pub(crate) struct Event {
     waiters: RefCell<Waiters>,
 }
 
-/// Places of those who wait; a place that was left is used again.
+/// ConnLimit of those who wait; a place that was left is used again.
 #[derive(Debug, Default)]
 struct Waiters {
     wakers: Vec<Option<Waker>>,
@@ -20,7 +20,7 @@ struct Waiters {
 
 impl Waiters {
     /// The index of a place, taken if it was none.
-    fn place(&mut self, place: &mut Place) -> usize {
+    fn place(&mut self, place: &mut WaiterSlot) -> usize {
         let Self { wakers, free } = self;
         let number = place.0.map(NonZero::get).unwrap_or_else(|| {
             free.pop().unwrap_or_else(|| {
@@ -38,13 +38,13 @@ impl Waiters {
 #[derive(Debug)]
 pub(crate) struct Waiter<'a> {
     event: &'a Event,
-    place: Place,
+    place: WaiterSlot,
 }
 
 /// Where somebody waits who cannot hold on to the event. Whoever has it [leaves](Event::leave) it before it
 /// is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Place(Option<NonZero<u32>>);
+pub(crate) struct WaiterSlot(Option<NonZero<u32>>);
 
 impl Event {
     /// It happens now: who waits is woken.
@@ -64,11 +64,11 @@ impl Event {
 
     /// Somebody who may wait for it. Costs nothing before it is polled.
     pub(crate) fn waiter(&self) -> Waiter<'_> {
-        Waiter { event: self, place: Place::default() }
+        Waiter { event: self, place: WaiterSlot::default() }
     }
 
     /// Ready when it has happened. The task that asks first with this place is the one that is woken.
-    pub(crate) fn poll(&self, place: &mut Place, context: &Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&self, place: &mut WaiterSlot, context: &Context<'_>) -> Poll<()> {
         if self.happened.get() {
             return Poll::Ready(());
         }
@@ -79,7 +79,7 @@ impl Event {
     }
 
     /// The task is woken when it happens once more.
-    pub(crate) fn ask_again(&self, place: &mut Place, context: &Context<'_>) {
+    pub(crate) fn ask_again(&self, place: &mut WaiterSlot, context: &Context<'_>) {
         let mut waiters = self.waiters.borrow_mut();
         let number = waiters.place(place);
         waiters.wakers[number] = Some(context.waker().clone());
@@ -90,9 +90,9 @@ impl Event {
     pub(crate) fn unless<'e>(
         &'e self,
         stays: bool,
-        place: &'e mut Place,
+        place: &'e mut WaiterSlot,
         context: &Context<'_>,
-    ) -> Option<(&'e Self, &'e mut Place)> {
+    ) -> Option<(&'e Self, &'e mut WaiterSlot)> {
         if stays {
             self.ask_again(place, context);
         }
@@ -100,7 +100,7 @@ impl Event {
     }
 
     /// Nobody waits there any more.
-    pub(crate) fn leave(&self, place: &mut Place) {
+    pub(crate) fn leave(&self, place: &mut WaiterSlot) {
         if let Some(number) = place.0.take() {
             let mut waiters = self.waiters.borrow_mut();
             waiters.wakers[number.get() as usize - 1] = None;
@@ -116,7 +116,7 @@ impl Waiter<'_> {
     }
 
     /// What it waits for, and where.
-    pub(crate) fn place(&mut self) -> (&Event, &mut Place) {
+    pub(crate) fn place(&mut self) -> (&Event, &mut WaiterSlot) {
         (self.event, &mut self.place)
     }
 }

@@ -1,26 +1,26 @@
-//! Idle connections to servers: kept on the lane's shelves, taken from there, or from another lane that has
-//! one.
+//! Idle connections to servers: kept on the lane's idle pools, taken from there, or from another lane that
+//! has one.
 //!
 //! # Protocol
 //! 1. A connection lies under a [`key`](Local::key) that says what it is good for. One that is good for a
 //!    single client has none, and stays with that client's session.
-//! 2. Only a lane whose own shelf has nothing of the key asks, and one other lane at a time, which the depot
-//!    names. That lane takes a connection from its own shelf, gives its descriptor up and hands it over
-//!    (`balance::hand`): nobody touches the shelf of another.
+//! 2. Only a lane whose own idle pool has nothing of the key asks, and one other lane at a time, which the
+//!    idle pools names. That lane takes a connection from its own idle pool, gives its descriptor up and
+//!    hands it over (`balance::oneshot`): nobody touches the idle pool of another.
 //! 3. Who asks waits for [`PATIENCE`] and connects then. A connection that comes too late goes back to the
-//!    shelf that it came from.
+//!    idle pool that it came from.
 //! 4. When more than `tune.pool-low-fd-ratio` of the descriptors that the process may open are in use,
 //!    nothing more is kept, and above `tune.pool-high-fd-ratio` an idle connection is closed for each that is
 //!    made. A client without a request does not count: `maxconn` has one half of the descriptors for clients,
 //!    and idle clients need nothing of the other half. A lane that has less than its share of what may be in
 //!    use looks at no other lane; one that has more looks at all of them, at most once in [`LOOK_EVERY`].
 //! 5. A lane that gave a connection of a server away asks for none of that server until `pool-purge-delay`
-//!    has passed, and connects: else lanes that use a server in turns would hand one connection to and fro.
+//!    has passed, and connects: else lanes that use a server in turns would pass one connection to and fro.
 
 use super::Local;
 use crate::generation::{Backend, Generation, MOST_POOL_NAMES, Server};
 use crate::session::Client;
-use manylane_balance::{Giver, Index, Shelf, hand};
+use manylane_balance::{IdlePool, Index, Reply, oneshot};
 use manylane_http::Head;
 use manylane_net::{Connection, Packets, Present};
 use manylane_sched::{Class, Remote, TaskKind};
@@ -94,15 +94,16 @@ impl Idle {
 }
 
 impl Idle {
-    /// As [`is_quiet`](Self::is_quiet), for a connection that a request is about to use: what the driver was not told of yet counts, too. Bytes
-    /// that came before the request would be taken for its answer, and its answer for that of the next client's request. Costs one system call.
+    /// As [`is_quiet`](Self::is_quiet), for a connection that a request is about to use: what the driver was
+    /// not told of yet counts, too. Bytes that came before the request would be taken for its answer, and
+    /// its answer for that of the next client's request. Costs one system call.
     pub(crate) fn may_be_used(&self) -> bool {
         self.connection.is_silent().unwrap_or_else(|| self.is_quiet())
     }
 }
 
 /// What goes from one lane to the other.
-struct Gift {
+struct Transfer {
     fd: OwnedFd,
     served: u32,
 }
@@ -134,8 +135,8 @@ impl Local {
             }),
             Some(Present::Address(_)) | None => None,
         };
-        let to = if server.site.is_of_client() { client.destination() } else { None };
-        let site = server.site.word() >> 1;
+        let to = if server.addr.is_of_client() { client.destination() } else { None };
+        let addr = server.addr.word() >> 1;
         let index = server.index as u64;
         let name = server.pool_name.and_then(|number| names[number]);
         let namespace = client.namespace_for(server);
@@ -145,17 +146,17 @@ impl Local {
             && namespace.is_none()
             && packets == Packets::default()
         {
-            return Some(Self::key_for_all(server.index, site));
+            return Some(Self::key_for_all(server.index, addr));
         }
         let mut hash = hasher().build_hasher();
-        (index, site, from, to, name, namespace, packets).hash(&mut hash);
+        (index, addr, from, to, name, namespace, packets).hash(&mut hash);
         Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
     }
 
     /// What a connection is good for that is for any client: the server's number, as long as it has not
     /// moved.
-    fn key_for_all(index: usize, site: u32) -> u64 {
-        match (index as u64, site) {
+    fn key_for_all(index: usize, addr: u32) -> u64 {
+        match (index as u64, addr) {
             (index, 0) => index,
             moved => hasher().hash_one(moved) | 1 << 63,
         }
@@ -170,7 +171,7 @@ impl Local {
     fn own_key(server: &Server) -> Option<u64> {
         let present = server.connect.source.as_ref().and_then(|source| source.present.as_ref());
         let plain = server.header.is_none() && !server.stands_in && server.pool_name.is_none();
-        let here = !matches!(present, Some(Present::Client | Present::ClientIp)) && server.site.word() == 0;
+        let here = !matches!(present, Some(Present::Client | Present::ClientIp)) && server.addr.word() == 0;
         (plain && here).then_some(server.index as u64)
     }
 
@@ -196,7 +197,7 @@ impl Local {
             return;
         }
         let now = self.here().now();
-        if self.shelves[backend.number].borrow_mut().put(index, key, idle, now).is_ok() {
+        if self.idle_pools[backend.number].borrow_mut().put(index, key, idle, now).is_ok() {
             self.idle.set(self.idle.get() + 1);
         }
     }
@@ -204,13 +205,13 @@ impl Local {
     /// The connection of the key that came last and is still good. It has served `least` requests, or none is
     /// given.
     pub(crate) fn take_kept(&self, backend: &Backend, index: Index, key: u64, least: u32) -> Option<Idle> {
-        let mut shelf = self.shelves[backend.number].borrow_mut();
+        let mut idle_pool = self.idle_pools[backend.number].borrow_mut();
         loop {
-            let idle = shelf.take(key)?;
-            // Asked once: what it says is gone then.
+            let idle = idle_pool.take(key)?;
+            // Request once: what it says is gone then.
             let good = idle.may_be_used();
             if good && idle.served < least {
-                let _ = shelf.put(index, key, idle, self.here().now()); // there is a place: its own
+                let _ = idle_pool.put(index, key, idle, self.here().now()); // there is a place: its own
                 return None;
             }
             self.idle.set(self.idle.get() - 1);
@@ -233,13 +234,13 @@ impl Local {
             return None;
         }
         let here = self.here();
-        if self.shelves[backend.number].borrow().has_given(index, here.now()) {
+        if self.idle_pools[backend.number].borrow().has_given(index, here.now()) {
             return None;
         }
         let start = here.lane().index().wrapping_add(self.asked.get());
-        let lane = backend.depot.ask(index, start)?;
+        let lane = backend.idle_pools.ask(index, start)?;
         self.asked.set(self.asked.get().wrapping_add(1));
-        let (mut asked, giver) = hand();
+        let (mut asked, giver) = oneshot();
         let (generation, number) = (self.generation.clone(), backend.number);
         let give = move |_| give(generation, number, index, key, least, giver);
         Remote::new(lane).spawn_with(&TAKEOVER, Class::Urgent, give).ok()?;
@@ -260,8 +261,8 @@ impl Local {
         if self.idle.get() == 0 || !self.is_above(self.generation.process.pool_high) {
             return;
         }
-        let close_one = |shelf: &RefCell<Shelf<Idle>>| shelf.borrow_mut().close_one();
-        if close_one(&self.shelves[backend.number]) || self.shelves.iter().any(close_one) {
+        let close_one = |idle_pool: &RefCell<IdlePool<Idle>>| idle_pool.borrow_mut().close_one();
+        if close_one(&self.idle_pools[backend.number]) || self.idle_pools.iter().any(close_one) {
             self.idle.set(self.idle.get() - 1);
         }
     }
@@ -270,43 +271,48 @@ impl Local {
     /// backends that have any.
     pub(super) async fn purge_idle(&self) {
         let here = self.here();
-        for shelf in &self.shelves {
-            if shelf.borrow().total() == 0 {
+        for idle_pool in &self.idle_pools {
+            if idle_pool.borrow().total() == 0 {
                 continue;
             }
             {
-                let mut shelf = shelf.borrow_mut();
-                shelf.sweep(Idle::is_quiet);
-                shelf.purge(here.now());
+                let mut idle_pool = idle_pool.borrow_mut();
+                idle_pool.sweep(Idle::is_quiet);
+                idle_pool.purge(here.now());
             }
             here.yield_now().await;
         }
-        self.idle.set(self.shelves.iter().map(|shelf| shelf.borrow().total()).sum());
+        self.idle.set(self.idle_pools.iter().map(|idle_pool| idle_pool.borrow().total()).sum());
     }
 
-    /// Gives what is good for anybody to the shelves of another generation, where that has the same server.
+    /// Gives what is good for anybody to the idle pools of another generation, where that has the same
+    /// server.
     pub(super) fn pass_idle(&self, next: &Self) {
-        for (backend, shelf) in
-            self.generation.backends.iter().zip(&self.shelves).filter(|(_, shelf)| shelf.borrow().total() > 0)
+        for (backend, idle_pool) in self
+            .generation
+            .backends
+            .iter()
+            .zip(&self.idle_pools)
+            .filter(|(_, idle_pool)| idle_pool.borrow().total() > 0)
         {
-            let Some(heir) = next.generation.backend_named(&backend.name) else { continue };
-            if std::ptr::eq(heir, &**backend) && next.shelves[backend.number].borrow().total() == 0 {
-                next.idle.set(next.idle.get() + shelf.borrow().total());
-                shelf.swap(&next.shelves[backend.number]); // all of it means the same there
+            let Some(successor) = next.generation.backend_named(&backend.name) else { continue };
+            if std::ptr::eq(successor, &**backend) && next.idle_pools[backend.number].borrow().total() == 0 {
+                next.idle.set(next.idle.get() + idle_pool.borrow().total());
+                idle_pool.swap(&next.idle_pools[backend.number]); // all of it means the same there
                 continue;
             }
             for server in &backend.servers {
-                let same = heir.server_like(server).filter(|own| own.has_connections_of(server));
-                let Some(index) = same.and_then(|own| heir.balancer.servers().index(own.index)) else {
+                let same = successor.server_like(server).filter(|own| own.has_connections_of(server));
+                let Some(index) = same.and_then(|own| successor.balancer.servers().index(own.index)) else {
                     continue;
                 };
                 let mut kept = Vec::new();
-                let site = server.site.word() >> 1; // once: it may move meanwhile
-                while let Some(idle) = shelf.borrow_mut().take(Self::key_for_all(server.index, site)) {
+                let addr = server.addr.word() >> 1; // once: it may move meanwhile
+                while let Some(idle) = idle_pool.borrow_mut().take(Self::key_for_all(server.index, addr)) {
                     kept.push(idle);
                 }
                 for idle in kept.into_iter().rev() {
-                    next.keep(heir, index, Self::key_for_all(index.get(), site), idle); // so the one that was used last is again
+                    next.keep(successor, index, Self::key_for_all(index.get(), addr), idle); // so the one that was used last is again
                 }
             }
         }
@@ -314,8 +320,8 @@ impl Local {
 
     /// Closes all that is idle: the lane stops.
     pub(super) fn close_idle(&self) {
-        for shelf in &self.shelves {
-            shelf.borrow_mut().sweep(|_| false);
+        for idle_pool in &self.idle_pools {
+            idle_pool.borrow_mut().sweep(|_| false);
         }
         self.idle.set(0);
     }
@@ -355,7 +361,7 @@ async fn give(
     index: Index,
     key: u64,
     least: u32,
-    giver: Giver<Gift>,
+    giver: Reply<Transfer>,
 ) {
     let Some(local) = Local::of(&generation) else { return };
     let backend = &generation.backends[backend];
@@ -372,9 +378,9 @@ async fn give(
     if !detached.received.is_empty() {
         return; // an answer that nobody asked for: it is of no use
     }
-    match giver.give(Gift { fd: detached.fd, served }) {
-        Ok(()) => local.shelves[backend.number].borrow_mut().gave(index, local.here().now()),
-        Err(Gift { fd, served }) => {
+    match giver.give(Transfer { fd: detached.fd, served }) {
+        Ok(()) => local.idle_pools[backend.number].borrow_mut().gave(index, local.here().now()),
+        Err(Transfer { fd, served }) => {
             if let Ok(stream) = local.io.stream(fd) {
                 local.keep(backend, index, key, Idle { connection: Connection::Socket(stream), served }); // rule 3
             }

@@ -1,13 +1,13 @@
 //! From listeners to sessions: binding, accepting within `maxconn`, giving to the least loaded lane.
 
 use super::local::Local;
-use crate::generation::{Frontend, GateState, Generation, Listener, Owner, has_lanes};
-use crate::places::Places;
+use crate::conn_limit::ConnLimit;
+use crate::generation::{Frontend, FrontendGateState, Generation, Listener, Owner, has_lanes};
 use crate::session::Session;
 use manylane_net::hand_over::Offer;
 use manylane_net::{
-    Acceptor, Balance, Begun, Bound, Endpoint, HandedOver, Incoming, ListenOptions, Rest, SocketError,
-    listen_or_take,
+    Acceptor, Balance, Begun, Bound, Endpoint, HandedOver, Incoming, ListenOptions, PendingAccepts,
+    SocketError, listen_or_take,
 };
 use manylane_sched::{Class, Here, Remote, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
@@ -21,7 +21,7 @@ use std::task::Poll;
 static ACCEPT: TaskKind = TaskKind::new("accept");
 static GATES: TaskKind = TaskKind::new("news of gates");
 static HOUSEKEEPING: TaskKind = TaskKind::new("housekeeping");
-static PACE: TaskKind = TaskKind::new("pace");
+static METER: TaskKind = TaskKind::new("rates");
 pub(super) static SESSION: TaskKind = TaskKind::new("session");
 
 /// The sockets of a listener.
@@ -138,7 +138,8 @@ impl Backlogs {
     /// The generation serves: they are what it says. To set one is to listen, so that of a frontend that is
     /// disabled waits until it is enabled.
     pub fn take_effect(&self, generation: &Generation) {
-        let is_open = |frontend: usize| generation.frontends[frontend].gate.state() == GateState::Open;
+        let is_open =
+            |frontend: usize| generation.frontends[frontend].gate.state() == FrontendGateState::Open;
         for (_, sockets, backlog) in self.0.iter().filter(|(frontend, ..)| is_open(*frontend)) {
             // Where it cannot be changed, it is what it was: nobody who connects is lost by that.
             let _ = sockets.iter().try_for_each(|socket| socket.set_backlog(*backlog));
@@ -150,7 +151,7 @@ impl Backlogs {
 /// open. Before a lane accepts.
 pub fn listen_again(generation: &Generation, bound: &[BoundListener]) {
     let is_open =
-        |bound: &&BoundListener| generation.frontends[bound.frontend].gate.state() == GateState::Open;
+        |bound: &&BoundListener| generation.frontends[bound.frontend].gate.state() == FrontendGateState::Open;
     for bound in bound.iter().filter(is_open) {
         for socket in bound.sockets.iter().filter(|socket| !socket.listens()) {
             let _ = socket.set_backlog(bound.made.options.backlog); // who cannot is told of by its lanes
@@ -250,9 +251,9 @@ pub fn bind_listener(
         .map_err(|error| error.to_string())
 }
 
-/// What a connection holds while it is served: a place at each of three doors, and its part in the counters.
+/// What a connection holds while it is served: a place at each of three limits, and its part in the counters.
 #[derive(Debug)]
-pub(crate) struct Ticket {
+pub(crate) struct ConnGuard {
     pub(crate) generation: Arc<Generation>,
     pub(crate) frontend: usize,
     pub(crate) listener: usize,
@@ -260,24 +261,24 @@ pub(crate) struct Ticket {
     is_session: bool,
 }
 
-impl Ticket {
-    /// As soon as there is a place at each door.
+impl ConnGuard {
+    /// As soon as there is a place at each limit.
     async fn enter(here: Here, generation: Arc<Generation>, frontend: usize, listener: usize) -> Self {
-        let ticket = Self { generation, frontend, listener, is_session: false };
-        let generation = &ticket.generation;
-        for rate in [&ticket.counted().0.rate, &*generation.connection_rate, &*generation.session_rate] {
+        let guard = Self { generation, frontend, listener, is_session: false };
+        let generation = &guard.generation;
+        for rate in [&guard.counted().0.rate, &*generation.connection_rate, &*generation.session_rate] {
             // The lane's clock is the machine's, the same on all lanes.
             while let Err(wait) = rate.enter(here.now().since(Time::ZERO)) {
                 here.sleep(wait).await;
             }
         }
-        for door in ticket.doors() {
-            door.enter().await; // not dropped meanwhile: an accepted connection waits to the end
+        for limit in guard.limits() {
+            limit.enter().await; // not dropped meanwhile: an accepted connection waits to the end
         }
-        let (door, at) = ticket.counted();
-        door.counts.own().connections.add(1);
+        let (limit, at) = guard.counted();
+        limit.counts.own().connections.add(1);
         at.counts.own().connections.add(1);
-        ticket
+        guard
     }
 
     fn counted(&self) -> (&Frontend, &Listener) {
@@ -285,13 +286,13 @@ impl Ticket {
         (frontend, &frontend.listeners[self.listener])
     }
 
-    fn doors(&self) -> [&Places; 3] {
+    fn limits(&self) -> [&ConnLimit; 3] {
         let (frontend, listener) = self.counted();
         [&self.generation.places, &frontend.places, &listener.places]
     }
 }
 
-impl Ticket {
+impl ConnGuard {
     /// The calling lane serves it from now on.
     pub(crate) fn begin_session(&mut self) {
         self.is_session = true;
@@ -325,7 +326,7 @@ impl Ticket {
                 left_at.counts.own().sessions_ended.add(1);
             }
         }
-        for (own, left) in self.doors().into_iter().zip([&before.places, &left.places, &left_at.places]) {
+        for (own, left) in self.limits().into_iter().zip([&before.places, &left.places, &left_at.places]) {
             if !std::ptr::eq(own, &**left) {
                 own.enter_anyway();
                 left.leave();
@@ -334,10 +335,10 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for ConnGuard {
     fn drop(&mut self) {
-        for door in self.doors() {
-            door.leave();
+        for limit in self.limits() {
+            limit.leave();
         }
         let (frontend, listener) = self.counted();
         frontend.counts.own().connections_ended.add(1);
@@ -362,7 +363,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     if lanes.first() == Some(&local.here().lane()) {
         local
             .here()
-            .spawn(&PACE, Class::Bulk, super::pace::watch(local.clone()))
+            .spawn(&METER, Class::Bulk, super::meter::watch(local.clone()))
             .map_err(|error| error.to_string())?;
     }
     super::checks::start(local, lanes)?;
@@ -370,7 +371,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     *local.bound.borrow_mut() = Arc::downgrade(bound);
     for (which, listener) in bound.iter().enumerate() {
         // A gate that was closed before this generation began.
-        let closed = local.generation.frontends[listener.frontend].gate.state() != GateState::Open;
+        let closed = local.generation.frontends[listener.frontend].gate.state() != FrontendGateState::Open;
         if closed && lanes.first() == Some(&local.here().lane()) {
             refuse(&local.generation, listener);
         }
@@ -418,7 +419,7 @@ enum Next {
     /// The listener is of no use as it is.
     Failed,
     /// The frontend's gate is another than it was.
-    Gate,
+    FrontendGate,
     Stops,
 }
 
@@ -438,18 +439,18 @@ async fn accepting(
     let gate = &generation.frontends[frontend].gate;
     let mut seen = gate.seen();
     let mut acceptor = Some(acceptor);
-    let mut changed = seen.state() != GateState::Open;
+    let mut changed = seen.state() != FrontendGateState::Open;
     loop {
         if std::mem::take(&mut changed) {
             // Who connected before is served, also where it is open again by now: the driver may have
             // accepted ahead.
             if let Some(acceptor) = acceptor.take() {
                 for incoming in acceptor.close().await.unwrap_or_default() {
-                    let ticket = Ticket::enter(local.here(), generation.clone(), frontend, listener).await;
-                    give(&local, &balance, incoming, ticket);
+                    let guard = ConnGuard::enter(local.here(), generation.clone(), frontend, listener).await;
+                    give(&local, &balance, incoming, guard);
                 }
             }
-            if seen.state() == GateState::Open {
+            if seen.state() == FrontendGateState::Open {
                 acceptor = socket.acceptor(&local.io).ok();
                 if acceptor.is_none() {
                     break;
@@ -466,8 +467,9 @@ async fn accepting(
             let mut stopping = local.stopping.waiter();
             poll_fn(|context| match stopping.poll(context) {
                 Poll::Ready(()) => Poll::Ready(Next::Stops),
-                Poll::Pending if gate.seen() != seen => Poll::Ready(Next::Gate), /* who changes it wakes
-                * this task */
+                Poll::Pending if gate.seen() != seen => Poll::Ready(Next::FrontendGate), /* who changes it
+                                                                                           * wakes */
+                // this task
                 Poll::Pending => {
                     next.as_mut().poll(context).map(|came| came.map_or(Next::Failed, Next::Came))
                 }
@@ -476,21 +478,22 @@ async fn accepting(
         };
         match next {
             Next::Came(incoming) => {
-                let ticket = Ticket::enter(local.here(), generation.clone(), frontend, listener).await;
-                give(&local, &balance, incoming, ticket);
+                let guard = ConnGuard::enter(local.here(), generation.clone(), frontend, listener).await;
+                give(&local, &balance, incoming, guard);
             }
             Next::Failed if gate.seen() == seen => break, // by itself: it is of no use any more
-            Next::Failed | Next::Gate => (seen, changed) = (gate.seen(), true),
+            Next::Failed | Next::FrontendGate => (seen, changed) = (gate.seen(), true),
             Next::Stops => {
                 let rest = match acceptor.take() {
                     Some(acceptor) => acceptor.close().await.unwrap_or_default(),
-                    None => Rest::default(),
+                    None => PendingAccepts::default(),
                 };
                 for incoming in rest {
-                    let (heir, frontend, listener) = local.heir_or_self(frontend, listener);
-                    let ticket =
-                        Ticket::enter(local.here(), heir.generation.clone(), frontend, listener).await;
-                    give(&heir, &balance, incoming, ticket);
+                    let (successor, frontend, listener) = local.successor_or_self(frontend, listener);
+                    let guard =
+                        ConnGuard::enter(local.here(), successor.generation.clone(), frontend, listener)
+                            .await;
+                    give(&successor, &balance, incoming, guard);
                 }
                 break;
             }
@@ -521,7 +524,7 @@ fn refuse(generation: &Generation, bound: &BoundListener) {
 ///
 /// # Errors
 /// A sentence, when the system does not let a socket listen again. All is as it was then.
-pub fn set_gate(frontend: &Frontend, to: GateState) -> Result<GateState, String> {
+pub fn set_gate(frontend: &Frontend, to: FrontendGateState) -> Result<FrontendGateState, String> {
     let served = Local::all().filter(|local| !local.stopping.has_happened());
     let served: Vec<_> = served
         .filter_map(|local| Some((local.bound.borrow().upgrade()?, local.generation.clone())))
@@ -536,7 +539,7 @@ pub fn set_gate(frontend: &Frontend, to: GateState) -> Result<GateState, String>
     };
     // Who finds the gate open finds sockets that listen; one that fails because it does not any more finds
     // the gate closed.
-    if to == GateState::Open && frontend.gate.state() == GateState::Paused {
+    if to == FrontendGateState::Open && frontend.gate.state() == FrontendGateState::Paused {
         let mut listen = Vec::new();
         for (_, bound) in own() {
             for socket in bound.sockets.iter() {
@@ -553,7 +556,7 @@ pub fn set_gate(frontend: &Frontend, to: GateState) -> Result<GateState, String>
         }
     }
     let before = frontend.gate.set(to);
-    if before == GateState::Open && to != GateState::Open {
+    if before == FrontendGateState::Open && to != FrontendGateState::Open {
         own().for_each(|(generation, bound)| refuse(generation, bound));
     }
     for lane in manylane_sched::report() {
@@ -568,16 +571,19 @@ pub fn set_gate(frontend: &Frontend, to: GateState) -> Result<GateState, String>
 
 /// Has a connection served on the least loaded lane, or the one that connected if that is one of ours. It is
 /// closed if there is no memory for its task, or that lane just ended.
-fn give(local: &Rc<Local>, balance: &Balance, incoming: Incoming, ticket: Ticket) {
-    let seat = balance.seat_for(&incoming);
-    let (here, lane) = (local.here(), seat.lane());
+fn give(local: &Rc<Local>, balance: &Balance, incoming: Incoming, guard: ConnGuard) {
+    let lane_guard = balance.seat_for(&incoming);
+    let (here, lane) = (local.here(), lane_guard.lane());
     if lane == here.lane() {
-        let _ =
-            here.spawn(&SESSION, Class::Normal, Session::new(Some(local.clone()), incoming, seat, ticket));
+        let _ = here.spawn(
+            &SESSION,
+            Class::Normal,
+            Session::new(Some(local.clone()), incoming, lane_guard, guard),
+        );
     } else {
         let make = move |_| {
-            let mut ticket = ticket;
-            Session::new(Local::for_ticket(&mut ticket), incoming, seat, ticket)
+            let mut guard = guard;
+            Session::new(Local::for_guard(&mut guard), incoming, lane_guard, guard)
         };
         let _ = Remote::new(lane).spawn_with(&SESSION, Class::Normal, make);
     }

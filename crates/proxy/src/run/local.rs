@@ -12,7 +12,7 @@ use crate::log::Room;
 use crate::pages::PAGES_AT_ONCE;
 use crate::rules::Spare;
 use crate::termination::Cause;
-use manylane_balance::{Index, Shelf};
+use manylane_balance::{IdlePool, Index};
 use manylane_expr::{Type, Value};
 use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
 use manylane_logs::{LaneLogs, Level};
@@ -39,7 +39,7 @@ pub struct Local {
     /// By the servers' numbers.
     pub(crate) connectors: Box<[Rc<Connector>]>,
     /// Idle connections to servers, by the backends' numbers.
-    pub(super) shelves: Box<[RefCell<Shelf<Idle>>]>,
+    pub(super) idle_pools: Box<[RefCell<IdlePool<Idle>>]>,
     /// How many lie there.
     pub(super) idle: Cell<usize>,
     /// Descriptors in use on all lanes, and when they were looked at.
@@ -184,14 +184,14 @@ impl Local {
     /// while it [stops](Self::stop), perhaps more than once.
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
         reclaimer(); // before a lane is bound to processors, which the thread would inherit
-        let kin = SERVED.with_borrow(|served| {
-            served.iter().rev().find(|before| before.generation.is_kin(&generation)).cloned()
+        let predecessor = SERVED.with_borrow(|served| {
+            served.iter().rev().find(|before| before.generation.is_related(&generation)).cloned()
         });
-        let connectors = connectors(&generation, kin.as_deref());
-        let shelves = generation
+        let connectors = connectors(&generation, predecessor.as_deref());
+        let idle_pools = generation
             .backends
             .iter()
-            .map(|backend| RefCell::new(Shelf::new(backend.depot.clone())))
+            .map(|backend| RefCell::new(IdlePool::new(backend.idle_pools.clone())))
             .collect();
         let shared = SERVED
             .with_borrow(|served| served.first().map(|local| (local.reader.clone(), local.numbers.clone())));
@@ -207,10 +207,13 @@ impl Local {
             logs,
             room: RefCell::new(Room::new(&generation)),
             io,
-            checks: kin.map_or_else(|| Checks::new(generation.process.max_checks), |kin| kin.checks.clone()),
+            checks: predecessor.map_or_else(
+                || Checks::new(generation.process.max_checks),
+                |predecessor| predecessor.checks.clone(),
+            ),
             generation,
             connectors,
-            shelves,
+            idle_pools,
             idle: Cell::new(0),
             used: Cell::new((Time::ZERO, 0)),
             asked: Cell::new(0),
@@ -548,17 +551,17 @@ impl Drop for Local {
 /// being replaced, or has streams left.
 static INSTALLED: AtomicUsize = AtomicUsize::new(0);
 
-/// By the servers' numbers. Those of servers that `kin` has, too, are the same.
-fn connectors(generation: &Generation, kin: Option<&Local>) -> Box<[Rc<Connector>]> {
+/// By the servers' numbers. Those of servers that `predecessor` has, too, are the same.
+fn connectors(generation: &Generation, predecessor: Option<&Local>) -> Box<[Rc<Connector>]> {
     let connector = |server: &Server| Some(Rc::new(Connector::new(server.connect.clone())));
-    let mut all: Vec<Option<Rc<Connector>>> = match kin {
-        Some(kin) => kin.connectors.iter().cloned().map(Some).collect(),
+    let mut all: Vec<Option<Rc<Connector>>> = match predecessor {
+        Some(predecessor) => predecessor.connectors.iter().cloned().map(Some).collect(),
         None => Vec::new(),
     };
     all.resize(generation.servers, None);
-    match kin {
-        Some(kin) => generation
-            .others_than(&kin.generation)
+    match predecessor {
+        Some(predecessor) => generation
+            .others_than(&predecessor.generation)
             .for_each(|(_, server)| all[server.number] = connector(server)),
         None => generation
             .backends

@@ -9,10 +9,10 @@ mod event;
 mod idle;
 mod listen;
 mod local;
+mod meter;
 mod names;
 mod observe;
 mod older;
-mod pace;
 mod passwords;
 mod program;
 mod relocate;
@@ -21,16 +21,16 @@ mod succeed;
 
 pub(crate) use changes::say;
 pub use changes::{administer, answer, change, find, warn};
-pub(crate) use event::{Event, Place};
+pub(crate) use event::{Event, WaiterSlot};
 pub(crate) use idle::{Idle, IdleClient};
-pub(crate) use listen::Ticket;
+pub(crate) use listen::ConnGuard;
 pub use listen::{
     Backlogs, Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener, bound,
     listen_again, set_gate,
 };
 pub use local::Local;
 pub(crate) use local::{PageServed, replaced};
-pub(crate) use observe::{Seen, observe};
+pub(crate) use observe::{Observation, observe};
 pub(crate) use older::{others_look_again, others_look_again_behind};
 pub use older::{set_maxconn, set_weight};
 pub(crate) use passwords::hashing;

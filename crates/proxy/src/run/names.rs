@@ -4,7 +4,7 @@
 //! # Protocol
 //! 1. Whom a server of a template stands for, and which names are asked for, only the lane of the section
 //!    knows and changes; what follows from it for a server goes the way of all changes (`run/changes.rs`,
-//!    `generation/site.rs`).
+//!    `generation/addr.rs`).
 //! 2. A server that loses its address enters maintenance first and is nowhere then; one that gets one is
 //!    there first and leaves maintenance then: so nobody is sent to a server that is nowhere.
 //! 3. Other lanes leave orders and ring.
@@ -14,11 +14,11 @@
 
 use super::Local;
 use super::changes::{change, say};
-use super::checks::{Place, unless_stopped};
+use super::checks::{CheckGuard, unless_stopped};
 use super::older::{set_place, set_weight};
-use crate::generation::bell::Bell;
+use crate::conn_limit::ConnLimit;
+use crate::generation::notify::Notify;
 use crate::generation::{Backend, Order, Question, Resolvers, ServerNumber, Whereabouts};
-use crate::places::Places;
 use manylane_balance::{Index, Standing};
 use manylane_buf::{Chain, Segment};
 use manylane_io::{Datagram, Outgoing};
@@ -26,8 +26,8 @@ use manylane_logs::Level;
 use manylane_net::address::Port;
 use manylane_net::{ConnectOptions, Connector, Endpoint};
 use manylane_resolve::{
-    Ask, Choice, Entry, Heard, Id, Item, Kind, LONGEST_MESSAGE, Move, Name, Seat, Section, Service, Settled,
-    Status, choose, seats, weight,
+    Ask, Choice, Entry, Heard, Id, Item, Kind, LONGEST_MESSAGE, Move, Name, Section, Service, ServiceMember,
+    Settled, Status, choose, members, weight,
 };
 use manylane_sched::{Class, TaskKind, Time};
 use manylane_sync::{Arc, LaneId};
@@ -52,11 +52,11 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
     for number in (0..local.generation.resolvers.len()).filter(|number| number % lanes.len() == own) {
         // Whoever asks now stops after that: rules are never without somebody who asks.
-        let bell: Arc<Bell> = Arc::default();
-        let section = local.generation.resolvers[number].begin(&bell);
-        let task = look_after(local.clone(), number, bell.clone(), section);
+        let notify: Arc<Notify> = Arc::default();
+        let section = local.generation.resolvers[number].begin(&notify);
+        let task = look_after(local.clone(), number, notify.clone(), section);
         if let Err(error) = local.here().spawn(&NAMES, Class::Normal, task) {
-            local.generation.resolvers[number].close(&bell);
+            local.generation.resolvers[number].close(&notify);
             return Err(error.to_string());
         }
     }
@@ -92,21 +92,21 @@ struct Desk {
     local: Rc<Local>,
     number: usize,
     section: RefCell<Section>,
-    places: Places,
+    places: ConnLimit,
     /// Wakes its task.
-    bell: Arc<Bell>,
+    notify: Arc<Notify>,
 }
 
 /// Looks after a section until the lane stops.
-async fn look_after(local: Rc<Local>, number: usize, bell: Arc<Bell>, section: Section) {
+async fn look_after(local: Rc<Local>, number: usize, notify: Arc<Notify>, section: Section) {
     let generation = local.generation.clone();
     let own = &generation.resolvers[number];
     let desk = Rc::new(Desk {
         local: local.clone(),
         number,
         section: RefCell::new(section),
-        places: Places::new(MOST_QUESTIONS),
-        bell: bell.clone(),
+        places: ConnLimit::new(MOST_QUESTIONS),
+        notify: notify.clone(),
     });
     let mut guests = Guests::default();
     guests.begin(&desk, &local);
@@ -115,13 +115,13 @@ async fn look_after(local: Rc<Local>, number: usize, bell: Arc<Bell>, section: S
     loop {
         // Once another has begun it is for that one to move servers: what both know of them would not be the
         // same. It may end first: what came meanwhile is dealt with then.
-        let due = own.is_asked_by(&bell).then(|| desk.work(&mut guests, &bell)).flatten();
+        let due = own.is_asked_by(&notify).then(|| desk.work(&mut guests, &notify)).flatten();
         let sleep = here.sleep_until(due.map_or(Time::MAX, |due| Time::ZERO + due));
-        if unless_stopped(&local, bell.or(sleep)).await.is_none() {
+        if unless_stopped(&local, notify.or(sleep)).await.is_none() {
             break;
         }
     }
-    let rest = own.close(&bell);
+    let rest = own.close(&notify);
     guests.leave(&desk);
     rest.into_iter().for_each(|order| match order {
         Order::Ask(question) => question.answer(None),
@@ -135,9 +135,9 @@ impl Desk {
     }
 
     /// Does what is to be done now. When there is more to do.
-    fn work(self: &Rc<Self>, guests: &mut Guests, bell: &Arc<Bell>) -> Option<Duration> {
+    fn work(self: &Rc<Self>, guests: &mut Guests, notify: &Arc<Notify>) -> Option<Duration> {
         let (local, own) = (&self.local, self.resolvers());
-        for order in own.orders(bell) {
+        for order in own.orders(notify) {
             match order {
                 Order::Rename(number) => guests.renamed(self, local, number),
                 Order::Ask(question) => guests.ask(self, local, question),
@@ -148,7 +148,7 @@ impl Desk {
         while let Some(news) = self.next_news() {
             found.extend(self.section.borrow().memo(news.name));
             if self.section.borrow().status(news.name) != Status::Valid {
-                local.generation.vitals.failed_resolutions.add(1);
+                local.generation.process_stats.failed_resolutions.add(1);
             }
             guests.heard(self, local, news);
         }
@@ -157,7 +157,7 @@ impl Desk {
             let _ = local.here().spawn(&QUESTION, Class::Normal, exchange(self.clone(), ask));
         }
         let gone = std::iter::from_fn(|| self.section.borrow_mut().poll_gone()).collect();
-        own.note(bell, found, gone, self.section.borrow().counters());
+        own.note(notify, found, gone, self.section.borrow().counters());
         self.section.borrow().next_timeout()
     }
 
@@ -170,9 +170,9 @@ impl Desk {
     }
 
     fn hear(&self, ask: &Ask, over_tcp: bool, bytes: &[u8]) -> Heard {
-        let heard = self.section.borrow_mut().handle_answer(clock(&self.local), &ask.ticket, over_tcp, bytes);
+        let heard = self.section.borrow_mut().handle_answer(clock(&self.local), &ask.query, over_tcp, bytes);
         if heard == Heard::Over {
-            self.bell.ring();
+            self.notify.ring();
         }
         heard
     }
@@ -183,8 +183,8 @@ async fn exchange(desk: Rc<Desk>, ask: Ask) {
     let local = &desk.local;
     let until = Time::ZERO + ask.until;
     let work = async {
-        let _place = Place::enter(&desk.places).await;
-        let server = &desk.resolvers().servers[ask.ticket.server];
+        let _place = CheckGuard::enter(&desk.places).await;
+        let server = &desk.resolvers().servers[ask.query.server];
         let reached = if server.tcp {
             over_tcp(&desk, &ask, server.address, until).await
         } else {
@@ -194,7 +194,7 @@ async fn exchange(desk: Rc<Desk>, ask: Ask) {
             }
         };
         if reached.is_none() {
-            desk.section.borrow_mut().handle_failure(&ask.ticket);
+            desk.section.borrow_mut().handle_failure(&ask.query);
         }
     };
     let here = local.here();
@@ -321,14 +321,14 @@ impl Guests {
         // What the section before knew holds for servers that are new here, too.
         let known = |id: &Id| desk.section.borrow().status(*id) == Status::Valid;
         let services: Vec<Id> = self.services.keys().copied().filter(known).collect();
-        services.into_iter().for_each(|id| self.seat(desk, local, id));
+        services.into_iter().for_each(|id| self.member(desk, local, id));
     }
 
     /// The server's name is asked for from now on.
     fn follow(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
         let (_, server) = local.generation.server(number);
         let Some(resolution) = &server.resolution else { return };
-        let Some(Ok(name)) = server.site.read().name.map(|name| Name::parse(&name)) else { return };
+        let Some(Ok(name)) = server.addr.read().name.map(|name| Name::parse(&name)) else { return };
         let now = clock(local);
         let wanted = desk.section.borrow_mut().want(name, resolution.wish.family, now);
         let Some(id) = wanted else { return };
@@ -410,7 +410,7 @@ impl Guests {
             by = None; // the others have it from what is known now
         }
         if self.services.contains_key(&news.name) {
-            self.seat(desk, local, news.name);
+            self.member(desk, local, news.name);
         }
         self.answer(desk, local, news.name);
     }
@@ -425,7 +425,7 @@ impl Guests {
             }
             return;
         }
-        let known = server.site.read();
+        let known = server.addr.read();
         let answer =
             desk.section.borrow().records(id).map_or(0, |records| mark(records.iter().filter_map(addresses)));
         if known.stays_by_hand(answer) {
@@ -438,7 +438,7 @@ impl Guests {
             .into_iter()
             .flatten()
             .filter(|other| other.backend == number.backend && **other != number)
-            .map(|other| local.generation.server(*other).1.site.read())
+            .map(|other| local.generation.server(*other).1.addr.read())
             .filter(|other| other.port == known.port)
             .filter_map(|other| other.ip())
             .collect();
@@ -451,7 +451,7 @@ impl Guests {
         match choice {
             Choice::Stay => {
                 if known.by_hand || known.answer != Some(answer) {
-                    server.site.change(|known| known.heard(answer));
+                    server.addr.change(|known| known.heard(answer));
                 }
                 have(local, number);
             }
@@ -477,7 +477,7 @@ impl Guests {
     }
 
     /// What a service's records say to the templates that stand for it.
-    fn seat(&mut self, desk: &Desk, local: &Local, id: Id) {
+    fn member(&mut self, desk: &Desk, local: &Local, id: Id) {
         {
             let section = desk.section.borrow();
             if section.status(id) != Status::Valid && !section.is_lost(id, clock(local)) {
@@ -495,22 +495,22 @@ impl Guests {
         };
         let Some(templates) = self.services.remove(&id) else { return };
         for template in &templates {
-            let seat = |number: &ServerNumber| -> Seat {
-                let known = local.generation.server(*number).1.site.read();
+            let member = |number: &ServerNumber| -> ServiceMember {
+                let known = local.generation.server(*number).1.addr.read();
                 let port = match known.port {
                     Port::One(port) => port,
                     _ => 0,
                 };
                 Some((Name::parse(&known.name?).ok()?, port))
             };
-            let taken: Vec<Seat> = template.members.iter().map(seat).collect();
-            for step in seats(&taken, &services) {
+            let taken: Vec<ServiceMember> = template.members.iter().map(member).collect();
+            for step in members(&taken, &services) {
                 match step {
                     Move::Leave(place) => {
                         let number = template.members[place];
                         self.unfollow(desk, local, number);
                         lose(local, number, " (entry removed from SRV record)");
-                        local.generation.server(number).1.site.change(|known| {
+                        local.generation.server(number).1.addr.change(|known| {
                             known.name = None;
                             known.port = Port::Unset;
                         });
@@ -542,7 +542,7 @@ impl Guests {
         }
         if let Some(address) = address {
             self.unfollow(desk, local, number);
-            let (known, answer) = (server.site.read(), mark(std::iter::once(address)));
+            let (known, answer) = (server.addr.read(), mark(std::iter::once(address)));
             if new || known.ip() != Some(address) && !known.stays_by_hand(answer) {
                 go(local, number, "DNS additional record", |known| {
                     known.heard(answer);
@@ -550,11 +550,11 @@ impl Guests {
                     known.settle(Some(address));
                 });
             } else if known.answer != Some(answer) {
-                server.site.change(|known| known.heard(answer));
+                server.addr.change(|known| known.heard(answer));
             }
         }
         if new {
-            server.site.change(|known| {
+            server.addr.change(|known| {
                 known.port = Port::One(port);
                 known.name = Some(target.as_str().into());
                 known.renamed = true;
@@ -587,7 +587,7 @@ fn reason(status: Status) -> &'static str {
 fn go(local: &Local, number: ServerNumber, by: &str, to: impl FnOnce(&mut Whereabouts)) {
     let (backend, server) = local.generation.server(number);
     let before = set_place(local, number, to).ip();
-    let after = server.site.read().ip();
+    let after = server.addr.read().ip();
     if before != after {
         let shown = |ip: Option<IpAddr>| ip.map_or("(none)".into(), |ip| ip.to_string());
         let text = format!(

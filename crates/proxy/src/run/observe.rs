@@ -4,11 +4,11 @@ use super::checks::tell;
 use super::local::Local;
 use crate::generation::{Backend, Observed, OnError, ServerCheck};
 use manylane_balance::Index;
-use manylane_check::{Status, Verdict};
+use manylane_check::{CheckResult, Status};
 
 /// What a request saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum Observation {
     /// It was connected.
     Connected,
     /// It was not.
@@ -25,7 +25,7 @@ pub(crate) enum Seen {
     Closed,
 }
 
-impl Seen {
+impl Observation {
     /// Whether it is well, if it counts.
     fn is_well(self, layer7: bool) -> Option<bool> {
         match (self, layer7) {
@@ -53,7 +53,7 @@ impl Seen {
 
 /// A request saw this of a server.
 #[inline]
-pub(crate) fn observe(local: &Local, backend: &Backend, index: Index, seen: Seen) {
+pub(crate) fn observe(local: &Local, backend: &Backend, index: Index, seen: Observation) {
     let Some(check) = &backend.servers[index.get()].check else { return };
     let Some(observed) = &check.observed else { return };
     match seen.is_well(observed.layer7) {
@@ -70,7 +70,7 @@ fn failed(
     index: Index,
     check: &ServerCheck,
     observed: &Observed,
-    seen: Seen,
+    seen: Observation,
 ) {
     if !check.board.is_looked_after() {
         return;
@@ -79,8 +79,8 @@ fn failed(
     backend.servers[index.get()].counts.own().health_errors.add(1);
     if let OnError::Counts(counted) = observed.on_error {
         let info = format!("Detected {errors} consecutive errors, last one was: {}", seen.words());
-        let (news, change) = check.board.observe(Verdict::new(Status::Hana, info), counted);
+        let (news, change) = check.board.observe(CheckResult::new(Status::Hana, info), counted);
         tell(local, backend, index, news, change);
     }
-    check.bell.ring();
+    check.notify.ring();
 }

@@ -2,13 +2,13 @@
 //! from the one that serves.
 
 use super::local::Local;
+use crate::epoch::ServerVersion;
 use crate::generation::{Backend, Generation, ServerNumber, ServerPlace, Whereabouts};
-use crate::told::News;
 use manylane_balance::{Index, Standing, StaticWeight};
 use manylane_sched::{Class, Remote, TaskKind, Time};
 use manylane_sync::Arc;
 
-static TELL: TaskKind = TaskKind::new("news for older ones");
+static TELL: TaskKind = TaskKind::new("changes for older generations");
 
 /// Sets a server's weight.
 ///
@@ -34,15 +34,15 @@ pub(super) fn set_place(
     to: impl FnOnce(&mut Whereabouts),
 ) -> Whereabouts {
     let (_, server) = local.generation.server(number);
-    let before = server.site.change(to);
-    if before.place != server.site.read().place {
+    let before = server.addr.change(to);
+    if before.place != server.addr.read().place {
         tell(local, number);
     }
     before
 }
 
 /// So that one lane tells each backend of them.
-static NEWS: News = News::new();
+static NEWS: ServerVersion = ServerVersion::new();
 
 /// A server has changed. Lanes that have older generations go by what it is when they hear of it, so it does
 /// not matter in which order they do.
@@ -202,13 +202,13 @@ mod tests {
     }
 
     fn settled(generation: &Generation, ip: Option<IpAddr>) {
-        generation.server(NAMED).1.site.change(|known| known.settle(ip));
+        generation.server(NAMED).1.addr.change(|known| known.settle(ip));
     }
 
     /// Where it is, and whether it serves.
     fn seen(generation: &Generation) -> (Option<IpAddr>, bool) {
         let serves = generation.standing(NAMED).is_some_and(Standing::serves);
-        (generation.server(NAMED).1.site.read().ip(), serves)
+        (generation.server(NAMED).1.addr.read().ip(), serves)
     }
 
     /// Sees how the server is when it is woken.
@@ -296,6 +296,6 @@ mod tests {
             (state.standing(), state.weight(), state.maxconn())
         };
         assert_eq!(state(&older), state(&serving));
-        assert_eq!(older.server(NAMED).1.site.read(), serving.server(NAMED).1.site.read());
+        assert_eq!(older.server(NAMED).1.addr.read(), serving.server(NAMED).1.addr.read());
     }
 }

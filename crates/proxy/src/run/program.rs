@@ -9,9 +9,9 @@
 //! 3. A check that is given up, since its lane stops, leaves its program to rule 2.
 
 use super::local::Local;
-use crate::generation::{Backend, Patience, Program, Server, ServerCheck};
+use crate::generation::{Backend, CheckTimeouts, Program, Server, ServerCheck};
 use manylane_balance::Index;
-use manylane_check::{Status, Verdict};
+use manylane_check::{CheckResult, Status};
 use manylane_net::Endpoint;
 use manylane_sched::BlockingPool;
 use manylane_sync::Arc;
@@ -45,14 +45,14 @@ pub(super) async fn run(
     index: Index,
     check: &ServerCheck,
     program: &Program,
-) -> Verdict {
+) -> CheckResult {
     let server = &backend.servers[index.get()];
-    let time = match check.patience {
-        Patience::Whole(whole) => whole,
-        Patience::Parts { connect, .. } => connect,
+    let time = match check.timeouts {
+        CheckTimeouts::Whole(whole) => whole,
+        CheckTimeouts::Parts { connect, .. } => connect,
     };
     let command = command(local, backend, server, index, program);
-    let failed = |why: String| Verdict::new(Status::SockErr, why);
+    let failed = |why: String| CheckResult::new(Status::SockErr, why);
     match programs().run(move || wait(command(), time)) {
         Ok(result) => match result.await {
             Ok(ended) => verdict(ended),
@@ -63,8 +63,8 @@ pub(super) async fn run(
 }
 
 /// What its end means; none when its time was over.
-fn verdict(ended: Option<ExitStatus>) -> Verdict {
-    let told = |status, code| Verdict { code: Some(code), ..Verdict::new(status, "") };
+fn verdict(ended: Option<ExitStatus>) -> CheckResult {
+    let told = |status, code| CheckResult { code: Some(code), ..CheckResult::new(status, "") };
     match ended.map(|status| status.code()) {
         Some(Some(0)) => told(Status::ProcOk, 0),
         Some(Some(code)) => told(Status::ProcErr, code.into()),
@@ -123,7 +123,7 @@ fn command(
     program: &Program,
 ) -> impl FnOnce() -> Command + Send + 'static {
     let (proxy_ip, proxy_port) = listens(local, backend);
-    let (ip, port) = match server.site.read().endpoint() {
+    let (ip, port) = match server.addr.read().endpoint() {
         Some(Endpoint::Ip(address)) => {
             (address.ip().to_string().into(), Some(OsString::from(address.port().to_string())))
         }

@@ -77,16 +77,16 @@ pub fn rename(
         return Err(NotRenamed::Service);
     }
     let name = Name::parse(name).map_err(NotRenamed::Wrong)?;
-    if server.site.read().name.as_deref() == Some(name.as_str()) {
+    if server.addr.read().name.as_deref() == Some(name.as_str()) {
         return Err(NotRenamed::Same);
     }
-    let before = server.site.change(|known| {
+    let before = server.addr.change(|known| {
         known.name = Some(name.as_str().into());
         known.renamed = true;
         known.by_hand = false; // the new name says where
     });
     if !local.generation.resolvers[resolution.section].order(Order::Rename(backend.number_of(index))) {
-        server.site.change(|known| *known = before);
+        server.addr.change(|known| *known = before);
         return Err(NotRenamed::Busy);
     }
     Ok(before.name)

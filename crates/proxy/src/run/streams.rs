@@ -19,7 +19,7 @@
 //!    (R-G3; ending by these lists is R-G4).
 
 use super::local::Local;
-use crate::generation::bell::Bell;
+use crate::generation::notify::Notify;
 use crate::generation::{Generation, Server, ServerNumber};
 use crate::termination::Cause;
 use manylane_sched::{Class, Remote, TaskKind, Time};
@@ -91,7 +91,7 @@ enum Mark {
 pub(crate) struct Begun {
     /// Which no other stream of the process has.
     pub(crate) number: u64,
-    /// Places of the frontend in its generation, and of the listener in that.
+    /// ConnLimit of the frontend in its generation, and of the listener in that.
     pub(crate) frontend: u32,
     pub(crate) listener: u32,
     pub(crate) source: Option<SocketAddr>,
@@ -154,7 +154,7 @@ impl Streams {
         (left.server, left.state) = (next, State::Free);
     }
 
-    /// It has a [place](crate::server::Hold) on that server, or none.
+    /// It has a [place](crate::server::ServerPermit) on that server, or none.
     pub(crate) fn has_server(&self, entry: u32, server: Option<usize>) {
         let entry = &mut self.0.borrow_mut().all[entry as usize];
         entry.server = server.map_or(NONE, |server| server as u32);
@@ -326,7 +326,7 @@ fn slice_here(Cursor(first, entry): Cursor) -> Slice {
 /// What another lane answers.
 struct Answer<T> {
     given: Mutex<Option<T>>,
-    bell: Bell,
+    notify: Notify,
 }
 
 /// Has a lane do something between its other tasks, and waits for what comes of it. None: it has ended, or
@@ -336,17 +336,17 @@ async fn ask<T: Send + 'static>(lane: LaneId, work: impl FnOnce() -> T + Send + 
     struct Ring<T>(Arc<Answer<T>>);
     impl<T> Drop for Ring<T> {
         fn drop(&mut self) {
-            self.0.bell.ring();
+            self.0.notify.ring();
         }
     }
-    let answer = Arc::new(Answer { given: Mutex::new(&ANSWERS, None), bell: Bell::default() });
+    let answer = Arc::new(Answer { given: Mutex::new(&ANSWERS, None), notify: Notify::default() });
     let ring = Ring(answer.clone());
     let make = move |_| async move {
         let given = work();
         *ring.0.given.lock() = Some(given);
     };
     Remote::new(lane).spawn_with(&SHOW, Class::Bulk, make).ok()?;
-    answer.bell.or(std::future::pending()).await;
+    answer.notify.or(std::future::pending()).await;
     answer.given.lock().take()
 }
 

@@ -13,12 +13,12 @@
 //!    connection that is on its way from one to another at that moment begins with the new generation. The
 //!    old one goes with its last session.
 
-use super::{Local, Place, Ticket};
+use super::{ConnGuard, Local, WaiterSlot};
 use crate::generation::{Frontend, Listener};
 use std::rc::Rc;
 
 /// Where a client of a generation that was replaced goes on.
-pub(crate) struct Heir {
+pub(crate) struct Successor {
     local: Rc<Local>,
     frontend: usize,
     listener: usize,
@@ -36,53 +36,55 @@ impl Local {
     }
 
     /// Where clients of that listener go on, if this generation was replaced.
-    pub(crate) fn heir(&self, frontend: &Frontend, listener: &Listener) -> Option<Heir> {
+    pub(crate) fn successor_at(&self, frontend: &Frontend, listener: &Listener) -> Option<Successor> {
         if !self.stopping.has_happened() {
             return None;
         }
-        Heir::of(self.successor()?, frontend, listener)
+        Successor::of(self.successor()?, frontend, listener)
     }
 
     /// Where connections of that listener begin, by the numbers.
-    pub(super) fn heir_or_self(
+    pub(super) fn successor_or_self(
         self: &Rc<Self>,
         frontend: usize,
         listener: usize,
     ) -> (Rc<Self>, usize, usize) {
         let own = &self.generation.frontends[frontend];
-        match self.heir(own, &own.listeners[listener]) {
-            Some(Heir { local, frontend, listener }) => (local, frontend, listener),
+        match self.successor_at(own, &own.listeners[listener]) {
+            Some(Successor { local, frontend, listener }) => (local, frontend, listener),
             None => (self.clone(), frontend, listener),
         }
     }
 
     /// What the calling lane has of the generation that accepted a connection, or of the one that replaced
     /// it.
-    pub(super) fn for_ticket(ticket: &mut Ticket) -> Option<Rc<Self>> {
-        if let Some(local) = Self::of(&ticket.generation) {
+    pub(super) fn for_guard(guard: &mut ConnGuard) -> Option<Rc<Self>> {
+        if let Some(local) = Self::of(&guard.generation) {
             return Some(local);
         }
-        let frontend = &ticket.generation.frontends[ticket.frontend];
-        let Heir { local, frontend, listener } =
-            Heir::of(Self::newest()?, frontend, &frontend.listeners[ticket.listener])?;
-        ticket.follow(&local.generation, frontend, listener);
+        let frontend = &guard.generation.frontends[guard.frontend];
+        let Successor { local, frontend, listener } =
+            Successor::of(Self::newest()?, frontend, &frontend.listeners[guard.listener])?;
+        guard.follow(&local.generation, frontend, listener);
         Some(local)
     }
 }
 
-impl Heir {
+impl Successor {
     fn of(local: Rc<Local>, frontend: &Frontend, listener: &Listener) -> Option<Self> {
-        let heir =
-            local.generation.frontend_named(&frontend.name).filter(|heir| heir.mode == frontend.mode)?;
-        let (frontend, listener) = (heir.number, heir.listener_like(listener)?.index);
+        let successor = local
+            .generation
+            .frontend_named(&frontend.name)
+            .filter(|successor| successor.mode == frontend.mode)?;
+        let (frontend, listener) = (successor.number, successor.listener_like(listener)?.index);
         Some(Self { local, frontend, listener })
     }
 
     /// A session that rests goes on there.
-    pub(crate) fn take(self, local: &mut Rc<Local>, ticket: &mut Ticket, place: &mut Place) {
+    pub(crate) fn take(self, local: &mut Rc<Local>, guard: &mut ConnGuard, place: &mut WaiterSlot) {
         let Self { local: next, frontend, listener } = self;
         next.begun();
-        ticket.follow(&next.generation, frontend, listener);
+        guard.follow(&next.generation, frontend, listener);
         local.stopping.leave(place);
         std::mem::replace(local, next).ended();
     }

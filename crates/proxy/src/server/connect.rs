@@ -1,12 +1,12 @@
 //! Connecting: a server is chosen, tried, tried again, and perhaps another one.
 
-use super::Hold;
-use super::hold::{NoPlace, Wanted};
+use super::ServerPermit;
 use super::leaving::unless_left;
+use super::permit::{NoPermit, Wanted};
 use crate::flow::Timer;
 use crate::generation::{Backend, Redispatch, Server, ServerPlace};
 use crate::rules::Memory;
-use crate::run::{Idle, Local, Seen, observe};
+use crate::run::{Idle, Local, Observation, observe};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
@@ -26,16 +26,16 @@ const TURN_AROUND: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) connection: Connection,
-    pub(crate) hold: Hold,
+    pub(crate) permit: ServerPermit,
     /// The connection was there already, and served so many requests.
     pub(crate) reused: Option<u32>,
     /// What it took.
-    pub(crate) pains: Pains,
+    pub(crate) timings: ConnectTimings,
 }
 
 /// What it took to get to a server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pains {
+pub(crate) struct ConnectTimings {
     /// When it began.
     pub(crate) since: Time,
     /// Time in queues.
@@ -52,7 +52,7 @@ pub(crate) struct Pains {
     pub(crate) backend_queue: u64,
 }
 
-impl Pains {
+impl ConnectTimings {
     /// It begins.
     pub(crate) fn new(since: Time) -> Self {
         let (queued, connected) = (Duration::ZERO, Duration::ZERO);
@@ -62,7 +62,7 @@ impl Pains {
 
 /// What the lane has for a request that goes to a server.
 #[derive(Debug)]
-pub(crate) enum Shelved {
+pub(crate) enum IdleConn {
     /// This connection.
     This(Idle),
     /// Nothing, and a new one is made.
@@ -149,31 +149,31 @@ pub(crate) struct NotReached {
     /// The server that was tried last, if one was.
     pub(crate) server: Option<Index>,
     /// What it took until then.
-    pub(crate) pains: Pains,
+    pub(crate) timings: ConnectTimings,
 }
 
-/// Gets to the server of `hold` without waiting, by a connection that `shelf` has of it. So it is for nearly
-/// all requests, and a future would cost more than the rest.
+/// Gets to the server of `permit` without waiting, by a connection that `idle_pool` has of it. So it is for
+/// nearly all requests, and a future would cost more than the rest.
 ///
 /// # Errors
 /// The place, if there is none; for [`connect`].
 pub(crate) fn at_once(
     client: &Client,
-    hold: Hold,
-    pains: Pains,
-    shelf: impl FnOnce(&Hold, &Client) -> Shelved,
-) -> Result<Attempt, Hold> {
-    match shelf(&hold, client) {
-        Shelved::This(Idle { connection, served }) => {
-            hold.reuses();
-            Ok(Attempt { connection, hold, reused: Some(served), pains })
+    permit: ServerPermit,
+    timings: ConnectTimings,
+    idle_pool: impl FnOnce(&ServerPermit, &Client) -> IdleConn,
+) -> Result<Attempt, ServerPermit> {
+    match idle_pool(&permit, client) {
+        IdleConn::This(Idle { connection, served }) => {
+            permit.reuses();
+            Ok(Attempt { connection, permit, reused: Some(served), timings })
         }
-        Shelved::Nothing | Shelved::Elsewhere { .. } | Shelved::Redirect => Err(hold),
+        IdleConn::Nothing | IdleConn::Elsewhere { .. } | IdleConn::Redirect => Err(permit),
     }
 }
 
-/// Gets to a server of `backend`: by a connection that `shelf` has of it, or by a new one. `hold` is a place
-/// on a server that there is already, and `pains` what that took.
+/// Gets to a server of `backend`: by a connection that `idle_pool` has of it, or by a new one. `permit` is a
+/// place on a server that there is already, and `timings` what that took.
 ///
 /// # Errors
 /// [`NotReached`].
@@ -184,24 +184,35 @@ pub(crate) async fn connect(
     client: &mut Client,
     wanted: Wanted<'_>,
     tried: &mut Tried,
-    hold: Option<Hold>,
-    mut pains: Pains,
+    permit: Option<ServerPermit>,
+    mut timings: ConnectTimings,
     timer: &Timer,
-    shelf: impl FnMut(&Hold, &Client) -> Shelved,
+    idle_pool: impl FnMut(&ServerPermit, &Client) -> IdleConn,
 ) -> Result<Attempt, NotReached> {
     let mut server = None;
     // Pinned where they are made, here and below: a future that is given by value stands in its receiver
     // several times, and is copied each time.
-    let outcome =
-        pin!(tries(local, backend, client, wanted, tried, hold, timer, shelf, &mut server, &mut pains)).await;
-    (pains.retries, pains.redispatched) = (tried.retries, tried.redispatched);
+    let outcome = pin!(tries(
+        local,
+        backend,
+        client,
+        wanted,
+        tried,
+        permit,
+        timer,
+        idle_pool,
+        &mut server,
+        &mut timings
+    ))
+    .await;
+    (timings.retries, timings.redispatched) = (tried.retries, tried.redispatched);
     match outcome {
-        Ok((connection, hold, reused)) => Ok(Attempt { connection, hold, reused, pains }),
-        Err(ended) => Err(NotReached { ended, server, pains }),
+        Ok((connection, permit, reused)) => Ok(Attempt { connection, permit, reused, timings }),
+        Err(ended) => Err(NotReached { ended, server, timings }),
     }
 }
 
-/// The same; `server` and `pains` tell how far it got.
+/// The same; `server` and `timings` tell how far it got.
 #[allow(clippy::too_many_arguments)] // who takes part, and what is told of it
 async fn tries(
     local: &Rc<Local>,
@@ -209,43 +220,43 @@ async fn tries(
     client: &mut Client,
     wanted: Wanted<'_>,
     tried: &mut Tried,
-    hold: Option<Hold>,
+    permit: Option<ServerPermit>,
     timer: &Timer,
-    mut shelf: impl FnMut(&Hold, &Client) -> Shelved,
+    mut idle_pool: impl FnMut(&ServerPermit, &Client) -> IdleConn,
     last: &mut Option<Index>,
-    pains: &mut Pains,
-) -> Result<(Connection, Hold, Option<u32>), Termination> {
+    timings: &mut ConnectTimings,
+) -> Result<(Connection, ServerPermit, Option<u32>), Termination> {
     let counts = backend.counts.own();
     let retries_most = if backend.retries_connect { tried.most(backend) } else { 0 };
     let here = local.here();
-    let mut hold = match hold {
-        Some(hold) => hold,
+    let mut permit = match permit {
+        Some(permit) => permit,
         None => {
             let entering =
-                pin!(enter(local, backend, client, &tried.wanted(wanted, backend), timer, pains)).await;
-            pains.queued = here.now().since(pains.since);
+                pin!(enter(local, backend, client, &tried.wanted(wanted, backend), timer, timings)).await;
+            timings.queued = here.now().since(timings.since);
             entering?
         }
     };
     let entered = here.now();
     loop {
-        *last = Some(hold.index());
-        tried.count(backend, hold.index());
-        let idle = match shelf(&hold, client) {
-            Shelved::This(idle) => Some(idle),
-            Shelved::Nothing => None,
-            Shelved::Redirect => return Err(Termination::new(Cause::Local, Phase::Connect)),
+        *last = Some(permit.index());
+        tried.count(backend, permit.index());
+        let idle = match idle_pool(&permit, client) {
+            IdleConn::This(idle) => Some(idle),
+            IdleConn::Nothing => None,
+            IdleConn::Redirect => return Err(Termination::new(Cause::Local, Phase::Connect)),
             // Seldom, so what it needs is not a part of every session.
-            Shelved::Elsewhere { key, least } => {
-                Box::pin(local.take_over(backend, hold.index(), key, least)).await
+            IdleConn::Elsewhere { key, least } => {
+                Box::pin(local.take_over(backend, permit.index(), key, least)).await
             }
         };
         if let Some(Idle { connection, served }) = idle {
-            hold.reuses();
-            return Ok((connection, hold, Some(served)));
+            permit.reuses();
+            return Ok((connection, permit, Some(served)));
         }
         local.make_room(backend);
-        let server = hold.server();
+        let server = permit.server();
         let namespace = client.namespace_for(server).cloned();
         let served = Served {
             client: client.source_for(server, wanted.head),
@@ -254,31 +265,32 @@ async fn tries(
             namespace: namespace.as_deref(),
         };
         let to = client.destination_of(server);
-        hold.connects();
-        let connected = waiting(backend, client, pin!(one(local, backend, &hold, served, to))).await?;
+        permit.connects();
+        let connected = waiting(backend, client, pin!(one(local, backend, &permit, served, to))).await?;
         let cause = match connected {
             Ok(connection) => {
-                observe(local, backend, hold.index(), Seen::Connected);
-                pains.connected = here.now().since(entered);
-                return Ok((connection, hold, None));
+                observe(local, backend, permit.index(), Observation::Connected);
+                timings.connected = here.now().since(entered);
+                return Ok((connection, permit, None));
             }
             Err(cause) if cause.is_order() => return Err(Termination::new(cause, Phase::Connect)),
             Err(cause) => cause,
         };
         if cause != Cause::Resource {
-            observe(local, backend, hold.index(), Seen::NotConnected);
+            observe(local, backend, permit.index(), Observation::NotConnected);
         }
         if tried.retries >= retries_most {
             counts.connection_errors.add(1);
-            hold.server().counts.own().connection_errors.add(1);
+            permit.server().counts.own().connection_errors.add(1);
             return Err(Termination::new(cause, Phase::Connect));
         }
-        let elsewhere = tried.again(backend, hold.index(), wanted.persistent);
+        let elsewhere = tried.again(backend, permit.index(), wanted.persistent);
         if elsewhere {
-            drop(hold);
-            hold = pin!(enter(local, backend, client, &tried.wanted(wanted, backend), timer, pains)).await?;
+            drop(permit);
+            permit =
+                pin!(enter(local, backend, client, &tried.wanted(wanted, backend), timer, timings)).await?;
         }
-        if cause == Cause::ServerLeft && tried.last == Some(hold.index()) {
+        if cause == Cause::ServerLeft && tried.last == Some(permit.index()) {
             // It was quick to refuse: time to come back.
             let pause = backend.timeouts.connect.unwrap_or(TURN_AROUND).min(TURN_AROUND);
             waiting(backend, client, pin!(here.sleep(pause))).await?;
@@ -289,7 +301,7 @@ async fn tries(
 /// Remembers where a server is that was not reached.
 pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
     if local.generation.looks_at_links
-        && let ServerPlace::At(Endpoint::Ip(address)) = server.site.load(&local.reader())
+        && let ServerPlace::At(Endpoint::Ip(address)) = server.addr.load(&local.reader())
     {
         memory.link.set((None, Some(*address)));
     }
@@ -308,7 +320,7 @@ pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Mem
     }
 }
 
-/// A place on a server, perhaps after some time in a queue. `pains` are told how many went before.
+/// A place on a server, perhaps after some time in a queue. `timings` are told how many went before.
 ///
 /// # Errors
 /// How the stream ends, which got none.
@@ -318,9 +330,9 @@ pub(crate) async fn enter(
     client: &mut Client,
     wanted: &Wanted<'_>,
     timer: &Timer,
-    pains: &mut Pains,
-) -> Result<Hold, Termination> {
-    let entering = pin!(Hold::enter(local, backend, wanted, timer, pains));
+    timings: &mut ConnectTimings,
+) -> Result<ServerPermit, Termination> {
+    let entering = pin!(ServerPermit::enter(local, backend, wanted, timer, timings));
     let outcome = if backend.common.abort_on_close {
         let left = Termination::new(Cause::ClientLeft, Phase::Queue);
         unless_left(client, entering).await.map_err(|_| left)?
@@ -334,15 +346,15 @@ pub(crate) async fn enter(
         }
     };
     outcome.map_err(|why| match why {
-        NoPlace::NoServer => {
+        NoPermit::NoServer => {
             unreached(None);
             Termination::new(Cause::ServerLeft, Phase::Connect)
         }
-        NoPlace::Time(server) => {
+        NoPermit::Time(server) => {
             unreached(server);
             Termination::new(Cause::ServerSilent, Phase::Queue)
         }
-        NoPlace::Ended(cause) => Termination::new(cause, Phase::Queue),
+        NoPermit::Ended(cause) => Termination::new(cause, Phase::Queue),
     })
 }
 
@@ -363,12 +375,12 @@ async fn waiting<W: Future>(
 async fn one(
     local: &Rc<Local>,
     backend: &Backend,
-    hold: &Hold,
+    permit: &ServerPermit,
     served: Served<'_>,
     destination: SocketAddr,
 ) -> Result<Connection, Cause> {
-    let server = hold.server();
-    let endpoint = match server.site.load(&local.reader()) {
+    let server = permit.server();
+    let endpoint = match server.addr.load(&local.reader()) {
         ServerPlace::At(Endpoint::Ip(address)) => Endpoint::Ip(*address),
         ServerPlace::At(endpoint) => endpoint.clone(),
         ServerPlace::OfClient(address) => match address.of_server(destination) {
@@ -380,7 +392,7 @@ async fn one(
     let deadline = backend.timeouts.connect.map(|time| local.here().now() + time);
     let connector = &local.connectors[server.number];
     let connecting = connector.connect_for(&local.io, &endpoint, served, deadline);
-    hold.unless_ended(pin!(connecting)).await?.map_err(|error| match error.step() {
+    permit.unless_ended(pin!(connecting)).await?.map_err(|error| match error.step() {
         Step::Time => Cause::ServerSilent,
         Step::Open | Step::Driver => Cause::Resource, // no descriptors or no memory left
         _ => Cause::ServerLeft,

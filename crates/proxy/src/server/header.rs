@@ -1,7 +1,7 @@
 //! `send-proxy`: what a connection to a server begins with.
 
 use crate::generation::{SendHeader, Server};
-use crate::rules::{Facts, Moment};
+use crate::rules::{EvalContext, EvalPhase};
 use crate::run::say;
 use crate::session::Client;
 use manylane_logs::Level;
@@ -23,8 +23,8 @@ pub(crate) fn header(
     how: SendHeader,
     server: &Server,
     client: &Client,
-    facts: &Facts<'_>,
-    moment: Moment<'_>,
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
 ) -> Result<Vec<u8>, HeaderError> {
     let ends = client.source.zip(client.destination()).map(|(from, to)| Ends::tcp(from, to));
     let mut bytes = Vec::new();
@@ -34,7 +34,7 @@ pub(crate) fn header(
     }
     let (mut texts, mut too_long): (Vec<(u8, Vec<u8>)>, Option<u8>) = (Vec::new(), None);
     for (kind, format) in &server.tlvs {
-        match facts.text(moment, format, |text| text.map(<[u8]>::to_vec)) {
+        match eval.text(phase, format, |text| text.map(<[u8]>::to_vec)) {
             Some(text) => texts.push((*kind, text)),
             None => too_long = Some(*kind), // for the lane's scratch, which is larger than a header
         }
@@ -45,8 +45,8 @@ pub(crate) fn header(
         texts.push((kind::AUTHORITY, name.to_vec()));
     }
     if how.unique_id {
-        facts.make_id(moment.request);
-        texts.push((kind::UNIQUE_ID, facts.unique_id(<[u8]>::to_vec).unwrap_or_default()));
+        eval.make_id(phase.request);
+        texts.push((kind::UNIQUE_ID, eval.unique_id(<[u8]>::to_vec).unwrap_or_default()));
     }
     if how.tls {
         texts.push((kind::SSL, NO_TLS.to_vec()));
@@ -54,7 +54,7 @@ pub(crate) fn header(
     let tlvs: Vec<Tlv<'_>> = texts.iter().map(|(kind, value)| Tlv { kind: *kind, value }).collect();
     let left_out = emit_v2_fitting(&Emit { ends, tlvs: &tlvs, checksum: how.checksum }, &mut bytes)?;
     if let Some(kind) = too_long.or(left_out.first().copied())
-        && let Some(backend) = moment.backend
+        && let Some(backend) = phase.backend
         && !server.header_cut.load(Ordering::Relaxed)
         && !server.header_cut.swap(true, Ordering::Relaxed)
     {
@@ -63,7 +63,7 @@ pub(crate) fn header(
              unique ids {LONGEST_UNIQUE_ID}.",
             backend.name, server.name
         );
-        say(facts.local, backend, Level::Warning, &text);
+        say(eval.local, backend, Level::Warning, &text);
     }
     Ok(bytes)
 }

@@ -2,11 +2,12 @@
 
 mod connect;
 mod header;
-mod hold;
 mod leaving;
+mod permit;
 
 pub(crate) use connect::{
-    Attempt, NotReached, Pains, Shelved, Tried, at_once, connect, enter, remember_link, remember_place,
+    Attempt, ConnectTimings, IdleConn, NotReached, Tried, at_once, connect, enter, remember_link,
+    remember_place,
 };
 pub(crate) use header::header;
-pub(crate) use hold::{Hold, Wanted};
+pub(crate) use permit::{ServerPermit, Wanted};

@@ -39,7 +39,7 @@ pub(crate) fn now() -> Timestamp {
 
 /// Who a client is, and whom it connected to, where that was told by another proxy or by rules.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct ClientAddresses {
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
 }
@@ -62,14 +62,14 @@ manylane_sync::lazy_static! {
 }
 
 manylane_sync::lazy_static! {
-    static TOLD: Pool<Told> = Pool::new("client told").expect("the size is a constant below the bound");
+    static CLIENT_ADDRESSES: Pool<ClientAddresses> = Pool::new("client addresses").expect("the size is a constant below the bound");
 }
 
 /// A client that asks for nothing at the moment: what has to be there when it does, and no more.
 #[derive(Debug)]
-pub(crate) struct Resting {
+pub(crate) struct QuietClient {
     pub(crate) connection: Connection,
-    told: Option<Pooled<Told>>,
+    told: Option<Pooled<ClientAddresses>>,
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
     greeting: Option<Pooled<Greeting>>,
@@ -85,7 +85,7 @@ pub(crate) struct Client {
     /// Whom it connected to, as the proxy before this one tells.
     told: Option<SocketAddr>,
     /// Both without what rules of the request at work say; none: as the connection says.
-    own: Option<Pooled<Told>>,
+    own: Option<Pooled<ClientAddresses>>,
     /// The connection's own ends; ours is asked for when somebody wants to know.
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
@@ -116,7 +116,7 @@ impl Client {
     }
 
     /// Goes on without what belongs to a request, of which nothing may be left.
-    pub(crate) fn rest(self) -> Resting {
+    pub(crate) fn rest(self) -> QuietClient {
         debug_assert!(self.received.is_empty());
         let Self {
             connection,
@@ -129,12 +129,12 @@ impl Client {
             accepted,
             received: _,
         } = self;
-        Resting { connection, told: own, link_source, link_destination, greeting, accepted }
+        QuietClient { connection, told: own, link_source, link_destination, greeting, accepted }
     }
 
     /// It asks for something again.
-    pub(crate) fn wake(resting: Resting) -> Self {
-        let Resting { connection, told, link_source, link_destination, greeting, accepted } = resting;
+    pub(crate) fn wake(quiet: QuietClient) -> Self {
+        let QuietClient { connection, told, link_source, link_destination, greeting, accepted } = quiet;
         let (source, destination) =
             told.as_deref().map_or((link_source, None), |told| (told.source, told.destination));
         let received = Chain::new();
@@ -198,7 +198,9 @@ impl Client {
     ) -> Result<(), AllocError> {
         self.is_said_to_be(source, destination);
         if source.is_some() || destination.is_some() {
-            self.own = Some(TOLD.alloc(Told { source: self.source, destination: self.told })?);
+            self.own = Some(
+                CLIENT_ADDRESSES.alloc(ClientAddresses { source: self.source, destination: self.told })?,
+            );
         }
         Ok(())
     }
@@ -303,7 +305,7 @@ impl Client {
 
     /// What takes the place of the server's host or port, where its address leaves one open.
     pub(crate) fn destination_of(&self, server: &Server) -> SocketAddr {
-        let asked = if server.site.is_of_client() { self.destination() } else { None }; // not worth a system call
+        let asked = if server.addr.is_of_client() { self.destination() } else { None }; // not worth a system call
         asked.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
     }
 }

@@ -2,10 +2,10 @@
 //! no more come, or the delay is over.
 
 use crate::generation::{Backend, ContentAction, Rule, Server};
-use crate::rules::{Content, Facts, Lookups, Moment, content};
+use crate::rules::{Content, EvalContext, EvalPhase, Lookups, content};
 use manylane_buf::Chain;
 use manylane_expr::{Data, Direction};
-use manylane_h1::{Asked, Limits, RequestParser, ResponseParser};
+use manylane_h1::{Limits, RequestInfo, RequestParser, ResponseParser};
 use manylane_http::{Head, Method};
 use manylane_net::Connection;
 use manylane_sched::Time;
@@ -31,7 +31,7 @@ pub(crate) struct Inspected<'a> {
 /// # Errors
 /// The connection failed, or there is no memory.
 pub(crate) async fn inspect(
-    facts: &Facts<'_>,
+    eval: &EvalContext<'_>,
     what: &Inspected<'_>,
     side: Direction,
     connection: &Connection,
@@ -40,11 +40,11 @@ pub(crate) async fn inspect(
     if what.rules.is_empty() {
         return Ok(Content::Accept);
     }
-    let here = facts.local.here();
-    let room = facts.local.generation.process.bufsize;
+    let here = eval.local.here();
+    let room = eval.local.generation.process.bufsize;
     let deadline = what.delay.map_or(Time::ZERO, |delay| here.now() + delay);
     // What has come by now is looked at, also where there is no delay.
-    let mut more = if received.is_empty() { next(facts, connection, Time::ZERO).await? } else { More::Late };
+    let mut more = if received.is_empty() { next(eval, connection, Time::ZERO).await? } else { More::Late };
     let mut ended = false;
     let lookups = Lookups::default();
     let mut heads = Heads::new(side);
@@ -56,13 +56,13 @@ pub(crate) async fn inspect(
         }
         let complete = ended || received.len() >= room;
         heads.look(received);
-        match decide(facts, what, &heads, (received, complete), here.now() < deadline, &lookups) {
+        match decide(eval, what, &heads, (received, complete), here.now() < deadline, &lookups) {
             Content::LookUp => {
-                let moment = Moment { backend: what.backend, side: Some(side), ..Moment::default() };
-                lookups.look_up(facts, moment).await;
+                let phase = EvalPhase { backend: what.backend, side: Some(side), ..EvalPhase::default() };
+                lookups.look_up(eval, phase).await;
                 more = More::Late;
             }
-            Content::Wait => more = next(facts, connection, deadline).await?,
+            Content::Wait => more = next(eval, connection, deadline).await?,
             decided => return Ok(decided),
         }
     }
@@ -75,8 +75,8 @@ enum More {
 }
 
 /// The next bytes, unless none come in time. The connection is asked at least once.
-async fn next(facts: &Facts<'_>, connection: &Connection, deadline: Time) -> Result<More, ()> {
-    let here = facts.local.here();
+async fn next(eval: &EvalContext<'_>, connection: &Connection, deadline: Time) -> Result<More, ()> {
+    let here = eval.local.here();
     let mut receiving = pin!(connection.recv());
     let mut timer = here.sleep_until(deadline);
     poll_fn(|context| {
@@ -97,7 +97,7 @@ async fn next(facts: &Facts<'_>, connection: &Connection, deadline: Time) -> Res
 
 /// What the rules decide about what is there.
 fn decide(
-    facts: &Facts<'_>,
+    eval: &EvalContext<'_>,
     what: &Inspected<'_>,
     heads: &Heads,
     (received, complete): (&Chain, bool),
@@ -105,18 +105,18 @@ fn decide(
     lookups: &Lookups,
 ) -> Content {
     let data = Data { bytes: Some(received), complete, announced: None, is_body: false };
-    let moment = Moment {
+    let phase = EvalPhase {
         backend: what.backend,
         server: what.server,
         side: Some(heads.side),
         may_grow: in_time && !complete,
-        ..Moment::default()
+        ..EvalPhase::default()
     };
-    let moment = match heads.side {
-        Direction::Request => Moment { request: heads.head.as_ref(), request_data: data, ..moment },
-        Direction::Response => Moment { response: heads.head.as_ref(), response_data: data, ..moment },
+    let phase = match heads.side {
+        Direction::Request => EvalPhase { request: heads.head.as_ref(), request_data: data, ..phase },
+        Direction::Response => EvalPhase { response: heads.head.as_ref(), response_data: data, ..phase },
     };
-    content(facts, moment, what.rules, what.log, lookups)
+    content(eval, phase, what.rules, what.log, lookups)
 }
 
 /// The head of an HTTP message that the bytes begin with, if they do. Each byte is looked at once, however
@@ -163,7 +163,7 @@ impl Heads {
                 .map(|request| request.map(|request| request.head))
                 .map_err(|_| ()),
             (Parser::Response(parser), Ok(())) => {
-                let asked = Asked { method: Method::Get, upgrade: false };
+                let asked = RequestInfo { method: Method::Get, upgrade: false };
                 parser
                     .parse(&mut self.bytes, asked)
                     .map(|response| response.map(|response| response.head))

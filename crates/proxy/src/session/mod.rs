@@ -4,18 +4,18 @@ mod client;
 mod greeting;
 mod inspect;
 
-pub(crate) use client::{Client, Greeting, Peers, Resting, now};
+pub(crate) use client::{Client, Greeting, Peers, QuietClient, now};
 pub(crate) use inspect::{Inspected, inspect, request as looks_like_request};
 
 use crate::counts::count_in_front;
 use crate::generation::{ConnectionAction, Frontend, Listener, Rule};
-use crate::http::{self, Rest};
-use crate::rules::{self, Entrance, Facts, Scopes};
-use crate::run::{Local, Place, Ticket};
+use crate::http::{self, IdleSession};
+use crate::rules::{self, Entrance, EvalContext, Scopes};
+use crate::run::{ConnGuard, Local, WaiterSlot};
 use crate::tcp;
 use greeting::NoGreeting;
 use manylane_config::tree::Mode;
-use manylane_net::{Incoming, Seat};
+use manylane_net::{Incoming, LaneGuard};
 use manylane_sched::Boxed;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -34,11 +34,11 @@ pub(crate) struct Session {
 #[derive(Debug)]
 struct Held {
     local: Rc<Local>,
-    ticket: Ticket,
-    seat: Seat,
+    guard: ConnGuard,
+    lane_guard: LaneGuard,
     /// Among those whom the end of the process wakes; also while a request is at work, since to go there and
     /// back costs.
-    place: Place,
+    place: WaiterSlot,
 }
 
 /// With what the scheduler has, 320 bytes, a size of its blocks: each idle connection has one.
@@ -48,25 +48,30 @@ const _: () = assert!(size_of::<Session>() <= 272);
 #[derive(Debug)]
 enum State {
     Begins(Incoming),
-    Rests(Rest),
+    Rests(IdleSession),
     /// It has something to do, until it rests again or is over.
-    Works(Boxed<'static, Option<Rest>>),
+    Works(Boxed<'static, Option<IdleSession>>),
     Over,
 }
 
 impl Session {
     /// Serves a connection on the lane of `local`; without that, because the lane serves the generation no
     /// more, it is closed.
-    pub(crate) fn new(local: Option<Rc<Local>>, incoming: Incoming, seat: Seat, ticket: Ticket) -> Self {
-        let held = local.map(|local| Held { local, ticket, seat, place: Place::default() });
+    pub(crate) fn new(
+        local: Option<Rc<Local>>,
+        incoming: Incoming,
+        lane_guard: LaneGuard,
+        guard: ConnGuard,
+    ) -> Self {
+        let held = local.map(|local| Held { local, guard, lane_guard, place: WaiterSlot::default() });
         Self { state: State::Begins(incoming), held }
     }
 }
 
 impl Held {
     fn whose(&self) -> (&Frontend, &Listener) {
-        let frontend = &self.local.generation.frontends[self.ticket.frontend];
-        (frontend, &frontend.listeners[self.ticket.listener])
+        let frontend = &self.local.generation.frontends[self.guard.frontend];
+        (frontend, &frontend.listeners[self.guard.listener])
     }
 
     fn begin(&self, incoming: Incoming) -> State {
@@ -85,12 +90,11 @@ impl Held {
             && !listener.accept_proxy
             && frontend.rules.connection.is_empty()
             && frontend.rules.session.is_empty();
-        if asks && Rest::is_for(&client) {
+        if asks && IdleSession::is_for(&client) {
             count_in_front!(frontend, listener, sessions_admitted);
-            return State::Rests(Rest::new(client, &self.local));
+            return State::Rests(IdleSession::new(client, &self.local));
         }
-        let (local, (frontend, listener)) =
-            (self.local.clone(), (self.ticket.frontend, self.ticket.listener));
+        let (local, (frontend, listener)) = (self.local.clone(), (self.guard.frontend, self.guard.listener));
         State::works(move || async move {
             let frontend = &local.generation.frontends[frontend];
             enter(&local, frontend, &frontend.listeners[listener], client).await
@@ -100,21 +104,21 @@ impl Held {
     /// The generation ends. A session that rests goes on with the next one, if that has its listener. Whether
     /// it stays with this one although it ends.
     #[cold]
-    fn stays(&mut self, rest: &mut Rest) -> bool {
+    fn stays(&mut self, rest: &mut IdleSession) -> bool {
         let (frontend, listener) = self.whose();
-        let Some(heir) = self.local.heir(frontend, listener) else {
+        let Some(successor) = self.local.successor_at(frontend, listener) else {
             return frontend.http.outlives_stop || self.local.keeps_idle();
         };
         if rest.belongs() {
             return true;
         }
         rest.forget_server();
-        heir.take(&mut self.local, &mut self.ticket, &mut self.place);
+        successor.take(&mut self.local, &mut self.guard, &mut self.place);
         false
     }
 
-    fn wake(&self, rest: Rest, woken: http::Woken) -> State {
-        let (local, whose) = (self.local.clone(), (self.ticket.frontend, self.ticket.listener));
+    fn wake(&self, rest: IdleSession, woken: http::Woken) -> State {
+        let (local, whose) = (self.local.clone(), (self.guard.frontend, self.guard.listener));
         State::works(move || http::wake(local, whose, rest, woken))
     }
 }
@@ -122,7 +126,7 @@ impl Held {
 impl State {
     /// Works, unless there is no memory for that.
     #[inline(always)] // the work is made in its block
-    fn works<F: Future<Output = Option<Rest>> + 'static>(make: impl FnOnce() -> F) -> Self {
+    fn works<F: Future<Output = Option<IdleSession>> + 'static>(make: impl FnOnce() -> F) -> Self {
         Boxed::new(make).map_or(Self::Over, Self::Works)
     }
 }
@@ -145,14 +149,14 @@ impl Future for Session {
                 State::Begins(_) => {
                     let State::Begins(incoming) = std::mem::replace(state, State::Over) else { continue };
                     of.local.begun();
-                    of.ticket.begin_session();
+                    of.guard.begin_session();
                     *state = of.begin(incoming);
                 }
                 State::Rests(rest) => {
                     let stops = of.local.stopping.has_happened();
                     let stays = stops && of.stays(rest);
                     let end = if stops && !stays { rest.may_begin(&of.local) } else { None };
-                    let frontend = &of.local.generation.frontends[of.ticket.frontend];
+                    let frontend = &of.local.generation.frontends[of.guard.frontend];
                     let stopping = of.local.stopping.unless(stays || end.is_some(), &mut of.place, context);
                     let woken = ready!(rest.poll(frontend, stopping, end, context));
                     let State::Rests(rest) = std::mem::replace(state, State::Over) else { continue };
@@ -166,10 +170,10 @@ impl Future for Session {
                 State::Over => break,
             }
         }
-        if let Some(Held { local, ticket, seat, mut place }) = held.take() {
+        if let Some(Held { local, guard, lane_guard, mut place }) = held.take() {
             local.stopping.leave(&mut place);
-            drop(ticket);
-            drop(seat); // before the lane tells that it is empty
+            drop(guard);
+            drop(lane_guard); // before the lane tells that it is empty
             local.ended();
         }
         Poll::Ready(())
@@ -179,13 +183,13 @@ impl Future for Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.state = State::Over; // it may hold on to what follows
-        let Some(Held { local, ticket, seat, mut place }) = self.held.take() else { return };
+        let Some(Held { local, guard, lane_guard, mut place }) = self.held.take() else { return };
         local.stopping.leave(&mut place);
         // A defect ended it, and the lane goes on: the end of the process must not wait for it. Else the lane
         // ends, and all that it has.
         if std::thread::panicking() {
-            drop(ticket);
-            drop(seat);
+            drop(guard);
+            drop(lane_guard);
             local.ended();
         }
     }
@@ -198,7 +202,7 @@ async fn enter(
     frontend: &Frontend,
     listener: &Listener,
     mut client: Client,
-) -> Option<Rest> {
+) -> Option<IdleSession> {
     let scopes = local.scopes.take();
     let admitted = admit(local, frontend, listener, &mut client, &scopes).await;
     if admitted.is_some() && frontend.mode == Mode::Http {
@@ -228,7 +232,7 @@ async fn admit(
             client.reset_on_close();
         }
         if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
-            let facts = Facts {
+            let eval = EvalContext {
                 local,
                 frontend,
                 listener,
@@ -238,7 +242,7 @@ async fn admit(
                 scopes,
                 course: None,
             };
-            crate::log::refused(log, &facts, why.words());
+            crate::log::refused(log, &eval, why.words());
         }
         return None;
     }
@@ -260,7 +264,7 @@ fn rule(
     if rules.is_empty() {
         return Some(false);
     }
-    let facts = Facts {
+    let eval = EvalContext {
         local,
         frontend,
         listener,
@@ -270,7 +274,7 @@ fn rule(
         scopes,
         course: None,
     };
-    let entrance = rules::connection(&facts, rules);
+    let entrance = rules::connection(&eval, rules);
     client.mark(scopes.memory.client_packets.take());
     match entrance {
         Entrance::Accepted { greeted } => {

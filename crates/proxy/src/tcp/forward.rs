@@ -1,7 +1,7 @@
 //! Bytes in both directions, until both ends are done or one of them is silent for too long.
 
-use crate::flow::{Patience, SPLICED_AT_ONCE, Side, Splicing, Timer, Waits, Watch, Way};
-use crate::server::Hold;
+use crate::flow::{Direction, SPLICED_AT_ONCE, Side, Splicing, StreamTimeouts, Timeouts, Timer, Waits};
+use crate::server::ServerPermit;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_io::Io;
@@ -18,8 +18,8 @@ pub(crate) struct Pair<'a> {
     client: &'a Connection,
     server: &'a Connection,
     /// Its place on the server.
-    hold: &'a Hold,
-    watch: Watch,
+    permit: &'a ServerPermit,
+    watch: StreamTimeouts,
     /// Who counts what is spliced, by direction.
     spliced: Option<[[&'a Tally; 2]; 2]>,
 }
@@ -37,10 +37,17 @@ impl<'a> Pair<'a> {
         io: &'a Io,
         client: &'a Connection,
         server: &'a Connection,
-        hold: &'a Hold,
-        patience: Patience,
+        permit: &'a ServerPermit,
+        timeouts: Timeouts,
     ) -> Self {
-        Self { io, client, server, hold, watch: Watch::new(patience, io.here().now()), spliced: None }
+        Self {
+            io,
+            client,
+            server,
+            permit,
+            watch: StreamTimeouts::new(timeouts, io.here().now()),
+            spliced: None,
+        }
     }
 
     /// What is spliced up, and down, is counted there, too.
@@ -85,7 +92,7 @@ impl<'a> Pair<'a> {
             }
             if up_ended && down_ended { Poll::Ready(Termination::NORMAL) } else { Poll::Pending }
         }));
-        let ended = self.watch.over(&Timer::new(self.io.here()), self.hold, both).await;
+        let ended = self.watch.over(&Timer::new(self.io.here()), self.permit, both).await;
         // What an order ends has no phase, in HAProxy's lines.
         ended.unwrap_or_else(|cause| {
             Termination::new(cause, if cause.is_order() { Phase::Done } else { Phase::Data })
@@ -94,7 +101,7 @@ impl<'a> Pair<'a> {
 
     async fn way(
         &self,
-        way: &Way,
+        way: &Direction,
         (mut chain, only): (Chain, bool),
         policy: Option<SplicePolicy>,
         count: impl Fn(u64),
@@ -144,7 +151,7 @@ impl<'a> Pair<'a> {
             }
         }
         way.end(here.now());
-        if way.receiver() == Side::Server && self.hold.backend().common.no_linger {
+        if way.receiver() == Side::Server && self.permit.backend().common.no_linger {
             // It is not told of an end, but reset, and what it had to say is lost with that.
             let _ = to.flush().await;
             return Err(Broken::Ended(Termination::NORMAL));

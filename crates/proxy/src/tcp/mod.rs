@@ -5,13 +5,13 @@ mod forward;
 pub(crate) use forward::Pair;
 
 use crate::counts::count_in_front;
-use crate::flow::{Patience, Splicing, Timer};
+use crate::flow::{Splicing, Timeouts, Timer};
 use crate::generation::{Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target};
 use crate::log::Record;
 use crate::panics::caught;
-use crate::rules::{Content, Facts, Moment, Scopes, key};
+use crate::rules::{Content, EvalContext, EvalPhase, Scopes, key};
 use crate::run::{Begun, Local, Streaming};
-use crate::server::{self, Attempt, Pains, Shelved, Tried, Wanted};
+use crate::server::{self, Attempt, ConnectTimings, IdleConn, Tried, Wanted};
 use crate::session::{Client, Inspected, Peers, inspect, looks_like_request};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Priority};
@@ -52,7 +52,7 @@ pub(crate) async fn run(
     let course = RefCell::new(Some(record));
     // The connection changes while they are looked at.
     let greeting = client.greeting().filter(|_| asked).cloned();
-    let facts = Facts {
+    let eval = EvalContext {
         local,
         frontend,
         listener,
@@ -63,13 +63,13 @@ pub(crate) async fn run(
         course: Some(&course),
     };
     if local.generation.makes_ids_early {
-        facts.make_id(None);
+        eval.make_id(None);
     }
     let mut stream = Stream {
         local,
         frontend,
         listener,
-        facts: &facts,
+        eval: &eval,
         course: &course,
         streaming: &streaming,
         server: None,
@@ -86,7 +86,7 @@ pub(crate) async fn run(
         Err(ended) => ended,
         Ok(()) => {
             let head = stream.head(!rules.use_backend.is_empty(), &client);
-            let chosen = Target::backend(&rules.use_backend, &facts, moment(head.as_ref(), &client));
+            let chosen = Target::backend(&rules.use_backend, &eval, phase(head.as_ref(), &client));
             backend = chosen.or(frontend.default_backend).map(|number| &local.generation.backends[number]);
             match backend {
                 None => {
@@ -120,16 +120,16 @@ pub(crate) async fn run(
         && !(log.no_null && record.up == 0)
     {
         record.ended = ended;
-        facts.make_id(None);
+        eval.make_id(None);
         let server = backend.zip(server).map(|(backend, index)| &*backend.servers[index]);
-        record.write(log, &facts, backend.map(|own| &**own), server, local.here().now());
+        record.write(log, &eval, backend.map(|own| &**own), server, local.here().now());
     }
 }
 
 /// What rules may look at before there is a server: the bytes that are here.
-fn moment<'a>(head: Option<&'a Head>, client: &'a Client) -> Moment<'a> {
+fn phase<'a>(head: Option<&'a Head>, client: &'a Client) -> EvalPhase<'a> {
     let data = Data { bytes: Some(&client.received), complete: true, announced: None, is_body: false };
-    Moment { request: head, request_data: data, ..Moment::default() }
+    EvalPhase { request: head, request_data: data, ..EvalPhase::default() }
 }
 
 /// A stream of bytes.
@@ -137,7 +137,7 @@ struct Stream<'a> {
     local: &'a Rc<Local>,
     frontend: &'a Frontend,
     listener: &'a Listener,
-    facts: &'a Facts<'a>,
+    eval: &'a EvalContext<'a>,
     /// What its line will say.
     course: &'a RefCell<Option<Record>>,
     streaming: &'a Streaming,
@@ -153,7 +153,7 @@ impl Stream<'_> {
         if let Some(log) = &self.frontend.log
             && let Some(record) = &*self.course.borrow()
         {
-            record.write(log, self.facts, backend, server, self.local.here().now());
+            record.write(log, self.eval, backend, server, self.local.here().now());
         }
     }
 
@@ -180,11 +180,11 @@ impl Stream<'_> {
         let what = Inspected { rules, delay, backend, server: None, log: &log };
         let Client { connection, received, .. } = client;
         let decided = {
-            let inspecting = pin!(inspect(self.facts, &what, Direction::Request, connection, received));
+            let inspecting = pin!(inspect(self.eval, &what, Direction::Request, connection, received));
             self.local.streams.unless_ended(self.streaming.entry(), inspecting).await
         };
         let decided = decided.map_err(|cause| Termination::new(cause, Phase::Request))?;
-        client.mark(self.facts.scopes.memory.client_packets.take());
+        client.mark(self.eval.scopes.memory.client_packets.take());
         match decided {
             Ok(decided @ (Content::Reject | Content::Drop(_))) => {
                 count_in_front!(self.frontend, self.listener, requests_denied);
@@ -197,7 +197,7 @@ impl Stream<'_> {
                 Err(Termination::new(Cause::Refused, Phase::Request))
             }
             Ok(_) => {
-                let memory = &self.facts.scopes.memory;
+                let memory = &self.eval.scopes.memory;
                 client.is_said_to_be(memory.source.get(), memory.destination.get());
                 Ok(())
             }
@@ -209,16 +209,16 @@ impl Stream<'_> {
     fn by_rule(&self, backend: &Backend, client: &Client, forced: bool) -> Option<Index> {
         let rules = &backend.rules.use_server;
         let head = self.head(!rules.is_empty(), client);
-        let moment = Moment { backend: Some(backend), ..moment(head.as_ref(), client) };
-        Target::server(rules, self.facts, moment, backend.balancer.servers(), forced || backend.http.persist)
+        let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
+        Target::server(rules, self.eval, phase, backend.balancer.servers(), forced || backend.http.persist)
     }
 
     /// Whether `force-persist` is what holds.
     fn forced(&self, backend: &Backend, client: &Client) -> bool {
         let rules = &backend.rules.persist;
         let head = self.head(!rules.is_empty(), client);
-        let moment = Moment { backend: Some(backend), ..moment(head.as_ref(), client) };
-        Persist::first(rules, self.facts, moment) == Some(Persist::Force)
+        let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
+        Persist::first(rules, self.eval, phase) == Some(Persist::Force)
     }
 
     async fn serve(&mut self, backend: &Backend, client: &mut Client) -> Termination {
@@ -233,12 +233,12 @@ impl Stream<'_> {
         }
         let key = if backend.key.is_expression() {
             let head = self.head(true, client);
-            key(self.facts, Moment { backend: Some(backend), ..moment(head.as_ref(), client) }, backend)
+            key(self.eval, EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) }, backend)
         } else {
             backend.key.of_connection(client.source)
         };
         let server = self.by_rule(backend, client, forced);
-        let memory = &self.facts.scopes.memory;
+        let memory = &self.eval.scopes.memory;
         let priority = Priority { class: memory.priority_class.get(), offset: memory.priority_offset.get() };
         let packets = memory.server_packets.get();
         let wanted = Wanted {
@@ -251,39 +251,46 @@ impl Stream<'_> {
             ..Wanted::default()
         };
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
-        let (pains, timer) = (Pains::new(local.here().now()), Timer::new(local.here()));
-        let attempt =
-            match server::connect(local, backend, client, wanted, &mut tried, None, pains, &timer, |_, _| {
-                Shelved::Nothing
-            })
-            .await
-            {
-                Ok(attempt) => attempt,
-                Err(failed) => {
-                    self.note(|record| record.not_reached(&failed));
-                    self.server = failed.server.map(Index::get);
-                    if let Some(index) = self.server {
-                        server::remember_place(local, &backend.servers[index], memory);
-                    }
-                    client.swallow();
-                    return failed.ended;
+        let (timings, timer) = (ConnectTimings::new(local.here().now()), Timer::new(local.here()));
+        let attempt = match server::connect(
+            local,
+            backend,
+            client,
+            wanted,
+            &mut tried,
+            None,
+            timings,
+            &timer,
+            |_, _| IdleConn::Nothing,
+        )
+        .await
+        {
+            Ok(attempt) => attempt,
+            Err(failed) => {
+                self.note(|record| record.not_reached(&failed));
+                self.server = failed.server.map(Index::get);
+                if let Some(index) = self.server {
+                    server::remember_place(local, &backend.servers[index], memory);
                 }
-            };
-        let Attempt { connection, hold, reused: _, pains } = attempt;
-        self.note(|record| record.pains(pains));
-        hold.reached(&pains);
-        self.server = Some(hold.server().index);
+                client.swallow();
+                return failed.ended;
+            }
+        };
+        let Attempt { connection, permit, reused: _, timings } = attempt;
+        self.note(|record| record.timings(timings));
+        permit.reached(&timings);
+        self.server = Some(permit.server().index);
         server::remember_link(local, &connection, memory);
         if frontend.log.as_ref().is_some_and(|log| log.early) {
-            self.log_now(Some(backend), Some(hold.server()));
+            self.log_now(Some(backend), Some(permit.server()));
             self.logged = true;
         }
         let mut first = Chain::new();
         let full = Termination::new(Cause::Resource, Phase::Connect);
-        if let Some(how) = hold.server().header {
-            let moment =
-                Moment { backend: Some(backend), server: Some(hold.server()), ..moment(None, client) };
-            let header = server::header(how, hold.server(), client, self.facts, moment);
+        if let Some(how) = permit.server().header {
+            let phase =
+                EvalPhase { backend: Some(backend), server: Some(permit.server()), ..phase(None, client) };
+            let header = server::header(how, permit.server(), client, self.eval, phase);
             if !header.is_ok_and(|header| first.append(&header).is_ok()) {
                 return full;
             }
@@ -292,7 +299,7 @@ impl Stream<'_> {
             return full;
         }
         let tunnel = memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
-        let patience = Patience {
+        let timeouts = Timeouts {
             client: tunnel.or(memory.client_timeout.get()).or(frontend.timeouts.client),
             server: tunnel.or(memory.server_timeout.get()).or(backend.timeouts.server),
             client_fin: frontend.timeouts.client_fin,
@@ -305,8 +312,8 @@ impl Stream<'_> {
             up: frontend.common.splice_request.or(backend.common.splice_request).filter(|_| allowed),
             down: frontend.common.splice_response.or(backend.common.splice_response).filter(|_| allowed),
         };
-        let pair = Pair::new(&local.io, &client.connection, &connection, &hold, patience);
-        let server = hold.server();
+        let pair = Pair::new(&local.io, &client.connection, &connection, &permit, timeouts);
+        let server = permit.server();
         let count = |up: u64, down: u64| {
             let (f, b) = (frontend.counts.own(), backend.counts.own());
             let (s, l) = (server.counts.own(), listener.counts.own());
@@ -330,7 +337,7 @@ impl Stream<'_> {
         };
         let looked = async {
             let mut received = Chain::new();
-            let decided = inspect(self.facts, &what, Direction::Response, &connection, &mut received).await;
+            let decided = inspect(self.eval, &what, Direction::Response, &connection, &mut received).await;
             client.mark(memory.client_packets.take());
             match decided {
                 Ok(Content::Reject) => Err(Termination::new(Cause::Refused, Phase::Data)),

@@ -1,4 +1,4 @@
-//! Answers, made by hand where they have to be wrong.
+//! Answers, made manually where they have to be wrong.
 
 #![allow(dead_code, clippy::unwrap_used)] // not all is for each test
 

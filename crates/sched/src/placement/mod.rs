@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// A processor that a lane may run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Cpu {
     /// The system's number of the processor.
     pub cpu: usize,
     /// The NUMA node that it belongs to; 0 where the system tells none.
@@ -38,7 +38,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// One place for each lane, neighbours first: those that share a cache stand together.
-    pub lanes: Vec<Place>,
+    pub lanes: Vec<Cpu>,
     /// Processors that the affinity mask allows.
     pub usable: usize,
     /// Processors' worth of time that the control groups allow, in thousandths; none without a quota.
@@ -59,9 +59,9 @@ impl Placement {
     /// The same from the files below `root`, for a process that may use the processors `usable`.
     pub fn read_from(root: &Path, usable: &[usize]) -> Self {
         let nodes = nodes(root);
-        let mut lanes: Vec<Place> = usable
+        let mut lanes: Vec<Cpu> = usable
             .iter()
-            .map(|&cpu| Place {
+            .map(|&cpu| Cpu {
                 cpu,
                 node: nodes.iter().find(|(_, cpus)| cpus.contains(&cpu)).map_or(0, |(node, _)| *node),
                 cache: largest_cache(root, cpu),
@@ -80,7 +80,7 @@ impl Placement {
         Self { lanes, usable: usable.len(), quota }
     }
 
-    /// Lanes by cache, for `balance` and the idle shelves. (The program groups its lanes by number so far.)
+    /// Lanes by cache, for `balance` and the idle pools. (The program groups its lanes by number so far.)
     pub fn cache_groups(&self) -> Vec<Vec<usize>> {
         self.groups(|place| (place.node, place.cache))
     }
@@ -90,7 +90,7 @@ impl Placement {
         self.groups(|place| (place.node, 0))
     }
 
-    fn groups(&self, key: impl Fn(&Place) -> (usize, usize)) -> Vec<Vec<usize>> {
+    fn groups(&self, key: impl Fn(&Cpu) -> (usize, usize)) -> Vec<Vec<usize>> {
         // Equal keys stand together: the lanes are sorted by them.
         let numbers: Vec<usize> = (0..self.lanes.len()).collect();
         numbers.chunk_by(|&a, &b| key(&self.lanes[a]) == key(&self.lanes[b])).map(<[usize]>::to_vec).collect()

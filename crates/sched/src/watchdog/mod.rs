@@ -170,7 +170,7 @@ impl Watchdog {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
-            let mut watch = Watch::new(limits, alarm);
+            let mut watch = LaneWatch::new(limits, alarm);
             while !stopped.load(Ordering::Relaxed) {
                 watch.look(Instant::now());
                 std::thread::park_timeout(limits.warn / LOOKS);
@@ -195,10 +195,10 @@ impl Drop for Watchdog {
 }
 
 /// What the watchdog remembers.
-struct Watch<A> {
+struct LaneWatch<A> {
     limits: Limits,
     alarm: A,
-    seen: HashMap<LaneId, Seen>,
+    seen: HashMap<LaneId, Observed>,
     looked: Option<Instant>,
     unwinder: Unwinder,
     /// Processor time of a lane's thread so far; none if the system does not tell, then time as such counts.
@@ -206,7 +206,7 @@ struct Watch<A> {
 }
 
 /// A poll that was running at an earlier look.
-struct Seen {
+struct Observed {
     run: u64,
     /// Since then, as far as it counts (rule 4).
     since: Duration,
@@ -216,7 +216,7 @@ struct Seen {
     killed: bool,
 }
 
-impl Seen {
+impl Observed {
     fn new(run: u64, used_before: Option<Duration>) -> Self {
         Self { run, since: Duration::ZERO, used_before, warned: false, killed: false }
     }
@@ -228,7 +228,7 @@ impl Seen {
     }
 }
 
-impl<A: Alarm> Watch<A> {
+impl<A: Alarm> LaneWatch<A> {
     fn new(limits: Limits, alarm: A) -> Self {
         Self {
             limits,
@@ -254,9 +254,9 @@ impl<A: Alarm> Watch<A> {
                 continue;
             };
             let used = (self.used)(home);
-            let seen = self.seen.entry(lane).or_insert(Seen::new(run, used));
+            let seen = self.seen.entry(lane).or_insert(Observed::new(run, used));
             if seen.run != run {
-                *seen = Seen::new(run, used);
+                *seen = Observed::new(run, used);
                 continue;
             }
             seen.since += gap;
@@ -340,7 +340,7 @@ mod tests {
         });
         runs.recv().expect("the task runs");
         let limits = Limits { warn: Duration::from_millis(100), kill: Duration::from_secs(1) };
-        let mut watch = Watch::new(limits, Notes(tell));
+        let mut watch = LaneWatch::new(limits, Notes(tell));
         watch.used = used;
         let begin = Instant::now();
         for ms in (0..=15_000).step_by(25) {
@@ -396,7 +396,7 @@ mod tests {
     #[test]
     fn limits_that_are_never_reached_are_looked_at_without_a_panic() {
         let limits = Limits { warn: Duration::MAX, kill: Duration::MAX };
-        let mut watch = Watch::new(limits, Notes(mpsc::channel().0));
+        let mut watch = LaneWatch::new(limits, Notes(mpsc::channel().0));
         let now = Instant::now();
         watch.look(now);
         watch.look(now + Duration::from_secs(1));

@@ -23,7 +23,8 @@ const NO_ROOM: usize = 4;
 const _: () = assert!(super::NO_ARENA & INVALID == 1);
 const _: () = assert!(UNASSIGNED > 0 && UNASSIGNED < INVALID && NO_ROOM > 0 && NO_ROOM < INVALID);
 
-/// Whether [`Place::at`] gave a place: one test for base and offset, since valid ones are multiples of 8.
+/// Whether [`ArenaOffset::at`] gave a place: one test for base and offset, since valid ones are multiples of
+/// 8.
 #[inline(always)]
 pub(crate) fn is_there(own: *mut u8) -> bool {
     own.addr() & INVALID == 0
@@ -51,7 +52,7 @@ impl<const LANES: usize> Arenas<LANES> {
     /// the number; the first with it makes the arena.
     pub(super) fn enter(&self, lane: usize, reserve: impl FnOnce() -> Option<NonNull<u8>>) -> *mut u8 {
         let arena = &self.bases[lane];
-        // Relaxed: only threads with this number write it, one after the other, ordered by the hand-over of
+        // Relaxed: only threads with this number write it, one after the other, ordered by the handover of
         // the number.
         let mut base = arena.load(Ordering::Relaxed);
         if base.is_null() {
@@ -75,8 +76,8 @@ impl<const LANES: usize> Arenas<LANES> {
             .filter(|base| base.addr().get() != super::NO_ARENA)
     }
 
-    /// See [`Place::of`](super::Place::of).
-    pub(super) fn place_of(&self, place: &Place, lane: usize) -> Option<NonNull<u8>> {
+    /// See [`ArenaOffset::of`](super::ArenaOffset::of).
+    pub(super) fn place_of(&self, place: &ArenaOffset, lane: usize) -> Option<NonNull<u8>> {
         // Acquire: rule 4.
         let offset = place.0.load(Ordering::Acquire);
         if offset & INVALID != 0 {
@@ -86,8 +87,8 @@ impl<const LANES: usize> Arenas<LANES> {
         self.base_of(lane).map(|base| unsafe { base.add(offset) })
     }
 
-    /// See [`Place::assign`](super::Place::assign).
-    pub(super) fn assign(&self, place: &Place, layout: Layout) {
+    /// See [`ArenaOffset::assign`](super::ArenaOffset::assign).
+    pub(super) fn assign(&self, place: &ArenaOffset, layout: Layout) {
         if place.0.load(Ordering::Relaxed) != UNASSIGNED {
             return;
         }
@@ -98,8 +99,8 @@ impl<const LANES: usize> Arenas<LANES> {
         }
     }
 
-    /// See [`Place::release`](super::Place::release).
-    pub(super) fn release(&self, place: &mut Place, layout: Layout) {
+    /// See [`ArenaOffset::release`](super::ArenaOffset::release).
+    pub(super) fn release(&self, place: &mut ArenaOffset, layout: Layout) {
         // Relaxed: nobody else has the place (rule 3).
         let offset = place.0.load(Ordering::Relaxed);
         place.0.store(UNASSIGNED, Ordering::Relaxed);
@@ -123,9 +124,9 @@ impl<const LANES: usize> Arenas<LANES> {
 
 /// An offset that is the same in every arena.
 #[derive(Debug)]
-pub(super) struct Place(AtomicUsize);
+pub(super) struct ArenaOffset(AtomicUsize);
 
-impl Place {
+impl ArenaOffset {
     const_fn! {
         /// Nowhere yet.
         pub(super) fn new() -> Self { Self(AtomicUsize::new(UNASSIGNED)) }

@@ -26,7 +26,7 @@ const FREE: u8 = 0;
 const LOCKED: u8 = 1;
 const PARKED: u8 = 2;
 
-/// Every so many contended releases of a thread hand the lock to the longest sleeper.
+/// Every so many contended releases of a thread give the lock to the longest sleeper.
 const FAIR_EVERY: u32 = 32;
 
 /// Queues of sleeping threads, by address.
@@ -142,7 +142,7 @@ impl LockWord {
         std::ptr::from_ref(self).addr()
     }
 
-    /// The state in which a release without hand-over leaves the lock while more sleep.
+    /// The state in which a release without handover leaves the lock while more sleep.
     #[cfg(all(test, not(any(loom, manylane_sim))))]
     pub(super) fn set_free_with_sleepers(&self) {
         self.0.store(PARKED, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! `bind` and `stats socket`.
 
 use super::{Builder, Line, address, options};
-use crate::table::{BindOptions, Place};
+use crate::table::{BindOptions, SectionKind};
 use crate::tree::Bind;
 use manylane_net::Rules;
 use manylane_net::address::LONGEST_BOUND_PATH;
@@ -32,7 +32,7 @@ pub(crate) fn bind_line(b: &mut Builder<'_>, line: &Line<'_>) -> Bind {
     }
     b.bind = BindOptions::default();
     let owner = format!("{} {}", line.keyword.name, list.shown());
-    options(b, &owner, Place::BindOption, &line.words[1..]);
+    options(b, &owner, SectionKind::BindOption, &line.words[1..]);
     let options = std::mem::take(&mut b.bind);
     Bind { addresses, options, pos: line.pos() }
 }

@@ -3,7 +3,7 @@
 use super::{Builder, Line, address, at, got};
 use crate::build::{Prefix, proposal};
 use crate::lex::Word;
-use crate::table::Place;
+use crate::table::SectionKind;
 use crate::tree::{LogLine, LogSample, LogSink, LogTarget};
 use crate::value;
 use manylane_net::Rules;
@@ -27,7 +27,7 @@ pub(crate) fn log(b: &mut Builder<'_>, line: &Line<'_>) {
             targets(b).clear();
             return;
         }
-        (_, Some(word)) if *word == "global" && b.place() != Place::Global => {
+        (_, Some(word)) if *word == "global" && b.place() != SectionKind::Global => {
             line.no_more(b, 1);
             LogTarget::Global(line.pos())
         }
@@ -40,7 +40,7 @@ pub(crate) fn log(b: &mut Builder<'_>, line: &Line<'_>) {
 }
 
 fn targets<'b>(b: &'b mut Builder<'_>) -> &'b mut Vec<LogTarget> {
-    if b.place() == Place::Global { &mut b.config.global.log } else { &mut b.settings().log }
+    if b.place() == SectionKind::Global { &mut b.config.global.log } else { &mut b.settings().log }
 }
 
 fn own(b: &mut Builder<'_>, line: &Line<'_>) -> Option<LogLine> {

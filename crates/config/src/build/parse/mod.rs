@@ -18,7 +18,7 @@ pub(crate) use server::{
 use super::{Builder, Line};
 use crate::lex::Word;
 use crate::source::Pos;
-use crate::table::{Place, Shape, Table};
+use crate::table::{SectionKind, Shape, Table};
 use crate::tree::Set;
 use manylane_net::{Address, Rules};
 
@@ -44,7 +44,7 @@ pub(super) fn address(b: &mut Builder<'_>, name: &str, word: &Word, rules: &Rule
 }
 
 /// Obeys the options in `words` that are rows of `place`. `owner` is what they belong to, for messages.
-fn options(b: &mut Builder<'_>, owner: &str, place: Place, words: &[Word]) {
+fn options(b: &mut Builder<'_>, owner: &str, place: SectionKind, words: &[Word]) {
     let mut rest = words;
     while let [head, after @ ..] = rest {
         let name = head.bytes().split(|byte| *byte == b'(').next().unwrap_or_default();

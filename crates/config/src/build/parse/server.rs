@@ -4,7 +4,7 @@
 use super::{Builder, Line, address, bad_name_byte, options};
 use crate::Shown;
 use crate::lex::{Word, arguments};
-use crate::table::Place;
+use crate::table::SectionKind;
 use crate::tree::{Nameserver, Server, Source};
 use crate::value;
 use manylane_net::Rules;
@@ -18,7 +18,7 @@ pub(crate) fn server(b: &mut Builder<'_>, line: &Line<'_>) {
     let backend = b.proxy().name.shown().to_string();
     let base = b.settings().default_server.clone();
     b.server = base;
-    options(b, &format!("server {backend}/{}", name.shown()), Place::ServerOption, &line.words[2..]);
+    options(b, &format!("server {backend}/{}", name.shown()), SectionKind::ServerOption, &line.words[2..]);
     let options = std::mem::take(&mut b.server);
     let Some(address) = address else { return };
     let server = Server { name, address, options, pos: line.pos(), template: None };
@@ -53,7 +53,7 @@ pub(crate) fn dispatch(b: &mut Builder<'_>, line: &Line<'_>) {
 
 pub(crate) fn default_server(b: &mut Builder<'_>, line: &Line<'_>) {
     b.server = std::mem::take(&mut b.settings().default_server);
-    options(b, "default-server", Place::ServerOption, line.words);
+    options(b, "default-server", SectionKind::ServerOption, line.words);
     b.settings().default_server = std::mem::take(&mut b.server);
     if let Some(id) = b.settings().default_server.id.take() {
         b.found.alert(id.pos, "'id' cannot be the same for all servers");
@@ -69,7 +69,7 @@ pub(crate) fn server_template(b: &mut Builder<'_>, line: &Line<'_>) {
     let address = address(b, line.keyword.name, place, &Rules::SERVER);
     let backend = b.proxy().name.shown().to_string();
     b.server = b.settings().default_server.clone();
-    options(b, &format!("server-template {backend}/{}", prefix.shown()), Place::ServerOption, rest);
+    options(b, &format!("server-template {backend}/{}", prefix.shown()), SectionKind::ServerOption, rest);
     let options = std::mem::take(&mut b.server);
     let Some(address) = address else { return };
     if !b.has_room_for_servers(numbers.pos(), high - low + 1) {
@@ -202,7 +202,7 @@ pub(crate) fn ring_server(b: &mut Builder<'_>, line: &Line<'_>) {
     }
     let address = address(b, "server", &line.words[1], &Rules { port_needed: true, ..Rules::SERVER });
     b.server = Default::default();
-    options(b, &format!("server {}", name.shown()), Place::ServerOption, &line.words[2..]);
+    options(b, &format!("server {}", name.shown()), SectionKind::ServerOption, &line.words[2..]);
     let options = std::mem::take(&mut b.server);
     if let Some(address) = address {
         let server = Server { name, address, options, pos: line.pos(), template: None };

@@ -7,7 +7,7 @@ use manylane_config::source::Pos;
 use manylane_config::table::Ruleset;
 use manylane_config::tree;
 use manylane_config::value::{self, Unit};
-use manylane_expr::{Places, Regex, Use};
+use manylane_expr::{EvalPoints, Regex, Use};
 
 impl Reader<'_, '_, '_> {
     /// Reports that a rule is wrong at `pos`.
@@ -17,7 +17,7 @@ impl Reader<'_, '_, '_> {
         None
     }
 
-    pub(super) fn action(&mut self, rule: &tree::Rule, place: Places) -> Option<Action> {
+    pub(super) fn action(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Action> {
         if let Some(setting) = self.setting(rule, place) {
             return setting.map(Action::Set);
         }
@@ -79,8 +79,8 @@ impl Reader<'_, '_, '_> {
             ("strict-mode", [word]) if *word == *"on" || *word == *"off" => {
                 Action::StrictMode(*word == *"on")
             }
-            ("wait-for-handshake", []) => return None, /* whatever handshakes there are were waited for
-            * before */
+            ("wait-for-handshake", []) => return None, /* whatever handshakes there are were waited for */
+            // before
             ("pause", [_, ..]) => Action::Pause(self.time(arguments, place)?),
             ("wait-for-body", _) => self.wait_for_body(rule, arguments)?,
             ("use-service", [name]) if *name == *"prometheus-exporter" => Action::Metrics,
@@ -117,7 +117,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// A time, or an expression that gives milliseconds.
-    pub(super) fn time(&mut self, words: &[Word], place: Places) -> Option<Change> {
+    pub(super) fn time(&mut self, words: &[Word], place: EvalPoints) -> Option<Change> {
         match words {
             [word] if word.bytes().first().is_some_and(u8::is_ascii_digit) => {
                 match value::time(word.bytes(), Unit::Ms) {
@@ -222,7 +222,7 @@ impl Reader<'_, '_, '_> {
         name: &Word,
         key: &Word,
         value: Option<&Word>,
-        place: Places,
+        place: EvalPoints,
     ) -> Option<Action> {
         let file = name.bytes().get(rule.action.len()..).and_then(|rest| rest.strip_suffix(b")"));
         let Some(file) = file.filter(|file| !file.is_empty()) else {

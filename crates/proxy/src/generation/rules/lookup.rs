@@ -3,7 +3,7 @@
 use super::Reader;
 use manylane_config::lex::Word;
 use manylane_config::tree;
-use manylane_expr::{Expression, Places, VariableId};
+use manylane_expr::{EvalPoints, Expression, VariableId};
 use manylane_resolve::Kind;
 
 /// A name whose address a rule wants.
@@ -25,7 +25,7 @@ impl Reader<'_, '_, '_> {
         rule: &tree::Rule,
         head: &Word,
         words: &[Word],
-        place: Places,
+        place: EvalPoints,
     ) -> Option<Lookup> {
         let open = rule.action.len();
         let Some(inside) = head.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")")) else {

@@ -27,7 +27,7 @@ use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
 use manylane_expr::{
-    Acls, Compiler, Condition, Error, Expression, Format, Names, Places, ProcessVariables, ProxyId,
+    Acls, Compiler, Condition, Error, EvalPoints, Expression, Format, Names, ProcessVariables, ProxyId,
     ProxySide, References, ServerId, Use, UserlistId, VariableNames, Zone,
 };
 use std::cell::{Cell, RefCell};
@@ -281,7 +281,7 @@ impl<'c> RuleReader<'c> {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_logs(mode);
         compiler.place = self.directory.config.place(word.pos());
-        let compiled = Format::compile(word.bytes(), Use::Log, Places::LOG, &mut compiler);
+        let compiled = Format::compile(word.bytes(), Use::Log, EvalPoints::LOG, &mut compiler);
         self.looks_at.links |= compiler.looks_at_links;
         match compiled {
             Ok(format) => Some(format),
@@ -304,8 +304,12 @@ impl<'c> RuleReader<'c> {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
         compiler.missing = missing::in_rules(proxy.settings.mode());
         compiler.place = self.directory.config.place(word.pos());
-        let compiled =
-            Format::compile(word.bytes(), Use::Id, Places::FRONT_REQUEST | Places::LOG, &mut compiler);
+        let compiled = Format::compile(
+            word.bytes(),
+            Use::Id,
+            EvalPoints::FRONT_REQUEST | EvalPoints::LOG,
+            &mut compiler,
+        );
         self.looks_at.add(&compiler);
         match compiled {
             Ok(format) => Some(format),
@@ -330,7 +334,7 @@ impl<'c> RuleReader<'c> {
         let (mut names, mut texts) = (Vec::new(), Vec::<&[u8]>::new());
         for (line, server) in proxy.servers.iter().zip(built) {
             for (kind, word) in &line.options.proxy_tlvs {
-                match Format::compile(word.bytes(), Use::Text, Places::USE_SERVER, &mut compiler) {
+                match Format::compile(word.bytes(), Use::Text, EvalPoints::USE_SERVER, &mut compiler) {
                     Ok(format) => server.tlvs.push((*kind, format)),
                     Err(error) => {
                         refuse
@@ -344,7 +348,7 @@ impl<'c> RuleReader<'c> {
             if server.pool_name.is_some() {
                 continue;
             }
-            match Expression::compile(word.bytes(), Places::USE_SERVER, &mut compiler) {
+            match Expression::compile(word.bytes(), EvalPoints::USE_SERVER, &mut compiler) {
                 Ok(_) if names.len() == MOST_POOL_NAMES => {
                     let message = format!(
                         "'pool-conn-name' : a backend has at most {MOST_POOL_NAMES} different expressions, since all are evaluated for each request"
@@ -375,8 +379,8 @@ impl<'c> RuleReader<'c> {
     /// A format of the program's own.
     pub(super) fn own_format(&mut self, text: &str) -> Format {
         let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
-        Format::compile(text.as_bytes(), Use::Log, Places::LOG, &mut compiler)
-            .expect("the usual formats are written by the same hand as their reader")
+        Format::compile(text.as_bytes(), Use::Log, EvalPoints::LOG, &mut compiler)
+            .expect("the usual formats are written together with their reader")
     }
 
     /// The rules of a proxy; those of a named `defaults` section come before its own.
@@ -427,7 +431,7 @@ impl<'c> RuleReader<'c> {
         self.directory.at.set(Some(proxy.pos));
         rules.request.extend(redirects);
         for choice in &proxy.use_backend {
-            rules.use_backend.extend(reader.choice(choice, Places::USE_BACKEND, |name| {
+            rules.use_backend.extend(reader.choice(choice, EvalPoints::USE_BACKEND, |name| {
                 self.directory.backends.get(name).map(|(number, ..)| *number as usize)
             }));
         }
@@ -445,12 +449,12 @@ impl<'c> RuleReader<'c> {
                         .extend(first.zip(found).map(|(first, index)| first + index as u32));
                     found
                 };
-                rules.use_server.extend(reader.choice(choice, Places::USE_SERVER, find));
+                rules.use_server.extend(reader.choice(choice, EvalPoints::USE_SERVER, find));
             }
         }
         for condition in &proxy.monitor_fail {
             let condition = Some(condition.clone());
-            rules.monitor_fail.extend(reader.condition(&condition, Places::FRONT_REQUEST).flatten());
+            rules.monitor_fail.extend(reader.condition(&condition, EvalPoints::FRONT_REQUEST).flatten());
         }
         (rules.stats_admin, rules.stats_request) = reader.page(proxy);
         let forced = proxy.force_persist.iter().map(|condition| (Persist::Force, condition));
@@ -458,7 +462,7 @@ impl<'c> RuleReader<'c> {
         let mut persist: Vec<_> = forced.chain(ignored).collect();
         persist.sort_by_key(|(_, condition)| condition.pos);
         for (action, condition) in persist {
-            let condition = reader.condition(&Some(condition.clone()), Places::USE_SERVER);
+            let condition = reader.condition(&Some(condition.clone()), EvalPoints::USE_SERVER);
             rules.persist.extend(condition.map(|condition| Rule { condition, action, line: None }));
         }
         if back {
@@ -548,7 +552,11 @@ struct Reader<'r, 'c, 'f> {
 
 impl Reader<'_, '_, '_> {
     /// None: it was wrong, and was reported.
-    fn condition(&mut self, condition: &Option<tree::Condition>, place: Places) -> Option<Option<Condition>> {
+    fn condition(
+        &mut self,
+        condition: &Option<tree::Condition>,
+        place: EvalPoints,
+    ) -> Option<Option<Condition>> {
         let Some(tree::Condition { unless, words, pos }) = condition else { return Some(None) };
         let bytes: Vec<&[u8]> = words.iter().map(Word::bytes).collect();
         self.compiler.place = self.config.place(*pos);
@@ -561,7 +569,7 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    fn format(&mut self, word: &Word, usage: Use, place: Places) -> Option<Format> {
+    fn format(&mut self, word: &Word, usage: Use, place: EvalPoints) -> Option<Format> {
         self.compiler.place = self.config.place(word.pos());
         match Format::compile(word.bytes(), usage, place, self.compiler) {
             Ok(format) => Some(format),
@@ -572,13 +580,13 @@ impl Reader<'_, '_, '_> {
         }
     }
 
-    fn connection(&mut self, rule: &tree::Rule, place: Places) -> Option<Rule<ConnectionAction>> {
+    fn connection(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Rule<ConnectionAction>> {
         let action = self.connection_action(rule, place)?;
         let condition = self.condition(&rule.condition, place)?;
         Some(Rule { condition, action, line: None })
     }
 
-    fn content(&mut self, rule: &tree::Rule, place: Places) -> Option<Rule<ContentAction>> {
+    fn content(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Rule<ContentAction>> {
         let action = self.content_action(rule, place)?;
         let condition = self.condition(&rule.condition, place)?;
         Some(Rule { condition, action, line: self.line(rule) })
@@ -587,7 +595,7 @@ impl Reader<'_, '_, '_> {
     fn choice(
         &mut self,
         choice: &Choice,
-        place: Places,
+        place: EvalPoints,
         find: impl Fn(&[u8]) -> Option<usize>,
     ) -> Option<Rule<Target>> {
         let condition = self.condition(&choice.condition, place)?;
@@ -599,7 +607,7 @@ impl Reader<'_, '_, '_> {
         Some(Rule { condition, action, line: None })
     }
 
-    fn rule(&mut self, rule: &tree::Rule, place: Places) -> Option<Rule<Action>> {
+    fn rule(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Rule<Action>> {
         let condition = self.condition(&rule.condition, place);
         let action = self.action(rule, place)?;
         Some(Rule { condition: condition?, action, line: self.line(rule) })
@@ -617,11 +625,11 @@ impl Reader<'_, '_, '_> {
         let balance = &settings.balance.as_ref()?.value;
         match (balance.algorithm, &balance.words[..]) {
             (tree::Algorithm::Hash | tree::Algorithm::Maglev, [expression]) => {
-                self.expression(std::slice::from_ref(expression), Places::USE_SERVER)
+                self.expression(std::slice::from_ref(expression), EvalPoints::USE_SERVER)
             }
             (tree::Algorithm::RdpCookie, [name, ..]) => {
                 let quoted = [b"req.rdp_cookie('", name.bytes(), b"')"].concat();
-                self.expression(&[Word::plain(quoted, name.pos())], Places::USE_SERVER)
+                self.expression(&[Word::plain(quoted, name.pos())], EvalPoints::USE_SERVER)
             }
             (tree::Algorithm::Hash | tree::Algorithm::Maglev, [_, more, ..]) => {
                 let message = "'balance' takes one expression, without blanks in it";

@@ -4,7 +4,7 @@
 use super::{Reader, Rule};
 use manylane_config::lex::Word;
 use manylane_config::tree::{self, Proxy, Statement};
-use manylane_expr::{Condition, Places};
+use manylane_expr::{Condition, EvalPoints};
 
 /// What `stats http-request` does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum PageAction {
 impl Reader<'_, '_, '_> {
     /// Both lists of a proxy.
     pub(super) fn page(&mut self, proxy: &Proxy) -> (Vec<Condition>, Vec<Rule<PageAction>>) {
-        let place = if self.front { Places::FRONT_REQUEST } else { Places::BACK_REQUEST };
+        let place = if self.front { EvalPoints::FRONT_REQUEST } else { EvalPoints::BACK_REQUEST };
         let (mut admin, mut rules) = (Vec::new(), Vec::new());
         for statement in &proxy.settings.stats {
             let is_rule = statement.keyword == "stats http-request";

@@ -7,7 +7,7 @@ use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::Ruleset;
 use manylane_config::tree;
-use manylane_expr::{Places, Use};
+use manylane_expr::{EvalPoints, Use};
 
 /// What may stand in a redirection.
 const REDIRECT_WORDS: [&str; 10] = [
@@ -25,7 +25,12 @@ const REDIRECT_WORDS: [&str; 10] = [
 
 impl Reader<'_, '_, '_> {
     /// What is behind `return`, `deny` or `tarpit`.
-    pub(super) fn reply(&mut self, rule: &tree::Rule, arguments: &[Word], place: Places) -> Option<Action> {
+    pub(super) fn reply(
+        &mut self,
+        rule: &tree::Rule,
+        arguments: &[Word],
+        place: EvalPoints,
+    ) -> Option<Action> {
         let (end, status) = match (rule.action, rule.list) {
             ("return", _) => (End::Answered, 200),
             ("tarpit", _) => (End::Tarpit, 500),
@@ -50,7 +55,7 @@ impl Reader<'_, '_, '_> {
 
     /// `http-error`: the status, and what is answered with it.
     pub(super) fn http_error(&mut self, statement: &tree::Statement) -> Option<Reply> {
-        let place = Places::HTTP_REQUEST | Places::HTTP_RESPONSE;
+        let place = EvalPoints::HTTP_REQUEST | EvalPoints::HTTP_RESPONSE;
         let given = statement.words.iter().any(|word| *word == *"status");
         if !given {
             self.refuse.found.alert(statement.pos, "'http-error' expects 'status' and a number");
@@ -80,7 +85,7 @@ impl Reader<'_, '_, '_> {
         pos: Pos,
         arguments: &[Word],
         status: u16,
-        place: Places,
+        place: EvalPoints,
     ) -> Option<Reply> {
         let mut reply =
             Reply { status, content_type: Box::default(), body: ReplyBody::None, fields: Vec::new() };
@@ -223,7 +228,7 @@ impl Reader<'_, '_, '_> {
         &mut self,
         rule: &tree::Rule,
         arguments: &[Word],
-        place: Places,
+        place: EvalPoints,
     ) -> Option<Action> {
         let mut kind = None;
         let (mut code, mut drop_query, mut keep_query) = (302, false, false);

@@ -9,7 +9,7 @@ use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
 use manylane_config::tree;
 use manylane_config::value;
-use manylane_expr::{Expression, Places, Use, VariableId, When};
+use manylane_expr::{EvalPoints, Expression, Use, VariableId, When};
 use manylane_logs::Level;
 
 /// Words of `set-log-level`, in the order of their numbers.
@@ -17,7 +17,11 @@ const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice",
 
 impl Reader<'_, '_, '_> {
     /// Actions of `tcp-request connection` and `tcp-request session`.
-    pub(super) fn connection_action(&mut self, rule: &tree::Rule, place: Places) -> Option<ConnectionAction> {
+    pub(super) fn connection_action(
+        &mut self,
+        rule: &tree::Rule,
+        place: EvalPoints,
+    ) -> Option<ConnectionAction> {
         if let Some(setting) = self.setting(rule, place) {
             return setting.map(ConnectionAction::Set);
         }
@@ -36,7 +40,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Actions of `tcp-request content` and `tcp-response content`.
-    pub(super) fn content_action(&mut self, rule: &tree::Rule, place: Places) -> Option<ContentAction> {
+    pub(super) fn content_action(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<ContentAction> {
         if let Some(setting) = self.setting(rule, place) {
             return setting.map(ContentAction::Set);
         }
@@ -71,7 +75,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// What a rule sets. `None`: its action is of another kind. `Some(None)`: it is wrong, and was reported.
-    pub(super) fn setting(&mut self, rule: &tree::Rule, place: Places) -> Option<Option<Setting>> {
+    pub(super) fn setting(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Option<Setting>> {
         let (name, arguments) = rule.words.split_first()?;
         let set = match (rule.action, arguments) {
             ("set-var(" | "set-var-fmt(", _) => self
@@ -134,7 +138,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// Words that are one expression: converters may stand apart from the fetch, commas hold them together.
-    pub(super) fn expression(&mut self, words: &[Word], place: Places) -> Option<Expression> {
+    pub(super) fn expression(&mut self, words: &[Word], place: EvalPoints) -> Option<Expression> {
         let first = words.first()?;
         let whole = Word::join(words, first.pos());
         match Expression::compile(whole.bytes(), place, self.compiler) {
@@ -147,7 +151,7 @@ impl Reader<'_, '_, '_> {
     }
 
     /// A number, also a hexadecimal one behind `0x`, or an expression.
-    fn packets(&mut self, rule: &tree::Rule, words: &[Word], place: Places) -> Option<Setting> {
+    fn packets(&mut self, rule: &tree::Rule, words: &[Word], place: EvalPoints) -> Option<Setting> {
         let what = match rule.action {
             "set-bc-mark" => Packets::ServerMark,
             "set-bc-tos" => Packets::ServerTos,
@@ -192,7 +196,7 @@ impl Reader<'_, '_, '_> {
         sample: &[Word],
         how: &Word,
         number: &Word,
-        place: Places,
+        place: EvalPoints,
     ) -> Option<Setting> {
         let expression = self.expression(sample, place)?;
         // `tcp-request content` has no 'id'.
@@ -243,7 +247,13 @@ impl Reader<'_, '_, '_> {
         Some(Setting::Capture(expression, slot))
     }
 
-    fn set_timeout(&mut self, rule: &tree::Rule, of: &Word, time: &[Word], place: Places) -> Option<Setting> {
+    fn set_timeout(
+        &mut self,
+        rule: &tree::Rule,
+        of: &Word,
+        time: &[Word],
+        place: EvalPoints,
+    ) -> Option<Setting> {
         let of = match of.bytes() {
             b"client" => TimeoutOf::Client,
             b"server" => TimeoutOf::Server,
@@ -299,7 +309,7 @@ impl Reader<'_, '_, '_> {
         rule: &tree::Rule,
         head: &Word,
         arguments: &[Word],
-        place: Places,
+        place: EvalPoints,
     ) -> Option<(VariableId, Made, When)> {
         let (id, when) = self.variable(rule, head)?;
         let made = match (rule.action, arguments) {

@@ -1,4 +1,4 @@
-//! Patience with both sides of a stream.
+//! Timeouts with both sides of a stream.
 //!
 //! Each direction is a *way* that is either waiting for bytes of its sender, or for its receiver to take
 //! some. A side's timer runs while one of the two ways waits for that side, from the last moment on at which
@@ -8,7 +8,7 @@
 //! later deadline is one store, and stays on the wheel between two waits: taking it off and putting it there
 //! again would cost more than a wake-up for nothing now and then.
 
-use crate::server::Hold;
+use crate::server::ServerPermit;
 use crate::termination::Cause;
 use manylane_buf::Chain;
 use manylane_io::READ_AT_ONCE;
@@ -65,7 +65,7 @@ pub(crate) enum Waits {
 
 /// One direction.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct Direction {
     pub(crate) sender: Side,
     waits: Cell<Waits>,
     /// Its sender owes nothing before it is [called](Self::called).
@@ -79,7 +79,7 @@ pub(crate) struct Way {
     at_once: Cell<usize>,
 }
 
-impl Way {
+impl Direction {
     fn new(sender: Side, now: Time) -> Self {
         Self {
             sender,
@@ -221,7 +221,7 @@ impl Way {
 
 /// Times without an event after which a side counts as gone; none waits for ever.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct Timeouts {
     pub(crate) client: Option<Duration>,
     pub(crate) server: Option<Duration>,
     /// After one direction has ended.
@@ -235,30 +235,30 @@ pub(crate) struct Patience {
 
 /// Both ways of a stream.
 #[derive(Debug)]
-pub(crate) struct Watch {
-    pub(crate) patience: Patience,
-    pub(crate) up: Way,
-    pub(crate) down: Way,
+pub(crate) struct StreamTimeouts {
+    pub(crate) timeouts: Timeouts,
+    pub(crate) up: Direction,
+    pub(crate) down: Direction,
 }
 
-impl Watch {
-    pub(crate) fn new(patience: Patience, now: Time) -> Self {
-        Self { patience, up: Way::new(Side::Client, now), down: Way::new(Side::Server, now) }
+impl StreamTimeouts {
+    pub(crate) fn new(timeouts: Timeouts, now: Time) -> Self {
+        Self { timeouts, up: Direction::new(Side::Client, now), down: Direction::new(Side::Server, now) }
     }
 
-    /// What `work` gives, unless a side is out of patience first, or somebody else ends the stream of `hold`.
-    /// It is pinned by the caller, since to move it costs.
+    /// What `work` gives, unless a side is out of patience first, or somebody else ends the stream of
+    /// `permit`. It is pinned by the caller, since to move it costs.
     pub(crate) async fn over<F: Future>(
         &self,
         timer: &Timer,
-        hold: &Hold,
+        permit: &ServerPermit,
         mut work: Pin<&mut F>,
     ) -> Result<F::Output, Cause> {
         poll_fn(|context| {
             if let Poll::Ready(output) = work.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));
             }
-            if let Some(cause) = hold.ended(context) {
+            if let Some(cause) = permit.ended(context) {
                 return Poll::Ready(Err(cause));
             }
             while let Some((deadline, cause)) = self.deadline() {
@@ -278,21 +278,21 @@ impl Watch {
     fn deadline(&self) -> Option<(Time, Cause)> {
         let half = self.up.ended.get() || self.down.ended.get();
         let one = |side, cause, usual: Option<Duration>, fin: Option<Duration>| {
-            let patience = if half { fin.or(usual) } else { usual }?;
+            let timeouts = if half { fin.or(usual) } else { usual }?;
             let ways = [&self.up, &self.down];
             let waiting = ways.iter().filter(|way| way.is_waiting_for(side));
-            let last = if self.patience.independent {
+            let last = if self.timeouts.independent {
                 waiting.map(|way| way.last(side)).min()?
             } else {
                 waiting.count().checked_sub(1)?;
                 ways.iter().map(|way| way.last(side)).max()?
             };
-            Some((last + patience, cause))
+            Some((last + timeouts, cause))
         };
-        let patience = &self.patience;
-        let client = one(Side::Client, Cause::ClientSilent, patience.client, patience.client_fin);
-        let server = one(Side::Server, Cause::ServerSilent, patience.server, patience.server_fin);
-        let server = server.filter(|_| !(patience.in_turn && self.up.is_waiting_for(Side::Client)));
+        let timeouts = &self.timeouts;
+        let client = one(Side::Client, Cause::ClientSilent, timeouts.client, timeouts.client_fin);
+        let server = one(Side::Server, Cause::ServerSilent, timeouts.server, timeouts.server_fin);
+        let server = server.filter(|_| !(timeouts.in_turn && self.up.is_waiting_for(Side::Client)));
         match (client, server) {
             (Some(client), Some(server)) => Some(if client.0 <= server.0 { client } else { server }),
             (client, server) => client.or(server),
@@ -348,7 +348,7 @@ mod tests {
         on_both_drivers(|io| async move {
             let here = io.here();
             let (to, mut theirs) = pair(&io);
-            let way = Way::new(Side::Server, here.now());
+            let way = Direction::new(Side::Server, here.now());
             let mut bulk = chain(8 << 20);
             let mut sending = pin!(way.send(here, &to, &mut bulk));
             let mut room = vec![0; 32 << 10];
@@ -376,7 +376,7 @@ mod tests {
         on_both_drivers(|io| async move {
             let here = io.here();
             let (to, mut theirs) = pair(&io);
-            let way = Way::new(Side::Server, here.now());
+            let way = Direction::new(Side::Server, here.now());
             assert_eq!(way.room(), READ_AT_ONCE, "nothing had to wait");
             let mut bulk = chain(1 << 20);
             {

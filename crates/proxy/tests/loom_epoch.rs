@@ -1,15 +1,15 @@
-//! News of servers: whichever lanes change a server and hear of it, and in whatever order, the older one is
-//! in the end as the one that serves.
+//! ServerVersion of servers: whichever lanes change a server and hear of it, and in whatever order, the older
+//! one is in the end as the one that serves.
 #![cfg(loom)]
 
-use manylane_proxy::{News, Told};
+use manylane_proxy::{Epoch, ServerVersion};
 use manylane_sync::atomic::{AtomicU32, Ordering};
 use manylane_sync::{Arc, model, thread};
 
 /// A server in two generations: where it is, and whether it is up, which are changed one by one.
 struct Server {
-    news: News,
-    told: Told,
+    news: ServerVersion,
+    told: Epoch,
     serving: [AtomicU32; 2],
     older: [AtomicU32; 2],
 }
@@ -17,7 +17,12 @@ struct Server {
 impl Server {
     fn new() -> Arc<Self> {
         let nothing = || [AtomicU32::new(0), AtomicU32::new(0)];
-        Arc::new(Self { news: News::new(), told: Told::nothing(1), serving: nothing(), older: nothing() })
+        Arc::new(Self {
+            news: ServerVersion::new(),
+            told: Epoch::nothing(1),
+            serving: nothing(),
+            older: nothing(),
+        })
     }
 
     /// A lane changes one thing and numbers that.

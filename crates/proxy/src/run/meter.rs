@@ -1,4 +1,4 @@
-//! Looks at all counters once a second: see [`crate::pace`]. The first lane of a generation does it.
+//! Looks at all counters once a second: see [`crate::meter`]. The first lane of a generation does it.
 
 use super::local::Local;
 use manylane_sched::{Here, Time};
@@ -40,7 +40,7 @@ async fn look(local: &Local, here: Here, now: Time) {
         bytes += frontend.counts.read_cheap_one(|counts| &counts.bytes_out);
     }
     let (lanes, slept) = manylane_sched::idle(now);
-    local.generation.vitals.look(now, connections, bytes, lanes, slept);
+    local.generation.process_stats.look(now, connections, bytes, lanes, slept);
     for backend in &local.generation.backends {
         backend.counts.look(now);
         for servers in backend.servers.chunks(AT_ONCE) {

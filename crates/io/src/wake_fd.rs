@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Shared by the driver, which waits for it, and whoever wakes the lane. Closed when both have let go, so
 /// that nobody writes into a number that has become something else.
-pub(crate) struct Bell(OwnedFd);
+pub(crate) struct WakeFd(OwnedFd);
 
-impl Bell {
+impl WakeFd {
     pub(crate) fn new() -> Result<Arc<Self>, Errno> {
         Ok(Arc::new(Self(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)))
     }
@@ -20,7 +20,7 @@ impl Bell {
     }
 }
 
-impl Unpark for Bell {
+impl Unpark for WakeFd {
     fn unpark(&self) {
         // It fails only when the counter is near 2^64: then it has rung, and nobody has listened.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());

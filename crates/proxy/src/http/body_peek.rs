@@ -11,7 +11,7 @@ use manylane_stats::Tally;
 
 /// What is here of a body.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct BodyPeek {
     reader: BodyReader,
     announced: Option<u64>,
     /// Received, and not decoded yet.
@@ -27,12 +27,12 @@ pub(super) struct Look {
 pub(super) struct Incoming<'a> {
     pub(super) connection: &'a Connection,
     pub(super) input: &'a mut Chain,
-    pub(super) seen: &'a mut Look,
+    pub(super) seen: &'a mut BodyPeek,
     /// Bytes that came.
     pub(super) received: &'a Tally,
 }
 
-impl Look {
+impl BodyPeek {
     pub(super) fn new(body: Body, from: From, limits: Limits) -> Self {
         let none = matches!(body, Body::None | Body::Length(0) | Body::Tunnel);
         Self {

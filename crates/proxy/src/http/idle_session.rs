@@ -4,11 +4,11 @@
 
 use super::Session;
 use super::private::Private;
-use super::request::{Wait, ends_in_silence, patience};
+use super::request::{Wait, ends_in_silence, timeouts};
 use crate::flow::Timer;
 use crate::generation::{Frontend, Listener};
-use crate::run::{Event, IdleClient, Local, Place};
-use crate::session::{Client, Resting};
+use crate::run::{Event, IdleClient, Local, WaiterSlot};
+use crate::session::{Client, QuietClient};
 use manylane_balance::Index;
 use manylane_buf::Segment;
 use manylane_expr::Variables;
@@ -36,7 +36,7 @@ struct More {
 }
 
 manylane_sync::lazy_static! {
-    static MORE: Pool<More> = Pool::new("session at rest").expect("the size is a constant below the bound");
+    static MORE: Pool<More> = Pool::new("idle session").expect("the size is a constant below the bound");
 }
 
 /// How long a client that has just connected may take to ask when its generation ends and no other goes on.
@@ -56,8 +56,8 @@ pub(super) fn may_begin(local: &Local, since: Time, requests: u64) -> Option<Tim
 
 /// A session without a request.
 #[derive(Debug)]
-pub(crate) struct Rest {
-    client: Resting,
+pub(crate) struct IdleSession {
+    client: QuietClient,
     timer: Timer,
     /// Nothing came since then.
     since: Time,
@@ -69,7 +69,7 @@ pub(crate) struct Rest {
     _idle: IdleClient,
 }
 
-impl Rest {
+impl IdleSession {
     /// A session that begins now, with a client that has sent nothing.
     pub(crate) fn new(client: Client, local: &Local) -> Self {
         let (timer, since) = (Timer::new(local.here()), local.here().now());
@@ -110,11 +110,11 @@ impl Rest {
     pub(crate) fn poll(
         &mut self,
         frontend: &Frontend,
-        stopping: Option<(&Event, &mut Place)>,
+        stopping: Option<(&Event, &mut WaiterSlot)>,
         end: Option<Time>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Woken>> {
-        let idle = patience(frontend, self.requests.into()).0;
+        let idle = timeouts(frontend, self.requests.into()).0;
         let deadline = idle.map_or(Time::MAX, |idle| self.since + idle);
         let (deadline, ends) = end.filter(|&end| end < deadline).map_or((deadline, false), |end| (end, true));
         let Some(stream) = self.client.connection.stream() else { return Poll::Ready(None) };
@@ -171,13 +171,13 @@ impl Rest {
 impl Session<'_> {
     /// Whether it has nothing to do but to wait, for a client that can be waited for at rest.
     pub(super) fn may_rest(&self) -> bool {
-        Rest::is_for(&self.client)
+        IdleSession::is_for(&self.client)
     }
 
     /// Lets go of all that belongs to requests. None when it does not go on, or there is no memory for what
     /// few sessions have.
     #[inline(always)] // it is taken apart where it is
-    pub(super) fn rest(self, goes_on: bool) -> Option<Rest> {
+    pub(super) fn rest(self, goes_on: bool) -> Option<IdleSession> {
         let Self { local, client, requests, last, private, timer, since, scopes, .. } = self;
         let variables = scopes.take_session();
         local.scopes.put(scopes);
@@ -190,7 +190,15 @@ impl Session<'_> {
         };
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
         let last = last.map(|(backend, server)| (backend as u32, server)); // an index of what stands in a file
-        Some(Rest { client: client.rest(), timer, since, requests, last, more, _idle: IdleClient::new() })
+        Some(IdleSession {
+            client: client.rest(),
+            timer,
+            since,
+            requests,
+            last,
+            more,
+            _idle: IdleClient::new(),
+        })
     }
 }
 
@@ -198,7 +206,7 @@ impl Session<'_> {
 /// come.
 pub(super) fn until(
     receive: impl FnOnce(&mut Context<'_>) -> Poll<Result<Option<Segment>, TransferError>>,
-    stopping: Option<(&Event, &mut Place)>,
+    stopping: Option<(&Event, &mut WaiterSlot)>,
     timer: &Timer,
     deadline: Time,
     context: &mut Context<'_>,

@@ -4,9 +4,9 @@ use std::ops::BitOr;
 
 /// A set of moments of a connection's or message's life at which expressions are evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Places(u32);
+pub struct EvalPoints(u32);
 
-impl BitOr for Places {
+impl BitOr for EvalPoints {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
@@ -16,7 +16,7 @@ impl BitOr for Places {
 
 macro_rules! places {
     ($($(#[$doc:meta])* $name:ident = $bit:expr, $text:expr;)*) => {
-        impl Places {
+        impl EvalPoints {
             $($(#[$doc])* pub const $name: Self = Self(1 << $bit);)*
 
             /// The single places and their names, in order.
@@ -72,7 +72,7 @@ places! {
     COMMAND = 21, "commands at run time";
 }
 
-impl Places {
+impl EvalPoints {
     /// Nowhere.
     pub const NONE: Self = Self(0);
     /// Everywhere.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Times between two checks of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct Intervals {
     /// `inter`
     pub inter: Duration,
     /// `fastinter`, or `inter`.
@@ -16,7 +16,7 @@ pub struct Pace {
     pub spread: u32,
 }
 
-impl Pace {
+impl Intervals {
     /// `inter` without a value.
     pub const USUAL: Duration = Duration::from_secs(2);
 
@@ -53,7 +53,7 @@ mod tests {
     use crate::health::Init;
     use crate::status::Status;
 
-    const PACE: Pace = Pace {
+    const PACE: Intervals = Intervals {
         inter: Duration::from_secs(2),
         fast: Duration::from_secs(1),
         down: Duration::from_secs(5),
@@ -77,9 +77,9 @@ mod tests {
     #[test]
     fn spreading_stays_within_its_per_cents() {
         let health = Health::new(2, 2, Init::FullyUp);
-        let pace = Pace { spread: 50, ..PACE };
+        let intervals = Intervals { spread: 50, ..PACE };
         let times: Vec<_> =
-            [0, u32::MAX / 2, u32::MAX].iter().map(|noise| pace.next(&health, *noise)).collect();
+            [0, u32::MAX / 2, u32::MAX].iter().map(|noise| intervals.next(&health, *noise)).collect();
         assert_eq!((times[0], times[2]), (PACE.inter / 2, PACE.inter * 3 / 2));
         assert!(times[1].abs_diff(PACE.inter) < Duration::from_millis(1));
     }
@@ -93,7 +93,7 @@ mod tests {
         for lanes in [1, 2, 8] {
             let mut times = vec![[0_usize; 200]; lanes];
             for place in 0..SERVERS {
-                let first = Pace::first(PACE.inter, None, place, SERVERS);
+                let first = Intervals::first(PACE.inter, None, place, SERVERS);
                 times[place % lanes][(first.as_millis() / 10) as usize] += 1;
                 assert_eq!(PACE.next(&settled, place as u32), PACE.inter);
             }
@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn first_checks_share_the_shortest_interval() {
         let second = Duration::from_secs(1);
-        assert_eq!(Pace::first(2 * second, None, 0, 4), Duration::ZERO);
-        assert_eq!(Pace::first(2 * second, None, 3, 4), second * 3 / 2);
-        assert_eq!(Pace::first(2 * second, Some(second), 2, 4), second / 2);
+        assert_eq!(Intervals::first(2 * second, None, 0, 4), Duration::ZERO);
+        assert_eq!(Intervals::first(2 * second, None, 3, 4), second * 3 / 2);
+        assert_eq!(Intervals::first(2 * second, Some(second), 2, 4), second / 2);
     }
 }

@@ -1,6 +1,6 @@
 //! A stream's place on a server.
 
-use super::Pains;
+use super::ConnectTimings;
 use crate::flow::Timer;
 use crate::generation::{Backend, Server};
 use crate::run::{Local, others_look_again, others_look_again_behind};
@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 
 /// A stream that a server serves, as long as this is there.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct ServerPermit {
     local: Rc<Local>,
     backend: usize,
     index: Index,
@@ -30,7 +30,7 @@ pub(crate) struct Hold {
 
 /// Why a stream got no server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoPlace {
+pub(crate) enum NoPermit {
     /// None takes requests.
     NoServer,
     /// It waited for as long as it may, for this server or for any.
@@ -63,7 +63,7 @@ pub(crate) struct Wanted<'a> {
 /// Picks in vain, because others were faster, before a stream queues for any server.
 const TRIES: u32 = 4;
 
-impl Hold {
+impl ServerPermit {
     /// A place on the server that is wanted or that the backend's algorithm chooses, if there is one now.
     pub(crate) fn at_once(local: &Rc<Local>, backend: &Backend, wanted: &Wanted<'_>) -> Option<Self> {
         let balancer = &backend.balancer;
@@ -91,8 +91,8 @@ impl Hold {
         backend: &Backend,
         wanted: &Wanted<'_>,
         timer: &Timer,
-        pains: &mut Pains,
-    ) -> Result<Self, NoPlace> {
+        timings: &mut ConnectTimings,
+    ) -> Result<Self, NoPermit> {
         let balancer = &backend.balancer;
         let here = local.here();
         let by_key = balancer.algorithm().goes_by_key();
@@ -107,8 +107,8 @@ impl Hold {
             };
             let waker = || poll_fn(|context| Poll::Ready(context.waker().clone()));
             let mut queue = None;
-            let ticket = match picked {
-                Err(NoPick::NoneUsable) => return Err(NoPlace::NoServer),
+            let position = match picked {
+                Err(NoPick::NoneUsable) => return Err(NoPermit::NoServer),
                 Err(NoPick::AllFull) => balancer.enqueue_any(wanted.priority, now, waker().await),
                 Ok(index) => {
                     if balancer.take(index, now).is_ok() {
@@ -120,11 +120,11 @@ impl Hold {
                         continue; // another lane was faster
                     }
                     match balancer.enqueue(index, wanted.priority, now, waker().await) {
-                        Ok(ticket) => {
+                        Ok(position) => {
                             queue = Some(index);
                             let waiting = balancer.waiting(index).into();
                             backend.servers[index.get()].counts.own().peak_waiting.raise(waiting);
-                            ticket
+                            position
                         }
                         // Its queue is full: another, once. Where that one's is full, too, whichever has room
                         // first: going on would be without end.
@@ -137,7 +137,7 @@ impl Hold {
                     }
                 }
             };
-            let before = if queue.is_some() { &mut pains.server_queue } else { &mut pains.backend_queue };
+            let before = if queue.is_some() { &mut timings.server_queue } else { &mut timings.backend_queue };
             let entered = balancer.served_from_queue(queue);
             let passed = || balancer.served_from_queue(queue).saturating_sub(entered);
             let place = Waiting { before, passed };
@@ -145,7 +145,7 @@ impl Hold {
             // One future for all that may end the waiting, on the timer that the stream has anyway: a request
             // that waits is polled once more for it, so what that costs is what waiting costs.
             let leaving = Leaving { local, backend, queue };
-            let mut waiting = balancer.wait(ticket);
+            let mut waiting = balancer.wait(position);
             let mut waits = false;
             let turn = poll_fn(|context| {
                 // Who has just entered is woken if its turn came meanwhile.
@@ -157,9 +157,9 @@ impl Hold {
                 if let Some(cause) =
                     wanted.stream.and_then(|entry| local.streams.poll(entry, context.waker()))
                 {
-                    return Poll::Ready(Err(NoPlace::Ended(cause)));
+                    return Poll::Ready(Err(NoPermit::Ended(cause)));
                 }
-                timer.poll(deadline, context).map(|()| Err(NoPlace::Time(queue)))
+                timer.poll(deadline, context).map(|()| Err(NoPermit::Time(queue)))
             });
             let turn = turn.await?;
             std::mem::forget(leaving); // it has nothing but borrows
@@ -183,7 +183,7 @@ impl Hold {
         if let Some(entry) = entry {
             local.streams.has_server(entry, Some(backend.servers[index.get()].number));
         }
-        let hold = Self {
+        let permit = Self {
             local: local.clone(),
             backend: backend.number,
             index,
@@ -194,13 +194,13 @@ impl Hold {
         if backend.balancer.shares_places(index) {
             others_look_again(local, backend, index);
         }
-        let counts = hold.server().counts.own();
+        let counts = permit.server().counts.own();
         counts.begin();
         if balanced {
             counts.chosen.add(1);
             backend.counts.own().chosen.add(1);
         }
-        hold
+        permit
     }
 
     /// A new connection to the server is tried to make.
@@ -220,10 +220,10 @@ impl Hold {
     }
 
     /// The stream has a connection to the server.
-    pub(crate) fn reached(&self, pains: &Pains) {
+    pub(crate) fn reached(&self, timings: &ConnectTimings) {
         self.reached.set(true);
-        self.backend().counts.own().reached(pains);
-        self.server().counts.own().reached(pains);
+        self.backend().counts.own().reached(timings);
+        self.server().counts.own().reached(timings);
     }
 
     /// Why the stream has to end, if somebody else has ended it; else its task is woken when that happens.
@@ -286,7 +286,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-impl Drop for Hold {
+impl Drop for ServerPermit {
     fn drop(&mut self) {
         if let Some(entry) = self.entry {
             self.local.streams.has_server(entry, None);

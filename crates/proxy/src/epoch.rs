@@ -22,9 +22,9 @@ static TURN: LockClass = LockClass::new("who has an older server be as the one t
 
 /// Numbers news of servers.
 #[derive(Debug)]
-pub struct News(AtomicU64);
+pub struct ServerVersion(AtomicU64);
 
-impl News {
+impl ServerVersion {
     const_fn! {
         /// None yet.
         #[allow(clippy::new_without_default)] // it is a static
@@ -42,13 +42,13 @@ impl News {
 
 /// What one backend was told.
 #[derive(Debug)]
-pub struct Told {
+pub struct Epoch {
     /// The last news of each server.
     last: Box<[AtomicU64]>,
     turn: Mutex<()>,
 }
 
-impl Told {
+impl Epoch {
     /// Nothing, of so many servers.
     pub fn nothing(servers: usize) -> Self {
         Self { last: (0..servers).map(|_| AtomicU64::new(0)).collect(), turn: Mutex::new(&TURN, ()) }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn news_of_one_server_hide_none_of_another() {
-        let (news, told) = (News::new(), Told::nothing(2));
+        let (news, told) = (ServerVersion::new(), Epoch::nothing(2));
         let (first, second) = (news.next(), news.next());
         assert!(told.tell(1, second, || ()));
         assert!(told.tell(0, first, || ()), "nobody has told anything of this one");

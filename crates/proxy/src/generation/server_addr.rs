@@ -9,14 +9,14 @@
 //!    apart from what is of this one.
 
 use super::server::ServerPlace;
-use manylane_net::address::{Host, Place, Port};
+use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, Endpoint};
 use manylane_sync::atomic::{AtomicU32, Ordering};
 use manylane_sync::qsbr::{Published, Reader};
 use manylane_sync::{LockClass, Mutex};
 use std::net::IpAddr;
 
-static SITES: LockClass = LockClass::new("place of a server", LockClass::LEAF);
+static SERVER_ADDRS: LockClass = LockClass::new("place of a server", LockClass::LEAF);
 
 /// All that is known of where a server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Whereabouts {
     pub fn ip(&self) -> Option<IpAddr> {
         match &self.place {
             ServerPlace::At(Endpoint::Ip(address)) => Some(address.ip()),
-            ServerPlace::OfClient(Address { place: Place::Ip { host, .. }, .. }) => match host {
+            ServerPlace::OfClient(Address { place: Location::Ip { host, .. }, .. }) => match host {
                 Host::V4(ip) => Some((*ip).into()),
                 Host::V6(ip) => Some((*ip).into()),
                 Host::Name { .. } => None,
@@ -78,7 +78,7 @@ impl Whereabouts {
                     IpAddr::V4(ip) => Host::V4(ip),
                     IpAddr::V6(ip) => Host::V6(ip),
                 };
-                ServerPlace::OfClient(Address { transport: None, place: Place::Ip { host, port } })
+                ServerPlace::OfClient(Address { transport: None, place: Location::Ip { host, port } })
             }
         };
     }
@@ -86,7 +86,7 @@ impl Whereabouts {
 
 /// The place of a server at work.
 #[derive(Debug)]
-pub struct Site {
+pub struct ServerAddr {
     now: Published<ServerPlace>,
     /// [`OF_CLIENT`], and how often it has changed.
     word: AtomicU32,
@@ -96,14 +96,14 @@ pub struct Site {
 /// What lies beside the number of changes: where the server is depends on the client.
 const OF_CLIENT: u32 = 1;
 
-impl Site {
+impl ServerAddr {
     /// As the file has it.
     pub fn new(known: Whereabouts) -> Self {
         let of_client = u32::from(matches!(known.place, ServerPlace::OfClient(_)));
         Self {
             now: Published::new(known.place.clone()),
             word: AtomicU32::new(of_client),
-            known: Mutex::new(&SITES, known),
+            known: Mutex::new(&SERVER_ADDRS, known),
         }
     }
 
@@ -168,24 +168,24 @@ mod tests {
             answer: None,
         };
         known.settle(Some([192, 0, 2, 1].into()));
-        let site = Site::new(known);
+        let addr = ServerAddr::new(known);
         let reader = Reader::new();
-        assert_eq!((site.word(), site.is_of_client()), (0, false));
-        let before = site.change(|known| known.settle(Some([192, 0, 2, 2].into())));
+        assert_eq!((addr.word(), addr.is_of_client()), (0, false));
+        let before = addr.change(|known| known.settle(Some([192, 0, 2, 2].into())));
         assert_eq!(before.ip(), Some([192, 0, 2, 1].into()));
-        assert_eq!(site.load(&reader), &ServerPlace::At(Endpoint::Ip("192.0.2.2:80".parse().unwrap())));
-        let word = site.word();
+        assert_eq!(addr.load(&reader), &ServerPlace::At(Endpoint::Ip("192.0.2.2:80".parse().unwrap())));
+        let word = addr.word();
         assert_ne!(word, 0);
-        site.change(|known| known.name = Some("a.test".into()));
-        assert_eq!(site.word(), word, "it is still there");
-        site.change(|known| {
+        addr.change(|known| known.name = Some("a.test".into()));
+        assert_eq!(addr.word(), word, "it is still there");
+        addr.change(|known| {
             known.port = Port::Unset;
             known.settle(Some([192, 0, 2, 2].into()));
         });
         assert!(
-            site.is_of_client() && site.word() != word && site.read().ip() == Some([192, 0, 2, 2].into())
+            addr.is_of_client() && addr.word() != word && addr.read().ip() == Some([192, 0, 2, 2].into())
         );
-        site.change(|known| known.settle(None));
-        assert_eq!((site.load(&reader), site.is_of_client()), (&ServerPlace::Nowhere, false));
+        addr.change(|known| known.settle(None));
+        assert_eq!((addr.load(&reader), addr.is_of_client()), (&ServerPlace::Nowhere, false));
     }
 }

@@ -1,21 +1,21 @@
 //! Idle connections of a lane, by what they are good for; and how lanes give each other of theirs.
 //!
 //! # Protocol
-//! 1. A [`Shelf`] belongs to its lane: no other touches it, so what is on it need not be `Send`. Taking the
-//!    own lane's connections and putting them back writes no line that other lanes write.
+//! 1. A [`IdlePool`] belongs to its lane: no other touches it, so what is on it need not be `Send`. Taking
+//!    the own lane's connections and putting them back writes no line that other lanes write.
 //! 2. Connections lie by key: the hash of all that must be equal for a connection to serve (server, name
 //!    asked for in TLS, source address, PROXY header). The one that came last is taken first: it is the
 //!    warmest, and the old ones age together at the bottom.
-//! 3. A lane publishes how many idle connections it has of each server, on all of its shelves (`idle` in
-//!    [`Depot`], stored when it changes). Only a lane whose own shelf has none looks there. It takes none
-//!    from a lane that has not more than the server's `pool-low-conn`.
-//! 4. What another lane has is *asked for*: [`Depot::ask`] gives the lane to ask, the room above sends that
-//!    lane a task, which takes a connection from its shelf, detaches it from its driver and sends it back; or
-//!    sends back that there is none, and the asker connects.
+//! 3. A lane publishes how many idle connections it has of each server, on all of its idle pools (`idle` in
+//!    [`IdlePools`], stored when it changes). Only a lane whose own idle pool has none looks there. It takes
+//!    none from a lane that has not more than the server's `pool-low-conn`.
+//! 4. What another lane has is *asked for*: [`IdlePools::ask`] gives the lane to ask, the room above sends
+//!    that lane a task, which takes a connection from its idle pool, detaches it from its driver and sends it
+//!    back; or sends back that there is none, and the asker connects.
 //! 5. Each `pool-purge-delay` a lane closes half of what lay idle all that time, of each server: those that
 //!    were not needed at the busiest moment since.
 //! 6. A lane that gave a connection away and then misses one makes one, for as long as the server's
-//!    `pool-purge-delay` ([`Shelf::has_given`]): asking for it back would wake both lanes at each request
+//!    `pool-purge-delay` ([`IdlePool::has_given`]): asking for it back would wake both lanes at each request
 //!    that they do in turns.
 //!
 //! # Cost
@@ -37,7 +37,7 @@ pub const LOOKED_AT: usize = 8;
 
 /// Limits of one server's idle connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShelfLimits {
+pub struct IdleLimits {
     /// `pool-max-conn`: idle connections on all lanes together; `None` for any number.
     pub most: Option<u32>,
     /// `pool-low-conn`: with so many or fewer, a lane keeps what it has for itself.
@@ -46,24 +46,24 @@ pub struct ShelfLimits {
     pub purge: Duration,
 }
 
-impl Default for ShelfLimits {
+impl Default for IdleLimits {
     /// The defaults of the configuration language.
     fn default() -> Self {
         Self { most: None, low: 0, purge: Duration::from_secs(5) }
     }
 }
 
-/// What all lanes know of each other's shelves, for one backend.
-pub struct Depot {
-    limits: Box<[ShelfLimits]>,
+/// What all lanes know of each other's idle pools, for one backend.
+pub struct IdlePools {
+    limits: Box<[IdleLimits]>,
     /// Of each lane: idle connections by server.
     idle: PerLane<Numbers, Box<dyn Fn(LaneId) -> Numbers + Send + Sync>>,
 }
 
-impl Depot {
+impl IdlePools {
     /// For servers with these limits, in the order of their indexes.
-    pub fn new(limits: impl IntoIterator<Item = ShelfLimits>) -> Self {
-        let limits: Box<[ShelfLimits]> = limits.into_iter().collect();
+    pub fn new(limits: impl IntoIterator<Item = IdleLimits>) -> Self {
+        let limits: Box<[IdleLimits]> = limits.into_iter().collect();
         let servers = limits.len();
         Self { idle: PerLane::new(Box::new(move |_| Numbers::new(servers))), limits }
     }
@@ -112,7 +112,7 @@ impl Depot {
     }
 }
 
-impl fmt::Debug for Depot {
+impl fmt::Debug for IdlePools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Depot").field("limits", &self.limits).finish_non_exhaustive()
     }
@@ -141,7 +141,7 @@ const NONE: u32 = u32::MAX;
 
 /// A connection that lies here, or a free place.
 #[derive(Debug)]
-struct Place<C> {
+struct IdleSlot<C> {
     connection: Option<C>,
     key: u64,
     server: Index,
@@ -172,7 +172,7 @@ struct OfServer {
 
 /// Where a connection lies; for taking just this one out when its server closed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PlaceId {
+pub struct IdleSlotId {
     place: u32,
     turn: u32,
 }
@@ -180,9 +180,9 @@ pub struct PlaceId {
 /// One lane's idle connections for one backend.
 ///
 /// `C` needs not be `Send`. What is dropped here is closed by `C`'s own drop.
-pub struct Shelf<C> {
-    depot: Arc<Depot>,
-    places: Vec<Place<C>>,
+pub struct IdlePool<C> {
+    idle_pools: Arc<IdlePools>,
+    places: Vec<IdleSlot<C>>,
     free: u32,
     /// The top of each key's pile.
     keys: HashMap<u64, u32, BuildHasherDefault<Same>>,
@@ -193,30 +193,30 @@ pub struct Shelf<C> {
     stays: PhantomData<*const ()>,
 }
 
-impl<C> Shelf<C> {
-    /// The calling lane's shelf, empty.
-    pub fn new(depot: Arc<Depot>) -> Self {
+impl<C> IdlePool<C> {
+    /// The calling lane's idle pool, empty.
+    pub fn new(idle_pools: Arc<IdlePools>) -> Self {
         let of = OfServer { oldest: NONE, newest: NONE, count: 0, fewest: 0, purged: Time::ZERO, gave: None };
         Self {
             places: Vec::new(),
             free: NONE,
             keys: HashMap::default(),
-            servers: vec![of; depot.limits.len()].into(),
-            depot,
+            servers: vec![of; idle_pools.limits.len()].into(),
+            idle_pools,
             count: 0,
             stays: PhantomData,
         }
     }
 
-    /// Puts an idle connection on the shelf.
+    /// Puts an idle connection on the idle pool.
     ///
     /// # Errors
     /// The connection, when the server has its `pool-max-conn` of them, or keeps none: close it.
-    pub fn put(&mut self, server: Index, key: u64, connection: C, now: Time) -> Result<PlaceId, C> {
-        let limits = &self.depot.limits[server.get()];
+    pub fn put(&mut self, server: Index, key: u64, connection: C, now: Time) -> Result<IdleSlotId, C> {
+        let limits = &self.idle_pools.limits[server.get()];
         let of = &mut self.servers[server.get()];
         if limits.purge.is_zero()
-            || limits.most.is_some_and(|most| self.depot.idle(server) >= u64::from(most))
+            || limits.most.is_some_and(|most| self.idle_pools.idle(server) >= u64::from(most))
         {
             return Err(connection);
         }
@@ -227,7 +227,7 @@ impl<C> Shelf<C> {
         let number = match self.free {
             NONE => {
                 let number = u32::try_from(self.places.len()).expect("descriptors are fewer");
-                self.places.push(Place {
+                self.places.push(IdleSlot {
                     connection: None,
                     key,
                     server,
@@ -255,7 +255,7 @@ impl<C> Shelf<C> {
         let place = &mut self.places[number as usize];
         (place.connection, place.key, place.server, place.since) = (Some(connection), key, server, now);
         (place.above, place.below, place.newer, place.older) = (NONE, below, NONE, older);
-        let id = PlaceId { place: number, turn: place.turn };
+        let id = IdleSlotId { place: number, turn: place.turn };
         if below != NONE {
             self.places[below as usize].above = number;
         }
@@ -273,7 +273,7 @@ impl<C> Shelf<C> {
     }
 
     /// This one, if it still lies here.
-    pub fn take_this(&mut self, id: PlaceId) -> Option<C> {
+    pub fn take_this(&mut self, id: IdleSlotId) -> Option<C> {
         let place = self.places.get(id.place as usize)?;
         (place.turn == id.turn && place.connection.is_some()).then(|| self.remove(id.place))
     }
@@ -294,7 +294,7 @@ impl<C> Shelf<C> {
     /// Whether another lane got a connection of this server lately, so that one is made rather than asked for
     /// (rule 6).
     pub fn has_given(&self, server: Index, now: Time) -> bool {
-        let delay = self.depot.limits[server.get()].purge;
+        let delay = self.idle_pools.limits[server.get()].purge;
         self.servers[server.get()].gave.is_some_and(|gave| now < gave + delay)
     }
 
@@ -348,7 +348,7 @@ impl<C> Shelf<C> {
                 continue;
             }
             left -= of.count;
-            let delay = self.depot.limits[number].purge;
+            let delay = self.idle_pools.limits[number].purge;
             let mut due = of.purged + delay;
             if due <= now {
                 for _ in 0..of.fewest.div_ceil(2) {
@@ -378,10 +378,10 @@ impl<C> Shelf<C> {
         self.places.get(self.servers[server.get()].oldest as usize).map(|place| place.since)
     }
 
-    /// So many more lie here. Not how many: another shelf of the lane may have some of the same depot, too,
-    /// while one takes the place of the other.
+    /// So many more lie here. Not how many: another idle pool of the lane may have some of the same idle
+    /// pools, too, while one takes the place of the other.
     fn publish(&self, server: Index, more: i32) {
-        let own = self.depot.idle.own();
+        let own = self.idle_pools.idle.own();
         own.set(server.get(), own.get(server.get()).wrapping_add_signed(more));
     }
 
@@ -427,7 +427,7 @@ impl<C> Shelf<C> {
     }
 }
 
-impl<C> Drop for Shelf<C> {
+impl<C> Drop for IdlePool<C> {
     fn drop(&mut self) {
         for (number, of) in self.servers.iter().enumerate().filter(|(_, of)| of.count > 0) {
             self.publish(Index(number as u16), -of.count.cast_signed());
@@ -435,7 +435,7 @@ impl<C> Drop for Shelf<C> {
     }
 }
 
-impl<C> fmt::Debug for Shelf<C> {
+impl<C> fmt::Debug for IdlePool<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shelf").field("keys", &self.keys.len()).finish_non_exhaustive()
     }

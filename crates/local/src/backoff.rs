@@ -2,8 +2,8 @@
 //!
 //! A sender in full flow has the buffer's lock half of the time, and the lines that come with it. A receiver
 //! that comes for each few messages meets it there: one waits for the other, and all lines travel for little.
-//! If it comes later it gets more at once, for the same travels. So each socket has a *pace*: how long the
-//! next receive by reference stays away.
+//! If it comes later it gets more at once, for the same travels. So each socket has a *back-off*: how long
+//! the next receive by reference stays away.
 //!
 //! It rises only when a receive met somebody in the lock: never on one thread, and seldom where both sides
 //! take turns. It falls when there was nothing, or so much that the sender would soon have to wait, and
@@ -14,16 +14,16 @@ use manylane_sync::atomic::{AtomicU32, Ordering};
 use manylane_sync::relax;
 
 /// Relaxations, at most: two to four microseconds, and with that the most that a message waits because of the
-/// pace.
+/// back-off.
 const LONGEST: u32 = 512;
 
 /// The first step.
 const SHORTEST: u32 = 16;
 
 /// Relaxations before the next receive.
-pub(crate) struct Pace(AtomicU32);
+pub(crate) struct Backoff(AtomicU32);
 
-impl Pace {
+impl Backoff {
     pub(crate) fn new() -> Self {
         Self(AtomicU32::new(0))
     }
@@ -31,28 +31,28 @@ impl Pace {
     /// Stays away for so long.
     #[inline]
     pub(crate) fn wait(&self) {
-        let pace = self.0.load(Ordering::Relaxed);
-        (0..pace).for_each(|_| relax());
+        let backoff = self.0.load(Ordering::Relaxed);
+        (0..backoff).for_each(|_| relax());
     }
 
     /// Learns from a receive.
     #[inline]
     pub(crate) fn learn(&self, found: Found, met_others: bool) {
-        let pace = self.0.load(Ordering::Relaxed);
-        let next = after(pace, found, met_others);
-        if next != pace {
+        let backoff = self.0.load(Ordering::Relaxed);
+        let next = after(backoff, found, met_others);
+        if next != backoff {
             self.0.store(next, Ordering::Relaxed);
         }
     }
 }
 
-/// The pace after a receive.
+/// The back-off after a receive.
 #[inline]
-fn after(pace: u32, found: Found, met_others: bool) -> u32 {
+fn after(backoff: u32, found: Found, met_others: bool) -> u32 {
     let next = match found {
-        Found::Nothing | Found::Much => pace / 2,
-        Found::Some if met_others => (pace * 2).clamp(SHORTEST, LONGEST),
-        Found::Some => pace - pace / 4,
+        Found::Nothing | Found::Much => backoff / 2,
+        Found::Some if met_others => (backoff * 2).clamp(SHORTEST, LONGEST),
+        Found::Some => backoff - backoff / 4,
     };
     if next < SHORTEST { 0 } else { next }
 }
@@ -62,8 +62,8 @@ mod tests {
     use super::*;
 
     /// After a number of receives that are alike.
-    fn after_all(times: u32, pace: u32, found: Found, met_others: bool) -> u32 {
-        (0..times).fold(pace, |pace, _| after(pace, found, met_others))
+    fn after_all(times: u32, backoff: u32, found: Found, met_others: bool) -> u32 {
+        (0..times).fold(backoff, |backoff, _| after(backoff, found, met_others))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! # Protocol
 //! 1. `taken` is changed by compare-and-swap, never above `most`; but `most` may become smaller, and a
-//!    connection that changes to another generation's door is in already.
+//!    connection that changes to another generation's limit is in already.
 //! 2. Who finds no place takes the queue's lock, says so in `waiting`, tries once more, and leaves a waker
 //!    only if that fails too.
 //! 3. Who gives a place back does so first and looks at `waiting` then. Between the two steps each side has a
@@ -21,11 +21,11 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-static WAITERS: LockClass = LockClass::new("places", LockClass::LEAF);
+static WAITERS: LockClass = LockClass::new("waiters of a connection limit", LockClass::LEAF);
 
 /// So many places.
 #[derive(Debug)]
-pub struct Places {
+pub struct ConnLimit {
     /// 0 for no bound.
     most: AtomicU64,
     /// What the file says it is, which an operator may change.
@@ -45,16 +45,16 @@ struct Waiters {
     next: u64,
 }
 
-/// Waits for a place: [`Places::enter`].
+/// Waits for a place: [`ConnLimit::enter`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Enter<'a> {
-    places: &'a Places,
+    places: &'a ConnLimit,
     /// Its own in the queue, while it is there or was woken from there.
     number: Option<u64>,
 }
 
-impl Places {
+impl ConnLimit {
     /// `most` places; 0 for no bound.
     pub fn new(most: u32) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl Places {
         Enter { places: self, number: None }
     }
 
-    /// Takes a place even if none is free, for who is in already by another door.
+    /// Takes a place even if none is free, for who is in already by another limit.
     pub fn enter_anyway(&self) {
         if self.most() > 0 {
             self.taken.fetch_add(1, Ordering::SeqCst);
@@ -230,17 +230,17 @@ mod tests {
 
     #[test]
     fn no_more_places_are_taken_than_there_are() {
-        let places = Places::new(2);
+        let places = ConnLimit::new(2);
         assert!(places.try_enter() && places.try_enter() && !places.try_enter());
         assert_eq!(places.filled(), 1);
         places.leave();
         assert!(places.try_enter() && !places.try_enter());
-        assert!(Places::new(0).try_enter());
+        assert!(ConnLimit::new(0).try_enter());
     }
 
     #[test]
     fn a_bound_that_grows_lets_waiters_in_and_one_that_shrinks_throws_nobody_out() {
-        let (places, waker) = (Places::new(1), std::task::Waker::noop());
+        let (places, waker) = (ConnLimit::new(1), std::task::Waker::noop());
         assert!(places.try_enter());
         let mut waiting = std::pin::pin!(places.enter());
         assert!(waiting.as_mut().poll(&mut Context::from_waker(waker)).is_pending());

@@ -1,8 +1,8 @@
 //! One thing that goes from one lane to another, if the one who asked still wants it.
 //!
 //! # Protocol
-//! 1. [`hand`] makes two ends. [`Asked`] stays with the lane that asks, [`Giver`] goes to the lane that is
-//!    asked.
+//! 1. [`oneshot`] makes two ends. [`Request`] stays with the lane that asks, [`Reply`] goes to the lane that
+//!    is asked.
 //! 2. The giver gives once, or is dropped: either is an answer. What is given while nobody waits any more
 //!    comes back to the giver.
 //! 3. The asker has the thing, or nothing, or leaves by dropping its end. What was given and not taken by
@@ -12,14 +12,14 @@
 //!
 //! # Cost
 //! One block of memory, and the line of the state, which moves twice. It is for what happens seldom: a lane
-//! whose own shelf is empty.
+//! whose own idle pool is empty.
 
 use crate::queue::Waiter;
 use manylane_sync::{Arc, LockClass, Mutex};
 use std::fmt;
 use std::task::{Context, Poll, Waker};
 
-static HAND: LockClass = LockClass::new("hand-over", LockClass::LEAF);
+static ONESHOT: LockClass = LockClass::new("handover", LockClass::LEAF);
 
 enum State<T, W> {
     /// Nothing yet; who waits, if it was asked already.
@@ -31,18 +31,18 @@ enum State<T, W> {
 }
 
 /// The end of the lane that asks.
-pub struct Asked<T, W: Waiter = Waker>(Arc<Mutex<State<T, W>>>);
+pub struct Request<T, W: Waiter = Waker>(Arc<Mutex<State<T, W>>>);
 
 /// The end of the lane that is asked.
-pub struct Giver<T, W: Waiter = Waker>(Option<Arc<Mutex<State<T, W>>>>);
+pub struct Reply<T, W: Waiter = Waker>(Option<Arc<Mutex<State<T, W>>>>);
 
 /// Both ends.
-pub fn hand<T, W: Waiter>() -> (Asked<T, W>, Giver<T, W>) {
-    let state = Arc::new(Mutex::new(&HAND, State::Waiting(None)));
-    (Asked(state.clone()), Giver(Some(state)))
+pub fn oneshot<T, W: Waiter>() -> (Request<T, W>, Reply<T, W>) {
+    let state = Arc::new(Mutex::new(&ONESHOT, State::Waiting(None)));
+    (Request(state.clone()), Reply(Some(state)))
 }
 
-impl<T, W: Waiter> Asked<T, W> {
+impl<T, W: Waiter> Request<T, W> {
     /// The answer, once: the thing, or nothing. Until then `waiter` is woken, in place of the one before.
     pub fn poll(&mut self, waiter: impl FnOnce() -> W) -> Poll<Option<T>> {
         let mut state = self.0.lock();
@@ -59,14 +59,14 @@ impl<T, W: Waiter> Asked<T, W> {
     }
 }
 
-impl<T> Asked<T> {
+impl<T> Request<T> {
     /// The answer, for a task that waits.
     pub fn poll_task(&mut self, context: &Context<'_>) -> Poll<Option<T>> {
         self.poll(|| context.waker().clone())
     }
 }
 
-impl<T, W: Waiter> Giver<T, W> {
+impl<T, W: Waiter> Reply<T, W> {
     /// Gives.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ fn answer<T, W: Waiter>(state: &Mutex<State<T, W>>, thing: Option<T>) -> Option<
     None
 }
 
-impl<T, W: Waiter> Drop for Giver<T, W> {
+impl<T, W: Waiter> Drop for Reply<T, W> {
     fn drop(&mut self) {
         if let Some(state) = self.0.take() {
             answer(&state, None);
@@ -101,20 +101,20 @@ impl<T, W: Waiter> Drop for Giver<T, W> {
     }
 }
 
-impl<T, W: Waiter> Drop for Asked<T, W> {
+impl<T, W: Waiter> Drop for Request<T, W> {
     fn drop(&mut self) {
         let before = std::mem::replace(&mut *self.0.lock(), State::Left);
         drop(before); // outside of the lock
     }
 }
 
-impl<T, W: Waiter> fmt::Debug for Asked<T, W> {
+impl<T, W: Waiter> fmt::Debug for Request<T, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asked").finish_non_exhaustive()
     }
 }
 
-impl<T, W: Waiter> fmt::Debug for Giver<T, W> {
+impl<T, W: Waiter> fmt::Debug for Reply<T, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Giver").finish_non_exhaustive()
     }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_is_given_arrives_once() {
-        let (mut asked, giver) = hand::<_, Nobody>();
+        let (mut asked, giver) = oneshot::<_, Nobody>();
         assert_eq!(asked.poll(|| Nobody), Poll::Pending);
         assert_eq!(giver.give(7), Ok(()));
         assert_eq!(asked.poll(|| Nobody), Poll::Ready(Some(7)));
@@ -141,14 +141,14 @@ mod tests {
 
     #[test]
     fn a_giver_that_is_dropped_says_that_it_has_nothing() {
-        let (mut asked, giver) = hand::<u32, Nobody>();
+        let (mut asked, giver) = oneshot::<u32, Nobody>();
         drop(giver);
         assert_eq!(asked.poll(|| Nobody), Poll::Ready(None));
     }
 
     #[test]
     fn what_nobody_waits_for_comes_back() {
-        let (asked, giver) = hand::<_, Nobody>();
+        let (asked, giver) = oneshot::<_, Nobody>();
         drop(asked);
         assert_eq!(giver.give(7), Err(7));
     }

@@ -14,13 +14,13 @@ use manylane_sync::{LockClass, Mutex};
 use std::ops::Deref;
 use std::time::Duration;
 
-static PACE: LockClass = LockClass::new("pace", LockClass::LEAF);
+static METER: LockClass = LockClass::new("rates", LockClass::LEAF);
 
 /// Events that a mean is made of: older ones count ever less.
 pub const MEAN_OF: u64 = 1024;
 
-/// Which counters have a pace.
-pub trait Paced: Counters {
+/// Which counters have a rate.
+pub trait Metered: Counters {
     /// Those whose growth in a second is told.
     const RATES: [&'static str; 2];
     /// The counter of one of them.
@@ -36,7 +36,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// What a look leaves for those who ask for a rate before the next one.
 #[derive(Debug, Default)]
-struct Beat {
+struct Sample {
     /// When it was, in nanoseconds of [`Time`].
     at: AtomicU64,
     /// What the counters had then.
@@ -45,14 +45,14 @@ struct Beat {
     grown: [AtomicU64; 2],
 }
 
-/// What is told of a pace.
+/// What is told of a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// Events in the last second, for each of [`Paced::RATES`].
+    /// Events in the last second, for each of [`Metered::RATES`].
     pub rates: [u64; 2],
     /// The most that there were in a second.
     pub most: [u64; 2],
-    /// For each of [`Paced::MEANS`], and 0 behind them.
+    /// For each of [`Metered::MEANS`], and 0 behind them.
     pub means: [f64; MOST_MEANS],
     /// Since when the first of the rates is 0; nothing when it always was.
     pub last: Option<Time>,
@@ -70,8 +70,8 @@ struct Looks {
     figures: Figures,
     /// What the counters had when they were cleared.
     cleared: Vec<u64>,
-    /// What was counted for each of [`Paced::RATES`] when the most of a second was forgotten: only what came
-    /// since can be the most.
+    /// What was counted for each of [`Metered::RATES`] when the most of a second was forgotten: only what
+    /// came since can be the most.
     forgotten: [u64; 2],
 }
 
@@ -86,15 +86,15 @@ struct Passed {
     had: u64,
 }
 
-/// What of a pace lies under its lock, as it was when it was read.
+/// What of a rate lies under its lock, as it was when it was read.
 #[derive(Debug, Default)]
-pub struct Looked {
+pub struct Snapshot {
     figures: Figures,
     cleared: Vec<u64>,
     forgotten: [u64; 2],
 }
 
-impl Looked {
+impl Snapshot {
     /// What was counted since the counters were cleared, in order of their names; `sums` is what
     /// [`CounterGroup::read_cheap`] says.
     pub fn since_cleared(&self, sums: &[u64]) -> Vec<u64> {
@@ -103,26 +103,26 @@ impl Looked {
     }
 }
 
-/// Counters with their pace.
+/// Counters with their rate.
 #[derive(Debug)]
 pub struct Counted<C> {
     counts: CounterGroup<C>,
     looks: Mutex<Looks>,
     /// The last look, and the one before it. Each is written again at the second look from then: who reads
     /// it meanwhile, having been without a processor, sees that by `last`.
-    beats: [Beat; 2],
+    samples: [Sample; 2],
     /// How many looks there were, which says which of them is the last.
     last: AtomicUsize,
 }
 
-impl<C: Paced> Default for Counted<C> {
+impl<C: Metered> Default for Counted<C> {
     fn default() -> Self {
         let none = || vec![0; C::NAMES.len()];
         let looks = Looks { was: none(), sums: none(), ..Looks::default() };
         Self {
             counts: CounterGroup::new(),
-            looks: Mutex::new(&PACE, looks),
-            beats: Default::default(),
+            looks: Mutex::new(&METER, looks),
+            samples: Default::default(),
             last: AtomicUsize::new(0),
         }
     }
@@ -155,7 +155,7 @@ const fn place(names: &[&str], name: &str) -> usize {
 /// Means that a group of counters may have.
 const MOST_MEANS: usize = 8;
 
-impl<C: Paced> Counted<C> {
+impl<C: Metered> Counted<C> {
     const RATED: [usize; 2] = [place(C::NAMES, C::RATES[0]), place(C::NAMES, C::RATES[1])];
     const LEVEL: (usize, usize) = (place(C::NAMES, C::LEVEL.0), place(C::NAMES, C::LEVEL.1));
     const MEANS: [(usize, usize); MOST_MEANS] = {
@@ -168,9 +168,9 @@ impl<C: Paced> Counted<C> {
     };
 }
 
-impl<C: Paced> Counted<C> {
+impl<C: Metered> Counted<C> {
     /// What is read under the lock; what the other reports are made of takes none.
-    pub fn looked(&self) -> Looked {
+    pub fn looked(&self) -> Snapshot {
         let mut cleared = Vec::new(); // nothing is allocated under the lock
         loop {
             let looks = self.looks.lock();
@@ -180,7 +180,7 @@ impl<C: Paced> Counted<C> {
                 continue;
             }
             cleared.extend_from_slice(&looks.cleared);
-            return Looked { figures: looks.figures, cleared, forgotten: looks.forgotten };
+            return Snapshot { figures: looks.figures, cleared, forgotten: looks.forgotten };
         }
     }
 
@@ -190,7 +190,7 @@ impl<C: Paced> Counted<C> {
     }
 
     /// The same without the lock.
-    pub fn figures_of(&self, looked: &Looked, now: Time) -> Figures {
+    pub fn figures_of(&self, looked: &Snapshot, now: Time) -> Figures {
         let mut figures = looked.figures;
         let cleared = looked.cleared.get(Self::RATED[0]).copied().unwrap_or(0);
         for (which, forgotten) in looked.forgotten.into_iter().enumerate() {
@@ -198,12 +198,12 @@ impl<C: Paced> Counted<C> {
             let since = self.counts.read_cheap_one(|counts| counts.rated(which)).saturating_sub(forgotten);
             // There may have been a look since, which took no more for the most than what came since that was
             // forgotten.
-            let Passed { current, grown, had, .. } = self.since_beat(which, now);
+            let Passed { current, grown, had, .. } = self.since_sample(which, now);
             let looked = grown.min(had.saturating_sub(forgotten));
             figures.most[which] = figures.most[which].max(current.min(since)).max(looked);
         }
         // Since the last look there was one, or in the second before that, and not before they were cleared.
-        let Passed { elapsed, current, grown, .. } = self.since_beat(0, now);
+        let Passed { elapsed, current, grown, .. } = self.since_sample(0, now);
         if self.counts.read_cheap_one(|counts| counts.rated(0)) > cleared {
             if current > 0 {
                 figures.last = Some(now);
@@ -215,9 +215,9 @@ impl<C: Paced> Counted<C> {
         figures
     }
 
-    /// One of [`Paced::RATES`]: events in the second that ends now.
+    /// One of [`Metered::RATES`]: events in the second that ends now.
     pub fn rate(&self, which: usize, now: Time) -> u64 {
-        let Passed { elapsed, current, grown, .. } = self.since_beat(which, now);
+        let Passed { elapsed, current, grown, .. } = self.since_sample(which, now);
         if current == 0 && grown <= 1 && elapsed < SECOND {
             return grown; // as in HAProxy: else one event in a second would be none at once
         }
@@ -227,15 +227,15 @@ impl<C: Paced> Counted<C> {
 
     /// What has passed since the last look. A thread that loses its processor here reads again, if there was
     /// a look meanwhile: once, or a few times, since there is one in a second.
-    fn since_beat(&self, which: usize, now: Time) -> Passed {
+    fn since_sample(&self, which: usize, now: Time) -> Passed {
         loop {
             let last = self.last.load(Ordering::Acquire);
-            let beat = &self.beats[last % 2];
+            let sample = &self.samples[last % 2];
             let sum = self.counts.read_cheap_one(|counts| counts.rated(which));
-            let had = beat.had[which].load(Ordering::Relaxed);
-            let grown = beat.grown[which].load(Ordering::Relaxed);
-            let at = beat.at.load(Ordering::Relaxed);
-            // Pairs with that of `beat`: who has read something of a later look sees that there was one.
+            let had = sample.had[which].load(Ordering::Relaxed);
+            let grown = sample.grown[which].load(Ordering::Relaxed);
+            let at = sample.at.load(Ordering::Relaxed);
+            // Pairs with that of `sample`: who has read something of a later look sees that there was one.
             fence(Ordering::Acquire);
             if self.last.load(Ordering::Relaxed) != last {
                 continue;
@@ -256,9 +256,9 @@ impl<C: Paced> Counted<C> {
     }
 
     /// Rates are counted from here on.
-    fn beat(&self, sums: [u64; 2], now: Time) {
+    fn sample(&self, sums: [u64; 2], now: Time) {
         let last = self.last.load(Ordering::Relaxed);
-        let (before, next) = (&self.beats[last % 2], &self.beats[(last + 1) % 2]);
+        let (before, next) = (&self.samples[last % 2], &self.samples[(last + 1) % 2]);
         let at = before.at.load(Ordering::Relaxed);
         let passed = now.since(Time::from_nanos(at));
         if at != 0 && passed < SECOND / 2 {
@@ -291,7 +291,7 @@ impl<C: Paced> Counted<C> {
         looks.figures.most = [0; 2];
     }
 
-    /// Looks at the counters, about a second after the last look. The first of [`Paced::RATES`].
+    /// Looks at the counters, about a second after the last look. The first of [`Metered::RATES`].
     pub fn look(&self, now: Time) -> u64 {
         let mut looks = self.looks.lock();
         let Looks { before, was, sums, figures, forgotten, .. } = &mut *looks;
@@ -304,7 +304,7 @@ impl<C: Paced> Counted<C> {
             figures.rates[which] = rate;
             figures.most[which] = figures.most[which].max(rate.min(since));
         }
-        self.beat(Self::RATED.map(|place| sums[place]), now);
+        self.sample(Self::RATED.map(|place| sums[place]), now);
         if grown(Self::RATED[0]) > 0 {
             figures.last = Some(now);
         }
@@ -332,7 +332,7 @@ mod tests {
         struct Few { begun, ended, ms }
     }
 
-    impl Paced for Few {
+    impl Metered for Few {
         const RATES: [&'static str; 2] = ["begun", "ended"];
         const LEVEL: (&'static str, &'static str) = ("begun", "ended");
         const MEANS: &'static [(&'static str, &'static str)] = &[("ms", "ended")];

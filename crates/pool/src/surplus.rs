@@ -1,4 +1,4 @@
-//! A lane's shelf: batches of free objects that other lanes may take.
+//! A lane's surplus: batches of free objects that other lanes may take.
 //!
 //! # Protocol
 //! Each slot is in one of three states:
@@ -24,7 +24,7 @@
 //! moves about ten lines for 32 objects.
 
 use crate::object::{BATCH, Batch, Object};
-use crate::options::MAX_SHELF;
+use crate::options::MAX_SURPLUS;
 use manylane_sync::CachePadded;
 use manylane_sync::atomic::{AtomicU32, Ordering};
 use manylane_sync::cell::UnsafeCell;
@@ -34,8 +34,8 @@ const EMPTY: u32 = 0;
 const FULL: u32 = 1;
 const TAKING: u32 = 2;
 
-pub(crate) struct Shelf {
-    states: CachePadded<[AtomicU32; MAX_SHELF]>,
+pub(crate) struct Surplus {
+    states: CachePadded<[AtomicU32; MAX_SURPLUS]>,
     slots: Box<[Slot]>,
     /// Objects in a full slot.
     batch: usize,
@@ -44,22 +44,22 @@ pub(crate) struct Shelf {
 type Slot = CachePadded<UnsafeCell<[MaybeUninit<Object>; BATCH]>>;
 
 // SAFETY: rule 1 keeps all accesses to a slot's cell apart; `Object`s may change threads.
-unsafe impl Sync for Shelf {}
+unsafe impl Sync for Surplus {}
 
 /// What became of a batch that its lane had no room for.
 pub(crate) enum Put {
-    /// It is on the shelf.
+    /// It is on the surplus.
     Done,
-    /// It is on the shelf, in place of the oldest, which the batch now holds.
+    /// It is on the surplus, in place of the oldest, which the batch now holds.
     Displaced,
-    /// There is no shelf, or other lanes are just taking what is on it.
+    /// There is no surplus, or other lanes are just taking what is on it.
     Refused,
 }
 
-impl Shelf {
-    /// A shelf for `slots` batches of `batch` objects.
+impl Surplus {
+    /// A surplus for `slots` batches of `batch` objects.
     pub(crate) fn new(slots: usize, batch: usize) -> Self {
-        debug_assert!(slots <= MAX_SHELF && batch <= BATCH);
+        debug_assert!(slots <= MAX_SURPLUS && batch <= BATCH);
         let slot = |_| CachePadded::new(UnsafeCell::new([MaybeUninit::uninit(); BATCH]));
         Self {
             states: CachePadded::new(std::array::from_fn(|_| AtomicU32::new(EMPTY))),
@@ -68,7 +68,7 @@ impl Shelf {
         }
     }
 
-    /// Puts `batch`, which is a full one, on the shelf. Only the owner may call it. `next` is the owner's
+    /// Puts `batch`, which is a full one, on the surplus. Only the owner may call it. `next` is the owner's
     /// note of where the oldest batch is.
     pub(crate) fn put(&self, batch: &mut Batch, next: &mut usize) -> Put {
         debug_assert_eq!(batch.len(), self.batch);
@@ -122,7 +122,7 @@ impl Shelf {
         false
     }
 
-    /// Objects on the shelf, for reports.
+    /// Objects on the surplus, for reports.
     pub(crate) fn len(&self) -> usize {
         let full = |state: &&AtomicU32| state.load(Ordering::Relaxed) == FULL;
         self.states.iter().filter(full).count() * self.batch

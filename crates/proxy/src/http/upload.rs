@@ -9,12 +9,12 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 /// A way up that goes on beside other work.
-pub(super) struct Going<'a, F> {
+pub(super) struct Upload<'a, F> {
     pub(super) work: Pin<&'a mut F>,
     pub(super) outcome: Option<Result<(), Broken>>,
 }
 
-impl<F: Future<Output = Result<(), Broken>>> Going<'_, F> {
+impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
     /// What `work` gives, while this goes on. A server that takes no more of a body may still answer, so only
     /// what is wrong with the client ends both.
     ///

@@ -29,7 +29,7 @@ pub enum ExitCode {
 
 /// How a run ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Outcome {
     /// The exit code of `-c`; a start goes on only with [`ExitCode::Ok`].
     pub code: ExitCode,
     /// Closing lines that belong with the findings: shown even with `-q`, as errors are.
@@ -40,7 +40,7 @@ pub struct Verdict {
 
 impl Diagnostics {
     /// How the run ends. `pid` is the process's number for the heads of lines.
-    pub fn verdict(&self, sources: &Sources, pid: u32, check: Check) -> Verdict {
+    pub fn verdict(&self, sources: &Sources, pid: u32, check: Check) -> Outcome {
         let mut errors = String::new();
         let alert = |out: &mut String, message: &str| line(out, Severity::Alert, pid, message);
         if self.errors() > 0 {
@@ -55,12 +55,12 @@ impl Diagnostics {
                 alert(&mut errors, &format!("Error(s) found in configuration file : {name}"));
             }
             alert(&mut errors, "Fatal errors found in configuration.");
-            return Verdict { code: ExitCode::Error, errors, summary: String::new() };
+            return Outcome { code: ExitCode::Error, errors, summary: String::new() };
         }
         let warned = self.count(Severity::Warning) > 0;
         if warned && check.warnings_are_errors {
             alert(&mut errors, "Some warnings were found and 'zero-warning' is set. Aborting.");
-            return Verdict { code: ExitCode::Error, errors, summary: String::new() };
+            return Outcome { code: ExitCode::Error, errors, summary: String::new() };
         }
         let mut summary = String::new();
         if warned {
@@ -69,10 +69,10 @@ impl Diagnostics {
         if !check.has_listener {
             summary
                 .push_str("Configuration file has no error but will not start (no listener) => exit(2).\n");
-            return Verdict { code: ExitCode::Unusable, errors, summary };
+            return Outcome { code: ExitCode::Unusable, errors, summary };
         }
         summary.push_str("Configuration file is valid\n");
-        Verdict { code: ExitCode::Ok, errors, summary }
+        Outcome { code: ExitCode::Ok, errors, summary }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Places of a server with a `maxconn` that several balancers fill: those of generations that serve beside
+//! Permits of a server with a `maxconn` that several balancers fill: those of generations that serve beside
 //! each other.
 //!
 //! # Protocol
@@ -6,7 +6,7 @@
 //!    nobody else sent requests there, less what the others serve of it.
 //! 2. All limits of a server are set under its lock, and all at once, from what each gate serves then.
 //!    Whoever has let requests in or ended one, or was told another limit, sets them after that
-//!    ([`Seats::level`]): so who is last has read all that was changed before.
+//!    ([`SharedLimit::level`]): so who is last has read all that was changed before.
 //! 3. Two that take places at the same moment may both take the last one: the server serves as many more as
 //!    there are lanes, until that many have ended. None is taken before it was given back.
 //! 4. Who has set the limits looks whether somebody waits beside room, whichever balancer's he is, after a
@@ -27,11 +27,11 @@ use crate::spec::Index;
 use manylane_sync::atomic::{AtomicBool, Ordering, fence};
 use manylane_sync::{Arc, LockClass, Mutex};
 
-static SEATS: LockClass = LockClass::new("balancers of a server", LockClass::LEAF);
+static SHARED_LIMIT: LockClass = LockClass::new("balancers of a server", LockClass::LEAF);
 
 /// Of one server.
 #[derive(Debug)]
-pub(crate) struct Seats {
+pub(crate) struct SharedLimit {
     shared: AtomicBool,
     balancers: Mutex<Vec<Filling>>,
 }
@@ -45,13 +45,13 @@ struct Filling {
     served: u32,
 }
 
-impl Default for Seats {
+impl Default for SharedLimit {
     fn default() -> Self {
-        Self { shared: AtomicBool::new(false), balancers: Mutex::new(&SEATS, Vec::new()) }
+        Self { shared: AtomicBool::new(false), balancers: Mutex::new(&SHARED_LIMIT, Vec::new()) }
     }
 }
 
-impl Seats {
+impl SharedLimit {
     /// A balancer more fills them.
     pub(crate) fn join(&self, gates: &Arc<Gates>, index: Index) {
         let mut all = self.balancers.lock();

@@ -1,5 +1,5 @@
 //! What the process does as a whole: how busy its lanes are, how much comes and goes in a second, and the
-//! most that it was. Generations that follow on each other share it. The look once a second (`run::pace`)
+//! most that it was. Generations that follow on each other share it. The look once a second (`run::meter`)
 //! writes it; those who ask read what it found.
 
 use crate::counts::FrontendStats;
@@ -9,13 +9,13 @@ use manylane_sync::atomic::{AtomicBool, Ordering};
 use manylane_sync::{LockClass, Mutex};
 use std::time::Duration;
 
-static VITALS: LockClass = LockClass::new("vitals", LockClass::LEAF);
+static PROCESS_STATS: LockClass = LockClass::new("process statistics", LockClass::LEAF);
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
-pub struct Vitals {
+pub struct ProcessStats {
     looks: Mutex<Looks>,
     stopping: AtomicBool,
     /// Resolutions that failed: the name is not there, or no name server gave an answer that is one.
@@ -37,14 +37,14 @@ struct Looks {
     most_connections: u64,
 }
 
-impl Default for Vitals {
+impl Default for ProcessStats {
     fn default() -> Self {
         let (stopping, failed_resolutions) = (AtomicBool::new(false), Counter::new("failed_resolutions"));
-        Self { looks: Mutex::new(&VITALS, Looks::default()), stopping, failed_resolutions }
+        Self { looks: Mutex::new(&PROCESS_STATS, Looks::default()), stopping, failed_resolutions }
     }
 }
 
-impl Vitals {
+impl ProcessStats {
     /// The soft stop has begun.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Vitals {
         self.looks.lock().idle.unwrap_or(100)
     }
 
-    /// Bytes that went to clients in the second that ends now: as [`pace`](crate::pace) has rates.
+    /// Bytes that went to clients in the second that ends now: as [`meter`](crate::meter) has rates.
     pub fn bytes_rate(
         &self,
         now: Time,
@@ -114,13 +114,14 @@ mod tests {
 
     #[test]
     fn a_look_tells_the_last_second_from_the_one_before() {
-        let vitals = Vitals::default();
+        let process_stats = ProcessStats::default();
         let counts = FrontendStats::default();
-        let rate =
-            |millis| vitals.bytes_rate(Time::ZERO + Duration::from_millis(millis), std::iter::once(&counts));
+        let rate = |millis| {
+            process_stats.bytes_rate(Time::ZERO + Duration::from_millis(millis), std::iter::once(&counts))
+        };
         let look = |millis, connections, slept| {
             let bytes = counts.read_cheap_one(|counts| &counts.bytes_out);
-            vitals.look(
+            process_stats.look(
                 Time::ZERO + Duration::from_millis(millis),
                 connections,
                 bytes,
@@ -128,13 +129,13 @@ mod tests {
                 Duration::from_millis(slept),
             );
         };
-        assert_eq!((vitals.idle_percent(), rate(500), vitals.most_connections(3)), (100, 0, 3));
+        assert_eq!((process_stats.idle_percent(), rate(500), process_stats.most_connections(3)), (100, 0, 3));
         counts.own().bytes_out.add(1000);
         assert_eq!(rate(500), 1000, "before the first look");
         look(10_000, 7, 5_000);
         assert_eq!([rate(10_000), rate(10_250)], [1000, 750]);
         assert_eq!(
-            (vitals.idle_percent(), vitals.most_connections(3)),
+            (process_stats.idle_percent(), process_stats.most_connections(3)),
             (100, 7),
             "there is nothing yet to compare with"
         );
@@ -142,11 +143,15 @@ mod tests {
         look(10_100, 8, 5_001); // another generation's
         assert_eq!([rate(10_500), rate(11_000), rate(12_000)], [900, 400, 200], "the last one late");
         look(11_000, 2, 5_500);
-        assert_eq!((vitals.idle_percent(), vitals.most_connections(3)), (25, 8), "half a second of two");
+        assert_eq!(
+            (process_stats.idle_percent(), process_stats.most_connections(3)),
+            (25, 8),
+            "half a second of two"
+        );
         look(12_000, 0, 9_000);
-        assert_eq!((vitals.idle_percent(), rate(13_000)), (100, 0), "never more");
-        assert!(!vitals.is_stopping());
-        vitals.stop();
-        assert!(vitals.is_stopping());
+        assert_eq!((process_stats.idle_percent(), rate(13_000)), (100, 0), "never more");
+        assert!(!process_stats.is_stopping());
+        process_stats.stop();
+        assert!(process_stats.is_stopping());
     }
 }

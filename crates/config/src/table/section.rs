@@ -5,7 +5,7 @@ use super::{Keyword, own};
 /// A kind of section, or of a list of options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Place {
+pub enum SectionKind {
     /// `global`
     Global,
     /// `defaults`
@@ -53,32 +53,32 @@ pub enum Place {
 }
 
 /// Every place with its word.
-const ALL: [(Place, &str); 22] = [
-    (Place::Global, "global"),
-    (Place::Defaults, "defaults"),
-    (Place::Frontend, "frontend"),
-    (Place::Listen, "listen"),
-    (Place::Backend, "backend"),
-    (Place::Userlist, "userlist"),
-    (Place::Peers, "peers"),
-    (Place::Mailers, "mailers"),
-    (Place::Resolvers, "resolvers"),
-    (Place::Ring, "ring"),
-    (Place::HttpErrors, "http-errors"),
-    (Place::LogForward, "log-forward"),
-    (Place::Cache, "cache"),
-    (Place::Program, "program"),
-    (Place::FcgiApp, "fcgi-app"),
-    (Place::CrtStore, "crt-store"),
-    (Place::Traces, "traces"),
-    (Place::LogProfile, "log-profile"),
-    (Place::Acme, "acme"),
-    (Place::BindOption, "bind"),
-    (Place::ServerOption, "server"),
-    (Place::Top, "top"),
+const ALL: [(SectionKind, &str); 22] = [
+    (SectionKind::Global, "global"),
+    (SectionKind::Defaults, "defaults"),
+    (SectionKind::Frontend, "frontend"),
+    (SectionKind::Listen, "listen"),
+    (SectionKind::Backend, "backend"),
+    (SectionKind::Userlist, "userlist"),
+    (SectionKind::Peers, "peers"),
+    (SectionKind::Mailers, "mailers"),
+    (SectionKind::Resolvers, "resolvers"),
+    (SectionKind::Ring, "ring"),
+    (SectionKind::HttpErrors, "http-errors"),
+    (SectionKind::LogForward, "log-forward"),
+    (SectionKind::Cache, "cache"),
+    (SectionKind::Program, "program"),
+    (SectionKind::FcgiApp, "fcgi-app"),
+    (SectionKind::CrtStore, "crt-store"),
+    (SectionKind::Traces, "traces"),
+    (SectionKind::LogProfile, "log-profile"),
+    (SectionKind::Acme, "acme"),
+    (SectionKind::BindOption, "bind"),
+    (SectionKind::ServerOption, "server"),
+    (SectionKind::Top, "top"),
 ];
 
-impl Place {
+impl SectionKind {
     /// Sections that are proxies, or what proxies begin with.
     pub(super) const PROXIES: [Self; 4] = [Self::Defaults, Self::Frontend, Self::Listen, Self::Backend];
 
@@ -105,10 +105,10 @@ impl Place {
 
 /// A set of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places(u32);
+pub struct SectionKinds(u32);
 
-impl Places {
-    pub(super) const fn of(places: &[Place]) -> Self {
+impl SectionKinds {
+    pub(super) const fn of(places: &[SectionKind]) -> Self {
         let mut bits = 0;
         let mut index = 0;
         while index < places.len() {
@@ -119,32 +119,32 @@ impl Places {
     }
 
     /// Whether a place is in the set.
-    pub fn contains(self, place: Place) -> bool {
+    pub fn contains(self, place: SectionKind) -> bool {
         self.0 & 1 << place as u8 != 0
     }
 
     /// The places of the set.
-    pub fn iter(self) -> impl Iterator<Item = Place> {
+    pub fn iter(self) -> impl Iterator<Item = SectionKind> {
         ALL.iter().map(|(place, _)| *place).filter(move |place| self.contains(*place))
     }
 }
 
-use Place::*;
+use SectionKind::*;
 
-pub(super) const GLOBAL: Places = Places::of(&[Global]);
+pub(super) const GLOBAL: SectionKinds = SectionKinds::of(&[Global]);
 /// The manual's columns: `D` defaults, `F` frontend, `L` listen, `B` backend.
-pub(super) const DFLB: Places = Places::of(&[Defaults, Frontend, Listen, Backend]);
-pub(super) const DFL: Places = Places::of(&[Defaults, Frontend, Listen]);
-pub(super) const DLB: Places = Places::of(&[Defaults, Listen, Backend]);
-pub(super) const FLB: Places = Places::of(&[Frontend, Listen, Backend]);
-pub(super) const FL: Places = Places::of(&[Frontend, Listen]);
-pub(super) const LB: Places = Places::of(&[Listen, Backend]);
-pub(super) const BIND: Places = Places::of(&[BindOption]);
-pub(super) const SERVER: Places = Places::of(&[ServerOption]);
+pub(super) const DFLB: SectionKinds = SectionKinds::of(&[Defaults, Frontend, Listen, Backend]);
+pub(super) const DFL: SectionKinds = SectionKinds::of(&[Defaults, Frontend, Listen]);
+pub(super) const DLB: SectionKinds = SectionKinds::of(&[Defaults, Listen, Backend]);
+pub(super) const FLB: SectionKinds = SectionKinds::of(&[Frontend, Listen, Backend]);
+pub(super) const FL: SectionKinds = SectionKinds::of(&[Frontend, Listen]);
+pub(super) const LB: SectionKinds = SectionKinds::of(&[Listen, Backend]);
+pub(super) const BIND: SectionKinds = SectionKinds::of(&[BindOption]);
+pub(super) const SERVER: SectionKinds = SectionKinds::of(&[ServerOption]);
 
 /// The headers of sections.
 pub(super) fn rows() -> Vec<Keyword> {
-    const TOP: Places = Places::of(&[Top]);
+    const TOP: SectionKinds = SectionKinds::of(&[Top]);
     let read = |_: &mut crate::build::Builder<'_>, _: &crate::build::Line<'_>| {};
     vec![
         own("global", TOP, "", 0, "settings of the process; may be repeated").adds().built(read),

@@ -2,15 +2,15 @@
 //! and no wake-up is lost (R-G5).
 #![cfg(loom)]
 
-use manylane_balance::{Waiter, hand};
+use manylane_balance::{Waiter, oneshot};
 use manylane_sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use manylane_sync::{Arc, model, thread};
 use std::task::Poll;
 
 #[derive(Clone)]
-struct Bell(Arc<AtomicBool>);
+struct Notify(Arc<AtomicBool>);
 
-impl Waiter for Bell {
+impl Waiter for Notify {
     fn wake(self) {
         self.0.store(true, Ordering::SeqCst);
     }
@@ -36,7 +36,7 @@ impl Drop for Connection {
 fn asked_beside_giver(gives: bool) {
     model(move || {
         let open = Arc::new(AtomicUsize::new(0));
-        let (mut asked, giver) = hand();
+        let (mut asked, giver) = oneshot();
         let other = {
             let open = open.clone();
             thread::spawn(move || {
@@ -47,14 +47,14 @@ fn asked_beside_giver(gives: bool) {
                 }
             })
         };
-        let bell = Bell(Arc::new(AtomicBool::new(false)));
-        let first = asked.poll(|| bell.clone());
+        let notify = Notify(Arc::new(AtomicBool::new(false)));
+        let first = asked.poll(|| notify.clone());
         other.join().expect("no assertion failed");
         let answer = match first {
             Poll::Ready(answer) => answer,
             Poll::Pending => {
-                assert!(bell.0.load(Ordering::SeqCst), "a wake-up was lost");
-                match asked.poll(|| bell) {
+                assert!(notify.0.load(Ordering::SeqCst), "a wake-up was lost");
+                match asked.poll(|| notify) {
                     Poll::Ready(answer) => answer,
                     Poll::Pending => panic!("the answer was given"),
                 }
@@ -82,13 +82,13 @@ fn who_waits_is_woken_when_there_is_nothing() {
 fn what_is_given_to_one_who_leaves_comes_back_or_is_closed() {
     model(|| {
         let open = Arc::new(AtomicUsize::new(0));
-        let (mut asked, giver) = hand();
+        let (mut asked, giver) = oneshot();
         let other = {
             let open = open.clone();
             thread::spawn(move || giver.give(Connection::open(&open)).err())
         };
-        let bell = Bell(Arc::new(AtomicBool::new(false)));
-        let taken = match asked.poll(|| bell) {
+        let notify = Notify(Arc::new(AtomicBool::new(false)));
+        let taken = match asked.poll(|| notify) {
             Poll::Ready(taken) => taken,
             Poll::Pending => None,
         };

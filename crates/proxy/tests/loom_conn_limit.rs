@@ -2,24 +2,24 @@
 //! one is free.
 #![cfg(loom)]
 
-use manylane_proxy::Places;
+use manylane_proxy::ConnLimit;
 use manylane_sync::atomic::{AtomicUsize, Ordering};
 use manylane_sync::{Arc, model, thread};
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A bell that tells how often it was rung.
-struct Bell(AtomicUsize);
+/// A notify that tells how often it was rung.
+struct Notify(AtomicUsize);
 
-impl Wake for Bell {
+impl Wake for Notify {
     fn wake(self: std::sync::Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-fn bell() -> (std::sync::Arc<Bell>, Waker) {
-    let bell = std::sync::Arc::new(Bell(AtomicUsize::new(0)));
-    (bell.clone(), Waker::from(bell))
+fn notify() -> (std::sync::Arc<Notify>, Waker) {
+    let notify = std::sync::Arc::new(Notify(AtomicUsize::new(0)));
+    (notify.clone(), Waker::from(notify))
 }
 
 /// One leaves while another begins to wait, and is polled once more for no reason: it gets the place, or is
@@ -27,13 +27,13 @@ fn bell() -> (std::sync::Arc<Bell>, Waker) {
 #[test]
 fn who_waits_while_a_place_is_given_back_is_woken() {
     model(|| {
-        let places = Arc::new(Places::new(1));
+        let places = Arc::new(ConnLimit::new(1));
         assert!(places.try_enter());
         let leaving = {
             let places = places.clone();
             thread::spawn(move || places.leave())
         };
-        let (rung, waker) = bell();
+        let (rung, waker) = notify();
         let mut entering = pin!(places.enter());
         let mut context = Context::from_waker(&waker);
         let mut outcome = entering.as_mut().poll(&mut context);
@@ -56,10 +56,10 @@ fn who_waits_while_a_place_is_given_back_is_woken() {
 #[test]
 fn a_place_is_not_lost_with_one_who_gives_up() {
     model(|| {
-        let places = Arc::new(Places::new(1));
+        let places = Arc::new(ConnLimit::new(1));
         assert!(places.try_enter());
-        let (_, impatient) = bell();
-        let (rung, waker) = bell();
+        let (_, impatient) = notify();
+        let (rung, waker) = notify();
         let mut stays = pin!(places.enter());
         let leaving = {
             let mut gives_up = pin!(places.enter());
@@ -79,7 +79,7 @@ fn a_place_is_not_lost_with_one_who_gives_up() {
 #[test]
 fn two_who_want_the_same_place_both_have_it() {
     model(|| {
-        let places = Arc::new(Places::new(1));
+        let places = Arc::new(ConnLimit::new(1));
         assert!(places.try_enter());
         let inside = Arc::new(AtomicUsize::new(1));
         let other = {
@@ -92,7 +92,7 @@ fn two_who_want_the_same_place_both_have_it() {
                 }
             })
         };
-        let (rung, waker) = bell();
+        let (rung, waker) = notify();
         let mut context = Context::from_waker(&waker);
         let mut entering = pin!(places.enter());
         assert!(entering.as_mut().poll(&mut context).is_pending(), "it is taken");

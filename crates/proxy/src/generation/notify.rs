@@ -5,11 +5,11 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Poll, Waker};
 
-static BELLS: LockClass = LockClass::new("bell of a check", LockClass::LEAF);
+static NOTIFIES: LockClass = LockClass::new("notify of a check", LockClass::LEAF);
 
 /// One for each task that waits.
 #[derive(Debug)]
-pub struct Bell(Mutex<State>);
+pub struct Notify(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -17,13 +17,13 @@ struct State {
     waiter: Option<Waker>,
 }
 
-impl Default for Bell {
+impl Default for Notify {
     fn default() -> Self {
-        Self(Mutex::new(&BELLS, State::default()))
+        Self(Mutex::new(&NOTIFIES, State::default()))
     }
 }
 
-impl Bell {
+impl Notify {
     /// Who waits is woken; who does not yet, need not wait.
     pub fn ring(&self) {
         let waiter = {

@@ -5,8 +5,8 @@ use super::pump::Broken;
 use crate::counts::count_in_front;
 use crate::generation::{Backend, Server};
 use crate::invalid::Found;
-use crate::run::{Seen, observe};
-use crate::server::Hold;
+use crate::run::{Observation, observe};
+use crate::server::ServerPermit;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_h1::Relaxed;
 
@@ -63,8 +63,14 @@ impl Session<'_> {
     }
 
     /// A response was passed on, as a message.
-    pub(super) fn passed_on(&self, backend: &Backend, hold: &Hold, ended: &Passed, termination: Termination) {
-        let server = hold.server().counts.own();
+    pub(super) fn passed_on(
+        &self,
+        backend: &Backend,
+        permit: &ServerPermit,
+        ended: &Passed,
+        termination: Termination,
+    ) {
+        let server = permit.server().counts.own();
         if termination.cause != Cause::Normal && !termination.cause.is_order() {
             let b = backend.counts.own();
             let by_client = matches!(termination.cause, Cause::ClientLeft | Cause::ClientSilent);
@@ -81,7 +87,7 @@ impl Session<'_> {
             server.response_errors.add(1);
         }
         if let Ok(Ok(Err(Broken::Framing(_)))) = ended {
-            observe(self.local, backend, hold.index(), Seen::BadBody);
+            observe(self.local, backend, permit.index(), Observation::BadBody);
         }
     }
 

@@ -92,7 +92,7 @@ impl Spare {
 }
 
 /// Who takes part.
-pub(crate) struct Facts<'a> {
+pub(crate) struct EvalContext<'a> {
     pub(crate) local: &'a Local,
     pub(crate) frontend: &'a Frontend,
     pub(crate) listener: &'a Listener,
@@ -105,14 +105,14 @@ pub(crate) struct Facts<'a> {
     pub(crate) course: Option<&'a RefCell<Option<Record>>>,
 }
 
-impl Facts<'_> {
+impl EvalContext<'_> {
     /// An edit of a head could not be done.
-    pub(super) fn rewrite_failed(&self, moment: Moment<'_>) {
+    pub(super) fn rewrite_failed(&self, phase: EvalPhase<'_>) {
         count_in_front!(self.frontend, self.listener, failed_rewrites);
-        if let Some(backend) = moment.backend {
+        if let Some(backend) = phase.backend {
             backend.counts.own().failed_rewrites.add(1);
         }
-        if let Some(server) = moment.server {
+        if let Some(server) = phase.server {
             server.counts.own().failed_rewrites.add(1);
         }
     }
@@ -120,7 +120,7 @@ impl Facts<'_> {
 
 /// When, and what is there by then.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Moment<'a> {
+pub(crate) struct EvalPhase<'a> {
     pub(crate) request: Option<&'a Head>,
     pub(crate) response: Option<&'a Head>,
     pub(crate) backend: Option<&'a Backend>,
@@ -137,7 +137,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) log: Option<&'a LogFacts<'a>>,
 }
 
-impl Moment<'_> {
+impl EvalPhase<'_> {
     /// Whose message it is about.
     pub(super) fn direction(&self) -> Direction {
         let at_end = self.log.is_some() && self.request.is_none();
@@ -158,21 +158,21 @@ fn millis(time: Option<std::time::Duration>) -> i64 {
     time.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
 
-impl Facts<'_> {
+impl EvalContext<'_> {
     /// Evaluates something at a moment. What it makes of text is in the lane's scratch, and gone when this
     /// returns.
     pub(crate) fn with<R>(
         &self,
-        moment: Moment<'_>,
+        phase: EvalPhase<'_>,
         work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R,
     ) -> R {
         let memory = &self.scopes.memory;
-        memory.with_line(|request_line| self.with_stream(moment, request_line, work))
+        memory.with_line(|request_line| self.with_stream(phase, request_line, work))
     }
 
     fn with_stream<R>(
         &self,
-        moment: Moment<'_>,
+        phase: EvalPhase<'_>,
         request_line: Option<RequestLine<'_>>,
         work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R,
     ) -> R {
@@ -201,13 +201,13 @@ impl Facts<'_> {
             timeout: millis(self.frontend.timeouts.client),
             ..ClientFacts::default()
         };
-        let backend = moment.backend;
+        let backend = phase.backend;
         let (link_source, link_destination) = memory.link.get();
         let server = ServerFacts {
             source: link_source,
             destination: link_destination,
             backend: backend.map(|backend| proxy_facts(backend.id, &backend.name, b"")),
-            server: moment
+            server: phase
                 .server
                 .filter(|server| !server.stands_in)
                 .map(|server| (server.id.into(), server.name.as_bytes())),
@@ -251,16 +251,16 @@ impl Facts<'_> {
         let env = Env {
             now: now(),
             zone: &generation.zone,
-            direction: moment.direction(),
-            is_final: !moment.may_grow,
-            request: moment.request,
-            response: moment.response,
-            request_data: moment.request_data,
-            response_data: moment.response_data,
+            direction: phase.direction(),
+            is_final: !phase.may_grow,
+            request: phase.request,
+            response: phase.response,
+            request_data: phase.request_data,
+            response_data: phase.response_data,
             client: &client,
             server: &server,
             stream: &stream,
-            log: moment.log,
+            log: phase.log,
             variables: manylane_expr::Scopes {
                 process: Some(&generation.expressions.process),
                 session: Some(&self.scopes.session),
@@ -278,35 +278,35 @@ impl Facts<'_> {
     }
 }
 
-impl Facts<'_> {
+impl EvalContext<'_> {
     /// Makes a text of a format. `None`: it has no room.
     pub(crate) fn text<R>(
         &self,
-        moment: Moment<'_>,
+        phase: EvalPhase<'_>,
         format: &Format,
         work: impl FnOnce(Option<&[u8]>) -> R,
     ) -> R {
         let text = |env: &Env<'_>, scratch: &mut Scratch<'_>| work(format.eval(env, scratch));
-        if format.has_aliases() && moment.log.is_none() {
-            self.with_course(moment, text)
+        if format.has_aliases() && phase.log.is_none() {
+            self.with_course(phase, text)
         } else {
-            self.with(moment, text)
+            self.with(phase, text)
         }
     }
 
     /// The same as [`with`](Self::with), with what log lines say as far as it is known by now.
     pub(crate) fn with_course<R>(
         &self,
-        moment: Moment<'_>,
+        phase: EvalPhase<'_>,
         work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R,
     ) -> R {
-        let known = self.log_facts(moment.backend, moment.server);
+        let known = self.log_facts(phase.backend, phase.server);
         let record = self.course.map(RefCell::borrow);
         match record.as_deref() {
             Some(Some(record)) => record.with(self, known, self.local.here().now(), |log| {
-                self.with(Moment { log: Some(log), ..moment }, work)
+                self.with(EvalPhase { log: Some(log), ..phase }, work)
             }),
-            _ => self.with(Moment { log: Some(&known), ..moment }, work),
+            _ => self.with(EvalPhase { log: Some(&known), ..phase }, work),
         }
     }
 
@@ -319,8 +319,8 @@ impl Facts<'_> {
             return;
         }
         let mut id = [0; LONGEST_ID];
-        let moment = Moment { request: head, ..Moment::default() };
-        let length = self.text(moment, format, |text| {
+        let phase = EvalPhase { request: head, ..EvalPhase::default() };
+        let length = self.text(phase, format, |text| {
             let text = text.unwrap_or_default();
             let length = text.len().min(LONGEST_ID);
             id[..length].copy_from_slice(&text[..length]);
@@ -336,10 +336,14 @@ impl Facts<'_> {
     }
 
     /// What tells idle connections of a backend's servers apart: `pool-conn-name`.
-    pub(crate) fn pool_names(&self, moment: Moment<'_>, backend: &Backend) -> [Option<u64>; MOST_POOL_NAMES] {
+    pub(crate) fn pool_names(
+        &self,
+        phase: EvalPhase<'_>,
+        backend: &Backend,
+    ) -> [Option<u64>; MOST_POOL_NAMES] {
         let mut names = [None; MOST_POOL_NAMES];
         for (name, expression) in names.iter_mut().zip(&backend.pool_names) {
-            *name = self.with(moment, |env, scratch| {
+            *name = self.with(phase, |env, scratch| {
                 let mut scratch = scratch.reborrow();
                 let value = expression.eval_as(Type::Bin, env, &mut scratch).ok()?;
                 Some(Local::hash(value.bytes()?))

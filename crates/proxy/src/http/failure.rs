@@ -7,15 +7,15 @@ use super::receive::NoHead;
 use super::tries::{Failed, no_memory};
 use crate::generation::Backend;
 use crate::invalid::Found;
-use crate::run::{Seen, observe};
-use crate::server::Hold;
+use crate::run::{Observation, observe};
+use crate::server::ServerPermit;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 
 /// A try of which nothing has reached the client yet.
-pub(super) struct Vain<'a> {
+pub(super) struct Failure<'a> {
     pub(super) backend: &'a Backend,
-    pub(super) hold: &'a Hold,
+    pub(super) permit: &'a ServerPermit,
     /// Its connection was made for this request.
     pub(super) new: bool,
     /// It may be that its connection was closed for its age, and nothing was done there.
@@ -25,7 +25,7 @@ pub(super) struct Vain<'a> {
     pub(super) persistent: bool,
 }
 
-impl Vain<'_> {
+impl Failure<'_> {
     /// Tries once more where that is wanted and can be done.
     fn or_again(&self, wanted: bool, status: u16, ended: Termination) -> Failed {
         if wanted && self.repeatable {
@@ -38,41 +38,41 @@ impl Vain<'_> {
     /// The server has failed, and counters are told so.
     pub(super) fn failed(&self, cause: Cause) -> Termination {
         self.backend.counts.own().response_errors.add(1);
-        self.hold.server().counts.own().response_errors.add(1);
+        self.permit.server().counts.own().response_errors.add(1);
         Termination::new(cause, Phase::Headers)
     }
 }
 
 impl Session<'_> {
     /// The server sent no head that can be passed on, but these bytes.
-    pub(super) fn no_head(&self, vain: &Vain<'_>, no_head: NoHead, from_server: &Chain) -> Failed {
-        let Vain { backend, hold, .. } = *vain;
+    pub(super) fn no_head(&self, failure: &Failure<'_>, no_head: NoHead, from_server: &Chain) -> Failed {
+        let Failure { backend, permit, .. } = *failure;
         let on = &backend.http.retry_on;
         match no_head {
-            NoHead::Nothing if vain.new => {
-                observe(self.local, backend, hold.index(), Seen::Closed);
-                vain.or_again(on.empty, 502, vain.failed(Cause::ServerLeft))
+            NoHead::Nothing if failure.new => {
+                observe(self.local, backend, permit.index(), Observation::Closed);
+                failure.or_again(on.empty, 502, failure.failed(Cause::ServerLeft))
             }
             // It was closed for its age, just when the request came.
             NoHead::Nothing => {
-                match vain.or_again(on.empty || vain.stale, 502, vain.failed(Cause::ServerLeft)) {
+                match failure.or_again(on.empty || failure.stale, 502, failure.failed(Cause::ServerLeft)) {
                     Failed::Answer(..) => {
                         backend.counts.own().server_aborts.add(1);
-                        hold.server().counts.own().server_aborts.add(1);
+                        permit.server().counts.own().server_aborts.add(1);
                         Failed::Unanswered
                     }
                     again => again,
                 }
             }
             NoHead::Cut => {
-                observe(self.local, backend, hold.index(), Seen::Closed);
+                observe(self.local, backend, permit.index(), Observation::Closed);
                 // The manual has it with junk, HAProxy with empty ones.
-                vain.or_again(on.junk || on.empty, 502, vain.failed(Cause::ServerLeft))
+                failure.or_again(on.junk || on.empty, 502, failure.failed(Cause::ServerLeft))
             }
             NoHead::Junk(error) => {
-                self.keep_response(&Found::new(from_server, error), backend, hold.server());
-                observe(self.local, backend, hold.index(), Seen::BadHead);
-                vain.or_again(on.junk, error.status, vain.failed(Cause::Refused))
+                self.keep_response(&Found::new(from_server, error), backend, permit.server());
+                observe(self.local, backend, permit.index(), Observation::BadHead);
+                failure.or_again(on.junk, error.status, failure.failed(Cause::Refused))
             }
             NoHead::Memory => no_memory(),
             NoHead::Client => Failed::Client(Phase::Headers),
@@ -80,10 +80,10 @@ impl Session<'_> {
     }
 
     /// The request did not come to its end before the response began.
-    pub(super) fn no_request(&self, vain: &Vain<'_>, broken: Broken) -> Failed {
+    pub(super) fn no_request(&self, failure: &Failure<'_>, broken: Broken) -> Failed {
         match broken {
             Broken::Framing(found) => {
-                self.keep_request(&found, Some(vain.backend));
+                self.keep_request(&found, Some(failure.backend));
                 Failed::Answer(found.error.status, Termination::new(Cause::Refused, Phase::Headers))
             }
             Broken::Memory => no_memory(),
@@ -94,15 +94,15 @@ impl Session<'_> {
     }
 
     /// Time was over, or somebody else has ended the stream.
-    pub(super) fn no_time(&self, vain: &Vain<'_>, cause: Cause) -> Failed {
+    pub(super) fn no_time(&self, failure: &Failure<'_>, cause: Cause) -> Failed {
         match cause {
             // HAProxy holds the client's silence against the server, whose time alone it waits for; so a
             // client could get servers marked as failing. The manual has it as here.
             Cause::ClientSilent => Failed::Answer(408, Termination::new(Cause::ClientSilent, Phase::Headers)),
             cause if cause.is_order() => Failed::Answer(502, Termination::new(cause, Phase::Headers)),
             cause => {
-                observe(self.local, vain.backend, vain.hold.index(), Seen::Silent);
-                vain.or_again(vain.backend.http.retry_on.timeout, 504, vain.failed(cause))
+                observe(self.local, failure.backend, failure.permit.index(), Observation::Silent);
+                failure.or_again(failure.backend.http.retry_on.timeout, 504, failure.failed(cause))
             }
         }
     }
