@@ -109,6 +109,8 @@ struct Notes {
     failure: Cause,
     /// Objects got from the allocator until the last [`trim`](Inner::trim).
     fresh: u64,
+    /// Objects allocated until then.
+    allocs: u64,
 }
 
 impl Inner {
@@ -415,6 +417,10 @@ impl Inner {
     /// Gives back to the allocator half of what lies on the calling lane's surplus, and moves the colder half
     /// of its cache there, where it is found again if it is needed before the next call. Nothing if the
     /// lane got an object from the allocator since the last call: then it needs more, not less.
+    ///
+    /// A half that is less than a batch goes to the allocator at once, as far as it was not used since the
+    /// last call. It is little, but a few objects that a burst left behind lie on as many of the allocator's
+    /// pages, and each keeps the whole page.
     pub(crate) fn trim(&'static self) {
         let hot = self.hot.own();
         // Relaxed: this lane stored it. Without it the lane has not used the pool.
@@ -422,9 +428,14 @@ impl Inner {
             return;
         }
         let (lane, size) = (self.lane(), self.options.batch);
-        let fresh = lane.fresh.get();
+        let (fresh, allocs) = (lane.fresh.get(), hot.mem(1).allocs);
         // SAFETY: the slot is the calling lane's; nothing is called back.
-        let calm = unsafe { lane.notes.with(|notes| std::mem::replace(&mut notes.fresh, fresh) == fresh) };
+        let (calm, used) = unsafe {
+            lane.notes.with(|notes| {
+                let calm = std::mem::replace(&mut notes.fresh, fresh) == fresh;
+                (calm, allocs - std::mem::replace(&mut notes.allocs, allocs))
+            })
+        };
         if !calm {
             return;
         }
@@ -436,8 +447,16 @@ impl Inner {
             self.evict(lane, &batch);
         }
         // SAFETY: as above.
-        let batches = unsafe { hot.cache.with(|cache| cache.len()) } / 2 / size;
-        for _ in 0..batches {
+        let cached = unsafe { hot.cache.with(|cache| cache.len()) };
+        if cached < 2 * size {
+            let unused = cached.saturating_sub(usize::try_from(used).unwrap_or(usize::MAX));
+            let mut batch = Batch::new();
+            // SAFETY: as above.
+            unsafe { hot.cache.with(|cache| cache.spill(unused.min(cached.div_ceil(2)), &mut batch)) };
+            lane.spilled.add(batch.len() as u64);
+            self.evict(lane, &batch);
+        }
+        for _ in 0..cached / 2 / size {
             let mut batch = Batch::new();
             // SAFETY: as above.
             unsafe { hot.cache.with(|cache| cache.spill(size, &mut batch)) };
@@ -515,6 +534,7 @@ impl Lane {
                 pause: 0,
                 failure: Cause::Memory,
                 fresh: 0,
+                allocs: 0,
             }),
             waiters: LaneCell::new(Waiters::new()),
             surplus: Surplus::new(options.surplus, options.batch),

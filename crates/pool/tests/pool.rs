@@ -143,6 +143,16 @@ fn a_lane_that_trims_keeps_what_it_uses() {
     }
     let left = pool.report().allocated;
     assert!(left <= 100, "{left} are left of {kept}");
+    for _ in 0..100 {
+        burst(20); // as often as it may use what is left
+        trim();
+    }
+    let left = pool.report().allocated;
+    assert!(left >= 20, "{left} are left of 20 that are in use");
+    for _ in 0..12 {
+        trim();
+    }
+    assert_eq!(pool.report().allocated, 1, "one object, since others would keep pages of the allocator");
     for more in 1..4 {
         burst(more * 200); // more than there is
         let kept = pool.report().allocated;
