@@ -1,10 +1,11 @@
 //! Between two requests. Most connections of a proxy are idle: so what a session is then is a few hundred
 //! bytes in the block of its task, and all that serves a request is in a block of its own, which goes back to
-//! the lane's pool with the request.
+//! the lane's pool with the request. A session whose client has sent a part of a head rests, too: it keeps
+//! these bytes and a [`PartialHead`].
 
 use super::Session;
 use super::private::Private;
-use super::request::{Wait, ends_in_silence, timeouts};
+use super::request::{PartialHead, Wait, ends_in_silence, timeouts};
 use crate::flow::Timer;
 use crate::generation::{Frontend, Listener};
 use crate::run::{Event, IdleClient, Local, WaiterSlot};
@@ -33,6 +34,8 @@ pub(crate) enum Woken {
 struct More {
     private: Private,
     variables: Option<Variables>,
+    /// What came of the next request.
+    partial: Option<Pooled<PartialHead>>,
 }
 
 manylane_sync::lazy_static! {
@@ -95,6 +98,15 @@ impl IdleSession {
         self.more.is_some()
     }
 
+    /// Whether a part of a request is there: its generation serves it.
+    pub(crate) fn has_partial_head(&self) -> bool {
+        self.partial().is_some()
+    }
+
+    fn partial(&self) -> Option<&PartialHead> {
+        self.more.as_ref()?.partial.as_deref()
+    }
+
     /// Until when its client may ask although the generation ends.
     pub(crate) fn may_begin(&self, local: &Local) -> Option<Time> {
         may_begin(local, self.since, self.requests.into())
@@ -114,15 +126,22 @@ impl IdleSession {
         end: Option<Time>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Woken>> {
-        let idle = timeouts(frontend, self.requests.into()).0;
-        let deadline = idle.map_or(Time::MAX, |idle| self.since + idle);
+        let (deadline, silently) = match self.partial() {
+            Some(partial) => (partial.deadline, false),
+            None => {
+                let requests = self.requests.into();
+                let idle = timeouts(frontend, requests).0;
+                let deadline = idle.map_or(Time::MAX, |idle| self.since + idle);
+                (deadline, ends_in_silence(frontend, requests))
+            }
+        };
         let (deadline, ends) = end.filter(|&end| end < deadline).map_or((deadline, false), |end| (end, true));
         let Some(stream) = self.client.connection.stream() else { return Poll::Ready(None) };
         let receive = |context: &mut Context<'_>| stream.poll_recv(context).map_err(TransferError::Socket);
         Poll::Ready(match ready!(until(receive, stopping, &self.timer, deadline, context)) {
             Woken::Stopping => None,
             Woken::Late if ends => None,
-            Woken::Left | Woken::Late if ends_in_silence(frontend, self.requests.into()) => None,
+            Woken::Left | Woken::Late if silently => None,
             woken => Some(woken),
         })
     }
@@ -139,7 +158,7 @@ impl IdleSession {
         let Self { client, timer, since, requests, last, more, _idle: _ } = self;
         let (requests, last) = (requests.into(), last.map(|(backend, server)| (backend as usize, server)));
         let scopes = local.scopes.take();
-        let More { private, variables } = more.map_or_else(More::default, Pooled::into_inner);
+        let More { private, variables, partial } = more.map_or_else(More::default, Pooled::into_inner);
         if let Some(variables) = variables {
             scopes.put_session(variables);
         }
@@ -162,7 +181,9 @@ impl IdleSession {
             unsent: Cell::new(0),
             entered: Cell::new(None),
             replied: Cell::new(false),
+            partial,
         };
+        session.regain_partial_head();
         let wait = session.woken(woken);
         (session, wait)
     }
@@ -178,15 +199,15 @@ impl Session<'_> {
     /// few sessions have.
     #[inline(always)] // it is taken apart where it is
     pub(super) fn rest(self, goes_on: bool) -> Option<IdleSession> {
-        let Self { local, client, requests, last, private, timer, since, scopes, .. } = self;
+        let Self { local, client, requests, last, private, timer, since, scopes, partial, .. } = self;
         let variables = scopes.take_session();
         local.scopes.put(scopes);
         if !goes_on {
             return None;
         }
         let more = match variables {
-            None if private.is_empty() => None,
-            variables => Some(MORE.alloc(More { private, variables }).ok()?),
+            None if private.is_empty() && partial.is_none() => None,
+            variables => Some(MORE.alloc(More { private, variables, partial }).ok()?),
         };
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
         let last = last.map(|(backend, server)| (backend as u32, server)); // an index of what stands in a file

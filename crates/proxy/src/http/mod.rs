@@ -37,9 +37,10 @@ use crate::termination::Cause;
 use exchange::{After, Asking};
 pub(crate) use idle_session::{IdleSession, Woken};
 use manylane_balance::Index;
+use manylane_pool::Pooled;
 use manylane_sched::{Class, Time};
 use private::Private;
-use request::{NoMore, Wait};
+use request::{NoMore, PartialHead, Wait};
 use std::cell::{Cell, RefCell};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -80,6 +81,8 @@ struct Session<'a> {
     entered: Cell<Option<(usize, Time)>>,
     /// Something of its response may have been sent.
     replied: Cell<bool>,
+    /// What came of the next request, when the session is about to rest.
+    partial: Option<Pooled<PartialHead>>,
 }
 
 /// Serves what the client of a new session sent with the connection, if it did. None when the connection is
@@ -112,6 +115,7 @@ pub(crate) async fn begin(
         unsent: Cell::new(0),
         entered: Cell::new(None),
         replied: Cell::new(false),
+        partial: None,
     };
     session.forget();
     let goes_on = session.may_rest() || session.serve(None).await;
@@ -171,6 +175,7 @@ impl Session<'_> {
                     self.linger().await;
                     return false;
                 }
+                Err(NoMore::Partial) => return true,
                 Err(NoMore::End) => return false,
             }
             self.forget();

@@ -10,9 +10,12 @@ use crate::log::Record;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_h1::{Request, RequestParser};
+use manylane_net::TransferError;
+use manylane_pool::Pool;
 use manylane_sched::Time;
 use std::future::poll_fn;
 use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// No request comes any more.
@@ -21,6 +24,26 @@ pub(super) enum NoMore {
     Refused,
     /// Nothing came: the client left, or was idle for too long, or the generation ends.
     End,
+    /// A part of its head came, which is in the session's [`PartialHead`]: the session rests until more
+    /// comes.
+    Partial,
+}
+
+/// What a session that rests keeps of a head that is not complete.
+#[derive(Debug)]
+pub(super) struct PartialHead {
+    parser: RequestParser,
+    received: Chain,
+    /// Bytes that the parser has taken.
+    taken: u64,
+    /// When all of it has to be there.
+    pub(super) deadline: Time,
+    record: Option<Record>,
+}
+
+manylane_sync::lazy_static! {
+    static PARTIAL: Pool<PartialHead> =
+        Pool::new("partial head").expect("the size is a constant below the bound");
 }
 
 /// How waiting ended.
@@ -60,6 +83,11 @@ impl Session<'_> {
         if begun {
             self.begin_record(waited_from);
         }
+        if let Some(partial) = self.partial.take() {
+            begun = true;
+            woken = woken.filter(|wait| !matches!(wait, Wait::Bytes)); // they are with the others
+            PartialHead { parser, taken: came, deadline, .. } = partial.into_inner();
+        }
         loop {
             if begun {
                 let there = self.client.received.len();
@@ -89,6 +117,15 @@ impl Session<'_> {
             }
             let waited = match woken.take() {
                 Some(wait) => wait,
+                None if begun && self.client.connection.stream().is_some() => {
+                    match self.already(deadline).await {
+                        Some(wait) => wait,
+                        None if self.keep_partial_head(&parser, came, deadline) => {
+                            return Err(NoMore::Partial);
+                        }
+                        None => Wait::Left, // no memory: nothing can go on
+                    }
+                }
                 None => self.wait(deadline, !begun).await,
             };
             match waited {
@@ -115,6 +152,43 @@ impl Session<'_> {
                 }
                 Wait::Stopping => return Err(NoMore::End),
             }
+        }
+    }
+
+    /// What waiting for more of a head brings without waiting.
+    async fn already(&mut self, deadline: Time) -> Option<Wait> {
+        let stream = self.client.connection.stream()?;
+        let woken = poll_fn(|context| {
+            let receive =
+                |context: &mut Context<'_>| stream.poll_recv(context).map_err(TransferError::Socket);
+            Poll::Ready(match until(receive, None, &self.timer, deadline, context) {
+                Poll::Ready(woken) => Some(woken),
+                Poll::Pending => None,
+            })
+        })
+        .await?;
+        Some(self.woken(woken))
+    }
+
+    /// Makes the session ready to rest although a part of a head came. False when there is no memory.
+    #[cold]
+    fn keep_partial_head(&mut self, parser: &RequestParser, taken: u64, deadline: Time) -> bool {
+        let partial = PARTIAL.alloc_with(|| PartialHead {
+            parser: parser.clone(),
+            received: std::mem::take(&mut self.client.received),
+            taken,
+            deadline,
+            record: self.record.take(),
+        });
+        self.partial = partial.ok();
+        self.partial.is_some()
+    }
+
+    /// Goes on where [`keep_partial_head`](Self::keep_partial_head) ended, if it was called.
+    pub(super) fn regain_partial_head(&mut self) {
+        if let Some(partial) = &mut self.partial {
+            self.client.received = std::mem::take(&mut partial.received);
+            self.record.replace(partial.record.take());
         }
     }
 

@@ -55,8 +55,8 @@ counters! {
 
 static IDLE_CLIENTS: CounterGroup<IdleClients> = CounterGroup::new();
 
-/// A client without a request, which does not count among the descriptors in use (rule 4). It stays on its
-/// lane.
+/// A client without a complete head of a request, which does not count among the descriptors in use (rule
+/// 4). It stays on its lane.
 #[derive(Debug)]
 pub(crate) struct IdleClient(PhantomData<*const ()>);
 

@@ -105,6 +105,9 @@ impl Held {
     /// it stays with this one although it ends.
     #[cold]
     fn stays(&mut self, rest: &mut IdleSession) -> bool {
+        if rest.has_partial_head() {
+            return true;
+        }
         let (frontend, listener) = self.whose();
         let Some(successor) = self.local.successor_at(frontend, listener) else {
             return frontend.http.outlives_stop || self.local.keeps_idle();
