@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const FEWEST: usize = 150;
 
 /// Cases at the same time: they wait more than they compute.
-const TOGETHER: usize = 4;
+const TOGETHER: usize = 12;
 
 fn cases() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("differential");

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Scripts at the same time: they wait more than they compute.
-const TOGETHER: usize = 4;
+const TOGETHER: usize = 12;
 
 /// Fewer scripts are none: a folder that is not found, or a filter that has stayed.
 const FEWEST: usize = 60;
