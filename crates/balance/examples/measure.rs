@@ -1,15 +1,16 @@
-//! Nanoseconds of one request (pick, take, release) by algorithm and number of servers, on one lane: the
-//! least of many samples. `cargo run --release -p manylane-balance --example measure`
+//! Nanoseconds of one request (pick, take, release) by algorithm and number of servers, and of one change of
+//! a server's state with 1,000 of them, on one lane: the least of many samples. `cargo run --release -p
+//! manylane-balance --example measure`
 
-use manylane_balance::{Algorithm, Balancer, HashType, Input, Key, Options, ServerSpec, Servers};
+use manylane_balance::{Admin, Algorithm, Balancer, HashType, Input, Key, Options, ServerSpec, Servers};
 use manylane_sched::Time;
-use manylane_sync::Reader;
+use manylane_sync::{Reader, qsbr};
 use std::hint::black_box;
 use std::time::Instant;
 
 fn main() {
-    let reader = Reader::new();
-    println!("{:<22}{:>8}{:>8}{:>14}", "ns a request", 1, 500, "500, maxconn");
+    let mut reader = Reader::new();
+    println!("{:<22}{:>8}{:>8}{:>14}{:>16}", "ns a request", 1, 500, "500, maxconn", "a change, 1000");
     for (name, algorithm) in [
         ("roundrobin", Algorithm::RoundRobin),
         ("static-rr", Algorithm::StaticRr),
@@ -21,6 +22,22 @@ fn main() {
         ("hash, consistent", Algorithm::Hash(HashType::CONSISTENT)),
         ("maglev", Algorithm::Maglev(HashType::MAP)),
     ] {
+        let change = {
+            let spec = |id| ServerSpec { weight: 10, ..ServerSpec::new(format!("s{id}"), id) };
+            let servers = Servers::new((1..=1000).map(spec)).expect("names and ids differ");
+            let b = Balancer::new(servers, algorithm, Options::default());
+            let mut sample = |n: usize| {
+                let index = b.servers().index(n * 37 % 1000).expect("there are as many");
+                let begin = Instant::now();
+                b.set_admin(index, Admin::Maintenance, Time::ZERO);
+                let took = begin.elapsed().as_nanos() as f64;
+                b.set_admin(index, Admin::Ready, Time::ZERO);
+                reader.quiescent();
+                qsbr::reclaim();
+                took
+            };
+            (0..300).map(&mut sample).fold(f64::MAX, f64::min)
+        };
         let best = |servers: u32, maxconn: u32| {
             let spec = |id| ServerSpec { weight: 10, maxconn, ..ServerSpec::new(format!("s{id}"), id) };
             let servers = Servers::new((1..=servers).map(spec)).expect("names and ids differ");
@@ -41,6 +58,7 @@ fn main() {
             };
             (0..300).map(|_| sample()).fold(f64::MAX, f64::min)
         };
-        println!("{name:<22}{:>8.1}{:>8.1}{:>14.1}", best(1, 0), best(500, 0), best(500, 1000));
+        let (one, many, limited) = (best(1, 0), best(500, 0), best(500, 1000));
+        println!("{name:<22}{one:>8.1}{many:>8.1}{limited:>14.1}{change:>16.0}");
     }
 }

@@ -7,8 +7,14 @@
 //! (its id) alone. So only the keys of a server that comes or goes move, and all balancers with the same ids
 //! agree, HAProxy among them.
 //!
+//! # Changes
+//! The ring has the points of all servers at their full weights, whether they take part or not. A look-up
+//! skips the points of those who do not: a server with half of its weight takes part with the first half of
+//! its points. So a change of a server's state, or of its weight up to the full one, changes no ring, and
+//! what a look-up finds is what it would find on a ring of those who take part alone.
+//!
 //! # Layout
-//! Points and servers in ascending order of place; `starts` tells for each value of a place's upper bits
+//! Points and owners in ascending order of place; `starts` tells for each value of a place's upper bits
 //! where its run begins, with about one place a run. A look-up reads one start and the few places behind it,
 //! however many servers there are.
 
@@ -22,16 +28,33 @@ const PLACES_OF_ONE: u32 = 4096;
 /// weights, and each one at least.
 const MAX_PLACES: u64 = 1000 * 256 * 16;
 
+/// A look-up skips about so many points of absent servers at most, about half a microsecond: where fewer than
+/// one in so many take part, a small ring of these is made.
+pub(crate) const MAX_SKIPPED: u64 = 256;
+
 #[derive(Debug)]
 pub(crate) struct Ring {
     places: Box<[u32]>,
-    servers: Box<[u16]>,
+    owners: Box<[Owner]>,
     starts: Box<[u32]>,
     /// A place's run is its upper bits: `place >> shift`.
     shift: u32,
+    /// Full weights by server, in sixteenths; servers behind the end have none.
+    full: Box<[u32]>,
+    /// Their sum.
+    wanted: u64,
+}
+
+/// Whose a point is.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    server: u16,
+    /// The point takes part if the server has more points than this now.
+    nth: u16,
 }
 
 /// Points of a server with this weight in sixteenths, where all weights together are `wanted`.
+#[inline]
 fn places(weight: u32, wanted: u64) -> u32 {
     match wanted > MAX_PLACES && weight > 0 {
         true => (u64::from(weight) * MAX_PLACES / wanted).max(1) as u32,
@@ -40,65 +63,124 @@ fn places(weight: u32, wanted: u64) -> u32 {
 }
 
 impl Ring {
-    /// The ring of servers, each with its hash key and its weight in sixteenths.
+    /// The ring of servers, each with its hash key and its full weight in sixteenths.
     ///
     /// Cost: sorts the sum of all weights, or [`MAX_PLACES`] if that is less.
     pub(crate) fn new(members: impl Iterator<Item = (u16, u32, u32)> + Clone) -> Self {
         let wanted: u64 = members.clone().map(|(_, _, weight)| u64::from(weight)).sum();
-        let mut all = Vec::new();
+        let mut full = Vec::new();
+        // Place, server and number of the point, from the upper bits to the lower ones.
+        let mut all: Vec<u64> = Vec::new();
         for (server, hash_key, weight) in members {
+            let index = usize::from(server);
+            full.resize(full.len().max(index + 1), 0);
+            full[index] = weight;
             let first = hash_key.wrapping_mul(PLACES_OF_ONE);
-            all.extend((0..places(weight, wanted)).map(|n| (avalanche(first.wrapping_add(n)), server)));
+            all.extend((0..places(weight, wanted)).map(|n| {
+                u64::from(avalanche(first.wrapping_add(n))) << 32 | u64::from(server) << 16 | u64::from(n)
+            }));
         }
         all.sort_unstable();
         let runs = all.len().next_power_of_two().clamp(2, 1 << 20);
         let shift = 32 - runs.trailing_zeros();
+        let place = |at: usize| (all[at] >> 32) as u32;
         let mut starts = Vec::with_capacity(runs + 1);
         let mut at = 0;
         for run in 0..=runs {
-            while at < all.len() && ((all[at].0 >> shift) as usize) < run {
+            while at < all.len() && ((place(at) >> shift) as usize) < run {
                 at += 1;
             }
             starts.push(at as u32);
         }
         Self {
-            places: all.iter().map(|&(place, _)| place).collect(),
-            servers: all.iter().map(|&(_, server)| server).collect(),
+            places: (0..all.len()).map(place).collect(),
+            owners: all.iter().map(|&n| Owner { server: (n >> 16) as u16, nth: n as u16 }).collect(),
             starts: starts.into(),
             shift,
+            full: full.into(),
+            wanted,
         }
     }
 
+    /// The full weight of a server on this ring.
+    pub(crate) fn full(&self, server: usize) -> u32 {
+        self.full.get(server).copied().unwrap_or(0)
+    }
+
+    /// Whether it has all points of servers with these weights.
+    pub(crate) fn covers(&self, weights: &[u32]) -> bool {
+        weights.iter().enumerate().all(|(server, &weight)| weight <= self.full(server))
+    }
+
+    /// Whether a look-up skips more than [`MAX_SKIPPED`] points, where the weights of those who take part
+    /// have this sum.
+    pub(crate) fn is_sparse(&self, total: u64) -> bool {
+        self.wanted > total.saturating_mul(MAX_SKIPPED)
+    }
+
     /// The server that is closest to `hash` and good; when it is not good, the next on the ring that is.
+    /// `weights` are those in effect, by server: none is above the full one.
     #[inline]
-    pub(crate) fn pick(&self, hash: u32, good: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(crate) fn pick(&self, weights: &[u32], hash: u32, good: impl Fn(usize) -> bool) -> Option<usize> {
         let len = self.places.len();
         if len == 0 {
             return None;
         }
+        let takes_part = |at: &usize| {
+            let Owner { server, nth } = self.owners[*at];
+            u32::from(nth) < places(weights[usize::from(server)], self.wanted)
+        };
         let mut after = self.starts[(hash >> self.shift) as usize] as usize;
         while after < len && self.places[after] < hash {
             after += 1;
         }
-        let next = if after == len { 0 } else { after };
-        let previous = if after == 0 { len - 1 } else { after - 1 };
+        let next = (after..len).chain(0..after).find(takes_part)?;
+        let previous = (after..len).chain(0..after).rev().find(takes_part)?;
         let to_next = self.places[next].wrapping_sub(hash);
         let from_previous = hash.wrapping_sub(self.places[previous]);
-        let mut at = if from_previous <= to_next { previous } else { next };
-        for _ in 0..len {
-            let server = usize::from(self.servers[at]);
-            if good(server) {
-                return Some(server);
-            }
-            at = if at + 1 == len { 0 } else { at + 1 };
-        }
-        None
+        let at = if from_previous <= to_next { previous } else { next };
+        let server = |at: usize| usize::from(self.owners[at].server);
+        (at..len).chain(0..at).filter(takes_part).map(server).find(|&server| good(server))
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, manylane_sim))))]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// `usual` cases, or as many as `PROPTEST_CASES` says.
+    fn cases(usual: u32) -> u32 {
+        std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(cases(128)))]
+
+        /// Weights in sixteenths, as during slow starts.
+        #[test]
+        fn a_look_up_finds_what_it_finds_on_a_ring_of_those_who_take_part(
+            servers in prop::collection::vec((any::<u32>(), 0u32..200, 0u32..=100), 1..20),
+            hashes in prop::collection::vec(any::<u32>(), 64),
+            bad in any::<u16>(),
+        ) {
+            let of = |weight: fn(u32, u32) -> u32| {
+                let of = |(n, &(key, full, percent))| (n as u16, key, weight(full, percent));
+                servers.iter().enumerate().map(of).collect::<Vec<_>>()
+            };
+            let part = of(|full, percent| full * percent / 100);
+            let weights: Vec<u32> = part.iter().map(|&(_, _, weight)| weight).collect();
+            let whole = Ring::new(of(|full, _| full).into_iter());
+            let anew = Ring::new(part.into_iter());
+            prop_assert!(whole.covers(&weights));
+            let good = |server: usize| bad >> (server % 16) & 1 == 0;
+            // Points themselves and their neighbours, too.
+            let near = whole.places.iter().take(64).flat_map(|&p| [p.wrapping_sub(1), p, p.wrapping_add(1)]);
+            for hash in hashes.iter().copied().chain(near).chain([0, u32::MAX]) {
+                prop_assert_eq!(whole.pick(&weights, hash, good), anew.pick(&weights, hash, good));
+            }
+        }
+    }
 
     #[test]
     fn places_are_bounded_and_every_server_has_some() {

@@ -33,6 +33,13 @@ fn reduced(weights: &[(u16, u32)]) -> Vec<(u16, u64)> {
     kept.map(|&(index, weight)| (index, scale(u64::from(weight) / divisor))).collect()
 }
 
+/// The turns of servers with equal weights, which are the same in either order: as configured. Most backends
+/// are so, and there a change need not cost more than to look at each server once.
+fn equal_turns(servers: &[(u16, u64)]) -> Option<Vec<u16>> {
+    let equal = servers.iter().all(|&(_, weight)| weight == 1); // they are reduced
+    equal.then(|| servers.iter().map(|&(index, _)| index).collect())
+}
+
 /// The order of `roundrobin`: each server's turns are as evenly spaced as its weight allows.
 ///
 /// A server that had a turn is due again `total / weight` turns later, remainders carried over. The earliest
@@ -49,6 +56,9 @@ pub(crate) fn smooth_turns(weights: &[(u16, u32)]) -> Vec<u16> {
         left: u64,
     }
     let servers = reduced(weights);
+    if let Some(turns) = equal_turns(&servers) {
+        return turns;
+    }
     let total: u64 = servers.iter().map(|&(_, weight)| weight).sum();
     let mut turns: Vec<Turn> =
         servers.iter().map(|&(_, weight)| Turn { weight, remainder: 0, left: weight }).collect();
@@ -95,6 +105,9 @@ pub(crate) fn smooth_turns(weights: &[(u16, u32)]) -> Vec<u16> {
 /// the order is that of [`smooth_turns`].
 pub(crate) fn static_turns(weights: &[(u16, u32)]) -> Vec<u16> {
     let servers = reduced(weights);
+    if let Some(turns) = equal_turns(&servers) {
+        return turns;
+    }
     let total: u64 = servers.iter().map(|&(_, weight)| weight).sum();
     if total * servers.len() as u64 > MAX_STATIC_WORK {
         return smooth_turns(weights);

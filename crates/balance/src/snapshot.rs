@@ -6,7 +6,8 @@ use crate::random::AliasTable;
 use crate::ring::Ring;
 use crate::sequence;
 use crate::servers::Servers;
-use crate::spec::Index;
+use crate::spec::{Index, WEIGHT_SCALE};
+use manylane_sync::Arc;
 
 /// The servers that requests are balanced over at the moment. Replaced as a whole, never changed.
 #[derive(Debug)]
@@ -37,13 +38,21 @@ pub(crate) enum Prepared {
     /// AliasTable by weight: of `random` and `ewma`.
     AliasTable(AliasTable),
     /// The ring of consistent hashing.
-    Ring(Ring),
+    Ring(Arc<Ring>),
     /// Maglev's table.
     Maglev(Maglev),
 }
 
 impl Snapshot {
-    pub(crate) fn new(version: u64, servers: &Servers, algorithm: &Algorithm, all_backups: bool) -> Self {
+    /// `ring` is the one of all servers that was made before, for consistent hashing; it is made anew if it
+    /// lacks points.
+    pub(crate) fn new(
+        version: u64,
+        servers: &Servers,
+        algorithm: &Algorithm,
+        all_backups: bool,
+        ring: &mut Option<Arc<Ring>>,
+    ) -> Self {
         let usable = |backup| {
             servers
                 .iter()
@@ -72,7 +81,11 @@ impl Snapshot {
                 Prepared::AliasTable(AliasTable::new(&pairs))
             }
             Algorithm::Hash(HashType { method: HashMethod::Consistent, .. }) => {
-                Prepared::Ring(Ring::new(hashed))
+                let all = ring.take().filter(|ring| ring.covers(&weights));
+                let all = all.unwrap_or_else(|| Arc::new(full_ring(servers, hash_key)));
+                let total = weights.iter().map(|&weight| u64::from(weight)).sum();
+                *ring = Some(all.clone());
+                Prepared::Ring(if all.is_sparse(total) { Arc::new(Ring::new(hashed)) } else { all })
             }
             Algorithm::Maglev(_) => Prepared::Maglev(Maglev::new(&hashed.collect::<Vec<_>>())),
             _ => Prepared::Nothing,
@@ -94,5 +107,64 @@ impl Snapshot {
             turns: turns.into(),
             prepared,
         }
+    }
+}
+
+/// The ring of all servers: each has the weight of the configuration, or the one that was set if that is
+/// more.
+fn full_ring(servers: &Servers, hash_key: impl Fn(u16) -> u32) -> Ring {
+    let there = servers.iter().filter(|(_, server)| !server.spec.gone);
+    let full: Vec<_> = there
+        .map(|(index, server)| {
+            let weight = server.spec.weight.max(server.state.weight());
+            (index.0, hash_key(index.0), u32::from(weight) * WEIGHT_SCALE)
+        })
+        .collect();
+    Ring::new(full.into_iter())
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    use super::*;
+    use crate::algorithm::HashType;
+    use crate::spec::ServerSpec;
+    use crate::state::Admin;
+
+    /// A change with a thousand servers sorts nothing: the ring is the one of before.
+    #[test]
+    fn a_change_within_full_weights_makes_no_ring() {
+        let spec = |id| ServerSpec { weight: 10, ..ServerSpec::new(format!("s{id}"), id) };
+        let servers = Servers::new((1..=1000).map(spec)).expect("names and ids differ");
+        let mut all = None;
+        let mut ring = || {
+            let algorithm = Algorithm::Hash(HashType::CONSISTENT);
+            match Snapshot::new(0, &servers, &algorithm, false, &mut all).prepared {
+                Prepared::Ring(ring) => ring,
+                _ => panic!("consistent hashing has a ring"),
+            }
+        };
+        let set = |n: u16, own| {
+            let state = &servers[Index(n)].state;
+            state.set_standing(crate::state::Standing { own, ..state.standing() });
+        };
+        let weigh = |n: u16, weight| {
+            let state = &servers[Index(n)].state;
+            state.set_weight(weight);
+            state.update_effective(std::time::Duration::ZERO, manylane_sched::Time::ZERO, true);
+        };
+        let before = ring();
+        set(17, Admin::Maintenance);
+        assert!(Arc::ptr_eq(&before, &ring()), "it is down");
+        weigh(18, 3);
+        assert!(Arc::ptr_eq(&before, &ring()), "it is lighter");
+        weigh(18, 10);
+        set(17, Admin::Ready);
+        assert!(Arc::ptr_eq(&before, &ring()), "both are back");
+        (0..997).for_each(|n| set(n, Admin::Maintenance));
+        assert!(!Arc::ptr_eq(&before, &ring()), "three are left: a look-up would skip 333 points for one");
+        set(0, Admin::Ready);
+        assert!(Arc::ptr_eq(&before, &ring()), "four are there: the ring of all was kept");
+        weigh(998, 11);
+        assert!(!Arc::ptr_eq(&before, &ring()), "one is heavier than ever");
     }
 }

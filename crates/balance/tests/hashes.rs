@@ -8,6 +8,7 @@ use manylane_balance::hash::HashFunction;
 use manylane_balance::*;
 use manylane_sched::Time;
 use manylane_sync::Reader;
+use proptest::prelude::*;
 
 fn by_key(b: &Balancer, reader: &Reader, key: &[u8]) -> usize {
     let input = Input { now: Time::ZERO, key: Key::Bytes(key), avoid: None };
@@ -190,4 +191,53 @@ fn turns_of_many_lanes_together_keep_the_weights() {
             Ok(())
         })
         .unwrap();
+}
+
+/// `usual` cases, or as many as `PROPTEST_CASES` says.
+fn cases(usual: u32) -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(cases(64)))]
+
+    /// Whatever happened before, keys find the servers that they find where only those who serve now were ever
+    /// configured, with the weights that they have now.
+    #[test]
+    fn a_ring_after_changes_is_as_one_built_anew(
+        weights in prop::collection::vec(0u16..20, 2..40),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), 0u16..=64, 0u8..8), 1..30),
+    ) {
+        let reader = Reader::new();
+        let algorithm = Algorithm::Hash(HashType::CONSISTENT);
+        let spec = |(n, weight)| ServerSpec { weight, ..ServerSpec::new(format!("s{n}"), n as u32 + 1) };
+        let servers = Servers::new(weights.iter().copied().enumerate().map(spec)).unwrap();
+        let b = Balancer::new(servers, algorithm, Options::default());
+        for (step, (which, weight, what)) in changes.iter().enumerate() {
+            let index = b.servers().index(which.index(weights.len())).unwrap();
+            match what {
+                0..3 => b.set_weight(index, *weight, Time::ZERO).unwrap(),
+                3..5 => b.set_admin(index, Admin::Maintenance, Time::ZERO),
+                5..7 => b.set_admin(index, Admin::Ready, Time::ZERO),
+                // All but it go, or come: rings with few who take part.
+                _ => for (other, _) in b.servers().iter().filter(|(other, _)| *other != index) {
+                    let to = if weight % 2 == 0 { Admin::Maintenance } else { Admin::Ready };
+                    b.set_admin(other, to, Time::ZERO);
+                }
+            }
+            if step % 4 != 0 && step + 1 != changes.len() {
+                continue;
+            }
+            let there = b.servers().iter().filter(|(_, server)| server.state().is_usable());
+            let there: Vec<_> = there.map(|(index, s)| (index.get(), s.state().weight())).collect();
+            let anew = Servers::new(there.iter().copied().map(spec)).unwrap();
+            let anew = Balancer::new(anew, algorithm, Options::default());
+            for n in 0..100u32 {
+                let key = n.to_le_bytes();
+                let input = Input { now: Time::ZERO, key: Key::Bytes(&key), avoid: None };
+                let expected = anew.pick(&reader, &input).map(|found| there[found.get()].0);
+                prop_assert_eq!(b.pick(&reader, &input).map(Index::get), expected);
+            }
+        }
+    }
 }

@@ -3,13 +3,16 @@
 
 use super::Balancer;
 use super::core::Core;
+use crate::algorithm::{Algorithm, Options};
 use crate::queue::Waiter;
+use crate::ring::Ring;
+use crate::servers::Servers;
 use crate::snapshot::Snapshot;
 use crate::spec::{Index, MAX_WEIGHT};
 use crate::state::{Admin, Operation, Standing};
 use manylane_sched::Time;
-use manylane_sync::MutexGuard;
 use manylane_sync::atomic::{Ordering, fence};
+use manylane_sync::{Arc, MutexGuard};
 use std::fmt;
 use std::time::Duration;
 
@@ -24,6 +27,8 @@ pub(super) struct Changes {
     version: u64,
     /// Servers in slow start.
     warming: Vec<Index>,
+    /// The ring of all servers, for consistent hashing: snapshots share it.
+    ring: Option<Arc<Ring>>,
 }
 
 /// A weight that this server cannot have now.
@@ -46,8 +51,14 @@ impl Changes {
         self.warming.clone_from(&before.warming);
     }
 
-    pub(super) fn version(&self) -> u64 {
-        self.version
+    /// The snapshot of how servers are now.
+    pub(super) fn snapshot(
+        &mut self,
+        servers: &Servers,
+        algorithm: &Algorithm,
+        options: &Options,
+    ) -> Snapshot {
+        Snapshot::new(self.version, servers, algorithm, options.all_backups, &mut self.ring)
     }
 }
 
@@ -204,8 +215,7 @@ impl<W: Waiter> Balancer<W> {
 impl Core {
     fn publish(&self, changes: &mut Changes) {
         changes.version += 1;
-        let snapshot =
-            Snapshot::new(changes.version, &self.servers, &self.algorithm, self.options.all_backups);
+        let snapshot = changes.snapshot(&self.servers, &self.algorithm, &self.options);
         self.gates.set_members(&snapshot.by_rank);
         self.snapshot.replace(snapshot);
     }

@@ -68,7 +68,7 @@ impl Core {
         for (index, server) in servers.iter().filter(|(_, server)| server.spec.maxconn != 0) {
             server.state.shared_limit.join(&gates, index);
         }
-        let first = Snapshot::new(changes.version(), &servers, &algorithm, options.all_backups);
+        let first = changes.snapshot(&servers, &algorithm, &options);
         gates.set_members(&first.by_rank);
         let warms = servers.iter().any(|(_, server)| !server.spec.slowstart.is_zero());
         Self {

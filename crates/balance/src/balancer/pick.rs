@@ -90,7 +90,7 @@ fn by_hash(
     avoid: usize,
 ) -> Result<Index, NoPick> {
     let find = |good: &dyn Fn(usize) -> bool| match &snapshot.prepared {
-        Prepared::Ring(ring) => ring.pick(hash, good),
+        Prepared::Ring(ring) => ring.pick(&snapshot.weights, hash, good),
         Prepared::Maglev(maglev) => maglev.pick(hash, good),
         _ => {
             let turns = &snapshot.turns;
