@@ -218,6 +218,17 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
         kill(Pid::from_raw(master.worker()), signal).unwrap();
         assert_eq!(master.ends(), Some(0));
     }
+    // SIGINT goes on as it is, and its code is told, whoever gets it.
+    for to_master in [true, false] {
+        let master = Master::start(&config, |_| {});
+        match to_master {
+            true => master.signal(Signal::SIGINT),
+            false => kill(Pid::from_raw(master.worker()), Signal::SIGINT).unwrap(),
+        }
+        master.hears("exited with code 130 (SIGINT)");
+        master.hears("All workers exited. Exiting... (130)");
+        assert_eq!(master.ends(), Some(130));
+    }
     // A worker that cannot begin.
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let master = Master::begin(&answering(taken.local_addr().unwrap(), 200, ""), with_master);

@@ -210,7 +210,8 @@ impl Master {
                 Event::Signal(SIGUSR2 | SIGHUP) => self.reload(None),
                 Event::Signal(SIGCHLD) => self.reap(),
                 Event::Signal(SIGUSR1) => self.end(Signal::SIGUSR1),
-                Event::Signal(SIGTERM | SIGINT) => self.end(Signal::SIGTERM),
+                Event::Signal(SIGTERM) => self.end(Signal::SIGTERM),
+                Event::Signal(SIGINT) => self.end(Signal::SIGINT),
                 Event::Signal(_) => {}
                 Event::WorkerReport(pid, told) => self.told(pid, told),
                 Event::Restart(crash) => self.restart(crash),
@@ -393,9 +394,12 @@ impl Master {
             let lasted = self.current.as_ref().is_some_and(|worker| worker.began.elapsed() >= LASTING);
             let pid = self.current.take().map_or(0, |worker| worker.pid());
             let code = self.tell_end("Current", pid, status);
+            // The usual ends are 0 and SIGTERM; SIGINT is told, as by HAProxy.
+            if !matches!(code, 0 | 143) {
+                self.code = code;
+            }
             // That somebody ended it is no failure of its own.
             if !matches!(code, 0 | 130 | 143) && !self.ends {
-                self.code = code;
                 if self.fails == WorkerFails::Restart {
                     if lasted {
                         self.in_a_row = 0;
