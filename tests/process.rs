@@ -210,7 +210,9 @@ fn conditions_versions_and_help_need_no_file() {
         let enabled = shown.lines().find(|line| line.starts_with("Enabled at run time")).unwrap();
         assert!(enabled.contains("GETADDRINFO") && !enabled.contains(name), "{enabled}");
     }
-    assert_eq!(code(&["-v"]), Some(0));
+    let shown = |option: &str| String::from_utf8(command().arg(option).output().unwrap().stdout).unwrap();
+    assert!(shown("-v").starts_with("Manylane ") && shown("-vv").starts_with(shown("-v").trim_end()));
+    assert_eq!(shown("--version"), shown("-v"));
     for name in [
         &["timeout", "client"][..],
         &["httplog"],

@@ -89,7 +89,7 @@ const OPTIONS: &[Row] = &[
     (&["-db"], "", "stays in the foreground"),
     (&["-V"], "", "says more"),
     (&["-q"], "", "says nothing: the exit code tells"),
-    (&["-v"], "", "shows the version"),
+    (&["-v", "--version"], "", "shows the version"),
     (&["-vv"], "", "shows what is built"),
     (
         &["-h", "--help"],
@@ -228,7 +228,7 @@ impl Arguments {
                 "-db" => arguments.foreground = true,
                 "-V" => arguments.verbose = true,
                 "-q" => arguments.quiet = true,
-                "-v" => arguments.version = true,
+                "-v" | "--version" => arguments.version = true,
                 "-vv" => arguments.build = true,
                 "-h" | "--help" => arguments.help = Some(words.by_ref().collect()),
                 "-p" => arguments.pidfile = Some(value("a file")?.into()),
