@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::watch::{Played, Syslog, both, until};
+use common::watch::{Played, Syslog, ask, both, until};
 use common::{DEFAULTS, Folder, Manylane, connect, echo, fd, listener, named, nobody, origin, read_all};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -475,4 +475,144 @@ fn a_state_file_has_the_address_that_a_name_had_last() {
     assert!(table.contains(" a 127.0.0.77 2 0 1 1 "), "{table}");
     let said = common::check(&config("none"), &[]);
     assert_eq!(said.status.code(), Some(1), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+/// A program whose standard error is heard: what it says there behind each command, without its number.
+fn said_to(mut program: std::process::Command, socket: &Path, steps: &[(&str, &str)]) -> Vec<String> {
+    let mut child = program.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let pid = format!("({}) : ", child.id());
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stderr.take().unwrap()));
+    until(|| std::os::unix::net::UnixStream::connect(socket).is_ok());
+    let mut said = Vec::new();
+    for (command, last) in steps {
+        match *command {
+            "" => nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(child.id() as i32),
+                nix::sys::signal::Signal::SIGUSR1,
+            )
+            .unwrap(),
+            line => drop(ask(socket, line)),
+        }
+        loop {
+            let line = lines.next().unwrap().unwrap();
+            let over = line.contains(last);
+            said.push(line.replace(&pid, ""));
+            if over {
+                break;
+            }
+        }
+    }
+    assert!(child.wait().unwrap().success());
+    said
+}
+
+/// In HAProxy's shape and with its severities.
+#[test]
+fn standard_error_tells_what_happens_to_servers_and_proxies() {
+    let folder = Folder::new();
+    let place = named("a");
+    let config = |name: &str| {
+        let socket = folder.0.join(name);
+        let text = format!(
+            "global\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend f\n bind {}\n default_backend b\n\
+             backend b\n server s {place} check inter 60s\n server t {place} track s\n\
+             server u {place} backup\nlisten l\n bind {}\n server v {place}\n",
+            socket.display(),
+            socket.with_extension("f").display(),
+            socket.with_extension("l").display(),
+        );
+        (folder.file(&format!("{name}.cfg"), &text), socket)
+    };
+    let steps = [
+        ("set server b/s health down", "b/t is DOWN"),
+        ("set server b/u state maint", "no server available"),
+        ("set server b/s health up", "b/t is UP"),
+        ("set server b/t state drain", "b/t enters drain"),
+        ("disable server l/v", "no server available"),
+        ("disable frontend f", "Paused"),
+        ("enable frontend f", "Resumed"),
+        ("", "Proxy b stopped"),
+    ];
+    let left = "0 sessions active, 0 requeued, 0 remaining in queue.";
+    let expected = [
+        &format!(
+            "[WARNING]  Server b/s is DOWN, changed from CLI. 1 active and 1 backup servers left. {left}"
+        ),
+        &format!(
+            "[WARNING]  Server b/t is DOWN via b/s. 0 active and 1 backup servers left. Running on backup. {left}"
+        ),
+        &format!(
+            "[WARNING]  Backup Server b/u is going DOWN for maintenance. 0 active and 0 backup servers left. {left}"
+        ),
+        "[ALERT]    backend 'b' has no server available!",
+        "[WARNING]  Server b/s is UP, changed from CLI. 1 active and 0 backup servers online. 0 sessions requeued, 0 total in queue.",
+        "[WARNING]  Server b/t is UP via b/s. 2 active and 0 backup servers online. 0 sessions requeued, 0 total in queue.",
+        "[WARNING]  Server b/t enters drain state. 1 active and 0 backup servers online. 0 sessions requeued, 0 total in queue.",
+        &format!(
+            "[WARNING]  Server l/v is going DOWN for maintenance. 0 active and 0 backup servers left. {left}"
+        ),
+        "[ALERT]    proxy 'l' has no server available!",
+        "[WARNING]  Paused frontend f.",
+        "[WARNING]  Resumed frontend f.",
+        "[WARNING]  Proxy f stopped (cumulated conns: FE: 0, BE: 0).",
+        "[WARNING]  Proxy l stopped (cumulated conns: FE: 0, BE: 0).",
+        "[WARNING]  Proxy b stopped (cumulated conns: FE: 0, BE: 0).",
+    ];
+    let (file, socket) = config("ours");
+    let mut ours = common::command();
+    ours.arg("-f").arg(file);
+    assert_eq!(said_to(ours, &socket, &steps), expected);
+    if let Some(program) = common::watch::Haproxy::program() {
+        let (file, socket) = config("theirs");
+        let mut theirs = std::process::Command::new(program);
+        theirs.arg("-db").arg("-f").arg(file);
+        let mut theirs = said_to(theirs, &socket, &steps);
+        theirs[11..].sort(); // proxies have another order there
+        let mut expected = expected.map(str::to_owned);
+        expected[11..].sort();
+        assert_eq!(theirs, expected);
+    }
+}
+
+/// Nobody reads what is said: lanes go on, and what was lost is counted. A process that is quiet says
+/// nothing.
+#[test]
+fn standard_error_that_nobody_reads_holds_nobody_up() {
+    let config = |socket: &Path, web: &std::net::TcpListener| {
+        format!(
+            "global\n nbthread 1\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend f\n bind {}\n\
+             http-request return status 200\nbackend b\n server s 127.0.0.1:1\n",
+            socket.display(),
+            fd(web)
+        )
+    };
+    let change = "set server b/s state maint;set server b/s state ready;".repeat(50);
+    let folder = Folder::new();
+    let socket = folder.0.join("s");
+    let (web, address) = listener();
+    let (_program, _unread) = Manylane::start_heard(&config(&socket, &web), &[]);
+    let answers = || {
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        assert!(read_all(&mut client).starts_with("HTTP/1.1 200 "));
+    };
+    answers();
+    until(|| {
+        ask(&socket, &change);
+        !ask(&socket, "show info").contains("DroppedLogs: 0\n")
+    });
+    answers();
+    for quiet in [&["-q"][..], &["-dW"]] {
+        let socket = folder.0.join(quiet[0]);
+        let mut config = config(&socket, &web);
+        if quiet == ["-dW"] {
+            config = config.replace(" nbthread 1\n", " nbthread 1\n quiet\n");
+        }
+        let (mut program, mut said) = Manylane::start_heard(&config, quiet);
+        until(|| std::os::unix::net::UnixStream::connect(&socket).is_ok());
+        ask(&socket, &change);
+        program.signal(nix::sys::signal::Signal::SIGUSR1);
+        assert!(program.wait().success());
+        assert!(said.next().is_none());
+    }
 }

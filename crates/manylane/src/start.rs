@@ -12,7 +12,7 @@ use manylane_control::{Control, Metrics, ProcessInfo};
 use manylane_io::{Choice, Io, Kind};
 use manylane_net::hand_over::NotHandedOver;
 use manylane_net::{Address, Bound, Endpoint, HandedOver, Rules};
-use manylane_proxy::generation::{RuntimeSocket, Wishes};
+use manylane_proxy::generation::{Process, RuntimeSocket, Wishes};
 use manylane_proxy::{BoundListener, Generation};
 use manylane_sync::Arc;
 use nix::sys::signal::{Signal, kill};
@@ -101,6 +101,11 @@ fn alert(arguments: &Arguments, message: impl Display) {
     }
 }
 
+/// Whether nothing is said but what ends the process.
+fn is_quiet(arguments: &Arguments, process: &Process) -> bool {
+    arguments.quiet || process.quiet && !arguments.verbose
+}
+
 fn help(words: &[std::ffi::OsString]) -> ExitCode {
     if words.is_empty() {
         print!("{}", usage());
@@ -170,6 +175,11 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     let verdict = loaded.found.verdict(&sources, pid, check);
     let (said, alerts) = (loaded.found.render(&sources, pid), loaded.found.count(Severity::Alert));
     generation.said = said.as_str().into();
+    // In the background nobody reads it.
+    let background = (arguments.daemon || generation.process.daemon) && !arguments.foreground;
+    if !background && !is_quiet(arguments, &generation.process) {
+        generation.logs.open_console();
+    }
     Ok(Read { generation, verdict, said, alerts })
 }
 
@@ -179,7 +189,7 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
         alert(arguments, format_args!("config : {error}"));
         ExitCode::from(1)
     })?;
-    let quiet = arguments.quiet || generation.process.quiet && !arguments.verbose;
+    let quiet = is_quiet(arguments, &generation.process);
     // '-q' says nothing at all; the code tells.
     // Whoever started a master in the background has said it.
     let told = arguments.background.is_some();
@@ -314,7 +324,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     if let Some(joined) = arguments.worker {
         joined.end_with_master()?;
     }
-    let quiet = arguments.quiet || process.quiet && !arguments.verbose;
+    let quiet = is_quiet(arguments, &process);
     // A thread, so not before the process has gone to the background.
     let _watchdog = watchdog::start(process.warn_blocked, move |stuck| {
         manylane_control::stuck();

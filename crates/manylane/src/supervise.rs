@@ -809,7 +809,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         refuse_changes();
         let Serving { number, generation, bound } = supervisor.serving;
         drop(bound);
-        stop(here, (number, &generation), &lanes, quiet).await
+        stop(here, (number, &generation), &lanes).await
     };
     for lane in lanes.into_iter().filter(|lane| *lane != here.lane()) {
         let _ = Remote::new(lane).stop();
@@ -826,12 +826,7 @@ fn refuse(asker: Asker) {
 }
 
 /// The soft stop: no new connections; those that are there may finish, within `hard-stop-after`.
-async fn stop(
-    here: Here,
-    (number, generation): (u64, &Arc<Generation>),
-    lanes: &[LaneId],
-    quiet: bool,
-) -> Ending {
+async fn stop(here: Here, (number, generation): (u64, &Arc<Generation>), lanes: &[LaneId]) -> Ending {
     generation.process_stats.stop();
     if !generation.process.grace.is_zero() {
         here.sleep(generation.process.grace).await;
@@ -845,7 +840,7 @@ async fn stop(
             local.stop();
         });
     }
-    announce(generation, quiet, |front, back| {
+    announce(generation, |front, back| {
         let front = front.map_or(0, |frontend| frontend.counts.read_cheap_one(|counts| &counts.connections));
         let back = back.map_or(0, |backend| backend.counts.read_cheap_one(|counts| &counts.streams));
         Some(format!("stopped (cumulated conns: FE: {front}, BE: {back})."))
@@ -856,7 +851,7 @@ async fn stop(
         return ending;
     }
     say::warning("soft-stop running for too long, performing a hard-stop.");
-    announce(generation, quiet, |front, _| {
+    announce(generation, |front, _| {
         let counts = &front?.counts;
         let ended = counts.read_cheap_one(|counts| &counts.connections_ended);
         let left = counts.read_cheap_one(|counts| &counts.connections).saturating_sub(ended);
@@ -877,11 +872,10 @@ async fn stop(
     here.timeout(SLOWEST, empty).await.unwrap_or(Ending::Done)
 }
 
-/// Says something of each proxy, also to its log targets: `what` is given its frontend, and the backend of
-/// the same name.
+/// Says something of each proxy on standard error and to its log targets: `what` is given its frontend, and
+/// the backend of the same name.
 fn announce(
     generation: &Arc<Generation>,
-    quiet: bool,
     what: impl Fn(Option<&Frontend>, Option<&Backend>) -> Option<String>,
 ) {
     let fronts =
@@ -897,9 +891,6 @@ fn announce(
         let name = front.map(|front| &front.name).or(back.map(|back| &back.name));
         let (Some(name), Some(text)) = (name, what(front, back)) else { continue };
         let text = format!("Proxy {name} {text}");
-        if !quiet {
-            say::warning(&text);
-        }
         if let Some(local) = &own {
             local.warn(front, back, &text);
         }

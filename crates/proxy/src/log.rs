@@ -1,6 +1,6 @@
 //! Log lines: what is remembered of a stream, and the line at its end.
 
-use crate::generation::{Backend, Frontend, FrontendLog, Generation, Server};
+use crate::generation::{Backend, FrontendLog, Generation, Server};
 use crate::rules::{EvalContext, EvalPhase, LogLevel};
 use crate::run::Local;
 use crate::server::{ConnectTimings, NotReached};
@@ -97,13 +97,6 @@ fn say(log: &FrontendLog, eval: &EvalContext<'_>, phase: EvalPhase<'_>, level: L
         format.write(env, scratch, &mut text);
         send(log, eval, level, text.written(), structured.into_written().unwrap_or_default());
     });
-}
-
-/// A line that is about a frontend, for its targets.
-pub(crate) fn about(local: &Local, frontend: &Frontend, level: Level, text: &str) {
-    if let Some(log) = &frontend.log {
-        write_line(log, local, level, text.as_bytes(), b"");
-    }
 }
 
 /// Hands a line to all targets of a frontend.

@@ -28,6 +28,8 @@ pub struct Logs {
     pub rings: Vec<Arc<Ring>>,
     /// Where their lines are sent.
     pub ring_servers: Vec<Arc<RingServer>>,
+    /// The place of standard error, where the process tells what happens to its proxies and servers.
+    pub(crate) console: Option<usize>,
     /// Those of `global`: places.
     global: Vec<usize>,
     /// `log-tag` of `global`.
@@ -87,6 +89,10 @@ const SYSLOG: u16 = 514;
 /// Bytes of a line, unless the file says otherwise.
 const LENGTH: u32 = 1024;
 
+/// Bytes of a line on standard error: what a pipe takes in one piece, so that lines of several lanes do not
+/// mix.
+const CONSOLE_LENGTH: usize = 4096;
+
 impl Logs {
     /// The targets of `global`.
     pub(super) fn new(global: &Global, refuse: &mut Refuse<'_>) -> Self {
@@ -106,6 +112,27 @@ impl Logs {
         logs.ring_servers = logs.ring_servers(refuse);
         logs.global = logs.places(&global.log, refuse);
         logs
+    }
+
+    /// What happens to proxies and servers is told on standard error from here on, if it is open.
+    pub fn open_console(&mut self) {
+        let made = Sink::stderr().ok().zip(Facility::new(0)).and_then(|(sink, facility)| {
+            let spec = TargetSpec {
+                sink,
+                format: manylane_logs::Format::Raw,
+                length: CONSOLE_LENGTH,
+                facility,
+                level: Level::Debug,
+                min_level: Level::Emerg,
+                sample: None,
+                timeouts: Timeouts::default(),
+            };
+            Target::new(spec).ok()
+        });
+        if let Some(target) = made {
+            self.console = Some(self.targets.len());
+            self.targets.push(Arc::new(target));
+        }
     }
 
     fn places(&mut self, log: &[LogTarget], refuse: &mut Refuse<'_>) -> Vec<usize> {

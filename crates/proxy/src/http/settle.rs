@@ -160,7 +160,7 @@ impl Session<'_> {
         let name = &permit.server().name;
         let line =
             format!("Blocking cacheable cookie in response from instance {}, server {name}.", backend.name);
-        crate::run::say(self.local, backend, Level::Alert, &line);
+        crate::run::tell(self.local, backend, Level::Alert, "ALERT", &line);
         Err(Failed::Ruled(End::Denied, Answer::Usual(502)))
     }
 

@@ -293,7 +293,15 @@ impl ChangeReport<'_> {
             let listens =
                 self.local.generation.frontends.iter().any(|frontend| frontend.id == self.backend.id);
             let what = if listens { "proxy" } else { "backend" };
-            self.say(Level::Emerg, &format!("{what} {} has no server available!", self.backend.name));
+            let (name, events) = (&self.backend.name, &self.backend.events);
+            write(
+                self.local,
+                &events.targets,
+                &events.tag,
+                Level::Emerg,
+                &format!("{what} {name} has no server available!"),
+            );
+            print(self.local, "ALERT", &format!("{what} '{name}' has no server available!"));
         }
     }
 
@@ -302,15 +310,31 @@ impl ChangeReport<'_> {
     }
 }
 
-/// A line for the backend's targets.
+/// A line for the backend's targets, and a warning for standard error.
 pub(crate) fn say(local: &Local, backend: &Backend, level: Level, text: &str) {
-    write(local, &backend.events.targets, &backend.events.tag, level, text);
+    tell(local, backend, level, "WARNING", text);
 }
 
-/// A line for the frontend's targets: an operator has done something to it.
+/// A line for the backend's targets, which has this severity on standard error.
+pub(crate) fn tell(local: &Local, backend: &Backend, level: Level, severity: &str, text: &str) {
+    write(local, &backend.events.targets, &backend.events.tag, level, text);
+    print(local, severity, text);
+}
+
+/// A line for the frontend's targets, and a warning for standard error: something was done to it.
 pub fn warn(local: &Local, frontend: &Frontend, text: &str) {
     if let Some(log) = &frontend.log {
         write(local, &log.targets, &log.tag, Level::Warning, text);
+    }
+    print(local, "WARNING", text);
+}
+
+/// A line for standard error in HAProxy's shape, if the process says anything there. It goes the way of lines
+/// for logs: a lane does not wait for it, and what finds no room is lost and counted.
+pub(crate) fn print(local: &Local, severity: &str, text: &str) {
+    if let Some(target) = local.generation.logs.console {
+        let line = format!("{:<11}({}) : {text}", format!("[{severity}]"), local.pid);
+        write(local, &[target], "", Level::Warning, &line);
     }
 }
 

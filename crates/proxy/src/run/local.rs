@@ -446,10 +446,10 @@ impl Local {
         Self::all().for_each(|local| local.end_streams());
     }
 
-    /// A line about a frontend, or about a backend without one, for its log targets.
+    /// A line about a frontend, or about a backend without one, for its log targets and for standard error.
     pub fn warn(&self, frontend: Option<&Frontend>, backend: Option<&Backend>, text: &str) {
         match (frontend, backend) {
-            (Some(frontend), _) => crate::log::about(self, frontend, Level::Warning, text),
+            (Some(frontend), _) => super::changes::warn(self, frontend, text),
             (None, Some(backend)) => super::changes::say(self, backend, Level::Warning, text),
             (None, None) => {}
         }

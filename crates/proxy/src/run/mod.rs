@@ -19,8 +19,8 @@ mod relocate;
 mod streams;
 mod succeed;
 
-pub(crate) use changes::say;
 pub use changes::{administer, answer, change, find, warn};
+pub(crate) use changes::{say, tell};
 pub(crate) use event::{Event, WaiterSlot};
 pub(crate) use idle::{Idle, IdleClient};
 pub(crate) use listen::ConnGuard;
