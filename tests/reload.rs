@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -31,13 +31,17 @@ struct Changing {
 impl Changing {
     /// With these proxies; `WEB` is where the frontend listens.
     fn start(proxies: &str) -> Self {
-        let folder = Folder::new();
+        Self::start_as(Folder::new(), command(), "", proxies)
+    }
+
+    /// Lines for `global`, too.
+    fn start_as(folder: Folder, mut command: Command, more: &str, proxies: &str) -> Self {
         let socket = folder.0.join("control");
         let global =
-            format!("global\n stats socket {} level admin\n{DEFAULTS} mode http\n", socket.display());
+            format!("global\n stats socket {} level admin\n{more}{DEFAULTS} mode http\n", socket.display());
         let (web, address) = listener();
         let file = folder.file("test.cfg", &format!("{global}{}", proxies.replace("WEB", &fd(&web))));
-        let mut child = command().arg("-V").arg("-f").arg(&file).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command.arg("-V").arg("-f").arg(&file).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         while !said.next().unwrap().unwrap().contains("lanes are ready") {}
         Self { folder, child, said, file, socket, global, web, address }
@@ -274,6 +278,76 @@ fn a_bad_file_changes_nothing_and_says_why() {
     std::fs::remove_file(&program.file).unwrap();
     program.change(&front(3, server));
     assert!(get(&mut client, "").unwrap().to_lowercase().contains("x-version: 3"));
+}
+
+/// All files that a configuration names are read where they were at the start, links among them, as the user
+/// that the process has become.
+#[test]
+fn a_process_in_a_chroot_reads_its_files_again() {
+    let is_root = nix::unistd::Uid::effective().is_root();
+    let (mut program, user) = if is_root {
+        (command(), " uid 65534\n gid 65534\n")
+    } else {
+        // Root of a namespace of its own has no other users.
+        let mut program = Command::new("unshare");
+        program.arg("--map-root-user").stdin(Stdio::null());
+        if !program.arg("true").status().is_ok_and(|status| status.success()) {
+            eprintln!("skipped: neither root nor a namespace of users");
+            return;
+        }
+        let mut program = Command::new("unshare");
+        program.args(["--map-root-user", env!("CARGO_BIN_EXE_manylane")]);
+        (program, "")
+    };
+    program.stdin(Stdio::null());
+    let folder = Folder::new();
+    let path = folder.0.display().to_string();
+    std::fs::create_dir(folder.0.join("empty")).unwrap();
+    std::os::unix::fs::symlink(folder.file("real.map", "/a old\n"), folder.0.join("link.map")).unwrap();
+    folder.file("paths", "/none\n");
+    folder.file("503", "HTTP/1.1 503 Old\r\nContent-Length: 0\r\n\r\n");
+    let proxies = |version: usize| {
+        format!(
+            "frontend f\n bind WEB\n errorfile 503 {path}/503\n http-request return status 200 hdr X-Is \
+             \"{version} %[path,map({path}/link.map,none)]\" if !{{ path -f {path}/paths }}\n default_backend b\n\
+             backend b\n"
+        )
+    };
+    let global = format!(" chroot {path}/empty\n{user}");
+    let program = Changing::start_as(folder, program, &global, &proxies(1));
+    let mut client = connect(program.address);
+    let asked = |client: &mut TcpStream, path: &str| {
+        client.write_all(format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        while head(&bytes).is_none() {
+            let mut part = [0; 512];
+            let length = client.read(&mut part).unwrap();
+            assert!(length > 0);
+            bytes.extend_from_slice(&part[..length]);
+        }
+        String::from_utf8(bytes).unwrap().to_lowercase()
+    };
+    assert!(asked(&mut client, "/a").contains("x-is: 1 old\r\n"));
+    let root = std::fs::read_link(format!("/proc/{}/root", program.child.id())).unwrap();
+    assert!(root.ends_with("empty"), "{}", root.display());
+    program.folder.file("real.map", "/a new\n");
+    program.folder.file("paths", "/b\n");
+    program.folder.file("503", "HTTP/1.1 503 New\r\nContent-Length: 0\r\n\r\n");
+    for version in 2..4 {
+        program.change(&proxies(version));
+        let answer = asked(&mut client, "/a");
+        assert!(answer.contains(&format!("x-is: {version} new\r\n")), "{answer}");
+    }
+    assert!(asked(&mut client, "/b").starts_with("http/1.1 503 new\r\n"));
+    // What that user may not read is told, and changes nothing.
+    if is_root {
+        let secret = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(program.folder.0.join("real.map"), secret).unwrap();
+        program.write(&proxies(4));
+        let answer = program.ask("reload");
+        assert!(answer.contains("ermission denied") && answer.contains("Not reloaded"), "{answer}");
+    }
+    assert!(asked(&mut connect(program.address), "/a").contains("x-is: 3 new\r\n"));
 }
 
 #[test]

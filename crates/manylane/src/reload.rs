@@ -1,5 +1,9 @@
 //! Another configuration while the lanes go on: read and checked beside what serves, on a thread of its own,
 //! since names may have to be looked up.
+//!
+//! A process in a `chroot` reads on a thread that stays outside ([`Outside`]): all files that the
+//! configuration names, `/etc/passwd` and what names are resolved by are where they were at the start. The
+//! thread has the rights of the user that the process became.
 
 use crate::arguments::Arguments;
 use crate::{start, system};
@@ -11,7 +15,38 @@ use std::future::poll_fn;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::mpsc::{Sender, channel};
 use std::task::{Poll, Waker};
+
+/// A thread that sees the system's files when the process is in a `chroot`. It ends with this.
+#[derive(Debug)]
+pub(crate) struct Outside(Sender<Job>);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Outside {
+    /// To be called before the `chroot`. On Linux a thread may have a root of its own, which is the process's
+    /// until one of both changes. `None` where the system refuses that, as some containers do.
+    pub(crate) fn new(gets_no_rights: bool) -> Option<Self> {
+        let (give, jobs) = channel::<Job>();
+        let (tell, told) = channel();
+        let run = move || {
+            if gets_no_rights {
+                system::no_new_rights(); // of each thread by itself
+            }
+            let own = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS);
+            let _ = tell.send(own.is_ok()); // the starter waits
+            jobs.into_iter().for_each(|job| job());
+        };
+        std::thread::Builder::new().name("files".into()).spawn(run).ok()?;
+        told.recv().is_ok_and(|own| own).then_some(Self(give))
+    }
+
+    /// Has the thread run `job` behind those that it was given before.
+    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        self.0.send(Box::new(job)).map_err(|_| std::io::Error::other("the thread for files has ended"))
+    }
+}
 
 /// What was read: it is good, and its listeners are bound.
 pub(crate) struct Fresh {
@@ -31,13 +66,6 @@ pub(crate) fn read(
     before: (&Generation, &[BoundListener]),
 ) -> Result<Fresh, String> {
     let process = &before.0.process;
-    if let Some(folder) = &process.chroot {
-        let folder = folder.display();
-        return Err(format!(
-            "The files cannot be read from inside of 'chroot {folder}'; start another process with '-sf {}'.",
-            std::process::id()
-        ));
-    }
     // At the start a pipe may be read, once; whoever opens it again may wait for ever.
     let is_pipe = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
     if let Some(path) = arguments.files.iter().find(is_pipe) {

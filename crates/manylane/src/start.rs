@@ -2,6 +2,7 @@
 
 use crate::arguments::{self, Arguments, usage};
 use crate::master::{self, Joined};
+use crate::reload::Outside;
 use crate::supervise::{self, Ending, Reloads, Services, Work};
 use crate::{environment, exists, reload, say, system, version, watchdog};
 use manylane_config::cond::evaluate_option;
@@ -314,6 +315,8 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     }
     drop(pidfile);
     system::renice("runtime", process.nice); // while it may: lanes inherit it
+    // A thread, so not before the process has gone to the background.
+    let outside = process.chroot.as_ref().and_then(|_| Outside::new(!process.insecure_setuid));
     identity.assume(process.chroot.as_deref())?;
     if !process.insecure_setuid {
         system::no_new_rights();
@@ -386,7 +389,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         quiet,
         services,
         begun: Some(begun),
-        reload: Some(Reloads { reread: Arc::new(reread), current }),
+        reload: Some(Reloads { reread: Arc::new(reread), outside, current }),
     };
     match supervise::run(work, started) {
         Ending::Done => Ok(ExitCode::SUCCESS),

@@ -5,7 +5,7 @@
 
 use crate::defect;
 use crate::last_words::{SLOWEST, last_words};
-use crate::reload::{Asker, Fresh, Outcome};
+use crate::reload::{Asker, Fresh, Outcome, Outside};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
 use manylane_net::{Begun, load};
@@ -168,6 +168,8 @@ pub(crate) type Reread = dyn Fn((&Generation, &[BoundListener])) -> Result<Fresh
 /// What reloading needs.
 pub(crate) struct Reloads {
     pub(crate) reread: Arc<Box<Reread>>,
+    /// Where that is done by a process in a `chroot`.
+    pub(crate) outside: Option<Outside>,
     /// What the run-time interface works on.
     pub(crate) current: Rc<RefCell<Arc<Generation>>>,
 }
@@ -451,16 +453,28 @@ impl Supervisor {
         }
         self.again = false;
         self.askers = std::mem::take(&mut self.next_askers);
-        let Some(Reloads { reread, .. }) = &self.reloads else { return };
+        let Some(Reloads { reread, outside, .. }) = &self.reloads else { return };
+        if let Some(folder) = self.serving.generation.process.chroot.as_ref().filter(|_| outside.is_none()) {
+            let text = format!(
+                "The files cannot be read from inside of 'chroot {}', and the system has refused a thread outside of it; start another process with '-sf {}'.",
+                folder.display(),
+                std::process::id()
+            );
+            return self.over(What::Files, Err(text));
+        }
         let (reread, supervisor) = (reread.clone(), self.here.remote());
         let (generation, bound) = (self.serving.generation.clone(), self.serving.bound.clone());
-        let thread = std::thread::Builder::new().name("reload".into()).spawn(move || {
+        let read = move || {
             let outcome = defect::caught(|| reread((&generation, &bound)));
             drop((generation, bound)); // before the supervisor goes on
             tell(supervisor, Event::Read(outcome.map(Box::new)));
-        });
-        match thread {
-            Ok(_) => self.reloading = Reloading::Reads,
+        };
+        let begun = match outside {
+            Some(outside) => outside.run(read),
+            None => std::thread::Builder::new().name("reload".into()).spawn(read).map(drop),
+        };
+        match begun {
+            Ok(()) => self.reloading = Reloading::Reads,
             Err(error) => {
                 self.over(What::Files, Err(format!("there is no thread to read the files on: {error}")));
             }
