@@ -1,6 +1,6 @@
 //! Nanoseconds of one request (pick, take, release) by algorithm and number of servers, and of one change of
-//! a server's state with 1,000 of them, on one lane: the least of many samples. `cargo run --release -p
-//! manylane-balance --example measure`
+//! a server's state with 1,000 of them, on one lane: the least of many samples.
+//! `cargo run --release -p manylane-balance --example measure`
 
 use manylane_balance::{Admin, Algorithm, Balancer, HashType, Input, Key, Options, ServerSpec, Servers};
 use manylane_sched::Time;

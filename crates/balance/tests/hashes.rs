@@ -201,8 +201,8 @@ fn cases(usual: u32) -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
-    /// Whatever happened before, keys find the servers that they find where only those who serve now were ever
-    /// configured, with the weights that they have now.
+    /// Whatever happened before, keys find the servers that they find where only those who serve now were
+    /// ever configured, with the weights that they have now.
     #[test]
     fn a_ring_after_changes_is_as_one_built_anew(
         weights in prop::collection::vec(0u16..20, 2..40),

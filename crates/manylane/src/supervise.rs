@@ -456,7 +456,8 @@ impl Supervisor {
         let Some(Reloads { reread, outside, .. }) = &self.reloads else { return };
         if let Some(folder) = self.serving.generation.process.chroot.as_ref().filter(|_| outside.is_none()) {
             let text = format!(
-                "The files cannot be read from inside of 'chroot {}', and the system has refused a thread outside of it; start another process with '-sf {}'.",
+                "The files cannot be read from inside of 'chroot {}', and the system has refused \
+                 a thread outside of it; start another process with '-sf {}'.",
                 folder.display(),
                 std::process::id()
             );
