@@ -6,6 +6,7 @@
 //! thread has the rights of the user that the process became.
 
 use crate::arguments::Arguments;
+use crate::master::{Sender, channel};
 use crate::{start, system};
 use manylane_config::diag::ExitCode as Code;
 use manylane_proxy::{Beside, BoundListener, Generation};
@@ -15,11 +16,9 @@ use std::future::poll_fn;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::mpsc::{Sender, channel};
 use std::task::{Poll, Waker};
 
 /// A thread that sees the system's files when the process is in a `chroot`. It ends with this.
-#[derive(Debug)]
 pub(crate) struct Outside(Sender<Job>);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -36,7 +35,9 @@ impl Outside {
             }
             let own = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS);
             let _ = tell.send(own.is_ok()); // the starter waits
-            jobs.into_iter().for_each(|job| job());
+            while let Ok(job) = jobs.recv() {
+                job();
+            }
         };
         std::thread::Builder::new().name("files".into()).spawn(run).ok()?;
         told.recv().is_ok_and(|own| own).then_some(Self(give))

@@ -4,11 +4,11 @@ use manylane_sync::{Arc, LockClass, Mutex};
 use std::collections::VecDeque;
 use std::thread::Thread;
 
-static CLASS: LockClass = LockClass::new("master's channel", LockClass::LEAF);
+static CLASS: LockClass = LockClass::new("channel between threads", LockClass::LEAF);
 
 /// The other side is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Gone;
+pub(crate) struct Gone;
 
 #[derive(Debug)]
 struct Queue<T> {
@@ -20,20 +20,20 @@ struct Queue<T> {
 }
 
 #[derive(Debug)]
-pub(super) struct Sender<T>(Arc<Mutex<Queue<T>>>);
+pub(crate) struct Sender<T>(Arc<Mutex<Queue<T>>>);
 
 #[derive(Debug)]
-pub(super) struct Receiver<T>(Arc<Mutex<Queue<T>>>);
+pub(crate) struct Receiver<T>(Arc<Mutex<Queue<T>>>);
 
 /// A queue with its two sides.
-pub(super) fn channel<T>() -> (Sender<T>, Receiver<T>) {
+pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let queue = Queue { items: VecDeque::new(), senders: 1, is_read: true, waiter: None };
     let queue = Arc::new(Mutex::new(&CLASS, queue));
     (Sender(queue.clone()), Receiver(queue))
 }
 
 impl<T> Sender<T> {
-    pub(super) fn send(&self, item: T) -> Result<(), Gone> {
+    pub(crate) fn send(&self, item: T) -> Result<(), Gone> {
         let waiter = {
             let mut queue = self.0.lock();
             if !queue.is_read {
@@ -67,7 +67,7 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Receiver<T> {
     /// Waits for the next; it is gone when there is none and nobody left to send one.
-    pub(super) fn recv(&self) -> Result<T, Gone> {
+    pub(crate) fn recv(&self) -> Result<T, Gone> {
         loop {
             {
                 let mut queue = self.0.lock();

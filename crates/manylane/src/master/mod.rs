@@ -26,13 +26,14 @@ mod notify;
 mod worker;
 
 pub(crate) use background::to_background;
+pub(crate) use channel::{Sender, channel};
 pub(crate) use client::run_time_sockets;
 pub(crate) use worker::Joined;
 
 use crate::arguments::Arguments;
 use crate::say;
 use background::Background;
-use channel::{Receiver, Sender, channel};
+use channel::Receiver;
 use client::{Question, Target};
 use manylane_config::tree::WorkerFails;
 use manylane_proxy::Generation;
