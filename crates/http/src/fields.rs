@@ -24,6 +24,8 @@ const _: () = assert!(FIRST + MORE * BLOCKS >= MAX_FIELDS);
 pub(crate) const EDITED: u8 = 1;
 /// Taken out.
 pub(crate) const REMOVED: u8 = 2;
+/// No compression may keep its value.
+pub(crate) const NEVER_INDEXED: u8 = 4;
 
 /// One field: offsets into the original bytes or into the edits.
 ///
@@ -114,6 +116,14 @@ impl Fields {
         let FieldLine { name, name_len, value, value_len, end, known } = line;
         debug_assert!(name + name_len <= value && value + value_len <= end, "{line:?}");
         self.push_entry(Entry { name, name_len, value, value_len, end, known: known.number(), flags: 0 })
+    }
+
+    /// Marks the field that was added last: its sender asks that no compression keeps its value, here and at
+    /// each further hop (RFC 7541, 7.1.3).
+    pub fn never_index_last(&mut self) {
+        if let Some(last) = self.len().checked_sub(1).and_then(|last| self.get_mut(last)) {
+            last.flags |= NEVER_INDEXED;
+        }
     }
 
     #[inline]

@@ -238,6 +238,28 @@ fn hundreds_of_fields_are_read_and_edited() {
     assert_eq!(head.size(), written(&mut head).len());
 }
 
+#[test]
+fn a_field_that_is_never_indexed_stays_so_when_its_value_is_replaced() {
+    let text = b"X-A: 1\r\nX-B: 2\r\n\r\n";
+    let mut fields = Fields::new().expect("memory");
+    for at in [0u16, 8] {
+        let known = Known::OTHER;
+        let line = FieldLine { name: at, name_len: 3, value: at + 5, value_len: 1, end: at + 8, known };
+        fields.push(line).expect("room");
+    }
+    fields.never_index_last();
+    let mut head = Head::parsed_trailers(segment(text), fields, 1_000);
+    let marks = |head: &Head| head.fields().map(|field| field.never_indexed).collect::<Vec<_>>();
+    assert_eq!(marks(&head), [false, true]);
+    for name in ["x-a", "x-b"] {
+        let id = head.find(name, None).expect("there");
+        head.replace_value(id, b"3").expect("room");
+    }
+    assert_eq!(marks(&head), [false, true]);
+    head.set_field("x-b", b"4").expect("room");
+    assert_eq!(marks(&head), [false, false]);
+}
+
 #[derive(Clone, Debug)]
 enum Edit {
     Add(usize, String),

@@ -2,7 +2,7 @@
 
 use super::{Head, Kind, Span};
 use crate::authority::{split_host_port, without_default_port, without_user};
-use crate::fields::{EDITED, Entry, PushError, REMOVED};
+use crate::fields::{EDITED, Entry, NEVER_INDEXED, PushError, REMOVED};
 use crate::hop::{is_of_one_hop, stays_though_named};
 use crate::method::Method;
 use crate::name::{Known, NameRef};
@@ -401,7 +401,7 @@ impl Head {
         let mut copy = [0; 256];
         let name = self.name_of(old);
         let freed = usize::from(old.end - old.name);
-        let entry = if known != Known::OTHER {
+        let mut entry = if known != Known::OTHER {
             self.write_field(known.into(), value, freed)?
         } else if let Some(copy) = copy.get_mut(..name.len()) {
             copy.copy_from_slice(name);
@@ -410,6 +410,7 @@ impl Head {
             let name = name.to_vec(); // nobody has names of this length
             self.write_field(name.as_slice().into(), value, freed)?
         };
+        entry.flags |= old.flags & NEVER_INDEXED;
         if let Some(slot) = self.fields.get_mut(at) {
             *slot = entry;
         }

@@ -1,7 +1,7 @@
 //! Looking at a head, edits applied.
 
 use super::{Head, Kind, Span};
-use crate::fields::{EDITED, Entry, REMOVED};
+use crate::fields::{EDITED, Entry, NEVER_INDEXED, REMOVED};
 use crate::list::List;
 use crate::method::Method;
 use crate::name::{Known, NameRef};
@@ -18,6 +18,8 @@ pub struct Field<'a> {
     pub value: &'a [u8],
     /// The name's number.
     pub known: Known,
+    /// Its sender asks that no compression keeps its value (RFC 7541, 7.1.3).
+    pub never_indexed: bool,
 }
 
 impl Field<'_> {
@@ -225,7 +227,12 @@ impl Head {
 
     #[inline]
     pub(super) fn field_of(&self, entry: Entry) -> Field<'_> {
-        Field { name: self.name_of(entry), value: self.value_of(entry), known: Known::numbered(entry.known) }
+        Field {
+            name: self.name_of(entry),
+            value: self.value_of(entry),
+            known: Known::numbered(entry.known),
+            never_indexed: entry.has(NEVER_INDEXED),
+        }
     }
 
     /// The next field of this name at or behind number `from`: its number and where it is.
