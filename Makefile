@@ -26,7 +26,7 @@ GLOBAL_LISTS := --package manylane-pool --features global-pools --test loom_pool
 # Their budget, likewise.
 GLOBAL_BUDGET := --package manylane-pool --features global-pools --test sim_pool global_lists
 # Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the debug build.
-ALONE := $(addprefix --exclude manylane-,check config expr h1 http resolve sim)
+ALONE := $(addprefix --exclude manylane-,check config expr h1 h2 http resolve sim)
 
 FUZZ_SECONDS ?= 60
 # Of the long run: what ends a model that does not end by itself, cases of each property, and a fuzz target.

@@ -1,0 +1,115 @@
+//! Windows (RFC 9113, 5.2 and 6.9).
+
+use crate::error::Problem;
+use crate::frame::settings::MAX_WINDOW;
+
+/// What may be sent. A change of settings can make it negative (RFC 9113, 6.9.2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendWindow(i64);
+
+impl SendWindow {
+    pub(crate) fn new(size: u32) -> Self {
+        Self(i64::from(size))
+    }
+
+    /// Bytes that may be sent now.
+    pub(crate) fn room(self) -> usize {
+        self.0.max(0) as usize
+    }
+
+    pub(crate) fn sent(&mut self, n: usize) {
+        self.0 -= n as i64;
+    }
+
+    /// The peer changes it.
+    pub(crate) fn change(&mut self, by: i64) -> Result<(), Problem> {
+        let changed = self.0 + by;
+        if changed > i64::from(MAX_WINDOW) {
+            return Err(Problem::WindowOverflow);
+        }
+        self.0 = changed;
+        Ok(())
+    }
+}
+
+/// What the peer may send. Each byte of `size` is in one of three places: the peer may send it (`open`), it
+/// came and is not consumed, or it was consumed and not announced (`owed`).
+///
+/// ```text
+///   |<------------------- size ------------------->|
+///   [ open            | not consumed      | owed   ]      owed >= size / 2: WINDOW_UPDATE, open += owed
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReceiveWindow {
+    open: i64,
+    owed: u32,
+    size: u32,
+}
+
+impl ReceiveWindow {
+    pub(crate) fn new(size: u32) -> Self {
+        Self { open: i64::from(size), owed: 0, size }
+    }
+
+    /// A frame of `n` bytes came. False: it has more than the peer may send.
+    #[inline]
+    pub(crate) fn came(&mut self, n: usize) -> bool {
+        self.open -= n as i64;
+        self.open >= 0
+    }
+
+    /// `n` bytes were consumed. What to announce now: all that is owed when that is half of the window, so
+    /// that the peer never waits for an announcement while it is less.
+    #[inline]
+    pub(crate) fn consumed(&mut self, n: usize) -> Option<u32> {
+        self.owed += n as u32;
+        if self.owed < (self.size / 2).max(1) {
+            return None;
+        }
+        self.open += i64::from(self.owed);
+        Some(std::mem::take(&mut self.owed))
+    }
+
+    /// Another size is in force, which the peer knows of.
+    pub(crate) fn resize(&mut self, size: u32) {
+        self.open += i64::from(size) - i64::from(self.size);
+        self.size = size;
+    }
+
+    /// Makes it larger; what to announce.
+    pub(crate) fn enlarge(&mut self, size: u32) -> Option<u32> {
+        let more = size.checked_sub(self.size).filter(|&more| more > 0)?;
+        self.resize(size);
+        Some(more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_may_become_negative_and_overflow_is_refused() {
+        let mut window = SendWindow::new(100);
+        window.sent(100);
+        window.change(-60).expect("allowed");
+        assert_eq!(window.room(), 0);
+        window.change(70).expect("allowed");
+        assert_eq!(window.room(), 10);
+        assert_eq!(window.change(i64::from(MAX_WINDOW) - 9), Err(Problem::WindowOverflow));
+        window.change(i64::from(MAX_WINDOW) - 10).expect("just fits");
+    }
+
+    #[test]
+    fn half_a_window_is_announced_and_no_byte_is_lost() {
+        let mut window = ReceiveWindow::new(10);
+        assert!(window.came(10) && !window.came(1));
+        let mut window = ReceiveWindow::new(10);
+        assert!(window.came(9));
+        assert_eq!([4, 1, 4].map(|n| window.consumed(n)), [None, Some(5), None]);
+        assert!(window.came(6) && !window.came(1));
+        let mut window = ReceiveWindow::new(1);
+        assert!(window.came(1));
+        assert_eq!(window.consumed(1), Some(1));
+    }
+}

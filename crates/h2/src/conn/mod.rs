@@ -1,0 +1,468 @@
+//! A connection: what came into events, and what is to be sent into bytes.
+//!
+//! [`receive`] has the input, [`send`] the output, [`settle`] settings and the end of a connection,
+//! [`streams`] the states of streams, [`flow`] the windows.
+//!
+//! Rules:
+//! 1. Only what the peer knows counts: settings of ours are in force when they are acknowledged; a stream
+//!    that we ended counts as open until the bytes that say so were taken from the output.
+//! 2. Each byte of a window is accounted for (`flow`). Bytes of streams that are reset, and padding, are
+//!    consumed at once.
+//! 3. A header block is decoded whatever becomes of its stream, and encoded in the order of the output.
+//! 4. `out` only grows between two calls of [`Connection::poll_output`]; answers to the peer in it are
+//!    bounded.
+//! 5. After a [`ConnectionError`] nothing is read and nothing but its GOAWAY is written.
+
+mod flow;
+mod receive;
+mod send;
+mod settle;
+mod streams;
+
+pub use receive::PREFACE;
+pub use send::Sent;
+
+use crate::error::{ConnectionError, Fault, Problem, Reason, SendError};
+use crate::event::Event;
+use crate::frame::settings::MAX_WINDOW;
+use crate::frame::{DEFAULT_MAX, goaway, rst_stream, window_update};
+use crate::glitch::{Glitch, Glitches};
+use crate::hpack;
+use crate::limits::{
+    Allowance, CHEAP_BURST, CHEAP_PER_SECOND, Config, DEFAULT_WINDOW, MAX_ANSWERS, MAX_REMEMBERED,
+    OUTPUT_ROOM, RESET_BURST, RESETS_PER_SECOND,
+};
+use crate::stream_id::StreamId;
+use flow::{ReceiveWindow, SendWindow};
+use manylane_buf::Chain;
+use receive::{Block, Reading};
+use settle::Leaving;
+use std::collections::VecDeque;
+use std::time::Duration;
+use streams::{Side, Stream, Streams, Waiting};
+
+/// Which end of a connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It begins streams.
+    Client,
+    /// It answers them.
+    Server,
+}
+
+/// What the peer allows.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    max_streams: u32,
+    stream_window: u32,
+    max_frame: usize,
+    header_list: u32,
+    connect_protocol: bool,
+}
+
+/// One connection of HTTP/2, as a client or as a server. It belongs to its lane.
+pub struct Connection {
+    role: Role,
+    config: Config,
+    peer: Peer,
+    failed: Option<ConnectionError>,
+    reading: Reading,
+    /// A header block that is not complete.
+    block: Option<Block>,
+    /// The peer's first settings came.
+    settled: bool,
+    decoder: hpack::Decoder,
+    encoder: hpack::Encoder,
+    streams: Streams,
+    /// The last stream that the peer began.
+    last_peer: StreamId,
+    /// The next that this side begins. None: there are no more, or it is a server.
+    next_own: Option<StreamId>,
+    /// Streams that are not closed (rule 1): those that the client began.
+    open: u32,
+    /// Streams of the peer that we ended in what is still in the output (rule 1).
+    unwritten_ends: u32,
+    send_window: SendWindow,
+    receive_window: ReceiveWindow,
+    /// What was read and is not taken yet.
+    event: Option<Event>,
+    /// Streams that wait for their turn to send, in order. Those that are gone or do not wait any more are
+    /// passed over.
+    turns: VecDeque<StreamId>,
+    /// Streams that a GOAWAY has refused and whose user was not told yet.
+    refused: VecDeque<StreamId>,
+    /// Kept for its memory: streams whose windows change together.
+    opened: Vec<StreamId>,
+    /// Streams that we reset lately, newest last.
+    remembered: VecDeque<StreamId>,
+    out: Chain,
+    /// How often output was taken.
+    outputs: u64,
+    /// Where small frames are written before they are cut off: one cluster for many.
+    small: Chain,
+    /// Bytes of answers in `out` (rule 4).
+    answers: usize,
+    /// When settings were sent that are not acknowledged.
+    settings_sent: Option<Duration>,
+    leaving: Leaving,
+    glitches: Glitches,
+    resets: Allowance,
+    cheap: Allowance,
+}
+
+impl Connection {
+    /// The client's end: writes preface and settings.
+    ///
+    /// # Errors
+    /// [`SendError::NoMemory`]
+    pub fn client(config: Config, now: Duration) -> Result<Self, SendError> {
+        Self::new(Role::Client, config, now)
+    }
+
+    /// The server's end: writes settings, and expects the preface.
+    ///
+    /// # Errors
+    /// [`SendError::NoMemory`]
+    pub fn server(config: Config, now: Duration) -> Result<Self, SendError> {
+        Self::new(Role::Server, config, now)
+    }
+
+    fn new(role: Role, config: Config, now: Duration) -> Result<Self, SendError> {
+        let config = config.clamped();
+        let resets = RESET_BURST.max(config.max_streams.saturating_mul(2));
+        let mut connection = Self {
+            role,
+            config,
+            peer: Peer {
+                max_streams: u32::MAX,
+                stream_window: DEFAULT_WINDOW,
+                max_frame: DEFAULT_MAX,
+                header_list: u32::MAX,
+                connect_protocol: false,
+            },
+            failed: None,
+            reading: Reading::begin(role),
+            block: None,
+            settled: false,
+            // Both the old and the new size are allowed until ours is acknowledged.
+            decoder: hpack::Decoder::new(hpack::DEFAULT_TABLE.max(config.table as usize)),
+            encoder: hpack::Encoder::default(),
+            streams: Streams::new(),
+            last_peer: StreamId::CONNECTION,
+            next_own: (role == Role::Client).then(|| StreamId::new(1)),
+            open: 0,
+            unwritten_ends: 0,
+            send_window: SendWindow::new(DEFAULT_WINDOW),
+            receive_window: ReceiveWindow::new(DEFAULT_WINDOW),
+            event: None,
+            turns: VecDeque::new(),
+            refused: VecDeque::new(),
+            opened: Vec::new(),
+            remembered: VecDeque::new(),
+            out: Chain::new(),
+            outputs: 0,
+            small: Chain::new(),
+            answers: 0,
+            settings_sent: Some(now),
+            leaving: Leaving::default(),
+            glitches: Glitches::default(),
+            resets: Allowance::new(resets, RESETS_PER_SECOND, now),
+            cheap: Allowance::new(CHEAP_BURST, CHEAP_PER_SECOND, now),
+        };
+        connection.announce().map_err(|_| SendError::NoMemory)?;
+        Ok(connection)
+    }
+
+    /// Which end it is.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Streams that are open or half-closed: `fc_nb_streams`, `bc_nb_streams`.
+    pub fn open_streams(&self) -> u32 {
+        self.open
+    }
+
+    /// How many streams the peer allows at a time: `bc_settings_streams_limit` of a client.
+    pub fn peer_max_streams(&self) -> u32 {
+        self.peer.max_streams
+    }
+
+    /// Whether the peer takes extended CONNECT (RFC 8441). Before its settings came it does not.
+    pub fn peer_takes_protocols(&self) -> bool {
+        self.peer.connect_protocol
+    }
+
+    /// Oddities of the peer so far.
+    pub fn glitches(&self) -> &Glitches {
+        &self.glitches
+    }
+
+    /// Since when settings wait for their acknowledgement, for who ends connections by time
+    /// ([`Reason::SETTINGS_TIMEOUT`]).
+    pub fn settings_unacknowledged_since(&self) -> Option<Duration> {
+        self.settings_sent
+    }
+
+    /// Since when a stream has had data that a window holds back, for who ends streams by time: a peer that
+    /// opens no window holds what waits for it.
+    pub fn blocked_since(&self, stream: StreamId) -> Option<Duration> {
+        self.streams.get(stream)?.blocked
+    }
+
+    /// Bytes that [`send_data`](Self::send_data) would take now from one stream, without regard to others
+    /// that wait. Who has no data yet reads no more than that.
+    pub fn room(&self, stream: StreamId) -> usize {
+        let window = self.streams.get(stream).map_or(0, |stream| stream.send_window.room());
+        window.min(self.send_window.room()).min(OUTPUT_ROOM.saturating_sub(self.out.len()))
+    }
+
+    /// The error that has ended the connection.
+    pub fn error(&self) -> Option<ConnectionError> {
+        self.failed
+    }
+
+    /// The next thing that happened. Call it until it has nothing; then there may be more input to handle.
+    /// Act on each event before the next is asked for: a stream that is told to be
+    /// [writable](Event::Writable) has its turn until then.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.event.take() {
+            return Some(event);
+        }
+        if let Some(stream) = self.refused.pop_front() {
+            return Some(Event::Reset { stream, reason: Reason::REFUSED_STREAM, problem: None });
+        }
+        self.next_turn().map(|stream| Event::Writable { stream })
+    }
+
+    /// Bytes of events that were [told](Event::Data) are dealt with: the peer may send as many more.
+    ///
+    /// # Errors
+    /// [`SendError`]
+    pub fn consume(&mut self, stream: StreamId, n: usize) -> Result<(), SendError> {
+        self.sending(|this| {
+            let Some(found) = this.streams.get_mut(stream) else { return Ok(()) };
+            let n = n.min(found.unconsumed);
+            found.unconsumed -= n;
+            let more = if found.receive == Side::Done { None } else { found.receive_window.consumed(n) };
+            if let Some(more) = more {
+                this.put(&window_update::frame(stream, more))?;
+            }
+            this.give_back(n)?;
+            this.close_if_done(stream)
+        })
+    }
+
+    /// The user wants no more of what comes on a stream: what it was told and what is under way counts as
+    /// consumed, and no data is told any more. What is sent on the stream goes on.
+    ///
+    /// # Errors
+    /// [`SendError`]
+    pub fn release(&mut self, stream: StreamId) -> Result<(), SendError> {
+        if let Some(found) = self.streams.get_mut(stream) {
+            found.released = true;
+        }
+        self.consume(stream, usize::MAX)
+    }
+
+    /// Ends a stream at once. Nothing happens where it has ended.
+    ///
+    /// # Errors
+    /// [`SendError`]
+    pub fn reset(&mut self, stream: StreamId, reason: Reason) -> Result<(), SendError> {
+        self.sending(|this| {
+            if this.streams.get(stream).is_none() {
+                return Ok(());
+            }
+            this.put(&rst_stream::frame(stream, reason))?;
+            this.remember(stream);
+            this.forget(stream, true)
+        })
+    }
+
+    /// Ends the connection at once: for timeouts, and what else the user finds.
+    pub fn abort(&mut self, reason: Reason) {
+        if self.failed.is_none() {
+            self.fail(ConnectionError { problem: Problem::Aborted, reason });
+        }
+    }
+
+    // -- what all parts use
+
+    /// Runs what sends; where it fails, so does the connection.
+    fn sending<R>(&mut self, work: impl FnOnce(&mut Self) -> Result<R, Problem>) -> Result<R, SendError> {
+        if self.failed.is_some() {
+            return Err(SendError::Failed);
+        }
+        work(self).map_err(|problem| {
+            self.fail(ConnectionError { problem, reason: problem.reason() });
+            if problem == Problem::NoMemory { SendError::NoMemory } else { SendError::Failed }
+        })
+    }
+
+    /// The connection cannot go on (rule 5).
+    fn fail(&mut self, error: ConnectionError) {
+        self.failed = Some(error);
+        // Without memory for it the peer sees the connection end and nothing else.
+        let _ = self.put(&goaway::frame(self.last_peer, error.reason));
+    }
+
+    /// Writes a small frame.
+    fn put(&mut self, frame: &[u8]) -> Result<(), Problem> {
+        send::put(&mut self.small, &mut self.out, &[frame])
+    }
+
+    /// Writes an answer to the peer (rule 4).
+    fn answer(&mut self, frame: &[u8]) -> Result<(), Problem> {
+        self.answers += frame.len();
+        if self.answers > MAX_ANSWERS {
+            return Err(Problem::UnreadAnswers);
+        }
+        self.put(frame)
+    }
+
+    fn glitch(&mut self, kind: Glitch) -> Result<(), Problem> {
+        self.glitches.add(kind);
+        let most = self.config.glitches;
+        if most > 0 && self.glitches.total() >= most { Err(Problem::Glitches) } else { Ok(()) }
+    }
+
+    /// A frame came that changes nothing.
+    fn cheap_frame(&mut self, now: Duration) -> Result<(), Problem> {
+        self.cheap.take(now).ok_or(Problem::CheapFrames)?;
+        if self.cheap.is_low() { self.glitch(Glitch::CheapFrame) } else { Ok(()) }
+    }
+
+    /// A stream was reset, by the peer or for its fault.
+    fn count_reset(&mut self, now: Duration) -> Result<(), Problem> {
+        self.resets.take(now).ok_or(Problem::Resets).map(|_| ())
+    }
+
+    /// Bytes of the connection's window are free again.
+    fn give_back(&mut self, n: usize) -> Result<(), Problem> {
+        match self.receive_window.consumed(n) {
+            Some(more) => self.put(&window_update::frame(StreamId::CONNECTION, more)),
+            None => Ok(()),
+        }
+    }
+
+    /// A stream broke a rule: it ends, the connection goes on.
+    fn stream_error(&mut self, now: Duration, stream: StreamId, problem: Problem) -> Result<(), Problem> {
+        self.answer(&rst_stream::frame(stream, problem.reason()))?;
+        self.remember(stream);
+        let known = self.streams.get(stream).is_some();
+        if known {
+            self.forget(stream, true)?;
+        }
+        let kind = if problem == Problem::TooManyStreams { Glitch::Refused } else { Glitch::StreamError };
+        self.glitch(kind)?;
+        self.count_reset(now)?;
+        let reason = problem.reason();
+        self.event = Some(if known {
+            Event::Reset { stream, reason, problem: Some(problem) }
+        } else {
+            Event::Refused { stream, problem }
+        });
+        Ok(())
+    }
+
+    fn remember(&mut self, stream: StreamId) {
+        if self.remembered.len() >= MAX_REMEMBERED {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back(stream);
+    }
+
+    /// Removes a stream that was reset; `by_us`: the peer learns of its end from what is in the output.
+    fn forget(&mut self, stream: StreamId, by_us: bool) -> Result<(), Problem> {
+        let Some(gone) = self.streams.remove(stream) else { return Ok(()) };
+        if !gone.ended {
+            self.open -= 1;
+            self.unwritten_ends += u32::from(by_us);
+        }
+        self.give_back(gone.unconsumed)
+    }
+
+    /// Removes a stream that both sides have ended. A client's stays until its data is consumed, which is
+    /// what the user still holds; what is left of a request when its response is complete is nobody's.
+    fn close_if_done(&mut self, id: StreamId) -> Result<(), Problem> {
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.is_closed()) else {
+            return Ok(());
+        };
+        if !std::mem::replace(&mut stream.ended, true) {
+            self.open -= 1;
+            self.unwritten_ends += u32::from(stream.end_sent == Some(self.outputs));
+        }
+        if stream.unconsumed == 0 || self.role == Role::Server { self.forget(id, false) } else { Ok(()) }
+    }
+
+    /// The next stream that waits and can send.
+    fn next_turn(&mut self) -> Option<StreamId> {
+        if self.turns.is_empty() || self.send_window.room() == 0 || self.out.len() >= OUTPUT_ROOM {
+            return None;
+        }
+        while let Some(id) = self.turns.pop_front() {
+            let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.waiting == Waiting::Turn)
+            else {
+                continue;
+            };
+            stream.waiting = Waiting::Nothing;
+            stream.has_turn = true;
+            return Some(id);
+        }
+        None
+    }
+
+    /// A stream waits for its turn.
+    fn queue(&mut self, id: StreamId) {
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.waiting != Waiting::Turn) else {
+            return;
+        };
+        stream.waiting = Waiting::Turn;
+        // Entries of streams that are gone must not pile up.
+        if self.turns.len() >= 2 * self.streams.len() + 16 {
+            let streams = &self.streams;
+            self.turns.retain(|&id| streams.get(id).is_some_and(|s| s.waiting == Waiting::Turn));
+        }
+        self.turns.push_back(id);
+    }
+
+    fn new_stream(&self, receive: Side, send: Side) -> Stream {
+        // Until they are acknowledged, our settings are not in force.
+        let window = if self.settings_sent.is_some() { DEFAULT_WINDOW } else { self.config.stream_window };
+        Stream {
+            receive,
+            send,
+            send_window: SendWindow::new(self.peer.stream_window.min(MAX_WINDOW)),
+            receive_window: ReceiveWindow::new(window),
+            unconsumed: 0,
+            promised: None,
+            head_request: false,
+            connect: false,
+            released: false,
+            ended: false,
+            end_sent: None,
+            waiting: Waiting::Nothing,
+            has_turn: false,
+            blocked: None,
+        }
+    }
+
+    /// A fault acted on: that of a stream ends it, that of the connection is the result.
+    fn act_on(&mut self, now: Duration, fault: Fault) -> Result<(), Problem> {
+        match fault {
+            Fault::Connection(problem) => Err(problem),
+            Fault::Stream(stream, problem) => self.stream_error(now, stream, problem),
+        }
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("role", &self.role)
+            .field("open", &self.open)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}

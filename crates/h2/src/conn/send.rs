@@ -1,0 +1,298 @@
+//! Output: heads and data into frames.
+
+use super::Connection;
+use super::streams::{Side, Waiting};
+use crate::error::{Problem, SendError};
+use crate::frame::{self, END_HEADERS, END_STREAM, HEADER, continuation, data, headers};
+use crate::head;
+use crate::hpack::Encoder;
+use crate::limits::{OUTPUT_ROOM, UPDATES_EARNED};
+use crate::scratch;
+use crate::stream_id::StreamId;
+use manylane_buf::{Chain, MAX_CLUSTER};
+use manylane_http::{Head, Method};
+use std::time::Duration;
+
+/// Smallest cluster for frames that are written here.
+const SMALL: usize = 2048;
+
+/// Most bytes of a header block in one frame, so that it fits into a cluster.
+const MAX_PART: usize = MAX_CLUSTER - HEADER;
+
+/// Data of so many bytes or fewer is copied behind what stands before it: streams that send little each would
+/// fill the output with segments of a few bytes, each with a cluster of its own.
+const COPIED: usize = 512;
+
+/// Most bytes of a DATA frame: a turn of a stream that others wait beside.
+const QUANTUM: usize = frame::DEFAULT_MAX;
+
+/// What [`Connection::send_data`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Bytes that were taken.
+    pub bytes: usize,
+    /// All of them were, and the end, if it was to come. Else
+    /// [`Event::Writable`](crate::Event::Writable) tells when to go on.
+    pub all: bool,
+}
+
+impl Connection {
+    /// Begins a stream with a request. `scheme` is that of its target, `http` or `https`, without regard to
+    /// what an absolute target says. `protocol`: an extended CONNECT (RFC 8441) in place of the head's
+    /// method. `end`: there is no data.
+    ///
+    /// The head's fields go but for those that only connections of HTTP/1 have; names are written in lower
+    /// case, `Host` as the authority. Cookies go one by one, so that the compression finds each again.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent.
+    pub fn send_request(
+        &mut self,
+        head: &Head,
+        scheme: &[u8],
+        protocol: Option<&[u8]>,
+        end: bool,
+    ) -> Result<StreamId, SendError> {
+        let Some(id) = self.next_own.filter(|_| self.can_begin()) else { return Err(SendError::NoStream) };
+        if protocol.is_some() && !self.peer.connect_protocol {
+            return Err(SendError::Invalid("the server does not take extended CONNECT"));
+        }
+        self.check_size(head)?;
+        self.send_head(id, end, |sent| head::request(sent, head, scheme, protocol, true))?;
+        let mut stream = self.new_stream(Side::Head, if end { Side::Done } else { Side::Body });
+        stream.head_request = head.method_kind() == Method::Head;
+        stream.connect = head.method_kind() == Method::Connect || protocol.is_some();
+        self.sending(|this| {
+            this.streams.insert(id, stream)?;
+            Ok(())
+        })?;
+        self.open += 1;
+        self.next_own = id.next();
+        Ok(id)
+    }
+
+    /// Answers a stream with its final response. `end`: there is no data.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent.
+    pub fn send_response(&mut self, stream: StreamId, head: &Head, end: bool) -> Result<(), SendError> {
+        self.check_side(stream, Side::Head)?;
+        self.check_size(head)?;
+        if head.status() < 200 {
+            return Err(SendError::Invalid("an interim response is not the last one"));
+        }
+        self.send_head(stream, end, |sent| {
+            head::response(sent, head);
+            Ok(())
+        })?;
+        self.has_sent(stream, end)
+    }
+
+    /// Sends a response before the final one: 100, 103 and their like.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent.
+    pub fn send_interim(&mut self, stream: StreamId, head: &Head) -> Result<(), SendError> {
+        self.check_side(stream, Side::Head)?;
+        self.check_size(head)?;
+        if head.status() >= 200 || head.status() == 101 {
+            return Err(SendError::Invalid("the status is not that of an interim response of HTTP/2"));
+        }
+        self.send_head(stream, false, |sent| {
+            head::response(sent, head);
+            Ok(())
+        })
+    }
+
+    /// Ends what is sent on a stream with trailers. All data was taken before.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent.
+    pub fn send_trailers(&mut self, stream: StreamId, head: &Head) -> Result<(), SendError> {
+        self.check_side(stream, Side::Body)?;
+        self.check_size(head)?;
+        self.send_head(stream, true, |sent| {
+            head::trailers(sent, head);
+            Ok(())
+        })?;
+        self.has_sent(stream, true)
+    }
+
+    /// Takes as much of `data` as windows and output have room for, by reference; with `end` and all of it
+    /// taken, what is sent on the stream ends. What is left stays in `data`: the stream waits, and
+    /// [`Event::Writable`](crate::Event::Writable) tells when to call this again. While others wait, a stream
+    /// sends one frame each time, so all get their turn.
+    ///
+    /// # Errors
+    /// [`SendError`]
+    pub fn send_data(
+        &mut self,
+        now: Duration,
+        stream: StreamId,
+        data: &mut Chain,
+        end: bool,
+    ) -> Result<Sent, SendError> {
+        self.check_side(stream, Side::Body)?;
+        let sent = self.sending(|this| this.take_data(now, stream, data, end))?;
+        if sent.all && end {
+            self.has_sent(stream, true)?;
+        }
+        Ok(sent)
+    }
+
+    fn take_data(
+        &mut self,
+        now: Duration,
+        id: StreamId,
+        data: &mut Chain,
+        end: bool,
+    ) -> Result<Sent, Problem> {
+        let others = !self.turns.is_empty();
+        let mut bytes = 0;
+        loop {
+            let Some(stream) = self.streams.get_mut(id) else { return Ok(Sent { bytes, all: false }) };
+            if data.is_empty() && !(end && bytes == 0) {
+                (stream.has_turn, stream.waiting, stream.blocked) = (false, Waiting::Nothing, None);
+                return Ok(Sent { bytes, all: true });
+            }
+            // Who waits goes first; an end without data needs no window.
+            let its_turn = !others || (stream.has_turn && bytes == 0);
+            let window = stream.send_window.room();
+            let open = window.min(self.send_window.room());
+            let room = OUTPUT_ROOM.saturating_sub(self.out.len());
+            let n = open.min(room).min(data.len()).min(self.peer.max_frame).min(QUANTUM);
+            if !data.is_empty() && (n == 0 || !its_turn) {
+                stream.has_turn = false;
+                if open == 0 {
+                    stream.blocked.get_or_insert(now);
+                }
+                if window == 0 {
+                    stream.waiting = Waiting::Window;
+                } else {
+                    self.queue(id);
+                }
+                return Ok(Sent { bytes, all: false });
+            }
+            stream.blocked = None;
+            stream.send_window.sent(n);
+            let last = end && n == data.len();
+            let before = data::before(n, last, id);
+            if n <= COPIED {
+                let bytes = data.pull_up(n)?;
+                put(&mut self.small, &mut self.out, &[&before, bytes])?;
+                data.trim_front(n).map_err(|_| Problem::NoMemory)?;
+            } else {
+                put(&mut self.small, &mut self.out, &[&before])?;
+                let mut part = data.split_to(n)?;
+                self.out.append_chain(&mut part)?;
+            }
+            self.send_window.sent(n);
+            self.cheap.earn(1 + n as u32 / UPDATES_EARNED);
+            bytes += n;
+            if last {
+                return Ok(Sent { bytes, all: true });
+            }
+        }
+    }
+
+    /// Moves all output behind what `out` has. Call it when what it gave before is written, so that what
+    /// waits is bounded.
+    ///
+    /// # Errors
+    /// [`SendError::NoMemory`]; it is still here then.
+    pub fn poll_output(&mut self, out: &mut Chain) -> Result<(), SendError> {
+        out.append_chain(&mut self.out).map_err(|_| SendError::NoMemory)?;
+        // An idle connection keeps no cluster.
+        self.small.clear();
+        (self.answers, self.unwritten_ends) = (0, 0);
+        self.outputs += 1;
+        Ok(())
+    }
+
+    /// Bytes of output that wait to be taken.
+    pub fn output_len(&self) -> usize {
+        self.out.len()
+    }
+
+    pub(super) fn has_turn(&self) -> bool {
+        !self.turns.is_empty() && self.send_window.room() > 0 && self.out.len() < OUTPUT_ROOM
+    }
+
+    fn check_side(&self, stream: StreamId, side: Side) -> Result<(), SendError> {
+        if self.failed.is_some() {
+            return Err(SendError::Failed);
+        }
+        match self.streams.get(stream) {
+            None => Err(SendError::Closed),
+            Some(stream) if stream.send == Side::Done => Err(SendError::Closed),
+            Some(stream) if stream.send == side => Ok(()),
+            Some(_) => Err(SendError::Order),
+        }
+    }
+
+    fn check_size(&self, head: &Head) -> Result<(), SendError> {
+        let most = self.peer.header_list as usize;
+        // Each line of a field takes five bytes or more, so most heads need no counting.
+        let bound = head.size() + head::FIELD * (head.size() / 5 + 4);
+        if bound <= most || head::list_size(head) <= most { Ok(()) } else { Err(SendError::TooLarge) }
+    }
+
+    /// Encodes a head and writes its frames.
+    fn send_head(
+        &mut self,
+        stream: StreamId,
+        end: bool,
+        encode: impl FnOnce(head::Sent<'_>) -> Result<(), SendError>,
+    ) -> Result<(), SendError> {
+        if self.failed.is_some() {
+            return Err(SendError::Failed);
+        }
+        scratch::with(|scratch| {
+            let encoder: &mut Encoder = &mut self.encoder;
+            encode(head::Sent::new(encoder, &mut scratch.block, &mut scratch.strings))?;
+            self.sending(|this| this.write_block(stream, &scratch.block, end))
+        })
+    }
+
+    fn write_block(&mut self, stream: StreamId, block: &[u8], end: bool) -> Result<(), Problem> {
+        let most = self.peer.max_frame.min(MAX_PART);
+        let (first, mut rest) = block.split_at(block.len().min(most));
+        let flags = |flags: u8, rest: &[u8]| flags | if rest.is_empty() { END_HEADERS } else { 0 };
+        let first_flags = flags(if end { END_STREAM } else { 0 }, rest);
+        let before = frame::header(first.len(), headers::KIND, first_flags, stream);
+        put(&mut self.small, &mut self.out, &[&before, first])?;
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(rest.len().min(most));
+            let before = frame::header(part.len(), continuation::KIND, flags(0, behind), stream);
+            put(&mut self.small, &mut self.out, &[&before, part])?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// A head was sent, or the end.
+    fn has_sent(&mut self, id: StreamId, end: bool) -> Result<(), SendError> {
+        self.sending(|this| {
+            let outputs = this.outputs;
+            if let Some(stream) = this.streams.get_mut(id) {
+                stream.send = if end { Side::Done } else { Side::Body };
+                if end {
+                    (stream.waiting, stream.has_turn, stream.blocked) = (Waiting::Nothing, false, None);
+                    stream.end_sent = Some(outputs);
+                }
+            }
+            this.close_if_done(id)
+        })
+    }
+}
+
+/// Writes `parts` into a cluster that small frames share, and puts them behind what `out` has.
+pub(super) fn put(small: &mut Chain, out: &mut Chain, parts: &[&[u8]]) -> Result<(), Problem> {
+    let n = parts.iter().map(|part| part.len()).sum::<usize>();
+    small.append_together(parts, SMALL)?;
+    let last = small.pop_back().ok_or(Problem::NoMemory)?;
+    let frame = last.slice(last.len() - n..last.len()).map_err(|_| Problem::NoMemory)?;
+    small.clear();
+    small.push_back(last).map_err(|refused| Problem::from(refused.error))?;
+    out.push_back(frame).map_err(|refused| Problem::from(refused.error))
+}

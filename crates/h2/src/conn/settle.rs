@@ -1,0 +1,233 @@
+//! Settings, pings, and how a connection ends.
+
+use super::{Connection, Role};
+use crate::error::{Problem, Reason, SendError};
+use crate::event::Event;
+use crate::frame::settings::{self, Setting};
+use crate::frame::{Header, goaway, ping, window_update};
+use crate::stream_id::StreamId;
+use manylane_buf::Chain;
+use std::time::Duration;
+
+/// What the ping has whose answer says that the peer has seen the first GOAWAY.
+const LEAVE: [u8; 8] = *b"leaving!";
+
+/// Where the end of a connection is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Leaving {
+    ours: Ours,
+    /// The last stream of ours that the peer takes.
+    theirs: Option<StreamId>,
+}
+
+/// What this side has said. A server's goes in two steps (RFC 9113, 6.8): streams that are under way when it
+/// says so are still taken.
+///
+/// ```text
+///   Stays --- GOAWAY(2^31 - 1), PING ---> Warned --- the answer, or a second call: GOAWAY(last) ---> Leaves
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Ours {
+    #[default]
+    Stays,
+    Warned,
+    Leaves {
+        last: StreamId,
+    },
+}
+
+impl Connection {
+    /// Writes preface and settings, and enlarges the connection's window.
+    pub(super) fn announce(&mut self) -> Result<(), Problem> {
+        if self.role == Role::Client {
+            self.put(super::receive::PREFACE)?;
+        }
+        let config = self.config;
+        let mut all = [Setting::Unknown; 7];
+        let mut count = 0;
+        let mut add = |setting| {
+            all[count] = setting;
+            count += 1;
+        };
+        add(Setting::HeaderTableSize(config.table));
+        match self.role {
+            Role::Client => add(Setting::EnablePush(false)),
+            Role::Server => add(Setting::MaxConcurrentStreams(config.max_streams)),
+        }
+        add(Setting::InitialWindowSize(config.stream_window));
+        add(Setting::MaxFrameSize(config.max_frame));
+        add(Setting::MaxHeaderListSize(config.header_list()));
+        if config.connect_protocol && self.role == Role::Server {
+            add(Setting::EnableConnectProtocol(true));
+        }
+        let mut frame = Vec::new();
+        settings::write(&all[..count], &mut frame);
+        self.put(&frame)?;
+        match self.receive_window.enlarge(config.connection_window) {
+            Some(more) => self.put(&window_update::frame(StreamId::CONNECTION, more)),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn settings(
+        &mut self,
+        now: Duration,
+        header: &Header,
+        payload: &Chain,
+    ) -> Result<(), Problem> {
+        if settings::is_ack(header)? {
+            return self.acknowledged(now);
+        }
+        if self.settled {
+            self.cheap_frame(now)?;
+        }
+        self.settled = true;
+        let (mut peer, mut table) = (self.peer, None);
+        let role = self.role;
+        settings::read(payload, |setting| {
+            match setting {
+                Setting::HeaderTableSize(size) => table = Some(size),
+                // No server may push to one, nor say so (RFC 9113, 6.5.2).
+                Setting::EnablePush(true) if role == Role::Client => return Err(Problem::BadSetting),
+                Setting::MaxConcurrentStreams(streams) => peer.max_streams = streams,
+                Setting::InitialWindowSize(size) => peer.stream_window = size,
+                Setting::MaxFrameSize(size) => peer.max_frame = size as usize,
+                Setting::MaxHeaderListSize(size) => peer.header_list = size,
+                Setting::EnableConnectProtocol(false) if peer.connect_protocol => {
+                    return Err(Problem::ConnectSwitch);
+                }
+                Setting::EnableConnectProtocol(on) => peer.connect_protocol = on,
+                Setting::EnablePush(_) | Setting::Unknown => {}
+            }
+            Ok(())
+        })?;
+        if let Some(size) = table {
+            self.encoder.set_limit(size as usize);
+        }
+        let change = i64::from(peer.stream_window) - i64::from(self.peer.stream_window);
+        self.peer = peer;
+        if change != 0 {
+            self.change_windows(change)?;
+        }
+        self.answer(&settings::ack())?;
+        self.event = Some(Event::Settings);
+        Ok(())
+    }
+
+    /// All streams' windows change (RFC 9113, 6.9.2).
+    fn change_windows(&mut self, by: i64) -> Result<(), Problem> {
+        let mut opened = std::mem::take(&mut self.opened);
+        let mut changed = Ok(());
+        for (id, stream) in self.streams.iter_mut() {
+            changed = changed.and(stream.send_window.change(by));
+            if by > 0 {
+                opened.push(id);
+            }
+        }
+        // In the order in which they began, not that of the table.
+        opened.sort_unstable();
+        opened.drain(..).for_each(|id| self.window_has_opened(id));
+        self.opened = opened;
+        changed
+    }
+
+    /// Ours are in force (rule 1).
+    fn acknowledged(&mut self, now: Duration) -> Result<(), Problem> {
+        if self.settings_sent.take().is_none() {
+            return self.cheap_frame(now);
+        }
+        self.decoder.set_limit(self.config.table as usize);
+        let size = self.config.stream_window;
+        self.streams.iter_mut().for_each(|(_, stream)| stream.receive_window.resize(size));
+        Ok(())
+    }
+
+    /// Asks the peer to answer, with [`Event::Pong`]: to find out whether it is there.
+    ///
+    /// # Errors
+    /// [`SendError`]
+    pub fn ping(&mut self, payload: [u8; 8]) -> Result<(), SendError> {
+        self.sending(|this| this.put(&ping::frame(false, payload)))
+    }
+
+    pub(super) fn pong(&mut self, now: Duration, payload: [u8; 8]) -> Result<(), Problem> {
+        self.cheap_frame(now)?;
+        if payload == LEAVE && self.leaving.ours == Ours::Warned {
+            return self.leave();
+        }
+        self.event = Some(Event::Pong { payload });
+        Ok(())
+    }
+
+    /// Ends the connection without harm: streams that are open go on, no further ones begin. A server waits
+    /// for those that are under way, until the peer has answered; a second call ends that, for who ends it
+    /// by time.
+    ///
+    /// # Errors
+    /// [`SendError`]
+    pub fn shutdown(&mut self) -> Result<(), SendError> {
+        self.sending(|this| match (this.leaving.ours, this.role) {
+            (Ours::Leaves { .. }, _) => Ok(()),
+            (Ours::Stays, Role::Server) => {
+                this.leaving.ours = Ours::Warned;
+                this.put(&goaway::frame(StreamId::LAST, Reason::NO_ERROR))?;
+                this.put(&ping::frame(false, LEAVE))
+            }
+            (Ours::Warned, _) | (_, Role::Client) => this.leave(),
+        })
+    }
+
+    fn leave(&mut self) -> Result<(), Problem> {
+        let last = self.last_peer;
+        self.leaving.ours = Ours::Leaves { last };
+        self.put(&goaway::frame(last, Reason::NO_ERROR))
+    }
+
+    /// Whether a stream of the peer is one that we said not to take.
+    pub(super) fn is_beyond_goaway(&self, stream: StreamId) -> bool {
+        let Ours::Leaves { last } = self.leaving.ours else { return false };
+        self.role == Role::Server && stream.is_of_client() && stream > last
+    }
+
+    /// The peer leaves.
+    pub(super) fn goaway(&mut self, last: StreamId, reason: Reason) -> Result<(), Problem> {
+        if self.leaving.theirs.is_some_and(|before| last > before) {
+            return Err(Problem::GoawayRaised);
+        }
+        self.leaving.theirs = Some(last);
+        if self.role == Role::Client {
+            let mut refused: Vec<_> =
+                self.streams.iter_mut().filter(|(id, s)| *id > last && !s.ended).map(|(id, _)| id).collect();
+            refused.sort_unstable();
+            for id in refused {
+                self.forget(id, false)?;
+                self.refused.push_back(id);
+            }
+        }
+        self.event = Some(Event::GoAway { last, reason });
+        Ok(())
+    }
+
+    /// Whether either side has said that it leaves.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.ours != Ours::Stays || self.leaving.theirs.is_some()
+    }
+
+    /// Whether nothing is left to be done: either side leaves, no stream is open, and a server has taken what
+    /// was under way. When the output is written, close.
+    pub fn is_drained(&self) -> bool {
+        let left = match self.role {
+            Role::Server => self.leaving.theirs.is_some() || matches!(self.leaving.ours, Ours::Leaves { .. }),
+            Role::Client => self.is_leaving(),
+        };
+        left && self.streams.len() == 0 && self.event.is_none() && self.refused.is_empty()
+    }
+
+    /// Whether this client may begin a stream now.
+    pub fn can_begin(&self) -> bool {
+        self.failed.is_none()
+            && self.next_own.is_some()
+            && !self.is_leaving()
+            && self.open < self.peer.max_streams.min(self.config.max_streams)
+    }
+}

@@ -1,0 +1,253 @@
+//! What goes wrong: the codes of RFC 9113, and for each problem its code and a sentence.
+
+use crate::hpack;
+use crate::stream_id::StreamId;
+use std::fmt;
+
+/// An error code (RFC 9113, 7), as RST_STREAM and GOAWAY have it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Reason(u32);
+
+macro_rules! reasons {
+    ($($constant:ident $code:literal $name:literal $what:literal)*) => {
+        impl Reason {
+            $(#[doc = $what] pub const $constant: Self = Self($code);)*
+
+            /// Its name in the RFC; none for codes that have none.
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 { $($code => Some($name),)* _ => None }
+            }
+        }
+    };
+}
+
+reasons! {
+    NO_ERROR 0x0 "NO_ERROR" "All is well."
+    PROTOCOL_ERROR 0x1 "PROTOCOL_ERROR" "The peer has broken a rule that has no code of its own."
+    INTERNAL_ERROR 0x2 "INTERNAL_ERROR" "The fault is with who says it."
+    FLOW_CONTROL_ERROR 0x3 "FLOW_CONTROL_ERROR" "The peer has sent more than a window allows, or made one too large."
+    SETTINGS_TIMEOUT 0x4 "SETTINGS_TIMEOUT" "The peer has not acknowledged settings in time."
+    STREAM_CLOSED 0x5 "STREAM_CLOSED" "A frame came for a stream that its sender had ended."
+    FRAME_SIZE_ERROR 0x6 "FRAME_SIZE_ERROR" "A frame has a size that its kind cannot have."
+    REFUSED_STREAM 0x7 "REFUSED_STREAM" "Nothing was done with the stream: it may be tried again."
+    CANCEL 0x8 "CANCEL" "The stream is not needed any more."
+    COMPRESSION_ERROR 0x9 "COMPRESSION_ERROR" "A header block cannot be read."
+    CONNECT_ERROR 0xa "CONNECT_ERROR" "The connection that a CONNECT has made was reset or closed abnormally."
+    ENHANCE_YOUR_CALM 0xb "ENHANCE_YOUR_CALM" "The peer makes more work than it should."
+    INADEQUATE_SECURITY 0xc "INADEQUATE_SECURITY" "The transport is not safe enough."
+    HTTP_1_1_REQUIRED 0xd "HTTP_1_1_REQUIRED" "The request has to be made over HTTP/1.1."
+}
+
+impl Reason {
+    /// Any code; unknown ones are kept as they are (RFC 9113, 7).
+    pub const fn from_code(code: u32) -> Self {
+        Self(code)
+    }
+
+    /// The number.
+    pub const fn code(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "error code {:#x}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+macro_rules! problems {
+    ($($name:ident $reason:ident $sentence:literal)*) => {
+        /// What is wrong with what came. Each is the peer's fault but [`NoMemory`](Self::NoMemory) and
+        /// [`Aborted`](Self::Aborted).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Problem {
+            $(#[doc = $sentence] $name,)*
+        }
+
+        impl Problem {
+            /// One sentence for people.
+            pub fn sentence(self) -> &'static str {
+                match self { $(Self::$name => $sentence,)* }
+            }
+
+            /// Whether the peer is to blame.
+            pub fn is_of_peer(self) -> bool {
+                !matches!(self, Self::NoMemory | Self::Aborted)
+            }
+
+            /// The code that the peer is told.
+            pub fn reason(self) -> Reason {
+                match self { $(Self::$name => Reason::$reason,)* }
+            }
+
+            /// All of them, for tables.
+            pub fn all() -> &'static [Self] {
+                &[$(Self::$name),*]
+            }
+        }
+    };
+}
+
+problems! {
+    // -- the connection
+    Preface PROTOCOL_ERROR "the connection does not begin with the preface of HTTP/2"
+    NoSettings PROTOCOL_ERROR "the first frame is not SETTINGS"
+    FrameSize FRAME_SIZE_ERROR "a frame has a size that its kind cannot have"
+    TooLargeFrame FRAME_SIZE_ERROR "a frame is larger than SETTINGS_MAX_FRAME_SIZE"
+    Padding PROTOCOL_ERROR "a frame has more padding than bytes"
+    NoStream PROTOCOL_ERROR "a frame of a stream has no stream"
+    StreamNotAllowed PROTOCOL_ERROR "a frame of the connection has a stream"
+    IdleStream PROTOCOL_ERROR "a frame is for a stream that has not begun"
+    ClosedStream STREAM_CLOSED "a frame is for a stream that its sender has ended"
+    WrongStream PROTOCOL_ERROR "a stream has a number that its sender cannot give"
+    Push PROTOCOL_ERROR "something is pushed, which is switched off"
+    Interrupted PROTOCOL_ERROR "a header block is interrupted by another frame"
+    StrayContinuation PROTOCOL_ERROR "a CONTINUATION follows no header block"
+    Compression COMPRESSION_ERROR "a header block cannot be decompressed"
+    BadSetting PROTOCOL_ERROR "a setting has a value that it cannot have"
+    WindowSetting FLOW_CONTROL_ERROR "SETTINGS_INITIAL_WINDOW_SIZE is above 2^31 - 1"
+    TooManySettings ENHANCE_YOUR_CALM "a SETTINGS frame has more than 64 settings"
+    GoawayRaised PROTOCOL_ERROR "a GOAWAY allows more streams than the one before"
+    PriorityUpdateFromServer PROTOCOL_ERROR "a server sends PRIORITY_UPDATE"
+    // -- flow control
+    ConnectionWindow FLOW_CONTROL_ERROR "more data than the connection's window allows"
+    StreamWindow FLOW_CONTROL_ERROR "more data than the stream's window allows"
+    WindowOverflow FLOW_CONTROL_ERROR "a window is made larger than 2^31 - 1"
+    ZeroUpdate PROTOCOL_ERROR "a WINDOW_UPDATE of 0"
+    // -- messages
+    OwnDependency PROTOCOL_ERROR "a stream is to depend on itself"
+    NotAtEnd PROTOCOL_ERROR "a second header block does not end the message"
+    EndedInterim PROTOCOL_ERROR "an interim response ends the stream"
+    DataBeforeHead PROTOCOL_ERROR "data comes before the head"
+    UpperCase PROTOCOL_ERROR "a field's name has letters in upper case"
+    BadName PROTOCOL_ERROR "a field's name is empty or has bytes that none may have"
+    BadValue PROTOCOL_ERROR "a field's value has a control character, or a blank at an end"
+    ConnectionField PROTOCOL_ERROR "a field that only connections of HTTP/1 have"
+    BadTe PROTOCOL_ERROR "TE says other than trailers"
+    LatePseudo PROTOCOL_ERROR "a pseudo-header behind a field"
+    TwicePseudo PROTOCOL_ERROR "a pseudo-header is there twice"
+    UnknownPseudo PROTOCOL_ERROR "a pseudo-header that the message cannot have"
+    MissingPseudo PROTOCOL_ERROR "a pseudo-header that the message must have is missing"
+    BadMethod PROTOCOL_ERROR "the method is no token"
+    BadScheme PROTOCOL_ERROR "the scheme is none"
+    BadPath PROTOCOL_ERROR "the path is empty, does not begin with a slash, or has bytes that none may have"
+    BadAuthority PROTOCOL_ERROR "the authority or Host is not a host with an optional port"
+    NoHost PROTOCOL_ERROR "there is neither an authority nor Host"
+    OtherHost PROTOCOL_ERROR "Host is not the authority, or there are two"
+    ConnectTarget PROTOCOL_ERROR "a CONNECT without a host and port, or with a scheme or path"
+    NoConnectProtocol PROTOCOL_ERROR "an extended CONNECT, which was not offered"
+    BadStatus PROTOCOL_ERROR "the status is not a number from 100 to 999, or is 101"
+    BadLength PROTOCOL_ERROR "Content-Length is not one number below 2^63"
+    WrongLength PROTOCOL_ERROR "the data is not as long as Content-Length says"
+    BadTrailer PROTOCOL_ERROR "a trailer field that would change framing or routing"
+    TooLargeHead PROTOCOL_ERROR "a head is larger than there is room for, or has too many fields"
+    ConnectSwitch PROTOCOL_ERROR "SETTINGS_ENABLE_CONNECT_PROTOCOL is taken back"
+    TooManyStreams REFUSED_STREAM "more streams at a time than SETTINGS_MAX_CONCURRENT_STREAMS"
+    // -- attacks
+    TooLargeBlock ENHANCE_YOUR_CALM "a header block is larger than what is read of one"
+    ContinuationFlood ENHANCE_YOUR_CALM "a header block comes in too many CONTINUATION frames"
+    Resets ENHANCE_YOUR_CALM "too many streams are reset in a short time"
+    CheapFrames ENHANCE_YOUR_CALM "too many frames that ask for an answer or change nothing"
+    UnreadAnswers ENHANCE_YOUR_CALM "the peer asks for answers and does not read them"
+    Glitches ENHANCE_YOUR_CALM "more oddities than the threshold allows"
+    // -- on this side
+    NoMemory INTERNAL_ERROR "no memory"
+    Aborted INTERNAL_ERROR "the connection was ended on this side"
+}
+
+impl From<hpack::Error> for Problem {
+    fn from(_: hpack::Error) -> Self {
+        Self::Compression
+    }
+}
+
+impl From<manylane_buf::Error> for Problem {
+    fn from(_: manylane_buf::Error) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl From<manylane_pool::AllocError> for Problem {
+    fn from(_: manylane_pool::AllocError) -> Self {
+        Self::NoMemory
+    }
+}
+
+/// The connection cannot go on. What is left to be written has the GOAWAY that tells the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionError {
+    /// What is wrong.
+    pub problem: Problem,
+    /// The code that the peer is told.
+    pub reason: Reason,
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason, self.problem.sentence())
+    }
+}
+
+impl std::error::Error for ConnectionError {}
+
+/// What a frame is worth: how far an error reaches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// It ends the connection.
+    Connection(Problem),
+    /// It ends the stream.
+    Stream(StreamId, Problem),
+}
+
+impl<P: Into<Problem>> From<P> for Fault {
+    fn from(problem: P) -> Self {
+        Self::Connection(problem.into())
+    }
+}
+
+/// Why something was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The stream has ended, or was reset.
+    Closed,
+    /// The stream is not where this may be sent: a second head, data before a head, something behind the end.
+    Order,
+    /// No further stream may begin now: the peer's bound is reached, numbers are used up, or the connection
+    /// ends.
+    NoStream,
+    /// The peer does not take heads of this size.
+    TooLarge,
+    /// The head cannot be written in HTTP/2; the sentence says why.
+    Invalid(&'static str),
+    /// The lane's pools have no memory. The connection has failed.
+    NoMemory,
+    /// The connection has failed before.
+    Failed,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "the stream has ended",
+            Self::Order => "the stream is not where this may be sent",
+            Self::NoStream => "no further stream may begin on this connection now",
+            Self::TooLarge => "the peer does not take heads of this size",
+            Self::Invalid(what) => what,
+            Self::NoMemory => "no memory for a frame",
+            Self::Failed => "the connection has failed",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}

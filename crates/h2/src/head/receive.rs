@@ -1,0 +1,466 @@
+//! Fields that came, into a head (RFC 9113, 8.2 and 8.3).
+//!
+//! A block is read to its end whatever is wrong with it, since the compression has to follow; the first
+//! problem is kept and nothing is stored any more.
+
+use super::{Request, Response, Scheme, authority};
+use crate::error::Problem;
+use crate::hpack::Line;
+use crate::limits::Config;
+use crate::scratch::Scratch;
+use manylane_buf::{Cluster, External, MAX_CLUSTER, Segment, scan};
+use manylane_http::{
+    FieldLine, Fields, Head, Known, List, Method, PushError, RequestLine, StatusLine, Version, status,
+    syntax, without_default_port,
+};
+use std::ops::Range;
+
+/// What a block has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expected {
+    Request,
+    Response,
+    Trailers,
+}
+
+/// `Content-Length` is less: offsets are added to it.
+const MAX_LENGTH: u64 = 1 << 63;
+
+type Place = Option<Range<usize>>;
+
+/// Where the values of the pseudo-headers stand in the scratch memory.
+#[derive(Default)]
+struct Pseudo {
+    method: Place,
+    scheme: Place,
+    authority: Place,
+    path: Place,
+    protocol: Place,
+    status: Place,
+}
+
+/// Collects the fields of one block.
+pub(crate) struct Collector<'a> {
+    expected: Expected,
+    config: &'a Config,
+    text: &'a mut Vec<u8>,
+    values: &'a mut Vec<u8>,
+    cookies: &'a mut Vec<u8>,
+    fields: Fields,
+    pseudo: Pseudo,
+    /// The first line as it was written, once all pseudo-headers are there.
+    line: Option<FirstLine>,
+    length: Option<u64>,
+    /// A cookie is not to be indexed.
+    secret_cookie: bool,
+    problem: Option<Problem>,
+}
+
+/// The first line, in the form of HTTP/1.
+enum FirstLine {
+    /// And where its scheme is.
+    Request(RequestLine, Place),
+    Response(StatusLine),
+    None,
+}
+
+impl<'a> Collector<'a> {
+    /// For a block of this kind. All of the scratch memory but that of the block itself is used; `strings` is
+    /// given back for the decoder.
+    pub(crate) fn new(
+        expected: Expected,
+        config: &'a Config,
+        scratch: &'a mut Scratch,
+    ) -> Result<(Self, &'a mut Vec<u8>), Problem> {
+        let Scratch { text, pseudo, cookies, strings, .. } = scratch;
+        let collector = Self {
+            expected,
+            config,
+            text,
+            values: pseudo,
+            cookies,
+            fields: Fields::new()?,
+            pseudo: Pseudo::default(),
+            line: None,
+            length: None,
+            secret_cookie: false,
+            problem: None,
+        };
+        Ok((collector, strings))
+    }
+
+    /// Takes the next field.
+    #[inline]
+    pub(crate) fn take(&mut self, line: Line<'_>) {
+        if self.problem.is_some() {
+            return;
+        }
+        let taken = match line.name {
+            [b':', ..] => self.pseudo_header(line),
+            _ => self.field(line),
+        };
+        self.problem = taken.err();
+    }
+
+    fn pseudo_header(&mut self, Line { name, value, .. }: Line<'_>) -> Result<(), Problem> {
+        if self.line.is_some() {
+            return Err(Problem::LatePseudo);
+        }
+        let request = self.expected == Expected::Request;
+        let place = match name {
+            b":method" if request => &mut self.pseudo.method,
+            b":scheme" if request => &mut self.pseudo.scheme,
+            b":authority" if request => &mut self.pseudo.authority,
+            b":path" if request => &mut self.pseudo.path,
+            b":protocol" if request => &mut self.pseudo.protocol,
+            b":status" if self.expected == Expected::Response => &mut self.pseudo.status,
+            _ => return Err(Problem::UnknownPseudo),
+        };
+        if place.is_some() {
+            return Err(Problem::TwicePseudo);
+        }
+        let start = self.values.len();
+        if start + value.len() > self.config.head {
+            return Err(Problem::TooLargeHead);
+        }
+        self.values.extend_from_slice(value);
+        *place = Some(start..self.values.len());
+        Ok(())
+    }
+
+    fn field(&mut self, Line { name, value, never_indexed }: Line<'_>) -> Result<(), Problem> {
+        let known = Known::of(name);
+        check_name(name, known)?;
+        check_value(value)?;
+        if self.line.is_none() {
+            self.first_line()?;
+        }
+        match known {
+            Known::CONNECTION
+            | Known::KEEP_ALIVE
+            | Known::PROXY_CONNECTION
+            | Known::TRANSFER_ENCODING
+            | Known::UPGRADE => return Err(Problem::ConnectionField),
+            Known::TE if !value.eq_ignore_ascii_case(b"trailers") => return Err(Problem::BadTe),
+            Known::CONTENT_LENGTH | Known::HOST | Known::TRAILER if self.expected == Expected::Trailers => {
+                return Err(Problem::BadTrailer);
+            }
+            Known::CONTENT_LENGTH => return self.content_length(name, value),
+            Known::HOST if self.expected == Expected::Request => return self.host(name, value),
+            Known::COOKIE if self.expected == Expected::Request => {
+                return self.cookie(value, never_indexed);
+            }
+            _ => {}
+        }
+        self.push(name, value, known, never_indexed)
+    }
+
+    /// One length, however often it is said; it goes on as one plain number.
+    fn content_length(&mut self, name: &[u8], value: &[u8]) -> Result<(), Problem> {
+        let first = self.length.is_none();
+        let said = List::new(value).try_fold(self.length, |said, member| {
+            let length = syntax::decimal(member).filter(|&length| length < MAX_LENGTH);
+            let length = length.ok_or(Problem::BadLength)?;
+            if said.is_some_and(|said| said != length) { Err(Problem::BadLength) } else { Ok(Some(length)) }
+        })?;
+        let length = said.ok_or(Problem::BadLength)?;
+        self.length = said;
+        if !first {
+            return Ok(());
+        }
+        let (mut digits, mut rest, mut at) = ([0; 20], length, 20);
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                return self.push(name, &digits[at..], Known::CONTENT_LENGTH, false);
+            }
+        }
+    }
+
+    /// `Host` beside an authority has to agree and goes; several equal ones are one.
+    fn host(&mut self, name: &[u8], value: &[u8]) -> Result<(), Problem> {
+        if !authority::is_valid(value) {
+            return Err(Problem::BadAuthority);
+        }
+        let given = self.pseudo.authority.clone().map(|place| &self.values[place]);
+        let scheme = self.pseudo.scheme.clone().map_or(&b""[..], |place| &self.values[place]);
+        match given {
+            Some(target) if self.is_connect() => {
+                if authority::agree_connect(target, value) {
+                    Ok(())
+                } else {
+                    Err(Problem::OtherHost)
+                }
+            }
+            Some(given) if authority::agree(given, value, scheme) => Ok(()),
+            Some(_) => Err(Problem::OtherHost),
+            None => {
+                // From here on it is the authority.
+                let start = self.values.len();
+                self.values.extend_from_slice(value);
+                self.pseudo.authority = Some(start..self.values.len());
+                self.push(name, value, Known::HOST, false)
+            }
+        }
+    }
+
+    /// Pieces of a cookie are joined (RFC 9113, 8.2.3), behind all fields.
+    fn cookie(&mut self, value: &[u8], never_indexed: bool) -> Result<(), Problem> {
+        if self.text.len() + self.cookies.len() + value.len() > self.config.head {
+            return Err(Problem::TooLargeHead);
+        }
+        if !self.cookies.is_empty() {
+            self.cookies.extend_from_slice(b"; ");
+        }
+        self.cookies.extend_from_slice(value);
+        self.secret_cookie |= never_indexed;
+        Ok(())
+    }
+
+    fn push(&mut self, name: &[u8], value: &[u8], known: Known, never_indexed: bool) -> Result<(), Problem> {
+        let at = self.text.len();
+        let end = at + name.len() + value.len() + 4;
+        // The empty line at the end has its room, too.
+        if end + 2 > self.config.head || self.fields.len() + 1 >= self.config.fields {
+            return Err(Problem::TooLargeHead);
+        }
+        for part in [name, b": ", value, b"\r\n"] {
+            self.text.extend_from_slice(part);
+        }
+        let line = FieldLine {
+            name: at as u16,
+            name_len: name.len() as u16,
+            value: (at + name.len() + 2) as u16,
+            value_len: value.len() as u16,
+            end: end as u16,
+            known,
+        };
+        self.fields.push(line).map_err(|error| match error {
+            PushError::TooMany => Problem::TooLargeHead,
+            PushError::NoMemory => Problem::NoMemory,
+        })?;
+        if never_indexed {
+            self.fields.never_index_last();
+        }
+        Ok(())
+    }
+
+    fn is_connect(&self) -> bool {
+        self.pseudo.protocol.is_none()
+            && self.pseudo.method.clone().is_some_and(|place| self.values[place] == *b"CONNECT")
+    }
+
+    /// All pseudo-headers are there: judges them and writes the first line.
+    fn first_line(&mut self) -> Result<(), Problem> {
+        let line = match self.expected {
+            Expected::Request => self.request_line()?,
+            Expected::Response => self.status_line()?,
+            Expected::Trailers => FirstLine::None,
+        };
+        self.line = Some(line);
+        Ok(())
+    }
+
+    fn request_line(&mut self) -> Result<FirstLine, Problem> {
+        let Pseudo { method, scheme, authority, path, protocol, .. } = &self.pseudo;
+        let method_at = method.clone().ok_or(Problem::MissingPseudo)?;
+        let value = |place: &Place| place.clone().map(|place| &self.values[place]);
+        let (method, given) = (&self.values[method_at], value(authority));
+        let (scheme_value, path_value) = (value(scheme), value(path));
+        if !syntax::is_token(method) {
+            return Err(Problem::BadMethod);
+        }
+        let connect = method == b"CONNECT";
+        if protocol.is_some() && !(connect && self.config.connect_protocol) {
+            return Err(Problem::NoConnectProtocol);
+        }
+        if given.is_some_and(|given| !authority::is_valid(given)) {
+            return Err(Problem::BadAuthority);
+        }
+        if connect && protocol.is_none() {
+            let target = given.filter(|target| authority::is_connect_target(target));
+            let (Some(target), None, None) = (target, scheme_value, path_value) else {
+                return Err(Problem::ConnectTarget);
+            };
+            let host = authority::connect_host(target);
+            let line = write_request_line(self.text, method, target, self.config)?;
+            let place = place_in(self.values, host);
+            self.push_host(place)?;
+            return Ok(FirstLine::Request(line, None));
+        }
+        let (Some(scheme_value), Some(path_value)) = (scheme_value, path_value) else {
+            return Err(Problem::MissingPseudo);
+        };
+        if !is_scheme(scheme_value) {
+            return Err(Problem::BadScheme);
+        }
+        if let Some(protocol) = value(protocol)
+            && !syntax::is_token(protocol)
+        {
+            return Err(Problem::UnknownPseudo);
+        }
+        let fine = match path_value {
+            b"*" => method == b"OPTIONS",
+            [b'/', ..] => path_value.iter().all(|&byte| syntax::is_target_byte(byte)),
+            _ => false,
+        };
+        if !fine {
+            return Err(Problem::BadPath);
+        }
+        let method: &[u8] = if connect { b"GET" } else { method };
+        let line = write_request_line(self.text, method, path_value, self.config)?;
+        let scheme = scheme.clone();
+        if let Some(given) = given {
+            let place = place_in(self.values, without_default_port(scheme_value, given));
+            self.push_host(place)?;
+        }
+        Ok(FirstLine::Request(line, scheme))
+    }
+
+    /// `Host`, of what stands there among the values.
+    fn push_host(&mut self, place: Range<usize>) -> Result<(), Problem> {
+        let values = std::mem::take(self.values);
+        let pushed = self.push(b"host", &values[place], Known::HOST, false);
+        *self.values = values;
+        pushed
+    }
+
+    fn status_line(&mut self) -> Result<FirstLine, Problem> {
+        let place = self.pseudo.status.clone().ok_or(Problem::MissingPseudo)?;
+        let digits = &self.values[place];
+        let number = syntax::decimal(digits).filter(|_| digits.len() == 3).ok_or(Problem::BadStatus)? as u16;
+        // 101 is of HTTP/1 alone (RFC 9113, 8.6).
+        if !(100..=999).contains(&number) || number == 101 {
+            return Err(Problem::BadStatus);
+        }
+        let (reason, start) = (status::reason(number).as_bytes(), b"HTTP/1.1 200 ".len());
+        for part in [b"HTTP/1.1 ", digits, b" ", reason, b"\r\n"] {
+            self.text.extend_from_slice(part);
+        }
+        Ok(FirstLine::Response(StatusLine {
+            version: Version::HTTP_2,
+            status: number,
+            reason: start..start + reason.len(),
+            end: self.text.len(),
+        }))
+    }
+
+    /// The block is read: what all messages have at their end.
+    fn finish(&mut self) -> Result<FirstLine, Problem> {
+        if let Some(problem) = self.problem {
+            return Err(problem);
+        }
+        if self.line.is_none() {
+            self.first_line()?;
+        }
+        if self.expected == Expected::Request && self.pseudo.authority.is_none() {
+            return Err(Problem::NoHost);
+        }
+        if !self.cookies.is_empty() {
+            let cookies = std::mem::take(self.cookies);
+            let pushed = self.push(b"cookie", &cookies, Known::COOKIE, self.secret_cookie);
+            *self.cookies = cookies;
+            pushed?;
+        }
+        self.text.extend_from_slice(b"\r\n");
+        self.line.take().ok_or(Problem::MissingPseudo)
+    }
+
+    /// The request.
+    pub(crate) fn request(mut self) -> Result<Request, Problem> {
+        let FirstLine::Request(line, scheme) = self.finish()? else { return Err(Problem::MissingPseudo) };
+        let scheme = match scheme.map(|place| &self.values[place]) {
+            None => Scheme::None,
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => Scheme::Http,
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") => Scheme::Https,
+            Some(scheme) => Scheme::Other(Cluster::with(scheme)?.into_segment()),
+        };
+        let protocol = self.pseudo.protocol.clone().map(|place| Cluster::with(&self.values[place]));
+        Ok(Request {
+            head: Head::parsed_request(segment(self.text)?, &line, self.fields, self.config.room),
+            scheme,
+            protocol: protocol.transpose()?.map(Cluster::into_segment),
+            length: self.length,
+        })
+    }
+
+    /// The response.
+    pub(crate) fn response(mut self) -> Result<Response, Problem> {
+        let FirstLine::Response(line) = self.finish()? else { return Err(Problem::MissingPseudo) };
+        let head = Head::parsed_response(segment(self.text)?, &line, self.fields, self.config.room);
+        Ok(Response { head, length: self.length })
+    }
+
+    /// The trailers.
+    pub(crate) fn trailers(mut self) -> Result<Head, Problem> {
+        self.finish()?;
+        Ok(Head::parsed_trailers(segment(self.text)?, self.fields, self.config.room))
+    }
+}
+
+/// `method SP target SP version CRLF`.
+fn write_request_line(
+    text: &mut Vec<u8>,
+    method: &[u8],
+    target: &[u8],
+    config: &Config,
+) -> Result<RequestLine, Problem> {
+    if method.len() + target.len() + b"  HTTP/1.1\r\n\r\n".len() > config.head {
+        return Err(Problem::TooLargeHead);
+    }
+    for part in [method, b" ", target, b" HTTP/1.1\r\n"] {
+        text.extend_from_slice(part);
+    }
+    let start = method.len() + 1;
+    Ok(RequestLine {
+        kind: Method::of(method),
+        method: 0..method.len(),
+        target: start..start + target.len(),
+        version: Version::HTTP_2,
+        end: text.len(),
+    })
+}
+
+/// A head's bytes in one segment: of the lane's clusters where one is large enough.
+fn segment(text: &[u8]) -> Result<Segment, Problem> {
+    if text.len() <= MAX_CLUSTER {
+        return Ok(Cluster::with(text)?.into_segment());
+    }
+    External::from_vec(text.to_vec()).map_err(|_| Problem::NoMemory)
+}
+
+/// Where a part of `bytes` is in it.
+fn place_in(bytes: &[u8], part: &[u8]) -> Range<usize> {
+    let start = part.as_ptr().addr() - bytes.as_ptr().addr();
+    start..start + part.len()
+}
+
+/// A token in lower case.
+#[inline]
+fn check_name(name: &[u8], known: Known) -> Result<(), Problem> {
+    if name.iter().any(u8::is_ascii_uppercase) {
+        return Err(Problem::UpperCase);
+    }
+    if known != Known::OTHER || syntax::is_token(name) { Ok(()) } else { Err(Problem::BadName) }
+}
+
+/// No control character but the tab, and no blank at either end.
+#[inline]
+fn check_value(value: &[u8]) -> Result<(), Problem> {
+    let mut at = scan::control(value, 0);
+    while value.get(at) == Some(&b'\t') {
+        at = scan::control(value, at + 1);
+    }
+    let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    if at < value.len() || blank(value.first()) || blank(value.last()) {
+        return Err(Problem::BadValue);
+    }
+    Ok(())
+}
+
+fn is_scheme(scheme: &[u8]) -> bool {
+    scheme.first().is_some_and(u8::is_ascii_alphabetic)
+        && scheme.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+}

@@ -1,0 +1,135 @@
+//! The dynamic table (RFC 7541, 2.3.2 and 4), of bounded memory.
+//!
+//! The bytes of all entries stand in one vector, oldest first, so that each name and value is one slice. What
+//! is evicted leaves a gap in front; when an entry does not fit behind the others any more, the gap is
+//! closed. The vector has half as much again as the table may hold, so closing it costs each byte two moves
+//! at most.
+
+use std::collections::VecDeque;
+
+/// What an entry counts beside its bytes (RFC 7541, 4.1).
+pub(crate) const OVERHEAD: usize = 32;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Where its name begins in the bytes; its value follows.
+    at: u32,
+    name: u32,
+    value: u32,
+}
+
+/// Entries that a peer added, newest first.
+#[derive(Debug)]
+pub(crate) struct Table {
+    bytes: Vec<u8>,
+    entries: VecDeque<Entry>,
+    /// As RFC 7541, 4.1 counts it.
+    size: usize,
+    most: usize,
+}
+
+impl Table {
+    /// An empty table that may grow to `most` bytes. It takes memory as it grows.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { bytes: Vec::new(), entries: VecDeque::new(), size: 0, most }
+    }
+
+    /// Entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What it holds, as RFC 7541, 4.1 counts it.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// What it may hold.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// The entry that was added `age` entries ago.
+    #[inline]
+    pub(crate) fn get(&self, age: usize) -> Option<(&[u8], &[u8])> {
+        let Entry { at, name, value } = *self.entries.get(age)?;
+        let line = self.bytes.get(at as usize..(at + name + value) as usize)?;
+        Some(line.split_at(name as usize))
+    }
+
+    /// Changes what it may hold; entries that do not fit go.
+    pub(crate) fn resize(&mut self, most: usize) {
+        self.most = most;
+        self.evict(0);
+        if self.entries.is_empty() {
+            self.bytes.clear();
+        }
+    }
+
+    /// Adds an entry; the oldest go until it fits. One that is larger than the table empties it and is not
+    /// kept (RFC 7541, 4.4).
+    pub(crate) fn insert(&mut self, name: &[u8], value: &[u8]) {
+        let size = name.len() + value.len() + OVERHEAD;
+        self.evict(size);
+        if size > self.most {
+            self.bytes.clear();
+            return;
+        }
+        let len = name.len() + value.len();
+        if self.bytes.len() + len > self.most + self.most / 2 {
+            self.close_gap();
+        }
+        let entry = Entry { at: self.bytes.len() as u32, name: name.len() as u32, value: value.len() as u32 };
+        self.bytes.extend_from_slice(name);
+        self.bytes.extend_from_slice(value);
+        self.entries.push_front(entry);
+        self.size += size;
+    }
+
+    fn evict(&mut self, room: usize) {
+        while self.size + room > self.most
+            && let Some(oldest) = self.entries.pop_back()
+        {
+            self.size -= (oldest.name + oldest.value) as usize + OVERHEAD;
+        }
+    }
+
+    fn close_gap(&mut self) {
+        let gap = self.entries.back().map_or(self.bytes.len() as u32, |oldest| oldest.at);
+        self.bytes.drain(..gap as usize);
+        self.entries.iter_mut().for_each(|entry| entry.at -= gap);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_holds_what_a_plain_list_holds_and_its_memory_is_bounded() {
+        let mut table = Table::new(300);
+        let mut plain: VecDeque<(Vec<u8>, Vec<u8>)> = VecDeque::new();
+        let size = |plain: &VecDeque<(Vec<u8>, Vec<u8>)>| {
+            plain.iter().map(|(name, value)| name.len() + value.len() + OVERHEAD).sum::<usize>()
+        };
+        for n in 0..2_000usize {
+            let (name, value) =
+                (vec![b'a' + (n % 26) as u8; n % 40], vec![b'0' + (n % 10) as u8; n * 7 % 90]);
+            if n % 97 == 0 {
+                table.resize(100 + n % 300);
+            }
+            table.insert(&name, &value);
+            plain.push_front((name, value));
+            while size(&plain) > table.most() {
+                plain.pop_back();
+            }
+            assert_eq!((table.len(), table.size()), (plain.len(), size(&plain)));
+            for (age, (name, value)) in plain.iter().enumerate() {
+                assert_eq!(table.get(age), Some((&name[..], &value[..])));
+            }
+            assert!(table.bytes.len() <= 400 + 200, "{} bytes", table.bytes.len());
+        }
+        table.insert(&[b'x'; 400], b"");
+        assert_eq!((table.len(), table.size(), table.get(0)), (0, 0, None));
+    }
+}

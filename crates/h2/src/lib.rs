@@ -1,0 +1,24 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod conn;
+mod error;
+mod event;
+mod frame;
+mod glitch;
+mod head;
+pub mod hpack;
+mod limits;
+mod scratch;
+mod stream_id;
+
+pub use conn::{Connection, PREFACE, Role, Sent};
+pub use error::{ConnectionError, Problem, Reason, SendError};
+pub use event::Event;
+pub use glitch::{Glitch, Glitches};
+pub use head::{Request, Response, Scheme};
+pub use limits::{
+    CHEAP_BURST, CHEAP_PER_SECOND, Config, DEFAULT_WINDOW, MAX_ANSWERS, MAX_CONTINUATIONS, MAX_OUTPUT,
+    MAX_REMEMBERED, OUTPUT_ROOM, RESET_BURST, RESETS_PER_SECOND, UPDATES_EARNED,
+};
+pub use stream_id::StreamId;

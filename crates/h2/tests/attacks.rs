@@ -1,0 +1,245 @@
+//! Each bound on what a peer can make us do: what is just allowed, and what ends the connection.
+#![cfg(not(any(loom, manylane_sim)))]
+
+mod support;
+
+use manylane_buf::Chain;
+use manylane_h2::{
+    CHEAP_BURST, CHEAP_PER_SECOND, Config, Connection, ConnectionError, Event, Glitch, MAX_ANSWERS,
+    MAX_CONTINUATIONS, MAX_OUTPUT, OUTPUT_ROOM, Problem, RESET_BURST, RESETS_PER_SECOND, Reason,
+};
+use manylane_http::{Head, Version};
+use std::time::Duration;
+use support::*;
+
+/// Feeds what `bytes` makes until the connection ends; after how many, and why.
+fn until_it_ends(end: &mut End, mut bytes: impl FnMut(u32) -> Vec<u8>) -> (u32, Problem) {
+    for n in 0..100_000 {
+        if let Err(ConnectionError { problem, reason }) = end.feed(&bytes(n)) {
+            let goaway = end.written().pop().expect("a GOAWAY");
+            assert_eq!((goaway.kind, &goaway.payload[4..]), (GOAWAY, &reason.code().to_be_bytes()[..]));
+            return (n, problem);
+        }
+        end.written();
+    }
+    panic!("it never ends");
+}
+
+#[test]
+fn rapid_reset_ends_the_connection() {
+    let mut end = End::server(Config::default());
+    let flood = |n: u32| [get(2 * n + 1), frame(RST_STREAM, 0, 2 * n + 1, &8u32.to_be_bytes())].concat();
+    assert_eq!(until_it_ends(&mut end, flood), (RESET_BURST, Problem::Resets));
+    assert_eq!(end.connection.glitches().of(Glitch::Reset), RESET_BURST + 1);
+    assert_eq!(end.connection.open_streams(), 0);
+}
+
+#[test]
+fn a_client_that_resets_now_and_then_stays() {
+    let mut end = End::server(Config::default());
+    for n in 0..10 * RESET_BURST {
+        end.now += Duration::from_secs(1) / RESETS_PER_SECOND;
+        end.feed(&[get(2 * n + 1), frame(RST_STREAM, 0, 2 * n + 1, &8u32.to_be_bytes())].concat())
+            .expect("allowed");
+    }
+}
+
+#[test]
+fn made_you_reset_ends_the_connection() {
+    for fault in [
+        |id: u32| frame(WINDOW_UPDATE, 0, id, &0u32.to_be_bytes()),
+        |id: u32| frame(WINDOW_UPDATE, 0, id, &0x7fff_ffffu32.to_be_bytes()),
+        |id: u32| frame(PRIORITY, 0, id, &[0, 0, 0, 1]),
+        |id: u32| frame(HEADERS, END_HEADERS | END_STREAM, id, &block(&[("X", "y")])),
+        |id: u32| frame(DATA, END_STREAM, id, &[0; 7]),
+    ] {
+        let mut end = End::server(Config::default());
+        let head = block(&[POST, &[("content-length", "5")]].concat());
+        let flood = |n: u32| [frame(HEADERS, END_HEADERS, 2 * n + 1, &head), fault(2 * n + 1)].concat();
+        assert_eq!(until_it_ends(&mut end, flood), (RESET_BURST, Problem::Resets));
+    }
+}
+
+#[test]
+fn a_header_block_without_end_ends_the_connection() {
+    // By number.
+    let mut end = End::server(Config::default());
+    end.feed(&frame(HEADERS, END_STREAM, 1, &block(GET))).expect("allowed");
+    let (n, problem) = until_it_ends(&mut end, |_| frame(CONTINUATION, 0, 1, &[]));
+    assert_eq!((n, problem), (MAX_CONTINUATIONS, Problem::ContinuationFlood));
+    assert!(end.connection.glitches().of(Glitch::Continuation) >= MAX_CONTINUATIONS);
+    // By size.
+    let mut end = End::server(Config::default());
+    end.feed(&frame(HEADERS, END_STREAM, 1, &block(GET))).expect("allowed");
+    let (n, problem) = until_it_ends(&mut end, |_| frame(CONTINUATION, 0, 1, &[0x82; 16_000]));
+    assert_eq!((n, problem), (1, Problem::TooLargeBlock));
+}
+
+#[test]
+fn floods_of_cheap_frames_end_the_connection() {
+    type Make = fn(u32) -> Vec<u8>;
+    let floods: [(&str, Make); 8] = [
+        ("PING", |_| frame(PING, 0, 0, &[0; 8])),
+        ("SETTINGS", |n| frame(SETTINGS, 0, 0, &setting(4, n))),
+        ("acknowledgements", |_| frame(SETTINGS, ACK, 0, &[])),
+        ("PRIORITY", |_| frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 1])),
+        ("WINDOW_UPDATE", |_| frame(WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes())),
+        ("DATA", |_| frame(DATA, 0, 1, &[])),
+        ("padded DATA", |_| frame(DATA, PADDED, 1, &[0])),
+        ("unknown", |_| frame(77, 0, 0, &[])),
+    ];
+    for (name, flood) in floods {
+        let mut end = End::server(Config::default());
+        end.one(&post(1));
+        let (n, problem) = until_it_ends(&mut end, flood);
+        assert_eq!((n, problem), (CHEAP_BURST, Problem::CheapFrames), "{name}");
+        assert_eq!(end.connection.glitches().of(Glitch::CheapFrame), CHEAP_BURST / 2, "{name}");
+    }
+}
+
+#[test]
+fn interim_responses_without_end_end_the_connection() {
+    let mut end = End::client(Config::default());
+    let mut head = Head::request(b"GET", b"/", Version::HTTP_11).expect("a head");
+    head.add_field("Host", b"a").expect("room");
+    end.connection.send_request(&head, b"http", None, true).expect("it may begin");
+    let interim = frame(HEADERS, END_HEADERS, 1, &block(&[(":status", "103")]));
+    assert_eq!(until_it_ends(&mut end, |_| interim.clone()), (CHEAP_BURST, Problem::CheapFrames));
+}
+
+#[test]
+fn cheap_frames_at_a_rate_that_is_allowed_go_on() {
+    let mut end = End::server(Config::default());
+    for _ in 0..5 * CHEAP_BURST {
+        end.now += Duration::from_secs(1) / CHEAP_PER_SECOND;
+        end.feed(&frame(PING, 0, 0, &[0; 8])).expect("allowed");
+        assert_eq!(end.written().len(), 1);
+    }
+    assert_eq!(end.connection.glitches().total(), 0);
+}
+
+#[test]
+fn answers_that_nobody_reads_end_the_connection() {
+    let mut end = End::server(Config::default());
+    let mut pings = 0;
+    let problem = loop {
+        end.now += Duration::from_secs(1) / CHEAP_PER_SECOND;
+        pings += 1;
+        if let Err(error) = end.feed(&frame(PING, 0, 0, &[0; 8])) {
+            break error.problem;
+        }
+    };
+    assert_eq!((pings, problem), (MAX_ANSWERS / 17 + 1, Problem::UnreadAnswers));
+    assert!(end.connection.output_len() <= MAX_ANSWERS + 17);
+}
+
+fn respond(connection: &mut Connection, event: &Event, body: usize) {
+    let Event::Request { stream, .. } = event else { panic!("{event:?}") };
+    let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
+    connection.send_response(*stream, &head, body == 0).expect("it is open");
+    let mut data = Chain::new();
+    data.append(&vec![0; body]).expect("memory");
+    connection.send_data(Duration::ZERO, *stream, &mut data, true).ok();
+}
+
+#[test]
+fn who_does_not_read_responses_gets_no_more_streams_than_allowed() {
+    let mut end = End::server(Config { max_streams: 10, ..Config::default() });
+    let mut refused = 0;
+    for n in 0..30 {
+        for event in end.feed(&get(2 * n + 1)).expect("allowed") {
+            match event {
+                Event::Refused { problem, .. } => {
+                    assert_eq!(problem, Problem::TooManyStreams);
+                    refused += 1;
+                }
+                event => respond(&mut end.connection, &event, 0),
+            }
+        }
+    }
+    // All were answered; what the client has not seen counts as open.
+    assert_eq!((end.connection.open_streams(), refused), (0, 20));
+    end.written();
+    assert!(matches!(end.one(&get(101)), Event::Request { .. }));
+}
+
+#[test]
+fn output_is_bounded_and_input_waits_for_it() {
+    let mut end = End::server(Config { max_streams: 100_000, ..Config::default() });
+    end.feed(&frame(WINDOW_UPDATE, 0, 0, &0x7000_0000u32.to_be_bytes())).expect("allowed");
+    let mut n = 0;
+    loop {
+        let events = end.feed(&get(2 * n + 1)).expect("allowed");
+        let Some(event) = events.first() else { break };
+        respond(&mut end.connection, event, 10_000);
+        n += 1;
+    }
+    assert!(end.connection.output_len() >= MAX_OUTPUT && !end.input.is_empty());
+    assert!(end.connection.output_len() < MAX_OUTPUT + 100);
+    // Data stopped at its own bound; what is beyond are heads.
+    let data: usize = end.written().iter().filter(|f| f.kind == DATA).map(|f| f.payload.len() + 9).sum();
+    assert!(data <= OUTPUT_ROOM + 16_384, "{data}");
+    assert!(!end.feed(&[]).expect("allowed").is_empty(), "it goes on when output was taken");
+}
+
+#[test]
+fn a_bomb_of_headers_costs_no_more_than_its_bytes() {
+    // An entry of nearly the whole table, and 15,000 references to it, which would make 60 MB.
+    let mut end = End::server(Config::default());
+    let value = "y".repeat(4_000);
+    let mut bomb = Vec::new();
+    let mut encoder = manylane_h2::hpack::Encoder::default();
+    for (name, value) in GET {
+        encoder.field(name.as_bytes(), value.as_bytes(), manylane_h2::hpack::Indexing::Without, &mut bomb);
+    }
+    bomb.extend_from_slice(&[0x40, 1, b'x', 0x7f, 0xa1, 0x1e]);
+    bomb.extend_from_slice(value.as_bytes());
+    let small = bomb.len();
+    bomb.resize(small + 12_000, 0xbe);
+    let event = end.one(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb));
+    assert!(matches!(event, Event::TooLarge { .. }), "{event:?}");
+    assert_eq!(end.connection.glitches().of(Glitch::LargeHead), 1);
+}
+
+#[test]
+fn tables_that_grow_and_shrink_beyond_the_rules_end_the_connection() {
+    let mut end = End::server(Config::default());
+    let block = [&[0x20, 0x20, 0x20][..], &block(GET)].concat();
+    let error = end.feed(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)).expect_err("three changes");
+    assert_eq!((error.problem, error.reason), (Problem::Compression, Reason::COMPRESSION_ERROR));
+}
+
+#[test]
+fn more_settings_than_there_are_end_the_connection() {
+    let mut end = End::server(Config::default());
+    end.feed(&frame(SETTINGS, 0, 0, &setting(77, 1).repeat(64))).expect("allowed");
+    let error = end.feed(&frame(SETTINGS, 0, 0, &setting(77, 1).repeat(65))).expect_err("too many");
+    assert_eq!(error.problem, Problem::TooManySettings);
+}
+
+#[test]
+fn the_threshold_of_glitches_ends_the_connection() {
+    let mut end = End::server(Config { glitches: 3, ..Config::default() });
+    let bad = |n: u32| frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &block(&[("X", "y")]));
+    assert_eq!(until_it_ends(&mut end, bad), (2, Problem::Glitches));
+}
+
+#[test]
+fn a_peer_that_opens_no_window_is_told_of() {
+    let mut end = End::server(Config::default());
+    end.feed(&frame(SETTINGS, 0, 0, &setting(4, 0))).expect("allowed");
+    end.now = Duration::from_secs(5);
+    let event = end.one(&get(1));
+    let stream = began(&event);
+    let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
+    end.connection.send_response(stream, &head, false).expect("it is open");
+    let mut data = Chain::new();
+    data.append(b"hello").expect("memory");
+    assert_eq!(end.connection.room(stream), 0);
+    let sent = end.connection.send_data(end.now, stream, &mut data, true).expect("it is open");
+    assert_eq!((sent.bytes, sent.all, end.connection.blocked_since(stream)), (0, false, Some(end.now)));
+    let event = end.one(&frame(WINDOW_UPDATE, 0, 1, &5u32.to_be_bytes()));
+    assert!(matches!(event, Event::Writable { .. }), "{event:?}");
+    assert!(end.connection.send_data(end.now, stream, &mut data, true).expect("it is open").all);
+    assert_eq!(end.connection.blocked_since(stream), None);
+}

@@ -1,0 +1,436 @@
+//! The connection: how it begins, settings, windows, pings, and how it ends.
+#![cfg(not(any(loom, manylane_sim)))]
+
+mod support;
+
+use manylane_buf::Chain;
+use manylane_h2::{Config, Event, PREFACE, Problem, Reason, SendError};
+use manylane_http::{Head, Known, Version};
+use std::time::Duration;
+use support::*;
+
+/// The problem that ends a server's connection when this comes behind the preface and settings.
+fn ends_with(bytes: &[u8]) -> Option<Problem> {
+    End::server(Config::default()).feed(bytes).err().map(|error| error.problem)
+}
+
+#[test]
+fn a_server_announces_itself_and_expects_the_preface() {
+    let mut end = End::fresh_server(Config { connection_window: 100_000, ..Config::default() });
+    let written = end.written();
+    assert_eq!((written[0].kind, written[0].flags, written[0].payload.len()), (SETTINGS, 0, 5 * 6));
+    assert_eq!((written[1].kind, written[1].stream), (WINDOW_UPDATE, 0));
+    assert_eq!(written[1].payload, (100_000u32 - 65_535).to_be_bytes());
+    for bad in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX"] {
+        let error = End::fresh_server(Config::default()).feed(bad).expect_err("no preface");
+        assert_eq!(error.problem, Problem::Preface);
+    }
+    let mut end = End::fresh_server(Config::default());
+    assert!(end.feed(&PREFACE[..20]).expect("so far").is_empty());
+    let error = end.feed(&[&PREFACE[20..], &frame(PING, 0, 0, &[0; 8])].concat()).expect_err("no settings");
+    assert_eq!(error.problem, Problem::NoSettings);
+}
+
+#[test]
+fn a_client_announces_itself_and_takes_no_pushes() {
+    let mut end = End::client(Config::default());
+    let push = [&2u32.to_be_bytes()[..], &block(GET)].concat();
+    assert_eq!(
+        end.feed(&frame(PUSH_PROMISE, END_HEADERS, 1, &push)).expect_err("off").problem,
+        Problem::Push
+    );
+    let mut end = End::client(Config::default());
+    assert_eq!(
+        end.feed(&frame(SETTINGS, 0, 0, &setting(2, 1))).expect_err("off").problem,
+        Problem::BadSetting
+    );
+}
+
+#[test]
+fn frames_that_break_the_rules_end_the_connection() {
+    use Problem::*;
+    for (bytes, problem) in [
+        (frame(DATA, 0, 0, b"x"), NoStream),
+        (frame(DATA, 0, 1, b"x"), IdleStream),
+        (frame(DATA, 0, 2, b"x"), IdleStream),
+        ([post(1), frame(DATA, PADDED, 1, &[5, 0, 0])].concat(), Padding),
+        ([post(1), frame(DATA, PADDED, 1, &[])].concat(), FrameSize),
+        (frame(HEADERS, END_HEADERS, 0, &block(GET)), NoStream),
+        (frame(HEADERS, END_HEADERS, 2, &block(GET)), WrongStream),
+        ([get(3), get(1)].concat(), ClosedStream),
+        (frame(HEADERS, END_HEADERS | PADDED, 1, &[9, 0x82]), Padding),
+        (frame(HEADERS, END_HEADERS | PADDED, 1, &[]), FrameSize),
+        (frame(HEADERS, END_HEADERS | 0x20, 1, &[0, 0]), FrameSize),
+        ([frame(HEADERS, 0, 1, &block(GET)), frame(PING, 0, 0, &[0; 8])].concat(), Interrupted),
+        ([frame(HEADERS, 0, 1, &block(GET)), frame(CONTINUATION, 4, 3, &[])].concat(), Interrupted),
+        (frame(CONTINUATION, END_HEADERS, 1, &block(GET)), StrayContinuation),
+        (frame(HEADERS, END_HEADERS, 1, &[0xff, 0xff]), Compression),
+        (frame(PRIORITY, 0, 0, &[0; 5]), NoStream),
+        (frame(RST_STREAM, 0, 0, &[0; 4]), NoStream),
+        (frame(RST_STREAM, 0, 1, &[0; 4]), IdleStream),
+        ([post(1), frame(RST_STREAM, 0, 1, &[0; 3])].concat(), FrameSize),
+        (frame(SETTINGS, 0, 1, &[]), StreamNotAllowed),
+        (frame(SETTINGS, 0, 0, &[0; 5]), FrameSize),
+        (frame(SETTINGS, ACK, 0, &setting(1, 1)), FrameSize),
+        (frame(SETTINGS, 0, 0, &setting(2, 2)), BadSetting),
+        (frame(SETTINGS, 0, 0, &setting(4, 1 << 31)), WindowSetting),
+        (frame(SETTINGS, 0, 0, &setting(5, 16_383)), BadSetting),
+        (frame(SETTINGS, 0, 0, &setting(5, 1 << 24)), BadSetting),
+        (frame(SETTINGS, 0, 0, &setting(8, 2)), BadSetting),
+        (frame(SETTINGS, 0, 0, &[setting(8, 1), setting(8, 0)].concat()), ConnectSwitch),
+        (frame(PUSH_PROMISE, END_HEADERS, 1, &[0; 4]), Push),
+        (frame(PING, 0, 1, &[0; 8]), StreamNotAllowed),
+        (frame(PING, 0, 0, &[0; 7]), FrameSize),
+        (frame(PING, 0, 0, &[0; 9]), FrameSize),
+        (frame(GOAWAY, 0, 1, &[0; 8]), StreamNotAllowed),
+        (frame(GOAWAY, 0, 0, &[0; 7]), FrameSize),
+        (
+            [frame(GOAWAY, 0, 0, &[0; 8]), frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0])].concat(),
+            GoawayRaised,
+        ),
+        (frame(WINDOW_UPDATE, 0, 0, &[0; 4]), ZeroUpdate),
+        (frame(WINDOW_UPDATE, 0, 0, &[0; 5]), FrameSize),
+        (frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]), IdleStream),
+        (frame(WINDOW_UPDATE, 0, 0, &0x7fff_ffffu32.to_be_bytes()), WindowOverflow),
+        (frame(0x10, 0, 1, &[0; 4]), StreamNotAllowed),
+        (frame(0x10, 0, 0, &[0; 3]), FrameSize),
+        (vec![0, 0x40, 1, DATA, 0, 0, 0, 0, 1], TooLargeFrame),
+        (vec![0, 0x40, 1, 77, 0, 0, 0, 0, 1], TooLargeFrame),
+    ] {
+        assert_eq!(ends_with(&bytes), Some(problem), "{bytes:x?}");
+    }
+}
+
+#[test]
+fn what_is_ignored_changes_nothing() {
+    let mut end = End::server(Config::default());
+    let all = [
+        frame(77, 0xff, 9, &[1; 300]),
+        frame(PRIORITY, 0, 5, &[0, 0, 0, 1, 7]),
+        frame(0x10, 0, 0, &[0, 0, 0, 1, b'u']),
+        frame(SETTINGS, ACK, 0, &[]),
+        // HEADERS with padding and priority.
+        frame(
+            HEADERS,
+            END_STREAM | END_HEADERS | PADDED | 0x20,
+            1,
+            &[&[3, 0, 0, 0, 9, 7], &block(GET)[..], &[0; 3]].concat(),
+        ),
+    ];
+    let events = end.feed(&all.concat()).expect("allowed");
+    assert!(matches!(events[..], [Event::Request { end: true, .. }]), "{events:?}");
+    assert!(end.written().is_empty());
+}
+
+#[test]
+fn frames_for_a_stream_that_we_reset_are_ignored_but_counted() {
+    let mut end = End::server(Config::default());
+    let stream = began(&end.one(&post(1)));
+    end.connection.reset(stream, Reason::CANCEL).expect("memory");
+    // More than half of the connection's window: it is given back.
+    let data = frame(DATA, 0, 1, &[0; 16_000]).repeat(3);
+    assert!(end.feed(&data).expect("allowed").is_empty());
+    // The compression goes on.
+    assert!(
+        end.feed(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("x", "y")])))
+            .expect("allowed")
+            .is_empty()
+    );
+    let kinds: Vec<_> = end.written().iter().map(|frame| (frame.kind, frame.stream)).collect();
+    assert_eq!(kinds, [(RST_STREAM, 1), (WINDOW_UPDATE, 0)]);
+    // A stream that its client has ended is another matter.
+    let mut end = End::server(Config::default());
+    end.one(&post(1));
+    end.one(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    assert_eq!(end.feed(&frame(DATA, 0, 1, &[])).expect_err("closed").problem, Problem::ClosedStream);
+}
+
+#[test]
+fn more_data_than_a_window_allows_is_an_error() {
+    let config = Config { stream_window: 10, ..Config::default() };
+    let mut end = End::server(config);
+    end.one(&post(1));
+    end.one(&frame(DATA, 0, 1, &[0; 10]));
+    let event = end.one(&frame(DATA, 0, 1, &[0]));
+    assert!(matches!(event, Event::Reset { problem: Some(Problem::StreamWindow), .. }), "{event:?}");
+    // Padding counts, and is given back at once.
+    let mut end = End::server(config);
+    end.one(&post(1));
+    for _ in 0..5 {
+        let event = end.one(&frame(DATA, PADDED, 1, &[3, b'x', 0, 0, 0]));
+        let Event::Data { stream, data, .. } = event else { panic!("{event:?}") };
+        assert_eq!(data, b"x");
+        end.connection.consume(stream, 1).expect("memory");
+    }
+    let updates: u32 = end
+        .written()
+        .iter()
+        .filter(|frame| (frame.kind, frame.stream) == (WINDOW_UPDATE, 1))
+        .map(|frame| u32::from_be_bytes(frame.payload[..].try_into().expect("four")))
+        .sum();
+    assert_eq!(updates, 25);
+    // The connection's.
+    let mut end = End::server(Config { stream_window: 1 << 20, ..Config::default() });
+    end.one(&post(1));
+    end.feed(&frame(DATA, 0, 1, &[0; 16_384]).repeat(3)).expect("allowed");
+    let error = end.feed(&frame(DATA, 0, 1, &[0; 16_384])).expect_err("one byte too much");
+    assert_eq!((error.problem, error.reason), (Problem::ConnectionWindow, Reason::FLOW_CONTROL_ERROR));
+}
+
+#[test]
+fn windows_are_announced_when_half_of_them_is_consumed() {
+    let mut end = End::server(Config::default());
+    let stream = began(&end.one(&post(1)));
+    end.feed(&frame(DATA, 0, 1, &[0; 16_384]).repeat(3)).expect("allowed");
+    end.connection.consume(stream, 32_766).expect("memory");
+    assert!(end.written().is_empty());
+    end.connection.consume(stream, 1).expect("memory");
+    let updates: Vec<_> =
+        end.written().into_iter().map(|frame| (frame.kind, frame.stream, frame.payload)).collect();
+    let more = 32_767u32.to_be_bytes().to_vec();
+    assert_eq!(updates, [(WINDOW_UPDATE, 1, more.clone()), (WINDOW_UPDATE, 0, more)]);
+}
+
+#[test]
+fn a_released_stream_tells_of_nothing_and_holds_no_window() {
+    let mut end = End::server(Config { stream_window: 20_000, ..Config::default() });
+    let stream = began(&end.one(&post(1)));
+    end.one(&frame(DATA, 0, 1, &[0; 5_000]));
+    end.connection.release(stream).expect("memory");
+    for _ in 0..20 {
+        assert!(end.feed(&frame(DATA, 0, 1, &[0; 10_000])).expect("allowed").is_empty());
+        assert!(end.written().iter().any(|frame| frame.stream == 1));
+    }
+    assert!(end.feed(&frame(DATA, END_STREAM, 1, &[])).expect("allowed").is_empty());
+    let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
+    end.connection.send_response(stream, &head, true).expect("it is open");
+    assert_eq!(end.connection.open_streams(), 0);
+}
+
+fn answered(end: &mut End, id: u32, body: usize) -> Chain {
+    let stream = began(&end.one(&get(id)));
+    let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
+    end.connection.send_response(stream, &head, false).expect("it is open");
+    let mut data = Chain::new();
+    data.append(&vec![0; body]).expect("memory");
+    end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("it is open");
+    data
+}
+
+#[test]
+fn a_window_that_settings_made_negative_sends_nothing_until_it_is_positive() {
+    let mut end = End::server(Config::default());
+    end.feed(&frame(SETTINGS, 0, 0, &setting(4, 100))).expect("allowed");
+    let mut data = answered(&mut end, 1, 150);
+    assert_eq!(data.len(), 50);
+    // 0 - 60, then + 59, then + 2.
+    end.feed(&frame(SETTINGS, 0, 0, &setting(4, 40))).expect("allowed");
+    assert!(end.feed(&frame(WINDOW_UPDATE, 0, 1, &60u32.to_be_bytes())).expect("allowed").is_empty());
+    let event = end.one(&frame(WINDOW_UPDATE, 0, 1, &2u32.to_be_bytes()));
+    let Event::Writable { stream } = event else { panic!("{event:?}") };
+    assert_eq!(end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("open").bytes, 2);
+    // Settings open it, too.
+    let events = end.feed(&frame(SETTINGS, 0, 0, &setting(4, 1_000))).expect("allowed");
+    assert!(matches!(events[..], [Event::Settings, Event::Writable { .. }]), "{events:?}");
+    assert!(end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("open").all);
+    // And overflow it.
+    let mut end = End::server(Config::default());
+    end.one(&post(1));
+    end.feed(&frame(WINDOW_UPDATE, 0, 1, &0x7fff_0000u32.to_be_bytes())).expect("allowed");
+    let error = end.feed(&frame(SETTINGS, 0, 0, &setting(4, 70_000))).expect_err("too large");
+    assert_eq!(error.problem, Problem::WindowOverflow);
+}
+
+#[test]
+fn streams_that_wait_for_the_connection_take_turns() {
+    let mut end = End::server(Config::default());
+    end.feed(&frame(SETTINGS, 0, 0, &setting(4, 1 << 30))).expect("allowed");
+    let mut left: Vec<Chain> = [1, 3, 5].map(|id| answered(&mut end, id, 200_000)).into();
+    end.written();
+    let mut order = Vec::new();
+    for _ in 0..6 {
+        let update = frame(WINDOW_UPDATE, 0, 0, &16_384u32.to_be_bytes());
+        end.input.append(&update).expect("memory");
+        while end.connection.handle_input(end.now, &mut end.input).expect("allowed") {
+            while let Some(event) = end.connection.poll_event() {
+                let Event::Writable { stream } = event else { panic!("{event:?}") };
+                let data = &mut left[stream.number() as usize / 2];
+                end.connection.send_data(Duration::ZERO, stream, data, true).expect("it is open");
+                order.push(stream.number());
+            }
+        }
+        end.written();
+    }
+    assert_eq!(order[..6], [1, 3, 5, 1, 3, 5]);
+}
+
+#[test]
+fn small_answers_of_many_streams_are_one_segment() {
+    let mut end = End::server(Config::default());
+    for n in 0..20 {
+        assert!(answered(&mut end, 2 * n + 1, 30).is_empty());
+    }
+    let mut out = Chain::new();
+    end.connection.poll_output(&mut out).expect("memory");
+    let kinds: Vec<_> = frames(&out.to_vec()).iter().map(|frame| frame.kind).collect();
+    assert_eq!((kinds, out.segment_count()), ([HEADERS, DATA].repeat(20), 1));
+}
+
+#[test]
+fn pings_are_answered_and_answers_are_told() {
+    let mut end = End::server(Config::default());
+    assert!(end.feed(&frame(PING, 0, 0, b"12345678")).expect("allowed").is_empty());
+    let written = end.written();
+    assert_eq!((written[0].kind, written[0].flags, &written[0].payload[..]), (PING, ACK, &b"12345678"[..]));
+    end.connection.ping(*b"abcdefgh").expect("memory");
+    assert_eq!((end.written()[0].kind, end.written().len()), (PING, 0));
+    let event = end.one(&frame(PING, ACK, 0, b"abcdefgh"));
+    assert!(matches!(event, Event::Pong { payload } if payload == *b"abcdefgh"), "{event:?}");
+}
+
+#[test]
+fn a_server_leaves_in_two_steps_and_takes_what_is_under_way() {
+    let mut end = End::server(Config::default());
+    let first = began(&end.one(&get(1)));
+    end.connection.shutdown().expect("memory");
+    let written = end.written();
+    assert_eq!((written[0].kind, &written[0].payload[..4]), (GOAWAY, &0x7fff_ffffu32.to_be_bytes()[..]));
+    assert_eq!(written[1].kind, PING);
+    // It was under way.
+    let second = began(&end.one(&get(3)));
+    assert!(end.feed(&frame(PING, ACK, 0, &written[1].payload)).expect("allowed").is_empty());
+    let written = end.written();
+    assert_eq!((written[0].kind, &written[0].payload[..4]), (GOAWAY, &3u32.to_be_bytes()[..]));
+    // What comes now is not taken, and no error; the compression follows.
+    let late = [post(5), frame(DATA, 0, 5, b"x"), frame(RST_STREAM, 0, 5, &[0; 4])];
+    assert!(end.feed(&late.concat()).expect("allowed").is_empty());
+    let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
+    assert!(!end.connection.is_drained() && end.connection.is_leaving());
+    for stream in [first, second] {
+        end.connection.send_response(stream, &head, true).expect("it is open");
+    }
+    assert!(end.connection.is_drained());
+    // Without an answer a second call does the same.
+    let mut end = End::server(Config::default());
+    end.connection.shutdown().expect("memory");
+    assert!(!end.connection.is_drained());
+    end.connection.shutdown().expect("memory");
+    assert!(end.connection.is_drained());
+    assert_eq!(end.written().iter().filter(|frame| frame.kind == GOAWAY).count(), 2);
+}
+
+fn request() -> Head {
+    let mut head = Head::request(b"GET", b"/", Version::HTTP_11).expect("a head");
+    head.add_field(Known::HOST, b"a").expect("room");
+    head
+}
+
+#[test]
+fn a_client_learns_which_streams_a_leaving_server_has_not_taken() {
+    let mut end = End::client(Config::default());
+    for _ in 0..3 {
+        end.connection.send_request(&request(), b"http", None, true).expect("it may begin");
+    }
+    let events = end
+        .feed(&frame(GOAWAY, 0, 0, &[&1u32.to_be_bytes()[..], &[0; 4], b"see you"].concat()))
+        .expect("allowed");
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| match event {
+            Event::GoAway { last, reason } => format!("away {last} {reason}"),
+            Event::Reset { stream, reason, problem: None } => format!("{stream} {reason}"),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, ["away 1 NO_ERROR", "3 REFUSED_STREAM", "5 REFUSED_STREAM"]);
+    assert!(!end.connection.can_begin());
+    assert_eq!(end.connection.send_request(&request(), b"http", None, true), Err(SendError::NoStream));
+    end.one(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[(":status", "200")])));
+    assert!(end.connection.is_drained());
+}
+
+#[test]
+fn a_response_that_is_complete_is_not_reset_any_more() {
+    let mut end = End::client(Config::default());
+    end.connection.send_request(&request(), b"http", None, true).expect("it may begin");
+    end.one(&frame(HEADERS, END_HEADERS, 1, &block(&[(":status", "200")])));
+    let event = end.one(&frame(DATA, END_STREAM, 1, &[0; 16_000]));
+    let Event::Data { stream, data, end: true } = event else { panic!("{event:?}") };
+    // What the user still holds counts against the connection's window.
+    assert!(end.feed(&frame(RST_STREAM, 0, 1, &[0; 4])).expect("allowed").is_empty());
+    assert_eq!(end.connection.open_streams(), 0);
+    end.connection.shutdown().expect("memory");
+    assert!(!end.connection.is_drained());
+    end.connection.consume(stream, data.len()).expect("memory");
+    assert!(end.connection.is_drained());
+}
+
+#[test]
+fn a_client_begins_no_more_streams_than_either_side_allows() {
+    let mut end = End::client(Config { max_streams: 3, ..Config::default() });
+    let begin = |end: &mut End| end.connection.send_request(&request(), b"http", None, true).is_ok();
+    assert_eq!([(); 4].map(|()| begin(&mut end)), [true, true, true, false]);
+    end.feed(&frame(SETTINGS, 0, 0, &setting(3, 2))).expect("allowed");
+    let answer = |id| frame(HEADERS, END_HEADERS | END_STREAM, id, &block(&[(":status", "200")]));
+    end.one(&answer(1));
+    assert!(!begin(&mut end));
+    end.one(&answer(3));
+    assert!(begin(&mut end) && !begin(&mut end));
+    assert_eq!((end.connection.open_streams(), end.connection.peer_max_streams()), (2, 2));
+}
+
+#[test]
+fn a_server_refuses_streams_beyond_its_bound() {
+    let mut end = End::server(Config { max_streams: 2, ..Config::default() });
+    end.one(&post(1));
+    end.one(&post(3));
+    let event = end.one(&post(5));
+    assert!(matches!(event, Event::Refused { problem: Problem::TooManyStreams, .. }), "{event:?}");
+    assert_eq!(end.written()[0].payload, Reason::REFUSED_STREAM.code().to_be_bytes());
+    end.one(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
+    assert!(matches!(end.one(&post(7)), Event::Request { .. }));
+}
+
+#[test]
+fn a_stream_whose_end_the_client_has_seen_does_not_count() {
+    let mut end = End::server(Config { max_streams: 1, ..Config::default() });
+    let stream = began(&end.one(&post(1)));
+    let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
+    end.connection.send_response(stream, &head, true).expect("it is open");
+    end.written();
+    // The client has seen the end; that something else waits to be written does not matter.
+    let next = [frame(PING, 0, 0, &[0; 8]), frame(DATA, END_STREAM, 1, &[]), get(3)];
+    let events = end.feed(&next.concat()).expect("allowed");
+    assert!(matches!(events[..], [Event::Data { .. }, Event::Request { .. }]), "{events:?}");
+}
+
+#[test]
+fn settings_of_ours_hold_when_they_are_acknowledged() {
+    let mut end = End::fresh_server(Config { stream_window: 10, table: 0, ..Config::default() });
+    end.now = Duration::from_secs(3);
+    end.feed(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).expect("allowed");
+    assert_eq!(end.connection.settings_unacknowledged_since(), Some(Duration::ZERO));
+    // The client has not seen ours: its window is the usual one.
+    end.one(&post(1));
+    end.one(&frame(DATA, 0, 1, &[0; 1_000]));
+    end.feed(&frame(SETTINGS, ACK, 0, &[])).expect("allowed");
+    assert_eq!(end.connection.settings_unacknowledged_since(), None);
+    let event = end.one(&frame(DATA, 0, 1, &[0]));
+    assert!(matches!(event, Event::Reset { problem: Some(Problem::StreamWindow), .. }), "{event:?}");
+    // And its table has to become empty.
+    let error = end.feed(&get(3)).expect_err("no change of the table");
+    assert_eq!(error.problem, Problem::Compression);
+}
+
+#[test]
+fn an_aborted_connection_says_why_and_does_nothing_more() {
+    let mut end = End::server(Config::default());
+    let stream = began(&end.one(&get(1)));
+    end.connection.abort(Reason::SETTINGS_TIMEOUT);
+    let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
+    assert_eq!(end.connection.send_response(stream, &head, true), Err(SendError::Failed));
+    assert_eq!(end.feed(&get(3)).expect_err("over").reason, Reason::SETTINGS_TIMEOUT);
+    let written = end.written();
+    assert_eq!((written.len(), written[0].kind), (1, GOAWAY));
+    assert_eq!(written[0].payload, [1u32.to_be_bytes(), 4u32.to_be_bytes()].concat());
+}
