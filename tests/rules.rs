@@ -199,7 +199,7 @@ fn mistakes_in_rules_are_told_with_their_place() {
         (" http-request set-fc-mark 5000000000", 27, "a number from 0 to 4294967295"),
         (" http-request set-bc-mark", 2, "expects a number or an expression"),
         (" http-request set-bc-tos nosuch", 26, "nosuch"),
-        (" redirect location /x keep-qury", 23, "did you mean 'keep-query' maybe ?"),
+        (" redirect location /x keep-qury", 23, "did you mean 'keep-query'?"),
         (" redirect location /x y", 23, "'redirect' does not know 'y', there are "),
         (" http-request silent-drop rst-ttl 0", 35, "a number of hops from 1 to 255"),
         (" http-response silent-drop hops", 28, "takes nothing but 'rst-ttl'"),
@@ -225,7 +225,7 @@ fn mistakes_in_rules_are_told_with_their_place() {
         );
         let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
         assert_eq!(outcome.status.code(), Some(1), "{line}: {said}");
-        assert!(said.contains(&format!("at column {column}:")) && said.contains(part), "{line}: {said}");
+        assert!(said.contains(&format!(":{column}\n  ")) && said.contains(part), "{line}: {said}");
     }
 }
 

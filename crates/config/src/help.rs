@@ -30,7 +30,7 @@ pub fn help(name: &str) -> Result<String, String> {
     }
     if shown.is_empty() {
         let guess = nearest(name.as_bytes(), known());
-        let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}' maybe ?"));
+        let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}'?"));
         return Err(format!("there is no keyword, action, fetch or converter '{name}'{guess}"));
     }
     Ok(shown.join("\n"))
@@ -156,7 +156,7 @@ mod tests {
         let said = |name| help(name).unwrap_err();
         assert_eq!(
             said("maxcon"),
-            "there is no keyword, action, fetch or converter 'maxcon'; did you mean 'maxconn' maybe ?"
+            "there is no keyword, action, fetch or converter 'maxcon'; did you mean 'maxconn'?"
         );
         assert!(said("set-heder").contains("'set-header'") && said("httplg").contains("'httplog'"));
         assert_eq!(said(""), "there is no keyword, action, fetch or converter ''");

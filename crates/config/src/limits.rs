@@ -36,6 +36,8 @@ pub const MAX_LISTENERS: usize = 262_144;
 pub const MAX_INHERITED: usize = 1_000_000;
 /// Findings that are kept. A file of garbage has one a line; nobody reads the ten-thousandth.
 pub const MAX_DIAGNOSTICS: usize = 1000;
+/// Findings with the same words that are kept: one is shown, and where the next three are.
+pub const MAX_ALIKE: usize = 4;
 /// Columns of the source line that a message shows around its caret.
 pub const MAX_CONTEXT_COLUMNS: usize = 120;
 /// Milliseconds of the longest time a timer holds: HAProxy's 2^31 - 1, about 24.8 days.

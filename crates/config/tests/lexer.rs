@@ -128,10 +128,7 @@ fn lists_become_words() {
 fn pseudo_variables_tell_the_place() {
     assert_eq!(words(r#""${.FILE}:${.LINE} in $.SECTION""#), ["edge.cfg:12 in www"]);
     let (column, message) = refusal(r#"x "${.LINES}""#);
-    assert_eq!(
-        (column, message.as_str()),
-        (6, "unknown pseudo-variable '.LINES'; did you mean '.LINE' maybe ?")
-    );
+    assert_eq!((column, message.as_str()), (6, "unknown pseudo-variable '.LINES'; did you mean '.LINE'?"));
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn misplaced_directives_are_errors() {
         (".if 1\n.else\n.else\n.endif\n", "Alert 3:1 '.else' after '.else' is not permitted"),
         (".if 1\n.else\n.elif 1\n.endif\n", "Alert 3:1 '.elif' after '.else' is not permitted"),
         (".if 1\n.endif foo\n", "Alert 2:8 unexpected argument 'foo' for '.endif'"),
-        (".fi\n", "Alert 1:1 unknown directive '.fi'; did you mean '.if' maybe ?"),
+        (".fi\n", "Alert 1:1 unknown directive '.fi'; did you mean '.if'?"),
         (".if 1 &&  foo\n.endif\n", "Alert 1:11 unparsable conditional expression 'foo' in '.if'"),
     ] {
         assert_eq!(findings(text), [expected], "{text}");

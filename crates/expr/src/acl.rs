@@ -250,8 +250,7 @@ impl Test {
                 _ if letter.is_ascii_digit() || flag.len() > 2 => break,
                 _ => {
                     let guess = nearest(flag, ["-i", "-f", "-m", "-n", "-u", "-M", "--"]);
-                    let guess =
-                        guess.map_or(String::new(), |guess| format!("; did you mean '{guess}' maybe ?"));
+                    let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}'?"));
                     let message = format!(
                         "unknown flag '{}'{guess} Put '--' before a pattern that begins with a dash",
                         Shown(flag)

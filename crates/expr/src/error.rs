@@ -45,7 +45,7 @@ impl std::error::Error for Error {}
 /// `unknown KIND 'word'`, with the nearest known word.
 pub(crate) fn unknown<'a>(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(word, known) {
-        Some(guess) => format!("unknown {kind} '{}'; did you mean '{guess}' maybe ?", Shown(word)),
+        Some(guess) => format!("unknown {kind} '{}'; did you mean '{guess}'?", Shown(word)),
         None => format!("unknown {kind} '{}'", Shown(word)),
     }
 }

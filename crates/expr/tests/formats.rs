@@ -120,11 +120,11 @@ fn errors_of_formats_tell_the_offset() {
     for (format, at, part) in [
         ("a %", 3, "is expected behind '%'"),
         ("a %zz", 3, "unknown log format alias 'zz'"),
-        ("%cii", 1, "did you mean 'ci' maybe ?"),
+        ("%cii", 1, "did you mean 'ci'?"),
         ("%sslv", 1, "TLS is not built yet"),
         ("%[src", 5, "']' is expected"),
-        ("%[srx]", 2, "did you mean 'src' maybe ?"),
-        ("ab%[src,lowr]", 8, "did you mean 'lower' maybe ?"),
+        ("%[srx]", 2, "did you mean 'src'?"),
+        ("ab%[src,lowr]", 8, "did you mean 'lower'?"),
         ("%{+Z}ci", 3, "unknown flag 'Z'"),
         ("%{Q}ci", 2, "begins with '+' or '-'"),
         ("%{+Q", 1, "not closed"),
@@ -207,5 +207,5 @@ fn variables_are_set_under_conditions() {
         world.text(expression);
         assert_eq!(world.text("var(txn.c)").as_deref(), expected, "{expression}");
     }
-    assert!(world.refusal("str(a),set-var(txn.c,ifexist)").1.contains("did you mean 'ifexists' maybe ?"));
+    assert!(world.refusal("str(a),set-var(txn.c,ifexist)").1.contains("did you mean 'ifexists'?"));
 }

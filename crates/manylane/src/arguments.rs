@@ -181,7 +181,7 @@ pub(crate) fn help(name: &str) -> Result<String, String> {
     }
     let known = OPTIONS.iter().flat_map(|(names, ..)| names.iter().copied());
     let guess = manylane_config::nearest(name.as_bytes(), known);
-    let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}' maybe ?"));
+    let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}'?"));
     Err(format!("there is no option '{name}'{guess}"))
 }
 
@@ -321,7 +321,7 @@ mod tests {
         assert!(read("-dM0xff,no-merge,tag").is_ok() && read("-dMno-merge").is_ok() && read("-dM,").is_ok());
         assert!(help("-N").unwrap().contains("Status: refused: "));
         assert!(help("-dKall").unwrap().contains("docs/configuration.md"));
-        assert_eq!(help("-ff").unwrap_err(), "there is no option '-ff'; did you mean '-f' maybe ?");
+        assert_eq!(help("-ff").unwrap_err(), "there is no option '-ff'; did you mean '-f'?");
     }
 
     /// `dist/manylane.8` has the same options with the same words.

@@ -114,7 +114,7 @@ impl Builder<'_> {
             let pos = got.map_or(head.pos(), Word::pos);
             let guess = Table::get().nearest(bytes, place).filter(|name| name.contains(' ') && got.is_some());
             let rest = match guess {
-                Some(name) => format!("; did you mean '{name}' maybe ?"),
+                Some(name) => format!("; did you mean '{name}'?"),
                 None => format!(", there are '{}'", following.join("', '")),
             };
             let shown = got.map_or(String::new(), |word| word.shown().to_string());
@@ -124,7 +124,7 @@ impl Builder<'_> {
             );
         }
         let guess = match Table::get().nearest(bytes, place) {
-            Some(name) => format!("; did you mean '{name}' maybe ?"),
+            Some(name) => format!("; did you mean '{name}'?"),
             None => String::new(),
         };
         let message = format!("unknown keyword '{}' in '{}' section{guess}", head.shown(), place.name());

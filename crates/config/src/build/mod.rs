@@ -192,10 +192,10 @@ impl Builder<'_> {
     }
 }
 
-/// `; did you mean 'x' maybe ?`, or nothing.
+/// `; did you mean 'x'?`, or nothing.
 pub(crate) fn proposal<'a>(word: &Word, known: impl IntoIterator<Item = &'a str>) -> String {
     match nearest(word.bytes(), known) {
-        Some(known) => format!("; did you mean '{known}' maybe ?"),
+        Some(known) => format!("; did you mean '{known}'?"),
         None => String::new(),
     }
 }

@@ -186,7 +186,7 @@ impl Parser<'_> {
         let Some(predicate) = Predicate::named(name) else {
             let mut message = format!("unparsable conditional expression '{}'", Shown(rest));
             if let Some(known) = nearest(name, Predicate::names()) {
-                message += &format!("; did you mean '{known}' maybe ?");
+                message += &format!("; did you mean '{known}'?");
             }
             return Err(self.error(begin, message));
         };
@@ -295,8 +295,8 @@ mod tests {
             ("!", 1, "unparsable"),
             ("1||foo", 3, "unparsable"),
             ("0&&foo", 3, "unparsable"),
-            ("stre(a,b)", 0, "did you mean 'streq' maybe ?"),
-            ("STREQ(a,a)", 0, "did you mean 'streq' maybe ?"),
+            ("stre(a,b)", 0, "did you mean 'streq'?"),
+            ("STREQ(a,a)", 0, "did you mean 'streq'?"),
             ("streq(a)", 5, "expects 2 argument(s) and got 1"),
             ("streq(a,b,c)", 10, "expects 2 argument(s) and got 3"),
             ("streq (a,b)", 0, "in parentheses"),

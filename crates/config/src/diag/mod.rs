@@ -1,22 +1,25 @@
-//! Findings about a configuration: all of one run, in the order in which they were made, in HAProxy's shape.
+//! Findings about a configuration: all of one run, in HAProxy's shape.
 //!
 //! A finding at a place is shown as
 //!
 //! ```text
-//! [ALERT]    (4711) : config : parsing [edge.cfg:12] : unknown keyword 'maxcon' in 'frontend' section; did you mean 'maxconn' maybe ? at column 3:
+//! [ALERT]    (4711) : config : parsing [edge.cfg:12] : unknown keyword 'maxcon' in 'frontend' section; did you mean 'maxconn'?
+//!   --> edge.cfg:12:3
 //!   maxcon 2000
-//!   ^
+//!   ^~~~~~
 //! ```
 //!
-//! The first line has the shape that scripts and editors read from HAProxy; the other two are for people.
+//! The first line has the shape that scripts and editors read from HAProxy. The second is what terminals make
+//! a link of; the word below is underlined, with the caret at the fault.
 
 mod outcome;
 mod render;
 
 pub use outcome::{Check, ExitCode, Outcome};
 
-use crate::limits::MAX_DIAGNOSTICS;
-use crate::source::Pos;
+use crate::limits::{MAX_ALIKE, MAX_DIAGNOSTICS};
+use crate::source::{FileId, Pos};
+use std::collections::{BTreeSet, HashMap};
 
 /// How much a finding matters. Ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +51,12 @@ pub struct Diagnostic {
 pub struct Diagnostics {
     found: Vec<Diagnostic>,
     counts: [usize; 4],
+    /// How many there were of each that was kept.
+    alike: HashMap<(Severity, String), usize>,
+    /// How many were neither kept nor counted in `alike`.
+    dropped: usize,
+    /// Files with errors.
+    files: BTreeSet<FileId>,
     diag_mode: bool,
 }
 
@@ -57,16 +66,26 @@ impl Diagnostics {
         Self { diag_mode, ..Self::default() }
     }
 
-    /// Adds a finding. Beyond [`MAX_DIAGNOSTICS`] findings are counted only, save that the first alert is
-    /// always kept.
+    /// Adds a finding. Beyond [`MAX_DIAGNOSTICS`] findings, and [`MAX_ALIKE`] with the same words, they are
+    /// only counted. The first alert is always kept.
     pub fn push(&mut self, severity: Severity, pos: Option<Pos>, message: impl Into<String>) {
         if severity == Severity::Diag && !self.diag_mode {
             return;
         }
         let first_alert = severity == Severity::Alert && self.errors() == 0;
         self.counts[severity as usize] += 1;
-        if self.found.len() < MAX_DIAGNOSTICS || first_alert {
-            self.found.push(Diagnostic { severity, pos, message: message.into() });
+        if severity == Severity::Alert {
+            self.files.extend(pos.map(|pos| pos.file));
+        }
+        let key = (severity, message.into());
+        let full = self.found.len() >= MAX_DIAGNOSTICS && !first_alert;
+        match self.alike.get_mut(&key) {
+            Some(count) if full || *count >= MAX_ALIKE => *count += 1,
+            _ if full => self.dropped += 1,
+            _ => {
+                self.found.push(Diagnostic { severity, pos, message: key.1.clone() });
+                *self.alike.entry(key).or_default() += 1;
+            }
         }
     }
 
@@ -100,14 +119,32 @@ impl Diagnostics {
         self.count(Severity::Alert)
     }
 
-    /// Whether further findings are only counted: then nobody needs a proposal.
+    /// Whether there are so many that nobody reads proposals any more, which cost time.
     pub fn is_full(&self) -> bool {
-        self.found.len() >= MAX_DIAGNOSTICS
+        self.counts.iter().sum::<usize>() >= MAX_DIAGNOSTICS
     }
 
-    /// How many findings were counted but not kept.
+    /// How many findings were only counted, and have other words than those that were kept.
     pub fn dropped(&self) -> usize {
-        self.counts.iter().sum::<usize>() - self.found.len()
+        self.dropped
+    }
+
+    /// How many findings have the words of one that was kept, itself included.
+    fn alike(&self, finding: &Diagnostic) -> usize {
+        self.alike.get(&(finding.severity, finding.message.clone())).copied().unwrap_or(1)
+    }
+
+    /// `2 errors, 1 warning`; `None` without any.
+    pub fn tally(&self) -> Option<String> {
+        let parts = [(Severity::Alert, "error"), (Severity::Warning, "warning")].map(|(severity, word)| {
+            match self.count(severity) {
+                0 => None,
+                1 => Some(format!("1 {word}")),
+                count => Some(format!("{count} {word}s")),
+            }
+        });
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 }
 
@@ -130,8 +167,8 @@ mod tests {
     #[test]
     fn findings_beyond_the_limit_are_counted_and_the_first_error_is_kept() {
         let mut all = Diagnostics::new(false);
-        for _ in 0..MAX_DIAGNOSTICS + 7 {
-            all.push(Severity::Warning, None, "w");
+        for number in 0..MAX_DIAGNOSTICS + 7 {
+            all.push(Severity::Warning, None, format!("w{number}"));
         }
         all.push(Severity::Alert, None, "first");
         all.push(Severity::Alert, None, "second");
@@ -139,6 +176,17 @@ mod tests {
         assert_eq!((all.errors(), all.found().len()), (2, MAX_DIAGNOSTICS + 1));
         assert_eq!(all.found().last().unwrap().message, "first");
         assert_eq!(all.dropped(), 8);
+    }
+
+    #[test]
+    fn those_alike_leave_room_for_others() {
+        let mut all = Diagnostics::new(false);
+        for _ in 0..MAX_DIAGNOSTICS + 7 {
+            all.push(Severity::Alert, None, "alike");
+        }
+        all.push(Severity::Alert, None, "another");
+        assert_eq!((all.errors(), all.found().len(), all.dropped()), (MAX_DIAGNOSTICS + 8, MAX_ALIKE + 1, 0));
+        assert_eq!(all.tally().unwrap(), format!("{} errors", MAX_DIAGNOSTICS + 8));
     }
 
     #[test]

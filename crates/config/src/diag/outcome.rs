@@ -3,8 +3,7 @@
 use super::render::line;
 use super::{Diagnostics, Severity};
 use crate::Shown;
-use crate::source::{FileId, Sources};
-use std::collections::BTreeSet;
+use crate::source::Sources;
 
 /// What the program was asked for, and what the configuration has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub enum ExitCode {
 pub struct Outcome {
     /// The exit code of `-c`; a start goes on only with [`ExitCode::Ok`].
     pub code: ExitCode,
-    /// Closing lines that belong with the findings: shown even with `-q`, as errors are.
+    /// Closing lines that belong with the findings, the count of errors and warnings the last of them.
     pub errors: String,
     /// Closing words on success: not shown with `-q`.
     pub summary: String,
@@ -44,27 +43,24 @@ impl Diagnostics {
         let mut errors = String::new();
         let alert = |out: &mut String, message: &str| line(out, Severity::Alert, pid, message);
         if self.errors() > 0 {
-            let files: BTreeSet<FileId> = self
-                .found()
-                .iter()
-                .filter(|finding| finding.severity == Severity::Alert)
-                .filter_map(|finding| finding.pos.map(|pos| pos.file))
-                .collect();
-            for file in files {
+            for &file in &self.files {
                 let name = Shown(sources.name(file));
                 alert(&mut errors, &format!("Error(s) found in configuration file : {name}"));
             }
             alert(&mut errors, "Fatal errors found in configuration.");
+            alert(&mut errors, &self.tally().unwrap_or_default());
             return Outcome { code: ExitCode::Error, errors, summary: String::new() };
         }
         let warned = self.count(Severity::Warning) > 0;
         if warned && check.warnings_are_errors {
             alert(&mut errors, "Some warnings were found and 'zero-warning' is set. Aborting.");
+            alert(&mut errors, &self.tally().unwrap_or_default());
             return Outcome { code: ExitCode::Error, errors, summary: String::new() };
         }
         let mut summary = String::new();
         if warned {
             summary.push_str("Warnings were found.\n");
+            line(&mut errors, Severity::Warning, pid, &self.tally().unwrap_or_default());
         }
         if !check.has_listener {
             summary
@@ -99,6 +95,7 @@ mod tests {
             (verdict.code, &*verdict.summary),
             (ExitCode::Ok, "Warnings were found.\nConfiguration file is valid\n")
         );
+        assert_eq!(verdict.errors, "[WARNING]  (1) : config : 1 warning\n");
         assert_eq!(all.verdict(&sources, 1, silent).code, ExitCode::Unusable);
         let verdict = all.verdict(&sources, 1, strict);
         assert_eq!(verdict.code, ExitCode::Error);
@@ -120,7 +117,8 @@ mod tests {
             all.verdict(&sources, 9, LISTENS).errors,
             "[ALERT]    (9) : config : Error(s) found in configuration file : a.cfg\n\
              [ALERT]    (9) : config : Error(s) found in configuration file : b.cfg\n\
-             [ALERT]    (9) : config : Fatal errors found in configuration.\n"
+             [ALERT]    (9) : config : Fatal errors found in configuration.\n\
+             [ALERT]    (9) : config : 3 errors\n"
         );
     }
 }

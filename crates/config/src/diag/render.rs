@@ -2,17 +2,33 @@
 
 use super::{Diagnostic, Diagnostics, Severity};
 use crate::Shown;
-use crate::limits::MAX_CONTEXT_COLUMNS;
+use crate::limits::{MAX_ALIKE, MAX_CONTEXT_COLUMNS};
 use crate::source::{Pos, Sources};
 use manylane_expr::is_harmful;
+use std::collections::HashMap;
 use std::fmt::Write;
+use std::ops::Range;
 
 impl Diagnostics {
-    /// All kept findings as text, each as HAProxy shapes it, with the process's number `pid` in its head.
+    /// The kept findings as text in the order of their lines, each as HAProxy shapes it, with the process's
+    /// number `pid` in its head. Of findings with the same words the first is shown, and where the next are.
     pub fn render(&self, sources: &Sources, pid: u32) -> String {
+        let mut sorted: Vec<&Diagnostic> = self.found.iter().collect();
+        sorted.sort_by_key(|finding| (finding.pos.is_none(), finding.pos));
+        let mut groups: HashMap<(Severity, &str), Vec<Pos>> = HashMap::new();
+        for finding in &sorted {
+            let places = groups.entry((finding.severity, &finding.message)).or_default();
+            places.extend(finding.pos);
+        }
         let mut out = String::new();
-        for finding in &self.found {
-            finding.render(sources, pid, &mut out);
+        for finding in sorted {
+            let count = self.alike(finding);
+            if count < MAX_ALIKE {
+                finding.render(sources, pid, &mut out);
+            } else if let Some(places) = groups.remove(&(finding.severity, &*finding.message)) {
+                finding.render(sources, pid, &mut out);
+                out.push_str(&also(sources, count - 1, places.get(1..).unwrap_or_default()));
+            }
         }
         if self.dropped() > 0 {
             let severity = if self.errors() > 0 { Severity::Alert } else { Severity::Notice };
@@ -20,6 +36,17 @@ impl Diagnostics {
         }
         out
     }
+}
+
+/// Where `count` more findings with the same words are; the first of these places are known.
+fn also(sources: &Sources, count: usize, places: &[Pos]) -> String {
+    if places.is_empty() {
+        return format!("   | {count} more of the same\n");
+    }
+    let shown = places.iter().map(|pos| format!("{}:{}", Shown(sources.name(pos.file)), pos.line));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let rest = if count > places.len() { ", ..." } else { "" };
+    format!("   | {count} more of the same: {shown}{rest}\n")
 }
 
 impl Diagnostic {
@@ -34,8 +61,8 @@ impl Diagnostic {
             None => (self.message.as_str(), None),
         };
         let name = Shown(sources.name(pos.file));
-        let head = format!("parsing [{name}:{}] : {first} at column {}:", pos.line, pos.column);
-        line(out, self.severity, pid, &head);
+        line(out, self.severity, pid, &format!("parsing [{name}:{}] : {first}", pos.line));
+        out.push_str(&format!("  --> {name}:{}:{}\n", pos.line, pos.column));
         context(sources, pos, out);
         if let Some(rest) = rest {
             out.push_str(rest);
@@ -50,8 +77,9 @@ pub(super) fn line(out: &mut String, severity: Severity, pid: u32, message: &str
     out.push_str(&format!("({pid}) : config : {message}\n"));
 }
 
-/// The source line around `pos`, its indentation left out, and a caret below it. What a terminal would act on
-/// is shown escaped, and the caret stands below what is shown.
+/// The source line around `pos` without its indentation, and below it the word at `pos` underlined, with a
+/// caret at `pos` itself. What a terminal would act on is shown escaped, and the caret stands below what is
+/// shown.
 fn context(sources: &Sources, pos: Pos, out: &mut String) {
     let Some((bytes, _)) = sources.line(pos.file, pos.line) else { return };
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
@@ -73,8 +101,38 @@ fn context(sources: &Sources, pos: Pos, out: &mut String) {
     let before = plain(&bytes[start..caret]);
     let after = plain(&bytes[caret..end]);
     out.push_str(&format!("  {head}{before}{after}{tail}\n"));
-    let width = head.len() + before.chars().count();
-    out.push_str(&format!("  {:width$}^\n", ""));
+    let word = word_around(bytes, caret);
+    let (from, to) = (word.start.max(start), word.end.min(end));
+    let columns = |range: Range<usize>| plain(&bytes[range]).chars().count();
+    let width = head.len() + columns(start..from);
+    let (left, right) = (columns(from..caret), columns(caret..to).saturating_sub(1));
+    out.push_str(&format!("  {:width$}{}^{}\n", "", "~".repeat(left), "~".repeat(right)));
+}
+
+/// The word that has the byte at `at`, as the file writes it: with its quotes and escapes. Empty where `at`
+/// is between words.
+fn word_around(line: &[u8], at: usize) -> Range<usize> {
+    let (mut begin, mut quote, mut index) = (None, None, 0);
+    while let Some(&byte) = line.get(index) {
+        if quote.is_none() && (byte == b'#' || byte.is_ascii_whitespace()) {
+            if let Some(word) = begin.take().map(|begin| begin..index).filter(|word| word.contains(&at)) {
+                return word;
+            }
+            if byte == b'#' {
+                break;
+            }
+        } else {
+            begin.get_or_insert(index);
+            match (byte, quote) {
+                (b'\\', None | Some(b'"')) => index += 1,
+                (b'"' | b'\'', None) => quote = Some(byte),
+                (byte, Some(open)) if byte == open => quote = None,
+                _ => {}
+            }
+        }
+        index += 1;
+    }
+    begin.map(|begin| begin..line.len()).filter(|word| word.contains(&at)).unwrap_or(at..at)
 }
 
 /// Whether a byte is one of the further bytes of a UTF-8 character.
@@ -117,12 +175,60 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_is_haproxys_with_a_caret_below_the_column() {
+    fn the_shape_is_haproxys_with_the_place_and_the_word_underlined() {
         assert_eq!(
             shown(b"  maxcon 3\n", 3),
-            "[ALERT]    (7) : config : parsing [t.cfg:1] : bad at column 3:\n  maxcon 3\n  ^\n"
+            "[ALERT]    (7) : config : parsing [t.cfg:1] : bad\n  --> t.cfg:1:3\n  maxcon 3\n  ^~~~~~\n"
         );
-        assert!(shown(b"\tmode\thttp\n", 7).ends_with("\n  mode http\n       ^\n"));
+        assert!(shown(b"\tmode\thttp\n", 7).ends_with("\n  mode http\n       ^~~~\n"));
+    }
+
+    #[test]
+    fn the_caret_is_at_the_fault_inside_of_the_underlined_word() {
+        for (line, column, under) in [
+            ("a ^/(b| c", 5, "  ~~^~~"),
+            ("a 'b c' d", 3, "  ^~~~~"),
+            ("a \"b \\\" c\" d", 5, "  ~~^~~~~~"),
+            ("a b\\ c d", 4, "  ~^~~"),
+            ("a bc#d", 3, "  ^~"),
+            ("a bc", 5, "    ^"),
+            ("a  bc", 3, "  ^"),
+            ("a 'open c", 3, "  ^~~~~~~"),
+        ] {
+            let text = shown(format!("{line}\n").as_bytes(), column);
+            assert_eq!(text.lines().last().unwrap(), format!("  {under}"), "{text}");
+        }
+    }
+
+    #[test]
+    fn findings_are_sorted_by_line_and_many_alike_are_one() {
+        let mut sources = Sources::new();
+        let file = sources.add("t.cfg", "x\n".repeat(1000)).unwrap();
+        let at = |line| Pos { file, line, column: 1 };
+        let mut all = Diagnostics::new(false);
+        for line in 12..1000 {
+            all.alert(at(line), "alike");
+        }
+        all.warning(at(3), "later");
+        all.push(Severity::Warning, None, "nowhere");
+        for line in [2, 1, 5] {
+            all.alert(at(line), "few");
+        }
+        let text = all.render(&sources, 7);
+        let heads: Vec<&str> = text.lines().filter(|line| !line.starts_with("  ")).collect();
+        assert_eq!(
+            heads,
+            [
+                "[ALERT]    (7) : config : parsing [t.cfg:1] : few",
+                "[ALERT]    (7) : config : parsing [t.cfg:2] : few",
+                "[WARNING]  (7) : config : parsing [t.cfg:3] : later",
+                "[ALERT]    (7) : config : parsing [t.cfg:5] : few",
+                "[ALERT]    (7) : config : parsing [t.cfg:12] : alike",
+                "[WARNING]  (7) : config : nowhere",
+            ]
+        );
+        assert!(text.contains("   | 987 more of the same: t.cfg:13, t.cfg:14, t.cfg:15, ...\n"), "{text}");
+        assert_eq!(all.tally().as_deref(), Some("991 errors, 2 warnings"));
     }
 
     #[test]
@@ -141,7 +247,7 @@ mod tests {
     #[test]
     fn harmful_bytes_are_escaped_and_the_caret_follows() {
         let text = shown(b"a\x1b\xffb\n", 4);
-        assert!(text.ends_with("\n  a\\x1b\\xffb\n           ^\n"), "{text}");
+        assert!(text.ends_with("\n  a\\x1b\\xffb\n  ~~~~~~~~~^\n"), "{text}");
         let text = shown("ü x\n".as_bytes(), 4);
         assert!(text.ends_with("\n  ü x\n    ^\n"), "{text}");
     }
@@ -151,7 +257,7 @@ mod tests {
         let mut line = vec![b'x'; 3000];
         line[1500] = b'!';
         let text = shown(&line, 1501);
-        let mut lines = text.lines().skip(1);
+        let mut lines = text.lines().skip(2);
         let (context, caret) = (lines.next().unwrap(), lines.next().unwrap());
         assert!(context.len() < MAX_CONTEXT_COLUMNS + 20);
         assert_eq!(context.find('!'), caret.find('^'));
@@ -171,7 +277,7 @@ mod tests {
         all.warning(Pos { file, line: 1, column: 1 }, "first\n   | second");
         assert_eq!(
             all.render(&sources, 7),
-            "[WARNING]  (7) : config : parsing [t.cfg:1] : first at column 1:\n  x\n  ^\n   | second\n"
+            "[WARNING]  (7) : config : parsing [t.cfg:1] : first\n  --> t.cfg:1:1\n  x\n  ^\n   | second\n"
         );
     }
 }

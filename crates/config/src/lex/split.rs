@@ -202,7 +202,7 @@ impl Splitter<'_> {
             Some(b'.') if !PSEUDO.iter().any(|known| known.as_bytes() == name) => {
                 let mut message = format!("unknown pseudo-variable '{}'", Shown(name));
                 match nearest(name, PSEUDO) {
-                    Some(known) => message += &format!("; did you mean '{known}' maybe ?"),
+                    Some(known) => message += &format!("; did you mean '{known}'?"),
                     None => message += &format!(", there are {}", PSEUDO.join(", ")),
                 }
                 return Err(error(self.column_of(name_at), message));

@@ -113,7 +113,7 @@ impl Blocks {
             unknown => {
                 let mut text = format!("unknown directive '{}'", name.shown());
                 if let Some(known) = nearest(unknown, DIRECTIVES) {
-                    text += &format!("; did you mean '{known}' maybe ?");
+                    text += &format!("; did you mean '{known}'?");
                 }
                 found.alert(name.pos(), text);
             }

@@ -279,7 +279,7 @@ impl Reader<'_, '_, '_> {
                 }
                 _ => {
                     let guess = match manylane_config::nearest(word.bytes(), REDIRECT_WORDS) {
-                        Some(known) => format!("; did you mean '{known}' maybe ?"),
+                        Some(known) => format!("; did you mean '{known}'?"),
                         None => format!(", there are {}", REDIRECT_WORDS.join(", ")),
                     };
                     let message = format!("'redirect' does not know '{}'{guess}", word.shown());
