@@ -10,8 +10,8 @@ use crate::error::{Error, unknown};
 use crate::eval_points::EvalPoints;
 use crate::fetch;
 use crate::names::Compiler;
-use crate::nearest::nearest;
-use crate::pattern::{MatchKind, Range, Reference, View};
+use crate::nearest::guess;
+use crate::pattern::{MatchKind, Range, Reference, View, regex_fault};
 use crate::program::{Expression, keyword};
 use crate::sample::{Absent, Type};
 use crate::scratch::Scratch;
@@ -249,10 +249,9 @@ impl Test {
                 // A number or a text that begins with a dash.
                 _ if letter.is_ascii_digit() || flag.len() > 2 => break,
                 _ => {
-                    let guess = nearest(flag, ["-i", "-f", "-m", "-n", "-u", "-M", "--"]);
-                    let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}'?"));
+                    let guess = guess(flag, ["-i", "-f", "-m", "-n", "-u", "-M", "--"]);
                     let message = format!(
-                        "unknown flag '{}'{guess} Put '--' before a pattern that begins with a dash",
+                        "unknown flag '{}' ('--' stands before a pattern that begins with a dash){guess}",
                         Shown(flag)
                     );
                     return Err(Error::new(0, message).in_word(at));
@@ -364,7 +363,10 @@ fn inline(
     let patterns: Vec<&[u8]> = written.iter().map(|(_, pattern)| &**pattern).collect();
     let reference = compiler.references.inline(&patterns);
     let view = reference.view(kind, ignore_case);
-    let view = view.map_err(|(number, why)| Error::new(0, why).in_word(written[number].0))?;
+    let view = view.map_err(|(number, why)| {
+        let at = if kind == MatchKind::Reg { regex_fault(patterns[number]) } else { 0 };
+        Error::new(at, why).in_word(written[number].0)
+    })?;
     Ok((reference, view))
 }
 

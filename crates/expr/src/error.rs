@@ -1,6 +1,6 @@
 //! What is wrong with an expression, and where.
 
-use crate::nearest::nearest;
+use crate::nearest::guess;
 use crate::show::Shown;
 use std::fmt::{Display, Formatter};
 
@@ -44,8 +44,5 @@ impl std::error::Error for Error {}
 
 /// `unknown KIND 'word'`, with the nearest known word.
 pub(crate) fn unknown<'a>(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'a str>) -> String {
-    match nearest(word, known) {
-        Some(guess) => format!("unknown {kind} '{}'; did you mean '{guess}'?", Shown(word)),
-        None => format!("unknown {kind} '{}'", Shown(word)),
-    }
+    format!("unknown {kind} '{}'{}", Shown(word), guess(word, known))
 }

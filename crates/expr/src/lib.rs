@@ -38,11 +38,12 @@ pub use format::{
 pub use names::{
     Compiler, Described, Looks, Missing, Names, ProxyId, ProxySide, ServerId, UserlistId, converters, fetches,
 };
-pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, nearest};
+pub use nearest::{MAX_EDITS, MAX_GUESSED_BYTES, guess, nearest};
 pub use pattern::{
     Comparison, Entries, Entry, LONG_STEPS, LONGEST_LOOKING, MAX_ENTRIES, MAX_MACHINE_BYTES,
     MAX_REFERENCE_BYTES, MAX_REGEX_BYTES, MOST_LOOKS, MOST_REPLACED, MatchKind, NoVersion, NotAdded, Pair,
-    Reference, References, Regex, SHORT_STEPS, SHORT_TEXT, Snapshot, Summary, View, Which, given_up, split,
+    Reference, References, Regex, SHORT_STEPS, SHORT_TEXT, Snapshot, Summary, View, Which, given_up,
+    regex_fault, split,
 };
 pub use program::{Expression, MAX_CONVERTERS};
 pub use sample::{Absent, Fetched, Sample, Type, Value};

@@ -8,31 +8,62 @@
 pub const MAX_GUESSED_BYTES: usize = 64;
 /// Edits between a mistyped word and the one that is proposed.
 pub const MAX_EDITS: usize = 3;
+/// Bytes from which on a word may be taken for the beginning of a longer one.
+const MIN_BEGINNING: usize = 3;
+
+/// Words that are proposed at most.
+const MAX_PROPOSED: usize = 3;
 
 /// The known word that takes the fewest edits from `word`, if they are few for its length: one for each three
 /// bytes, at most [`MAX_EDITS`]. Of several the first.
+pub fn nearest<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest_few(word, known).first().copied()
+}
+
+/// The known words that take the fewest edits from `word`, at most `MAX_PROPOSED`; if none is near, those
+/// that begin with it.
 ///
 /// Cost: for each candidate at most 64 x 64 steps; candidates whose length differs too much cost nothing.
-pub fn nearest<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+fn nearest_few<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut best = Vec::new();
+    let mut longer = Vec::new();
     if word.is_empty() || word.len() > MAX_GUESSED_BYTES {
-        return None;
+        return best;
     }
     let mut bound = (word.len().div_ceil(3)).min(MAX_EDITS);
-    let mut best = None;
     for candidate in known {
-        if let Some(edits) = distance(word, candidate.as_bytes(), bound) {
+        match distance(word, candidate.as_bytes(), bound) {
             // A word of which nothing stays is no guess.
-            if edits >= candidate.len() {
-                continue;
+            Some(edits) if edits < candidate.len() => {
+                if edits < bound {
+                    best.clear();
+                    bound = edits;
+                }
+                if best.len() < MAX_PROPOSED && !best.contains(&candidate) {
+                    best.push(candidate);
+                }
             }
-            best = Some(candidate);
-            if edits == 0 {
-                break;
+            _ if word.len() >= MIN_BEGINNING
+                && longer.len() < MAX_PROPOSED
+                && candidate.as_bytes().starts_with(word)
+                && !longer.contains(&candidate) =>
+            {
+                longer.push(candidate);
             }
-            bound = edits - 1;
+            _ => {}
         }
     }
-    best
+    if best.is_empty() { longer } else { best }
+}
+
+/// `; did you mean 'x' or 'y'?` with the nearest known words, or nothing.
+pub fn guess<'a>(word: &[u8], known: impl IntoIterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = nearest_few(word, known).iter().map(|word| format!("'{word}'")).collect();
+    match &quoted[..] {
+        [] => String::new(),
+        [one] => format!("; did you mean {one}?"),
+        [first @ .., last] => format!("; did you mean {} or {last}?", first.join(", ")),
+    }
 }
 
 /// Edits from `a` to `b`, case ignored, if they are at most `bound`.
@@ -95,6 +126,16 @@ mod tests {
             assert_eq!(nearest(typed.as_bytes(), WORDS), None, "{typed}");
         }
         assert_eq!(nearest(&[b'm'; 100_000], WORDS), None);
+    }
+
+    #[test]
+    fn of_several_at_most_three_are_proposed() {
+        let of =
+            |word: &[u8]| guess(word, ["stick on", "set-src", "set-dst", "set-uri", "set-tos", "set-path"]);
+        assert_eq!(of(b"set-sst"), "; did you mean 'set-dst'?");
+        assert_eq!(of(b"set-xxx"), "; did you mean 'set-src', 'set-dst' or 'set-uri'?");
+        assert_eq!(of(b"stick"), "; did you mean 'stick on'?");
+        assert_eq!(of(b"nothing-like-it"), "");
     }
 
     /// The textbook table, without bound or saved rows.

@@ -137,7 +137,7 @@ fn targets_in_absolute_form_have_address_and_port() {
 fn errors_name_the_place_and_the_nearest_name() {
     let (mut world, mut wrong) = (World::new(), Vec::new());
     for (expression, at, part) in [
-        ("scr", 0, "did you mean 'src'?"),
+        ("scr", 0, "did you mean 'src' or 'str'?"),
         ("src,lowr", 4, "did you mean 'lower'?"),
         ("sc0_conn_rate", 0, "stick tables are not built yet"),
         ("src,table_conn_rate(t)", 4, "stick tables are not built yet"),

@@ -38,7 +38,7 @@ pub use reference::{
     View, Which, split,
 };
 pub use references::References;
-pub use regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES, Regex};
+pub use regex::{MAX_MACHINE_BYTES, MAX_REGEX_BYTES, Regex, fault as regex_fault};
 
 use crate::cast::parse_whole;
 use crate::sample::Type;

@@ -3,9 +3,11 @@
 
 use super::looking::{self, GaveUp, Looking, MOST_REPLACED, Searches};
 use crate::scratch::{Scratch, Writer};
+use crate::show::Shown;
 use manylane_sync::Arc;
 use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::{Input, meta, util::syntax};
+use std::ops::Range;
 
 /// Bytes that one compiled expression may take: a bound on what a line of a file can ask for.
 pub const MAX_REGEX_BYTES: usize = 4 << 20;
@@ -53,6 +55,11 @@ impl Regex {
     /// # Errors
     /// A sentence that says why it is refused.
     pub fn new(text: &[u8], ignore_case: bool) -> Result<Self, String> {
+        // The engine that looks around takes it for a plain text.
+        if let Some(range) = backwards(text) {
+            let shown = Shown(&text[range]);
+            return Err(format!("this regular expression is refused: the repetition {shown} runs backwards"));
+        }
         let linear = match Self::any_of(&[text], ignore_case) {
             Ok(regex) => return Ok(regex),
             Err(why) => why,
@@ -255,6 +262,59 @@ fn append(
     Some(len + added)
 }
 
+/// The offset of what is wrong in an expression that [`Regex::new`] refuses; 0 where that cannot be told.
+pub fn fault(text: &[u8]) -> usize {
+    if let Some(range) = backwards(text) {
+        return range.start;
+    }
+    let Ok(text) = std::str::from_utf8(text) else { return 0 };
+    let (engines, _) = plain(text);
+    use regex_syntax::ast::ErrorKind::{UnsupportedBackreference, UnsupportedLookAround};
+    let at = match regex_syntax::parse(&engines) {
+        // It was the other engine that refused it.
+        Err(regex_syntax::Error::Parse(error))
+            if matches!(error.kind(), UnsupportedBackreference | UnsupportedLookAround) =>
+        {
+            return 0;
+        }
+        Err(regex_syntax::Error::Parse(error)) => error.span().start.offset,
+        Err(regex_syntax::Error::Translate(error)) => error.span().start.offset,
+        _ => return 0,
+    };
+    // The engines' words may be longer than the text: then their offset is of no use.
+    if text.as_bytes().get(..at) == engines.as_bytes().get(..at) { at } else { 0 }
+}
+
+/// The first repetition whose least count is above its most, such as `{3,1}`.
+fn backwards(text: &[u8]) -> Option<Range<usize>> {
+    let (mut at, mut in_class) = (0, false);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'[' if !in_class => {
+                in_class = true;
+                at += usize::from(text.get(at + 1) == Some(&b'^'));
+                at += usize::from(text.get(at + 1) == Some(&b']'));
+            }
+            b']' => in_class = false,
+            b'{' if !in_class => {
+                let length = text[at..].iter().position(|byte| *byte == b'}').unwrap_or(0);
+                let counts = std::str::from_utf8(&text[at + 1..at + length.max(1)]).unwrap_or_default();
+                let number = |text: &str| text.parse::<u32>().ok();
+                if let Some((least, most)) = counts.split_once(',')
+                    && let (Some(least), Some(most)) = (number(least), number(most))
+                    && least > most
+                {
+                    return Some(at..at + length + 1);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
 /// What Perl's expressions mean by a text, in the engines' words: a backslash before `<` or `>` makes it a
 /// plain one, not an end of a word, and in a class `[`, `&&` and `~~` are nothing special. And what is said
 /// of the end.
@@ -337,4 +397,20 @@ fn expand(text: &[u8], template: &[u8], slots: &Slots, out: &mut Writer<'_>) -> 
 fn last_line(message: &str) -> String {
     let line = message.lines().last().unwrap_or_default();
     line.trim_start_matches("error: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fault_is_pointed_at_and_backward_repetitions_are_refused() {
+        for (text, at) in [("^/(foo|bar[", 10), ("a{3,1}", 1), ("(?!x)ab{12,2}c", 7), ("a)", 1)] {
+            assert!(Regex::new(text.as_bytes(), false).is_err(), "{text}");
+            assert_eq!(fault(text.as_bytes()), at, "{text}");
+        }
+        for text in ["a{1,3}", "a{3}", "a{3,}", "[{3,1}]", r"\{3,1}", "[^]{3,1}]"] {
+            assert!(Regex::new(text.as_bytes(), false).is_ok(), "{text}");
+        }
+    }
 }
