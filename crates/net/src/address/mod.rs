@@ -378,6 +378,17 @@ impl AddressError {
         &self.wrong
     }
 
+    /// The same, with the address where it does not tell it: `a host name cannot have the character '!' in
+    /// 'a!'`.
+    pub fn wrong_in(&self) -> String {
+        let address = format!("'{}'", Quoted(&self.address));
+        if self.wrong.contains(&address) {
+            self.wrong.to_string()
+        } else {
+            format!("{} in {address}", self.wrong)
+        }
+    }
+
     /// What to do about it: `did you mean 'tcp@'?`.
     pub fn remedy(&self) -> &str {
         &self.remedy

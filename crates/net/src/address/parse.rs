@@ -42,7 +42,13 @@ impl Parser<'_> {
             return Ok(Address { transport: None, place: self.unix(0)? });
         }
         let Some(at) = text.find('@') else {
-            return Ok(Address { transport: None, place: self.ip(0, None)? });
+            let (transport, start) = self.forced()?;
+            self.transport(transport, 0..start)?;
+            let unix = text[start..].starts_with('/');
+            return Ok(Address {
+                transport,
+                place: if unix { self.unix(start)? } else { self.ip(start, None)? },
+            });
         };
         let (transport, prefix) = self.prefix(at)?;
         self.transport(transport, 0..at + 1)?;
@@ -68,6 +74,17 @@ impl Parser<'_> {
             }
         };
         Ok(Address { transport, place })
+    }
+
+    /// The transport that `stream+` or `dgram+` forces without a prefix of a family, and where the address
+    /// begins.
+    fn forced(&self) -> Parsed<(Option<Transport>, usize)> {
+        match self.text.split_once('+') {
+            Some(("stream", _)) => Ok((Some(Transport::Stream), "stream+".len())),
+            Some(("dgram", _)) => Ok((Some(Transport::Datagram), "dgram+".len())),
+            Some(("quic", _)) => Err(self.error(0..5, "'quic+' is not supported", "QUIC is not built yet")),
+            _ => Ok((None, 0)),
+        }
     }
 
     /// What an address of this statement looks like.
@@ -246,6 +263,10 @@ impl Parser<'_> {
             return match (inner.parse(), family) {
                 (Ok(_), Some(Family::V6)) => wrong_family("IPv4", "IPv6"),
                 (Ok(ip), _) => Ok(Host::V4(ip)),
+                (Err(_), _) if self.rules.port_needed && text == self.text && digits(text).is_some() => {
+                    let wrong = format!("'{text}' is an address without a port");
+                    Err(self.error(span, wrong, format!("did you mean ':{text}'?")))
+                }
                 (Err(_), _) => {
                     let wrong = format!("'{}' is not an IP address", Quoted(inner));
                     Err(self.error(span, wrong, "write four numbers from 0 to 255, as in '192.0.2.1'"))
@@ -280,7 +301,8 @@ impl Parser<'_> {
 
     fn no_port(&self) -> AddressError {
         let end = self.text.len();
-        self.error(end..end, "there is no port", "add one from 1 to 65535, as in ':80'")
+        let wrong = format!("'{}' is an address without a port", Quoted(self.text));
+        self.error(end..end, wrong, "add one from 1 to 65535, as in ':80'")
     }
 
     /// What follows the colon, from `start` on.

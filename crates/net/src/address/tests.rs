@@ -172,9 +172,13 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
         (
             Rules::BIND,
             "192.0.2.1",
-            "address '192.0.2.1', column 10: there is no port; add one from 1 to 65535, as in ':80'",
+            "address '192.0.2.1', column 10: '192.0.2.1' is an address without a port; add one from 1 to 65535, as in ':80'",
         ),
-        (Rules::BIND, "*:", "address '*:', column 3: there is no port; add one from 1 to 65535, as in ':80'"),
+        (
+            Rules::BIND,
+            "*:",
+            "address '*:', column 3: '*:' is an address without a port; add one from 1 to 65535, as in ':80'",
+        ),
         (
             Rules::BIND,
             ":0",
