@@ -418,11 +418,11 @@ fn services_that_are_known_by_heart_are_judged_as_haproxy_judges_them() {
 fn what_is_wrong_with_checks_is_said_with_its_place() {
     let folder = Folder::new();
     for (lines, sentence) in [
-        (" server a 127.0.0.1:1 check inter", "'inter' : missing value"),
+        (" server a 127.0.0.1:1 check inter", "'inter' expects <delay>, found none"),
         (" server a 127.0.0.1:1 check rise 0", "rise"),
         (" server a 127.0.0.1 check", "has no port, and its checks have none either"),
         (" server a 127.0.0.1:1 check addr 1.2.3.4.5.6.7:x:y", "'addr' : "),
-        (" option httpchk GET / HTTP/2.0", "expects a version as HTTP/1.1 and got 'HTTP/2.0'"),
+        (" option httpchk GET / HTTP/2.0", "expects a version as HTTP/1.1, found 'HTTP/2.0'"),
         (" option httpchk\n http-check expect status 2xx", "expects statuses and ranges of them"),
         (" option httpchk\n http-check expect string", "'http-check expect' expects"),
         (" option httpchk\n http-check expect rstring (", "this regular expression is refused"),
@@ -503,15 +503,15 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         ),
         (
             " option tcp-check\n tcp-check expect ok-status L7STS string x",
-            "'ok-status' expects one of L7OK, L7OKC, L6OK, L4OK and got 'L7STS'",
+            "'ok-status' expects one of L7OK, L7OKC, L6OK, L4OK, found 'L7STS'",
         ),
         (
             " option tcp-check\n tcp-check expect min-recv 99999 string x",
             "'min-recv' expects -1, or a number of bytes up to 16384",
         ),
         (" option mysql-check user", "expects 'user' and a name"),
-        (" option mysql-check root", "expects 'user' and a name and got 'root'"),
-        (" option mysql-check user a post-42", "expects 'post-41' or 'pre-41' and got 'post-42'"),
+        (" option mysql-check root", "expects 'user' and a name, found 'root'"),
+        (" option mysql-check user a post-42", "expects 'post-41' or 'pre-41', found 'post-42'"),
         (" option pgsql-check", "'option pgsql-check' expects 'user' and a name"),
         (" option httpchk\n http-check send hdr X %[dat]", "unknown fetch method 'dat'"),
         (" option httpchk\n http-check send meth", "expects a value for 'meth'"),

@@ -514,7 +514,7 @@ fn what_was_said_of_the_files_can_be_asked_for() {
     ));
     let program = Controlled { _folder: folder, program, address, socket };
     let said = program.ask("show startup-logs");
-    assert!(said.starts_with("[WARNING]") && said.contains("tune.idletimer"), "{said}");
+    assert!(said.starts_with("[NOTICE]") && said.contains("tune.idletimer"), "{said}");
 }
 
 /// A program whose server never answers, and what tells of each request that this one got.

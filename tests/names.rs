@@ -824,11 +824,11 @@ fn what_cannot_be_asked_for_is_said_with_its_place() {
         ),
         (
             "server s 127.0.0.1:80 init-addr bogus",
-            "'init-addr' expects last, libc, none or an address and got 'bogus'",
+            "'init-addr' expects last, libc, none or an address, found 'bogus'",
         ),
         (
             "server s a.test:80 init-addr none,bogus",
-            "'init-addr' expects last, libc, none or an address and got 'bogus'",
+            "'init-addr' expects last, libc, none or an address, found 'bogus'",
         ),
         ("server s 127.0.0.1:80 resolvers names resolve-net bogus", "'resolve-net' expects networks"),
         ("server s 127.0.0.1:80 resolve-opts bogus", "'resolve-opts' expects allow-dup-ip"),

@@ -78,16 +78,16 @@ listen l
     assert_eq!(
         all,
         [
-            (3, "'thread' names no lane that there is"),
-            (3, "there is no user 'nobody-of-that-name' at column 31"),
-            (4, "there is no group 'none-of-that-name' at column 18"),
-            (9, "'thread' names no lane that there is"),
-            (11, "there is no group 'none-of-that-name' at column 54"),
-            (11, "there is no user 'nobody-of-that-name' at column 28"),
-            (12, "'fd@7777' cannot be used"),
-            (13, "'sockpair@7778' cannot be used"),
-            (14, "there is no network namespace 'none-of-that-name'"),
-            (15, "there is no network namespace 'none-of-that-name'"),
+            (3, 31, "there is no user 'nobody-of-that-name'"),
+            (3, 58, "'thread' names no lane"),
+            (4, 18, "there is no group 'none-of-that-name'"),
+            (9, 27, "'thread' names no lane"),
+            (11, 28, "there is no user 'nobody-of-that-name'"),
+            (11, 54, "there is no group 'none-of-that-name'"),
+            (12, 7, "'fd@7777' cannot be used"),
+            (13, 7, "'sockpair@7778' cannot be used"),
+            (14, 30, "there is no network namespace 'none-of-that-name'"),
+            (15, 34, "there is no network namespace 'none-of-that-name'"),
         ],
         "{said}"
     );

@@ -2,9 +2,9 @@
 //! a fetch, a converter, a criterion of conditions, a predicate.
 
 use crate::cond::Predicate;
-use crate::nearest;
+use crate::guess;
 use crate::reference::{plain, sentence};
-use crate::table::{Action, Keyword, Ruleset, Table};
+use crate::table::{Action, Keyword, Ruleset, Table, with_arguments};
 use manylane_expr::{converters, criteria, fetches};
 
 /// What `--help NAME` shows: everything of the name, or the nearest one.
@@ -29,8 +29,7 @@ pub fn help(name: &str) -> Result<String, String> {
         shown = table.rows().iter().filter(|row| row.name.starts_with(&begins)).map(plain).collect();
     }
     if shown.is_empty() {
-        let guess = nearest(name.as_bytes(), known());
-        let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}'?"));
+        let guess = guess(name.as_bytes(), known());
         return Err(format!("there is no keyword, action, fetch or converter '{name}'{guess}"));
     }
     Ok(shown.join("\n"))
@@ -62,9 +61,8 @@ fn actions(name: &str) -> Option<String> {
         return None;
     }
     let lists: Vec<&str> = action.lists().map(Ruleset::name).collect();
-    let parentheses = if action.name.ends_with('(') { "(...)" } else { "" };
     Some(told(
-        &format!("{name}{parentheses}"),
+        &with_arguments(name, action.usage),
         &format!("An action: it {}", action.help),
         &[("Lists", &lists.join(", "))],
         action.refused,
@@ -123,7 +121,7 @@ mod tests {
         assert!(help("timeout client").unwrap().contains("in ms without a unit"));
         assert!(help(" timeout  client ").is_ok());
         assert!(help("timeout").unwrap().contains("timeout tunnel"));
-        assert!(help("ssl-server-verify").unwrap().contains("refused: TLS is not built yet"));
+        assert!(help("alpn").unwrap().contains("refused: TLS is not built yet"));
     }
 
     #[test]
@@ -133,7 +131,10 @@ mod tests {
             ("deny", &["An action: it answers with an error", "Lists: http-request, http-response"]),
             ("http-request deny", &["An action: "]),
             ("http-request", &["Actions: ", "set-header"]),
-            ("set-var(txn.x)", &["set-var(...)", "Lists: tcp-request connection, "]),
+            (
+                "set-var(txn.x)",
+                &["set-var(<name>[,<condition>...]) <expression>", "Lists: tcp-request connection, "],
+            ),
             ("track-sc", &["refused: stick tables are not built yet"]),
             (
                 "path",

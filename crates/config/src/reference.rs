@@ -1,7 +1,7 @@
 //! The reference manual, made from the table.
 
 use crate::cond::Predicate;
-use crate::table::{Arg, Count, Keyword, Kind, Repeat, Shape, Status, Table};
+use crate::table::{Arg, Keyword, Kind, Repeat, Shape, Status, Table, with_arguments};
 use std::fmt::Write;
 
 /// A row as `--help` shows it.
@@ -15,22 +15,8 @@ pub(crate) fn plain(row: &Keyword) -> String {
 
 /// The keyword with its arguments.
 fn usage(row: &Keyword) -> String {
-    let mut text = if row.negatable { format!("[no] {}", row.name) } else { row.name.to_owned() };
-    match &row.shape {
-        Shape::Flag | Shape::Own("", _) => {}
-        Shape::Own(usage, _) => text += &format!(" {usage}"),
-        Shape::Args(args) => args.iter().for_each(|arg| text += &format!(" {}", argument(arg))),
-    }
-    text
-}
-
-fn argument(arg: &Arg) -> String {
-    let text = match arg.kind {
-        Kind::Choice(words) => words.join("|"),
-        Kind::Switch => "on|off".into(),
-        _ => format!("<{}>", arg.name),
-    };
-    if arg.count == Count::Optional { format!("[{text}]") } else { text }
+    let no = if row.negatable { "[no] " } else { "" };
+    with_arguments(&format!("{no}{}", row.name), &row.usage())
 }
 
 /// Type, unit and range of an argument.

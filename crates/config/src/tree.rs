@@ -321,6 +321,8 @@ impl Mode {
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // the table of keywords documents them
 pub struct Settings {
+    /// Keywords that were refused for their values: what they were to set is unknown.
+    pub refused: Vec<&'static str>,
     pub backlog: Option<Set<u32>>,
     pub balance: Option<Set<Balance>>,
     /// `option httpchk`, `tcp-check`, `redis-check`: how servers are checked.
@@ -393,6 +395,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            refused: Vec::new(),
             backlog: None,
             balance: None,
             check_kind: None,
@@ -480,7 +483,11 @@ impl Settings {
 
     /// The mode.
     pub fn mode(&self) -> Mode {
-        self.mode.map_or(Mode::Tcp, |set| set.value)
+        match self.mode {
+            // What an unknown one was to be is unknown; more lines have a meaning in HTTP.
+            _ if self.refused.contains(&"mode") => Mode::Http,
+            mode => mode.map_or(Mode::Tcp, |set| set.value),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct ValueError {
     /// Offset in the word.
     pub at: usize,
-    /// What is wrong, as the end of a sentence about the keyword.
+    /// What is wrong, as a clause behind the word and a colon.
     pub message: String,
 }
 
@@ -48,11 +48,9 @@ fn digits(bytes: &[u8]) -> Result<(Option<u64>, usize), ValueError> {
     let length = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if length == 0 {
         return Err(match bytes.first() {
-            None => ValueError::new(0, "expects a number and got nothing"),
-            Some(b'-') => ValueError::new(0, "expects a number that is not negative"),
-            Some(byte) => {
-                ValueError::new(0, format!("expects a number, unexpected character '{}'", Shown(&[*byte])))
-            }
+            None => ValueError::new(0, "it is empty"),
+            Some(b'-') => ValueError::new(0, "it is negative"),
+            Some(byte) => ValueError::new(0, format!("'{}' is not a digit", Shown(&[*byte]))),
         });
     }
     let number = bytes[..length]
@@ -62,13 +60,16 @@ fn digits(bytes: &[u8]) -> Result<(Option<u64>, usize), ValueError> {
 }
 
 /// A time: digits and one of `us`, `ms`, `s`, `m`, `h`, `d`, or `unit` when none is there. At most
-/// [`MAX_TIMER_MS`].
+/// [`MAX_TIMER_MS`]. Letters may follow the unit, as in `15min`, which HAProxy reads with a warning:
+/// [`long_unit`].
 ///
 /// # Errors
 /// When the word is anything else.
 pub fn time(word: &[u8], unit: Unit) -> Result<Duration, ValueError> {
     let (number, length) = digits(word)?;
-    let microseconds = match (&word[length..], unit) {
+    let rest = &word[length..];
+    let rest = &rest[..rest.len() - long_unit(word).unwrap_or_default()];
+    let microseconds = match (rest, unit) {
         (b"us", _) | (b"", Unit::Us) => 1,
         (b"ms", _) | (b"", Unit::Ms) => 1_000,
         (b"s", _) | (b"", Unit::S) => 1_000_000,
@@ -76,7 +77,7 @@ pub fn time(word: &[u8], unit: Unit) -> Result<Duration, ValueError> {
         (b"h", _) => 3_600_000_000,
         (b"d", _) => 86_400_000_000,
         (rest, _) => {
-            let message = format!("'{}' is no unit of time, there are us, ms, s, m, h and d", Shown(rest));
+            let message = format!("'{}' is not a unit of time, which are us, ms, s, m, h and d", Shown(rest));
             return Err(ValueError::new(length, message));
         }
     };
@@ -85,9 +86,17 @@ pub fn time(word: &[u8], unit: Unit) -> Result<Duration, ValueError> {
         .filter(|&us| us <= MAX_TIMER_MS * 1000)
         .map(Duration::from_micros)
         .ok_or_else(|| {
-            let message = format!("timer overflow, the longest time is {MAX_TIMER_MS} ms or about 24.8 days");
+            let message = format!("the longest time is {MAX_TIMER_MS} ms, about 24.8 days");
             ValueError::new(0, message)
         })
+}
+
+/// How many letters stand behind the unit of a time; `None` without any.
+pub fn long_unit(time: &[u8]) -> Option<usize> {
+    let unit = &time[time.iter().take_while(|byte| byte.is_ascii_digit()).count()..];
+    let behind =
+        ["us", "ms", "s", "m", "h", "d"].iter().find_map(|known| unit.strip_prefix(known.as_bytes()))?;
+    (!behind.is_empty() && behind.iter().all(u8::is_ascii_lowercase)).then_some(behind.len())
 }
 
 /// A size in bytes: digits and perhaps `k`, `m` or `g` for 2^10, 2^20 and 2^30.
@@ -102,14 +111,14 @@ pub fn size(word: &[u8], min: u64, max: u64) -> Result<u64, ValueError> {
         b"m" | b"M" => 20,
         b"g" | b"G" => 30,
         rest => {
-            let message = format!("'{}' is no unit of size, there are k, m and g", Shown(rest));
+            let message = format!("'{}' is not a unit of size, which are k, m and g", Shown(rest));
             return Err(ValueError::new(length, message));
         }
     };
     number
         .and_then(|number| number.checked_mul(1 << shift))
         .filter(|bytes| (min..=max).contains(bytes))
-        .ok_or_else(|| ValueError::new(0, range("a size", min, max, u64::MAX)))
+        .ok_or_else(|| ValueError::new(0, range(min, max, u64::MAX)))
 }
 
 /// An integer.
@@ -117,7 +126,7 @@ pub fn size(word: &[u8], min: u64, max: u64) -> Result<u64, ValueError> {
 /// # Errors
 /// When the word is anything else, or the number is outside of `min` to `max`.
 pub fn integer(word: &[u8], min: i64, max: i64) -> Result<i64, ValueError> {
-    let outside = || ValueError::new(0, range("a value", min, max, i64::MAX));
+    let outside = || ValueError::new(0, range(min, max, i64::MAX));
     let (negative, unsigned) = match word.strip_prefix(b"-") {
         Some(rest) if min < 0 => (true, rest),
         _ => (false, word),
@@ -125,19 +134,15 @@ pub fn integer(word: &[u8], min: i64, max: i64) -> Result<i64, ValueError> {
     let (number, length) = digits(unsigned)?;
     if length < unsigned.len() {
         let at = word.len() - unsigned.len() + length;
-        return Err(ValueError::new(at, format!("unexpected '{}' after the number", Shown(&word[at..]))));
+        return Err(ValueError::new(at, format!("'{}' stands behind the number", Shown(&word[at..]))));
     }
     let number = number.and_then(|number| i64::try_from(number).ok()).ok_or_else(outside)?;
     let number = if negative { -number } else { number };
     if (min..=max).contains(&number) { Ok(number) } else { Err(outside()) }
 }
 
-fn range<T: std::fmt::Display + PartialEq>(what: &str, min: T, max: T, unbounded: T) -> String {
-    if max == unbounded {
-        format!("expects {what} of at least {min}")
-    } else {
-        format!("expects {what} between {min} and {max}")
-    }
+fn range<T: std::fmt::Display + PartialEq>(min: T, max: T, unbounded: T) -> String {
+    if max == unbounded { format!("the least is {min}") } else { format!("the range is {min} to {max}") }
 }
 
 /// A value that the table's shapes gave.
@@ -177,19 +182,24 @@ mod tests {
         ] {
             assert_eq!(time(text.as_bytes(), Unit::Ms), Ok(Duration::from_micros(us)), "{text}");
         }
+        for (text, seconds) in [("15min", 900), ("2hours", 7200), ("3sec", 3), ("1days", 86_400)] {
+            assert_eq!(time(text.as_bytes(), Unit::Ms), Ok(Duration::from_secs(seconds)), "{text}");
+            assert!(long_unit(text.as_bytes()).is_some());
+        }
+        assert_eq!((long_unit(b"5ms"), long_unit(b"5"), long_unit(b"5msec")), (None, None, Some(2)));
         assert_eq!(time(b"5", Unit::S), Ok(Duration::from_secs(5)));
         assert_eq!(time(b"5", Unit::Us), Ok(Duration::from_micros(5)));
         for (text, at, part) in [
-            ("", 0, "got nothing"),
-            ("x", 0, "unexpected character 'x'"),
-            ("-1", 0, "not negative"),
-            ("3x", 1, "'x' is no unit"),
-            ("1.5s", 1, "'.5s' is no unit"),
-            ("1m30s", 1, "'m30s' is no unit"),
-            ("1 s", 1, "' s' is no unit"),
-            ("25d", 0, "timer overflow"),
-            ("2147483648", 0, "timer overflow"),
-            ("99999999999999999999999", 0, "timer overflow"),
+            ("", 0, "it is empty"),
+            ("x", 0, "'x' is not a digit"),
+            ("-1", 0, "negative"),
+            ("3x", 1, "'x' is not a unit"),
+            ("1.5s", 1, "'.5s' is not a unit"),
+            ("1m30s", 1, "'m30s' is not a unit"),
+            ("1 s", 1, "' s' is not a unit"),
+            ("25d", 0, "the longest time is"),
+            ("2147483648", 0, "the longest time is"),
+            ("99999999999999999999999", 0, "the longest time is"),
         ] {
             let error = time(text.as_bytes(), Unit::Ms).unwrap_err();
             assert!(error.at == at && error.message.contains(part), "{text}: {error:?}");
@@ -202,10 +212,10 @@ mod tests {
             assert_eq!(size(text.as_bytes(), 0, u64::MAX), Ok(bytes), "{text}");
         }
         for (text, part) in [
-            ("1kb", "'kb' is no unit"),
-            ("10", "between 1024 and 65536"),
-            ("1m", "between 1024 and 65536"),
-            ("99999999999g", "between 1024 and 65536"),
+            ("1kb", "'kb' is not a unit"),
+            ("10", "the range is 1024 to 65536"),
+            ("1m", "the range is 1024 to 65536"),
+            ("99999999999g", "the range is 1024 to 65536"),
         ] {
             let error = size(text.as_bytes(), 1024, 65536).unwrap_err();
             assert!(error.message.contains(part), "{text}: {error:?}");
@@ -217,17 +227,17 @@ mod tests {
         assert_eq!(integer(b"-5", -10, 10), Ok(-5));
         assert_eq!(integer(b"007", 0, 10), Ok(7));
         for (text, part) in [
-            ("-5", "not negative"),
-            ("11", "between 0 and 10"),
-            ("1k", "unexpected 'k'"),
-            ("0x10", "unexpected 'x10'"),
-            ("99999999999999999999", "between 0 and 10"),
-            ("+1", "unexpected character '+'"),
+            ("-5", "negative"),
+            ("11", "the range is 0 to 10"),
+            ("1k", "'k' stands behind"),
+            ("0x10", "'x10' stands behind"),
+            ("99999999999999999999", "the range is 0 to 10"),
+            ("+1", "'+' is not a digit"),
         ] {
             let error = integer(text.as_bytes(), 0, 10).unwrap_err();
             assert!(error.message.contains(part), "{text}: {error:?}");
         }
-        assert_eq!(integer(b"0", 1, i64::MAX).unwrap_err().message, "expects a value of at least 1");
+        assert_eq!(integer(b"0", 1, i64::MAX).unwrap_err().message, "the least is 1");
         assert_eq!(integer(b"-x", -1, 1).unwrap_err().at, 0);
     }
 

@@ -313,7 +313,7 @@ fn nothing_is_done_every_zero_milliseconds() {
     for option in ["inter", "fastinter", "downinter", "agent-inter"] {
         for (time, taken) in [("0", false), ("0ms", false), ("1us", true), ("1", true)] {
             let (text, _) = said(format!("backend b\n server s 127.0.0.1:80 check {option} {time}\n"));
-            assert_eq!(!text.contains("expects a time above 0"), taken, "{option}: {text}");
+            assert_eq!(!text.contains("it must be above 0"), taken, "{option}: {text}");
         }
     }
 }

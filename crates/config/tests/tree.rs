@@ -125,21 +125,21 @@ fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
         findings(text),
         [
             "2:2 A unknown keyword 'maxcon' in 'global' section; did you mean 'maxconn'?",
-            "3:11 A 'nbthread' : 'many' expects a number, unexpected character 'm'",
-            "5:7 A 'mode' : 'htpt' is not one of tcp, http, log, spop, haterm; did you mean 'http'?",
-            "6:10 A unknown timeout 'clent' in 'defaults' section; did you mean 'timeout client'?",
-            "7:17 A 'timeout queue' : '5x' 'x' is no unit of time, there are us, ms, s, m, h and d",
-            "8:9 A unknown option 'httplg' in 'defaults' section; did you mean 'option httplog'?",
-            "10:8 A 'bind' : '99999' is not a port in ':99999', write a number from 1 to 65535",
-            "10:14 A 'bind :99999' : unknown keyword 'nmae'; did you mean 'name'?",
+            "3:11 A 'nbthread' expects <number>, found 'many': 'm' is not a digit",
+            "5:7 A 'mode' expects tcp|http, found 'htpt'; did you mean 'http'?",
+            "6:10 A unknown timeout 'clent' in 'defaults' section; did you mean 'client'?",
+            "7:17 A 'timeout queue' expects <delay>, found '5x': 'x' is not a unit of time, which are us, ms, s, m, h and d",
+            "8:9 A unknown option 'httplg' in 'defaults' section; did you mean 'httplog'?",
+            "10:8 A 'bind' : '99999' is not a port in ':99999'; write a number from 1 to 65535",
+            "10:14 A unknown keyword 'nmae' of a 'bind' line; did you mean 'name'?",
             "12:15 A 'http-request' does not know the action 'dney'; did you mean 'deny'?",
             "14:10 A 'balance' does not know 'roundrbin'; did you mean 'roundrobin'?",
-            "15:24 A 'server app/a' : unknown keyword 'wieght'; did you mean 'weight'?",
+            "15:24 A unknown keyword 'wieght' of a 'server' line; did you mean 'weight'?",
             "17:2 A 'stick on' is a keyword of HAProxy that this program refuses: stick tables are not built yet",
             "11:14 A proxy 'www' : unable to find required use_backend 'ap'; did you mean 'app'?",
-            "9:1 W missing timeouts for frontend 'www'",
+            "9:1 W missing timeouts ('timeout client'): clients or servers that fall silent keep their connections for ever",
             "16:9 A backend 'app' has a server named 'a' already at t.cfg:15",
-            "13:1 W missing timeouts for backend 'app'",
+            "13:1 W missing timeouts ('timeout connect', 'timeout server'): clients or servers that fall silent keep their connections for ever",
         ]
     );
 }
@@ -214,8 +214,8 @@ fn names_that_would_break_what_they_stand_in_are_refused() {
     assert_eq!(
         findings("global\n node a\\ b\nbackend b\n http-send-name-header\n"),
         [
-            "2:7 A 'node' expects letters, digits, '.', '-' and '_' only, and got 'a b'",
-            "4:2 A 'http-send-name-header' expects <name>",
+            "2:7 A 'node' expects letters, digits, '.', '-' and '_' only, found 'a b'",
+            "4:2 A 'http-send-name-header' expects <name>, found none",
         ]
     );
 }

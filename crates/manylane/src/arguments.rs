@@ -180,8 +180,7 @@ pub(crate) fn help(name: &str) -> Result<String, String> {
         return Ok(format!("{name}\n    An option of HAProxy's command line.\n    Status: refused: {why}\n"));
     }
     let known = OPTIONS.iter().flat_map(|(names, ..)| names.iter().copied());
-    let guess = manylane_config::nearest(name.as_bytes(), known);
-    let guess = guess.map_or(String::new(), |guess| format!("; did you mean '{guess}'?"));
+    let guess = manylane_config::guess(name.as_bytes(), known);
     Err(format!("there is no option '{name}'{guess}"))
 }
 
@@ -292,7 +291,7 @@ fn number(option: &str, word: &OsStr) -> Result<u32, String> {
     let number = text.parse::<u32>().ok().filter(|&n| n > 0 && n <= i32::MAX.cast_unsigned());
     number.ok_or_else(|| {
         format!(
-            "option '{option}' expects a number above 0 and got '{}'",
+            "option '{option}' expects a number above 0, found '{}'",
             String::from_utf8_lossy(word.as_bytes())
         )
     })
@@ -351,7 +350,7 @@ mod tests {
         }
         for (text, error) in [
             ("-f", "option '-f' expects a file or a folder"),
-            ("-n x", "option '-n' expects a number above 0 and got 'x'"),
+            ("-n x", "option '-n' expects a number above 0, found 'x'"),
             ("-dMfoo", "option '-dM' does not know 'foo': there are "),
             ("-dM0,no-merge,foo", "option '-dM' does not know 'foo': there are "),
             ("-dKall", "'-dKall' is an option of HAProxy that this program refuses: "),

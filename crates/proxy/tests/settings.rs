@@ -129,8 +129,8 @@ fn lanes_of_a_listener_are_those_of_all_its_words_and_of_the_older_form() {
     }
     assert!(of("process 1/2").1.contains("use 'thread 2' instead"));
     for (options, why) in [
-        ("process 2", "names another process"),
-        ("process 1-64/1", "names another process"),
+        ("process 2", "is not 1, the only process"),
+        ("process 1-64/1", "is not 1, the only process"),
         ("process 1/x", "'thread' expects lanes"),
         ("thread 1 thread x", "'thread' expects lanes"),
     ] {

@@ -60,12 +60,12 @@ impl HttpRequest {
         let first = lines.next().unwrap_or_default();
         let first = &first.to_ascii_uppercase()[..];
         if !(first.starts_with(b"HTTP/1.") && first.len() == 8 && first[7].is_ascii_digit()) {
-            return Err(format!("expects a version as HTTP/1.1 and got '{}'", text(first)));
+            return Err(format!("expects a version as HTTP/1.1, found '{}'", text(first)));
         }
         self.version = first.into();
         for line in lines.filter(|line| !line.is_empty()) {
             let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-                return Err(format!("expects header fields behind the version and got '{}'", text(line)));
+                return Err(format!("expects header fields behind the version, found '{}'", text(line)));
             };
             self.add(&line[..colon], line[colon + 1..].trim_ascii())?;
         }
@@ -202,7 +202,7 @@ impl StatusRanges {
         let ranges = std::str::from_utf8(text).ok().and_then(|text| text.split(',').map(range).collect());
         ranges.map(Self).ok_or_else(|| {
             let got = String::from_utf8_lossy(text);
-            format!("expects statuses and ranges of them as 200,301-399 and got '{got}'")
+            format!("expects statuses and ranges of them as 200,301-399, found '{got}'")
         })
     }
 

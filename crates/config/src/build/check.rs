@@ -6,9 +6,10 @@ use crate::Shown;
 use crate::diag::Severity;
 use crate::lex::Word;
 use crate::source::Pos;
-use crate::table::Timeout;
+use crate::table::{Ruleset, Timeout};
 use crate::tree::{
-    Config, LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Resolvers, Settings, Userlist,
+    Choice, Config, LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Resolvers, Rule, Settings,
+    Userlist,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub(super) fn check(b: &mut Builder<'_>) {
         servers(b, &names, index, proxy);
         fit(b, proxy);
         timeouts(b, proxy);
+        never_run(b, &proxy.rules);
+        misplaced(b, proxy);
         for name in proxy.settings.errorfiles.iter().filter_map(|statement| statement.words.first()) {
             http_errors.require(b, &mut reported, name);
         }
@@ -257,6 +260,7 @@ impl Names {
                 }
                 Some(backend)
                     if backend.settings.mode() != proxy.settings.mode()
+                        && ![proxy, backend].iter().any(|side| side.settings.refused.contains(&"mode"))
                         && backend.settings.mode() == Mode::Tcp =>
                 {
                     self.mode_mismatch(b, proxy, backend, keyword, name);
@@ -351,7 +355,7 @@ fn tracked(b: &mut Builder<'_>, names: &Names, index: usize, track: &Word) {
 fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     let settings = &proxy.settings;
     let kind = proxy.kind.name();
-    let name = proxy.name.shown().to_string();
+    let name = proxy.name.shown();
     if proxy.kind.is_frontend() && proxy.binds.is_empty() && settings.disabled.is_none_or(|set| !set.value) {
         let message = format!(
             "{kind} '{name}' has no 'bind' directive. Please declare it as a backend if this was intended"
@@ -396,9 +400,76 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
     }
 }
 
+/// Warns of the first rule of a list behind one that ends it without a condition.
+fn never_run(b: &mut Builder<'_>, rules: &[Rule]) {
+    for list in [Ruleset::HttpRequest, Ruleset::HttpResponse, Ruleset::HttpAfterResponse] {
+        let mut own = rules.iter().filter(|rule| rule.list == list);
+        let Some(last) = own.find(|rule| rule.condition.is_none() && ends(list, rule.action)) else {
+            continue;
+        };
+        let Some(next) = own.next() else { continue };
+        let message = format!(
+            "this rule and those behind it never run: '{} {}' in line {} ends the list and has no condition",
+            list.name(),
+            last.action,
+            last.pos.line
+        );
+        b.found.warning(next.pos, message);
+    }
+}
+
+/// Whether an action ends a list, as far as HAProxy warns of it.
+fn ends(list: Ruleset, action: &str) -> bool {
+    match action {
+        "allow" => true,
+        "deny" | "return" => list != Ruleset::HttpAfterResponse,
+        "auth" | "redirect" | "tarpit" => list == Ruleset::HttpRequest,
+        _ => false,
+    }
+}
+
+/// Warns of rules that run before rules that stand above them.
+fn misplaced(b: &mut Builder<'_>, proxy: &Proxy) {
+    const STAGES: [&str; 8] = [
+        "tcp-request connection",
+        "tcp-request session",
+        "tcp-request content",
+        "monitor fail",
+        "http-request",
+        "redirect",
+        "use_backend",
+        "use-server",
+    ];
+    let stage = |name: &str| STAGES.iter().position(|known| *known == name);
+    let rules = proxy.rules.iter().map(|rule| (rule.pos, stage(rule.list.name())));
+    let of = |name: &'static str, choices: &[Choice]| -> Vec<(Pos, Option<usize>)> {
+        choices.iter().map(|choice| (choice.pos, stage(name))).collect()
+    };
+    let monitors = proxy.monitor_fail.iter().map(|condition| (condition.pos, stage("monitor fail")));
+    let mut lines: Vec<(Pos, usize)> = rules
+        .chain(monitors)
+        .chain(of("use_backend", &proxy.use_backend))
+        .chain(of("use-server", &proxy.use_server))
+        .filter_map(|(pos, stage)| Some((pos, stage?)))
+        .collect();
+    lines.sort_unstable();
+    let mut seen = [false; STAGES.len()];
+    for (pos, stage) in lines {
+        if let Some(later) = (stage + 1..STAGES.len()).find(|later| seen[*later]) {
+            let (own, above) = (STAGES[stage], STAGES[later]);
+            let message = format!("'{own}' rules run before '{above}' rules, and this one stands behind one");
+            b.found.warning(pos, message);
+        }
+        seen[stage] = true;
+    }
+}
+
 /// Clients and servers that are waited for without end pile up: HAProxy's warning.
 fn timeouts(b: &mut Builder<'_>, proxy: &Proxy) {
-    let unset = |timeout: Timeout| proxy.settings.timeout(timeout).is_none_or(|time| time == Duration::ZERO);
+    let unset = |timeout: Timeout| {
+        proxy.settings.timeout(timeout).is_none_or(|time| time == Duration::ZERO)
+            && !proxy.settings.refused.contains(&timeout.name())
+    };
     let front = proxy.kind.is_frontend() && unset(Timeout::Client);
     let back = proxy.kind.is_backend()
         && !proxy.servers.is_empty()
@@ -407,14 +478,14 @@ fn timeouts(b: &mut Builder<'_>, proxy: &Proxy) {
     if disabled || !(front || back) {
         return;
     }
-    let name = match proxy.kind {
-        ProxyKind::Listen => "proxy",
-        kind => kind.name(),
+    let of = |side: bool, timeouts: &[Timeout]| {
+        let missing = timeouts.iter().filter(|timeout| side && unset(**timeout));
+        missing.map(|timeout| format!("'{}'", timeout.name())).collect::<Vec<_>>()
     };
+    let missing = [of(front, &[Timeout::Client]), of(back, &[Timeout::Connect, Timeout::Server])].concat();
     let message = format!(
-        "missing timeouts for {name} '{}'\n   | It works, but clients or servers that fall silent are never given up.\n   \
-         | Set these to more than zero, in 'defaults' for instance: 'client', 'connect', 'server'.",
-        proxy.name.shown()
+        "missing timeouts ({}): clients or servers that fall silent keep their connections for ever",
+        missing.join(", ")
     );
     b.found.push(Severity::Warning, Some(proxy.pos), message);
 }

@@ -1,9 +1,10 @@
 //! One line: its keyword found, its place and its arguments checked, its code run.
 
 use super::{Builder, proposal};
+use crate::diag::Severity;
 use crate::lex::Word;
 use crate::source::Pos;
-use crate::table::{Arg, Count, Keyword, Kind, Repeat, SectionKind, Shape, Status, Table};
+use crate::table::{Arg, Count, Keyword, Kind, Repeat, SectionKind, Shape, Status, Table, unbuilt};
 use crate::tree::{Set, Statement};
 use crate::value::{self, Unit, Value, ValueError};
 use std::time::Duration;
@@ -28,6 +29,12 @@ pub(crate) enum Prefix {
     No,
     Default,
 }
+
+/// Times beside `timeout` of which less than 100 ms without a unit is suspicious, as HAProxy has it.
+const SHORT_TIMES: [&str; 5] = ["agent-inter", "downinter", "fastinter", "hold", "inter"];
+
+/// Second words of a keyword that a message lists; more are for `--help` to list.
+const LISTED: usize = 12;
 
 /// Misplaced keywords that HAProxy refuses; others it ignores with a warning.
 const REFUSED_IN_FRONTENDS: [&str; 7] = [
@@ -110,23 +117,29 @@ impl Builder<'_> {
             .collect();
         if !following.is_empty() {
             following.sort_unstable();
-            let got = words.get(1);
-            let pos = got.map_or(head.pos(), Word::pos);
-            let guess = Table::get().nearest(bytes, place).filter(|name| name.contains(' ') && got.is_some());
-            let rest = match guess {
-                Some(name) => format!("; did you mean '{name}'?"),
-                None => format!(", there are '{}'", following.join("', '")),
+            let rest = |guess: String| match guess {
+                none if none.is_empty() && following.len() > LISTED => {
+                    format!("; 'manylane --help {}' lists those that there are", head.shown())
+                }
+                none if none.is_empty() => format!(", there are '{}'", following.join("', '")),
+                guess => guess,
             };
-            let shown = got.map_or(String::new(), |word| word.shown().to_string());
-            return self.found.alert(
-                pos,
-                format!("unknown {} '{shown}' in '{}' section{rest}", head.shown(), place.name()),
+            let place_name = place.name();
+            let Some(word) = words.get(1) else {
+                let message =
+                    format!("'{}' expects a further word, found none{}", head.shown(), rest(String::new()));
+                return self.found.alert(head.pos(), message);
+            };
+            let guess = crate::guess(word.bytes(), following.iter().copied());
+            let message = format!(
+                "unknown {} '{}' in '{place_name}' section{}",
+                head.shown(),
+                word.shown(),
+                rest(guess)
             );
+            return self.found.alert(word.pos(), message);
         }
-        let guess = match Table::get().nearest(bytes, place) {
-            Some(name) => format!("; did you mean '{name}'?"),
-            None => String::new(),
-        };
+        let guess = Table::get().guess(bytes, place);
         let message = format!("unknown keyword '{}' in '{}' section{guess}", head.shown(), place.name());
         self.found.alert(head.pos(), message);
     }
@@ -198,10 +211,10 @@ impl Builder<'_> {
         let mut line = Line { keyword, prefix, head, words, values: Vec::new() };
         match &keyword.shape {
             Shape::Flag => line.no_more(self, 0),
-            Shape::Own(usage, min) => {
+            Shape::Own(_, min) => {
                 // What is switched off needs no arguments.
                 if words.len() < *min && prefix == Prefix::None {
-                    return self.found.alert(line.end(), format!("'{}' expects {usage}", keyword.name));
+                    return self.found.alert(line.end(), keyword.expects(words.len()));
                 }
             }
             Shape::Args(args) => {
@@ -212,8 +225,62 @@ impl Builder<'_> {
         match handler {
             Ok(handler) => (handler.0)(self, &line),
             Err(reason) => {
-                self.found.warning(head.pos(), format!("'{}' has no effect here: {reason}", keyword.name));
+                // No warning: `zero-warning` would refuse a file that HAProxy takes.
+                let message = format!("'{}' has no effect here: {reason}", keyword.name);
+                self.found.push(Severity::Notice, Some(head.pos()), message);
             }
+        }
+    }
+
+    /// Reports a word that is no value of a keyword.
+    fn unfit(&mut self, keyword: &'static Keyword, word: &Word, error: ValueError) {
+        let message = match unbuilt::choice(keyword.name, word.bytes()) {
+            Some(why) => {
+                let shown = word.shown();
+                format!("'{} {shown}' is a keyword of HAProxy that this program refuses: {why}", keyword.name)
+            }
+            None => {
+                format!(
+                    "'{}' expects {}, found '{}'{}",
+                    keyword.name,
+                    keyword.usage(),
+                    word.shown(),
+                    error.message
+                )
+            }
+        };
+        self.found.alert(word.pos_at(error.at), message);
+        self.refused(keyword.name);
+    }
+
+    /// A line of the section was refused, so nothing is to be concluded from the setting's absence.
+    pub(crate) fn refused(&mut self, name: &'static str) {
+        if self.place().is_proxy() && !self.settings().refused.contains(&name) {
+            self.settings().refused.push(name);
+        }
+    }
+
+    /// Warns of a time with a unit as a word, `15min`, and of one that looks like seconds without their unit.
+    pub(crate) fn doubtful_time(&mut self, name: &str, word: &Word, unit: Unit) {
+        let shown = word.shown();
+        if let Some(letters) = value::long_unit(word.bytes()) {
+            let length = word.bytes().len() - letters;
+            let read = word.slice(0..length);
+            let message =
+                format!("'{name}' reads '{shown}' as {}: the units are us, ms, s, m, h and d", read.shown());
+            return self.found.warning(word.pos_at(length), message);
+        }
+        let number = word.bytes().iter().all(u8::is_ascii_digit) && word.text() != Some("0");
+        if unit == Unit::Ms
+            && number
+            && word.bytes().len() <= 2
+            && self.place() != SectionKind::Ring
+            && (name.starts_with("timeout ") || SHORT_TIMES.contains(&name))
+        {
+            let message = format!(
+                "'{name} {shown}' is suspiciously small for milliseconds; write {shown}s if these are seconds, or {shown}ms"
+            );
+            self.found.warning(word.pos(), message);
         }
     }
 
@@ -223,18 +290,20 @@ impl Builder<'_> {
         for (index, arg) in args.iter().enumerate() {
             match line.words.get(index) {
                 Some(word) => match arg.kind.read(word) {
-                    Ok(value) => values.push(value),
+                    Ok(value) => {
+                        if let Kind::Time(unit) | Kind::Interval(unit) = arg.kind {
+                            self.doubtful_time(line.keyword.name, word, unit);
+                        }
+                        values.push(value);
+                    }
                     Err(error) => {
-                        let message =
-                            format!("'{}' : '{}' {}", line.keyword.name, word.shown(), error.message);
-                        self.found.alert(word.pos_at(error.at), message);
+                        self.unfit(line.keyword, word, error);
                         complete = false;
                     }
                 },
                 None if arg.count == Count::Optional => {}
                 None => {
-                    self.found
-                        .alert(line.end(), format!("'{}' expects {}", line.keyword.name, arg.expected()));
+                    self.found.alert(line.end(), line.keyword.expects(line.words.len()));
                     return None;
                 }
             }
@@ -244,50 +313,37 @@ impl Builder<'_> {
     }
 }
 
+/// The clause of an error behind the word that it is about.
+fn because(error: ValueError) -> ValueError {
+    ValueError { message: format!(": {}", error.message), ..error }
+}
+
 impl Kind {
+    /// A word as a value; the error's text goes behind the word in quotes.
     fn read(&self, word: &Word) -> Result<Value, ValueError> {
         let bytes = word.bytes();
         let one_of = |words: &'static [&'static str]| {
-            words.iter().copied().find(|known| known.as_bytes() == bytes).ok_or_else(|| ValueError {
-                at: 0,
-                message: format!(
-                    "is not one of {}{}",
-                    words.join(", "),
-                    proposal(word, words.iter().copied())
-                ),
-            })
+            words
+                .iter()
+                .copied()
+                .find(|known| known.as_bytes() == bytes)
+                .ok_or_else(|| ValueError { at: 0, message: proposal(word, words.iter().copied()) })
         };
         Ok(match *self {
-            Self::Int(min, max) => Value::Int(value::integer(bytes, min, max)?),
-            Self::Time(unit) => Value::Time(value::time(bytes, unit)?),
-            Self::Interval(unit) => match value::time(bytes, unit)? {
-                Duration::ZERO => return Err(ValueError { at: 0, message: "expects a time above 0".into() }),
+            Self::Int(min, max) => Value::Int(value::integer(bytes, min, max).map_err(because)?),
+            Self::Time(unit) => Value::Time(value::time(bytes, unit).map_err(because)?),
+            Self::Interval(unit) => match value::time(bytes, unit).map_err(because)? {
+                Duration::ZERO => return Err(ValueError { at: 0, message: ": it must be above 0".into() }),
                 time => Value::Time(time),
             },
-            Self::Size(min, max) => Value::Size(value::size(bytes, min, max)?),
+            Self::Size(min, max) => Value::Size(value::size(bytes, min, max).map_err(because)?),
             Self::Choice(words) => Value::Choice(one_of(words)?),
             Self::Switch => Value::Switch(one_of(&["on", "off"])? == "on"),
             Self::Text if bytes.is_empty() => {
-                return Err(ValueError { at: 0, message: "must not be empty".into() });
+                return Err(ValueError { at: 0, message: ": it must not be empty".into() });
             }
             Self::Text => Value::Text(word.clone()),
         })
-    }
-}
-
-impl Arg {
-    /// For messages: a sentence part that says what belongs here.
-    pub(crate) fn expected(&self) -> String {
-        match self.kind {
-            Kind::Int(..) => format!("<{}>, an integer", self.name),
-            Kind::Time(unit) | Kind::Interval(unit) => {
-                format!("<{}>, a time (in {} without a unit)", self.name, unit.suffix())
-            }
-            Kind::Size(..) => format!("<{}>, a size", self.name),
-            Kind::Choice(words) => format!("one of {}", words.join(", ")),
-            Kind::Switch => "on or off".into(),
-            Kind::Text => format!("<{}>", self.name),
-        }
     }
 }
 
@@ -366,9 +422,7 @@ impl Line<'_> {
     /// Reports words beyond the first `count`.
     pub(crate) fn no_more(&self, b: &mut Builder<'_>, count: usize) {
         if let Some(extra) = self.words.get(count) {
-            let message =
-                format!("'{}' cannot handle unexpected argument '{}'", self.keyword.name, extra.shown());
-            b.found.alert(extra.pos(), message);
+            b.found.alert(extra.pos(), self.keyword.expects(self.words.len()));
         }
     }
 
@@ -379,14 +433,13 @@ impl Line<'_> {
         read: impl FnOnce(&[u8]) -> Result<T, ValueError>,
     ) -> Option<T> {
         let Some(word) = self.words.get(index) else {
-            b.found.alert(self.end(), format!("'{}' expects a further argument", self.keyword.name));
+            b.found.alert(self.end(), self.keyword.expects(self.words.len()));
             return None;
         };
         match read(word.bytes()) {
             Ok(value) => Some(value),
             Err(error) => {
-                let message = format!("'{}' : '{}' {}", self.keyword.name, word.shown(), error.message);
-                b.found.alert(word.pos_at(error.at), message);
+                b.unfit(self.keyword, word, because(error));
                 None
             }
         }
@@ -404,7 +457,11 @@ impl Line<'_> {
 
     /// The word at `index` as a time, or a report.
     pub(crate) fn own_time_in(&self, b: &mut Builder<'_>, index: usize, unit: Unit) -> Option<Duration> {
-        self.own(b, index, |bytes| value::time(bytes, unit))
+        let time = self.own(b, index, |bytes| value::time(bytes, unit));
+        if let (Some(_), Some(word)) = (time, self.words.get(index)) {
+            b.doubtful_time(self.keyword.name, word, unit);
+        }
+        time
     }
 
     /// The word at `index` as a size, or a report.
@@ -424,8 +481,19 @@ impl Line<'_> {
             Ok(Value::Choice(choice)) => Some(choice),
             Ok(_) => None,
             Err(error) => {
-                let message = format!("'{}' : '{}' {}", self.keyword.name, word.shown(), error.message);
-                b.found.alert(word.pos(), message);
+                let name = self.keyword.name;
+                match unbuilt::choice(name, word.bytes()) {
+                    Some(_) => b.unfit(self.keyword, word, error),
+                    None => {
+                        let message = format!(
+                            "'{name}' expects {}, found '{}'{}",
+                            words.join("|"),
+                            word.shown(),
+                            error.message
+                        );
+                        b.found.alert(word.pos(), message);
+                    }
+                }
                 None
             }
         }

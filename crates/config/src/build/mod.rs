@@ -15,9 +15,9 @@ pub(crate) use line::{Line, Prefix};
 
 use crate::cond::Build;
 use crate::diag::Diagnostics;
+use crate::guess;
 use crate::lex::{Environment, Word};
 use crate::limits::{MAX_BINDS, MAX_SERVERS};
-use crate::nearest;
 use crate::read::{Item, Reader};
 use crate::source::{Pos, Sources};
 use crate::table::{BindOptions, SectionKind, ServerOptions};
@@ -192,10 +192,7 @@ impl Builder<'_> {
     }
 }
 
-/// `; did you mean 'x'?`, or nothing.
+/// `; did you mean 'x'?` with the nearest known words, or nothing.
 pub(crate) fn proposal<'a>(word: &Word, known: impl IntoIterator<Item = &'a str>) -> String {
-    match nearest(word.bytes(), known) {
-        Some(known) => format!("; did you mean '{known}'?"),
-        None => String::new(),
-    }
+    guess(word.bytes(), known)
 }

@@ -18,6 +18,8 @@ pub(super) enum Current {
     HttpErrors(usize),
     Resolvers(usize),
     Ring(usize),
+    /// One whose lines are checked, and mean nothing.
+    FcgiApp,
     /// One that was refused: its lines are part of what was refused.
     Skipped,
 }
@@ -37,6 +39,7 @@ impl Current {
             Self::HttpErrors(_) => SectionKind::HttpErrors,
             Self::Resolvers(_) => SectionKind::Resolvers,
             Self::Ring(_) => SectionKind::Ring,
+            Self::FcgiApp => SectionKind::FcgiApp,
         }
     }
 }
@@ -46,6 +49,7 @@ impl Builder<'_> {
     pub(super) fn section_name(&self) -> Vec<u8> {
         let name = match self.current {
             Current::Top | Current::Skipped => return Vec::new(),
+            Current::FcgiApp => return b"fcgi-app".to_vec(),
             Current::Global => return b"global".to_vec(),
             Current::Proxy(index) => &self.config.proxies[index].name,
             Current::Userlist(index) => &self.config.userlists[index].name,
@@ -79,10 +83,15 @@ impl Builder<'_> {
                 if let Some(extra) = words.get(1) {
                     self.found.alert(
                         extra.pos(),
-                        format!("'global' cannot handle unexpected argument '{}'", extra.shown()),
+                        format!("'global' expects no argument, found '{}'", extra.shown()),
                     );
                 }
                 self.current = Current::Global;
+                return;
+            }
+            SectionKind::FcgiApp => {
+                self.name(words);
+                self.current = Current::FcgiApp;
                 return;
             }
             SectionKind::Defaults => ProxyKind::Defaults,
@@ -98,7 +107,7 @@ impl Builder<'_> {
     fn name(&mut self, words: &[Word]) -> Word {
         let header = &words[0];
         let Some(name) = words.get(1) else {
-            self.found.alert(header.pos(), format!("'{}' expects a name", header.shown()));
+            self.found.alert(header.pos(), format!("'{}' expects <name>, found none", header.shown()));
             return Word::plain("", header.pos());
         };
         self.check_name(header, name);
@@ -137,7 +146,7 @@ impl Builder<'_> {
                 }
             }
             [from] if *from == "from" => {
-                self.found.alert(from.pos(), "'from' expects the name of a 'defaults' section");
+                self.found.alert(from.pos(), "'from' expects the name of a 'defaults' section, found none");
             }
             [extra, ..] if kind != ProxyKind::Defaults => {
                 let message = format!(
@@ -185,7 +194,7 @@ impl Builder<'_> {
     fn unexpected(&mut self, header: &Word, extra: &Word) {
         self.found.alert(
             extra.pos(),
-            format!("'{}' cannot handle unexpected argument '{}'", header.shown(), extra.shown()),
+            format!("'{}' expects nothing behind its name, found '{}'", header.shown(), extra.shown()),
         );
     }
 

@@ -2,9 +2,9 @@
 
 use super::{Build, Predicate};
 use crate::Shown;
+use crate::guess;
 use crate::lex::{Argument, Budget, Environment, Scope, Word, arguments, split};
 use crate::limits::MAX_EXPRESSION_DEPTH;
-use crate::nearest;
 use crate::source::{FileId, Pos};
 
 /// Why a condition cannot be evaluated, and at which byte (from 0).
@@ -184,10 +184,8 @@ impl Parser<'_> {
         let length = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
         let name = &rest[..length];
         let Some(predicate) = Predicate::named(name) else {
-            let mut message = format!("unparsable conditional expression '{}'", Shown(rest));
-            if let Some(known) = nearest(name, Predicate::names()) {
-                message += &format!("; did you mean '{known}'?");
-            }
+            let guess = guess(name, Predicate::names());
+            let message = format!("unparsable conditional expression '{}'{guess}", Shown(rest));
             return Err(self.error(begin, message));
         };
         let open = begin + length;
@@ -201,7 +199,7 @@ impl Parser<'_> {
         if found.list.len() != arity {
             let at = found.list.get(arity).map_or(open, |extra| extra.at);
             let message = format!(
-                "predicate '{}' expects {arity} argument(s) and got {}",
+                "predicate '{}' expects {arity} argument(s), found {}",
                 predicate.name(),
                 found.list.len()
             );
@@ -271,6 +269,10 @@ mod tests {
             ("version_atleast(3.4.1)", false),
             ("version_before(3.4.1) && version_before(3.5-dev1)", true),
             ("version_before(3.4)", false),
+            // As in HAProxy, what is no version is older than all.
+            ("version_atleast(v3.5-dev3) && !version_before(v3.5-dev3)", true),
+            ("fips_mode()", false),
+            ("!fips_mode()", true),
             ("openssl_version_atleast(3.0.0) && openssl_version_before(3.0.3)", true),
             ("ssllib_name_startswith(OpenSSL) && !ssllib_name_startswith(AWS)", true),
             ("awslc_api_atleast(1) || awslc_api_before(100)", false),
@@ -297,14 +299,13 @@ mod tests {
             ("0&&foo", 3, "unparsable"),
             ("stre(a,b)", 0, "did you mean 'streq'?"),
             ("STREQ(a,a)", 0, "did you mean 'streq'?"),
-            ("streq(a)", 5, "expects 2 argument(s) and got 1"),
-            ("streq(a,b,c)", 10, "expects 2 argument(s) and got 3"),
+            ("streq(a)", 5, "expects 2 argument(s), found 1"),
+            ("streq(a,b,c)", 10, "expects 2 argument(s), found 3"),
             ("streq (a,b)", 0, "in parentheses"),
             ("streq(a,b", 5, "expected ')'"),
             ("streq(\"a,b)", 6, "unmatched quote"),
             ("defined", 0, "expects 1 argument(s) in parentheses"),
-            ("defined()", 7, "expects 1 argument(s) and got 0"),
-            ("version_atleast(foo)", 16, "expects a version"),
+            ("defined()", 7, "expects 1 argument(s), found 0"),
             ("openssl_version_before(x)", 23, "expects a version"),
             ("awslc_api_atleast(x)", 18, "expects a number"),
         ] {

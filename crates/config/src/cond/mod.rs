@@ -9,8 +9,7 @@
 //! The whole expression is read before any of it is evaluated, so that a mistake behind `1 ||` is found too.
 //! An empty expression is false. Integers are written as in C (`10`, `0x1f`, `-1`); all but zero are true.
 //!
-//! Stricter than HAProxy 2.6, which answers something for each of these: a predicate without its argument,
-//! and a version that does not begin with a digit, are errors.
+//! Stricter than HAProxy, which answers something: a predicate without its argument is an error.
 
 mod expression;
 mod predicate;

@@ -15,6 +15,8 @@ pub enum Predicate {
     Defined,
     /// `enabled(name)`: a run-time choice is on.
     Enabled,
+    /// `fips_mode()`: the TLS library is in FIPS mode.
+    FipsMode,
     /// `feature(name)`: something is built in.
     Feature,
     /// `openssl_version_atleast(version)`
@@ -48,6 +50,7 @@ const TABLE: &[(&str, Predicate, usize, &str)] = &[
     ("awslc_api_before", AwslcApiBefore, 1, "the TLS library is AWS-LC with a lower interface number"),
     ("defined", Defined, 1, "a variable of this name is set, be it empty"),
     ("enabled", Enabled, 1, "the run-time choice of this name is on"),
+    ("fips_mode", FipsMode, 0, "the TLS library is in FIPS mode"),
     ("feature", Feature, 1, "the feature of this name is built in"),
     (
         "openssl_version_atleast",
@@ -102,9 +105,6 @@ impl Predicate {
     pub(super) fn complaint(self, arguments: &[Argument]) -> Option<(usize, String)> {
         let text = &arguments.first()?.bytes;
         let expected = match self {
-            VersionAtLeast | VersionBefore if Version::parse(text).is_none() => {
-                "a version such as 3.4 or 2.4-dev19"
-            }
             OpensslVersionAtLeast | OpensslVersionBefore if LibraryVersion::parse(text).is_none() => {
                 "a version such as 1.1.1 or 3.0.0"
             }
@@ -127,6 +127,7 @@ impl Predicate {
             Defined => environment.get(text(0)).is_some(),
             Enabled => build.enabled().any(|name| name.as_bytes() == text(0)),
             Feature => listed(build.features),
+            FipsMode => false, // nothing that would have the mode is built
             OpensslVersionAtLeast => {
                 openssl.zip(LibraryVersion::parse(text(0))).is_some_and(|(ours, asked)| ours >= asked)
             }
@@ -137,7 +138,8 @@ impl Predicate {
             StrEq => text(0) == text(1),
             StrNeq => text(0) != text(1),
             StrStr => contains(text(0), text(1)),
-            VersionAtLeast => Version::parse(text(0)).is_some_and(|asked| build.version >= asked),
+            // As in HAProxy, one that cannot be read is older than all.
+            VersionAtLeast => Version::parse(text(0)).is_none_or(|asked| build.version >= asked),
             VersionBefore => Version::parse(text(0)).is_some_and(|asked| build.version < asked),
         }
     }

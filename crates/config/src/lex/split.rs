@@ -3,8 +3,8 @@
 use super::variable::PSEUDO;
 use super::{LexError, Scope, Word};
 use crate::Shown;
+use crate::guess;
 use crate::limits::{MAX_EXPANDED_BYTES, MAX_EXPANSION_TOTAL, MAX_LINE_BYTES, MAX_WORDS};
-use crate::nearest;
 use crate::source::Pos;
 
 /// What variables may still add to the run.
@@ -200,11 +200,11 @@ impl Splitter<'_> {
                 return Err(error(self.column_of(name_at), message));
             }
             Some(b'.') if !PSEUDO.iter().any(|known| known.as_bytes() == name) => {
-                let mut message = format!("unknown pseudo-variable '{}'", Shown(name));
-                match nearest(name, PSEUDO) {
-                    Some(known) => message += &format!("; did you mean '{known}'?"),
-                    None => message += &format!(", there are {}", PSEUDO.join(", ")),
-                }
+                let guess = match guess(name, PSEUDO) {
+                    none if none.is_empty() => format!(", there are {}", PSEUDO.join(", ")),
+                    guess => guess,
+                };
+                let message = format!("unknown pseudo-variable '{}'{guess}", Shown(name));
                 return Err(error(self.column_of(name_at), message));
             }
             _ => {}

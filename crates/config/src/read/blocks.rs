@@ -2,9 +2,9 @@
 
 use crate::cond::{Build, evaluate};
 use crate::diag::{Diagnostics, Severity};
+use crate::guess;
 use crate::lex::{Environment, Word};
 use crate::limits::MAX_CONDITION_DEPTH;
-use crate::nearest;
 use crate::source::Pos;
 
 /// The open blocks, outermost first.
@@ -111,11 +111,8 @@ impl Blocks {
             b".warning" => message(Severity::Warning, name, rest, found),
             b".alert" => message(Severity::Alert, name, rest, found),
             unknown => {
-                let mut text = format!("unknown directive '{}'", name.shown());
-                if let Some(known) = nearest(unknown, DIRECTIVES) {
-                    text += &format!("; did you mean '{known}'?");
-                }
-                found.alert(name.pos(), text);
+                let guess = guess(unknown, DIRECTIVES);
+                found.alert(name.pos(), format!("unknown directive '{}'{guess}", name.shown()));
             }
         }
     }

@@ -75,37 +75,37 @@ pub(super) fn rows() -> Vec<Keyword> {
     let tls = super::ssl::TLS;
     let quic = "QUIC is not built yet";
     rows.extend([
-        own("mode", BIND, "octal", 1, "access rights of a unix socket's file").built(|b, line| {
+        own("mode", BIND, "<octal>", 1, "access rights of a unix socket's file").built(|b, line| {
             if let Some(mode) = parse::octal(b, line, 0) {
                 b.bind.mode = Some(line.set(mode));
             }
         }),
-        own("thread", BIND, "[group/]lanes", 1, "which lanes accept")
+        own("thread", BIND, "[<group>/]<lanes>", 1, "which lanes accept")
             .adds()
             .built(|b, line| b.bind.thread.push(line.word(0))),
-        own("process", BIND, "all|odd|even|1[/lanes]", 1, "older form of thread").adds().built(process),
-        own("accept-netscaler-cip", BIND, "number", 1, "connections begin with NetScaler's client address")
+        own("process", BIND, "all|odd|even|1[/<lanes>]", 1, "older form of thread").adds().built(process),
+        own("accept-netscaler-cip", BIND, "<number>", 1, "connections begin with NetScaler's client address")
             .refused("it is not built"),
         own(
             "idle-ping",
             BIND,
-            "time",
+            "<time>",
             1,
             "time after which an idle HTTP/2 connection is asked whether it lives",
         )
         .refused("HTTP/2 is not built yet"),
-        own("tcp-ss", BIND, "number", 1, "the first packet is kept").refused("it is not built yet"),
-        own("tcp-md5sig", BIND, "key", 1, "TCP segments are signed").refused("it is not built yet"),
+        own("tcp-ss", BIND, "<number>", 1, "the first packet is kept").refused("it is not built yet"),
+        own("tcp-md5sig", BIND, "<key>", 1, "TCP segments are signed").refused("it is not built yet"),
         own("ktls", BIND, "on|off", 1, "TLS in the kernel").refused(tls),
-        own("quic-cc-algo", BIND, "name", 1, "congestion control of QUIC").refused(quic),
+        own("quic-cc-algo", BIND, "<name>", 1, "congestion control of QUIC").refused(quic),
         own("quic-force-retry", BIND, "", 0, "clients must prove their address").refused(quic),
-        own("quic-socket", BIND, "kind", 1, "whether each connection has a socket").refused(quic),
-        own("nbconn", BIND, "number", 1, "connections that a reverse listener keeps")
+        own("quic-socket", BIND, "<kind>", 1, "whether each connection has a socket").refused(quic),
+        own("nbconn", BIND, "<number>", 1, "connections that a reverse listener keeps")
             .refused("reverse HTTP is not built"),
     ]);
     for (name, words) in super::server::TLS_BOTH.iter().chain(TLS_BIND) {
         rows.push(
-            own(name, BIND, if *words > 0 { "value" } else { "" }, *words, "an option of TLS").refused(tls),
+            own(name, BIND, if *words > 0 { "<value>" } else { "" }, *words, "an option of TLS").refused(tls),
         );
     }
     rows
@@ -118,7 +118,7 @@ fn process(b: &mut Builder<'_>, line: &Line<'_>) {
     let end = slash.unwrap_or(word.bytes().len());
     if !matches!(&word.bytes()[..end], b"all" | b"odd" | b"even" | b"1" | b"1-" | b"1-1") {
         let message = format!(
-            "'process' : '{}' names another process than the one that there is, 1; use 'thread' to say which lanes accept",
+            "'process' : '{}' is not 1, the only process; use 'thread' to say which lanes accept",
             word.slice(0..end).shown()
         );
         return b.found.alert(word.pos(), message);

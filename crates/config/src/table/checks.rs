@@ -4,53 +4,53 @@ use super::section::{DLB, SectionKind, SectionKinds};
 use super::{Keyword, flag, own};
 use crate::build::{Builder, Line};
 
-const EXPECT_OPTIONS: &str = "[comment text] [min-recv bytes] [ok-status|error-status|tout-status status] [on-success|on-error format] \
-                              [status-code expression] [!]";
-const HTTP_EXPECT: &str = "options status|rstatus|string|rstring|string-lf pattern | hdr|fhdr name|name-lf [-m method] name \
-                           [value|value-lf [-m method] value]";
-const TCP_EXPECT: &str = "options string|rstring|string-lf|binary|rbinary|binary-lf pattern";
-const CONNECT: &str =
-    "[default] [port number|expression] [addr address] [send-proxy] [proto name] [linger] [comment text]";
-const SEND: &str = "[meth method] [uri uri|uri-lf format] [ver version] [hdr name format]... [body text|body-lf format] [comment text]";
+const EXPECT_OPTIONS: &str = "[comment <text>] [min-recv <bytes>] [ok-status|error-status|tout-status <status>] \
+                              [on-success|on-error <format>] [status-code <expression>] [!]";
+const HTTP_EXPECT: &str = "options status|rstatus|string|rstring|string-lf <pattern> | hdr|fhdr name|name-lf [-m <method>] <name> \
+                           [value|value-lf [-m <method>] <value>]";
+const TCP_EXPECT: &str = "options string|rstring|string-lf|binary|rbinary|binary-lf <pattern>";
+const CONNECT: &str = "[default] [port <number>|<expression>] [addr <address>] [send-proxy] [proto <name>] [linger] [comment <text>]";
+const SEND: &str = "[meth <method>] [uri <uri>|uri-lf <format>] [ver <version>] [hdr <name> <format>]... \
+                    [body <text>|body-lf <format>] [comment <text>]";
 
 /// Steps that set variables, whose names stand in parentheses: the keyword without them, what opens them,
 /// what they say.
 const SETTERS: &[(&str, &str, &str, &str)] = &[
-    ("http-check set-var", "set-var(", "(name[,condition...]) expression", "sets a variable"),
+    ("http-check set-var", "set-var(", "(<name>[,<condition>...]) <expression>", "sets a variable"),
     (
         "http-check set-var-fmt",
         "set-var-fmt(",
-        "(name[,condition...]) format",
+        "(<name>[,<condition>...]) <format>",
         "sets a variable from a log format",
     ),
-    ("http-check unset-var", "unset-var(", "(name)", "removes a variable"),
-    ("tcp-check set-var", "set-var(", "(name[,condition...]) expression", "sets a variable"),
+    ("http-check unset-var", "unset-var(", "(<name>)", "removes a variable"),
+    ("tcp-check set-var", "set-var(", "(<name>[,<condition>...]) <expression>", "sets a variable"),
     (
         "tcp-check set-var-fmt",
         "set-var-fmt(",
-        "(name[,condition...]) format",
+        "(<name>[,<condition>...]) <format>",
         "sets a variable from a log format",
     ),
-    ("tcp-check unset-var", "unset-var(", "(name)", "removes a variable"),
+    ("tcp-check unset-var", "unset-var(", "(<name>)", "removes a variable"),
 ];
 
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = Vec::new();
     let expect = |of: &str| of.replacen("options", EXPECT_OPTIONS, 1).leak() as &'static str;
     for (name, usage, min, help) in [
-        ("http-check comment", "text", 1, "names the next step in reports"),
+        ("http-check comment", "<text>", 1, "names the next step in reports"),
         ("http-check connect", CONNECT, 0, "opens a connection"),
         ("http-check expect", expect(HTTP_EXPECT), 2, "what the answer must hold"),
         ("http-check send", SEND, 0, "what is asked"),
-        ("tcp-check comment", "text", 1, "names the next step in reports"),
+        ("tcp-check comment", "<text>", 1, "names the next step in reports"),
         ("tcp-check connect", CONNECT, 0, "opens a connection"),
         ("tcp-check expect", expect(TCP_EXPECT), 2, "what the answer must hold"),
-        ("tcp-check send", "text [comment text]", 1, "bytes to send"),
-        ("tcp-check send-lf", "format [comment text]", 1, "bytes to send, from a log format"),
-        ("tcp-check send-binary", "hex [comment text]", 1, "bytes to send, in hexadecimal"),
+        ("tcp-check send", "<text> [comment <text>]", 1, "bytes to send"),
+        ("tcp-check send-lf", "<format> [comment <text>]", 1, "bytes to send, from a log format"),
+        ("tcp-check send-binary", "<hex> [comment <text>]", 1, "bytes to send, in hexadecimal"),
         (
             "tcp-check send-binary-lf",
-            "format [comment text]",
+            "<format> [comment <text>]",
             1,
             "bytes to send, in hexadecimal from a log format",
         ),
@@ -63,7 +63,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     for (name, help) in
         [("http-check", "a step of an HTTP health check"), ("tcp-check", "a step of a TCP health check")]
     {
-        rows.push(own(name, DLB, "step [argument...]", 1, help).adds().words(setter));
+        rows.push(own(name, DLB, "<step> [<argument>...]", 1, help).adds().words(setter));
     }
     rows.push(
         flag("http-check disable-on-404", DLB, "a server that answers 404 gets no new clients")
@@ -73,13 +73,13 @@ pub(super) fn rows() -> Vec<Keyword> {
         flag("http-check send-state", DLB, "the server is told its state")
             .built(|b, line| b.settings().send_state = Some(line.set(true))),
     );
-    rows.push(own("external-check command", DLB, "program", 1, "the program that checks").words(
+    rows.push(own("external-check command", DLB, "<program>", 1, "the program that checks").words(
         |b, line| {
             line.no_more(b, 1);
             b.settings().external_command = line.words.first().map(|word| line.set(word.clone()));
         },
     ));
-    rows.push(own("external-check path", DLB, "folders", 1, "PATH of the program that checks").words(
+    rows.push(own("external-check path", DLB, "<folders>", 1, "PATH of the program that checks").words(
         |b, line| {
             line.no_more(b, 1);
             b.settings().external_path = line.words.first().map(|word| line.set(word.clone()));

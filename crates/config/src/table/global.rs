@@ -56,14 +56,14 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "default-path",
             GLOBAL,
-            "current|config|parent|origin path",
+            "current|config|parent|origin <path>",
             1,
             "where relative names of files in the configuration begin",
         )
         .default("current")
         .adds()
         .built(default_path),
-        own("description", GLOBAL, "text...", 1, "a sentence about this process, shown by statistics").built(
+        own("description", GLOBAL, "<text>...", 1, "a sentence about this process, shown by statistics").built(
             |b, line| {
                 b.config.global.description = Some(line.set(line.sentence(0)));
             },
@@ -123,7 +123,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "hard-stop-after",
             GLOBAL,
-            "time",
+            "<time>",
             1,
             "time after which a stopping process ends its last connections",
         )
@@ -230,7 +230,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             "lanes of a group, beyond which there are more groups",
         )
         .refused("groups are not made by their size: say how many there are with 'thread-groups'"),
-        own("thread-group", GLOBAL, "group [first[-last]...]", 1, "which lanes belong to a group")
+        own("thread-group", GLOBAL, "<group> [<first>[-<last>]...]", 1, "which lanes belong to a group")
             .adds()
             .built(|b, line| b.config.global.thread_group.push(line.statement())),
         args("nbthread", GLOBAL, [int("number", 1, 1024)], "lanes: threads that carry traffic")
@@ -243,7 +243,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             // It is in the head of log lines, where a blank would end it.
             if !name.bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte)) {
                 let message = format!(
-                    "'node' expects letters, digits, '.', '-' and '_' only, and got '{}'",
+                    "'node' expects letters, digits, '.', '-' and '_' only, found '{}'",
                     name.shown()
                 );
                 b.found.alert(name.pos(), message);
@@ -272,33 +272,33 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(raise!(pp2_never_send_local)),
         flag("prealloc-fd", GLOBAL, "the table of descriptors is made at its full size at the start")
             .idle("it is the kernel's table and grows by itself"),
-        own("presetenv", GLOBAL, "name value", 2, "sets a variable of the environment unless it is set")
+        own("presetenv", GLOBAL, "<name> <value>", 2, "sets a variable of the environment unless it is set")
             .adds()
             .built(|b, line| {
                 variable(b, line, true);
                 line.no_more(b, 2);
             }),
-        own("resetenv", GLOBAL, "[name...]", 0, "removes all variables of the environment but those named")
+        own("resetenv", GLOBAL, "[<name>...]", 0, "removes all variables of the environment but those named")
             .adds()
             .built(|b, line| {
                 let keep: Vec<&[u8]> = line.words.iter().map(crate::lex::Word::bytes).collect();
                 b.environment.reset(&keep);
             }),
-        own("setenv", GLOBAL, "name value", 2, "sets a variable of the environment").adds().built(
+        own("setenv", GLOBAL, "<name> <value>", 2, "sets a variable of the environment").adds().built(
             |b, line| {
                 variable(b, line, false);
                 line.no_more(b, 2);
             },
         ),
-        own("unsetenv", GLOBAL, "name...", 1, "removes variables of the environment").adds().built(
+        own("unsetenv", GLOBAL, "<name>...", 1, "removes variables of the environment").adds().built(
             |b, line| {
                 line.words.iter().for_each(|word| b.environment.unset(word.bytes()));
             },
         ),
-        own("set-var", GLOBAL, "proc.name expression", 2, "sets a variable of the process")
+        own("set-var", GLOBAL, "proc.<name> <expression>", 2, "sets a variable of the process")
             .adds()
             .words(|b, line| b.config.global.variables.push(line.statement())),
-        own("set-var-fmt", GLOBAL, "proc.name format", 2, "sets a variable of the process from a log format")
+        own("set-var-fmt", GLOBAL, "proc.<name> <format>", 2, "sets a variable of the process from a log format")
             .adds()
             .words(|b, line| b.config.global.variables.push(line.statement())),
         flag("quiet", GLOBAL, "no messages once the process has started").built(raise!(quiet)),
@@ -325,7 +325,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             let state = if line.words.is_empty() { "on" } else { line.choice(0) };
             b.config.global.set_dumpable = Some(line.set(state));
         }),
-        own("setcap", GLOBAL, "capabilities", 1, "capabilities that the process keeps when it gives up root")
+        own("setcap", GLOBAL, "<capabilities>", 1, "capabilities that the process keeps when it gives up root")
             .refused(
                 "none is kept: let the service manager give them to the user that it starts the program as",
             ),
@@ -364,7 +364,7 @@ pub(super) fn rows() -> Vec<Keyword> {
                 b.config.global.close_spread_time = Some(line.set(Some(delay)));
             }
         }),
-        own("stats maxconn", GLOBAL, "number", 1, "run-time clients at once").default("10").built(
+        own("stats maxconn", GLOBAL, "<number>", 1, "run-time clients at once").default("10").built(
             |b, line| {
                 if let Some(number) = line.own_int(b, 0, 1, MANY) {
                     b.config.global.stats_maxconn = Some(line.set(number as u32));
@@ -372,7 +372,7 @@ pub(super) fn rows() -> Vec<Keyword> {
                 line.no_more(b, 1);
             },
         ),
-        own("stats socket", GLOBAL, "address [option...]", 1, "a socket for run-time commands")
+        own("stats socket", GLOBAL, "<address> [<option>...]", 1, "a socket for run-time commands")
             .adds()
             .built(super::bind::stats_socket),
         args("stats timeout", GLOBAL, [time("delay")], "idle time after which a run-time client is closed")
@@ -399,7 +399,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "unix-bind",
             GLOBAL,
-            "[prefix text] [mode mode] [user name] [uid number] [group name] [gid number]",
+            "[prefix <text>] [mode <mode>] [user <name>] [uid <number>] [group <name>] [gid <number>]",
             1,
             "what all unix listeners have in common",
         )
@@ -428,23 +428,23 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(|b, line| {
                 b.config.global.busy_polling = Some(line.set(line.on()));
             }),
-        own("cpu-affinity", GLOBAL, "policy", 1, "how lanes are bound to processors")
+        own("cpu-affinity", GLOBAL, "<policy>", 1, "how lanes are bound to processors")
             .built(|b, line| b.config.global.cpu_placement.push(line.statement())),
         own(
             "cpu-map",
             GLOBAL,
-            "[auto:]groups/lanes processors...",
+            "[auto:]<groups>/<lanes> <processors>...",
             2,
             "which lanes run on which processors; for a lane that several lines name the last one counts",
         )
         .adds()
         .built(|b, line| b.config.global.cpu_placement.push(line.statement())),
-        own("cpu-policy", GLOBAL, "policy [option...]", 1, "how lanes are spread over processors")
+        own("cpu-policy", GLOBAL, "<policy> [<option>...]", 1, "how lanes are spread over processors")
             .built(|b, line| b.config.global.cpu_placement.push(line.statement())),
-        own("cpu-set", GLOBAL, "rule...", 1, "which processors may be used")
+        own("cpu-set", GLOBAL, "<rule>...", 1, "which processors may be used")
             .adds()
             .built(|b, line| b.config.global.cpu_placement.push(line.statement())),
-        own("dns-accept-family", GLOBAL, "family", 1, "families of addresses that names are resolved to")
+        own("dns-accept-family", GLOBAL, "<family>", 1, "families of addresses that names are resolved to")
             .built(|b, line| {
                 b.config.global.dns_accept_family = Some(line.set(line.word(0)));
                 line.no_more(b, 1);
@@ -495,7 +495,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             "QUIC clients whose port is below 1024 are refused",
         )
         .refused("QUIC is not built yet"),
-        own("cluster-secret", GLOBAL, "secret", 1, "the secret of addresses' tokens")
+        own("cluster-secret", GLOBAL, "<secret>", 1, "the secret of addresses' tokens")
             .refused("QUIC is not built yet"),
     ];
     for (name, help) in [
@@ -505,14 +505,14 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("httpclient.retries", "tries of the internal client"),
         ("httpclient.timeout.connect", "time that the internal client waits for a connection"),
     ] {
-        rows.push(own(name, GLOBAL, "value", 0, help).refused("the internal HTTP client is not built"));
+        rows.push(own(name, GLOBAL, "<value>", 0, help).refused("the internal HTTP client is not built"));
     }
     for (name, help) in [
         ("http-err-codes", "statuses that count as errors of clients"),
         ("http-fail-codes", "statuses that count as failures of servers"),
     ] {
         rows.push(
-            own(name, GLOBAL, "[+|-]codes...", 1, help)
+            own(name, GLOBAL, "[+|-]<codes>...", 1, help)
                 .adds()
                 .refused("stick tables, which count by them, are not built yet: leave it out"),
         );
@@ -522,7 +522,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("lua-load-per-thread", "a Lua file loaded by each lane"),
         ("lua-prepend-path", "where Lua modules are found"),
     ] {
-        rows.push(own(name, GLOBAL, "file", 1, help).adds().refused("Lua is not built yet"));
+        rows.push(own(name, GLOBAL, "<file>", 1, help).adds().refused("Lua is not built yet"));
     }
     for (name, help) in [
         ("51degrees-allow-unmatched", "answers for devices that are not known"),
@@ -547,7 +547,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("wurfl-useragent-priority", "which header field names the device"),
     ] {
         rows.push(
-            own(name, GLOBAL, "value...", 0, help)
+            own(name, GLOBAL, "<value>...", 0, help)
                 .refused("device detection needs a product of another company"),
         );
     }
@@ -563,10 +563,8 @@ fn default_path(b: &mut Builder<'_>, line: &Line<'_>) {
             None => return b.found.alert(word.pos(), "'default-path origin' expects a folder"),
         },
         _ => {
-            let message = format!(
-                "'default-path' expects current, config, parent or origin and got '{}'",
-                word.shown()
-            );
+            let message =
+                format!("'default-path' expects current, config, parent or origin, found '{}'", word.shown());
             return b.found.alert(word.pos(), message);
         }
     }

@@ -56,7 +56,7 @@ const GONE: &[(&str, &str, &str)] = &[
 
 pub(super) fn rows() -> Vec<Keyword> {
     let row = |(name, help, instead): &(&'static str, &'static str, &'static str)| {
-        own(name, DFLB, "argument...", 0, help).refused(instead)
+        own(name, DFLB, "<argument>...", 0, help).refused(instead)
     };
     GONE.iter().map(row).collect()
 }

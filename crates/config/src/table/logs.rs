@@ -13,7 +13,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "log",
             GLOBAL,
-            "target [len length] [format format] [sample ranges:size] facility [level [minimum]]",
+            "<target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> [<minimum>]]",
             1,
             "where log lines go",
         )
@@ -23,14 +23,14 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "log",
             DFLB,
-            "global | target [len length] [format format] [sample ranges:size] facility [level [minimum]]",
+            "global | <target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> [<minimum>]]",
             1,
             "where log lines go",
         )
         .adds()
         .negatable()
         .built(parse::log),
-        own("log-send-hostname", GLOBAL, "[name]", 0, "the host's name stands in log lines")
+        own("log-send-hostname", GLOBAL, "[<name>]", 0, "the host's name stands in log lines")
             .default("the system's name")
             .built(|b, line| {
                 b.config.global.log_send_hostname = Some(line.set(line.words.first().cloned()));
@@ -47,23 +47,23 @@ pub(super) fn rows() -> Vec<Keyword> {
                 let tag = line.set(line.word(0));
                 b.settings().log_tag = Some(tag);
             }),
-        own("log-format", DFLB, "format", 1, "what a log line holds").words(format),
-        own("log-format-sd", DFLB, "format", 1, "structured data of log lines after RFC 5424").words(format),
-        own("error-log-format", DFLB, "format", 1, "what a log line about a failed connection holds")
+        own("log-format", DFLB, "<format>", 1, "what a log line holds").words(format),
+        own("log-format-sd", DFLB, "<format>", 1, "structured data of log lines after RFC 5424").words(format),
+        own("error-log-format", DFLB, "<format>", 1, "what a log line about a failed connection holds")
             .words(format),
-        own("log-steps", DFL, "step[,...]", 1, "moments at which a line is logged")
+        own("log-steps", DFL, "<step>[,...]", 1, "moments at which a line is logged")
             .refused("log profiles are not built yet"),
-        own("dgram-bind", forward, "address [option...]", 1, "where datagrams are received").refused(later),
-        own("backing-file", ring, "file", 1, "the file behind the ring, which survives the process")
+        own("dgram-bind", forward, "<address> [<option>...]", 1, "where datagrams are received").refused(later),
+        own("backing-file", ring, "<file>", 1, "the file behind the ring, which survives the process")
             .built(ring_word),
-        own("format", ring, "format", 1, "how lines are stored").default("raw").built(ring_word),
-        own("maxlen", ring, "bytes", 1, "bytes of a line, 80 to 65535").default("1024").built(ring_word),
-        own("size", ring, "bytes", 1, "bytes of the ring, 16384 to 1g").default("16384").built(ring_word),
-        own("description", ring, "text...", 1, "a sentence about the ring").built(ring_word),
-        own("server", ring, "name address:port [option...]", 2, "where the ring's lines are sent")
+        own("format", ring, "<format>", 1, "how lines are stored").default("raw").built(ring_word),
+        own("maxlen", ring, "<bytes>", 1, "bytes of a line, 80 to 65535").default("1024").built(ring_word),
+        own("size", ring, "<bytes>", 1, "bytes of the ring, 16384 to 1g").default("16384").built(ring_word),
+        own("description", ring, "<text>...", 1, "a sentence about the ring").built(ring_word),
+        own("server", ring, "<name> <address>:<port> [<option>...]", 2, "where the ring's lines are sent")
             .adds()
             .built(parse::ring_server),
-        own("on", profile, "step [format format] [sd format]", 1, "what is logged at a step")
+        own("on", profile, "<step> [format <format>] [sd <format>]", 1, "what is logged at a step")
             .refused("log profiles are not built yet"),
     ]
     .into_iter()

@@ -10,14 +10,14 @@ pub(super) fn rows() -> Vec<Keyword> {
     let errors = SectionKinds::of(&[SectionKind::HttpErrors]);
     let resolvers = SectionKinds::of(&[SectionKind::Resolvers]);
     let mut rows = vec![
-        own("group", userlist, "name [users user,...]", 1, "a group of users").adds().built(group),
-        own("user", userlist, "name [password|insecure-password text] [groups group,...]", 1, "a user")
+        own("group", userlist, "<name> [users <user>,...]", 1, "a group of users").adds().built(group),
+        own("user", userlist, "<name> [password|insecure-password <text>] [groups <group>,...]", 1, "a user")
             .adds()
             .built(user),
-        own("errorfile", errors, "code file", 2, "a file that is the answer to an error")
+        own("errorfile", errors, "<code> <file>", 2, "a file that is the answer to an error")
             .adds()
             .built(super::proxy::section_error_file),
-        own("nameserver", resolvers, "name address:port [option...]", 2, "a name server")
+        own("nameserver", resolvers, "<name> <address>:<port> [<option>...]", 2, "a name server")
             .adds()
             .built(parse::nameserver),
         own(
@@ -31,7 +31,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             b.resolvers().system = true;
             line.no_more(b, 0);
         }),
-        own("hold", resolvers, "kind time", 2, "how long an answer of a kind holds").adds().built(hold),
+        own("hold", resolvers, "<kind> <time>", 2, "how long an answer of a kind holds").adds().built(hold),
         super::args("accepted_payload_size", resolvers, [int("bytes", 512, 65_535)], "bytes of an answer")
             .default("512")
             .built(|b, line| {
@@ -61,7 +61,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         ),
         (
             SectionKind::FcgiApp,
-            "FastCGI is not built",
+            "FastCGI is not built: what uses it is refused",
             &[
                 "acl",
                 "docroot",
@@ -115,11 +115,9 @@ pub(super) fn rows() -> Vec<Keyword> {
         ),
     ] {
         for name in names {
-            rows.push(
-                own(name, SectionKinds::of(&[place]), "value...", 0, "a setting of this section")
-                    .adds()
-                    .refused(reason),
-            );
+            let row =
+                own(name, SectionKinds::of(&[place]), "<value>...", 0, "a setting of this section").adds();
+            rows.push(if place == SectionKind::FcgiApp { row.idle(reason) } else { row.refused(reason) });
         }
     }
     rows
@@ -153,7 +151,7 @@ fn group(b: &mut Builder<'_>, line: &Line<'_>) {
             line.no_more(b, 3);
         }
         Some(word) => {
-            let message = format!("'group' expects 'users' and a list of names and got '{}'", word.shown());
+            let message = format!("'group' expects 'users' and a list of names, found '{}'", word.shown());
             return b.found.alert(word.pos(), message);
         }
     }

@@ -22,7 +22,7 @@ mod stats;
 mod stick;
 mod timeouts;
 mod tune;
-mod unbuilt;
+pub(crate) mod unbuilt;
 
 pub use bind::BindOptions;
 pub use options::Toggle;
@@ -33,7 +33,7 @@ pub use timeouts::Timeout;
 pub use tune::Tune;
 
 use crate::build::{Builder, Line};
-use crate::nearest;
+use crate::guess;
 use crate::value::Unit;
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -137,7 +137,7 @@ pub enum Status {
     Built(Handler),
     /// It is kept in the tree as words with positions, and `expr` reads them.
     Words(Handler),
-    /// It is accepted and does nothing here, with a warning that says why.
+    /// It is accepted and does nothing here, with a notice that says why.
     Idle(&'static str),
     /// It is an error, and this is why.
     Refused(&'static str),
@@ -237,6 +237,19 @@ fn switch(name: &'static str) -> Arg {
 }
 
 impl Arg {
+    /// As it is written: `<number>`, `on|off`.
+    fn usage(&self) -> String {
+        let text = match self.kind {
+            Kind::Choice(words) => words.join("|"),
+            Kind::Switch => "on|off".into(),
+            _ => match self.name.strip_suffix("[,...]") {
+                Some(name) => format!("<{name}>[,...]"),
+                None => format!("<{}>", self.name),
+            },
+        };
+        if self.count == Count::Optional { format!("[{text}]") } else { text }
+    }
+
     fn optional(self) -> Self {
         Self { count: Count::Optional, ..self }
     }
@@ -279,10 +292,41 @@ impl Keyword {
         Self { named_defaults_only: true, ..self }
     }
 
+    /// Its arguments as they are written: `<name> [<option>...]`; empty without any.
+    pub fn usage(&self) -> String {
+        match &self.shape {
+            Shape::Flag => String::new(),
+            Shape::Own(usage, _) => (*usage).to_owned(),
+            Shape::Args(args) => args.iter().map(Arg::usage).collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    /// For messages: what it expects, and how many arguments it has.
+    pub(crate) fn expects(&self, found: usize) -> String {
+        expects(self.name, &self.usage(), found)
+    }
+
     /// Whether sections take it over from their `defaults`.
     pub fn inherited(&self) -> bool {
         self.places.contains(SectionKind::Defaults)
     }
+}
+
+/// `'maxconn' expects <number>, found no argument`: the one form of what is wrong about a number of
+/// arguments.
+pub fn expects(name: &str, usage: &str, found: usize) -> String {
+    let usage = if usage.is_empty() { "no argument" } else { usage };
+    match found {
+        0 => format!("'{name}' expects {usage}, found none"),
+        1 => format!("'{name}' expects {usage}, found 1 argument"),
+        found => format!("'{name}' expects {usage}, found {found} arguments"),
+    }
+}
+
+/// A name and its arguments, as they are written: parentheses follow without a blank.
+pub(crate) fn with_arguments(name: &str, usage: &str) -> String {
+    let blank = if usage.is_empty() || usage.starts_with('(') { "" } else { " " };
+    format!("{name}{blank}{usage}")
 }
 
 /// All keywords, and how they are found.
@@ -378,17 +422,21 @@ impl Table {
         elsewhere
     }
 
-    /// The name legal in `place` that is nearest to the beginning of a line.
-    pub(crate) fn nearest(&self, words: &[&[u8]], place: SectionKind) -> Option<&'static str> {
+    /// `; did you mean 'x'?` with the names legal in `place` that are nearest to the beginning of a line, or
+    /// nothing.
+    pub(crate) fn guess(&self, words: &[&[u8]], place: SectionKind) -> String {
         let legal = || self.rows.iter().filter(|row| row.places.contains(place)).map(|row| row.name);
         // With as many words as the name has, so that `option httplg` is compared as a whole.
         for count in (1..=words.len().min(self.longest)).rev() {
             let typed = words[..count].join(&b' ');
-            if let Some(name) = nearest(&typed, legal().filter(|name| name.split(' ').count() == count)) {
-                return Some(name);
+            let guess = guess(&typed, legal().filter(|name| name.split(' ').count() == count));
+            if !guess.is_empty() {
+                return guess;
             }
         }
         // The first word alone may be the beginning of several: `timeout`.
-        nearest(words.first()?, legal().filter_map(|name| name.split(' ').next()))
+        words
+            .first()
+            .map_or(String::new(), |word| guess(word, legal().filter_map(|name| name.split(' ').next())))
     }
 }

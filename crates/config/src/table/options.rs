@@ -118,7 +118,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "option forwardfor",
             DFLB,
-            "[except network]... [header name] [if-none]",
+            "[except <network>]... [header <name>] [if-none]",
             0,
             "the client's address is added to requests",
         )
@@ -126,12 +126,12 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "option originalto",
             DFLB,
-            "[except network]... [header name] [if-none]",
+            "[except <network>]... [header <name>] [if-none]",
             0,
             "the address that the client connected to is added to requests",
         )
         .built(|b, line| b.settings().originalto = address_header(b, line)),
-        own("option forwarded", DLB, "[option...]", 0, "a Forwarded field is added to requests")
+        own("option forwarded", DLB, "[<option>...]", 0, "a Forwarded field is added to requests")
             .negatable()
             .refused("it is not built yet"),
         own("option httplog", DFLB, "[clf]", 0, "logs in HTTP's format").built(log_format),
@@ -140,7 +140,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "option redispatch",
             DLB,
-            "[interval]",
+            "[<interval>]",
             0,
             "a request whose server cannot be reached goes to another",
         )
@@ -181,24 +181,30 @@ pub(super) fn rows() -> Vec<Keyword> {
             let value = (line.prefix == Prefix::None).then(|| line.set(true));
             b.settings().options[Toggle::UNSAFE_RESPONSES.index()] = value;
         }),
-        own("option use-small-buffers", DFLB, "[kind...]", 0, "small buffers where they suffice")
+        own("option use-small-buffers", DFLB, "[<kind>...]", 0, "small buffers where they suffice")
             .negatable()
             .idle("an idle connection holds no buffer here"),
-        own("option httpchk", DLB, "[method] [uri] [version] [host]", 0, "health checks are HTTP requests")
-            .words(check_kind),
+        own(
+            "option httpchk",
+            DLB,
+            "[<method>] [<uri>] [<version>] [<host>]",
+            0,
+            "health checks are HTTP requests",
+        )
+        .words(check_kind),
         flag("option ldap-check", DLB, "health checks are LDAP requests").words(check_kind),
         own(
             "option mysql-check",
             DLB,
-            "[user name [post-41|pre-41]]",
+            "[user <name> [post-41|pre-41]]",
             0,
             "health checks are MySQL handshakes",
         )
         .words(check_kind),
-        own("option pgsql-check", DLB, "user name", 0, "health checks are PostgreSQL handshakes")
+        own("option pgsql-check", DLB, "user <name>", 0, "health checks are PostgreSQL handshakes")
             .words(check_kind),
         flag("option redis-check", DLB, "health checks are Redis requests").words(check_kind),
-        own("option smtpchk", DLB, "[HELO|EHLO domain]", 0, "health checks are SMTP greetings")
+        own("option smtpchk", DLB, "[HELO|EHLO <domain>]", 0, "health checks are SMTP greetings")
             .words(check_kind),
         flag("option spop-check", DLB, "health checks are SPOP handshakes").refused(checks),
         flag("option ssl-hello-chk", DLB, "health checks are TLS greetings").words(check_kind),
@@ -229,7 +235,7 @@ fn log_format(b: &mut Builder<'_>, line: &Line<'_>) {
         (_, None) => LogFormatOption::Http,
         (_, Some(word)) if *word == "clf" => LogFormatOption::HttpClf,
         (_, Some(word)) => {
-            let message = format!("'option httplog' supports only 'clf' and got '{}'", word.shown());
+            let message = format!("'option httplog' supports only 'clf', found '{}'", word.shown());
             return b.found.alert(word.pos(), message);
         }
     };

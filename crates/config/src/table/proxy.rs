@@ -34,32 +34,32 @@ pub(super) fn rows() -> Vec<Keyword> {
         args(
             "mode",
             DFLB,
-            [choice("mode", &["tcp", "http", "log", "spop", "haterm"])],
+            [choice("mode", &["tcp", "http"])],
             "what the proxy understands of the traffic",
         )
         .default("tcp")
         .built(mode),
-        own("bind", FL, "address[,...] [option...]", 1, "where the proxy listens").adds().built(parse::bind),
-        own("server", LB, "name address[:port] [option...]", 2, "a server").adds().built(parse::server),
-        own("default-server", DLB, "option...", 1, "options that the servers below begin with")
+        own("bind", FL, "<address>[,...] [<option>...]", 1, "where the proxy listens").adds().built(parse::bind),
+        own("server", LB, "<name> <address>[:<port>] [<option>...]", 2, "a server").adds().built(parse::server),
+        own("default-server", DLB, "<option>...", 1, "options that the servers below begin with")
             .adds()
             .built(parse::default_server),
         own(
             "server-template",
             LB,
-            "prefix count|low-high address[:port] [option...]",
+            "<prefix> <count>|<low>-<high> <address>[:<port>] [<option>...]",
             3,
             "many servers of one kind",
         )
         .adds()
         .built(parse::server_template),
-        own("balance", DLB, "algorithm [argument...]", 1, BALANCE)
+        own("balance", DLB, "[<algorithm> [<argument>...]]", 0, BALANCE)
             .default("roundrobin")
             .built(parse::balance),
         own(
             "hash-type",
             DLB,
-            "map-based|consistent [function] [avalanche]",
+            "map-based|consistent [<function>] [<avalanche>]",
             1,
             "how algorithms with a hash spread it",
         )
@@ -88,20 +88,20 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .default("always")
         .built(setting!(hash_preserve_affinity, choice)),
-        own("default_backend", DFL, "name", 1, "the backend when no use_backend rule applies").built(
+        own("default_backend", DFL, "<name>", 1, "the backend when no use_backend rule applies").built(
             |b, line| {
                 let name = line.set(line.word(0));
                 line.no_more(b, 1);
                 b.settings().default_backend = Some(name);
             },
         ),
-        own("use_backend", FL, "name [if|unless condition]", 1, "the backend when the condition holds")
+        own("use_backend", FL, "<name> [if|unless <condition>]", 1, "the backend when the condition holds")
             .adds()
             .words(parse::use_backend),
-        own("use-server", LB, "name if|unless condition", 3, "the server when the condition holds")
+        own("use-server", LB, "<name> if|unless <condition>", 3, "the server when the condition holds")
             .adds()
             .words(parse::use_server),
-        own("dispatch", LB, "address:port", 1, "the one address that all traffic goes to")
+        own("dispatch", LB, "<address>:<port>", 1, "the one address that all traffic goes to")
             .built(parse::dispatch),
         args(
             "fullconn",
@@ -122,7 +122,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .default("maxconn")
         .built(setting!(backlog, int as u32)),
-        own("rate-limit sessions", DFL, "number", 1, "sessions begun a second").default("no bound").built(
+        own("rate-limit sessions", DFL, "<number>", 1, "sessions begun a second").default("no bound").built(
             |b, line| {
                 if let Some(rate) = line.own_int(b, 0, 0, MANY) {
                     let rate = line.set(rate as u32);
@@ -134,7 +134,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         args("retries", DLB, [int("number", 0, MANY)], "tries to connect after the first")
             .default("3")
             .built(setting!(retries, int as u32)),
-        own("retry-on", DLB, "event...", 1, "what makes a request be tried again")
+        own("retry-on", DLB, "<event>...", 1, "what makes a request be tried again")
             .default("conn-failure")
             .built(parse::retry_on),
         args(
@@ -148,7 +148,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "cookie",
             DLB,
-            "name [rewrite|insert|prefix] [option...]",
+            "<name> [rewrite|insert|prefix] [<option>...]",
             1,
             "keeps a client at its server by a cookie",
         )
@@ -163,40 +163,40 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "source",
             DLB,
-            "address[:port[-port]] [usesrc ...] [interface name]",
+            "<address>[:<port>[-<port>]] [usesrc ...] [interface <name>]",
             1,
             "the address that servers see",
         )
         .built(parse::source),
-        own("capture cookie", FL, "name len length", 3, "a cookie is logged").once().built(parse::capture),
-        own("capture request header", FL, "name len length", 3, "a field of requests is logged")
+        own("capture cookie", FL, "<name> len <length>", 3, "a cookie is logged").once().built(parse::capture),
+        own("capture request header", FL, "<name> len <length>", 3, "a field of requests is logged")
             .adds()
             .built(parse::capture),
-        own("capture response header", FL, "name len length", 3, "a field of responses is logged")
+        own("capture response header", FL, "<name> len <length>", 3, "a field of responses is logged")
             .adds()
             .built(parse::capture),
-        own("declare capture", FL, "request|response len length", 3, "a place for a captured text")
+        own("declare capture", FL, "request|response len <length>", 3, "a place for a captured text")
             .adds()
             .built(parse::capture),
-        own("errorfile", DFLB, "code file", 2, "a file that is the answer to an error")
+        own("errorfile", DFLB, "<code> <file>", 2, "a file that is the answer to an error")
             .adds()
             .built(|b, line| error_answer(b, line, None)),
-        own("errorloc", DFLB, "code url", 2, "a redirection with 302 that is the answer to an error")
+        own("errorloc", DFLB, "<code> <url>", 2, "a redirection with 302 that is the answer to an error")
             .adds()
             .built(|b, line| error_answer(b, line, Some(302))),
-        own("errorloc302", DFLB, "code url", 2, "a redirection with 302 that is the answer to an error")
+        own("errorloc302", DFLB, "<code> <url>", 2, "a redirection with 302 that is the answer to an error")
             .adds()
             .built(|b, line| error_answer(b, line, Some(302))),
-        own("errorloc303", DFLB, "code url", 2, "a redirection with 303 that is the answer to an error")
+        own("errorloc303", DFLB, "<code> <url>", 2, "a redirection with 303 that is the answer to an error")
             .adds()
             .built(|b, line| error_answer(b, line, Some(303))),
-        own("errorfiles", DFLB, "section [code...]", 1, "answers of an http-errors section").adds().built(
+        own("errorfiles", DFLB, "<section> [<code>...]", 1, "answers of an http-errors section").adds().built(
             |b, line| {
                 let statement = line.statement();
                 b.settings().errorfiles.push(statement);
             },
         ),
-        own("http-error", DFLB, "status code [option...]", 2, "an answer to an error, made of rules")
+        own("http-error", DFLB, "status <code> [<option>...]", 2, "an answer to an error, made of rules")
             .adds()
             .words(|b, line| {
                 let statement = line.statement();
@@ -209,31 +209,31 @@ pub(super) fn rows() -> Vec<Keyword> {
             "the server's name is sent to it in this header field",
         )
         .built(|b, line| b.settings().http_send_name_header = Some(line.set(line.word(0)))),
-        own("monitor-uri", DFL, "uri", 1, "requests for this URI are answered by the proxy itself").built(
+        own("monitor-uri", DFL, "<uri>", 1, "requests for this URI are answered by the proxy itself").built(
             |b, line| {
                 let uri = line.set(line.word(0));
                 line.no_more(b, 1);
                 b.settings().monitor_uri = Some(uri);
             },
         ),
-        own("monitor fail", FL, "if|unless condition", 2, "when the monitor URI answers with an error")
+        own("monitor fail", FL, "if|unless <condition>", 2, "when the monitor URI answers with an error")
             .adds()
             .words(|b, line| {
                 let (words, condition) = parse::split_condition(b, line);
                 if let (Some(extra), Some(_)) = (words.first(), &condition) {
                     b.found.alert(
                         extra.pos(),
-                        format!("'monitor fail' expects 'if' or 'unless' and got '{}'", extra.shown()),
+                        format!("'monitor fail' expects 'if' or 'unless', found '{}'", extra.shown()),
                     );
                 } else if condition.is_none() {
                     b.found.alert(line.pos(), "'monitor fail' expects 'if' or 'unless' and a condition");
                 }
                 b.proxy().monitor_fail.extend(condition);
             }),
-        own("force-persist", LB, "if|unless condition", 2, "when a server is kept though it is down")
+        own("force-persist", LB, "if|unless <condition>", 2, "when a server is kept though it is down")
             .adds()
             .words(persist),
-        own("ignore-persist", LB, "if|unless condition", 2, "when no server is kept").adds().words(persist),
+        own("ignore-persist", LB, "if|unless <condition>", 2, "when no server is kept").adds().words(persist),
         args("id", FLB, [int("number", 1, MANY)], "the proxy's number").default("the next free one").built(
             |b, line| {
                 let id = line.set(line.int(0) as u32);
@@ -244,7 +244,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             let guid = line.set(line.word(0));
             b.proxy().guid = Some(guid);
         }),
-        own("description", FLB, "text...", 1, "a sentence about the proxy, shown by statistics").built(
+        own("description", FLB, "<text>...", 1, "a sentence about the proxy, shown by statistics").built(
             |b, line| {
                 let text = line.set(line.sentence(0));
                 b.proxy().description = Some(text);
@@ -292,43 +292,43 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .default("none")
         .built(setting!(load_server_state, choice)),
-        own("unique-id-format", DFL, "format", 1, "a log format that names each request").words(|b, line| {
+        own("unique-id-format", DFLB, "<format>", 1, "a log format that names each request").words(|b, line| {
             let format = line.set(line.word(0));
             line.no_more(b, 1);
             b.settings().unique_id_format = Some(format);
         }),
         args("unique-id-header", DFL, [text("name")], "the request's name is sent in this header field")
             .built(setting!(unique_id_header, word)),
-        own("persist rdp-cookie", DLB, "[(name)]", 0, "keeps a client at its server by a cookie of RDP")
+        own("persist rdp-cookie", DLB, "[(<name>)]", 0, "keeps a client at its server by a cookie of RDP")
             .refused(RDP),
-        own("persist", DLB, "rdp-cookie[(name)]", 1, "keeps a client at its server by a cookie of RDP")
+        own("persist", DLB, "rdp-cookie[(<name>)]", 1, "keeps a client at its server by a cookie of RDP")
             .refused(RDP),
         flag("transparent", DLB, "older form of option transparent").built(|b, line| {
             let value = line.set(true);
             b.settings().options[Toggle::TRANSPARENT.index()] = Some(value);
         }),
-        own("bind-process", DFLB, "processes", 0, "processes that run the proxy")
+        own("bind-process", DFLB, "<processes>", 0, "processes that run the proxy")
             .idle("there is one process; leave it out, as newer versions of HAProxy do not take it"),
         own(
             "redirect",
             FLB,
-            "location|prefix|scheme target [code code] [option...] [if|unless condition]",
+            "location|prefix|scheme <target> [code <code>] [<option>...] [if|unless <condition>]",
             2,
             "the client is sent elsewhere",
         )
         .adds()
         .words(super::rules::redirect),
-        own("compression", DFLB, "option...", 1, "answers are compressed")
+        own("compression", DFLB, "<option>...", 1, "answers are compressed")
             .refused("compression is not built yet"),
-        own("filter", FLB, "name [option...]", 1, "a filter sees the traffic")
+        own("filter", FLB, "<name> [<option>...]", 1, "a filter sees the traffic")
             .adds()
             .refused("filters are not built yet"),
-        own("filter-sequence", FLB, "request|response list", 2, "the order of filters")
+        own("filter-sequence", FLB, "request|response <list>", 2, "the order of filters")
             .refused("filters are not built yet"),
-        own("quic-initial", DFL, "action", 1, "a rule of QUIC's first packets").refused("QUIC is not built yet"),
-        own("crt", FL, "file [option...]", 1, "a certificate of the frontend, as the manual's matrix has it").refused(super::ssl::TLS),
-        own("ssl-f-use", FL, "option...", 1, "a certificate of the frontend").refused(super::ssl::TLS),
-        own("use-fcgi-app", LB, "name", 1, "servers speak FastCGI").refused("FastCGI is not built"),
+        own("quic-initial", DFL, "<action>", 1, "a rule of QUIC's first packets").refused("QUIC is not built yet"),
+        own("crt", FL, "<file> [<option>...]", 1, "a certificate of the frontend, as the manual's matrix has it").refused(super::ssl::TLS),
+        own("ssl-f-use", FL, "<option>...", 1, "a certificate of the frontend").refused(super::ssl::TLS),
+        own("use-fcgi-app", LB, "<name>", 1, "servers speak FastCGI").refused("FastCGI is not built"),
     ];
     for name in ["clitcpka-cnt", "srvtcpka-cnt"] {
         let places = if name.starts_with("cli") { DFL } else { DLB };
@@ -359,7 +359,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("email-alert myhostname", "our name in greetings"),
         ("email-alert to", "receiver of alerts"),
     ] {
-        rows.push(own(name, DFLB, "value", 1, help).refused("alerts by mail are not built"));
+        rows.push(own(name, DFLB, "<value>", 1, help).refused("alerts by mail are not built"));
     }
     rows.push(
         args("grace", DFL, [time("delay")], "time between the request to stop and the end of listening")
@@ -369,18 +369,9 @@ pub(super) fn rows() -> Vec<Keyword> {
 }
 
 fn mode(b: &mut Builder<'_>, line: &Line<'_>) {
-    let mode = match line.choice(0) {
-        "tcp" => Mode::Tcp,
-        "http" => Mode::Http,
-        other => {
-            return b.found.alert(
-                line.words[0].pos(),
-                format!("'mode {other}' is a mode of HAProxy that is not built yet, there are tcp and http"),
-            );
-        }
-    };
-    let mode = line.set(mode);
-    b.settings().mode = Some(mode);
+    let mode = if line.choice(0) == "tcp" { Mode::Tcp } else { Mode::Http };
+    b.settings().mode = Some(line.set(mode));
+    b.settings().refused.retain(|name| *name != "mode");
 }
 
 fn hash_type(b: &mut Builder<'_>, line: &Line<'_>) {
@@ -401,7 +392,7 @@ fn hash_type(b: &mut Builder<'_>, line: &Line<'_>) {
         if *word != "avalanche" {
             return b.found.alert(
                 word.pos(),
-                format!("'hash-type' expects 'avalanche' here and got '{}'", word.shown()),
+                format!("'hash-type' expects 'avalanche' here, found '{}'", word.shown()),
             );
         }
         hash.avalanche = true;

@@ -39,6 +39,8 @@ pub struct Action {
     /// A letter for each list: `c` connection, `s` session, `t` content, `r` response content, `q` request,
     /// `p` response, `a` after response.
     lists: &'static str,
+    /// Its arguments as they are written.
+    pub usage: &'static str,
     /// What it does, in one sentence without its full stop.
     pub help: &'static str,
     /// Why it is refused, if it is.
@@ -51,18 +53,28 @@ impl Action {
         ACTIONS.iter()
     }
 
+    /// For messages: what the action `name` of `list` expects, and that it has `found` arguments.
+    pub fn expects(list: Ruleset, name: &str, found: usize) -> String {
+        let usage = ACTIONS.iter().find(|action| action.name == name).map_or("", |action| action.usage);
+        let keyword = match list {
+            Ruleset::Redirect => name.to_owned(),
+            list => format!("{} {}", list.name(), name.trim_end_matches('(')),
+        };
+        super::expects(&keyword, usage, found)
+    }
+
     /// The lists that it may stand in.
     pub fn lists(&self) -> impl Iterator<Item = Ruleset> {
         Ruleset::LISTS.into_iter().filter(|list| self.lists.contains(list.letter()))
     }
 }
 
-const fn act(name: &'static str, lists: &'static str, help: &'static str) -> Action {
-    Action { name, lists, help, refused: None }
+const fn act(name: &'static str, lists: &'static str, usage: &'static str, help: &'static str) -> Action {
+    Action { name, lists, usage, help, refused: None }
 }
 
 const fn none(name: &'static str, lists: &'static str, help: &'static str, reason: &'static str) -> Action {
-    Action { name, lists, help, refused: Some(reason) }
+    Action { name, lists, usage: "", help, refused: Some(reason) }
 }
 
 const TABLES: &str = "stick tables are not built yet";
@@ -71,50 +83,95 @@ const CACHE: &str = "the cache is not built yet";
 const REVERSE: &str = "connections that servers open (reverse HTTP) are not built";
 
 static ACTIONS: &[Action] = &[
-    act("accept", "cstr", "takes it, and leaves the rest of the list out"),
-    act("add-acl(", "qp", "adds a pattern to a file of patterns"),
-    act("add-header", "qpa", "adds a header field beside those of its name"),
+    act("accept", "cstr", "", "takes it, and leaves the rest of the list out"),
+    act("add-acl(", "qp", "(<file>) <key>", "adds a pattern to a file of patterns"),
+    act("add-header", "qpa", "<name> <format>", "adds a header field beside those of its name"),
     none(
         "add-map(",
         "qp",
         "adds an entry to a map",
         "HAProxy has no such action: set-map adds what is not there",
     ),
-    act("allow", "qpa", "takes it, and leaves the rest of the list out"),
+    act("allow", "qpa", "", "takes it, and leaves the rest of the list out"),
     none("attach-srv", "s", "gives the connection to a server as one that it opened", REVERSE),
-    act("auth", "q", "asks the client for user and password, by 401 or 407"),
+    act("auth", "q", "[realm <text>]", "asks the client for user and password, by 401 or 407"),
     none("cache-store", "p", "keeps the response in a cache", CACHE),
     none("cache-use", "q", "answers from a cache", CACHE),
-    act("capture", "tqpa", "keeps a sample for log lines and later rules"),
-    act("close", "r", "closes the connection to the server"),
-    act("del-acl(", "qpa", "takes a pattern out of a file of patterns"),
-    act("del-header", "qpa", "deletes header fields by name, or those whose names match"),
-    act("del-headers-bin", "qpa", "deletes the header fields that a block of names lists"),
-    act("del-map(", "qpa", "takes an entry out of a map"),
-    act("deny", "qp", "answers with an error, 403 or 502 unless it says otherwise"),
-    act("disable-l7-retry", "q", "sends the request once, whatever 'retry-on' says"),
-    act("do-log", "cstrqpa", "writes a log line"),
-    act("do-resolve(", "tq", "looks a name up, and keeps its address in a variable"),
-    act("early-hint", "q", "sends 103 with a header field before the response"),
+    act("capture", "tqpa", "<sample> id <slot>|len <bytes>", "keeps a sample for log lines and later rules"),
+    act("close", "r", "", "closes the connection to the server"),
+    act("del-acl(", "qpa", "(<file>) <key>", "takes a pattern out of a file of patterns"),
+    act(
+        "del-header",
+        "qpa",
+        "<name> [-m str|beg|end|sub|reg]",
+        "deletes header fields by name, or those whose names match",
+    ),
+    act(
+        "del-headers-bin",
+        "qpa",
+        "<expression> [prefix <text>]",
+        "deletes the header fields that a block of names lists",
+    ),
+    act("del-map(", "qpa", "(<file>) <key>", "takes an entry out of a map"),
+    act(
+        "deny",
+        "qp",
+        "[status <code>] [<answer>...]",
+        "answers with an error, 403 or 502 unless it says otherwise",
+    ),
+    act("disable-l7-retry", "q", "", "sends the request once, whatever 'retry-on' says"),
+    act("do-log", "cstrqpa", "", "writes a log line"),
+    act(
+        "do-resolve(",
+        "tq",
+        "(<variable>,<resolvers>[,ipv4|ipv6]) <expression>",
+        "looks a name up, and keeps its address in a variable",
+    ),
+    act("early-hint", "q", "<name> <format>", "sends 103 with a header field before the response"),
     none(
         "expect-netscaler-cip",
         "c",
         "expects the header of NetScaler before the first bytes",
         "the header of NetScaler is not read: such a balancer sends the PROXY protocol, too",
     ),
-    act("expect-proxy", "c", "expects a header of the PROXY protocol before the first bytes"),
+    act("expect-proxy", "c", "layer4", "expects a header of the PROXY protocol before the first bytes"),
     none("lua.", "cstrqpa", "calls a function in Lua", "Lua is not built yet"),
-    act("normalize-uri", "q", "writes the target in one of several equal forms"),
+    act(
+        "normalize-uri",
+        "q",
+        "<normalizer> [full|strict]",
+        "writes the target in one of several equal forms",
+    ),
     none("ot-group", "trqpa", "runs a group of OpenTracing", FILTERS),
-    act("pause", "qp", "waits for a time before the next rule"),
-    act("redirect", "qp", "answers with another place to ask"),
-    act("reject", "cstrq", "closes the connection without an answer"),
-    act("replace-header", "qpa", "replaces what a regular expression matches in whole header fields"),
-    act("replace-path", "q", "replaces what a regular expression matches in the path"),
-    act("replace-pathq", "q", "replaces what a regular expression matches in path and query"),
-    act("replace-uri", "q", "replaces what a regular expression matches in the target"),
-    act("replace-value", "qpa", "replaces what a regular expression matches in each member of header fields"),
-    act("return", "qp", "answers in place of a server"),
+    act("pause", "qp", "<time>|<expression>", "waits for a time before the next rule"),
+    act(
+        "redirect",
+        "qp",
+        "location|prefix|scheme <target> [code <code>] [<option>...]",
+        "answers with another place to ask",
+    ),
+    act("reject", "cstrq", "", "closes the connection without an answer"),
+    act(
+        "replace-header",
+        "qpa",
+        "<name> <regex> <format>",
+        "replaces what a regular expression matches in whole header fields",
+    ),
+    act("replace-path", "q", "<regex> <format>", "replaces what a regular expression matches in the path"),
+    act(
+        "replace-pathq",
+        "q",
+        "<regex> <format>",
+        "replaces what a regular expression matches in path and query",
+    ),
+    act("replace-uri", "q", "<regex> <format>", "replaces what a regular expression matches in the target"),
+    act(
+        "replace-value",
+        "qpa",
+        "<name> <regex> <format>",
+        "replaces what a regular expression matches in each member of header fields",
+    ),
+    act("return", "qp", "[status <code>] [<answer>...]", "answers in place of a server"),
     none("sc-add-gpc(", "cstrqpa", "adds to a general counter of a tracked entry", TABLES),
     none("sc-inc-gpc(", "cstrqpa", "counts in a general counter of a tracked entry", TABLES),
     none("sc-inc-gpc0(", "cstrqpa", "counts in the first general counter of a tracked entry", TABLES),
@@ -123,51 +180,82 @@ static ACTIONS: &[Action] = &[
     none("sc-set-gpt0(", "cstrqpa", "sets the first general tag of a tracked entry", TABLES),
     none("send-spoe-group", "trqp", "sends a group of messages to an agent of SPOE", FILTERS),
     none("set-bandwidth-limit", "trqp", "bounds the bytes a second", FILTERS),
-    act("set-bc-mark", "trq", "sets the mark of the packets to the server"),
-    act("set-bc-tos", "trq", "sets the type of service of the packets to the server"),
-    act("set-dst", "cstq", "sets the address that the client connected to"),
-    act("set-dst-port", "cstq", "sets the port that the client connected to"),
-    act("set-fc-mark", "cstrqp", "sets the mark of the packets to the client"),
-    act("set-fc-tos", "cstrqp", "sets the type of service of the packets to the client"),
-    act("set-header", "qpa", "sets a header field in place of those of its name"),
-    act("set-headers-bin", "qpa", "sets the header fields of a block of names and values"),
-    act("set-log-level", "trqpa", "sets the level of the log line, or writes none"),
-    act("set-map(", "qpa", "sets an entry of a map"),
-    act("set-mark", "cstrqp", "sets the mark of the packets to the client"),
-    act("set-method", "q", "sets the method"),
-    act("set-nice", "trqp", "sets how soon the stream has its turn among others"),
-    act("set-path", "q", "sets the path, and leaves the query"),
-    act("set-pathq", "q", "sets path and query"),
-    act("set-priority-class", "tq", "sets which class of a queue the request waits in"),
+    act("set-bc-mark", "trq", "<number>|<expression>", "sets the mark of the packets to the server"),
+    act(
+        "set-bc-tos",
+        "trq",
+        "<number>|<expression>",
+        "sets the type of service of the packets to the server",
+    ),
+    act("set-dst", "cstq", "<expression>", "sets the address that the client connected to"),
+    act("set-dst-port", "cstq", "<expression>", "sets the port that the client connected to"),
+    act("set-fc-mark", "cstrqp", "<number>|<expression>", "sets the mark of the packets to the client"),
+    act(
+        "set-fc-tos",
+        "cstrqp",
+        "<number>|<expression>",
+        "sets the type of service of the packets to the client",
+    ),
+    act("set-header", "qpa", "<name> <format>", "sets a header field in place of those of its name"),
+    act(
+        "set-headers-bin",
+        "qpa",
+        "<expression> [prefix <text>]",
+        "sets the header fields of a block of names and values",
+    ),
+    act("set-log-level", "trqpa", "<level>|silent", "sets the level of the log line, or writes none"),
+    act("set-map(", "qpa", "(<file>) <key> <value>", "sets an entry of a map"),
+    act("set-mark", "cstrqp", "<number>|<expression>", "sets the mark of the packets to the client"),
+    act("set-method", "q", "<format>", "sets the method"),
+    act("set-nice", "trqp", "<number>", "sets how soon the stream has its turn among others"),
+    act("set-path", "q", "<format>", "sets the path, and leaves the query"),
+    act("set-pathq", "q", "<format>", "sets path and query"),
+    act("set-priority-class", "tq", "<expression>", "sets which class of a queue the request waits in"),
     act(
         "set-priority-offset",
         "tq",
+        "<expression>",
         "sets by how many milliseconds the request waits as if it had come earlier or later",
     ),
-    act("set-query", "q", "sets the query"),
-    act("set-retries", "tq", "sets how often a failed attempt is repeated"),
-    act("set-src", "cstq", "sets the client's address"),
-    act("set-src-port", "cstq", "sets the client's port"),
-    act("set-status", "pa", "sets the status of the response"),
-    act("set-timeout", "trqp", "sets a timeout of the stream"),
-    act("set-tos", "cstrqp", "sets the type of service of the packets to the client"),
-    act("set-uri", "q", "sets the whole target"),
-    act("set-var(", "cstrqpa", "keeps a sample in a variable"),
-    act("set-var-fmt(", "cstrqpa", "keeps a formatted text in a variable"),
-    act("silent-drop", "cstrqp", "forgets the connection without a word to the client"),
-    act("strict-mode", "qpa", "says whether a rule that cannot be carried out ends the stream"),
+    act("set-query", "q", "<format>", "sets the query"),
+    act("set-retries", "tq", "<number>|<expression>", "sets how often a failed attempt is repeated"),
+    act("set-src", "cstq", "<expression>", "sets the client's address"),
+    act("set-src-port", "cstq", "<expression>", "sets the client's port"),
+    act("set-status", "pa", "<code> [reason <text>]", "sets the status of the response"),
+    act("set-timeout", "trqp", "client|server|tunnel <time>|<expression>", "sets a timeout of the stream"),
+    act(
+        "set-tos",
+        "cstrqp",
+        "<number>|<expression>",
+        "sets the type of service of the packets to the client",
+    ),
+    act("set-uri", "q", "<format>", "sets the whole target"),
+    act("set-var(", "cstrqpa", "(<name>[,<condition>...]) <expression>", "keeps a sample in a variable"),
+    act(
+        "set-var-fmt(",
+        "cstrqpa",
+        "(<name>[,<condition>...]) <format>",
+        "keeps a formatted text in a variable",
+    ),
+    act("silent-drop", "cstrqp", "[rst-ttl <hops>]", "forgets the connection without a word to the client"),
+    act("strict-mode", "qpa", "on|off", "says whether a rule that cannot be carried out ends the stream"),
     none(
         "switch-mode",
         "t",
         "turns a TCP connection into one of HTTP",
         "connections do not change their mode: choose a frontend in mode http by its address, or by another hop through local@",
     ),
-    act("tarpit", "q", "keeps the client waiting, then answers with an error"),
+    act(
+        "tarpit",
+        "q",
+        "[status <code>] [<answer>...]",
+        "keeps the client waiting, then answers with an error",
+    ),
     none("track-sc", "cstqp", "counts in an entry of a stick table", TABLES),
-    act("unset-var(", "cstrqpa", "forgets a variable"),
-    act("use-service", "tq", "has a service of the program answer"),
-    act("wait-for-body", "qp", "waits for the body before the next rule"),
-    act("wait-for-handshake", "q", "waits for the end of the TLS handshake"),
+    act("unset-var(", "cstrqpa", "(<name>)", "forgets a variable"),
+    act("use-service", "tq", "<name>", "has a service of the program answer"),
+    act("wait-for-body", "qp", "time <time> [at-least <size>]", "waits for the body before the next rule"),
+    act("wait-for-handshake", "q", "", "waits for the end of the TLS handshake"),
 ];
 
 impl Ruleset {
@@ -225,7 +313,7 @@ impl Ruleset {
 
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = vec![
-        own("acl", DFLB, "name criterion [flag...] [operator] value...", 2, "names a condition")
+        own("acl", DFLB, "<name> <criterion> [<flag>...] [<operator>] <value>...", 2, "names a condition")
             .named_only()
             .adds()
             .words(acl),
@@ -263,7 +351,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     ];
     for (list, places, help) in lists {
         rows.push(
-            own(list.name(), places, "action [argument...] [if|unless condition]", 1, help)
+            own(list.name(), places, "<action> [<argument>...] [if|unless <condition>]", 1, help)
                 .named_only()
                 .adds()
                 .words(rule),
@@ -340,17 +428,14 @@ fn rule(b: &mut Builder<'_>, line: &Line<'_>) {
 
 pub(super) fn redirect(b: &mut Builder<'_>, line: &Line<'_>) {
     let (words, condition) = parse::split_condition(b, line);
-    match words.first() {
-        Some(kind)
-            if ["location", "prefix", "scheme"].iter().any(|known| *kind == **known) && words.len() > 1 =>
-        {
-            let rule = Rule { list: Redirect, action: "redirect", words, condition, pos: line.pos() };
-            b.proxy().rules.push(rule);
-        }
-        first => {
-            let pos = first.map_or(line.pos(), Word::pos);
-            b.found.alert(pos, "'redirect' expects 'location', 'prefix' or 'scheme' and its target");
-        }
+    // Options may stand before the kind: the rule itself is read where it is compiled.
+    let kind = |word: &Word| ["location", "prefix", "scheme"].iter().any(|known| *word == **known);
+    if words.iter().position(kind).is_some_and(|at| at + 1 < words.len()) {
+        let rule = Rule { list: Redirect, action: "redirect", words, condition, pos: line.pos() };
+        b.proxy().rules.push(rule);
+    } else {
+        let pos = words.first().map_or(line.pos(), Word::pos);
+        b.found.alert(pos, line.keyword.expects(words.len()));
     }
 }
 

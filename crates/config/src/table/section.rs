@@ -82,7 +82,7 @@ impl SectionKind {
     /// Sections that are proxies, or what proxies begin with.
     pub(super) const PROXIES: [Self; 4] = [Self::Defaults, Self::Frontend, Self::Listen, Self::Backend];
 
-    pub(super) fn is_proxy(self) -> bool {
+    pub(crate) fn is_proxy(self) -> bool {
         Self::PROXIES.contains(&self)
     }
 
@@ -148,45 +148,49 @@ pub(super) fn rows() -> Vec<Keyword> {
     let read = |_: &mut crate::build::Builder<'_>, _: &crate::build::Line<'_>| {};
     vec![
         own("global", TOP, "", 0, "settings of the process; may be repeated").adds().built(read),
-        own("defaults", TOP, "[name] [from name]", 0, "settings that following proxies begin with")
+        own("defaults", TOP, "[<name>] [from <name>]", 0, "settings that following proxies begin with")
             .adds()
             .built(read),
-        own("frontend", TOP, "name [from name]", 1, "listens, and chooses a backend for each request")
+        own("frontend", TOP, "<name> [from <name>]", 1, "listens, and chooses a backend for each request")
             .adds()
             .built(read),
-        own("backend", TOP, "name [from name]", 1, "servers, and how one of them is chosen")
+        own("backend", TOP, "<name> [from <name>]", 1, "servers, and how one of them is chosen")
             .adds()
             .built(read),
-        own("listen", TOP, "name [from name]", 1, "a frontend and its backend in one").adds().built(read),
-        own("userlist", TOP, "name", 1, "users, their passwords and groups").adds().built(read),
-        own("peers", TOP, "name", 1, "processes that share stick tables")
+        own("listen", TOP, "<name> [from <name>]", 1, "a frontend and its backend in one").adds().built(read),
+        own("userlist", TOP, "<name>", 1, "users, their passwords and groups").adds().built(read),
+        own("peers", TOP, "<name>", 1, "processes that share stick tables")
             .adds()
             .refused("stick tables are not built yet"),
-        own("mailers", TOP, "name", 1, "mail servers for alerts")
+        own("mailers", TOP, "<name>", 1, "mail servers for alerts")
             .adds()
             .refused("alerts by mail are not built"),
-        own("resolvers", TOP, "name", 1, "name servers, and how long their answers hold").adds().built(read),
-        own("ring", TOP, "name", 1, "a buffer for log lines, and servers that they are sent to")
+        own("resolvers", TOP, "<name>", 1, "name servers, and how long their answers hold")
             .adds()
             .built(read),
-        own("http-errors", TOP, "name", 1, "a named group of error files").adds().built(read),
-        own("log-forward", TOP, "name", 1, "forwards syslog messages")
+        own("ring", TOP, "<name>", 1, "a buffer for log lines, and servers that they are sent to")
+            .adds()
+            .built(read),
+        own("http-errors", TOP, "<name>", 1, "a named group of error files").adds().built(read),
+        own("log-forward", TOP, "<name>", 1, "forwards syslog messages")
             .adds()
             .refused("forwarding of logs is not built yet"),
-        own("cache", TOP, "name", 1, "keeps small responses").adds().refused("the cache is not built yet"),
-        own("program", TOP, "name", 1, "starts a program beside the proxy")
+        own("cache", TOP, "<name>", 1, "keeps small responses").adds().refused("the cache is not built yet"),
+        own("program", TOP, "<name>", 1, "starts a program beside the proxy")
             .adds()
             .refused("a service manager starts programs better; newer versions of HAProxy have removed it"),
-        own("fcgi-app", TOP, "name", 1, "describes a FastCGI application")
+        own("fcgi-app", TOP, "<name>", 1, "describes a FastCGI application")
             .adds()
-            .refused("FastCGI is not built"),
-        own("crt-store", TOP, "[name]", 0, "certificates and where they are found")
+            .idle("FastCGI is not built: what uses it is refused"),
+        own("crt-store", TOP, "[<name>]", 0, "certificates and where they are found")
             .adds()
             .refused(super::ssl::TLS),
         own("traces", TOP, "", 0, "traces for developers").adds().refused("traces are not built"),
-        own("log-profile", TOP, "name", 1, "log formats by step")
+        own("log-profile", TOP, "<name>", 1, "log formats by step")
             .adds()
             .refused("log profiles are not built yet"),
-        own("acme", TOP, "name", 1, "an authority that issues certificates").adds().refused(super::ssl::TLS),
+        own("acme", TOP, "<name>", 1, "an authority that issues certificates")
+            .adds()
+            .refused(super::ssl::TLS),
     ]
 }

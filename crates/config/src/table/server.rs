@@ -74,7 +74,7 @@ options! {
     shard: u32 = int("number", 0, MANY), int, "shard", "the part of a table that a peer gets";
     slowstart: Duration = time("delay"), time, "slowstart", "time over which a server that came up reaches its weight";
     tcp_ut: Duration = time("delay"), time, "tcp-ut", "time after which unacknowledged bytes end a connection";
-    track: Word = text("[backend/]server"), word, "track", "the server takes the state of another";
+    track: Word = text("server"), word, "track", "the server takes the state of another, server or backend/server";
     weight: u32 = int("weight", 0, 256), int, "weight", "share of the load";
     cc: Word = text("name"), word, "cc", "congestion control";
     addr: Word = text("address"), word, "addr", "where health checks go, if not where requests go";
@@ -163,43 +163,52 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::None))),
         flag("no-send-proxy-v2", SERVER, "undoes send-proxy-v2")
             .built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::None))),
-        own("proxy-v2-options", SERVER, "option[,...]", 1, "what a PROXY header tells beside the addresses")
-            .built(parse::proxy_v2_options),
-        own("source", SERVER, "address[:port[-port]]", 1, "the address that the server sees")
+        own(
+            "proxy-v2-options",
+            SERVER,
+            "<option>[,...]",
+            1,
+            "what a PROXY header tells beside the addresses",
+        )
+        .built(parse::proxy_v2_options),
+        own("source", SERVER, "<address>[:<port>[-<port>]]", 1, "the address that the server sees")
             .built(parse::server_source),
         own(
             "usesrc",
             SERVER,
-            "address|client|clientip|hdr_ip(...)",
+            "<address>|client|clientip|hdr_ip(...)",
             1,
             "the source address is somebody else's",
         )
         .built(parse::server_usesrc),
-        own("interface", SERVER, "name", 1, "the interface that connections leave by")
+        own("interface", SERVER, "<name>", 1, "the interface that connections leave by")
             .built(parse::server_interface),
         own(
             "set-proxy-v2-tlv-fmt",
             SERVER,
-            "(id) format",
+            "(<id>) <format>",
             1,
             "a further field of PROXY headers, from a log format",
         )
         .adds()
         .words(parse::proxy_tlv),
-        own("socks4", SERVER, "address:port", 1, "a SOCKS4 proxy in between").refused("it is not built"),
+        own("socks4", SERVER, "<address>:<port>", 1, "a SOCKS4 proxy in between").refused("it is not built"),
         own("check-via-socks4", SERVER, "", 0, "checks go through the SOCKS4 proxy")
             .refused("it is not built"),
-        own("ws", SERVER, "auto|h1|h2", 1, "the protocol of WebSocket streams").built(|b, line| {
-            if line.own_choice(b, 0, &["auto", "h1", "h2"]) == Some("h2") {
-                b.found.alert(line.words[0].pos(), "'ws h2' needs HTTP/2, which is not built yet");
-            }
-        }),
-        own("tcp-md5sig", SERVER, "key", 1, "TCP segments are signed").refused("it is not built yet"),
-        own("quic-cc-algo", SERVER, "name", 1, "congestion control of QUIC").refused("QUIC is not built yet"),
+        super::args(
+            "ws",
+            SERVER,
+            [choice("protocol", &["auto", "h1"])],
+            "the protocol of WebSocket streams, which is HTTP/1 in either case",
+        )
+        .built(|_, _| {}),
+        own("tcp-md5sig", SERVER, "<key>", 1, "TCP segments are signed").refused("it is not built yet"),
+        own("quic-cc-algo", SERVER, "<name>", 1, "congestion control of QUIC")
+            .refused("QUIC is not built yet"),
         own(
             "idle-ping",
             SERVER,
-            "time",
+            "<time>",
             1,
             "time after which an idle HTTP/2 connection is asked whether it lives",
         )
@@ -210,7 +219,8 @@ pub(super) fn rows() -> Vec<Keyword> {
     let tls = super::ssl::TLS;
     for (name, words) in TLS_BOTH.iter().chain(TLS_SERVER) {
         rows.push(
-            own(name, SERVER, if *words > 0 { "value" } else { "" }, *words, "an option of TLS").refused(tls),
+            own(name, SERVER, if *words > 0 { "<value>" } else { "" }, *words, "an option of TLS")
+                .refused(tls),
         );
     }
     for (name, header) in [
@@ -230,7 +240,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     }
     for (name, words) in CHECKS {
         rows.push(
-            own(name, SERVER, if *words > 0 { "value" } else { "" }, *words, "an option of health checks")
+            own(name, SERVER, if *words > 0 { "<value>" } else { "" }, *words, "an option of health checks")
                 .refused("checks of this kind are not built yet"),
         );
     }

@@ -11,39 +11,45 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("stats hide-version", DFLB, "", 0, "the page does not show the version").built(word),
         own("stats show-legends", DFLB, "", 0, "the page explains more when pointed at").built(word),
         own("stats show-modules", DFLB, "", 0, "the page shows more counters").built(word),
-        own("stats show-node", DFLB, "[name]", 0, "the page shows the node's name").built(word),
-        own("stats show-desc", DFLB, "[text...]", 0, "the page shows a description").built(word),
+        own("stats show-node", DFLB, "[<name>]", 0, "the page shows the node's name").built(word),
+        own("stats show-desc", DFLB, "[<text>...]", 0, "the page shows a description").built(word),
         own("stats show-version", DFLB, "", 0, "the page shows the version").built(word),
-        own("stats realm", DFLB, "text", 1, "what is shown when a password is asked for")
+        own("stats realm", DFLB, "<text>", 1, "what is shown when a password is asked for")
             .default("HAProxy Statistics")
             .built(word),
-        own("stats uri", DFLB, "prefix", 1, "where the page is").default("/haproxy?stats").built(word),
-        own("stats refresh", DFLB, "time", 1, "how often the page is loaded again").built(|b, line| {
+        own("stats uri", DFLB, "<prefix>", 1, "where the page is").default("/haproxy?stats").built(word),
+        own("stats refresh", DFLB, "<time>", 1, "how often the page is loaded again").built(|b, line| {
             if line.own_time_in(b, 0, crate::value::Unit::S).is_some() {
                 word(b, line);
             }
         }),
-        own("stats auth", DFLB, "user:password", 1, "who may see the page").adds().built(word),
-        own("stats scope", DFLB, "name", 1, "which proxies the page shows").adds().built(word),
-        own("stats admin", FLB, "if|unless condition", 2, "when changes are allowed on the page")
+        own("stats auth", DFLB, "<user>:<password>", 1, "who may see the page").adds().built(word),
+        own("stats scope", DFLB, "<name>", 1, "which proxies the page shows").adds().built(word),
+        own("stats admin", FLB, "if|unless <condition>", 2, "when changes are allowed on the page")
             .adds()
             .words(word),
-        own("stats http-request", FLB, "action [if|unless condition]", 1, "a rule for requests of the page")
-            .adds()
-            .words(|b, line| {
-                let actions = ["allow", "auth", "deny"];
-                match line.words.first() {
-                    Some(action) if actions.iter().any(|known| *action == **known) => word(b, line),
-                    Some(action) => {
-                        let message = format!(
-                            "'stats http-request' expects allow, auth or deny and got '{}'",
-                            action.shown()
-                        );
-                        b.found.alert(action.pos(), message);
-                    }
-                    None => {}
+        own(
+            "stats http-request",
+            FLB,
+            "<action> [if|unless <condition>]",
+            1,
+            "a rule for requests of the page",
+        )
+        .adds()
+        .words(|b, line| {
+            let actions = ["allow", "auth", "deny"];
+            match line.words.first() {
+                Some(action) if actions.iter().any(|known| *action == **known) => word(b, line),
+                Some(action) => {
+                    let message = format!(
+                        "'stats http-request' expects allow, auth or deny, found '{}'",
+                        action.shown()
+                    );
+                    b.found.alert(action.pos(), message);
                 }
-            }),
+                None => {}
+            }
+        }),
     ]
 }
 

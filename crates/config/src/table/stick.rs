@@ -7,47 +7,52 @@ pub(super) fn rows() -> Vec<Keyword> {
     let reason = "stick tables are not built yet";
     let peers = SectionKinds::of(&[SectionKind::Peers]);
     let mut rows: Vec<Keyword> = [
-        ("stick match", LB, "pattern [table name] [if|unless condition]", "finds the server of a pattern"),
+        (
+            "stick match",
+            LB,
+            "<pattern> [table <name>] [if|unless <condition>]",
+            "finds the server of a pattern",
+        ),
         (
             "stick on",
             LB,
-            "pattern [table name] [if|unless condition]",
+            "<pattern> [table <name>] [if|unless <condition>]",
             "finds and stores the server of a pattern",
         ),
         (
             "stick store-request",
             LB,
-            "pattern [table name] [if|unless condition]",
+            "<pattern> [table <name>] [if|unless <condition>]",
             "stores the server of a request's pattern",
         ),
         (
             "stick store-response",
             LB,
-            "pattern [table name] [if|unless condition]",
+            "<pattern> [table <name>] [if|unless <condition>]",
             "stores the server of a response's pattern",
         ),
         (
             "stick-table",
             FLB,
-            "type type size size [option...]",
+            "type <type> size <size> [<option>...]",
             "a table of keys and what is counted of them",
         ),
-        ("bind", peers, "address [option...]", "where the peers section listens"),
-        ("default-bind", peers, "option...", "options of bind lines"),
-        ("default-server", peers, "option...", "options of the peers below"),
+        ("bind", peers, "<address> [<option>...]", "where the peers section listens"),
+        ("default-bind", peers, "<option>...", "options of bind lines"),
+        ("default-server", peers, "<option>...", "options of the peers below"),
         ("disabled", peers, "", "the section is not used"),
         ("enabled", peers, "", "the section is used"),
-        ("log", peers, "target [option...]", "where log lines go"),
-        ("peer", peers, "name address [option...]", "a peer"),
-        ("server", peers, "name [address] [option...]", "a peer"),
-        ("shards", peers, "number", "parts that tables are divided into"),
-        ("table", peers, "name type type size size [option...]", "a table that peers share"),
+        ("log", peers, "<target> [<option>...]", "where log lines go"),
+        ("peer", peers, "<name> <address> [<option>...]", "a peer"),
+        ("server", peers, "<name> [<address>] [<option>...]", "a peer"),
+        ("shards", peers, "<number>", "parts that tables are divided into"),
+        ("table", peers, "<name> type <type> size <size> [<option>...]", "a table that peers share"),
     ]
     .into_iter()
     .map(|(name, places, usage, help)| own(name, places, usage, 0, help).adds().refused(reason))
     .collect();
     rows.push(
-        own("mailer", SectionKinds::of(&[SectionKind::Mailers]), "name address", 2, "a mail server")
+        own("mailer", SectionKinds::of(&[SectionKind::Mailers]), "<name> <address>", 2, "a mail server")
             .adds()
             .refused("alerts by mail are not built"),
     );

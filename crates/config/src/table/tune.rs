@@ -114,7 +114,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("tune.h2.log-errors", "which HTTP/2 errors are logged"),
         ("tune.h2.zero-copy-fwd-send", "HTTP/2 bytes are sent without copying"),
     ] {
-        rows.push(own(name, GLOBAL, "value", 1, help).idle(http2));
+        rows.push(own(name, GLOBAL, "<value>", 1, help).idle(http2));
     }
     for (name, help) in [
         ("tune.comp.maxlevel", "highest level of compression"),
@@ -139,7 +139,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("tune.lua.task-timeout", "time of a Lua task"),
     ] {
         rows.push(
-            own(name, GLOBAL, "value", 1, help)
+            own(name, GLOBAL, "<value>", 1, help)
                 .idle("Lua is not built yet, and nothing else heeds it; the line may stay"),
         );
     }
@@ -154,13 +154,15 @@ pub(super) fn rows() -> Vec<Keyword> {
         .idle(super::unbuilt::COPIES),
     );
     rows.push(
-        own("tune.chksize", GLOBAL, "bytes", 1, "bytes that checks keep of an answer")
+        own("tune.chksize", GLOBAL, "<bytes>", 1, "bytes that checks keep of an answer")
             .idle("they keep as much as 'tune.bufsize' says"),
     );
     let allocator = "memory comes from lane caches in front of the program's allocator";
-    rows.push(own("tune.memory.hot-size", GLOBAL, "bytes", 1, "bytes that a thread caches").idle(allocator));
     rows.push(
-        own("tune.peers.max-updates-at-once", GLOBAL, "number", 1, "updates sent to a peer in one go")
+        own("tune.memory.hot-size", GLOBAL, "<bytes>", 1, "bytes that a thread caches").idle(allocator),
+    );
+    rows.push(
+        own("tune.peers.max-updates-at-once", GLOBAL, "<number>", 1, "updates sent to a peer in one go")
             .idle("peers are not built yet, and nothing else heeds it; the line may stay"),
     );
     rows.push(
@@ -178,14 +180,14 @@ pub(super) fn rows() -> Vec<Keyword> {
         .idle("internal services always send by reference"),
     );
     rows.push(
-        own("tune.ring.queues", GLOBAL, "number", 1, "queues of writers in front of a ring")
+        own("tune.ring.queues", GLOBAL, "<number>", 1, "queues of writers in front of a ring")
             .idle("a ring takes the lines of a lane's whole batch at once"),
     );
     rows.push(
         own(
             "tune.epoll.mask-events",
             GLOBAL,
-            "event[,...]",
+            "<event>[,...]",
             1,
             "events that epoll does not report, for tests",
         )
@@ -243,7 +245,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("tune.quic.zero-copy-fwd-send", "bytes are sent without copying"),
     ] {
         rows.push(
-            own(name, GLOBAL, "value", 1, help)
+            own(name, GLOBAL, "<value>", 1, help)
                 .idle("QUIC is not built yet, and nothing else heeds it; the line may stay"),
         );
     }

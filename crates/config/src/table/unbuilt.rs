@@ -97,6 +97,26 @@ const PARTLY: &[Row] = &[
     ),
 ];
 
+/// Values of keywords that HAProxy has and this program has not, and why.
+const CHOICES: &[Row] = &[
+    ("mode", "haterm", "it is not built"),
+    ("mode", "log", "balancing of log lines is not built yet"),
+    ("mode", "spop", "SPOE is not built yet"),
+    ("proto", "fcgi", "FastCGI is not built"),
+    ("proto", "h2", "HTTP/2 is not built yet"),
+    ("proto", "quic", "QUIC is not built yet"),
+    ("proto", "spop", "SPOE is not built yet"),
+    ("ws", "h2", "HTTP/2 is not built yet"),
+];
+
+/// Why a value of a keyword is refused, if it is one of HAProxy's.
+pub(crate) fn choice(keyword: &str, value: &[u8]) -> Option<&'static str> {
+    CHOICES
+        .iter()
+        .find(|(name, known, _)| *name == keyword && known.as_bytes() == value)
+        .map(|(.., why)| *why)
+}
+
 /// A row of the table with what this list says of it.
 pub(super) fn settled(mut row: Keyword) -> Keyword {
     let of = |list: &[Row]| {

@@ -91,7 +91,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             if ip.is_none() {
                 refuse.found.alert(
                     set.value.pos(),
-                    format!("'agent-addr' expects an IP address and got '{}'", set.value.shown()),
+                    format!("'agent-addr' expects an IP address, found '{}'", set.value.shown()),
                 );
             }
             ip

@@ -202,7 +202,7 @@ fn uri(words: &[Word], refuse: &mut Refuse<'_>) -> UriKey {
         };
         if !fine {
             let message = format!(
-                "'balance uri' : '{}' is none of len, depth, whole, path-only, or its number is missing",
+                "'balance uri' expects len <number>, depth <number>, whole or path-only, found '{}'",
                 word.shown()
             );
             refuse.found.alert(word.pos(), message);

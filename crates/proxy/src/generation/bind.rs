@@ -290,7 +290,7 @@ fn shards_of(set: &Set<Word>, refuse: &mut Refuse<'_>) -> Shards {
         }
         _ => {
             let message = format!(
-                "'shards' expects a number from 1 to 1024, 'by-thread' or 'by-group' and got '{}'",
+                "'shards' expects a number from 1 to 1024, 'by-thread' or 'by-group', found '{}'",
                 set.value.shown()
             );
             refuse.found.alert(set.value.pos(), message);
@@ -309,7 +309,7 @@ fn lanes_of(words: &[Word], groups: &Groups, refuse: &mut Refuse<'_>) -> Option<
             (Some(None), _) => all = None,
             (None, _) => {
                 let message = format!(
-                    "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', of a group that there is as in '1/1-4', and got '{}'",
+                    "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', of a group that there is as in '1/1-4', found '{}'",
                     word.shown()
                 );
                 refuse.found.alert(word.pos(), message);
@@ -357,9 +357,7 @@ pub(super) fn served<'l>(
         // What cannot be counted ends the start with its own sentence.
         let lanes = *lanes.get_or_insert_with(|| process.lane_count().unwrap_or(crate::MOST_LANES));
         if !has_lanes(some, lanes) && told.insert(listener.pos) {
-            let message = format!(
-                "'thread' names no lane that there is: their numbers are 1 to {lanes}; see 'nbthread'"
-            );
+            let message = format!("'thread' names no lane: the numbers are 1 to {lanes}; see 'nbthread'");
             refuse.found.alert(listener.pos, message);
         }
     }

@@ -290,8 +290,7 @@ fn place(
                 }
             },
             Some(Err(error)) => {
-                let message =
-                    format!("'addr' : {} in '{}', {}", error.wrong(), set.value.shown(), error.remedy());
+                let message = format!("'addr' : {}; {}", error.wrong_in(), error.remedy());
                 refuse.found.alert(set.value.pos_at(error.span().start), message);
                 None
             }
@@ -340,7 +339,10 @@ fn place(
         script.steps().iter().all(|step| !matches!(step, Step::Connect(connect) if !has_port(connect)));
     match port.or(written).or(own_port) {
         Some(port) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
-        None if by_script => ServerPlace::At(Endpoint::Ip((ip, 0).into())),
+        // One without an address of its own gets both at run time.
+        None if by_script || own_ip.is_some_and(|ip| ip.is_unspecified()) => {
+            ServerPlace::At(Endpoint::Ip((ip, 0).into()))
+        }
         None => {
             let message = format!(
                 "server '{}' has no port, and its checks have none either; say 'port' behind 'check', or 'tcp-check connect port'",

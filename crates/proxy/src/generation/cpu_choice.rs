@@ -76,7 +76,7 @@ impl Choice {
         let known = POLICIES.iter().map(|(name, _)| *name);
         match POLICIES.iter().find(|(known, _)| *name == **known) {
             Some((_, policy)) => self.policy = *policy,
-            None => return wrong(name, format!("is none of {}", known.collect::<Vec<_>>().join(", "))),
+            None => return wrong(name, format!("is not one of {}", known.collect::<Vec<_>>().join(", "))),
         }
         match more {
             [] => Ok(()),
@@ -121,7 +121,7 @@ impl Choice {
                 }
                 _ => {
                     let message = format!(
-                        "'{}' is none of reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread, only-thread",
+                        "'{}' is not one of reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread, only-thread",
                         rule.shown()
                     );
                     return Err((rule.pos(), message));
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn what_is_no_policy_is_refused_with_its_place() {
         for (text, column, said) in [
-            ("fastest", 1, "'fastest' is none of none, first-usable-node"),
+            ("fastest", 1, "'fastest' is not one of none, first-usable-node"),
             ("none threads-per-core", 1, "'threads-per-core' expects"),
             ("none threads-per-core 2", 1, "'2' is neither"),
             ("none threads-per-core 1 x", 1, "'x' is not read"),

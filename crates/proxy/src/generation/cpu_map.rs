@@ -287,7 +287,7 @@ mod tests {
             (" cpu-map 1/1 3-1\n", "expects numbers of processors"),
             (" cpu-map 1/1 1024\n", "expects numbers of processors"),
             (" cpu-map 1/1 0,,1\n", "expects numbers of processors"),
-            (" cpu-policy best\n", "'best' is none of"),
+            (" cpu-policy best\n", "'best' is not one of"),
             (" cpu-set drop-cluster 0\n", "'drop-cluster' is a rule of HAProxy that is refused"),
             (" cpu-set only-cpu\n", "'only-cpu' expects"),
             (" cpu-set only-cpu x\n", "'x' expects"),

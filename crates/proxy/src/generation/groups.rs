@@ -43,7 +43,7 @@ pub(super) fn groups(global: &Global, refuse: &mut Refuse<'_>) -> Groups {
             refuse.found.alert(
                 group.pos(),
                 format!(
-                    "'thread-group' expects the number of a group from 1 to {groups} and got '{}'",
+                    "'thread-group' expects the number of a group from 1 to {groups}, found '{}'",
                     group.shown()
                 ),
             );
@@ -54,7 +54,7 @@ pub(super) fn groups(global: &Global, refuse: &mut Refuse<'_>) -> Groups {
         for word in ranges {
             let Some((low, high)) = range(word, lanes) else {
                 let message = format!(
-                    "'thread-group' expects lanes from 1 to {lanes} such as '2' or '1-4' and got '{}'",
+                    "'thread-group' expects lanes from 1 to {lanes} such as '2' or '1-4', found '{}'",
                     word.shown()
                 );
                 refuse.found.alert(word.pos(), message);

@@ -521,11 +521,8 @@ fn first_alert(found: &Diagnostics, known: Option<Pos>) -> Option<String> {
     let counts =
         |one: &&Diagnostic| one.severity == Severity::Alert && (one.pos.is_none() || one.pos != known);
     let alert = found.found().iter().find(counts)?;
-    let message = alert
-        .message
-        .strip_prefix("'server b/")
-        .and_then(|rest| rest.split_once("' : "))
-        .map_or(&*alert.message, |rest| rest.1);
+    // As HAProxy says it: there is no line.
+    let message = alert.message.split(" of a 'server' line").next().unwrap_or_default();
     Some(format!("{}.", message.trim_end_matches('.')))
 }
 
@@ -567,7 +564,7 @@ mod tests {
         for (wrong, why) in [
             ("127.0.0.1:80 frob", "unknown keyword 'frob'"),
             ("127.0.0.1:80 resolvers r", "'resolvers' option is not accepted for dynamic server"),
-            ("127.0.0.1:80 track", "'track' : missing value"),
+            ("127.0.0.1:80 track", "'track' expects <server>, found none"),
             ("127.0.0.1:80 weight", "weight"),
             ("127.0.0.1:99999", "99999"),
         ] {

@@ -603,6 +603,7 @@ const DONE: &[Toggle] = &[
 
 fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common {
     let Settings {
+        refused: _,
         backlog: _,    // of the listeners
         check_kind: _, // of the servers' checks
         check_steps: _,

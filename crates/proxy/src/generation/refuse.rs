@@ -1,7 +1,7 @@
 //! What the program does not do yet, refused by name where the file says it.
 
 use super::files::Files;
-use manylane_config::diag::Diagnostics;
+use manylane_config::diag::{Diagnostics, Severity};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::{Config, Set};
@@ -45,7 +45,9 @@ impl<'a> Refuse<'a> {
     /// Says that a setting makes no difference here.
     pub(super) fn idle<T>(&mut self, set: &Option<Set<T>>, keyword: &str, why: &str) {
         if let Some(set) = set {
-            self.found.warning(set.pos, format!("'{keyword}' has no effect here: {why}"));
+            // No warning: `zero-warning` would refuse a file that HAProxy takes.
+            let message = format!("'{keyword}' has no effect here: {why}");
+            self.found.push(Severity::Notice, Some(set.pos), message);
         }
     }
 }

@@ -344,7 +344,7 @@ fn wish(options: &ServerOptions, refuse: &mut Refuse<'_>) -> (Wish, bool) {
                 "ignore-weight" => ignores_weight = true,
                 _ => {
                     return Err(format!(
-                        "'resolve-opts' expects allow-dup-ip, ignore-weight or prevent-dup-ip and got '{word}'"
+                        "'resolve-opts' expects allow-dup-ip, ignore-weight or prevent-dup-ip, found '{word}'"
                     ));
                 }
             }
@@ -363,7 +363,7 @@ fn wish(options: &ServerOptions, refuse: &mut Refuse<'_>) -> (Wish, bool) {
                 networks.push(network);
                 Ok(())
             }
-            None => Err(format!("'resolve-net' expects networks, such as 10.0.0.0/8, and got '{word}'")),
+            None => Err(format!("'resolve-net' expects networks, such as 10.0.0.0/8, found '{word}'")),
         },
         refuse,
     );

@@ -498,7 +498,7 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
                 let alone = text.parse().ok().map(|ip| std::net::SocketAddr::new(ip, 0));
                 let address = with_port.or(alone);
                 if address.is_none() {
-                    let message = format!("'usesrc' expects client, clientip or an address and got '{text}'");
+                    let message = format!("'usesrc' expects client, clientip or an address, found '{text}'");
                     refuse.found.alert(word.pos(), message);
                 }
                 address.map(Present::Address)
@@ -582,7 +582,7 @@ fn methods(init_addr: &Option<Set<Word>>, asked: bool, refuse: &mut Refuse<'_>) 
                     let text = String::from_utf8_lossy(other);
                     refuse.found.alert(
                         set.pos,
-                        format!("'init-addr' expects last, libc, none or an address and got '{text}'"),
+                        format!("'init-addr' expects last, libc, none or an address, found '{text}'"),
                     );
                     Method::None
                 }

@@ -84,7 +84,7 @@ fn user<'w>(kind: &'w Statement, most: usize, refuse: &mut Refuse<'_>) -> &'w [u
             name
         }
         [word, ..] if *word != "user" => {
-            wrong(word.pos(), format!("expects 'user' and a name and got '{}'", word.shown()));
+            wrong(word.pos(), format!("expects 'user' and a name, found '{}'", word.shown()));
             b""
         }
         _ => {
@@ -102,7 +102,7 @@ fn mysql_script(kind: &Statement, refuse: &mut Refuse<'_>) -> Script {
         Some(word) if *word == "pre-41" => mysql::Login::Pre41,
         Some(word) if *word != "post-41" => {
             let message =
-                format!("'{}' expects 'post-41' or 'pre-41' and got '{}'", kind.keyword, word.shown());
+                format!("'{}' expects 'post-41' or 'pre-41', found '{}'", kind.keyword, word.shown());
             refuse.found.alert(word.pos(), message);
             mysql::Login::Post41
         }
@@ -508,7 +508,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             let names: Vec<&str> = some.iter().map(|status| status.name()).collect();
             self.wrong(
                 value,
-                &format!("'{of}' expects one of {} and got '{}'", names.join(", "), value.shown()),
+                &format!("'{of}' expects one of {}, found '{}'", names.join(", "), value.shown()),
             );
         }
         status

@@ -31,8 +31,7 @@ pub(crate) fn bind_line(b: &mut Builder<'_>, line: &Line<'_>) -> Bind {
         addresses.extend(address(b, line.keyword.name, &word, &rules));
     }
     b.bind = BindOptions::default();
-    let owner = format!("{} {}", line.keyword.name, list.shown());
-    options(b, &owner, SectionKind::BindOption, &line.words[1..]);
+    options(b, SectionKind::BindOption, &line.words[1..]);
     let options = std::mem::take(&mut b.bind);
     Bind { addresses, options, pos: line.pos() }
 }
@@ -43,7 +42,8 @@ pub(crate) fn octal(b: &mut Builder<'_>, line: &Line<'_>, index: usize) -> Optio
     let digits = word.text().filter(|text| text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit()));
     let mode = digits.and_then(|text| u32::from_str_radix(text, 8).ok()).filter(|mode| *mode <= 0o7777);
     if mode.is_none() {
-        let message = format!("'{}' : '{}' is no mode in octal such as 660", line.keyword.name, word.shown());
+        let message =
+            format!("'{}' expects a mode in octal such as 660, found '{}'", line.keyword.name, word.shown());
         b.found.alert(word.pos(), message);
     }
     mode

@@ -16,11 +16,12 @@ pub(crate) use server::{
 };
 
 use super::{Builder, Line};
-use crate::lex::Word;
+use crate::lex::{Environment, Word};
 use crate::source::Pos;
 use crate::table::{SectionKind, Shape, Table};
 use crate::tree::Set;
 use manylane_net::{Address, Rules};
+use std::borrow::Cow;
 
 /// Offset of the first byte that names of sections and servers may not have.
 pub(crate) fn bad_name_byte(name: &[u8]) -> Option<usize> {
@@ -30,21 +31,53 @@ pub(crate) fn bad_name_byte(name: &[u8]) -> Option<usize> {
 /// An address, or a report that points at what is wrong in it.
 pub(super) fn address(b: &mut Builder<'_>, name: &str, word: &Word, rules: &Rules) -> Option<Set<Address>> {
     let Some(text) = word.text() else {
-        b.found.alert(word.pos(), format!("'{name}' : '{}' is no address, it is not UTF-8", word.shown()));
+        b.found
+            .alert(word.pos(), format!("'{name}' : '{}' is not an address: it is not UTF-8", word.shown()));
         return None;
     };
-    match Address::parse(text, rules) {
+    let expanded = expanded(&b.environment, text);
+    if expanded.is_empty() && !text.is_empty() {
+        let message = format!("'{name}' expects an address, and '{text}' is empty: is the variable set?");
+        b.found.alert(word.pos(), message);
+        return None;
+    }
+    match Address::parse(&expanded, rules) {
         Ok(value) => Some(Set { value, pos: word.pos() }),
+        Err(error) if *expanded != *text => {
+            b.found.alert(word.pos(), format!("'{name}' : {}; {}", error.wrong_in(), error.remedy()));
+            None
+        }
         Err(error) => {
-            let message = format!("'{name}' : {} in '{}', {}", error.wrong(), word.shown(), error.remedy());
+            let message = format!("'{name}' : {}; {}", error.wrong_in(), error.remedy());
             b.found.alert(word.pos_at(error.span().start), message);
             None
         }
     }
 }
 
-/// Obeys the options in `words` that are rows of `place`. `owner` is what they belong to, for messages.
-fn options(b: &mut Builder<'_>, owner: &str, place: SectionKind, words: &[Word]) {
+/// An address with `$NAME` and `${NAME}` replaced from the environment, which HAProxy does in addresses also
+/// where the word is not in double quotes. What is not set is empty.
+fn expanded<'t>(environment: &Environment, text: &'t str) -> Cow<'t, str> {
+    if !text.contains('$') {
+        return text.into();
+    }
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let braced = after.strip_prefix('{').and_then(|inside| inside.split_once('}'));
+        let end = || after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(after.len());
+        let (name, behind) = braced.unwrap_or_else(|| after.split_at(end()));
+        let value = environment.get(name.as_bytes()).unwrap_or_default();
+        out.push_str(&String::from_utf8_lossy(value));
+        rest = behind;
+    }
+    out.push_str(rest);
+    out.into()
+}
+
+/// Obeys the options in `words` that are rows of `place`.
+fn options(b: &mut Builder<'_>, place: SectionKind, words: &[Word]) {
     let mut rest = words;
     while let [head, after @ ..] = rest {
         let name = head.bytes().split(|byte| *byte == b'(').next().unwrap_or_default();
@@ -57,8 +90,8 @@ fn options(b: &mut Builder<'_>, owner: &str, place: SectionKind, words: &[Word])
             }
             let known =
                 Table::get().rows().iter().filter(|row| row.places.contains(place)).map(|row| row.name);
-            let message =
-                format!("'{owner}' : unknown keyword '{}'{}", head.shown(), super::proposal(head, known));
+            let guess = super::proposal(head, known);
+            let message = format!("unknown keyword '{}' of a '{}' line{guess}", head.shown(), place.name());
             b.found.alert(head.pos(), message);
             // What follows an unknown option may be its value: guessing which would only make more noise.
             return;
@@ -69,16 +102,23 @@ fn options(b: &mut Builder<'_>, owner: &str, place: SectionKind, words: &[Word])
             Shape::Own(_, words) => *words,
         };
         if after.len() < takes {
-            return b.found.alert(head.pos(), format!("'{owner}' : '{}' : missing value", keyword.name));
+            return b.found.alert(head.pos(), keyword.expects(after.len()));
         }
-        b.obey(keyword, super::Prefix::None, head, &after[..takes]);
+        let mut arguments = Cow::Borrowed(&after[..takes]);
+        if matches!(&keyword.shape, Shape::Args(args) if args.first().is_some_and(|arg| arg.name == "address"))
+            && let Some(text) = after.first().and_then(Word::text).filter(|text| text.contains('$'))
+        {
+            let address = expanded(&b.environment, text).into_owned();
+            arguments = vec![Word::plain(address, after[0].pos())].into();
+        }
+        b.obey(keyword, super::Prefix::None, head, &arguments);
         rest = &after[takes..];
     }
 }
 
 /// For messages: a word in quotes, or nothing.
 fn got(word: Option<&Word>) -> String {
-    word.map_or_else(|| " and got nothing".into(), |word| format!(" and got '{}'", word.shown()))
+    word.map_or_else(|| ", found nothing".into(), |word| format!(", found '{}'", word.shown()))
 }
 
 /// Where a word stands, or the end of the line.

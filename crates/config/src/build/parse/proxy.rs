@@ -34,7 +34,7 @@ fn choose(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Choice> {
         }
         [_, extra, ..] => {
             let message = format!(
-                "'{}' expects 'if' or 'unless' behind the name and got '{}'",
+                "'{}' expects 'if' or 'unless' behind the name, found '{}'",
                 line.keyword.name,
                 extra.shown()
             );
@@ -82,6 +82,9 @@ const ALGORITHMS: [&str; 13] = [
 const RDP_COOKIE: &str = "mstshash";
 
 pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
+    let bare = [Word::plain("roundrobin", line.pos())];
+    let line =
+        &Line { words: if line.words.is_empty() { &bare } else { line.words }, values: Vec::new(), ..*line };
     let word = &line.words[0];
     let open = word.bytes().iter().position(|byte| *byte == b'(');
     let name = &word.bytes()[..open.unwrap_or(word.bytes().len())];

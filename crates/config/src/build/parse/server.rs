@@ -15,10 +15,9 @@ pub(crate) fn server(b: &mut Builder<'_>, line: &Line<'_>) {
         return;
     }
     let address = address(b, line.keyword.name, &line.words[1], &Rules::SERVER);
-    let backend = b.proxy().name.shown().to_string();
     let base = b.settings().default_server.clone();
     b.server = base;
-    options(b, &format!("server {backend}/{}", name.shown()), SectionKind::ServerOption, &line.words[2..]);
+    options(b, SectionKind::ServerOption, &line.words[2..]);
     let options = std::mem::take(&mut b.server);
     let Some(address) = address else { return };
     let server = Server { name, address, options, pos: line.pos(), template: None };
@@ -53,7 +52,7 @@ pub(crate) fn dispatch(b: &mut Builder<'_>, line: &Line<'_>) {
 
 pub(crate) fn default_server(b: &mut Builder<'_>, line: &Line<'_>) {
     b.server = std::mem::take(&mut b.settings().default_server);
-    options(b, "default-server", SectionKind::ServerOption, line.words);
+    options(b, SectionKind::ServerOption, line.words);
     b.settings().default_server = std::mem::take(&mut b.server);
     if let Some(id) = b.settings().default_server.id.take() {
         b.found.alert(id.pos, "'id' cannot be the same for all servers");
@@ -67,9 +66,8 @@ pub(crate) fn server_template(b: &mut Builder<'_>, line: &Line<'_>) {
     }
     let Some((low, high)) = template_range(b, line, numbers) else { return };
     let address = address(b, line.keyword.name, place, &Rules::SERVER);
-    let backend = b.proxy().name.shown().to_string();
     b.server = b.settings().default_server.clone();
-    options(b, &format!("server-template {backend}/{}", prefix.shown()), SectionKind::ServerOption, rest);
+    options(b, SectionKind::ServerOption, rest);
     let options = std::mem::take(&mut b.server);
     let Some(address) = address else { return };
     if !b.has_room_for_servers(numbers.pos(), high - low + 1) {
@@ -202,7 +200,7 @@ pub(crate) fn ring_server(b: &mut Builder<'_>, line: &Line<'_>) {
     }
     let address = address(b, "server", &line.words[1], &Rules { port_needed: true, ..Rules::SERVER });
     b.server = Default::default();
-    options(b, &format!("server {}", name.shown()), SectionKind::ServerOption, &line.words[2..]);
+    options(b, SectionKind::ServerOption, &line.words[2..]);
     let options = std::mem::take(&mut b.server);
     if let Some(address) = address {
         let server = Server { name, address, options, pos: line.pos(), template: None };

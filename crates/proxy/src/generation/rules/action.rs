@@ -4,7 +4,7 @@ use super::{Action, Change, Listed, NameMatch, Reader, Replaced};
 use crate::rules::Normalizer;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::table::Ruleset;
+use manylane_config::table::{self, Ruleset};
 use manylane_config::tree;
 use manylane_config::value::{self, Unit};
 use manylane_expr::{EvalPoints, Regex, Use};
@@ -17,11 +17,19 @@ impl Reader<'_, '_, '_> {
         None
     }
 
+    /// Reports that a rule has other arguments than its action takes: at `extra`, or else at the action.
+    pub(super) fn arguments<T>(&mut self, rule: &tree::Rule, extra: Option<&Word>) -> Option<T> {
+        let found = rule.words.len().saturating_sub(1);
+        let pos = extra.or(rule.words.first()).map_or(rule.pos, Word::pos);
+        self.refuse.found.alert(pos, table::Action::expects(rule.list, rule.action, found));
+        None
+    }
+
     pub(super) fn action(&mut self, rule: &tree::Rule, place: EvalPoints) -> Option<Action> {
         if let Some(setting) = self.setting(rule, place) {
             return setting.map(Action::Set);
         }
-        let tree::Rule { list, action, words, condition: _, pos } = rule;
+        let tree::Rule { list, action, words, condition: _, pos: _ } = rule;
         let [name, arguments @ ..] = &words[..] else { return None };
         let request = *list == Ruleset::HttpRequest;
         let header = |word: &Word| -> Box<[u8]> { word.bytes().into() };
@@ -101,7 +109,7 @@ impl Reader<'_, '_, '_> {
                 | "set-status" | "normalize-uri" | "strict-mode" | "pause" | "disable-l7-retry" | "add-acl("
                 | "del-acl(" | "del-map(" | "set-map(",
                 _,
-            ) => return self.wrong(rule, *pos, "has not the arguments that it takes"),
+            ) => return self.arguments(rule, None),
             _ => return self.not_built(rule),
         })
     }
@@ -110,7 +118,7 @@ impl Reader<'_, '_, '_> {
         match Regex::new(word.bytes(), false) {
             Ok(regex) => Some(regex),
             Err(why) => {
-                self.refuse.found.alert(word.pos(), why);
+                self.refuse.found.alert(word.pos_at(manylane_expr::regex_fault(word.bytes())), why);
                 None
             }
         }
@@ -144,7 +152,7 @@ impl Reader<'_, '_, '_> {
             b"reg" => match Regex::new(name.bytes(), true) {
                 Ok(regex) => Action::DelHeaders(NameMatch::Regex(regex)),
                 Err(why) => {
-                    self.refuse.found.alert(name.pos(), why);
+                    self.refuse.found.alert(name.pos_at(manylane_expr::regex_fault(name.bytes())), why);
                     return None;
                 }
             },

@@ -278,9 +278,9 @@ impl Reader<'_, '_, '_> {
                     cookie = Some([value.bytes(), b"; path=/; Max-Age=0;"].concat().into());
                 }
                 _ => {
-                    let guess = match manylane_config::nearest(word.bytes(), REDIRECT_WORDS) {
-                        Some(known) => format!("; did you mean '{known}'?"),
-                        None => format!(", there are {}", REDIRECT_WORDS.join(", ")),
+                    let guess = match manylane_config::guess(word.bytes(), REDIRECT_WORDS) {
+                        none if none.is_empty() => format!(", there are {}", REDIRECT_WORDS.join(", ")),
+                        guess => guess,
                     };
                     let message = format!("'redirect' does not know '{}'{guess}", word.shown());
                     self.refuse.found.alert(word.pos(), message);

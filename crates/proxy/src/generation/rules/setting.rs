@@ -30,11 +30,9 @@ impl Reader<'_, '_, '_> {
             ("reject", []) => ConnectionAction::Reject,
             ("silent-drop", arguments) => ConnectionAction::SilentDrop(self.silence(rule, arguments)?),
             ("do-log", []) => ConnectionAction::DoLog,
-            ("accept" | "reject" | "do-log", [word, ..]) => {
-                return self.wrong(rule, word.pos(), "takes no arguments");
-            }
+            ("accept" | "reject" | "do-log", [word, ..]) => return self.arguments(rule, Some(word)),
             ("expect-proxy", [layer]) if *layer == *"layer4" => ConnectionAction::ExpectProxy,
-            ("expect-proxy", _) => return self.wrong(rule, rule.pos, "expects 'layer4' and nothing else"),
+            ("expect-proxy", _) => return self.arguments(rule, None),
             _ => return self.not_built(rule),
         })
     }
@@ -54,7 +52,7 @@ impl Reader<'_, '_, '_> {
             ("do-log", []) => ContentAction::DoLog,
             ("close", []) => ContentAction::Close,
             ("accept" | "reject" | "close" | "do-log", [word, ..]) => {
-                return self.wrong(rule, word.pos(), "takes no arguments");
+                return self.arguments(rule, Some(word));
             }
             _ => return self.not_built(rule),
         })
@@ -70,7 +68,7 @@ impl Reader<'_, '_, '_> {
                     self.wrong(rule, hops.pos(), "expects a number of hops from 1 to 255 behind 'rst-ttl'")
                 }
             },
-            [word, ..] => self.wrong(rule, word.pos(), "takes nothing but 'rst-ttl' and a number of hops"),
+            [word, ..] => self.arguments(rule, Some(word)),
         }
     }
 
@@ -107,9 +105,7 @@ impl Reader<'_, '_, '_> {
             ("set-fc-mark" | "set-mark" | "set-fc-tos" | "set-tos", [_, ..]) => {
                 self.packets(rule, arguments, place)
             }
-            ("set-bc-mark" | "set-bc-tos", []) => {
-                self.wrong(rule, rule.pos, "expects a number or an expression")
-            }
+            ("set-bc-mark" | "set-bc-tos", []) => self.arguments(rule, None),
             ("capture", [sample @ .., how, number]) if !sample.is_empty() => {
                 self.capture(rule, sample, how, number, place)
             }
@@ -131,7 +127,7 @@ impl Reader<'_, '_, '_> {
                 | "set-tos"
                 | "capture",
                 _,
-            ) => self.wrong(rule, rule.pos, "has not the arguments that it takes"),
+            ) => self.arguments(rule, None),
             _ => return None,
         };
         Some(set)
@@ -315,7 +311,7 @@ impl Reader<'_, '_, '_> {
         let made = match (rule.action, arguments) {
             ("set-var-fmt(", [format]) => Made::Format(self.format(format, Use::Text, place)?),
             ("set-var(", [_, ..]) => Made::Of(self.expression(arguments, place)?),
-            _ => return self.wrong(rule, rule.pos, "sets a variable to one expression or format"),
+            _ => return self.arguments(rule, None),
         };
         Some((id, made, when))
     }
