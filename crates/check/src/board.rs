@@ -3,7 +3,7 @@
 
 use crate::health::{Change, Counted, Health, Init, Running};
 use crate::status::{CheckResult, Status};
-use manylane_sync::{LockClass, Mutex};
+use manylane_sync::{LockClass, Mutex, SeqLatch};
 use std::time::Duration;
 
 static BOARDS: LockClass = LockClass::new("health of a server", LockClass::LEAF);
@@ -27,97 +27,115 @@ pub struct Report {
     pub failed: u64,
 }
 
-/// Where the report of one server lies.
+/// Bytes of [`CheckResult::info`] that a report has: about as many as HAProxy keeps.
+const TOLD: usize = 128;
+
+/// Words of a report: five of numbers, and those of the text.
+const WORDS: usize = 5 + TOLD / 8;
+
+/// Where the report of one server lies. Those who change it take turns; reports read it without a lock.
 #[derive(Debug)]
-pub struct Board(Mutex<Report>);
+pub struct Board {
+    state: Mutex<Report>,
+    published: SeqLatch<WORDS>,
+}
 
 impl Board {
     /// Before the first check.
     pub fn new(health: Health) -> Self {
-        Self(Mutex::new(
-            &BOARDS,
-            Report {
-                verdict: CheckResult::new(Status::Ini, ""),
-                took: Duration::ZERO,
-                in_progress: false,
-                paused: false,
-                disabled: false,
-                health,
-                failed: 0,
-            },
-        ))
+        let report = Report {
+            verdict: CheckResult::new(Status::Ini, ""),
+            took: Duration::ZERO,
+            in_progress: false,
+            paused: false,
+            disabled: false,
+            health,
+            failed: 0,
+        };
+        Self { published: SeqLatch::new(report.words()), state: Mutex::new(&BOARDS, report) }
+    }
+
+    fn edit<R>(&self, edit: impl FnOnce(&mut Report) -> R) -> R {
+        let mut report = self.state.lock();
+        let result = edit(&mut report);
+        self.published.write(report.words());
+        result
     }
 
     /// Goes on where another one of the same server ends: with what was found and counted, and its own `rise`
     /// and `fall`.
     pub fn inherit(&self, before: &Self) {
-        let before = before.read();
-        let mut report = self.0.lock();
-        let health = report.health.like(&before.health);
-        *report = Report { health, in_progress: false, paused: false, ..before };
+        let before = before.state.lock().clone();
+        self.edit(|report| {
+            let health = report.health.like(&before.health);
+            *report = Report { health, in_progress: false, paused: false, ..before };
+        });
     }
 
     /// What it says now.
     pub fn read(&self) -> Report {
-        self.0.lock().clone()
+        Report::of_words(&self.published.read())
     }
 
     /// A check begins. How the server is by those before it.
     pub fn begin(&self) -> Running {
-        let mut report = self.0.lock();
-        report.in_progress = true;
-        report.health.running()
+        self.edit(|report| {
+            report.in_progress = true;
+            report.health.running()
+        })
     }
 
     /// Nobody looks after the server now.
     pub fn pause(&self) {
-        self.0.lock().paused = true;
+        self.edit(|report| report.paused = true);
     }
 
     /// Checks are made, or not, from now on.
     pub fn disable(&self, disabled: bool) {
-        self.0.lock().disabled = disabled;
+        self.edit(|report| report.disabled = disabled);
     }
 
     /// Whether checks are made.
     pub fn is_looked_after(&self) -> bool {
-        let report = self.0.lock();
+        let report = self.state.lock();
         !report.disabled && !report.paused
     }
 
     /// The check that was begun does not count.
     pub fn cancel(&self) {
-        self.0.lock().in_progress = false;
+        self.edit(|report| report.in_progress = false);
     }
 
     /// The server comes back from where nobody looked after it: it is up, until one check has failed.
     pub fn come_back(&self) {
-        let mut report = self.0.lock();
-        report.paused = false;
-        report.health = Health::new(report.health.rise(), report.health.fall(), Init::Up);
+        self.edit(|report| {
+            report.paused = false;
+            report.health = Health::new(report.health.rise(), report.health.fall(), Init::Up);
+        });
     }
 
     /// Somebody else than the checks says how the server is.
     pub fn set(&self, running: Running) {
-        let mut report = self.0.lock();
-        report.health.set(running);
+        self.edit(|report| report.health.set(running));
     }
 
     /// Before the first check: how the server was when another process had checked it last.
     pub fn restore(&self, running: Running, status: Status) {
-        let mut report = self.0.lock();
-        report.health.set(running);
-        report.verdict = CheckResult::new(status, "");
+        self.edit(|report| {
+            report.health.set(running);
+            report.verdict = CheckResult::new(status, "");
+        });
     }
 
     /// A check is over. Whether it is worth a line, since it moved the health or came to something else than
     /// the last, and what changed.
     pub fn end(&self, verdict: CheckResult, took: Duration) -> (bool, Option<Change>) {
-        let mut report = self.0.lock();
-        let (moved, change) = report.health.report(verdict.status);
-        report.took = took;
-        report.in_progress = false;
-        (report.note(verdict, moved), change)
+        self.edit(|report| {
+            let (moved, change) = report.health.report(verdict.status);
+            report.took = took;
+            report.in_progress = false;
+            (report.note(verdict, moved), change)
+        })
     }
 
     /// An agent was asked, or could not be: only its own word about health counts. The same.
@@ -125,27 +143,80 @@ impl Board {
         if matches!(verdict.status, Status::L7Ok | Status::L7Sts) {
             return self.end(verdict, took);
         }
-        let mut report = self.0.lock();
-        report.took = took;
-        report.in_progress = false;
-        let neutral = verdict.status == Status::Checked; // says nothing that is worth a line
-        (report.note(verdict, false) && !neutral, None)
+        self.edit(|report| {
+            report.took = took;
+            report.in_progress = false;
+            let neutral = verdict.status == Status::Checked; // says nothing that is worth a line
+            (report.note(verdict, false) && !neutral, None)
+        })
     }
 
     /// From now on only failures that come are told.
     pub fn clear(&self) {
-        self.0.lock().failed = 0;
+        self.edit(|report| report.failed = 0);
     }
 
     /// Live traffic failed too often. The same.
     pub fn observe(&self, verdict: CheckResult, counted: Counted) -> (bool, Option<Change>) {
-        let mut report = self.0.lock();
-        let (moved, change) = report.health.observe(counted);
-        (report.note(verdict, moved), change)
+        self.edit(|report| {
+            let (moved, change) = report.health.observe(counted);
+            (report.note(verdict, moved), change)
+        })
     }
 }
 
 impl Report {
+    /// As [`Board`] publishes it, with as much of the text as fits.
+    fn words(&self) -> [u64; WORDS] {
+        let Self { verdict, took, in_progress, paused, disabled, health, failed } = self;
+        let text = &verdict.info[..verdict.info.floor_char_boundary(TOLD)];
+        let mut bytes = [0; TOLD];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        let flags = [*in_progress, *paused, *disabled, verdict.code.is_some()]
+            .into_iter()
+            .fold(0, |flags, flag| flags << 1 | u8::from(flag));
+        let (status, running) = (verdict.status.number(), health.running() as u8);
+        let small = u64::from_le_bytes([status, flags, running, text.len() as u8, 0, 0, 0, 0]);
+        let steps = u64::from(health.rise()) << 32 | u64::from(health.fall());
+        let numbers = [
+            small | u64::from(health.value()) << 32,
+            steps,
+            took.as_nanos() as u64,
+            verdict.code.unwrap_or(0).cast_unsigned(),
+            *failed,
+        ];
+        let (text, _) = bytes.as_chunks();
+        std::array::from_fn(|word| match numbers.get(word) {
+            Some(number) => *number,
+            None => u64::from_le_bytes(text[word - numbers.len()]),
+        })
+    }
+
+    fn of_words(words: &[u64; WORDS]) -> Self {
+        let [small, steps, took, code, failed, text @ ..] = words;
+        let [status, flags, running, length, ..] = small.to_le_bytes();
+        let bytes: Vec<u8> = text.iter().flat_map(|word| word.to_le_bytes()).take(length.into()).collect();
+        let flag = |place: u8| flags >> place & 1 != 0;
+        let verdict = CheckResult {
+            status: Status::by_number(status).unwrap_or(Status::Ini),
+            code: flag(0).then_some(code.cast_signed()),
+            info: String::from_utf8_lossy(&bytes).into(),
+        };
+        let running = [Running::Up, Running::Stopping, Running::Down]
+            .into_iter()
+            .find(|known| *known as u8 == running)
+            .unwrap_or(Running::Up);
+        Self {
+            verdict,
+            took: Duration::from_nanos(*took),
+            in_progress: flag(3),
+            paused: flag(2),
+            disabled: flag(1),
+            health: Health::of((steps >> 32) as u32, *steps as u32, (small >> 32) as u32, running),
+            failed: *failed,
+        }
+    }
+
     /// It came to this, which moved the health or not. Whether that is news.
     fn note(&mut self, verdict: CheckResult, moved: bool) -> bool {
         let news = moved || verdict.status != self.verdict.status;
@@ -154,5 +225,39 @@ impl Report {
         }
         self.verdict = verdict;
         news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_it_was_written_but_for_a_text_that_is_too_long() {
+        let board = Board::new(Health::new(2, 3, Init::FullyUp));
+        let same = |text: &str, told: &str| {
+            let verdict = CheckResult { code: Some(-1), ..CheckResult::new(Status::L7Sts, text) };
+            assert_eq!(board.end(verdict, Duration::from_millis(12)), (true, None));
+            board.disable(true);
+            board.begin();
+            let written = board.state.lock(); // a report waits for nobody
+            let mut read = board.read();
+            assert_eq!(&*read.verdict.info, told);
+            read.verdict.info = text.into();
+            assert_eq!(format!("{read:?}"), format!("{:?}", *written));
+            assert!(read.in_progress && read.disabled && !read.paused);
+        };
+        same("it said é", "it said é");
+        let long = format!("{}é", "a".repeat(TOLD - 1));
+        same(&long, &long[..TOLD - 1]);
+        board.pause();
+        board.cancel();
+        board.set(Running::Stopping);
+        let report = board.read();
+        assert!(report.paused && !report.in_progress && report.health.running() == Running::Stopping);
+        board.restore(Running::Down, Status::L4Con);
+        let report = board.read();
+        assert_eq!((report.verdict, report.failed), (CheckResult::new(Status::L4Con, ""), 2));
+        assert_eq!((report.health.value(), report.health.rise(), report.health.fall()), (0, 2, 3));
     }
 }

@@ -70,6 +70,11 @@ impl Health {
         Self { rise, fall, value, running }
     }
 
+    /// As it was, by its four parts.
+    pub(crate) fn of(rise: u32, fall: u32, value: u32, running: Running) -> Self {
+        Self { rise, fall, value, running }
+    }
+
     /// A check came to this. Whether it moved the health, and what changed by it.
     pub fn report(&mut self, status: Status) -> (bool, Option<Change>) {
         let before = (self.value, self.running);

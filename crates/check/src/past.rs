@@ -1,6 +1,6 @@
 //! How long a server is as it is, and how long it was down. Written when its state changes; read by reports.
 
-use manylane_sync::{LockClass, Mutex};
+use manylane_sync::{LockClass, Mutex, SeqLatch};
 use std::time::Duration;
 
 static PASTS: LockClass = LockClass::new("past of a server", LockClass::LEAF);
@@ -19,6 +19,11 @@ pub struct Since {
 }
 
 impl Since {
+    fn words(&self) -> [u64; 4] {
+        // Nanoseconds of five centuries.
+        [self.changed.as_nanos() as u64, self.is_down.into(), self.down_for.as_nanos() as u64, self.downs]
+    }
+
     /// How long it was down in all.
     pub fn downtime(&self, now: Duration) -> Duration {
         let now_down = if self.is_down { now.saturating_sub(self.changed) } else { Duration::ZERO };
@@ -26,39 +31,51 @@ impl Since {
     }
 }
 
-/// The past of one server.
+/// The past of one server. Those who change it take turns; reports read it without a lock.
 #[derive(Debug)]
-pub struct Past(Mutex<Since>);
+pub struct Past {
+    state: Mutex<Since>,
+    /// When it changed, whether it is down, for how long it was, and how often.
+    published: SeqLatch<4>,
+}
 
 impl Past {
     /// It begins.
     pub fn new(now: Duration) -> Self {
-        Self(Mutex::new(&PASTS, Since { changed: now, is_down: false, down_for: Duration::ZERO, downs: 0 }))
+        let since = Since { changed: now, is_down: false, down_for: Duration::ZERO, downs: 0 };
+        Self { state: Mutex::new(&PASTS, since), published: SeqLatch::new(since.words()) }
+    }
+
+    fn edit(&self, edit: impl FnOnce(&mut Since)) {
+        let mut since = self.state.lock();
+        edit(&mut since);
+        self.published.write(since.words());
     }
 
     /// It is another way now: whether it serves.
     pub fn change(&self, serves: bool, now: Duration) {
-        let mut past = self.0.lock();
-        let down_for = past.downtime(now);
-        let downs = past.downs + u64::from(!serves && !past.is_down);
-        *past = Since { changed: now, is_down: !serves, down_for, downs };
+        self.edit(|past| {
+            let down_for = past.downtime(now);
+            let downs = past.downs + u64::from(!serves && !past.is_down);
+            *past = Since { changed: now, is_down: !serves, down_for, downs };
+        });
     }
 
     /// It is as another process left it: since then, and whether it serves.
     pub fn restore(&self, serves: bool, changed: Duration) {
-        let mut past = self.0.lock();
-        past.changed = changed;
-        past.is_down = !serves;
+        self.edit(|past| (past.changed, past.is_down) = (changed, !serves));
     }
 
     /// From now on only the times are counted that come.
     pub fn clear(&self) {
-        self.0.lock().downs = 0;
+        self.edit(|past| past.downs = 0);
     }
 
     /// What it was until now.
     pub fn read(&self) -> Since {
-        *self.0.lock()
+        let [changed, is_down, down_for, downs] = self.published.read();
+        let (changed, down_for) = (Duration::from_nanos(changed), Duration::from_nanos(down_for));
+        Since { changed, is_down: is_down != 0, down_for, downs }
     }
 }
 
@@ -76,6 +93,9 @@ mod tests {
         past.change(true, second(20));
         assert_eq!(past.read().downtime(second(99)), second(8));
         assert_eq!((past.read().changed, past.read().downs), (second(20), 1));
+        let changing = past.state.lock();
+        assert_eq!(past.read().downs, 1, "a report waits for nobody");
+        drop(changing);
         past.clear();
         assert_eq!(
             (past.read().changed, past.read().downtime(second(99)), past.read().downs),

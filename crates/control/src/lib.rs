@@ -10,7 +10,6 @@ mod metrics;
 mod page;
 mod process;
 mod reply;
-mod seen;
 mod serve;
 mod session;
 mod walk;

@@ -6,11 +6,10 @@ use crate::commands::stat::{self, Line};
 use crate::commands::values::{Form, Value};
 use crate::commands::{info, resolvers};
 use crate::process::ProcessInfo;
-use crate::seen::{Read, StatSnapshot};
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Listener, StatsPage};
 use manylane_proxy::pages::{PART, Page, Pages, Parts};
-use manylane_sync::Arc;
+use manylane_sync::{Arc, Reader};
 use std::fmt::Write;
 
 const FRONTENDS: u8 = 1;
@@ -338,8 +337,8 @@ struct Row {
     checks: [i64; CHECKS.len()],
 }
 
-/// Rows that are made for a part: some hundred microseconds.
-const ROWS_AT_ONCE: usize = 256;
+/// Rows that are read for a part: some ten microseconds each.
+const ROWS_AT_ONCE: usize = 32;
 
 /// Rows by kind, in the order of names.
 #[derive(Default)]
@@ -348,10 +347,10 @@ struct Rows {
     listeners: Vec<Row>,
     backends: Vec<Row>,
     servers: Vec<Row>,
-    /// Of backends and, with a place there, of their servers: rows are to be made of it.
-    seen: Read<(usize, Option<usize>, StatSnapshot)>,
-    /// What is to be seen next, likewise.
+    /// What is read next: a backend, or with a place there one of its servers.
     next: (usize, Option<usize>),
+    /// All were read.
+    whole: bool,
 }
 
 /// A page at work.
@@ -430,59 +429,36 @@ fn escaped(text: &str) -> String {
 }
 
 impl Making {
-    /// Looks on, at backends and servers; at all frontends before. Whether rows are to be made in the same
-    /// part.
-    fn look(&mut self) -> bool {
+    /// Reads all frontends at first, then up to [`ROWS_AT_ONCE`] backends and servers.
+    fn read(&mut self, reader: &Reader) {
         let Self { generation, scope, rows, .. } = self;
         if rows.next == (0, None) {
             for frontend in &generation.frontends {
-                let seen = StatSnapshot::paced(frontend.counts.looked());
-                rows.frontends
-                    .push(Row::new(&stat::frontend(frontend, generation.places.most(), &seen), None));
+                rows.frontends.push(Row::new(&stat::frontend(frontend, generation.places.most()), None));
                 let reported = |own: &&Listener| own.reported && scope.of & LISTENERS != 0;
                 for listener in frontend.listeners.iter().filter(reported) {
-                    let seen = StatSnapshot::paced(listener.counts.looked());
-                    rows.listeners
-                        .push(Row::new(&stat::listener(frontend, listener, &seen), Some("listener")));
+                    rows.listeners.push(Row::new(&stat::listener(frontend, listener), Some("listener")));
                 }
             }
         }
-        let Rows { seen, next, .. } = rows;
-        seen.part(|| {
-            let (place, own) = *next;
-            let backend = generation.backends.get(place)?;
-            let Some(own) = own else {
-                *next = (place, Some(0));
-                return Some(Some((place, None, StatSnapshot::backend(backend))));
-            };
-            let Some(server) = backend.listed_at(own) else {
-                *next = (place + 1, None);
-                return Some(None);
-            };
-            *next = (place, Some(own + 1));
-            let index = backend.balancer.servers().index(server.index);
-            Some(
-                index.map(|index| {
-                    (place, Some(own), StatSnapshot::server(generation, backend, index, server))
-                }),
-            )
-        })
-    }
-
-    /// Makes rows of what was seen, up to [`ROWS_AT_ONCE`].
-    fn read(&mut self) {
-        let Self { generation, scope, rows, .. } = self;
         for _ in 0..ROWS_AT_ONCE {
-            let Some((place, own, seen)) = rows.seen.take() else { return };
-            let backend = &generation.backends[place];
+            let (place, own) = rows.next;
+            let Some(backend) = generation.backends.get(place) else {
+                rows.whole = true;
+                return;
+            };
             let Some(own) = own else {
-                let line = stat::backend(backend, Form::default(), &seen);
-                rows.backends.push(Row::new(&line, None));
+                rows.next = (place, Some(0));
+                rows.backends.push(Row::new(&stat::backend(backend, Form::default()), None));
                 continue;
             };
-            let Some(server) = backend.listed_at(own) else { continue };
+            let Some(server) = backend.listed_at(own) else {
+                rows.next = (place + 1, None);
+                continue;
+            };
+            rows.next = (place, Some(own + 1));
             let Some(index) = backend.balancer.servers().index(server.index) else { continue };
-            let row = Row::new(&stat::server(generation, backend, index, server, seen), Some("server"));
+            let row = Row::new(&stat::server(generation, backend, index, server, reader), Some("server"));
             if let Some(of) = rows.backends.last_mut() {
                 row.state.into_iter().for_each(|state| of.states[state] += 1);
                 row.check.into_iter().for_each(|check| of.checks[check] += 1);
@@ -656,11 +632,7 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
 }
 
 impl Parts for Making {
-    fn reads(&self) -> bool {
-        !self.begun || self.rows.seen.reads()
-    }
-
-    fn next(&mut self, text: &mut String) -> bool {
+    fn next(&mut self, text: &mut String, reader: &Reader) -> bool {
         if !std::mem::replace(&mut self.begun, true) && self.scope.process {
             self.process(text);
         }
@@ -670,11 +642,10 @@ impl Parts for Making {
         if self.scope.of == 0 {
             return false;
         }
-        if self.rows.seen.reads() && !self.look() {
-            return true;
+        if !self.rows.whole {
+            self.read(reader);
         }
-        self.read();
-        if !self.rows.seen.is_over() {
+        if !self.rows.whole {
             return true;
         }
         let Rows { frontends, listeners, backends, servers, .. } = &self.rows;

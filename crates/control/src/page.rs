@@ -4,15 +4,14 @@
 use crate::commands::columns::{COLUMNS, Column, header};
 use crate::commands::info;
 use crate::commands::schema;
-use crate::commands::stat::{self, Line};
+use crate::commands::stat::{self, Line, STEPS_AT_ONCE};
 use crate::commands::values::Form;
 use crate::process::ProcessInfo;
-use crate::seen::Ahead;
-use crate::walk::Step;
+use crate::walk::{Step, Walk};
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Backend, StatsPage};
 use manylane_proxy::pages::{PART, Page, Parts};
-use manylane_sync::Arc;
+use manylane_sync::{Arc, Reader};
 use std::fmt::Write;
 
 /// `type` of a server's line.
@@ -164,7 +163,7 @@ pub(crate) fn page(
         formed: asked.formed.map(outcome),
         first: true,
         begun: false,
-        ahead: Ahead::new(generation),
+        walk: Walk::new(generation),
     };
     let content_type = match (asked.json, asked.csv || typed) {
         (true, _) => "application/json",
@@ -178,11 +177,7 @@ pub(crate) fn page(
 struct Schema;
 
 impl Parts for Schema {
-    fn reads(&self) -> bool {
-        false
-    }
-
-    fn next(&mut self, text: &mut String) -> bool {
+    fn next(&mut self, text: &mut String, _: &Reader) -> bool {
         text.push_str(&schema::text());
         false
     }
@@ -205,7 +200,7 @@ struct Making {
     /// No line was written yet.
     first: bool,
     begun: bool,
-    ahead: Ahead,
+    walk: Walk,
 }
 
 /// As text stands in a page.
@@ -214,6 +209,10 @@ fn escaped(text: &str) -> String {
 }
 
 impl Making {
+    fn shows(&self, proxy: &str) -> bool {
+        self.page.shows(proxy) && proxy.contains(&*self.wanted)
+    }
+
     /// What stands before all proxies.
     fn begin(&self, text: &mut String) {
         if self.form.json {
@@ -341,31 +340,16 @@ impl Making {
 }
 
 impl Parts for Making {
-    fn reads(&self) -> bool {
-        !self.begun || self.ahead.reads()
-    }
-
-    fn next(&mut self, text: &mut String) -> bool {
+    fn next(&mut self, text: &mut String, reader: &Reader) -> bool {
         let generation = self.generation.clone();
         if !std::mem::replace(&mut self.begun, true) {
             self.begin(text);
         }
-        if self.ahead.reads() {
-            let Self { page, wanted, form, ahead, .. } = self;
-            let at_once = ahead.look(&generation, |step| match step {
-                Step::Begin(sides) => page.shows(sides.name()) && sides.name().contains(&**wanted),
-                Step::Server(back, index, _) => form.shows(back, *index),
-                Step::Frontend(_) | Step::Listener(..) | Step::Backend(_) | Step::End(_) => true,
-            });
-            if !at_once {
+        for _ in 0..STEPS_AT_ONCE {
+            if text.len() >= PART {
                 return true;
             }
-        }
-        while text.len() < PART {
-            let Some((step, seen)) = self.ahead.next(&generation) else {
-                if self.ahead.reads() {
-                    return true;
-                }
+            let Some(step) = self.walk.next(&generation) else {
                 text.push_str(match (self.form.json, self.as_page) {
                     (true, _) => "]\n",
                     (_, true) => "</body></html>\n",
@@ -374,19 +358,19 @@ impl Parts for Making {
                 return false;
             };
             match step {
+                Step::Begin(sides) if !self.shows(sides.name()) => self.walk.skip(),
                 Step::Begin(sides) => {
                     if self.as_page {
                         self.head_of_table(text, sides.name());
                     }
                 }
-                Step::Frontend(front) => {
-                    self.put(text, &stat::frontend(front, generation.places.most(), &seen))
+                Step::Frontend(front) => self.put(text, &stat::frontend(front, generation.places.most())),
+                Step::Listener(front, own) => self.put(text, &stat::listener(front, own)),
+                Step::Server(back, index, own) if self.form.shows(back, index) => {
+                    self.put(text, &stat::server(&generation, back, index, own, reader));
                 }
-                Step::Listener(front, own) => self.put(text, &stat::listener(front, own, &seen)),
-                Step::Server(back, index, own) => {
-                    self.put(text, &stat::server(&generation, back, index, own, seen));
-                }
-                Step::Backend(back) => self.put(text, &stat::backend(back, self.form, &seen)),
+                Step::Server(..) => {}
+                Step::Backend(back) => self.put(text, &stat::backend(back, self.form)),
                 Step::End(sides) => self.foot_of_table(text, sides.back),
             }
         }

@@ -64,9 +64,8 @@ impl<'a> Reply<'a> {
         Ok(())
     }
 
-    /// Sends what `parts` makes, on a thread for what takes long, which writes to the connection by itself.
-    /// No more is held for a client that reads slowly than a part, and what that many rows are made of
-    /// that were seen before (`crate::seen`). What is refused is refused at the beginning.
+    /// Sends what `parts` makes, on the reporter's thread, which writes to the connection by itself. No more
+    /// is held for a client that reads slowly than a part. What is refused is refused at the beginning.
     pub(crate) async fn make(&mut self, parts: impl Parts + 'static) -> Result<Result<(), Refused>, Gone> {
         let (mut page, mut begun) = (Telling::new(parts, false), false);
         loop {

@@ -44,7 +44,7 @@ pub(crate) struct Walk {
 
 /// Where a step is.
 #[derive(Clone, Copy)]
-pub(crate) struct Cursor {
+struct Cursor {
     proxy: usize,
     at: At,
 }
@@ -80,7 +80,7 @@ impl Walk {
     }
 
     /// The next step through `generation`, which is the one that the walk was made for.
-    pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<(Cursor, Step<'g>)> {
+    pub(crate) fn next<'g>(&mut self, generation: &'g Generation) -> Option<Step<'g>> {
         loop {
             let place = Cursor { proxy: self.proxy, at: self.at };
             let sides = self.sides(generation, place)?;
@@ -102,7 +102,7 @@ impl Walk {
                 }
             };
             if let Some(step) = self.at(generation, place) {
-                return Some((place, step));
+                return Some(step);
             }
         }
     }
@@ -115,8 +115,8 @@ impl Walk {
         })
     }
 
-    /// The step at a place that was passed by, if there is one.
-    pub(crate) fn at<'g>(&self, generation: &'g Generation, place: Cursor) -> Option<Step<'g>> {
+    /// The step at a place, if there is one.
+    fn at<'g>(&self, generation: &'g Generation, place: Cursor) -> Option<Step<'g>> {
         let sides = self.sides(generation, place)?;
         match place.at {
             At::Begin => Some(Step::Begin(sides)),

@@ -9,9 +9,10 @@
 
 use manylane_sched::Time;
 use manylane_stats::{CounterGroup, Counters, Tally};
-use manylane_sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use manylane_sync::{LockClass, Mutex};
+use manylane_sync::atomic::{AtomicU64, Ordering};
+use manylane_sync::{LockClass, Mutex, SeqLatch};
 use std::ops::Deref;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 static METER: LockClass = LockClass::new("rates", LockClass::LEAF);
@@ -34,17 +35,6 @@ pub trait Metered: Counters {
 /// The second that rates are of.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What a look leaves for those who ask for a rate before the next one.
-#[derive(Debug, Default)]
-struct Sample {
-    /// When it was, in nanoseconds of [`Time`].
-    at: AtomicU64,
-    /// What the counters had then.
-    had: [AtomicU64; 2],
-    /// How much of that was of the second before.
-    grown: [AtomicU64; 2],
-}
-
 /// What is told of a rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
@@ -60,6 +50,7 @@ pub struct Figures {
     pub usual: u64,
 }
 
+/// What looks remember, under the lock of those who look and clear.
 #[derive(Debug, Default)]
 struct Looks {
     /// When, and what the counters had then.
@@ -67,12 +58,23 @@ struct Looks {
     was: Vec<u64>,
     /// Where the next look's are put: a look is a lane's, and allocates nothing.
     sums: Vec<u64>,
-    figures: Figures,
-    /// What the counters had when they were cleared.
-    cleared: Vec<u64>,
+}
+
+/// What looks and operators leave for reports, each a number by itself: a report that is made meanwhile may
+/// have some of before and some of after.
+#[derive(Debug, Default)]
+struct Latest {
+    most: [AtomicU64; 2],
+    /// As bits.
+    means: [AtomicU64; MOST_MEANS],
+    /// In nanoseconds of [`Time`]; 0: never.
+    last: AtomicU64,
+    usual: AtomicU64,
     /// What was counted for each of [`Metered::RATES`] when the most of a second was forgotten: only what
     /// came since can be the most.
-    forgotten: [u64; 2],
+    forgotten: [AtomicU64; 2],
+    /// What the counters had when they were cleared; made by the first who clears them.
+    cleared: OnceLock<Box<[AtomicU64]>>,
 }
 
 /// What passed since the last look at a counter.
@@ -86,44 +88,27 @@ struct Passed {
     had: u64,
 }
 
-/// What of a rate lies under its lock, as it was when it was read.
-#[derive(Debug, Default)]
-pub struct Snapshot {
-    figures: Figures,
-    cleared: Vec<u64>,
-    forgotten: [u64; 2],
-}
-
-impl Snapshot {
-    /// What was counted since the counters were cleared, in order of their names; `sums` is what
-    /// [`CounterGroup::read_cheap`] says.
-    pub fn since_cleared(&self, sums: &[u64]) -> Vec<u64> {
-        let cleared = self.cleared.iter().copied().chain(std::iter::repeat(0));
-        sums.iter().zip(cleared).map(|(sum, cleared)| sum.saturating_sub(cleared)).collect() // they may have been cleared since
-    }
-}
-
 /// Counters with their rate.
 #[derive(Debug)]
 pub struct Counted<C> {
     counts: CounterGroup<C>,
     looks: Mutex<Looks>,
-    /// The last look, and the one before it. Each is written again at the second look from then: who reads
-    /// it meanwhile, having been without a processor, sees that by `last`.
-    samples: [Sample; 2],
-    /// How many looks there were, which says which of them is the last.
-    last: AtomicUsize,
+    latest: Latest,
+    /// For those who ask for a rate before the next look: when the last one was, in nanoseconds of [`Time`];
+    /// what the counters of [`Metered::RATES`] had then; how much of that was of the second before. Written
+    /// under the lock of `looks`.
+    last: SeqLatch<5>,
 }
 
 impl<C: Metered> Default for Counted<C> {
     fn default() -> Self {
         let none = || vec![0; C::NAMES.len()];
-        let looks = Looks { was: none(), sums: none(), ..Looks::default() };
+        let looks = Looks { before: None, was: none(), sums: none() };
         Self {
             counts: CounterGroup::new(),
             looks: Mutex::new(&METER, looks),
-            samples: Default::default(),
-            last: AtomicUsize::new(0),
+            latest: Latest::default(),
+            last: SeqLatch::new([0; 5]),
         }
     }
 }
@@ -169,41 +154,37 @@ impl<C: Metered> Counted<C> {
 }
 
 impl<C: Metered> Counted<C> {
-    /// What is read under the lock; what the other reports are made of takes none.
-    pub fn looked(&self) -> Snapshot {
-        let mut cleared = Vec::new(); // nothing is allocated under the lock
-        loop {
-            let looks = self.looks.lock();
-            if cleared.capacity() < looks.cleared.len() {
-                drop(looks);
-                cleared.reserve(C::NAMES.len());
-                continue;
-            }
-            cleared.extend_from_slice(&looks.cleared);
-            return Snapshot { figures: looks.figures, cleared, forgotten: looks.forgotten };
-        }
+    /// What was counted since the counters were cleared, in order of their names; `sums` is what
+    /// [`CounterGroup::read_cheap`] says.
+    pub fn since_cleared(&self, sums: &[u64]) -> Vec<u64> {
+        let cleared =
+            |place: usize| self.latest.cleared.get().map_or(0, |all| all[place].load(Ordering::Relaxed));
+        // They may have been cleared since.
+        sums.iter().enumerate().map(|(place, sum)| sum.saturating_sub(cleared(place))).collect()
     }
 
-    /// What the last look found, and the rates of now.
+    /// What the last look found, and the rates of now. Takes no lock.
     pub fn figures(&self, now: Time) -> Figures {
-        self.figures_of(&self.looked(), now)
-    }
-
-    /// The same without the lock.
-    pub fn figures_of(&self, looked: &Snapshot, now: Time) -> Figures {
-        let mut figures = looked.figures;
-        let cleared = looked.cleared.get(Self::RATED[0]).copied().unwrap_or(0);
-        for (which, forgotten) in looked.forgotten.into_iter().enumerate() {
+        let Latest { most, means, last, usual, forgotten, cleared } = &self.latest;
+        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let mut figures = Figures {
+            means: means.each_ref().map(|mean| f64::from_bits(read(mean))),
+            last: Some(read(last)).filter(|last| *last != 0).map(Time::from_nanos),
+            usual: read(usual),
+            ..Figures::default()
+        };
+        for (which, forgotten) in forgotten.iter().map(read).enumerate() {
             figures.rates[which] = self.rate(which, now);
             let since = self.counts.read_cheap_one(|counts| counts.rated(which)).saturating_sub(forgotten);
             // There may have been a look since, which took no more for the most than what came since that was
             // forgotten.
-            let Passed { current, grown, had, .. } = self.since_sample(which, now);
+            let Passed { current, grown, had, .. } = self.since_look(which, now);
             let looked = grown.min(had.saturating_sub(forgotten));
-            figures.most[which] = figures.most[which].max(current.min(since)).max(looked);
+            figures.most[which] = read(&most[which]).max(current.min(since)).max(looked);
         }
         // Since the last look there was one, or in the second before that, and not before they were cleared.
-        let Passed { elapsed, current, grown, .. } = self.since_sample(0, now);
+        let Passed { elapsed, current, grown, .. } = self.since_look(0, now);
+        let cleared = cleared.get().map_or(0, |all| read(&all[Self::RATED[0]]));
         if self.counts.read_cheap_one(|counts| counts.rated(0)) > cleared {
             if current > 0 {
                 figures.last = Some(now);
@@ -217,7 +198,7 @@ impl<C: Metered> Counted<C> {
 
     /// One of [`Metered::RATES`]: events in the second that ends now.
     pub fn rate(&self, which: usize, now: Time) -> u64 {
-        let Passed { elapsed, current, grown, .. } = self.since_sample(which, now);
+        let Passed { elapsed, current, grown, .. } = self.since_look(which, now);
         if current == 0 && grown <= 1 && elapsed < SECOND {
             return grown; // as in HAProxy: else one event in a second would be none at once
         }
@@ -225,102 +206,101 @@ impl<C: Metered> Counted<C> {
         current + (u128::from(grown) * u128::from(left) / SECOND.as_nanos()) as u64
     }
 
-    /// What has passed since the last look. A thread that loses its processor here reads again, if there was
-    /// a look meanwhile: once, or a few times, since there is one in a second.
-    fn since_sample(&self, which: usize, now: Time) -> Passed {
-        loop {
-            let last = self.last.load(Ordering::Acquire);
-            let sample = &self.samples[last % 2];
+    /// What has passed since the last look.
+    fn since_look(&self, which: usize, now: Time) -> Passed {
+        let (at, had, grown, current) = loop {
+            let [at, had @ .., first, second] = self.last.read();
             let sum = self.counts.read_cheap_one(|counts| counts.rated(which));
-            let had = sample.had[which].load(Ordering::Relaxed);
-            let grown = sample.grown[which].load(Ordering::Relaxed);
-            let at = sample.at.load(Ordering::Relaxed);
-            // Pairs with that of `sample`: who has read something of a later look sees that there was one.
-            fence(Ordering::Acquire);
-            if self.last.load(Ordering::Relaxed) != last {
-                continue;
+            // A thread that loses its processor here has counted what belongs to a later look.
+            if self.last.read()[0] == at {
+                break (at, had[which], [first, second][which], sum.wrapping_sub(had[which]));
             }
-            let current = sum.wrapping_sub(had);
-            if at == 0 {
-                return Passed { elapsed: Duration::ZERO, current, grown: 0, had }; // nobody has looked yet
-            }
-            let elapsed = now.since(Time::from_nanos(at));
-            // The look is late.
-            let current = if elapsed > SECOND {
-                (current as f64 / elapsed.as_secs_f64()).ceil() as u64
-            } else {
-                current
-            };
-            return Passed { elapsed, current, grown, had };
+        };
+        if at == 0 {
+            return Passed { elapsed: Duration::ZERO, current, grown: 0, had }; // nobody has looked yet
         }
+        let elapsed = now.since(Time::from_nanos(at));
+        // The look is late.
+        let current =
+            if elapsed > SECOND { (current as f64 / elapsed.as_secs_f64()).ceil() as u64 } else { current };
+        Passed { elapsed, current, grown, had }
     }
 
-    /// Rates are counted from here on.
-    fn sample(&self, sums: [u64; 2], now: Time) {
-        let last = self.last.load(Ordering::Relaxed);
-        let (before, next) = (&self.samples[last % 2], &self.samples[(last + 1) % 2]);
-        let at = before.at.load(Ordering::Relaxed);
+    /// Rates are counted from here on. Called under the lock of `looks`.
+    fn count_from(&self, sums: [u64; 2], now: Time) {
+        let [at, had @ .., _, _] = self.last.read();
         let passed = now.since(Time::from_nanos(at));
         if at != 0 && passed < SECOND / 2 {
             return; // a second generation with the same counters looks, too
         }
-        fence(Ordering::Release); // who reads something of this look sees the one before it
         let seconds = if at == 0 { 1.0 } else { passed.as_secs_f64().max(1.0) };
-        for (which, sum) in sums.into_iter().enumerate() {
-            let grown = sum.wrapping_sub(before.had[which].load(Ordering::Relaxed));
-            next.had[which].store(sum, Ordering::Relaxed);
-            next.grown[which].store((grown as f64 / seconds).round() as u64, Ordering::Relaxed);
-        }
-        next.at.store(now.as_nanos(), Ordering::Relaxed);
-        self.last.store(last.wrapping_add(1), Ordering::Release);
+        let [first, second] = [0, 1].map(|which: usize| {
+            let grown = sums[which].wrapping_sub(had[which]);
+            (grown as f64 / seconds).round() as u64
+        });
+        self.last.write([now.as_nanos(), sums[0], sums[1], first, second]);
     }
 
     /// From now on only what comes is told.
     pub fn clear(&self) {
-        let mut looks = self.looks.lock();
-        looks.cleared = self.counts.read_cheap();
-        looks.figures.last = None;
-        looks.figures.means.fill(0.0);
+        let _turn = self.looks.lock();
+        let none = || C::NAMES.iter().map(|_| AtomicU64::new(0)).collect();
+        let Latest { last, means, cleared, .. } = &self.latest;
+        for (place, sum) in cleared.get_or_init(none).iter().zip(self.counts.read_cheap()) {
+            place.store(sum, Ordering::Relaxed);
+        }
+        [last].into_iter().chain(means).for_each(|value| value.store(0, Ordering::Relaxed));
     }
 
     /// The most of a second is forgotten.
     pub fn forget_most(&self) {
-        let mut looks = self.looks.lock();
-        looks.forgotten =
-            std::array::from_fn(|which| self.counts.read_cheap_one(|counts| counts.rated(which)));
-        looks.figures.most = [0; 2];
+        let _turn = self.looks.lock();
+        for (which, (forgotten, most)) in self.latest.forgotten.iter().zip(&self.latest.most).enumerate() {
+            let now = self.counts.read_cheap_one(|counts| counts.rated(which));
+            forgotten.store(now, Ordering::Relaxed);
+            most.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Looks at the counters, about a second after the last look. The first of [`Metered::RATES`].
     pub fn look(&self, now: Time) -> u64 {
         let mut looks = self.looks.lock();
-        let Looks { before, was, sums, figures, forgotten, .. } = &mut *looks;
+        let Looks { before, was, sums } = &mut *looks;
+        let latest = &self.latest;
         self.counts.read_cheap_into(sums);
         let seconds = before.map_or(1.0, |then| now.since(then).as_secs_f64().max(0.001));
         let grown = |place: usize| sums[place].wrapping_sub(was[place]);
+        let rates = Self::RATED.map(|place| (grown(place) as f64 / seconds).round() as u64);
         for (which, place) in Self::RATED.into_iter().enumerate() {
-            let rate = (grown(place) as f64 / seconds).round() as u64;
-            let since = sums[place].saturating_sub(forgotten[which]);
-            figures.rates[which] = rate;
-            figures.most[which] = figures.most[which].max(rate.min(since));
+            let since = sums[place].saturating_sub(latest.forgotten[which].load(Ordering::Relaxed));
+            raise(&latest.most[which], rates[which].min(since));
         }
-        self.sample(Self::RATED.map(|place| sums[place]), now);
+        self.count_from(Self::RATED.map(|place| sums[place]), now);
         if grown(Self::RATED[0]) > 0 {
-            figures.last = Some(now);
+            latest.last.store(now.as_nanos(), Ordering::Relaxed);
         }
-        for ((sum, of), mean) in Self::MEANS.into_iter().zip(&mut figures.means).take(C::MEANS.len()) {
+        for ((sum, of), mean) in Self::MEANS.into_iter().zip(&latest.means).take(C::MEANS.len()) {
             let events = grown(of);
             if events > 0 {
                 let newest = grown(sum) as f64 / events as f64;
                 let share = events as f64 / sums[of].clamp(events, MEAN_OF.max(events)) as f64;
-                *mean += (newest - *mean) * share;
+                let older = f64::from_bits(mean.load(Ordering::Relaxed));
+                mean.store((older + (newest - older) * share).to_bits(), Ordering::Relaxed);
             }
         }
         let level = sums[Self::LEVEL.0].saturating_sub(sums[Self::LEVEL.1]);
-        figures.usual = level.max((figures.usual + level) / 2);
+        let usual = level.max((latest.usual.load(Ordering::Relaxed) + level) / 2);
+        latest.usual.store(usual, Ordering::Relaxed);
         *before = Some(now);
         std::mem::swap(was, sums);
-        figures.rates[0]
+        rates[0]
+    }
+}
+
+/// Under the lock of those who write it.
+fn raise(most: &AtomicU64, to: u64) {
+    if to > most.load(Ordering::Relaxed) {
+        most.store(to, Ordering::Relaxed);
     }
 }
 
@@ -354,7 +334,9 @@ mod tests {
         assert_eq!((first.rates, first.most, first.usual), ([10, 4], [10, 4], 6));
         assert_eq!((first.means[0], first.last), (10.0, Some(at(10))));
         counted.look(at(12));
-        let second = counted.figures(at(12));
+        let looking = counted.looks.lock();
+        let second = counted.figures(at(12)); // waits for nobody
+        drop(looking);
         assert_eq!((second.rates, second.most, second.last), ([0, 0], [10, 4], Some(at(10))));
         counted.own().begun.add(4);
         counted.own().ended.add(12);

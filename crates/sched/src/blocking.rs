@@ -42,27 +42,8 @@ struct Shared {
     state: Mutex<State>,
     threads: usize,
     queue: usize,
-    standing: Standing,
-}
-
-/// What a pool's threads have of the processors.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    /// What lanes have.
-    AsLanes,
-    GivesWay,
-    WhenIdle,
-}
-
-impl Standing {
     /// What the system calls the threads.
-    fn name(self) -> &'static str {
-        match self {
-            Self::AsLanes => "blocking",
-            Self::GivesWay => "gives way",
-            Self::WhenIdle => "when idle",
-        }
-    }
+    name: &'static str,
 }
 
 struct State {
@@ -104,28 +85,15 @@ impl std::error::Error for Refused {}
 
 impl BlockingPool {
     /// A pool of at most `threads` threads (0 is taken as 1), where at most `queue` jobs wait. Threads are
-    /// started as they are needed, by who asks then: see [`start`](Self::start).
+    /// started as they are needed.
     pub fn new(threads: usize, queue: usize) -> Self {
-        Self::with(threads, queue, Standing::AsLanes)
+        Self::named("blocking", threads, queue)
     }
 
-    /// The same for work that nobody is in a hurry for: where processors are short its threads have about a
-    /// third of what a lane has, never nothing.
-    pub fn giving_way(threads: usize, queue: usize) -> Self {
-        Self::with(threads, queue, Standing::GivesWay)
-    }
-
-    /// The same for work in small pieces: its threads have a processor that nobody else wants, and whoever
-    /// wakes there has it from them at once. Where all processors are wanted all the time they have a
-    /// three-hundredth of one or less, so who asks should give what is late then to another pool. Not for
-    /// what holds a lock that a lane waits for.
-    pub fn when_idle(threads: usize, queue: usize) -> Self {
-        Self::with(threads, queue, Standing::WhenIdle)
-    }
-
-    fn with(threads: usize, queue: usize, standing: Standing) -> Self {
+    /// The same with a name of up to 15 bytes by which the system shows the threads.
+    pub fn named(name: &'static str, threads: usize, queue: usize) -> Self {
         let state = State { jobs: VecDeque::new(), idle: Vec::new(), started: Vec::new(), ending: false };
-        let shared = Shared { state: Mutex::new(&QUEUE, state), threads: threads.max(1), queue, standing };
+        let shared = Shared { state: Mutex::new(&QUEUE, state), threads: threads.max(1), queue, name };
         Self { shared: Arc::new(shared) }
     }
 
@@ -154,19 +122,6 @@ impl BlockingPool {
         });
         Shared::submit(&self.shared, job)?;
         Ok(Blocking { slot })
-    }
-
-    /// Starts all threads that there are not yet; whether all are there. For a pool that a thread of
-    /// [`when_idle`](Self::when_idle) asks: a thread that is started has the standing of who starts it,
-    /// and leaving that of idle times takes a privilege.
-    #[must_use = "the system may give no thread"]
-    pub fn start(&self) -> bool {
-        let mut state = self.shared.state.lock();
-        while state.started.len() < self.shared.threads {
-            let Ok(thread) = Shared::thread(&self.shared) else { return false };
-            state.started.push(thread);
-        }
-        true
     }
 
     /// Threads that were started.
@@ -235,17 +190,12 @@ impl Shared {
 
     fn thread(this: &Arc<Self>) -> io::Result<JoinHandle<()>> {
         let shared = this.clone();
-        thread::Builder::new().name(this.standing.name().to_owned()).spawn(move || shared.work())
+        thread::Builder::new().name(this.name.to_owned()).spawn(move || shared.work())
     }
 
     fn work(&self) {
         #[cfg(not(any(loom, manylane_sim)))]
         crate::placement::unbind(); // a lane may have started it, which `cpu-map` binds
-        match self.standing {
-            Standing::AsLanes => {}
-            Standing::GivesWay => crate::placement::give_way(),
-            Standing::WhenIdle => crate::placement::run_when_idle(),
-        }
         let this = thread::current().id();
         loop {
             let job = {

@@ -7,7 +7,6 @@ use manylane_sched::{
     BlockingPool, Class, Config, Here, Lane, Profiling, Refused, TaskKind, ThreadPoller, Time, keep_to,
     parse_cpus, profile, set_profiling,
 };
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Barrier};
@@ -41,75 +40,6 @@ fn a_blocking_job_gives_its_result_to_the_task_that_waits() {
         })
     });
     assert_eq!(sum.unwrap(), 140);
-}
-
-/// `SCHED_BATCH` and `SCHED_IDLE`
-const BATCH: i32 = 3;
-const IDLE: i32 = 5;
-
-/// The nice value and the policy of the calling thread: fields 19 and 41 of what the system tells; those
-/// before the 3rd may hold blanks.
-fn scheduled() -> [i32; 2] {
-    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
-    [16, 38].map(|field| fields[field].parse().unwrap())
-}
-
-#[test]
-fn a_pool_that_gives_way_is_nicer_than_who_asks_one_for_idle_times_is_of_that_policy_and_nobody_else_is() {
-    let own = scheduled();
-    let on = |pool: BlockingPool| block_on(move |_| Box::pin(pool.run(scheduled).unwrap())).unwrap();
-    assert_eq!(on(BlockingPool::giving_way(1, 8)), [(own[0] + 5).min(19), BATCH]);
-    assert_eq!(on(BlockingPool::when_idle(1, 8)), [own[0], IDLE]);
-    assert_eq!(on(BlockingPool::new(1, 8)), own);
-    assert_eq!(scheduled(), own);
-}
-
-#[test]
-fn a_thread_that_gives_way_is_as_nice_as_the_one_that_started_it_and_gives_way() {
-    let own = scheduled();
-    let pool = Arc::new(BlockingPool::giving_way(2, 8));
-    let (inner, (sender, receiver)) = (pool.clone(), mpsc::channel());
-    let job = pool.run(move || {
-        // This thread is at work, so the pool starts another one, from here.
-        drop(inner.run(move || sender.send(scheduled())).unwrap());
-        (receiver.recv().unwrap(), scheduled())
-    });
-    let (second, first) = block_on(move |_| Box::pin(job.unwrap())).unwrap();
-    let aside = [(own[0] + 5).min(19), BATCH];
-    assert_eq!((first, second), (aside, aside));
-}
-
-#[test]
-fn a_pool_that_was_started_has_its_standing_when_a_thread_for_idle_times_asks_it() {
-    let policies = std::thread::spawn(|| {
-        // As a program that has given up the rights of root: this thread, and those that it starts.
-        let none = CapabilitySets {
-            effective: CapabilitySet::empty(),
-            permitted: CapabilitySet::empty(),
-            inheritable: CapabilitySet::empty(),
-        };
-        set_capabilities(None, none).unwrap();
-        let own = scheduled();
-        let (aside, idle) = (Arc::new(BlockingPool::giving_way(2, 8)), BlockingPool::when_idle(1, 8));
-        assert!(aside.start());
-        let (threads, (sender, receiver)) = (aside.threads(), mpsc::channel());
-        let there = aside.clone();
-        let job = idle.run(move || {
-            for _ in 0..2 {
-                let sender = sender.clone();
-                drop(there.run(move || sender.send(scheduled())).unwrap());
-            }
-            let _ = sender.send(scheduled());
-        });
-        drop(job.unwrap());
-        let mut all: Vec<_> = receiver.iter().collect();
-        all.sort_unstable();
-        (own, threads, all)
-    });
-    let (own, threads, all) = policies.join().unwrap();
-    let aside = [(own[0] + 5).min(19), BATCH];
-    assert_eq!((threads, all), (2, vec![[own[0], IDLE], aside, aside]));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod backoff;
 pub mod cell;
 mod fetch;
 pub mod lane;
+mod latch;
 pub mod lock;
 mod model;
 mod per_lane;
@@ -22,6 +23,7 @@ pub use backoff::{Backoff, relax};
 pub use crossbeam_utils::CachePadded;
 pub use fetch::fetch_to_write;
 pub use lane::LaneId;
+pub use latch::SeqLatch;
 pub use lock::{
     Contention, LockClass, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, contention,
 };

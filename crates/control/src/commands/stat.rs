@@ -4,18 +4,17 @@ use super::Call;
 use super::columns::{COLUMNS, Column, begins_protocols, header};
 use super::values::{Field, Form, Value};
 use crate::reply::Gone;
-use crate::seen::{Ahead, StatSnapshot};
-use crate::walk::{Sides, Step};
+use crate::walk::{Sides, Step, Walk};
 use manylane_balance::{Admin, Index, Operation, Standing, WEIGHT_SCALE};
 use manylane_check::{CheckResult, Health, Report, Status};
 use manylane_config::tree::Mode;
 use manylane_net::Endpoint;
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{Backend, Frontend, FrontendGateState, Listener, Server, ServerPlace};
-use manylane_proxy::meter::{Counted, Figures, Metered, Snapshot};
+use manylane_proxy::meter::{Counted, Figures, Metered};
 use manylane_proxy::pages::{PART, Parts};
 use manylane_sched::Time;
-use manylane_sync::Arc;
+use manylane_sync::{Arc, Reader};
 use std::fmt::Write;
 use std::net::SocketAddr;
 
@@ -123,7 +122,7 @@ struct Sums {
 }
 
 impl Sums {
-    fn of<C: Metered>(counted: &Counted<C>, looked: &Snapshot) -> Self {
+    fn of<C: Metered>(counted: &Counted<C>) -> Self {
         let (mut all, mut largest) = (vec![0u64; C::NAMES.len()], vec![0u64; C::NAMES.len()]);
         for (_, values) in counted.lanes() {
             for (place, value) in values.into_iter().enumerate() {
@@ -131,8 +130,8 @@ impl Sums {
                 largest[place] = largest[place].max(value);
             }
         }
-        let since = looked.since_cleared(&all);
-        let figures = counted.figures_of(looked, Time::now());
+        let since = counted.since_cleared(&all);
+        let figures = counted.figures(Time::now());
         Self { names: C::NAMES, all, counted: since, largest, figures }
     }
 
@@ -204,9 +203,9 @@ const RESPONSES: &[(Column, &str)] = &[
 ];
 
 /// The line of a frontend.
-pub(crate) fn frontend(frontend: &Frontend, process_most: u64, seen: &StatSnapshot) -> Line {
+pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
     let mut line = Line::new(Kind::Frontend, (frontend.id, &frontend.name), (0, "FRONTEND"), frontend.mode);
-    let sums = Sums::of(&frontend.counts, &seen.meter);
+    let sums = Sums::of(&frontend.counts);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
     let own = frontend.places.most();
     let limit = if own == 0 { process_most } else { own };
@@ -279,10 +278,10 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64, seen: &StatSnapsh
 
 /// The line of a listener, which has one where its frontend has `option socket-stats`. What is counted of
 /// frontends only stays empty, as in HAProxy.
-pub(crate) fn listener(frontend: &Frontend, own: &Listener, seen: &StatSnapshot) -> Line {
+pub(crate) fn listener(frontend: &Frontend, own: &Listener) -> Line {
     let name = own.name.as_deref().unwrap_or_default();
     let mut line = Line::new(Kind::Listener, (frontend.id, &frontend.name), (own.id, name), frontend.mode);
-    let sums = Sums::of(&own.counts, &seen.meter);
+    let sums = Sums::of(&own.counts);
     line.gauge(Column::Scur, sums.now("connections", "connections_ended"));
     let limit = own.places.most();
     line.gauge(Column::Slim, limit);
@@ -410,7 +409,7 @@ fn address(place: &ServerPlace) -> Option<String> {
 
 /// Streams that a server has at work, and the most that there were at once.
 pub(super) fn streams(server: &Server, limit: u64) -> (u64, u64) {
-    let sums = Sums::of(&server.counts, &server.counts.looked());
+    let sums = Sums::of(&server.counts);
     let now = sums.now("streams", "streams_ended");
     (now, sums.peak("peak_streams", limit, now))
 }
@@ -421,14 +420,18 @@ pub(crate) fn server(
     backend: &Backend,
     index: Index,
     server: &Server,
-    seen: StatSnapshot,
+    reader: &Reader,
 ) -> Line {
     let mut line =
         Line::new(Kind::Server, (backend.id, &backend.name), (server.id, &server.name), backend.mode);
-    let sums = Sums::of(&server.counts, &seen.meter);
-    let StatSnapshot { check: report, agent, past, standing, place, .. } = seen;
+    let sums = Sums::of(&server.counts);
+    // Of the server that is looked after: the end of the chain, where it tracks another one.
+    let (_, root) = generation.server(generation.root_of(backend.number_of(index)));
+    let report = root.check.as_ref().map(|check| check.board.read()).filter(|report| !report.disabled);
+    let agent = root.agent.as_ref().map(|agent| agent.board.read()).filter(|report| !report.disabled);
+    let past = server.past.read();
     let state = backend.balancer.servers()[index].state();
-    let standing = standing.unwrap_or_else(|| state.standing());
+    let standing = state.standing();
     line.gauge(Column::Qcur, backend.balancer.waiting(index).into());
     let streams = sums.now("streams", "streams_ended");
     line.gauge(Column::Qmax, sums.largest("peak_waiting"));
@@ -458,14 +461,10 @@ pub(crate) fn server(
         heard(&mut line, &agent);
     }
     let now = Time::now().since(Time::ZERO);
-    if let Some(past) = past {
-        line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
-    }
+    line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
     if let Some(report) = report.filter(|_| via.is_none()) {
-        if let Some(past) = past {
-            line.count(Column::Chkdown, past.downs);
-            line.gauge(Column::Downtime, past.downtime(now).as_secs());
-        }
+        line.count(Column::Chkdown, past.downs);
+        line.gauge(Column::Downtime, past.downtime(now).as_secs());
         checked(&mut line, &report, standing.is_in_maintenance());
     }
     if let Some(via) = via {
@@ -480,7 +479,7 @@ pub(crate) fn server(
     }
     line.gauge(Column::Act, (!server.backup).into());
     line.gauge(Column::Bck, server.backup.into());
-    if let Some(address) = place.as_ref().and_then(address) {
+    if let Some(address) = address(server.addr.load(reader)) {
         line.set(Column::Addr, Text(address));
     }
     if let Some(cookie) = &server.cookie {
@@ -528,9 +527,9 @@ pub(crate) fn server(
 }
 
 /// The line of a backend.
-pub(crate) fn backend(backend: &Backend, form: Form, seen: &StatSnapshot) -> Line {
+pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
     let mut line = Line::new(Kind::Backend, (backend.id, &backend.name), (0, "BACKEND"), backend.mode);
-    let sums = Sums::of(&backend.counts, &seen.meter);
+    let sums = Sums::of(&backend.counts);
     let servers = backend.balancer.servers();
     let usable = |backups: bool| {
         servers
@@ -596,12 +595,11 @@ pub(crate) fn backend(backend: &Backend, form: Form, seen: &StatSnapshot) -> Lin
         ],
     );
     let now = Time::now().since(Time::ZERO);
-    if let Some(past) = seen.past {
-        line.count(Column::Chkdown, past.downs);
-        line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
-        if backend.listed().next().is_some() {
-            line.gauge(Column::Downtime, past.downtime(now).as_secs());
-        }
+    let past = backend.past.read();
+    line.count(Column::Chkdown, past.downs);
+    line.gauge(Column::Lastchg, now.saturating_sub(past.changed).as_secs());
+    if backend.listed().next().is_some() {
+        line.gauge(Column::Downtime, past.downtime(now).as_secs());
     }
     line.protocols();
     line.values[OF_FRONTENDS].fill_with(|| None);
@@ -700,7 +698,7 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         generation: generation.clone(),
         wanted,
         form,
-        ahead: Ahead::new(generation),
+        walk: Walk::new(generation),
         begun: false,
         first: true,
     };
@@ -710,25 +708,21 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
-/// The lines at work, on a thread for what takes long: tens of thousands of servers are more than a lane can
-/// pass by.
+/// The lines at work, on the reporter's thread: tens of thousands of servers are more than a lane can pass
+/// by.
 struct Making {
     generation: Arc<Generation>,
     wanted: Wanted,
     form: Form,
-    ahead: Ahead,
+    walk: Walk,
     begun: bool,
     /// No line was written yet.
     first: bool,
 }
 
 impl Parts for Making {
-    fn reads(&self) -> bool {
-        self.ahead.reads()
-    }
-
-    fn next(&mut self, text: &mut String) -> bool {
-        let Self { generation, wanted, form, ahead, begun, first } = self;
+    fn next(&mut self, text: &mut String, reader: &Reader) -> bool {
+        let Self { generation, wanted, form, walk, begun, first } = self;
         if !std::mem::replace(begun, true) {
             if form.json {
                 text.push('[');
@@ -736,47 +730,44 @@ impl Parts for Making {
                 let _ = writeln!(text, "{}", header());
             }
         }
-        if ahead.reads() {
-            let at_once = ahead.look(generation, |step| match step {
-                // A proxy's sides are of one name and one number.
-                Step::Begin(sides) => wanted.proxy(*sides),
-                Step::Frontend(_) => wanted.kind(Kind::Frontend),
-                Step::Listener(_, own) => wanted.kind(Kind::Listener) && wanted.number(own.id),
-                Step::Server(back, index, own) => {
-                    wanted.kind(Kind::Server) && wanted.number(own.id) && form.shows(back, *index)
-                }
-                Step::Backend(_) => wanted.kind(Kind::Backend),
-                Step::End(_) => false,
-            });
-            if !at_once {
+        for _ in 0..STEPS_AT_ONCE {
+            if text.len() >= PART {
                 return true;
             }
-        }
-        while text.len() < PART {
-            let Some((step, seen)) = ahead.next(generation) else {
-                if ahead.reads() {
-                    return true;
-                }
+            let Some(step) = walk.next(generation) else {
                 if form.json {
                     text.push_str("]\n");
                 }
                 return false;
             };
-            match step {
-                Step::Begin(_) | Step::End(_) => {}
-                Step::Frontend(front) => {
-                    put(text, *form, first, &frontend(front, generation.places.most(), &seen))
+            let line = match step {
+                // A proxy's sides are of one name and one number.
+                Step::Begin(sides) if !wanted.proxy(sides) => {
+                    walk.skip();
+                    continue;
                 }
-                Step::Listener(front, own) => put(text, *form, first, &listener(front, own, &seen)),
-                Step::Server(back, index, own) => {
-                    put(text, *form, first, &server(generation, back, index, own, seen))
+                Step::Frontend(front) if wanted.kind(Kind::Frontend) => {
+                    frontend(front, generation.places.most())
                 }
-                Step::Backend(back) => put(text, *form, first, &backend(back, *form, &seen)),
-            }
+                Step::Listener(front, own) if wanted.kind(Kind::Listener) && wanted.number(own.id) => {
+                    listener(front, own)
+                }
+                Step::Server(back, index, own)
+                    if wanted.kind(Kind::Server) && wanted.number(own.id) && form.shows(back, index) =>
+                {
+                    server(generation, back, index, own, reader)
+                }
+                Step::Backend(back) if wanted.kind(Kind::Backend) => backend(back, *form),
+                _ => continue,
+            };
+            put(text, *form, first, &line);
         }
         true
     }
 }
+
+/// Steps that a part takes at most: of many nothing may be wanted.
+pub(crate) const STEPS_AT_ONCE: usize = 1_024;
 
 /// Writes a line in that form; the first of all has no comma before it.
 pub(crate) fn put(out: &mut impl Write, form: Form, first: &mut bool, line: &Line) {

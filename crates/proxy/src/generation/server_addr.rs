@@ -109,7 +109,7 @@ impl ServerAddr {
 
     /// Where it is.
     #[inline]
-    pub(crate) fn load<'r>(&'r self, reader: &'r Reader) -> &'r ServerPlace {
+    pub fn load<'r>(&'r self, reader: &'r Reader) -> &'r ServerPlace {
         self.now.load(reader)
     }
 
@@ -126,11 +126,6 @@ impl ServerAddr {
     #[inline]
     pub(crate) fn word(&self) -> u32 {
         self.word.load(Ordering::Relaxed)
-    }
-
-    /// Where it is, for reports.
-    pub fn place(&self) -> ServerPlace {
-        self.known.lock().place.clone()
     }
 
     /// For reports.

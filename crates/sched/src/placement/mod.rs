@@ -9,14 +9,12 @@ mod quota;
 
 pub use cpus::{BadCpuList, parse_cpus};
 
-use rustix::process::{getpid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// A processor that a lane may run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,60 +163,6 @@ pub(crate) fn unbind() {
         // thread where it is.
         let _ = sched_setaffinity(None, all);
     }
-}
-
-/// How much nicer than the process a thread is that gives way: the system gives it a third of what it gives a
-/// lane, while both want a processor. With a tenth, what takes a second has taken ten of them where others
-/// had the machine, and who waits for it has given up.
-const NICER: libc::c_int = 5;
-
-/// For how long such a thread asks to run at a time: the system's longest. Linux 6.12 and later put it aside
-/// for whoever wakes and asks for less, as a lane does, where a lane had to wait else until a time slice of a
-/// few milliseconds was over. Older ones have no such wish and take no notice.
-const SLICE: Duration = Duration::from_millis(100);
-
-/// The calling thread lets lanes go first from now on. A thread that was started by one that does so is no
-/// nicer for that.
-pub(crate) fn give_way() {
-    // What the system refuses, here and below, leaves the thread as it is. On Linux the value is of one
-    // thread; that of the process is its first thread's.
-    let Ok(process) = getpriority_process(Some(getpid())) else { return };
-    let nice = process + NICER;
-    let _ = setpriority_process(None, nice);
-    // When it wakes, it puts nobody aside.
-    let _ = schedule(libc::SCHED_BATCH, nice, SLICE);
-}
-
-/// The calling thread runs when nobody else wants the processor from now on, or gives way where the system
-/// refuses that. There is no way back without a privilege (`CAP_SYS_NICE`), neither for it nor for threads
-/// that it starts.
-///
-/// A thread of `SCHED_BATCH` that a lane wakes beside goes on when the lane has had more than its share
-/// before: for 1 to 7 ms, 8 times a second of a scrape. One of `SCHED_IDLE` never does, and the system takes
-/// its processor for a free one when it looks for a place for a lane. With `SCHED_BATCH` and a nice value of
-/// 19 lanes waited as often as with 5.
-pub(crate) fn run_when_idle() {
-    let nice = getpriority_process(None).unwrap_or(0);
-    if !schedule(libc::SCHED_IDLE, nice, Duration::ZERO) {
-        give_way();
-    }
-}
-
-/// Wishes for the calling thread, with the system's own slice for none. Whether they are granted; else it is
-/// left as it is.
-fn schedule(policy: libc::c_int, nice: libc::c_int, slice: Duration) -> bool {
-    let wish = libc::sched_attr {
-        size: size_of::<libc::sched_attr>() as u32,
-        sched_policy: policy.cast_unsigned(),
-        sched_flags: 0,
-        sched_nice: nice,
-        sched_priority: 0,
-        sched_runtime: slice.as_nanos() as u64,
-        sched_deadline: 0,
-        sched_period: 0,
-    };
-    // SAFETY: 0 is the calling thread, and `wish` is as long as it says and only read.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) == 0 }
 }
 
 /// The NUMA nodes and their processors.

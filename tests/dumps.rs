@@ -1,0 +1,66 @@
+//! What it costs lanes to show many servers: the background reporter makes `show stat` and scrapes beside
+//! them.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, read_all};
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Servers of a backend, and dumps of each kind that are made of them.
+const SERVERS: usize = 5_000;
+const DUMPS: u32 = 3;
+
+/// Processor time that the threads of these names have had.
+fn ran(program: &Manylane, names: &[&str]) -> Duration {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", program.pid())).unwrap();
+    let nanos = threads.flatten().map(|thread| {
+        let of = |file: &str| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let nanos = if names.contains(&of("comm").trim()) { of("schedstat") } else { String::new() };
+        nanos.split(' ').next().and_then(|ran| ran.parse().ok()).unwrap_or(0)
+    });
+    Duration::from_nanos(nanos.sum())
+}
+
+/// A bound that holds for debug builds, too, and with what lanes do besides: they have an eighth of the
+/// reporter's time. Of 50,000 servers and a release build it is 50 ms (`manylane-bench manage --row stat`).
+#[test]
+fn lanes_leave_dumps_of_many_servers_to_the_reporter() {
+    let (folder, (web, address)) = (Folder::new(), listener());
+    let socket = folder.file("unused", "").with_file_name("control");
+    let mut config = format!(
+        "global\n nbthread 2\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend front\n bind {}\n \
+         http-request use-service prometheus-exporter if {{ path /metrics }}\n default_backend back\nbackend back\n",
+        socket.display(),
+        fd(&web)
+    );
+    for server in 0..SERVERS {
+        let _ = writeln!(config, " server s{server} 127.0.0.1:9");
+    }
+    let program = Manylane::start_ready(&config);
+    let stat = || {
+        let mut client = UnixStream::connect(&socket).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(b"show stat\n").unwrap();
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        text.lines().filter(|line| line.starts_with("back,s")).count()
+    };
+    let scrape = || {
+        let mut client = connect(address);
+        client.write_all(b"GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
+        let text = read_all(&mut client);
+        text.lines().filter(|line| line.starts_with("haproxy_server_weight{proxy=\"back\"")).count()
+    };
+    const LANES: &[&str] = &["manylane", "lane 1"]; // the first thread is the first lane
+    let (lanes, reporter) = (ran(&program, LANES), ran(&program, &["reporter"]));
+    for _ in 0..DUMPS {
+        assert_eq!((stat(), scrape()), (SERVERS, SERVERS));
+    }
+    let (lanes, reporter) = (ran(&program, LANES) - lanes, ran(&program, &["reporter"]) - reporter);
+    assert!(lanes * 8 <= reporter, "lanes {lanes:?}, reporter {reporter:?}");
+}
