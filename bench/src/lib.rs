@@ -3,6 +3,7 @@
 
 pub mod cases;
 pub mod cli;
+pub mod designs;
 #[cfg(not(manylane_sim))]
 pub mod heavy;
 #[cfg(not(manylane_sim))]

@@ -9,8 +9,8 @@
 //! threads; what is shared is the mutex.
 
 use super::{Case, Contender, Shape, Variant};
+use crate::designs::{Design, Leader, Ours, Proxy, Ring};
 use crate::results::Role;
-use manylane_buf::designs::{Design, Leader, Ours, Proxy, Ring};
 use std::hint::black_box;
 use std::marker::PhantomData;
 

@@ -13,9 +13,6 @@ pub mod scan;
 mod segment;
 mod store;
 
-#[cfg(any(test, feature = "designs"))]
-#[doc(hidden)]
-pub mod designs;
 #[cfg(any(test, feature = "model"))]
 mod fail;
 #[cfg(any(test, feature = "model"))]

@@ -2,7 +2,6 @@
 
 mod compact;
 mod count;
-mod designs;
 mod errors;
 mod model;
 

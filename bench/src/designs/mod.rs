@@ -1,20 +1,24 @@
-//! The known ways to share a cluster, side by side (R-B2, R-B4): for the benchmark and for the figures in the
-//! README. What ships is [`Ours`]; nothing else of the crate uses the others.
+//! The known ways to share a cluster, side by side (R-B2, R-B4): for the case `cluster` and for the figures
+//! in `crates/buf/README.md`. What ships is [`Ours`].
 //!
 //! All take their memory from lane-cached pools, and all handles can see a part of the cluster. In the first
 //! three a handle is a *node* in memory of its own, as in the systems they come from; ours is a value.
+
+#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
 
 mod leader;
 mod ours;
 mod proxy;
 mod ring;
+#[cfg(all(test, not(manylane_sim)))]
+mod tests;
 
 pub use leader::Leader;
 pub use ours::Ours;
 pub use proxy::Proxy;
 pub use ring::Ring;
 
-use crate::error::Error;
+use manylane_buf::Error;
 use manylane_pool::BytePool;
 use manylane_sync::{LockClass, Mutex};
 use std::ptr::NonNull;

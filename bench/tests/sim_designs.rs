@@ -1,8 +1,8 @@
 //! R-B2, R-B4: what the known ways to share a cluster cost in line transfers, each lane on a cluster of its
 //! own.
-#![cfg(all(manylane_sim, feature = "designs"))]
+#![cfg(manylane_sim)]
 
-use manylane_buf::designs::{Design, Leader, Ours, Proxy, Ring};
+use manylane_bench::designs::{Design, Leader, Ours, Proxy, Ring};
 use manylane_sim::{Report, Simulation, Topology};
 use manylane_sync::atomic::{AtomicU64, Ordering};
 use manylane_sync::relax;

@@ -3,7 +3,7 @@
 //! 1. The proxy comes with the cluster and goes with it. `refs` counts the nodes that point to it.
 
 use super::{CLUSTER, Design, free_node, new_node, store};
-use crate::error::Error;
+use manylane_buf::Error;
 use manylane_sync::Refs;
 use std::ptr::NonNull;
 

@@ -5,7 +5,7 @@
 //! 2. A leader that is dropped before the others stays in memory, unused, until the last is dropped.
 
 use super::{Design, free_node, new_node, store};
-use crate::error::Error;
+use manylane_buf::Error;
 use manylane_sync::Refs;
 use std::ptr::NonNull;
 

@@ -1,11 +1,7 @@
 //! What ships: a biased count in front of the cluster, handles that are values.
 
 use super::{CLUSTER, Design};
-use crate::Chain;
-use crate::cluster::Cluster;
-use crate::error::Error;
-use crate::parcel::Parcel;
-use crate::segment::Segment;
+use manylane_buf::{Chain, Cluster, Error, Parcel, Segment};
 
 /// See the module.
 #[derive(Debug)]

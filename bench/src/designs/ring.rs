@@ -5,7 +5,7 @@
 //! 2. Whoever unlinks the last node frees the cluster.
 
 use super::{Design, free_node, new_node, store};
-use crate::error::Error;
+use manylane_buf::Error;
 use manylane_sync::cell::UnsafeCell;
 use std::ptr::NonNull;
 

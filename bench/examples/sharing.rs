@@ -1,13 +1,13 @@
 //! Times the ways to share a cluster (R-B2, R-B4), and the operations that the README's table names.
 //!
-//! `cargo run --release -p manylane-buf --features designs --example sharing`
+//! `cargo run --release -p manylane-bench --example sharing`
 //!
 //! Each figure is the minimum of many short samples, which is what the operation costs when nothing else
 //! runs. It is not for throughput of several lanes at once on a busy machine. With an argument, that
 //! operation alone runs a fixed number of times, for instruction counts:
 //! `valgrind --tool=callgrind .../sharing clone-own`.
 
-use manylane_buf::designs::{Design, Leader, Ours, Proxy, Ring};
+use manylane_bench::designs::{Design, Leader, Ours, Proxy, Ring};
 use manylane_buf::{Chain, Cluster, Parcel, Segment};
 use std::hint::black_box;
 use std::time::Instant;
