@@ -1,26 +1,17 @@
 //! Tasks that do not come back: reported, and at last the end of the process.
 
-use manylane_sched::{Alarm, Limits, Stuck, Watchdog};
+use manylane_sched::{Limits, Watchdog};
 use std::io;
 use std::time::Duration;
-
-/// Says what it is told; kills as every alarm does.
-struct Says<F>(F);
-
-impl<F: FnMut(&Stuck) + Send + 'static> Alarm for Says<F> {
-    fn warn(&mut self, stuck: &Stuck) {
-        (self.0)(stuck);
-    }
-}
 
 /// Reports every task that takes a processor for longer than `warn` (`warn-blocked-traffic-after`), or waits
 /// for ten times as long. The library's own limit ends the process.
 ///
 /// # Errors
 /// The system's, when it has no thread; that `warn` is below a millisecond.
-pub(crate) fn start(warn: Duration, say: impl FnMut(&Stuck) + Send + 'static) -> io::Result<Watchdog> {
+pub(crate) fn start(warn: Duration, say: impl FnMut(&str) + Send + 'static) -> io::Result<Watchdog> {
     let kill = Limits::default().kill.max(warn);
-    Watchdog::start(Limits { warn, kill }, Says(say))
+    Watchdog::start(Limits { warn, kill }, say)
 }
 
 #[cfg(test)]
@@ -34,7 +25,7 @@ mod tests {
     fn a_task_that_blocks_its_lane_is_reported_with_lane_kind_and_time() {
         static BLOCKS: TaskKind = TaskKind::new("blocks in the test");
         let (tell, told) = mpsc::channel();
-        let say = move |stuck: &Stuck| {
+        let say = move |stuck: &str| {
             let _ = tell.send(stuck.to_string());
         };
         let watchdog = start(Limits::SHORTEST, say).expect("there is a thread");

@@ -59,4 +59,4 @@ pub use time::Time;
 pub use timer::{Elapsed, Sleep, TIMERS_PER_ROUND};
 pub use waker::TaskId;
 #[cfg(not(loom))]
-pub use watchdog::{Alarm, BadLimits, Frame, LaneState, Limits, NoStack, Stack, Stuck, Watchdog};
+pub use watchdog::{Limits, Watchdog};

@@ -4,7 +4,7 @@
 #![cfg(not(any(loom, manylane_sim, manylane_tsan)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
-use manylane_sched::{Alarm, Class, Config, Lane, Limits, Stuck, TaskKind, ThreadPoller, Watchdog};
+use manylane_sched::{Class, Config, Lane, Limits, TaskKind, ThreadPoller, Watchdog};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::sync::mpsc;
@@ -31,14 +31,6 @@ fn turns_in_circles() -> u64 {
     turns
 }
 
-struct Prints;
-
-impl Alarm for Prints {
-    fn warn(&mut self, stuck: &Stuck) {
-        eprint!("warning: {stuck}");
-    }
-}
-
 /// Starts a lane on a thread of its own, with a task.
 fn start<F: Future<Output = ()> + Send + 'static>(kind: &'static TaskKind, task: F) {
     let (tell, told) = mpsc::channel();
@@ -55,7 +47,7 @@ fn die() -> ! {
     // The one that only waits is reported after 100 ms. All lanes have to be there before the first one is
     // given up.
     let limits = Limits { warn: Duration::from_millis(10), kill: Duration::from_secs(3) };
-    let _watchdog = Watchdog::start(limits, Prints).unwrap();
+    let _watchdog = Watchdog::start(limits, |stuck| eprint!("warning: {stuck}")).unwrap();
     start(&CIRCLING, async {
         turns_in_circles();
     });

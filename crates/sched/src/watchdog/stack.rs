@@ -1,205 +1,209 @@
-//! What a stack says: from the words of a [`Snapshot`] to frames with names.
+//! Where another thread stands: a signal handler in that thread walks its own stack, and the watchdog names
+//! the functions.
+//!
+//! The handler calls `_Unwind_Backtrace` and `gettid`. Neither allocates; the first looks for call frame
+//! information as a panic does, with a lock of the dynamic linker at most, which the thread that holds it may
+//! take again.
+//!
+//! # Protocol
+//! The addresses are the asker's, who holds the lock [`ASKING`], while the state is `IDLE` or `DONE`, and the
+//! handler's while it is `WALKING`. In between the asker has `WANTED` a thread and sends the signal.
+//!
+//! 1. Both ways out of `WANTED` are compare-and-swaps of the state with the thread's number in it, so a
+//!    signal that comes late finds no request, or one that is meant for it.
+//! 2. The asker holds the lane's [`Unpark`](crate::Unpark) lock from its look at the thread's number until
+//!    the signal is sent. A lane clears the number under that lock before it ends: the signal never goes to a
+//!    thread that has inherited the number.
 
-use super::capture::{Failed, Snapshot};
-use framehop::{ExplicitModuleSectionInfo, FrameAddress, Module, Unwinder as _};
+use crate::home::Home;
+use manylane_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use manylane_sync::{LockClass, Mutex};
 use std::ffi::{c_int, c_void};
-use std::fmt;
-use std::ptr::with_exposed_provenance_mut;
-
-#[cfg(target_arch = "aarch64")]
-use framehop::aarch64::{CacheAarch64 as Cache, UnwindRegsAarch64, UnwinderAarch64 as Machine};
-#[cfg(target_arch = "x86_64")]
-use framehop::x86_64::{CacheX86_64 as Cache, UnwindRegsX86_64, UnwinderX86_64 as Machine};
+use std::fmt::Write;
+use std::io;
+use std::ptr::{null_mut, with_exposed_provenance_mut};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// Frames of a stack at most: a recursion without end shows itself in fewer.
 const FRAMES: usize = 128;
+/// How long an answer is waited for: a thread that runs is interrupted at once, one that waits for a
+/// processor later. Only one that waits uninterruptibly in the kernel, or has blocked the signal, does not
+/// answer.
+const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Where a thread was, the innermost call first.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Stack {
-    /// The calls. Functions that were inlined have frames of their own.
-    pub frames: Vec<Frame>,
+static ASKING: LockClass = LockClass::new("stack of a thread", 3);
+/// For the one that is asking.
+static TURN: Mutex<()> = Mutex::new(&ASKING, ());
+
+const IDLE: u64 = 0;
+const WALKING: u64 = 1;
+const DONE: u64 = 2;
+
+/// `WANTED`, with the system's number of the thread that is meant, which is not 0.
+fn wanted(thread: u32) -> u64 {
+    u64::from(thread) << 2 | 3
 }
 
-/// A call on a stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// Where in the program.
-    pub address: usize,
-    /// The function, if the program has symbols.
-    pub function: Option<String>,
-    /// Source file and line, if it has debug information.
-    pub place: Option<(String, u32)>,
+/// The system's number of the calling thread.
+fn this_thread() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-impl fmt::Display for Stack {
-    /// One line for a function, and one for its place, as panics show them.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, frame) in self.frames.iter().enumerate() {
-            let function = frame.function.as_deref().unwrap_or("<unknown>");
-            writeln!(f, "{number:>4}: {:#x} {function}", frame.address)?;
-            if let Some((file, line)) = &frame.place {
-                writeln!(f, "             at {file}:{line}")?;
-            }
+// What asker and handler share. Relaxed, but for the state, which publishes the addresses.
+static STATE: AtomicU64 = AtomicU64::new(IDLE);
+static WALKED: AtomicUsize = AtomicUsize::new(0);
+static ADDRESSES: [AtomicUsize; FRAMES] = [const { AtomicUsize::new(0) }; FRAMES];
+
+/// The system's number of a lane's thread. Zero: no thread.
+#[derive(Debug)]
+pub(crate) struct ThreadPlace(AtomicU32);
+
+impl ThreadPlace {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Notes the calling thread.
+    pub(crate) fn enter(&self) {
+        self.0.store(this_thread(), Ordering::Relaxed);
+    }
+
+    /// The thread leaves. Under the lane's lock (rule 2).
+    pub(crate) fn leave(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Processor time of the thread so far. None: there is no thread, or it has just ended. A number that
+    /// another thread of the process has inherited gives that one's time, which is of no lane's poll.
+    pub(super) fn processor_time(&self) -> Option<Duration> {
+        let thread = self.0.load(Ordering::Relaxed);
+        if thread == 0 {
+            return None;
         }
-        Ok(())
-    }
-}
-
-/// Why there is no stack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoStack {
-    /// The system gave no signal to ask the thread with, for the reason that is told.
-    NoSignal(String),
-    /// The lane's thread has ended.
-    Gone,
-    /// The thread did not answer: it has blocked the signal of this number, or waits in the kernel.
-    NoAnswer(c_int),
-}
-
-impl fmt::Display for NoStack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSignal(reason) => write!(f, "there is no stack: no signal could be set up ({reason})"),
-            Self::Gone => f.write_str("there is no stack: the lane's thread has ended"),
-            Self::NoAnswer(signal) => write!(
-                f,
-                "there is no stack: the thread did not answer; unblock signal {signal} there if it is blocked"
-            ),
+        // The kernel's own encoding of a thread's clock, as `pthread_getcpuclockid` makes it: the number's
+        // complement, then what is counted (2: as the scheduler does, in nanoseconds), with the bit
+        // that says it is one thread's.
+        let clock = (!thread.cast_signed() << 3 | 2 | 4) as libc::clockid_t;
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes into memory of ours; a clock that is not there is refused.
+        if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+            return None;
         }
+        Some(Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32))
     }
 }
 
-impl std::error::Error for NoStack {}
-
-impl From<Failed> for NoStack {
-    fn from(failed: Failed) -> Self {
-        match failed {
-            Failed::NoSignal(error) => Self::NoSignal(error.to_string()),
-            Failed::Gone => Self::Gone,
-            Failed::NoAnswer(signal) => Self::NoAnswer(signal),
+/// The last real-time signal, with its handler installed: nothing else of the program uses it.
+fn signal() -> Result<c_int, &'static io::Error> {
+    static SIGNAL: OnceLock<io::Result<c_int>> = OnceLock::new();
+    let install = || {
+        let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_signal;
+        // SAFETY: zeros are a valid `sigaction`: no handler, no flags, an empty mask.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = handler as usize;
+        // System calls go on where that is possible; the others see EINTR, as with any signal.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+        // SAFETY: the handler is async-signal-safe (see above) and lives as long as the program.
+        match unsafe { libc::sigaction(libc::SIGRTMAX(), &raw const action, null_mut()) } {
+            0 => Ok(libc::SIGRTMAX()),
+            _ => Err(io::Error::last_os_error()),
         }
-    }
-}
-
-/// Finds the frames of snapshots, by the call frame information of the program and its libraries.
-pub(super) struct Unwinder {
-    machine: Machine<Vec<u8>>,
-    cache: Cache,
-}
-
-impl Unwinder {
-    /// Copies the call frame information of all that is loaded now; a few megabytes. Not later: a stuck lane
-    /// may hold the dynamic linker's lock. Libraries that come later have no frames.
-    pub(super) fn new() -> Self {
-        let mut machine = Machine::new();
-        each_module(|module| machine.add_module(module));
-        Self { machine, cache: Cache::new() }
-    }
-
-    /// The frames of a snapshot, with names.
-    pub(super) fn stack(&mut self, snapshot: &Snapshot) -> Stack {
-        #[cfg(target_arch = "x86_64")]
-        let registers = UnwindRegsX86_64::new(snapshot.pc as u64, snapshot.sp as u64, snapshot.fp as u64);
-        #[cfg(target_arch = "aarch64")]
-        let registers = UnwindRegsAarch64::new(snapshot.lr as u64, snapshot.sp as u64, snapshot.fp as u64);
-        let mut read = |address| snapshot.word(address).ok_or(());
-        let mut calls = self.machine.iter_frames(snapshot.pc as u64, registers, &mut self.cache, &mut read);
-        let mut frames = Vec::new();
-        while frames.len() < FRAMES
-            // An error ends the stack where its information does.
-            && let Ok(Some(call)) = calls.next()
-        {
-            name(call, &mut frames);
-        }
-        Stack { frames }
-    }
-}
-
-/// Adds the function of a call, and those that were inlined there.
-fn name(call: FrameAddress, frames: &mut Vec<Frame>) {
-    let known = frames.len();
-    let address = call.address() as usize;
-    // A return address may be the next function's: looked up is the call before it.
-    let place = with_exposed_provenance_mut::<c_void>(call.address_for_lookup() as usize);
-    backtrace::resolve(place, |symbol| {
-        let file = symbol.filename().map(|file| file.display().to_string());
-        frames.push(Frame {
-            address,
-            function: symbol.name().map(|name| format!("{name:#}")),
-            place: file.zip(symbol.lineno()),
-        });
-    });
-    if frames.len() == known {
-        frames.push(Frame { address, function: None, place: None });
-    }
-}
-
-/// Calls back with each object that is loaded and has call frame information.
-fn each_module<F: FnMut(Module<Vec<u8>>)>(mut found: F) {
-    unsafe extern "C" fn visit<F: FnMut(Module<Vec<u8>>)>(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        found: *mut c_void,
-    ) -> c_int {
-        // SAFETY: the dynamic linker gives a valid record, for the time of the call; `found` is what it was
-        // told to pass on.
-        let (info, found) = unsafe { (&*info, &mut *found.cast::<F>()) };
-        // SAFETY: the record says how many headers there are.
-        if let Some(module) = unsafe { module(info) } {
-            found(module);
-        }
-        0
-    }
-    // SAFETY: `visit` is called during this call only, with the pointer to `found`, and does not unwind
-    // unless memory runs out.
-    unsafe { libc::dl_iterate_phdr(Some(visit::<F>), (&raw mut found).cast()) };
-}
-
-/// # Safety
-/// The record is the dynamic linker's, and its object stays loaded during the call.
-unsafe fn module(info: &libc::dl_phdr_info) -> Option<Module<Vec<u8>>> {
-    // SAFETY: by contract.
-    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-    let base = info.dlpi_addr;
-    let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-    let (first, last) = (
-        loaded().map(|header| header.p_vaddr).min()?,
-        loaded().map(|header| header.p_vaddr + header.p_memsz).max()?,
-    );
-    let index = headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?;
-    let index_range = index.p_vaddr..index.p_vaddr + index.p_memsz;
-    // SAFETY: by contract the segment is mapped.
-    let index_bytes = unsafe { bytes(base, &index_range) };
-    // Four bytes: a version, and how three numbers are encoded. The first is where `.eh_frame` begins:
-    // linkers write it as four bytes, relative to itself.
-    const RELATIVE_INT: u8 = 0x1B;
-    if index_bytes.first() != Some(&1) || index_bytes.get(1) != Some(&RELATIVE_INT) {
-        return None;
-    }
-    let offset = i32::from_ne_bytes(index_bytes.get(4..8)?.try_into().ok()?);
-    let start = (index.p_vaddr + 4).checked_add_signed(offset.into())?;
-    // Its length is not told: to the end of its segment.
-    let segment =
-        loaded().find(|header| (header.p_vaddr..header.p_vaddr + header.p_filesz).contains(&start))?;
-    let frames_range = start..segment.p_vaddr + segment.p_filesz;
-    // SAFETY: as above.
-    let frames_bytes = unsafe { bytes(base, &frames_range) };
-    let sections = ExplicitModuleSectionInfo {
-        base_svma: 0,
-        eh_frame_hdr_svma: Some(index_range),
-        eh_frame_hdr: Some(index_bytes),
-        eh_frame_svma: Some(frames_range),
-        eh_frame: Some(frames_bytes),
-        ..Default::default()
     };
-    Some(Module::new(String::new(), base + first..base + last, base, sections))
+    SIGNAL.get_or_init(install).as_ref().copied()
 }
 
-/// # Safety
-/// The range, counted from `base`, is mapped for reading.
-unsafe fn bytes(base: u64, range: &std::ops::Range<u64>) -> Vec<u8> {
-    let start = std::ptr::with_exposed_provenance::<u8>((base + range.start) as usize);
-    // SAFETY: by contract; nobody writes there.
-    unsafe { std::slice::from_raw_parts(start, (range.end - range.start) as usize) }.to_vec()
+/// Notes the calls of the thread that it interrupts, if that is the one that is meant.
+extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    let wanted = wanted(this_thread());
+    // Acquire: pairs with the release in `addresses`.
+    if STATE.compare_exchange(wanted, WALKING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        return;
+    }
+    // SAFETY: the system gives a handler with SA_SIGINFO the interrupted context.
+    let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+    #[cfg(target_arch = "x86_64")]
+    let interrupted = machine.gregs[libc::REG_RIP as usize] as usize;
+    #[cfg(target_arch = "aarch64")]
+    let interrupted = machine.pc as usize;
+    // That one alone where there is no way through the system's frame.
+    ADDRESSES[0].store(interrupted, Ordering::Relaxed);
+    let (mut walked, mut below) = (1, false);
+    // SAFETY: it shares nothing with calls on other threads but the call frame information, which stays.
+    unsafe {
+        backtrace::trace_unsynchronized(|frame| {
+            let address = frame.ip().addr();
+            if below {
+                ADDRESSES[walked].store(address, Ordering::Relaxed);
+                walked += 1;
+            }
+            below |= address == interrupted; // those before are the handler's own
+            walked < FRAMES
+        });
+    }
+    WALKED.store(walked, Ordering::Relaxed);
+    // Release: publishes the addresses.
+    STATE.store(DONE, Ordering::Release);
+}
+
+/// The stack of the lane's thread, the innermost call first: a line for a function, and one for its place, as
+/// panics show them. Or a line that says why there is none. Waits [`PATIENCE`] at most.
+pub(super) fn stack_of(home: &Home) -> String {
+    let mut text = String::new();
+    let addresses = match addresses(home) {
+        Ok(addresses) => addresses,
+        Err(why) => return format!("      there is no stack: {why}\n"),
+    };
+    for (number, address) in addresses.into_iter().enumerate() {
+        // Looked up is the byte before: of a call that is the call, whose return address may be the next
+        // function's. The innermost address is no call.
+        let place = with_exposed_provenance_mut::<c_void>(address + usize::from(number == 0));
+        let before = text.len();
+        backtrace::resolve(place, |symbol| {
+            let name = symbol.name().map_or_else(|| "<unknown>".to_owned(), |name| format!("{name:#}"));
+            let _ = writeln!(text, "{number:>4}: {address:#x} {name}");
+            if let (Some(file), Some(line)) = (symbol.filename(), symbol.lineno()) {
+                let _ = writeln!(text, "             at {}:{line}", file.display());
+            }
+        });
+        if text.len() == before {
+            let _ = writeln!(text, "{number:>4}: {address:#x} <unknown>");
+        }
+    }
+    text
+}
+
+fn addresses(home: &Home) -> Result<Vec<usize>, String> {
+    let signal = signal().map_err(|error| format!("no signal could be set up ({error})"))?;
+    let gone = || Err("the lane's thread has ended".to_owned());
+    let _turn = TURN.lock();
+    let wanted = {
+        let _keeps_the_lane = home.unpark.lock(); // rule 2
+        let thread = home.published.thread.0.load(Ordering::Relaxed);
+        if thread == 0 {
+            return gone();
+        }
+        // Release: pairs with the handler's acquire, which then finds the addresses given up.
+        STATE.store(wanted(thread), Ordering::Release);
+        // SAFETY: a system call on numbers.
+        if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) } != 0 {
+            STATE.store(IDLE, Ordering::Relaxed); // no signal, no handler
+            return gone();
+        }
+        wanted(thread)
+    };
+    let asked = Instant::now();
+    // Acquire: pairs with the release in the handler.
+    while STATE.load(Ordering::Acquire) != DONE {
+        let withdrawn = asked.elapsed() >= PATIENCE
+            && STATE.compare_exchange(wanted, IDLE, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if withdrawn {
+            return Err(format!("the thread did not answer; unblock signal {signal} there if it is blocked"));
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    let walked = &ADDRESSES[..WALKED.load(Ordering::Relaxed)];
+    let addresses = walked.iter().map(|address| address.load(Ordering::Relaxed)).collect();
+    STATE.store(IDLE, Ordering::Relaxed);
+    Ok(addresses)
 }
