@@ -235,16 +235,7 @@ async fn admit(
             client.reset_on_close();
         }
         if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
-            let eval = EvalContext {
-                local,
-                frontend,
-                listener,
-                peers: client.peers(),
-                greeting: client.greeting(),
-                first_request: true,
-                scopes,
-                course: None,
-            };
+            let eval = facts_of(local, frontend, listener, client, scopes);
             crate::log::refused(log, &eval, why.words());
         }
         return None;
@@ -252,6 +243,26 @@ async fn admit(
     rule(local, frontend, listener, &frontend.rules.session, client, scopes)?;
     count_in_front!(frontend, listener, sessions_admitted);
     Some(())
+}
+
+/// What is known of a client before its first request.
+fn facts_of<'a>(
+    local: &'a Rc<Local>,
+    frontend: &'a Frontend,
+    listener: &'a Listener,
+    client: &'a Client,
+    scopes: &'a Scopes,
+) -> EvalContext<'a> {
+    EvalContext {
+        local,
+        frontend,
+        listener,
+        peers: client.peers(),
+        greeting: client.greeting(),
+        first_request: true,
+        scopes,
+        course: None,
+    }
 }
 
 /// Runs `tcp-request connection` or `tcp-request session`. None if the connection ends here, also for lack of
@@ -267,16 +278,7 @@ fn rule(
     if rules.is_empty() {
         return Some(false);
     }
-    let eval = EvalContext {
-        local,
-        frontend,
-        listener,
-        peers: client.peers(),
-        greeting: client.greeting(),
-        first_request: true,
-        scopes,
-        course: None,
-    };
+    let eval = facts_of(local, frontend, listener, client, scopes);
     let entrance = rules::connection(&eval, rules);
     client.mark(scopes.memory.client_packets.take());
     match entrance {
