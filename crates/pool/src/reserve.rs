@@ -54,6 +54,13 @@ thread_local! {
 pub struct Reserving<A>(pub A);
 
 impl<A: GlobalAlloc> Reserving<A> {
+    /// Allocates, and again when the system has no memory and a piece of the reserve was given back.
+    #[inline]
+    fn twice(&self, allocate: impl Fn() -> *mut u8) -> *mut u8 {
+        let memory = allocate();
+        if memory.is_null() && self.release() { allocate() } else { memory }
+    }
+
     /// Gives the pieces to the allocator. `false`: the allocation fails.
     #[cold]
     fn release(&self) -> bool {
@@ -102,12 +109,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: by contract.
-        let memory = unsafe { self.0.alloc(layout) };
-        if memory.is_null() && self.release() {
-            // SAFETY: by contract.
-            return unsafe { self.0.alloc(layout) };
-        }
-        memory
+        self.twice(|| unsafe { self.0.alloc(layout) })
     }
 
     #[inline]
@@ -119,23 +121,13 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: by contract.
-        let memory = unsafe { self.0.alloc_zeroed(layout) };
-        if memory.is_null() && self.release() {
-            // SAFETY: by contract.
-            return unsafe { self.0.alloc_zeroed(layout) };
-        }
-        memory
+        self.twice(|| unsafe { self.0.alloc_zeroed(layout) })
     }
 
     #[inline]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: by contract.
-        let larger = unsafe { self.0.realloc(memory, layout, size) };
-        if larger.is_null() && self.release() {
-            // SAFETY: by contract; a failed call has left the old memory as it was.
-            return unsafe { self.0.realloc(memory, layout, size) };
-        }
-        larger
+        // SAFETY: by contract; a failed call has left the old memory as it was.
+        self.twice(|| unsafe { self.0.realloc(memory, layout, size) })
     }
 }
 
