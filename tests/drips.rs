@@ -8,6 +8,7 @@ mod common;
 use common::{DEFAULTS, Manylane, PATIENCE, connect, fd, listener, origin};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
@@ -29,6 +30,12 @@ fn memory(program: &Manylane) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// A name that no other program uses: one that was killed may have its own for a moment longer.
+fn name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("manylane-drips-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// Waits until the program has read all that was sent to these ports: `near`, the port of its sockets, or of
@@ -75,6 +82,7 @@ fn memory_with_clients(config: &str, begin: &str, step: usize) -> usize {
     let (socket, address) = listener();
     let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
     let config = config.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
+    let config = config.replace("@name", &name());
     let program = Manylane::start_ready(&format!("{} timeout http-request 60s\n{config}", defaults()));
     let mut clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
@@ -142,51 +150,251 @@ fn a_header_of_the_proxy_protocol_takes_no_more_drop_by_drop() {
     drops_take_no_more("listen l\n bind @bind accept-proxy\n mode http\n server s @server\n", begin);
 }
 
-/// Memory of a program whose server sends the beginning `begin` of a response and then [`BYTES`] in pieces of
-/// `step`.
-fn memory_with_servers(rules: &str, begin: &'static str, step: usize) -> usize {
+/// Reads to the end of a head.
+fn asks_by_a_head(stream: &mut TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut part = [0; 4096];
+        let length = stream.read(&mut part).unwrap();
+        assert!(length > 0, "the head is cut");
+        head.extend_from_slice(&part[..length]);
+    }
+}
+
+/// Memory of a program with this configuration when [`CLIENTS`] of its connections to servers are there, each
+/// of which was sent `begin` behind what `asks` reads, and then [`BYTES`] in pieces of `step`. So many
+/// clients send `request`, where there is one.
+fn memory_with_servers(
+    config: impl FnOnce(SocketAddr) -> String,
+    request: Option<&str>,
+    asks: fn(&mut TcpStream),
+    begin: &'static [u8],
+    step: usize,
+) -> usize {
     let (socket, address) = listener();
     let (tell, told) = mpsc::channel();
-    let server: SocketAddr = origin(move |stream| {
-        let mut stream = stream;
-        let mut head = [0; 4096];
-        let mut length = 0;
-        while !head[..length].ends_with(b"\r\n\r\n") {
-            length += stream.read(&mut head[length..]).unwrap();
-        }
+    let server: SocketAddr = origin(move |mut stream| {
+        asks(&mut stream);
         stream.set_nodelay(true).unwrap();
-        stream.write_all(begin.as_bytes()).unwrap();
-        tell.send(stream).unwrap();
+        stream.write_all(begin).unwrap();
+        let _ = tell.send(stream); // the program may have left, and be left
     });
-    let config =
-        format!("{}listen l\n bind {}\n mode http\n server s {server}\n{rules}", defaults(), fd(&socket));
-    let program = Manylane::start_ready(&config);
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|_| {
-            let mut client = connect(address);
-            client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-            client
+    let listen = "listen served\n bind @bind\n mode http\n";
+    let config = config(server);
+    let config = if request.is_none() { format!("{listen}{config}") } else { config };
+    let config = config.replace("@bind", &fd(&socket));
+    let program = Manylane::start_ready(&format!("{}{config}", defaults()));
+    let clients: Vec<_> = request
+        .into_iter()
+        .flat_map(|request| {
+            (0..CLIENTS).map(move |_| {
+                let mut client = connect(address);
+                client.write_all(request.as_bytes()).unwrap();
+                client
+            })
         })
         .collect();
     let mut servers: Vec<_> = (0..CLIENTS).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
     send(&mut servers, step, || all_is_read(server.port(), true));
     let memory = memory(&program);
+    for server in &mut servers {
+        // The program waits for the rest: it has not closed the connection.
+        server.set_nonblocking(true).unwrap();
+        assert_eq!(server.peek(&mut [0]).map_err(|error| error.kind()), Err(std::io::ErrorKind::WouldBlock));
+    }
     drop(clients);
     memory
 }
 
+#[track_caller]
+fn drops_of_servers_take_no_more(
+    config: impl Fn(SocketAddr) -> String,
+    request: Option<&str>,
+    asks: fn(&mut TcpStream),
+    begin: &'static [u8],
+) {
+    let at_once = memory_with_servers(&config, request, asks, begin, BYTES);
+    let drops = memory_with_servers(&config, request, asks, begin, 1);
+    let begin = String::from_utf8_lossy(begin);
+    assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
+}
+
 #[test]
 fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
-    let heads = ("", "HTTP/1.1 200 OK\r\nX: ");
-    let bodies =
-        (" http-response wait-for-body time 60s\n", "HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n");
-    let chunks = (
-        " http-response wait-for-body time 60s\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n",
+    let wait = " http-response wait-for-body time 60s\n";
+    let bodies = b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n";
+    let chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n";
+    let all: [(&str, &'static [u8]); 3] = [("", b"HTTP/1.1 200 OK\r\nX: "), (wait, bodies), (wait, chunks)];
+    for (rules, begin) in all {
+        let config = |server| format!("listen l\n bind @bind\n mode http\n server s {server}\n{rules}");
+        let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+        drops_of_servers_take_no_more(config, Some(request), asks_by_a_head, begin);
+    }
+}
+
+#[test]
+fn answers_to_checks_take_no_more_drop_by_drop() {
+    let backend = |server: SocketAddr, rules: &str, options: &str| {
+        format!(
+            "backend b\n timeout check 60s\n{rules} server-template s {CLIENTS} {server} {options} inter 1s\n"
+        )
+    };
+    let http = |server| backend(server, " option httpchk GET /\n http-check expect string never\n", "check");
+    drops_of_servers_take_no_more(http, None, asks_by_a_head, b"HTTP/1.1 200 OK\r\nX: ");
+    let body = b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n";
+    drops_of_servers_take_no_more(http, None, asks_by_a_head, body);
+    let tcp = |server| backend(server, " option tcp-check\n tcp-check expect string never\n", "check");
+    drops_of_servers_take_no_more(tcp, None, |_| {}, b"");
+    let agent = |server: SocketAddr| {
+        backend(server, "", &format!("agent-check agent-port {} agent-inter 1s", server.port()))
+    };
+    drops_of_servers_take_no_more(agent, None, |_| {}, b"");
+}
+
+#[test]
+fn answers_of_name_servers_over_tcp_take_no_more_drop_by_drop() {
+    let names = |server: SocketAddr| {
+        let servers: String = (0..CLIENTS)
+            .map(|n| format!(" server s{n} n{n}.example:80 resolvers r resolve-prefer ipv4 init-addr none\n"))
+            .collect();
+        format!(
+            "resolvers r\n nameserver n tcp@{server}\n timeout resolve 60s\n timeout retry 60s\nbackend b\n{servers}"
+        )
+    };
+    let asks = |stream: &mut TcpStream| {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).unwrap();
+        stream.read_exact(&mut vec![0; u16::from_be_bytes(length).into()]).unwrap();
+    };
+    drops_of_servers_take_no_more(names, None, asks, b"\xff\xff");
+}
+
+/// What comes from one proxy to another of this program waits for its end there: inside of the process, and
+/// through a socket of the system.
+#[test]
+fn what_comes_through_a_second_proxy_takes_no_more_drop_by_drop() {
+    for inner in ["local@", "abns@"].map(|kind| format!("{kind}@name")) {
+        drops_take_no_more(
+            &format!(
+                "listen outer\n bind @bind\n mode tcp\n server s {inner}\nlisten l\n bind {inner}\n mode http\n server s @server\n"
+            ),
+            "GET / HTTP/1.1\r\nHost: a\r\nX: ",
+        );
+    }
+}
+
+/// A request that waits for a name server which says nothing.
+#[test]
+fn a_request_that_waits_for_a_name_takes_no_more_drop_by_drop() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let resolvers = format!(
+        "resolvers r\n nameserver n {}\n timeout resolve 60s\n timeout retry 60s\n",
+        silent.local_addr().unwrap()
     );
-    for (rules, begin) in [heads, bodies, chunks] {
-        let at_once = memory_with_servers(rules, begin, BYTES);
-        let drops = memory_with_servers(rules, begin, 1);
+    let rule = " http-request do-resolve(txn.a,r,ipv4) str(a.example)\n option http-buffer-request\n";
+    drops_take_no_more(
+        &format!("{resolvers}{PROXY}{rule}"),
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1400\r\n\r\n",
+    );
+}
+
+/// Clients of tunnels, and the most bytes that each of them tries to send.
+const TUNNELS: (usize, usize) = (4, 24_000);
+
+/// How long a client tries to send before nothing moves any more: all that could be taken was.
+const STUCK: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// Memory of a program with tunnels whose servers do not read, when as much was sent into each, in pieces of
+/// `step`, as is taken. A client begins with `begin` and reads a head, where there is one.
+fn memory_with_tunnels(rules: &str, begin: &str, answer: &'static str, step: usize) -> usize {
+    let (socket, address) = listener();
+    let (servers, server) = listener();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&servers, 4096).unwrap();
+    let config = rules.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
+    let config = config.replace("@name", &name());
+    // The kernel takes little on either side, so that what waits does so in the program.
+    let program = Manylane::start_ready(&format!(
+        "global\n tune.sndbuf.server 4096\n tune.rcvbuf.client 4096\n{}{config}",
+        defaults()
+    ));
+    let (mut clients, kept): (Vec<_>, Vec<_>) = (0..TUNNELS.0)
+        .map(|_| {
+            let mut client = connect(address);
+            client.set_nodelay(true).unwrap();
+            client.write_all(begin.as_bytes()).unwrap();
+            let mut server = servers.accept().unwrap().0;
+            server.set_read_timeout(Some(PATIENCE)).unwrap();
+            if !begin.is_empty() {
+                asks_by_a_head(&mut server);
+                server.write_all(answer.as_bytes()).unwrap();
+                asks_by_a_head(&mut client); // the head of the answer ends as one of a request
+            }
+            client.set_write_timeout(Some(STUCK)).unwrap();
+            rustix::net::sockopt::set_socket_send_buffer_size(&client, 4096).unwrap();
+            (client, server)
+        })
+        .unzip();
+    let sending = clients.iter_mut().map(|client| {
+        move || {
+            let mut sent = 0;
+            while sent < TUNNELS.1 && client.write_all(&vec![b'x'; step]).is_ok() {
+                sent += step;
+            }
+            sent
+        }
+    });
+    let sent: usize = std::thread::scope(|scope| {
+        let all: Vec<_> = sending.map(|send| scope.spawn(send)).collect();
+        all.into_iter().map(|each| each.join().unwrap()).sum()
+    });
+    let memory = memory(&program);
+    println!("{begin:?}: {sent} bytes in pieces of {step}, {memory} KB");
+    drop((clients, kept));
+    memory
+}
+
+#[test]
+fn tunnels_whose_receiver_is_slow_take_no_more_drop_by_drop() {
+    let tcp = "listen l\n bind @bind\n mode tcp\n server s @server\n";
+    let two = "listen outer\n bind @bind\n mode tcp\n server s local@@name\nlisten l\n bind local@@name\n mode tcp\n server s @server\n";
+    let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    let upgraded = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+    let connect = "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
+    let connected = "HTTP/1.1 200 OK\r\n\r\n";
+    for (rules, begin, answer) in
+        [(tcp, "", ""), (two, "", ""), (PROXY, upgrade, upgraded), (PROXY, connect, connected)]
+    {
+        let at_once = memory_with_tunnels(rules, begin, answer, 1000);
+        let drops = memory_with_tunnels(rules, begin, answer, 1);
+        assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
+    }
+}
+
+/// Clients of the master CLI: as many as it serves at once.
+const MASTERED: usize = 10;
+
+/// Memory of a master whose clients have sent the beginning of a line, or of a payload, in pieces of `step`.
+fn memory_of_a_master(begin: &str, step: usize) -> usize {
+    let (socket, address) = (listener(), common::own_address());
+    let config = format!("{}listen l\n bind {}\n mode http\n", defaults(), fd(&socket.0));
+    let (program, mut said) = Manylane::start_heard(&config, &["-W", "-S", &address.to_string()]);
+    while !said.next().unwrap().unwrap().contains("Loading success.") {}
+    let mut clients: Vec<_> = (0..MASTERED)
+        .map(|_| {
+            let mut client = connect(address);
+            client.set_nodelay(true).unwrap();
+            client.write_all(begin.as_bytes()).unwrap();
+            client
+        })
+        .collect();
+    send(&mut clients, step, || all_is_read(address.port(), false));
+    memory(&program)
+}
+
+#[test]
+fn commands_for_a_master_take_no_more_drop_by_drop() {
+    for begin in ["show proc ", "@1 add map #0 <<\n"] {
+        let (at_once, drops) = (memory_of_a_master(begin, BYTES), memory_of_a_master(begin, 1));
         assert!(drops <= at_once + MORE, "{begin}: {drops} KB drop by drop, {at_once} KB at once");
     }
 }
