@@ -32,6 +32,9 @@ enum Command {
     /// The second half of `peers` alone: CPU time, system calls, memory
     #[cfg(not(manylane_sim))]
     Proxy(crate::proxy::ProxyArguments),
+    /// Clients and servers that send single bytes: memory and CPU time, beside haproxy
+    #[cfg(not(manylane_sim))]
+    Drips(crate::proxy::How),
     /// Looking at the program and changing it while it serves: dumps under load, reloads, start, sessions
     #[cfg(not(manylane_sim))]
     Manage(crate::manage::ManageArguments),
@@ -178,6 +181,8 @@ pub fn main() -> ExitCode {
         Command::Peers(arguments) => peers(arguments),
         #[cfg(not(manylane_sim))]
         Command::Proxy(arguments) => crate::proxy::run(&arguments),
+        #[cfg(not(manylane_sim))]
+        Command::Drips(how) => crate::proxy::drips(&how),
         #[cfg(not(manylane_sim))]
         Command::Manage(arguments) => crate::manage::run(&arguments),
         #[cfg(not(manylane_sim))]

@@ -10,6 +10,7 @@
 //! System calls, instructions and calls of the global allocator are counted in short passes of their own.
 
 mod checks;
+mod drips;
 mod floor;
 pub(crate) mod load;
 pub(crate) mod program;
@@ -17,6 +18,7 @@ mod scenario;
 pub(crate) mod usage;
 
 use clap::Args;
+pub use drips::run as drips;
 use load::{Arrival, Load, Phase, Traffic};
 use program::{Kind, Program, Programs, free_port};
 use scenario::{SCENARIOS, Scenario, Target, Unit};
@@ -117,27 +119,31 @@ struct Figures {
 /// A sentence, when a scenario or a program is unknown, or something else than the expected responses came.
 pub fn run(arguments: &ProxyArguments) -> Result<(), String> {
     let chosen = scenarios(&arguments.rows)?;
-    let folder = std::env::temp_dir().join(format!("manylane-bench-proxy-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    let done = in_folder(arguments, &chosen, folder.clone());
-    let _ = std::fs::remove_dir_all(&folder);
-    done
+    with_programs(&arguments.how, |programs| scenarios_with(arguments, &chosen, programs))
 }
 
-fn in_folder(
-    arguments: &ProxyArguments,
-    chosen: &[&'static Scenario],
-    folder: PathBuf,
-) -> Result<(), String> {
+/// Runs `measure` with the programs, and with a folder that is removed behind it.
+fn with_programs(how: &How, measure: impl FnOnce(&Programs) -> Result<(), String>) -> Result<(), String> {
+    let folder = std::env::temp_dir().join(format!("manylane-bench-proxy-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join("manylane"));
-    let manylane =
-        arguments.how.manylane.clone().or_else(beside).ok_or("where is manylane? --manylane tells")?;
+    let manylane = how.manylane.clone().or_else(beside).ok_or("where is manylane? --manylane tells")?;
     // Debian's places of programs for administrators are not always looked at.
     let found = |name: &str| {
         let administrators = PathBuf::from("/usr/sbin").join(name);
         if administrators.exists() { administrators } else { PathBuf::from(name) }
     };
-    let programs = Programs { manylane, haproxy: haproxy(), nginx: found("nginx"), folder };
+    let programs = Programs { manylane, haproxy: haproxy(), nginx: found("nginx"), folder: folder.clone() };
+    let done = measure(&programs);
+    let _ = std::fs::remove_dir_all(&folder);
+    done
+}
+
+fn scenarios_with(
+    arguments: &ProxyArguments,
+    chosen: &[&'static Scenario],
+    programs: &Programs,
+) -> Result<(), String> {
     let load = Load::start()?;
     let sink = Sink::start()?;
     for kind in [Kind::Epoll, Kind::Haproxy, Kind::Nginx] {
@@ -150,7 +156,7 @@ fn in_folder(
     );
     for scenario in chosen {
         let before = empty_loop();
-        let figures = measure(arguments, scenario, &programs, &load, &sink)?;
+        let figures = measure(arguments, scenario, programs, &load, &sink)?;
         let host = before.max(empty_loop());
         print!("{}", table(scenario, host, &figures));
         overview.push_str(&lines(scenario, host, &figures));
