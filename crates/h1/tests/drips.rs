@@ -1,0 +1,110 @@
+//! What waits for its end takes memory by its bytes, however it is cut: heads, bodies, chunks, trailers. In a
+//! process of its own, since the pools' numbers are those of the process.
+#![cfg(not(any(loom, manylane_sim)))]
+
+use manylane_buf::{CLUSTER_SIZES, Chain, Cluster, MAX_CLUSTER};
+use manylane_h1::{Body, BodyReader, From, Limits, Progress, RequestInfo, RequestParser, ResponseParser};
+use manylane_http::Method;
+use proptest::prelude::*;
+
+/// Bytes of the objects of all pools that are in use: of clusters, and of whatever else the parsers keep
+/// there.
+fn used() -> usize {
+    manylane_pool::report().iter().map(|pool| pool.size * pool.used as usize).sum()
+}
+
+/// What a read gives: bytes in a cluster of their own, of one of the sizes that reads have.
+fn receive(input: &mut Chain, bytes: &[u8], large: bool) {
+    let size = if bytes.len() > CLUSTER_SIZES[0] || large { CLUSTER_SIZES[1] } else { CLUSTER_SIZES[0] };
+    let mut cluster = Cluster::alloc(size).expect("memory");
+    cluster.put(bytes);
+    input.push_compact(cluster.into_segment()).expect("memory");
+}
+
+/// A message whose end does not come.
+#[derive(Clone, Debug)]
+enum Message {
+    Request(usize),
+    Response(usize),
+    Length(usize),
+    /// Chunks of these lengths.
+    Chunks(Vec<usize>),
+    Trailers(usize),
+}
+
+impl Message {
+    /// The bytes, and the framing of the body, if they are one.
+    fn made(&self) -> (Vec<u8>, Option<Body>) {
+        let field = |length: &usize| format!("X: {}", "x".repeat(*length));
+        match self {
+            Self::Request(length) => (format!("GET / HTTP/1.1\r\nHost: a\r\n{}", field(length)).into(), None),
+            Self::Response(length) => (format!("HTTP/1.1 200 OK\r\n{}", field(length)).into(), None),
+            Self::Length(length) => (vec![b'x'; *length], Some(Body::Length(1 << 20))),
+            Self::Chunks(all) => {
+                let chunk = |length: &usize| format!("{length:x}\r\n{}\r\n", "x".repeat(*length));
+                (all.iter().map(chunk).collect::<String>().into(), Some(Body::Chunked))
+            }
+            Self::Trailers(length) => (format!("0\r\n{}", field(length)).into(), Some(Body::Chunked)),
+        }
+    }
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        (0..15_000_usize).prop_map(Message::Request),
+        (0..15_000_usize).prop_map(Message::Response),
+        (1..16_000_usize).prop_map(Message::Length),
+        prop::collection::vec(prop_oneof![4 => 1..4_usize, 1 => 1..3000_usize], 1..200)
+            .prop_map(Message::Chunks),
+        (0..15_000_usize).prop_map(Message::Trailers),
+    ]
+}
+
+/// How it is cut: single bytes, or up to a read's; each round of these again.
+fn cuts() -> impl Strategy<Value = Vec<(usize, bool)>> {
+    let length = prop_oneof![4 => Just(1_usize), 2 => 1..40_usize, 1 => 1..2049_usize, 1 => 1..16_385_usize];
+    prop::collection::vec((length, any::<bool>()), 1..30)
+}
+
+proptest! {
+    /// Bytes that were parsed and are kept lie in one chain, and those that were not in another: each holds at
+    /// most twice its bytes and a cluster. Beside the chains a parser keeps at most a page.
+    #[test]
+    fn what_waits_takes_at_most_twice_its_bytes_and_a_cluster(message in message(), cuts in cuts()) {
+        const PAGE: usize = 4096;
+        let before = used();
+        let (bytes, body) = message.made();
+        let limits = Limits { head: 16_384, ..Limits::default() };
+        let asked = RequestInfo { method: Method::Get, upgrade: false };
+        let (mut requests, mut responses) = (RequestParser::new(limits), ResponseParser::new(limits));
+        let mut reader = body.map(|body| BodyReader::new(body, From::Client, limits));
+        let (mut input, mut kept) = (Chain::new(), Chain::new());
+        let mut rest = &bytes[..];
+        for &(length, large) in cuts.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let piece;
+            (piece, rest) = rest.split_at(length.min(rest.len()));
+            receive(&mut input, piece, large);
+            let goes_on = match (&message, &mut reader) {
+                (_, Some(reader)) => {
+                    let mut data = Chain::new();
+                    let progress = reader.read(&mut input, &mut data);
+                    kept.append_compact(&mut data).expect("memory");
+                    matches!(progress, Ok(Progress::More))
+                }
+                (Message::Request(_), _) => matches!(requests.parse(&mut input), Ok(None)),
+                _ => matches!(responses.parse(&mut input, asked), Ok(None)),
+            };
+            prop_assert!(goes_on, "it waits for its end");
+            let held = input.len() + kept.len();
+            let chains = [&input, &kept].iter().filter(|chain| !chain.is_empty()).count();
+            let bound = 2 * held + chains * (MAX_CLUSTER + 128) + PAGE;
+            let used = used() - before;
+            prop_assert!(used <= bound, "{used} bytes for {held} in {chains} chains");
+        }
+        drop((input, kept, reader, requests, responses));
+        prop_assert_eq!(used(), before, "something is left");
+    }
+}
