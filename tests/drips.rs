@@ -302,7 +302,7 @@ fn a_request_that_waits_for_a_name_takes_no_more_drop_by_drop() {
 const TUNNELS: (usize, usize) = (4, 24_000);
 
 /// How long a client tries to send before nothing moves any more: all that could be taken was.
-const STUCK: std::time::Duration = std::time::Duration::from_millis(500);
+const STUCK: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Memory of a program with tunnels whose servers do not read, when as much was sent into each, in pieces of
 /// `step`, as is taken. A client begins with `begin` and reads a head, where there is one.

@@ -613,3 +613,166 @@ fn what_a_proxy_header_says_is_of_its_client_alone() {
     ];
     assert_eq!(got, ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.2", "192.0.2.1", "192.0.2.4"]);
 }
+
+/// What rules keep of a request for its line and its servers is cut, however much of it there is: 128 bytes
+/// of a unique id, and of what is captured as many as its line says.
+#[test]
+fn what_is_kept_of_a_request_for_its_line_is_cut() {
+    let (syslog, (socket, address)) = (Syslog::new(), listener());
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} mode http\n log {} len 4000 local0\nlisten l\n bind {}\n unique-id-format %[hdr(X-In)]\n \
+         log-format \"id %ID cookie %CC all %hr end\"\n capture request header X-In len 32\n capture cookie c len 8\n \
+         http-request capture hdr(X-In) len 16\n http-request set-header X-Id %[unique-id]\n http-request return status 200\n",
+        syslog.address(),
+        fd(&socket)
+    ));
+    let long = "x".repeat(5000);
+    let mut client = connect(address);
+    client
+        .write_all(
+            format!("GET / HTTP/1.1\r\nHost: a\r\nX-In: {long}\r\nCookie: c={long}\r\n\r\n").as_bytes(),
+        )
+        .unwrap();
+    assert_eq!(response(&mut BufReader::new(client)).unwrap().0[0], "HTTP/1.1 200 OK");
+    let x = |length| "x".repeat(length);
+    let line = syslog.wait("id ");
+    let expected = format!("id {} cookie c={} all {{{}|{}}} end", x(128), x(6), x(32), x(16));
+    assert!(line.ends_with(&expected), "{line}");
+}
+
+/// `show errors` has the beginning of a message that is larger than what is kept, and only the last one.
+#[test]
+fn of_a_message_for_show_errors_the_beginning_is_kept() {
+    const KEPT: usize = 16_384;
+    let (folder, (socket, address)) = (Folder::new(), listener());
+    let control = folder.0.join("control");
+    let global = format!("nbthread 2\n tune.bufsize 65536\n stats socket {}", control.display());
+    let _program = Manylane::start_ready(&format!(
+        "{} mode http\nlisten l\n bind {}\n",
+        DEFAULTS.replace("nbthread 2", &global),
+        fd(&socket)
+    ));
+    for _ in 0..10 {
+        let mut client = connect(address);
+        let field = "~".repeat(50_000);
+        client
+            .write_all(format!("GET / HTTP/1.1\r\nHost: a\r\nX: {field}\r\nb a d: 1\r\n\r\n").as_bytes())
+            .unwrap();
+        assert!(response(&mut BufReader::new(client)).unwrap().0[0].starts_with("HTTP/1.1 400 "));
+    }
+    let shown = command(&control, "show errors");
+    let kept = shown.matches('~').count();
+    assert!(KEPT - 100 < kept && kept <= KEPT, "{kept} of 50,000 bytes are kept");
+}
+
+/// A client in a tarpit that sends on: the program takes some of it, and the rest waits in its own system.
+#[test]
+fn a_client_in_a_tarpit_makes_us_hold_little() {
+    const CLIENTS: usize = 20;
+    const MOST: usize = 256; // kilobytes of each: 64 that are held, 128 that io_uring may have received ahead
+    let (socket, address) = listener();
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1\n tune.rcvbuf.client 4096");
+    let program = Manylane::start_ready(&format!(
+        "{config} mode http\n timeout tarpit 60s\nlisten l\n bind {}\n http-request tarpit\n",
+        fd(&socket)
+    ));
+    let before = memory(&program);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = connect(address);
+            rustix::net::sockopt::set_socket_send_buffer_size(&client, 4096).unwrap();
+            client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+            client.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n").unwrap();
+            client
+        })
+        .collect();
+    let sent: Vec<usize> = std::thread::scope(|scope| {
+        let sending = clients.iter().map(|mut client| {
+            scope.spawn(move || {
+                let mut sent = 0;
+                while sent < 4 << 20 && client.write_all(&[b'x'; 1000]).is_ok() {
+                    sent += 1000;
+                }
+                sent
+            })
+        });
+        sending.collect::<Vec<_>>().into_iter().map(|each| each.join().unwrap()).collect()
+    });
+    let now = memory(&program);
+    println!("{sent:?} bytes; {before} kB, and {now} kB");
+    assert!(sent.iter().all(|sent| *sent < 2 << 20), "it takes all that is sent: {sent:?}");
+    assert!(now <= before + CLIENTS * MOST, "{before} kB have become {now} kB");
+}
+
+/// Pages are made for so many clients of a lane at once; others are told to come again, until one has its
+/// own.
+#[test]
+fn pages_that_nobody_reads_are_made_for_few() {
+    const AT_ONCE: usize = 16;
+    let (socket, address) = listener();
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1\n tune.sndbuf.client 4096");
+    let program = Manylane::start_ready(&format!(
+        "{config} mode http\nlisten l\n bind {}\n stats uri /stats\nbackend b\n server-template s 3000 127.0.0.1:9 disabled\n",
+        fd(&socket)
+    ));
+    let asks = |what: &str| {
+        let mut client = connect(address);
+        client
+            .write_all(format!("GET {what} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes())
+            .unwrap();
+        BufReader::new(client)
+    };
+    let begins = |client: &mut BufReader<TcpStream>| head(client).unwrap()[0].clone();
+    let before = memory(&program);
+    let mut readers: Vec<_> = (0..AT_ONCE).map(|_| asks("/stats")).collect();
+    readers.iter_mut().for_each(|client| assert_eq!(begins(client), "HTTP/1.1 200 OK"));
+    for _ in 0..3 {
+        assert!(begins(&mut asks("/stats")).starts_with("HTTP/1.1 503 "));
+    }
+    println!("{before} kB, and {} kB", memory(&program));
+    // One that has read its page, and one that has left, make room.
+    std::io::copy(&mut readers[0], &mut std::io::sink()).unwrap();
+    drop(readers.pop());
+    until(|| begins(&mut asks("/stats")) == "HTTP/1.1 200 OK");
+}
+
+/// Passwords whose hashing would take for ever: as many as may wait do, and who comes later is told at once.
+#[test]
+fn passwords_that_wait_to_be_hashed_are_few() {
+    const HASHED: usize = 2 + 256;
+    const CLIENTS: usize = HASHED + 60;
+    let (socket, address) = listener();
+    let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let users =
+        "userlist u\n user ann password $2b$12$abcdefghijklmnopqrstuu0uIewG7hXDJNtk3ib048WCtX.0JsFiS\n";
+    let _program = Manylane::start_ready(&format!(
+        "{config} mode http\n{users}listen l\n bind {}\n http-request auth unless {{ http_auth(u) }}\n",
+        fd(&socket)
+    ));
+    // `ann:aa` and three bytes more: a password is hashed once, so each client has its own.
+    let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|n| {
+            let mut client = connect(address);
+            let two = [digits[n / 64], digits[n % 64]].map(char::from);
+            let credentials = format!("YW5uOmFhY{}{}A", two[0], two[1]);
+            client
+                .write_all(
+                    format!("GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {credentials}\r\n\r\n")
+                        .as_bytes(),
+                )
+                .unwrap();
+            client
+        })
+        .collect();
+    let is_refused = |client: &TcpStream| {
+        client.set_nonblocking(true).unwrap();
+        let mut begin = [0; 12];
+        matches!(client.peek(&mut begin), Ok(12)) && &begin == b"HTTP/1.1 503"
+    };
+    // The last one is among those who are told at once, while the others wait.
+    until(|| is_refused(&clients[CLIENTS - 1]));
+    let refused = clients.iter().filter(|client| is_refused(client)).count();
+    println!("{refused} of {CLIENTS} were refused");
+    assert!((1..=CLIENTS - HASHED).contains(&refused), "{refused} of {CLIENTS} were refused");
+}

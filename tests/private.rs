@@ -281,6 +281,28 @@ fn a_client_is_known_to_several_servers() {
     }
 }
 
+/// Whatever `max-session-srv-conns` says, a session keeps few: the one that was used longest ago goes.
+#[test]
+fn a_session_keeps_few_authenticated_connections() {
+    const MOST: usize = 5;
+    let server = Remembering::new();
+    let backends: String =
+        (0..MOST + 3).map(|n| format!("backend b{n}\n server s {}\n", server.address)).collect();
+    let proxy =
+        Proxy::start(1, &format!(" max-session-srv-conns 100\n use_backend %[path,regsub(^/,)]\n{backends}"));
+    let mut ann = connect(proxy.address);
+    for n in 0..MOST + 3 {
+        assert_eq!(
+            ask(&mut ann, &format!("/b{n}"), "Authorization: NTLM ann\r\n"),
+            (200, n + 1, "ann".to_owned())
+        );
+        until(|| server.open.load(Ordering::SeqCst) == (n + 1).min(MOST));
+    }
+    // The last ones are kept, and the first is known no more.
+    assert_eq!(ask(&mut ann, "/b3", ""), (200, 4, "ann".to_owned()));
+    assert_eq!(ask(&mut ann, "/b0", ""), (200, MOST + 4, "-".to_owned()));
+}
+
 /// `max-session-srv-conns 0`: nothing is kept, and nothing is shared either.
 #[test]
 fn nobody_gets_what_a_session_may_not_keep() {

@@ -197,6 +197,27 @@ fn no_more_than_a_buffer_of_an_answer_is_looked_at() {
     assert_eq!(play(&script, true, &[&near], 4096).1.status, Status::L7Rsp);
 }
 
+/// A server that sends single bytes has its answer looked at so often, and then for each KiB alone.
+#[test]
+fn an_answer_that_drips_is_looked_at_a_bounded_number_of_times() {
+    const LOOKS: usize = 256;
+    let script = Script::new(vec![Step::send(*b"?"), expect(bytes("good"), false)]);
+    // Two of the looks are before any byte.
+    for (before, seen_at) in [(LOOKS - 6, LOOKS - 2), (LOOKS - 5, LOOKS - 2 + 1024)] {
+        let mut run = script.run(true);
+        while !matches!(run.ask(&mut NoExpressions), Ask::Receive) {
+            run.sent();
+        }
+        let answer = [vec![b'x'; before], b"good".to_vec(), vec![b'x'; 2048]].concat();
+        let mut given = 0;
+        while matches!(run.ask(&mut NoExpressions), Ask::Receive) {
+            give(&mut run, &answer[given..=given]);
+            given += 1;
+        }
+        assert_eq!(given, seen_at, "behind {before} bytes");
+    }
+}
+
 #[test]
 fn requests_are_written_as_asked() {
     assert_eq!(sent(HttpRequest::default()), b"OPTIONS / HTTP/1.0\r\n\r\n");
