@@ -21,6 +21,13 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::task::Waker;
 
+/// A task that waits for the next round.
+struct Deferred {
+    key: Key,
+    direction: Direction,
+    waker: Waker,
+}
+
 pub(crate) struct Core {
     pub(crate) here: Here,
     pub(crate) tallies: &'static Tallies,
@@ -29,9 +36,9 @@ pub(crate) struct Core {
     /// Connections that each listener may accept in a round, one at least.
     pub(crate) accepts: Cell<u32>,
     /// Tasks that had their share of this round.
-    deferred: RefCell<Vec<Waker>>,
+    deferred: RefCell<Vec<Deferred>>,
     /// The other half of `deferred`, so that neither is allocated anew.
-    woken: RefCell<Vec<Waker>>,
+    woken: RefCell<Vec<Deferred>>,
     /// Tasks that wait for a descriptor to be closed.
     starved: RefCell<Vec<(u64, Waker)>>,
     tickets: Cell<u64>,
@@ -102,9 +109,10 @@ impl Core {
         }
     }
 
-    /// Has the task woken at the next look at the kernel, which then does not wait.
-    pub(crate) fn defer(&self, waker: &Waker) {
-        self.deferred.borrow_mut().push(waker.clone());
+    /// Has the task woken at the next look at the kernel, which then does not wait; unless it
+    /// [leaves](Self::leave) before.
+    pub(crate) fn defer(&self, key: Key, direction: Direction, waker: &Waker) {
+        self.deferred.borrow_mut().push(Deferred { key, direction, waker: waker.clone() });
     }
 
     /// Whether tasks wait for the next look at the kernel.
@@ -123,7 +131,7 @@ impl Core {
     fn wake_deferred(&self) -> bool {
         let mut woken = self.woken.take();
         std::mem::swap(&mut *self.deferred.borrow_mut(), &mut woken);
-        woken.drain(..).for_each(Waker::wake); // rule 2
+        woken.drain(..).for_each(|deferred| deferred.waker.wake()); // rule 2
         *self.woken.borrow_mut() = woken;
         true
     }
@@ -145,6 +153,8 @@ impl Core {
 
     /// Nobody waits in this direction any more.
     pub(crate) fn leave(&self, key: Key, direction: Direction) {
+        // The task may end now: waking it later would wake a task that has ended.
+        self.deferred.borrow_mut().retain(|deferred| deferred.key != key || deferred.direction != direction);
         backend!(self, driver => driver.leave(key, direction));
     }
 

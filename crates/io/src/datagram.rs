@@ -161,7 +161,7 @@ impl Datagrams {
         let budget = if call.0 == Direction::Read { &self.received } else { &self.sent };
         Waiting::new(&self.core, self.key, call.0, move |context| {
             if !budget.is_left(&self.core, DATAGRAMS_PER_ROUND) {
-                self.core.defer(context.waker());
+                self.core.defer(self.key, call.0, context.waker());
                 return Poll::Pending;
             }
             loop {

@@ -53,7 +53,7 @@ impl Passage {
         Waiting::new(&self.core, self.key, CALL.0, |context: &mut Context<'_>| {
             loop {
                 if !self.budget.is_left(&self.core, self.core.accepts.get() as usize) {
-                    self.core.defer(context.waker());
+                    self.core.defer(self.key, CALL.0, context.waker());
                     return Poll::Pending;
                 }
                 let fd = self.fd.as_fd();

@@ -110,7 +110,7 @@ impl Splicer {
         let core = self.core.clone();
         Waiting::new(&core, from.key(), Direction::Read, |context| {
             if !self.budget.is_left(&core, READ_PER_ROUND) {
-                core.defer(context.waker());
+                core.defer(from.key(), Direction::Read, context.waker());
                 return Poll::Pending;
             }
             loop {

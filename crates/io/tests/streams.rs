@@ -41,8 +41,10 @@ on_both_drivers! {
     who_waits_for_a_partner_that_does_not_read_can_give_up_and_close_at_once;
     one_socket_does_not_keep_the_others_from_their_turn;
     one_task_after_another_receives_from_a_partner_that_floods;
+    a_task_that_had_its_share_of_a_round_and_ends_is_not_woken;
     closing_while_another_end_sends_leaves_nothing;
     what_arrives_before_it_is_asked_for_is_not_taken_without_bound;
+    a_stream_is_not_silent_when_a_round_has_left_its_bytes_for_the_next;
     a_sleeping_lane_is_woken_from_another_thread;
     a_reset_is_not_lost_when_a_stream_is_given_up;
     bulk_and_single_bytes_arrive_in_order_through_either_way_of_receiving;
@@ -198,6 +200,33 @@ impl More for manylane_io::Stream {
         let outcome = io.here().timeout(Duration::from_millis(1), self.send(&mut nothing)).await;
         assert!(outcome.is_err(), "nothing more is sent, and the rest is still on its way");
     }
+}
+
+/// The kernel has handed over the bytes of all streams, and each round takes those of one.
+fn a_stream_is_not_silent_when_a_round_has_left_its_bytes_for_the_next(kind: Kind) {
+    const STREAMS: usize = 4;
+    run(kind, |io| async move {
+        io.set_events_per_wait(1);
+        let mut ends = Vec::new();
+        for _ in 0..STREAMS {
+            let (peer, stream) = std::os::unix::net::UnixStream::pair().unwrap();
+            ends.push((peer, io.stream(stream).unwrap()));
+        }
+        for (_, stream) in &ends {
+            let asked = poll_fn(|context| Poll::Ready(pin!(stream.recv()).poll(context).is_pending())).await;
+            assert!(asked);
+        }
+        rounds(&io, 2).await; // the kernel knows of it
+        assert!(ends.iter().all(|(_, stream)| stream.is_silent()));
+        for (peer, _) in &mut ends {
+            peer.write_all(b"x").unwrap();
+        }
+        for round in 0..2 * STREAMS {
+            let silent: Vec<_> = (0..STREAMS).filter(|&n| ends[n].1.is_silent()).collect();
+            assert!(silent.is_empty(), "streams {silent:?} after {round} rounds");
+            rounds(&io, 1).await;
+        }
+    });
 }
 
 fn a_second_receiver_is_refused_with_a_sentence(kind: Kind) {
@@ -515,6 +544,34 @@ fn one_task_after_another_receives_from_a_partner_that_floods(kind: Kind) {
         }
         drop(stream);
         let _ = flood.join().unwrap(); // the rest goes nowhere
+    });
+}
+
+/// A task waits for the next round, since it had its share of this one, and ends before that comes: a
+/// server's response, say, is over amid the request's body.
+fn a_task_that_had_its_share_of_a_round_and_ends_is_not_woken(kind: Kind) {
+    const CLIENTS: usize = 10;
+    let config = manylane_sched::Config::new().on_late_wake(|lane, wake| panic!("{lane}: {wake}"));
+    run_with(config, kind, |io| async move {
+        io.set_accepts_per_round(1);
+        let (listener, address) = listener(&io);
+        let listener = Rc::new(listener);
+        let _clients: Vec<_> = (0..CLIENTS).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+        let accepted = Rc::new(std::cell::Cell::new(0));
+        while accepted.get() < CLIENTS {
+            let (listener, accepted) = (listener.clone(), accepted.clone());
+            spawn(&io, async move {
+                poll_fn(|context| {
+                    while let Poll::Ready(stream) = pin!(listener.accept()).poll(context) {
+                        drop(stream.unwrap());
+                        accepted.set(accepted.get() + 1);
+                    }
+                    Poll::Ready(()) // it ends, whatever it waits for
+                })
+                .await;
+            });
+            rounds(&io, 1).await;
+        }
     });
 }
 

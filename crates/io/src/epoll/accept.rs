@@ -27,7 +27,7 @@ impl Epoll {
                 if source.reader.park(context.waker()).is_err() {
                     return Poll::Ready(Err(Error::busy(Call::Accept)));
                 }
-                core.defer(context.waker());
+                core.defer(key, Direction::Read, context.waker());
                 return Poll::Pending;
             }
             core.tallies.accepts.add(1);

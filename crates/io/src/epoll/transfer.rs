@@ -31,7 +31,7 @@ impl Epoll {
                 if source.reader.park(context.waker()).is_err() {
                     return Poll::Ready(Err(Error::busy(Call::Receive)));
                 }
-                core.defer(context.waker());
+                core.defer(key, Direction::Read, context.waker());
                 return Poll::Pending;
             }
             source.reader.leave(); // it may have had its share of a round, and waited for the next

@@ -2,7 +2,7 @@
 
 use super::Uring;
 use super::source::{Op, Source};
-use crate::core::{Core, Fd};
+use crate::core::{Core, Direction, Fd};
 use crate::error::{Call, Error};
 use crate::limits::ACCEPTED_AHEAD;
 use crate::listener::{Fault, fault};
@@ -35,7 +35,7 @@ impl Uring {
             return Poll::Ready(Err(Error::busy(Call::Accept)));
         }
         if source.accepted.as_ref().is_some_and(|accepted| !accepted.is_empty()) {
-            core.defer(context.waker());
+            core.defer(key, Direction::Read, context.waker());
         } else if !source.accepting {
             core.tallies.accepts.add(1);
             source.accepting = true;

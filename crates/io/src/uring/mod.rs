@@ -324,6 +324,19 @@ impl Uring {
         waits || !ring.completion().is_empty() || !self.backlog.borrow().is_empty()
     }
 
+    /// Whether a completion of this operation waits to be taken, as far as that can be told: true if some
+    /// found no place in the queue. Looks at all that a round has left, which is nothing but under load.
+    fn has_completion(&self, data: u64) -> bool {
+        let mut ring = self.ring.borrow_mut();
+        if ring.submission().cq_overflow() {
+            return true;
+        }
+        let mut queue = ring.completion();
+        let found = queue.any(|entry| entry.user_data() == data);
+        std::mem::forget(queue); // its drop would take what was looked at
+        found
+    }
+
     /// One look at the kernel, and the wake-ups that follow from it.
     pub(crate) fn wait(&self, core: &Core, timeout: Option<Duration>) -> Result<(), Errno> {
         self.enter(core, timeout)?;

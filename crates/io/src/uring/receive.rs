@@ -76,7 +76,7 @@ impl Uring {
     ) -> Poll<Result<bool, Error>> {
         if source.readiness(Direction::Read) == Readiness::Ready {
             if !source.may_take(core.round.get(), READ_PER_ROUND as u32) {
-                core.defer(context.waker());
+                core.defer(key, Direction::Read, context.waker());
                 return Poll::Pending;
             }
             match source.read_at_once(core, fd, place) {
@@ -110,10 +110,15 @@ impl Uring {
         !sources.get(key).is_some_and(quiet)
     }
 
-    /// Whether bytes, or the end, have come that were not received.
+    /// Whether bytes, or the end, have come that were not received. A round takes so many completions and no
+    /// more: the others may have brought some, too.
     pub(crate) fn has_arrived(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
-        sources.get(key).is_none_or(|source| !source.arrived.is_empty() || source.ended.is_some())
+        sources.get(key).is_none_or(|source| {
+            !source.arrived.is_empty()
+                || source.ended.is_some()
+                || source.receiving && self.has_completion(Op::Receive.of(key))
+        })
     }
 
     /// A completion of the operation that receives. Whether a task is to be woken.
