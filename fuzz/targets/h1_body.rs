@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use manylane_buf::{Chain, Cluster};
-use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress};
+use manylane_h1::{Body, BodyReader, BodyWriter, From, Leniency, Limits, Progress};
 
 fn push(chain: &mut Chain, bytes: &[u8]) {
     if !bytes.is_empty() {
@@ -13,9 +13,9 @@ fn push(chain: &mut Chain, bytes: &[u8]) {
 }
 
 /// Data and what follows the body, if it is complete and valid; trailers may not be there.
-fn read(bytes: &[u8], step: usize, keep: bool) -> Option<(Vec<u8>, Vec<u8>, bool)> {
-    let mut reader =
-        BodyReader::new(Body::Chunked, From::Client, Limits { head: 400, fields: 10, ..Limits::default() });
+fn read(bytes: &[u8], step: usize, keep: bool, lenient: Leniency) -> Option<(Vec<u8>, Vec<u8>, bool)> {
+    let limits = Limits { head: 400, fields: 10, lenient, ..Limits::default() };
+    let mut reader = BodyReader::new(Body::Chunked, From::Client, limits);
     let (mut input, mut out) = (Chain::new(), Chain::new());
     let mut trailers = false;
     for piece in bytes.chunks(step) {
@@ -51,24 +51,25 @@ fn simple(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let [step, bytes @ ..] = bytes else { return };
-    let whole = read(bytes, 16_000, false);
-    let cut = read(bytes, usize::from(*step) + 1, false);
+    let [step, relaxations, bytes @ ..] = bytes else { return };
+    let (step, lenient) = (usize::from(*step) + 1, Leniency::from_bits(*relaxations));
+    let whole = read(bytes, 16_000, false, lenient);
+    let cut = read(bytes, step, false, lenient);
     assert_eq!(whole, cut);
-    let kept = read(bytes, usize::from(*step) + 1, true);
+    let kept = read(bytes, step, true, lenient);
     assert_eq!(whole.is_some(), kept.is_some());
     if let Some((data, rest)) = simple(bytes) {
         assert_eq!(whole, Some((data, rest.to_vec(), false)));
     }
     let (Some((data, rest, trailers)), Some((mut chunks, kept_rest, _))) = (whole, kept) else { return };
     assert_eq!(rest, kept_rest);
-    assert!(trailers || simple(bytes).is_some() || bytes.contains(&b';'));
+    assert!(trailers || simple(bytes).is_some() || bytes.contains(&b';') || !lenient.is_none());
     chunks.extend_from_slice(b"0\r\n\r\n");
-    assert_eq!(read(&chunks, 16_000, false), Some((data.clone(), Vec::new(), false)));
+    assert_eq!(read(&chunks, 16_000, false, Leniency::NONE), Some((data.clone(), Vec::new(), false)));
 
     let mut writer = BodyWriter::new(Body::Chunked);
     let mut out = Chain::new();
-    for piece in data.chunks(usize::from(*step) + 1) {
+    for piece in data.chunks(step) {
         let mut chain = Chain::new();
         push(&mut chain, piece);
         writer.write(&mut chain, &mut out).expect("memory");

@@ -4,7 +4,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use manylane_buf::{Chain, Cluster};
-use manylane_h1::{Body, Limits, Persist, Request, RequestParser, restrict_te, set_connection, write_head};
+use manylane_h1::{
+    Body, Leniency, Limits, Persist, Request, RequestParser, restrict_te, set_connection, write_head,
+};
 use manylane_http::{Known, Version};
 
 fn chain<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Chain {
@@ -21,12 +23,13 @@ fn parse(bytes: &[u8], limits: Limits) -> Option<(Request, Chain)> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let [options, cut, bytes @ ..] = data else { return };
+    let [options, cut, relaxations, bytes @ ..] = data else { return };
     let limits = Limits {
         head: 1000,
         fields: 20,
         relaxed: options & 1 == 1,
         proxy_header: options & 2 == 2,
+        lenient: Leniency::from_bits(*relaxations),
         ..Limits::default()
     };
     let whole = parse(bytes, limits);
@@ -59,7 +62,12 @@ fuzz_target!(|data: &[u8]| {
             let digits = head.value(Known::CONTENT_LENGTH).expect("counted");
             assert_eq!(std::str::from_utf8(digits).expect("digits").parse(), Ok(length));
         }
-        Body::Chunked => assert_eq!((lengths, codings, head.version()), (0, 1, Version::HTTP_11)),
+        Body::Chunked => {
+            assert_eq!((lengths, codings), (0, 1));
+            // An old one goes on as of HTTP/1.1, and its connection ends.
+            let old = head.version() < Version::HTTP_11;
+            assert!(!old || limits.lenient.has(Leniency::OLD_CODING) && request.connection.close);
+        }
         Body::UntilClose | Body::Tunnel => panic!("not in a request"),
     }
     for field in head.fields() {
@@ -76,6 +84,9 @@ fuzz_target!(|data: &[u8]| {
         (head.method().to_vec(), head.target().to_vec(), fields)
     };
     let head = &mut request.head;
+    if request.body == Body::Chunked && head.set_version(Version::HTTP_11).is_err() {
+        return;
+    }
     let edits = head.add_field("x-added", b"1").is_ok()
         && restrict_te(head).is_ok()
         && set_connection(
@@ -90,7 +101,8 @@ fuzz_target!(|data: &[u8]| {
     let mut out = Chain::new();
     write_head(head, &mut out, None).expect("memory");
     assert_eq!(out.len(), head.size());
-    let roomy = Limits { head: 4000, fields: 40, ..limits };
+    // What goes on is strict, whatever was relaxed in how it came; `relaxed` alone lets bytes pass.
+    let roomy = Limits { head: 4000, fields: 40, lenient: Leniency::NONE, ..limits };
     let (again, rest) = parse(&out.to_vec(), roomy).expect("we read what we write");
     assert!(rest.is_empty());
     assert_eq!(shown(&again.head), shown(head));

@@ -4,8 +4,8 @@
 use libfuzzer_sys::fuzz_target;
 use manylane_buf::{Chain, Cluster};
 use manylane_h1::{
-    Body, Limits, Persist, RequestInfo, Response, ResponseParser, frame_for, set_body, set_connection,
-    write_head,
+    Body, Leniency, Limits, Persist, RequestInfo, Response, ResponseParser, frame_for, set_body,
+    set_connection, write_head,
 };
 use manylane_http::{Known, Method, Version};
 
@@ -18,8 +18,9 @@ fn parse(bytes: &[u8], limits: Limits, asked: RequestInfo) -> Option<Response> {
 }
 
 fuzz_target!(|data: &[u8]| {
-    let [options, bytes @ ..] = data else { return };
-    let limits = Limits { head: 1000, fields: 20, relaxed: options & 1 == 1, ..Limits::default() };
+    let [options, relaxations, bytes @ ..] = data else { return };
+    let lenient = Leniency::from_bits(*relaxations);
+    let limits = Limits { head: 1000, fields: 20, relaxed: options & 1 == 1, lenient, ..Limits::default() };
     let method = [Method::Get, Method::Head, Method::Connect, Method::Post][usize::from(options >> 1 & 3)];
     let asked = RequestInfo { method, upgrade: options & 8 == 8 };
     let Some(mut response) = parse(bytes, limits, asked) else { return };
@@ -33,8 +34,9 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut out = Chain::new();
     write_head(head, &mut out, None).expect("memory");
-    let again = parse(&out.to_vec(), Limits { head: 4000, fields: 40, ..limits }, asked)
-        .expect("we read what we write");
+    // What goes on is strict, whatever was relaxed in how it came.
+    let strict = Limits { head: 4000, fields: 40, lenient: Leniency::NONE, ..limits };
+    let again = parse(&out.to_vec(), strict, asked).expect("we read what we write");
     assert_eq!((again.head.status(), again.head.reason()), (head.status(), head.reason()));
     assert_eq!(again.body, body);
     assert!(again.head.count(Known::CONTENT_LENGTH) + again.head.count(Known::TRANSFER_ENCODING) <= 1);

@@ -63,7 +63,7 @@ pub struct BodyReader {
     /// Bytes of data so far.
     data: u64,
     /// The first thing in it that a strict reader refuses.
-    relaxed: Option<Box<Relaxed>>,
+    relaxed: Option<Relaxed>,
 }
 
 impl BodyReader {
@@ -81,7 +81,7 @@ impl BodyReader {
     }
 
     /// The first thing that a strict reader refuses, in chunks' sizes or trailers. Said once.
-    pub fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
+    pub fn take_relaxed(&mut self) -> Option<Relaxed> {
         let mut relaxed = self.relaxed.take()?;
         if self.from == From::Server {
             relaxed.error.status = 502;
@@ -190,7 +190,8 @@ impl BodyReader {
                         && self.relaxed.is_none()
                     {
                         let error = request_error((Problem::BadExtension, at));
-                        self.relaxed = Some(Box::new(Relaxed { error, received: front.as_slice().into() }));
+                        let received = front.slice(0..front.len()).map_err(no_memory)?;
+                        self.relaxed = Some(Relaxed { error, received });
                     }
                     if n == 0 {
                         // A size's line that is cut: it has to lie in one piece.

@@ -5,6 +5,7 @@
 //! received, and no relaxation costs those who keep to the rules.
 
 use crate::error::Error;
+use manylane_buf::Segment;
 use manylane_http::Known;
 
 /// A set of relaxations. Each is something that HAProxy accepts as well.
@@ -28,14 +29,19 @@ impl Leniency {
     /// `Content-Length` beside `Transfer-Encoding: chunked`: the length is dropped, and the connection
     /// closes.
     pub const LENGTH_AND_CODING: Self = Self(1 << 5);
-    /// A response of HTTP/1.0 in chunks: it is taken as one of HTTP/1.1 whose connection closes. Requests of
-    /// HTTP/1.0 are not: who speaks 1.0 cannot be answered in chunks, and a server might not look for
-    /// any.
+    /// A message of HTTP/1.0 in chunks: its connection closes. A response is taken as one of HTTP/1.1. A
+    /// request stays one of HTTP/1.0, since its client may not read an answer in chunks; whoever sends it on
+    /// makes it one of HTTP/1.1, since a server of 1.0 might not look for chunks.
     pub const OLD_CODING: Self = Self(1 << 6);
     /// Blanks behind a chunk's size. Those of servers are always accepted.
     pub const CHUNK_BLANKS: Self = Self(1 << 7);
     /// All of them: `option accept-unsafe-violations-in-http-request` and `-response`.
     pub const ALL: Self = Self(u8::MAX);
+
+    /// Those whose bits are set, in the order of the constants above: for whoever chooses at random.
+    pub fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
 
     /// Whether all of `others` are among these.
     pub fn has(self, others: Self) -> bool {
@@ -60,7 +66,7 @@ pub struct Relaxed {
     pub error: Error,
     /// What was received: of a head, all of it; of a body, from the line that is wrong, as far as it was
     /// there.
-    pub received: Box<[u8]>,
+    pub received: Segment,
 }
 
 /// Which first line a head has.

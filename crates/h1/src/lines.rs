@@ -344,8 +344,25 @@ fn check_name(bytes: &[u8], at: usize, colon: usize, limits: &Limits) -> Result<
     match bytes[at..colon].iter().position(|&byte| !fine(byte)) {
         Some(n) => Err(bad_name(bytes, at, at + n)),
         None if at == colon && colon < bytes.len() => Err((Problem::EmptyName, at)),
+        None if passes_for_framing(&bytes[at..colon]) => Err((Problem::BadName, at)),
         None => Ok(()),
     }
+}
+
+/// Whether a reader that skips the odd bytes of a name, or takes them for blanks, would find a field there
+/// that frames the message or names its host. Such a name is not relaxed: the next program may be that
+/// reader.
+#[cold]
+fn passes_for_framing(name: &[u8]) -> bool {
+    let framing = [Known::CONTENT_LENGTH, Known::TRANSFER_ENCODING, Known::HOST, Known::CONNECTION];
+    let mut token = [0; 17]; // as long as the longest of them
+    let mut len = 0;
+    for &byte in name.iter().filter(|&&byte| syntax::is_token_byte(byte)) {
+        let Some(place) = token.get_mut(len) else { return false };
+        *place = byte;
+        len += 1;
+    }
+    len < name.len() && framing.contains(&Known::of(&token[..len]))
 }
 
 /// What is wrong with the byte at `wrong` in the name that begins at `at`. Must not be called for a head that

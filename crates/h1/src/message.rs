@@ -82,6 +82,8 @@ pub(crate) struct FramingFields {
     websocket_key: bool,
     websocket_accept: bool,
     proxy_connection: Connection,
+    /// `connection` is what `Proxy-Connection` says.
+    pub(crate) told_by_proxy_connection: bool,
     pub(crate) connection: Connection,
     pub(crate) continue_expected: bool,
     pub(crate) te_trailers: bool,
@@ -240,6 +242,17 @@ impl FramingFields {
         Ok(Some(Body::Chunked))
     }
 
+    /// The version whose rules the framing follows: chunks are of HTTP/1.1, and where they may come in an
+    /// older version, the connection ends with them.
+    fn version_of_framing(&mut self, version: Version) -> Version {
+        let old = version < Version::HTTP_11 && self.coding_at.is_some();
+        if old && self.lenient.has(Leniency::OLD_CODING) {
+            self.connection.close = true;
+            return Version::HTTP_11;
+        }
+        version
+    }
+
     /// The body of a request, and whether its fields agree with its first line. `bytes`: the whole head.
     #[inline]
     pub(crate) fn request(
@@ -255,7 +268,8 @@ impl FramingFields {
         if line.kind == Method::Connect || bytes.get(line.target.start) != Some(&b'/') {
             self.rare_target(bytes, line, limits)?;
         }
-        let body = self.framing(line.version)?;
+        let version = self.version_of_framing(line.version);
+        let body = self.framing(version)?;
         if self.connection.upgrade {
             self.upgrade(body)?;
         }
@@ -298,6 +312,7 @@ impl FramingFields {
         let target = Target::of(&bytes[line.target.clone()], line.kind);
         if target.form == Form::Absolute && limits.proxy_header {
             self.connection = Connection { upgrade: self.connection.upgrade, ..self.proxy_connection };
+            self.told_by_proxy_connection = true;
         }
         let (Some(authority), Some((at, len))) = (target.authority, self.host) else { return Ok(()) };
         if limits.relaxed {
@@ -343,13 +358,7 @@ impl FramingFields {
     ) -> Result<Body, Refusal> {
         let switches = self.connection.upgrade;
         self.finish();
-        let old = version < Version::HTTP_11 && self.coding_at.is_some();
-        let version = if old && self.lenient.has(Leniency::OLD_CODING) {
-            self.connection.close = true;
-            Version::HTTP_11
-        } else {
-            version
-        };
+        let version = self.version_of_framing(version);
         let framing = self.framing(version)?;
         match status {
             101 if asked.upgrade => match self.websocket_at {

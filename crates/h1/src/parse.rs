@@ -10,9 +10,11 @@ use crate::leniency::{self, First, Leniency, Relaxed};
 use crate::limits::Limits;
 use crate::lines::{self, Lines, Refusal};
 use crate::message::{Body, Connection, FramingFields, RequestInfo, is_bodyless};
-use crate::write::{Digits, end_hop};
-use manylane_buf::{Chain, External, MAX_CLUSTER, Segment, scan};
+use crate::write::{Digits, end_hop, restate_connection};
+use manylane_buf::{Chain, Cluster, External, MAX_CLUSTER, Segment, scan};
 use manylane_http::{EditError, Fields, Head, Known, MAX_HEAD, Method, RequestLine, StatusLine, Version};
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
 
 /// A request's head, and what it says about what follows.
 #[derive(Debug)]
@@ -87,7 +89,7 @@ struct Progress {
     /// What the strict parser refuses: this head is read leniently.
     refused: Option<Refusal>,
     /// The head as it came that was read leniently.
-    relaxed: Option<Box<Relaxed>>,
+    relaxed: Option<Relaxed>,
 }
 
 impl Progress {
@@ -200,6 +202,51 @@ fn is_own(text: &[u8], version: Version) -> bool {
     }
 }
 
+thread_local! {
+    /// Where heads are written anew: a lane's, so that a head needs no allocation of its own.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// The thread's buffer for heads that are written anew, empty, until it is dropped. It keeps its room, which
+/// [`MAX_HEAD`] bounds: a head grows by a byte for each line.
+struct Scratch(Vec<u8>);
+
+impl Scratch {
+    fn take() -> Self {
+        Self(SCRATCH.take())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.0.clear();
+        SCRATCH.set(std::mem::take(&mut self.0));
+    }
+}
+
+impl Deref for Scratch {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.0
+    }
+}
+
+impl DerefMut for Scratch {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+}
+
+/// A segment with these bytes: of a cluster, if they fit.
+fn segment_of(bytes: &[u8]) -> Result<Segment, Refusal> {
+    let no_memory = (Problem::NoMemory, 0);
+    if bytes.len() <= MAX_CLUSTER {
+        return Ok(Cluster::with(bytes).map_err(|_| no_memory)?.into_segment());
+    }
+    External::from_vec(bytes.to_vec()).map_err(|_| no_memory)
+}
+
 /// What differs between requests and responses.
 trait Message {
     type Parsed;
@@ -254,21 +301,22 @@ impl Progress {
                 let problem = if self.first_line { Problem::TooLarge } else { Problem::TooLongTarget };
                 return Err((problem, limit));
             }
-            let received: Box<[u8]> = contiguous(input, end)?.into();
-            let mut head = Vec::with_capacity(received.len() + 64);
+            contiguous(input, end)?;
+            let received = input.front().and_then(|front| front.slice(0..end).ok());
+            let received = received.ok_or((Problem::NoMemory, 0))?;
+            let mut head = Scratch::take();
             leniency::rewrite(&received, M::FIRST, limits.lenient, &mut head, usize::MAX);
             if head.len() > limit {
                 return Err((Problem::TooLarge, limit));
             }
             match message.lines(&head, limits) {
                 Ok(Some((parsed, length))) if length == head.len() => {
-                    let mut joined =
-                        Chain::from(External::from_vec(head).map_err(|_| (Problem::NoMemory, 0))?);
+                    let mut joined = Chain::from(segment_of(&head)?);
                     input.trim_front(end).map_err(|_| (Problem::NoMemory, 0))?;
                     joined.append_chain(input).map_err(|_| (Problem::NoMemory, 0))?;
                     *input = joined;
                     let refused = self.refused.unwrap_or((Problem::Early, 0));
-                    self.relaxed = Some(Box::new(Relaxed { error: request_error(refused), received }));
+                    self.relaxed = Some(Relaxed { error: request_error(refused), received });
                     return Ok(Some((parsed, length)));
                 }
                 Err((problem, at)) => {
@@ -406,7 +454,7 @@ impl RequestParser {
     }
 
     /// What the head that was taken last had that a strict parser refuses. Said once.
-    pub fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
+    pub fn take_relaxed(&mut self) -> Option<Relaxed> {
         self.progress.relaxed.take()
     }
 
@@ -450,6 +498,10 @@ impl RequestParser {
             }
             if seen.hop_by_hop {
                 end_hop(&mut head, seen.te_trailers).map_err(|_| request_error((Problem::NoMemory, 0)))?;
+            }
+            if seen.told_by_proxy_connection {
+                restate_connection(&mut head, seen.connection)
+                    .map_err(|_| request_error((Problem::NoMemory, 0)))?;
             }
             head
         };
@@ -500,7 +552,7 @@ impl ResponseParser {
     }
 
     /// As [`RequestParser::take_relaxed`].
-    pub fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
+    pub fn take_relaxed(&mut self) -> Option<Relaxed> {
         let mut relaxed = self.progress.relaxed.take()?;
         relaxed.error.status = 502;
         Some(relaxed)
@@ -594,7 +646,7 @@ impl Message for AnyTrailers {
 
 impl TrailerParser {
     /// As [`RequestParser::take_relaxed`].
-    pub(crate) fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
+    pub(crate) fn take_relaxed(&mut self) -> Option<Relaxed> {
         self.0.relaxed.take()
     }
 

@@ -33,6 +33,19 @@ pub(crate) fn end_hop(head: &mut Head, takes_trailers: bool) -> Result<(), EditE
     members.write(head)
 }
 
+/// Has `Connection` of a request say what was taken from elsewhere: its `Proxy-Connection`. What it said
+/// before holds for nobody.
+#[cold]
+pub(crate) fn restate_connection(head: &mut Head, told: Connection) -> Result<(), EditError> {
+    let mut members = Members::default();
+    let words = [(told.close, &b"close"[..]), (told.keep_alive, b"keep-alive")];
+    words.into_iter().filter(|(told, _)| *told).for_each(|(_, word)| members.add(word));
+    if told.upgrade {
+        members.keep(head, b"upgrade");
+    }
+    members.write(head)
+}
+
 /// Makes `Connection` of a head say `persist`, in as few edits as that takes. `upgrade` stays only with
 /// [`Persist::Upgrade`], and without it `Upgrade` goes, too; `TE` is named where there is one. Call it with
 /// what the parser found in the head.

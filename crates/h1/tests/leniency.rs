@@ -128,6 +128,13 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
             coded,
             false,
         ),
+        (
+            "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            L::OLD_CODING,
+            CodingBefore11,
+            "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            true,
+        ),
     ];
     let ok = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
@@ -203,7 +210,6 @@ fn what_stays_ambiguous_is_refused_with_all_relaxations() {
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n", BadCoding),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\u{1}chunked\r\n\r\n0\r\n\r\n", Control),
         ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n", BadCoding),
-        ("POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", CodingBefore11),
         (
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n 1\r\na\r\n0\r\n\r\n",
             BadChunkSize,

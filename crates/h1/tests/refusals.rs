@@ -250,6 +250,12 @@ fn relaxing_allows_names_targets_and_versions_but_nothing_about_framing() {
     for fields in [
         "X : a\r\n",
         "X Y: a\r\n",
+        // A reader that skips odd bytes, or takes them for blanks, would frame the message by these.
+        "Transfer-Encoding\u{a0}: chunked\r\n",
+        "(Content-Length): 5\r\n",
+        "Content\u{e4}-Length: 5\r\n",
+        "Host\u{85}: b\r\n",
+        "\"Connection: close\r\n",
         "X: a\r\n b\r\n",
         "X: a\nY: b\r\n",
         "X: a\0\r\n",

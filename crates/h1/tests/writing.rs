@@ -263,6 +263,43 @@ fn persistence_follows_version_and_connection() {
     assert!(request.connection.close);
 }
 
+/// Where `Proxy-Connection` speaks for the client, nothing of its `Connection` reaches the server: a server
+/// told `close` would end a connection that the next request could take.
+#[test]
+fn proxy_connection_replaces_connection() {
+    let limits = Limits { proxy_header: true, ..Limits::default() };
+    for (version, fields, persist, written) in [
+        (
+            "1.0",
+            "Connection: close\r\nProxy-Connection: keep-alive\r\n",
+            Persist::KeepAlive,
+            "Connection: keep-alive\r\n",
+        ),
+        (
+            "1.1",
+            "Connection: keep-alive\r\nProxy-Connection: close\r\n",
+            Persist::Close,
+            "Connection: close\r\n",
+        ),
+        ("1.1", "Connection: close\r\n", Persist::KeepAlive, ""),
+        (
+            "1.1",
+            "Connection: close, upgrade\r\nUpgrade: x\r\nProxy-Connection: keep-alive\r\n",
+            Persist::Upgrade,
+            "Upgrade: x\r\nConnection: upgrade\r\n",
+        ),
+    ] {
+        let bytes = format!("GET http://a/ HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
+        let mut request =
+            RequestParser::new(limits).parse(&mut chain(&bytes)).expect("valid").expect("complete");
+        set_connection(&mut request.head, request.connection, persist).expect("room");
+        let mut out = Chain::new();
+        write_head(&mut request.head, &mut out, None).expect("memory");
+        let all = format!("GET http://a/ HTTP/{version}\r\nHost: a\r\n{written}\r\n").to_ascii_lowercase();
+        assert_eq!(text(&out).to_ascii_lowercase(), all, "{fields}");
+    }
+}
+
 /// A request as it goes on, and whether its client's connection may.
 fn request_written(bytes: &str, limits: Limits) -> (String, bool) {
     let mut request = RequestParser::new(limits).parse(&mut chain(bytes)).expect("valid").expect("complete");
