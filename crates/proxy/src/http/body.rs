@@ -33,9 +33,12 @@ const SKIPPED: u64 = 1 << 16;
 
 impl Session<'_> {
     /// Whether the next request can follow an answer that needs no more of this body: it is here, and
-    /// dropped, or the rest of it is little and [skipped](Self::skip) behind the answer.
+    /// dropped, or the rest of it is little and [skipped](Self::skip) behind the answer. A client that waits
+    /// for a 100 and is given a final response may leave the body out (RFC 9110, 10.1.1): nothing would tell
+    /// its next request from the body, so the connection ends.
     pub(super) fn ends_soon(&mut self, up: &mut Pump) -> bool {
         up.skip(&mut self.client.received).is_ok()
+            && !up.may_be_left_out()
             && (up.is_done() || up.left().is_some_and(|left| left <= SKIPPED))
     }
 
@@ -100,6 +103,7 @@ impl Session<'_> {
                 let mut out = Chain::new();
                 out.append(b"HTTP/1.1 100 Continue\r\n\r\n").map_err(|_| NoBody::Left)?;
                 self.client.connection.send(&mut out).await.map_err(|_| NoBody::Left)?;
+                up.wait_for_continue(false);
             }
             let deadline = whole.or(timeouts.map(|time| here.now() + time));
             let (local, entry) = (self.local, self.entry());

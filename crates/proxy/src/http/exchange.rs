@@ -14,7 +14,7 @@ use crate::rules::{Content, EvalPhase, Lookups, any_holds, content};
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Key};
-use manylane_h1::{From, Persist, Request, restrict_names, restrict_te, set_connection};
+use manylane_h1::{Body, From, Persist, Request, restrict_names, restrict_te, set_connection};
 use manylane_http::{EditError, Head, Method, Version};
 use std::cell::Cell;
 use std::pin::pin;
@@ -62,7 +62,15 @@ impl Session<'_> {
     /// How the body of a request is read.
     pub(super) fn body_of(&self, request: &Request) -> Pump {
         let http = &self.frontend.http;
-        Pump::new(request.body, request.body, From::Client, http.request_limits, http.drop_request_trailers)
+        let mut up = Pump::new(
+            request.body,
+            request.body,
+            From::Client,
+            http.request_limits,
+            http.drop_request_trailers,
+        );
+        up.wait_for_continue(request.continue_expected && request.head.version() >= Version::HTTP_11);
+        up
     }
 
     /// Forwards a request and its response. Where the connection goes on and not all of `up` was read, the
@@ -237,7 +245,7 @@ impl Session<'_> {
         } else {
             let after = self.tries(request, &mut asking, backend, up).await;
             if let Some(relaxed) = up.take_relaxed() {
-                self.keep_relaxed_request(&relaxed, Some(backend));
+                self.accept_relaxed_request(&relaxed, Some(backend));
             }
             after
         };
@@ -338,6 +346,9 @@ impl Session<'_> {
             };
             self.note(|record| record.cookies = [asking.told.late.unwrap_or(usual), b'N']);
             edit::hide(head, cookie)?;
+        }
+        if request.body == Body::Chunked {
+            head.set_version(Version::HTTP_11)?; // a server of HTTP/1.0 might not look for chunks
         }
         edit::addresses(head, self.frontend, backend, &self.client)?;
         self.identify(head)?;

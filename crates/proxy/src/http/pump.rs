@@ -35,6 +35,9 @@ pub(super) struct Pump {
     kept: bool,
     drop_trailers: bool,
     done: bool,
+    /// The sender waits for a 100 before it sends the body (`Expect: 100-continue`), and nothing of the body
+    /// has come.
+    waits_for_continue: bool,
     /// Something was read ahead and is not framed for the receiver yet: `data`, and the end with `trailers`
     /// if that was reached.
     ahead: bool,
@@ -144,14 +147,25 @@ impl Pump {
             kept: found == Body::Chunked && framed == Body::Chunked,
             drop_trailers,
             done: matches!(found, Body::None | Body::Length(0)),
+            waits_for_continue: false,
             ahead: false,
             data: Chain::new(),
             trailers: None,
         }
     }
 
+    /// Notes that the sender waits for a 100 before it sends the body, or that it was sent one.
+    pub(super) fn wait_for_continue(&mut self, waits: bool) {
+        self.waits_for_continue = waits;
+    }
+
+    /// Whether the sender may leave the body out: behind a final response it then sends its next request.
+    pub(super) fn may_be_left_out(&self) -> bool {
+        self.waits_for_continue && !self.done
+    }
+
     /// What a strict reader refuses in what was read. Said once.
-    pub(super) fn take_relaxed(&mut self) -> Option<Box<Relaxed>> {
+    pub(super) fn take_relaxed(&mut self) -> Option<Relaxed> {
         self.reader.take_relaxed()
     }
 
@@ -177,6 +191,7 @@ impl Pump {
         if self.done || input.is_empty() {
             return Ok(());
         }
+        self.waits_for_continue = false;
         self.kept = false; // data are wanted, not chunks
         self.ahead = true;
         let mut data = Chain::new();
@@ -194,9 +209,10 @@ impl Pump {
     /// # Errors
     /// What is wrong with the body.
     pub(super) fn skip(&mut self, input: &mut Chain) -> Result<(), Broken> {
-        if self.done {
+        if self.done || input.is_empty() {
             return Ok(());
         }
+        self.waits_for_continue = false;
         let progress = self
             .reader
             .read(input, &mut Chain::new())
