@@ -388,9 +388,9 @@ fn crafted_requests_reach_the_origin_as_one_plain_request_or_not_at_all() {
     drop(pair.program);
 }
 
-/// What was let pass is shown, with what it was.
+/// What was let pass is counted by what is wrong with it, and shown: the first since the last look.
 #[test]
-fn what_is_let_pass_is_shown() {
+fn what_is_let_pass_is_counted_and_shown() {
     let wrongs = Wrongs::default();
     let pair = start(judging(&wrongs, |_| b"HTTP/1.1 200 OK\nContent-Length: 0\n\n".to_vec()));
     let request = b"GET  / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -405,8 +405,53 @@ fn what_is_let_pass_is_shown() {
         shown.contains("error at position 15: a line feed that no carriage return precedes (accepted)"),
         "{shown}"
     );
+    for request in ["GET / HTTP/1.1\nHost: a\r\n\r\n", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        assert_eq!(ask(pair.addresses[1], [request.as_bytes()]).unwrap()[0].status(), 200);
+    }
+    let shown = watch::ask(&pair.control, "show errors lenient request");
+    for line in [
+        "error at position 14: a line feed that no carriage return precedes (accepted)\n",
+        ": 3 invalid requests accepted (option accept-unsafe-violations-in-http-request):\n",
+        "\n  1: a line feed that no carriage return precedes\n",
+        "\n  2: more than one space in the first line\n",
+    ] {
+        assert!(shown.contains(line), "{line:?} in {shown}");
+    }
+    assert!(!shown.contains("response"), "{shown}");
+    let shown = watch::ask(&pair.control, "show errors -1 response");
+    let responses = ": 3 invalid responses accepted (option accept-unsafe-violations-in-http-response)";
+    assert!(shown.contains(responses), "{shown}");
     assert_eq!(ask(pair.addresses[0], [&request[..]]).unwrap()[0].status(), 400);
     assert_eq!(ask(pair.addresses[0], [&plain("x")[..]]).unwrap()[0].status(), 502);
+    // A refused message does not take the place of an accepted one, nor the reverse.
+    let refused = b"GET / HTTP/1.1\r\nHost: a\r\nX Y: b\r\n\r\n";
+    assert_eq!(ask(pair.addresses[1], [&refused[..]]).unwrap()[0].status(), 400);
+    assert_eq!(ask(pair.addresses[1], [&request[..]]).unwrap()[0].status(), 200);
+    let shown = watch::ask(&pair.control, "show errors lenient request");
+    assert_eq!(shown.matches("(accepted)\n").count(), 1, "{shown}");
+    assert_eq!(shown.matches("error at position").count(), 2, "{shown}");
+    told(&wrongs);
+}
+
+/// Chunks are of HTTP/1.1: an old request that has them goes on as one of it, its client gets no chunks, and
+/// its connection ends. A strict proxy refuses it.
+#[test]
+fn an_old_request_in_chunks_goes_on_as_a_new_one() {
+    let wrongs = Wrongs::default();
+    let pair = start(judging(&wrongs, |message| {
+        let said = format!("{}, {}", message.line, String::from_utf8_lossy(&message.body));
+        let coded = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        format!("{coded}{:x}\r\n{said}\r\n0\r\n\r\n", said.len()).into_bytes()
+    }));
+    let request = "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   4\r\nbody\r\n0\r\n\r\n";
+    let next = plain("next");
+    let answers = ask(pair.addresses[1], [request.as_bytes(), &next[..]]).unwrap();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(answers[0].field("transfer-encoding"), None);
+    assert_eq!(String::from_utf8_lossy(&answers[0].body), "POST / HTTP/1.1, body");
+    let refused = ask(pair.addresses[0], [request.as_bytes()]).unwrap();
+    assert_eq!(refused[0].status(), 400);
     told(&wrongs);
 }
 

@@ -1,9 +1,9 @@
-//! `show errors`: the last messages that broke the protocol.
+//! `show errors`: messages that broke the protocol, and how many of those were accepted.
 
 use super::Call;
 use crate::reply::Gone;
 use manylane_expr::{Civil, Timestamp, Zone};
-use manylane_proxy::invalid::{Invalid, LastInvalid};
+use manylane_proxy::invalid::{Invalid, InvalidMessages};
 use std::fmt::Write;
 
 /// Letters of a line at most, behind its position.
@@ -27,35 +27,87 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             Some(id)
         }
     };
-    let total: u64 = generation.frontends.iter().map(|own| own.invalid.last().0).sum::<u64>()
-        + generation.backends.iter().map(|own| own.invalid.last().0).sum::<u64>();
+    let fronts = || generation.frontends.iter().map(|own| (Side::REQUESTS, &own.name, own.id, &*own.invalid));
+    let backs = || generation.backends.iter().map(|own| (Side::RESPONSES, &own.name, own.id, &*own.invalid));
+    let total: u64 = fronts().chain(backs()).map(|(.., invalid)| invalid.total()).sum();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let now = Timestamp { seconds: now.as_secs().cast_signed(), micros: now.subsec_micros() };
     let _ = writeln!(call.reply, "Total events captured on [{}] : {total}", date(now, &generation.zone));
-    // A proxy is concerned by what came to it, and by what its clients were not given.
-    let last = |id: u32, invalid: &LastInvalid| {
-        let concerns = |invalid: &Invalid| {
-            wanted.is_none_or(|wanted| {
-                wanted == id || invalid.other.as_ref().is_some_and(|(_, other)| *other == wanted)
-            })
-        };
-        invalid.last().1.filter(concerns)
-    };
-    for frontend in generation.frontends.iter().filter(|_| kind != "response") {
-        if let Some(invalid) = last(frontend.id, &frontend.invalid) {
-            let head = format!("frontend {} (#{}): invalid request", frontend.name, frontend.id);
-            one(call, &head, &invalid, "backend");
-            call.reply.breathe().await?;
-        }
-    }
-    for backend in generation.backends.iter().filter(|_| kind != "request") {
-        if let Some(invalid) = last(backend.id, &backend.invalid) {
-            let head = format!("backend {} (#{}): invalid response", backend.name, backend.id);
-            one(call, &head, &invalid, "frontend");
-            call.reply.breathe().await?;
-        }
+    for (side, name, id, invalid) in fronts().chain(backs()).filter(|(side, ..)| kind != side.left_out_by) {
+        side.report(
+            call,
+            &format!("{} {name} (#{id})", side.proxy),
+            wanted.map(|wanted| (wanted, id)),
+            invalid,
+        );
+        call.reply.breathe().await?;
     }
     Ok(())
+}
+
+/// Whose messages a proxy keeps.
+struct Side {
+    proxy: &'static str,
+    message: &'static str,
+    /// The other proxy of the exchange.
+    other: &'static str,
+    option: &'static str,
+    /// The word of the command that asks for the other side alone.
+    left_out_by: &'static str,
+}
+
+impl Side {
+    const REQUESTS: Self = Self {
+        proxy: "frontend",
+        message: "request",
+        other: "backend",
+        option: "accept-unsafe-violations-in-http-request",
+        left_out_by: "response",
+    };
+    const RESPONSES: Self = Self {
+        proxy: "backend",
+        message: "response",
+        other: "frontend",
+        option: "accept-unsafe-violations-in-http-response",
+        left_out_by: "request",
+    };
+
+    /// The messages that a proxy has kept, and its counters. `wanted`: the number of the proxy that the
+    /// client asked for, and that of this one. A proxy is concerned by what came to it, and by what its
+    /// clients were not given.
+    fn report(
+        &self,
+        call: &mut Call<'_, '_>,
+        proxy: &str,
+        wanted: Option<(u32, u32)>,
+        invalid: &InvalidMessages,
+    ) {
+        let own = wanted.is_none_or(|(wanted, id)| wanted == id);
+        let concerns = |invalid: &Invalid| {
+            own || wanted
+                .is_some_and(|(wanted, _)| invalid.other.as_ref().is_some_and(|(_, other)| *other == wanted))
+        };
+        let report = invalid.report();
+        let head = format!("{proxy}: invalid {}", self.message);
+        for (invalid, accepted) in [(&report.refused, false), (&report.accepted, true)] {
+            if let Some(invalid) = invalid.as_ref().filter(|invalid| concerns(invalid)) {
+                one(call, &head, invalid, self.other, accepted);
+            }
+        }
+        let counted: Vec<_> = invalid.accepted().filter(|_| own).collect();
+        if counted.is_empty() {
+            return;
+        }
+        let total: u64 = counted.iter().map(|(_, times)| times).sum();
+        let _ = writeln!(
+            call.reply,
+            " \n{proxy}: {total} invalid {}s accepted (option {}):",
+            self.message, self.option
+        );
+        for (problem, times) in counted {
+            let _ = writeln!(call.reply, "  {times}: {}", problem.sentence());
+        }
+    }
 }
 
 /// `22/Nov/2026:04:04:16.767`
@@ -73,7 +125,7 @@ pub(super) fn date(time: Timestamp, zone: &Zone) -> String {
     )
 }
 
-fn one(call: &mut Call<'_, '_>, head: &str, invalid: &Invalid, other: &str) {
+fn one(call: &mut Call<'_, '_>, head: &str, invalid: &Invalid, other: &str, accepted: bool) {
     let named = |named: &Option<(Box<str>, u32)>| match named {
         Some((name, id)) => format!("{name} (#{id})"),
         None => "<NONE> (#-1)".to_owned(),
@@ -90,7 +142,7 @@ fn one(call: &mut Call<'_, '_>, head: &str, invalid: &Invalid, other: &str) {
         invalid.received,
         invalid.position,
         invalid.why,
-        if invalid.passed { " (accepted)" } else { "" },
+        if accepted { " (accepted)" } else { "" },
     );
     dump(call.reply, &invalid.bytes);
 }

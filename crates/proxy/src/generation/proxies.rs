@@ -16,7 +16,7 @@ use super::steps;
 use crate::conn_limit::ConnLimit;
 use crate::counts::{BackendStats, FrontendStats};
 use crate::epoch::Epoch;
-use crate::invalid::LastInvalid;
+use crate::invalid::InvalidMessages;
 use crate::rate::Rate;
 use manylane_balance::{Balancer, IdleLimits, IdlePools, Index, Operation};
 use manylane_check::states::States;
@@ -73,8 +73,8 @@ pub struct Frontend {
     pub counts: Arc<FrontendStats>,
     /// Whether it takes connections.
     pub gate: Arc<FrontendGate>,
-    /// The last request that broke the protocol.
-    pub invalid: Arc<LastInvalid>,
+    /// Requests that broke the protocol.
+    pub invalid: Arc<InvalidMessages>,
 }
 
 /// Times of a frontend; none waits for ever.
@@ -173,8 +173,8 @@ pub struct BackendParts {
     pub counts: Arc<BackendStats>,
     /// How long it has had servers that are usable, or none.
     pub past: Arc<Past>,
-    /// The last response that broke the protocol.
-    pub invalid: Arc<LastInvalid>,
+    /// Responses that broke the protocol.
+    pub invalid: Arc<InvalidMessages>,
 }
 
 impl Backend {

@@ -34,16 +34,22 @@ impl Session<'_> {
         });
     }
 
-    /// For `show errors`: a request, or its body, that a strict proxy would have refused.
+    /// Counts a request, or its body, that a strict proxy would have refused.
     #[cold]
-    pub(super) fn keep_relaxed_request(&self, relaxed: &Relaxed, backend: Option<&Backend>) {
-        self.keep_request(&Found::passed(relaxed), backend);
+    pub(super) fn accept_relaxed_request(&self, relaxed: &Relaxed, backend: Option<&Backend>) {
+        self.frontend.invalid.accept(relaxed, self.client.source, |invalid| {
+            invalid.other = backend.map(|backend| (backend.name.clone(), backend.id));
+        });
     }
 
     /// The same of a response.
     #[cold]
-    pub(super) fn keep_relaxed_response(&self, relaxed: &Relaxed, backend: &Backend, server: &Server) {
-        self.keep_response(&Found::passed(relaxed), backend, server);
+    pub(super) fn accept_relaxed_response(&self, relaxed: &Relaxed, backend: &Backend, server: &Server) {
+        let frontend = self.frontend;
+        backend.invalid.accept(relaxed, self.client.source, |invalid| {
+            invalid.other = Some((frontend.name.clone(), frontend.id));
+            invalid.server = Some((server.name.clone(), server.id));
+        });
     }
 
     /// The server of this backend that was reached last.

@@ -96,7 +96,7 @@ impl Session<'_> {
                 match parsed {
                     Ok(Some(request)) => {
                         if let Some(relaxed) = parser.take_relaxed() {
-                            self.keep_relaxed_request(&relaxed, None);
+                            self.accept_relaxed_request(&relaxed, None);
                         }
                         self.came = came;
                         self.unsent.set(came);

@@ -179,7 +179,7 @@ impl Session<'_> {
                 budget.authenticated.set(true);
             }
             if let Some(relaxed) = parser.take_relaxed() {
-                self.keep_relaxed_response(&relaxed, backend, permit.server());
+                self.accept_relaxed_response(&relaxed, backend, permit.server());
             }
             observe(local, backend, index, Observation::Status(response.head.status()));
             if failure.repeatable && backend.http.retry_on.statuses.contains(&response.head.status()) {
@@ -287,7 +287,7 @@ impl Session<'_> {
                     watch.over(&self.timer, permit, pin!(stays)).await
                 };
                 if let Some(relaxed) = relaxed.take() {
-                    self.keep_relaxed_response(&relaxed, backend, permit.server());
+                    self.accept_relaxed_response(&relaxed, backend, permit.server());
                 }
                 match &ended {
                     Ok(Ok(Err(Broken::Framing(found)))) => {
