@@ -1,6 +1,7 @@
 //! `wait`: nothing is done for a time, or until something has come.
 
 use super::{Call, server};
+use crate::level::Level;
 use manylane_config::value::Unit;
 use std::time::Duration;
 
@@ -21,6 +22,10 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
     let (condition, word) = (call.word(1).to_owned(), call.word(2).to_owned());
     let (backend, server) = match &*condition {
         "" => return here.sleep(delay).await,
+        // It tells what `del server` would say.
+        "srv-unused" | "srv-removable" if call.settings.level < Level::Admin => {
+            return call.error("Permission denied");
+        }
         "srv-unused" | "srv-removable" => match server::find(call, &word) {
             Some((backend, server, _)) => (&*backend.name, &*server.name),
             None => return,
