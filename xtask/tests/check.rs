@@ -460,3 +460,26 @@ fn links_that_lead_nowhere_are_found() {
         "docs/page.md:5:1: `none.svg` is not there: correct the link",
     ]);
 }
+
+#[test]
+fn a_page_of_figures_is_made_from_data_and_stale_ones_are_found() {
+    let tree = Tree::new("results");
+    let data = "title = \"Us\"\n[[table]]\ntitle = \"Times\"\ncolumns = [\"row\", \"ours\"]\nrows = [[\"a\", \"1.5\"]]\n\
+                [table.plot]\nfile = \"p.svg\"\ntitle = \"T\"\nbars = [\"ours\"]\nnames = [\"Ours\"]\nrows = [\"a\"]\nlabels = [\"A\"]\n";
+    let stale = "it is not what the files of bench/results say: run `cargo xtask page`";
+    tree.write("bench/README.md", "# B\n")
+        .write("bench/tried/x.md", "# X\n")
+        .write("bench/results/1.toml", data);
+    let both = [format!("bench/results/p.svg:1:1: {stale}"), format!("bench/results.md:1:1: {stale}")];
+    tree.finds(&[&both[0], &both[1]]);
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask")).args(["page", "--root"]).arg(&tree.0).output();
+    assert!(output.expect("xtask starts").status.success());
+    tree.finds(&[]);
+    let page = fs::read_to_string(tree.0.join("bench/results.md")).expect("it is there");
+    assert!(
+        page.ends_with("### Times\n\n![T](results/p.svg)\n\n| row | ours |\n|---|---|\n| a | 1.5 |\n"),
+        "{page}"
+    );
+    tree.write("bench/results/1.toml", &data.replace("1.5", "1.6"));
+    tree.finds(&[&both[0], &both[1]]);
+}

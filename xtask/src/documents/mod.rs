@@ -98,6 +98,11 @@ pub(crate) fn wrap(root: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
+/// The text of a page that is made, wrapped as `wrap` does.
+pub(crate) fn wrapped(text: &str) -> String {
+    wrap::wrapped(text)
+}
+
 fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))
 }
