@@ -1,10 +1,12 @@
 //! Checks and chores of the workspace: `cargo xtask check`, `cargo xtask each-feature`.
 
+mod documents;
 mod features;
 mod finding;
 mod form;
 mod locks;
 mod manifests;
+mod results;
 mod rooms;
 mod sources;
 mod toml;
@@ -26,9 +28,13 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Verify what the compiler does not: form, arrows between rooms, the gateway to shared memory, unsafe,
-    /// manifests
+    /// Verify what the compiler does not: form, documents, arrows between rooms, the gateway to shared
+    /// memory, unsafe, manifests
     Check,
+    /// Make the page and the plots of what was measured from bench/results/*.toml
+    Page,
+    /// Wrap the prose of Markdown files where a line is too wide or a paragraph too long
+    Wrap,
     /// Type-check every feature of every crate alone, so that none needs another without saying so
     EachFeature,
 }
@@ -37,6 +43,8 @@ fn main() -> ExitCode {
     let options = Options::parse();
     let done = load(&options.root).and_then(|workspace| match options.chore {
         Chore::Check => check(&workspace),
+        Chore::Page => results::write(workspace.workspace_root.as_std_path()),
+        Chore::Wrap => documents::wrap(workspace.workspace_root.as_std_path()),
         Chore::EachFeature => features::check_each_alone(&workspace),
     });
     match done {
@@ -68,6 +76,8 @@ fn check(workspace: &Metadata) -> Result<bool, String> {
     let root = workspace.workspace_root.as_std_path();
     locks::check(root, &mut findings);
     form::check(root, &mut findings)?;
+    results::check(root, &mut findings)?;
+    documents::check(root, &mut findings)?;
     findings.sort();
     for finding in &findings {
         println!("{finding}");

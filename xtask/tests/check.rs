@@ -422,3 +422,64 @@ fn a_file_in_bad_form_or_out_of_rustfmts_sight_is_found() {
     let unseen = "rustfmt does not see this file: declare its module outside of macros";
     tree.finds(&[&format!("crates/stats/src/hidden.rs:1:1: {unseen}")]);
 }
+
+#[test]
+fn documents_that_are_too_wide_or_too_long_are_found_and_wrapped() {
+    let tree = Tree::new("documents");
+    let wide = format!("{} end", "word ".repeat(22).trim_end());
+    let long = "line\n".repeat(7);
+    let table = format!("| {} |\n", "cell ".repeat(30).trim_end());
+    let code = format!("```sh\n{wide}\n```\n");
+    tree.write("docs/page.md", &format!("# A page\n\n{wide}\n\n{long}\n{table}\n{code}"));
+    tree.write("README.md", &format!("# Us\n\n{table}{}", "\n".repeat(98)));
+    tree.finds(&[
+        "README.md:3:111: the line has more than 110 columns: shorten its cells",
+        "README.md:101:1: the page has 101 lines, of at most 100: move what only some readers want",
+        "docs/page.md:3:111: the line has more than 110 columns: run `cargo xtask wrap`",
+        "docs/page.md:5:1: a paragraph of 7 lines, of at most 6: make it a list, a table or several paragraphs",
+    ]);
+    tree.write("README.md", "# Us\n");
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask")).args(["wrap", "--root"]).arg(&tree.0).output();
+    assert!(output.expect("xtask starts").status.success());
+    tree.finds(&[]);
+    let wrapped = fs::read_to_string(tree.0.join("docs/page.md")).expect("it is there");
+    assert!(wrapped.ends_with(&format!("\n{table}\n{code}")), "{wrapped}");
+    assert!(wrapped.contains("word\nend\n\nline line line"), "{wrapped}");
+}
+
+#[test]
+fn links_that_lead_nowhere_are_found() {
+    let tree = Tree::new("links");
+    tree.write("docs/other.md", "# Other\n\n## Do, it `now`\n\n## Twice\n\n## Twice\n");
+    let good = "[a](other.md) [b](other.md#do-it-now) [c](other.md#twice-1) [d](https://example.org/x) `[e](none.md)`";
+    tree.write("docs/page.md", &format!("# A page\n\n{good}\n[f](#a-page) [g](../crates/pool)\n")).finds(&[]);
+    tree.write("docs/page.md", "# A page\n\n[a](none.md)\n[b](other.md#twice-2)\n<img src=\"none.svg\">\n");
+    tree.finds(&[
+        "docs/page.md:3:1: `none.md` is not there: correct the link",
+        "docs/page.md:4:1: no heading gives `other.md#twice-2` its anchor: correct the link",
+        "docs/page.md:5:1: `none.svg` is not there: correct the link",
+    ]);
+}
+
+#[test]
+fn a_page_of_figures_is_made_from_data_and_stale_ones_are_found() {
+    let tree = Tree::new("results");
+    let data = "title = \"Us\"\n[[table]]\ntitle = \"Times\"\ncolumns = [\"row\", \"ours\"]\nrows = [[\"a\", \"1.5\"]]\n\
+                [table.plot]\nfile = \"p.svg\"\ntitle = \"T\"\nbars = [\"ours\"]\nnames = [\"Ours\"]\nrows = [\"a\"]\nlabels = [\"A\"]\n";
+    let stale = "it is not what the files of bench/results say: run `cargo xtask page`";
+    tree.write("bench/README.md", "# B\n")
+        .write("bench/tried/x.md", "# X\n")
+        .write("bench/results/1.toml", data);
+    let both = [format!("bench/results/p.svg:1:1: {stale}"), format!("bench/results.md:1:1: {stale}")];
+    tree.finds(&[&both[0], &both[1]]);
+    let output = Command::new(env!("CARGO_BIN_EXE_xtask")).args(["page", "--root"]).arg(&tree.0).output();
+    assert!(output.expect("xtask starts").status.success());
+    tree.finds(&[]);
+    let page = fs::read_to_string(tree.0.join("bench/results.md")).expect("it is there");
+    assert!(
+        page.ends_with("### Times\n\n![T](results/p.svg)\n\n| row | ours |\n|---|---|\n| a | 1.5 |\n"),
+        "{page}"
+    );
+    tree.write("bench/results/1.toml", &data.replace("1.5", "1.6"));
+    tree.finds(&[&both[0], &both[1]]);
+}

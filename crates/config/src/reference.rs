@@ -78,6 +78,81 @@ pub(crate) fn sentence(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
+/// Columns of the documents (`cargo xtask check`).
+const WIDTH: usize = 110;
+
+/// Writes `text` in lines of at most `WIDTH` columns: the first behind `lead`, the others below its text.
+fn wrap(out: &mut String, lead: &str, text: &str) {
+    out.push_str(lead);
+    let mut column = lead.len();
+    for (number, word) in text.split_whitespace().enumerate() {
+        let width = word.chars().count();
+        if number > 0 && column + 1 + width > WIDTH {
+            out.push('\n');
+            out.extend(std::iter::repeat_n(' ', lead.len()));
+            column = lead.len();
+        } else if number > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width;
+    }
+    out.push('\n');
+}
+
+/// What is not built, as Markdown: `docs/unbuilt.md`.
+pub fn unbuilt() -> String {
+    let mut out = String::from(UNBUILT);
+    let mut rows: Vec<&Keyword> = Table::get().rows().iter().collect();
+    rows.sort_by_key(|row| (row.family, row.name));
+    let mut table = |title: &str, why: fn(&Keyword) -> Option<&'static str>| {
+        out += &format!("\n## {title}\n\n| keyword | chapter | what it is | why |\n|---|---|---|---|\n");
+        for row in &rows {
+            let Some(why) = why(row) else { continue };
+            let usage = usage(row).replace('|', "\\|");
+            out += &format!("| `{usage}` | {} | {} | {} |\n", row.family, row.help, why.replace('|', "\\|"));
+        }
+    };
+    table("Refused", |row| match row.status {
+        Status::Refused(why) => Some(why),
+        _ => None,
+    });
+    table("Accepted without effect", |row| match row.status {
+        Status::Idle(why) => Some(why),
+        _ => None,
+    });
+    table("Read, but not all of it", |row| {
+        (matches!(row.status, Status::Built(_) | Status::Words(_)) && !row.but.is_empty()).then_some(row.but)
+    });
+    out
+}
+
+const UNBUILT: &str = "\
+# What is not built
+
+<!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. -->
+
+Of HAProxy's language these keywords are not built, as a whole or in part. A configuration that has a
+refused one is refused, with file, line, column and the reason. [configuration.md](configuration.md) has all
+others. What is built and differs on purpose stands in [migrating.md](migrating.md); commands of the
+run-time interface that are refused are told by `help` and in [crates/control](../crates/control/README.md).
+
+Without a keyword of their own:
+- TLS, HTTP/2, HTTP/3 (QUIC), stick tables, peers, compression, caches, SPOE and Lua: keywords that need
+  them are below.
+- Log formats have no encodings `json` and `cbor`.
+- A reload leaves the options of sockets that exist as they are, ends a slow start that is under way, and
+  begins all checks anew with the states that servers have. Each generation has a queue of its own for a
+  server.
+- A process that takes over from another does not take over files of unix sockets (it replaces them),
+  sockets of the run-time interface, and sockets beyond the number of `shards`.
+- A master does not execute itself anew: it stays of the version that was started.
+- Several servers cannot change in one step, and servers that come by `add server` have no names to resolve.
+- io_uring is used without direct descriptors and zero-copy sending; `auto` takes epoll unless the kernel
+  lacks it.
+";
+
 /// The configuration reference as Markdown: `docs/configuration.md`.
 pub fn markdown() -> String {
     let mut out = String::from(INTRODUCTION);
@@ -108,9 +183,10 @@ pub fn markdown() -> String {
         let (refused, others): (Vec<&Keyword>, Vec<&Keyword>) =
             rows.into_iter().partition(|row| matches!(row.status, Status::Refused(_)));
         for row in others {
-            put(&mut out, format_args!("\n**`{}`**\\\n{}.\n", usage(row), sentence(row.help)));
+            put(&mut out, format_args!("\n**`{}`**\\\n", usage(row)));
+            wrap(&mut out, "", &format!("{}.", sentence(row.help)));
             for (what, text) in facts(row) {
-                put(&mut out, format_args!("- {what}: {text}\n"));
+                wrap(&mut out, "- ", &format!("{what}: {text}"));
             }
         }
         if refused.is_empty() {
@@ -131,25 +207,31 @@ pub fn markdown() -> String {
 const INTRODUCTION: &str = "\
 # Configuration reference
 
-<!-- Made from the table of keywords in crates/config; `MANYLANE_BLESS=1 cargo test -p manylane-config --test table` writes it. -->
+<!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. -->
 
-Manylane reads HAProxy's configuration language, as of version 3.4. This page lists every keyword of it: what is read, what is
+Manylane reads HAProxy's configuration language, as of version 3.4. This page lists every keyword of it:
+what is read, what is
 accepted without effect and why, and what is refused by name. Nothing is ignored silently.
 
 ## Lines
 
 - A statement is one line; words are separated by white space; an unprotected `#` begins a comment.
-- `\\` protects the next character; `\\n`, `\\r`, `\\t` and `\\xNN` are the usual bytes. A backslash before any other character stays.
+- `\\` protects the next character; `\\n`, `\\r`, `\\t` and `\\xNN` are the usual bytes. A backslash before any
+  other character stays.
 - `\"weak quotes\"` protect everything but variables and escapes, `'strong quotes'` everything.
-- Variables are put in between weak quotes: `\"$NAME\"`, `\"${NAME}\"`, `\"${NAME-default}\"`, and as several words `\"${NAME[*]}\"`.
+- Variables are put in between weak quotes: `\"$NAME\"`, `\"${NAME}\"`, `\"${NAME-default}\"`, and as several
+  words `\"${NAME[*]}\"`.
   `.FILE`, `.LINE` and `.SECTION` tell the place.
 - The last line needs its line feed.
-- Times: digits and `us`, `ms`, `s`, `m`, `h` or `d`; without a unit what the entry says. At most 2147483647 ms.
+- Times: digits and `us`, `ms`, `s`, `m`, `h` or `d`; without a unit what the entry says. At most 2147483647
+  ms.
 - Sizes: digits and `k`, `m` or `g` for 2^10, 2^20 and 2^30.
 
 ## Conditional blocks
 
-`.if CONDITION`, `.elif CONDITION`, `.else`, `.endif`; `.diag`, `.notice`, `.warning` and `.alert` with one text. A condition is empty
-(false), an integer (0 is false), a predicate, or those combined by `!`, `&&`, `||` and parentheses. The program's option `-cc CONDITION`
+`.if CONDITION`, `.elif CONDITION`, `.else`, `.endif`; `.diag`, `.notice`, `.warning` and `.alert` with one
+text. A condition is empty
+(false), an integer (0 is false), a predicate, or those combined by `!`, `&&`, `||` and parentheses. The
+program's option `-cc CONDITION`
 answers with its exit code: 0 for true, 1 for false, 2 for an error.
 ";

@@ -52,21 +52,22 @@ fn options_of_lines_take_a_fixed_number_of_words() {
     }
 }
 
-/// `docs/configuration.md` is made from the table; `MANYLANE_BLESS=1` writes it.
+/// The reference and the page of what is not built are made from the table; `MANYLANE_BLESS=1` writes them.
 #[test]
 fn the_reference_is_up_to_date() {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).canonicalize().unwrap().join("../../docs/configuration.md");
-    let made = reference::markdown();
-    if std::env::var_os("MANYLANE_BLESS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &made).unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).canonicalize().unwrap().join("../../docs");
+    for (page, made) in [("configuration.md", reference::markdown()), ("unbuilt.md", reference::unbuilt())] {
+        let path = docs.join(page);
+        if std::env::var_os("MANYLANE_BLESS").is_some() {
+            std::fs::create_dir_all(&docs).unwrap();
+            std::fs::write(&path, &made).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            kept == made,
+            "docs/{page} is stale: MANYLANE_BLESS=1 cargo test -p manylane-config --test table"
+        );
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        kept == made,
-        "docs/configuration.md is stale: MANYLANE_BLESS=1 cargo test -p manylane-config --test table"
-    );
 }
 
 /// HAProxy 3.2, if it is there (`scripts/peers`).

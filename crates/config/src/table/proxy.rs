@@ -16,9 +16,8 @@ const BALANCE: &str = "how a server is chosen: \
     connections), first (the first with a free place), random[(draws)] (the least loaded of some that are drawn), \
     source (by a hash of the client's address), uri, url_param name, hdr(name) and rdp-cookie[(name)] (by a hash of that part of the \
     request), hash expression (by a hash of what the expression gives); \
-    and two that HAProxy does not have: ewma (the better of two that are drawn, by how long answers took lately, requests in \
-    progress and weight), maglev [expression] (by Maglev's table, from a hash of what the expression gives, or of the client's \
-    address: few clients change servers when one comes or goes)";
+    and two that HAProxy does not have: ewma (of two that are drawn the better by recent response times), \
+    maglev [expression] (Maglev's table: few clients change servers when one comes or goes)";
 
 macro_rules! setting {
     ($field:ident, $get:ident $(as $type:ty)?) => {
