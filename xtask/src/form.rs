@@ -1,5 +1,6 @@
-//! The form of the sources: rustfmt visits and accepts every file. `cargo fmt --check` alone does not
-//! suffice, since rustfmt passes over files that no module declares where it looks.
+//! The form of the sources: rustfmt visits and accepts every file, and no line is too wide. `cargo fmt
+//! --check` alone does not suffice, since rustfmt passes over files that no module declares where it looks,
+//! and over lines that it cannot break.
 
 use crate::finding::{Finding, Position};
 use crate::sources::texts;
@@ -22,9 +23,31 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
         }
     }
     for file in texts(root, &["rs"]) {
+        wide_lines(root, &file, findings)?;
         if !visited.contains(&absolute(&file)?) {
             let message = "rustfmt does not see this file: declare its module outside of macros";
             findings.push(Finding::new(root, &file, Position::START, message.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Columns of a line at most, as `rustfmt.toml` has it.
+const WIDTH: usize = 110;
+
+/// A word so long is not broken: a hash, a pattern, a style sheet.
+const LONG_WORD: usize = 60;
+
+/// Adds a finding for each line that is too wide, unless a word in it cannot be broken or it is a row of a
+/// table in documentation.
+fn wide_lines(root: &Path, file: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
+    let text = fs::read_to_string(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
+    for (line, number) in text.lines().zip(1..) {
+        let row = line.trim_start().trim_start_matches(['/', '!']).starts_with(" |");
+        let unbroken = line.split_whitespace().any(|word| word.len() >= LONG_WORD);
+        if line.chars().count() > WIDTH && !row && !unbroken {
+            let message = format!("the line has more than {WIDTH} columns: break it");
+            findings.push(Finding::new(root, file, Position { line: number, column: WIDTH + 1 }, message));
         }
     }
     Ok(())

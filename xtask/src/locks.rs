@@ -24,7 +24,8 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) {
             Ok(_) => {}
             Err(Error::CargoMetadata { stderr }) if stderr.contains(STALE) => {
                 let message = format!(
-                    "it does not fit the manifests: run `cargo metadata --offline` in `{folder}` and commit it"
+                    "it does not fit the manifests: run `cargo metadata --offline` in `{folder}` and commit \
+                        it"
                 );
                 findings.push(Finding::new(root, &lock, Position::START, message));
             }

@@ -98,7 +98,8 @@ fn shared_settings(manifest: &Manifest, find: &mut impl FnMut(Position, String))
     for entry in manifest.dependencies() {
         if !Manifest::is_true(Some(entry.item), "workspace") {
             let message = format!(
-                "dependency `{}` has a version of its own; put it into the workspace's Cargo.toml with its reason \
+                "dependency `{}` has a version of its own; put it into the workspace's Cargo.toml with its \
+                    reason \
                  and write `{}.workspace = true` here",
                 entry.name, entry.name
             );
@@ -116,7 +117,8 @@ fn documented(root: &Path, manifest: &Path, findings: &mut Vec<Finding>) -> Resu
     let folder = manifest.parent().unwrap_or(root);
     let readme = folder.join("README.md");
     if !readme.is_file() {
-        let message = "the library has no README.md; write one: what it is, when not to use it, its protocol, \
+        let message = "the library has no README.md; write one: what it is, when not to use it, its \
+            protocol, \
                        costs, an example";
         findings.push(Finding::new(root, manifest, Position::START, message.to_owned()));
     }

@@ -15,7 +15,8 @@ const HEAD: &str = "\
 
 <!-- Made of bench/results/*.toml by `cargo xtask page`: change those. -->
 
-Each table says how it was made. How to read them, and how to measure, is told in [README.md](README.md); what was
+Each table says how it was made. How to read them, and how to measure, is told in [README.md](README.md); \
+what was
 tried for these figures, and what is next, in [tried](tried).
 ";
 

@@ -36,7 +36,8 @@ use UnsafeCode::{Allowed, Refused};
 pub(crate) static ROOMS: &[Room] = &[
     //    name        unsafe    shared memory
     room("xtask",     Refused,  ThroughSync),
-    room("bench",     Allowed,  Direct), // measures peers: their allocators are called by raw pointers, their locks and atomics as they are
+    // measures peers: their allocators are called by raw pointers, their locks and atomics as they are
+    room("bench",     Allowed,  Direct),
     room("tests",     Refused,  Direct), // a test may use any tool
     room("manylane",  Refused,  ThroughSync),
     room("control",   Refused,  ThroughSync),
@@ -103,7 +104,8 @@ pub(crate) fn refusal(from: &Room, to: &Room, kind: DependencyKind) -> Option<St
     }
     (place(from) >= place(to)).then(|| {
         format!(
-            "`{}` depends on `{}`, which stands above it; arrows point down only: move what both need into a room \
+            "`{}` depends on `{}`, which stands above it; arrows point down only: move what both need into a \
+                room \
              below `{}`",
             from.name, to.name, from.name
         )

@@ -15,8 +15,10 @@ impl Tree {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("check-{test}"));
         let _ = fs::remove_dir_all(&folder); // of an earlier run
         let tree = Self(folder);
-        let manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\nlints.rust.unsafe_code = \"deny\"\n[workspace.dependencies]\n\
-                        manylane-pool = { path = \"crates/pool\" }\nmanylane-stats = { path = \"crates/stats\" }\n\
+        let manifest = "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\nlints.rust.unsafe_code = \
+            \"deny\"\n[workspace.dependencies]\n\
+                        manylane-pool = { path = \"crates/pool\" }\nmanylane-stats = { path = \
+                        \"crates/stats\" }\n\
                         loom = \"0.7\" # exhaustive interleavings\n";
         tree.write("Cargo.toml", manifest);
         tree.write("rustfmt.toml", "disable_all_formatting = true\n"); // for most tests
@@ -74,7 +76,8 @@ impl Drop for Tree {
 
 fn manifest_of(room: &str, dependencies: &str) -> String {
     format!(
-        "[package]\nname = \"manylane-{room}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[lints]\nworkspace = true\n\n\
+        "[package]\nname = \"manylane-{room}\"\nversion = \"0.1.0\"\nedition = \
+            \"2024\"\n\n[lints]\nworkspace = true\n\n\
          {dependencies}"
     )
 }
@@ -168,13 +171,15 @@ fn shared_memory_beside_the_door_is_found_in_every_spelling() {
     );
     let named = |place: &str, path: &str| {
         format!(
-            "crates/stats/src/lib.rs:{place}: `{path}` is named outside of `sync`; take it from manylane_sync, so that \
+            "crates/stats/src/lib.rs:{place}: `{path}` is named outside of `sync`; take it from \
+                manylane_sync, so that \
              the model checker and the simulator see it"
         )
     };
     let whole = |place: &str, path: &str| {
         format!(
-            "crates/stats/src/lib.rs:{place}: `{path}` is imported whole, which hides what is used of it; import the \
+            "crates/stats/src/lib.rs:{place}: `{path}` is imported whole, which hides what is used of it; \
+                import the \
              items by name"
         )
     };
@@ -225,7 +230,8 @@ fn a_lock_library_among_the_dependencies_is_found() {
     let tree = Tree::new("memory-manifest");
     let dependencies = "[dependencies]\nloom.workspace = true\n\n[dev-dependencies]\nloom.workspace = true\n";
     tree.write("crates/stats/Cargo.toml", &manifest_of("stats", dependencies));
-    tree.finds(&["crates/stats/Cargo.toml:10:1: `stats` depends on `loom`, which only bench, tests, sync, sim may; use \
+    tree.finds(&["crates/stats/Cargo.toml:10:1: `stats` depends on `loom`, which only bench, tests, sync, \
+        sim may; use \
                   manylane-sync"]);
 }
 
@@ -266,7 +272,8 @@ fn unsafe_without_a_reason_is_found() {
     let reason =
         "this `unsafe` gives no reason; write a `// SAFETY:` comment above it that names the invariant";
     tree.finds(&[
-        "crates/pool/src/lib.rs:2:1: `unsafe_code` is let through without a reason; say it in a comment behind this",
+        "crates/pool/src/lib.rs:2:1: `unsafe_code` is let through without a reason; say it in a comment \
+            behind this",
         &format!("crates/pool/src/lib.rs:3:1: {reason}"),
         &format!("crates/pool/src/lib.rs:9:5: {reason}"),
         &format!("crates/pool/src/lib.rs:11:26: {reason}"),
@@ -283,7 +290,8 @@ fn a_dependency_without_a_reason_is_found() {
     );
     let told = |line, name: &str| {
         format!(
-            "Cargo.toml:{line}:1: dependency `{name}` has no reason; say behind it in a comment what it is here for"
+            "Cargo.toml:{line}:1: dependency `{name}` has no reason; say behind it in a comment what it is \
+                here for"
         )
     };
     tree.finds(&[&told(9, "regex"), &told(10, "itoa")]);
@@ -294,8 +302,11 @@ fn a_version_of_its_own_is_found() {
     let tree = Tree::new("version");
     let dependencies = "[target.'cfg(loom)'.dev-dependencies]\nloom = \"0.7\"\n";
     tree.write("crates/pool/Cargo.toml", &manifest_of("pool", dependencies));
-    tree.finds(&["crates/pool/Cargo.toml:10:1: dependency `loom` has a version of its own; put it into the workspace's \
-                  Cargo.toml with its reason and write `loom.workspace = true` here"]);
+    tree.finds(&[
+        "crates/pool/Cargo.toml:10:1: dependency `loom` has a version of its own; put it into the \
+        workspace's \
+                  Cargo.toml with its reason and write `loom.workspace = true` here",
+    ]);
 }
 
 #[test]
@@ -305,10 +316,13 @@ fn a_library_without_lints_or_documentation_is_found() {
     tree.write("crates/pool/src/lib.rs", "//! Pools.\n");
     fs::remove_file(tree.0.join("crates/pool/README.md")).expect("it was there");
     tree.finds(&[
-        "crates/pool/Cargo.toml:1:1: the library has no README.md; write one: what it is, when not to use it, its \
+        "crates/pool/Cargo.toml:1:1: the library has no README.md; write one: what it is, when not to use \
+            it, its \
          protocol, costs, an example",
-        "crates/pool/Cargo.toml:1:1: the workspace's lints are not in force; add `[lints]` with `workspace = true`",
-        "crates/pool/src/lib.rs:1:1: README.md is not the crate's documentation; begin the file with `#![doc = \
+        "crates/pool/Cargo.toml:1:1: the workspace's lints are not in force; add `[lints]` with `workspace = \
+            true`",
+        "crates/pool/src/lib.rs:1:1: README.md is not the crate's documentation; begin the file with `#![doc \
+            = \
          include_str!(\"../README.md\")]`",
     ]);
 }
@@ -332,7 +346,8 @@ fn a_panic_on_a_path_that_traffic_can_reach_is_found() {
          fn g(x: Option<u8>) { assert_eq!(x.unwrap(), 1, \"{}\", x.unwrap_or(0)) }\n\
          #[cfg(test)]\nmod tests { fn t() { Some(1).unwrap(); } }\n",
     );
-    let rest = "`.unwrap()` outside of tests; handle the case, or write `.expect(..)` with the invariant that rules it out";
+    let rest = "`.unwrap()` outside of tests; handle the case, or write `.expect(..)` with the invariant \
+        that rules it out";
     tree.finds(&[
         &format!("crates/stats/src/lib.rs:2:31: {rest}"),
         &format!("crates/stats/src/lib.rs:3:36: {rest}"),
@@ -398,14 +413,16 @@ fn this_workspace_has_a_row_for_each_of_its_packages() {
 #[test]
 fn a_lock_file_beside_the_workspace_fits_its_manifest() {
     let tree = Tree::new("lock");
-    let manifest = "[package]\nname = \"manylane-fuzz\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[workspace]\n\n[lib]\npath = \"lib.rs\"\n";
+    let manifest = "[package]\nname = \"manylane-fuzz\"\nversion = \"0.1.0\"\nedition = \
+        \"2024\"\n\n[workspace]\n\n[lib]\npath = \"lib.rs\"\n";
     let lock = "version = 4\n\n[[package]]\nname = \"manylane-fuzz\"\nversion = \"0.1.0\"\n";
     tree.write("fuzz/Cargo.toml", manifest).write("fuzz/lib.rs", "").write("fuzz/Cargo.lock", lock);
     tree.finds(&[]);
     let pool = "\n[dependencies]\nmanylane-pool = { path = \"../crates/pool\" }\n";
     tree.write("fuzz/Cargo.toml", &format!("{manifest}{pool}"));
     tree.finds(&[
-        "fuzz/Cargo.lock:1:1: it does not fit the manifests: run `cargo metadata --offline` in `fuzz` and commit it",
+        "fuzz/Cargo.lock:1:1: it does not fit the manifests: run `cargo metadata --offline` in `fuzz` and \
+            commit it",
     ]);
 }
 
@@ -416,6 +433,9 @@ fn a_file_in_bad_form_or_out_of_rustfmts_sight_is_found() {
     tree.code("pool", "\nmod seen;\n").write("crates/pool/src/seen.rs", "fn f() {}\n").finds(&[]);
     tree.write("crates/pool/src/seen.rs", "fn f() {}\n\nfn g( ) {}\n");
     tree.finds(&["crates/pool/src/seen.rs:1:1: rustfmt would change this: run `cargo fmt --all`"]);
+    let wide = format!("const TEXT: &str = \"{}\";\n", "words ".repeat(16));
+    tree.write("crates/pool/src/seen.rs", &wide);
+    tree.finds(&["crates/pool/src/seen.rs:1:111: the line has more than 110 columns: break it"]);
     tree.write("crates/pool/src/seen.rs", "fn f() {}\n");
     let hiding = "\nmacro_rules! all {\n    ($m:item) => {\n        $m\n    };\n}\n\nall! { mod hidden; }\n";
     tree.code("stats", hiding).write("crates/stats/src/hidden.rs", "fn f() {}\n");
@@ -436,7 +456,8 @@ fn documents_that_are_too_wide_or_too_long_are_found_and_wrapped() {
         "README.md:3:111: the line has more than 110 columns: shorten its cells",
         "README.md:101:1: the page has 101 lines, of at most 100: move what only some readers want",
         "docs/page.md:3:111: the line has more than 110 columns: run `cargo xtask wrap`",
-        "docs/page.md:5:1: a paragraph of 7 lines, of at most 6: make it a list, a table or several paragraphs",
+        "docs/page.md:5:1: a paragraph of 7 lines, of at most 6: make it a list, a table or several \
+            paragraphs",
     ]);
     tree.write("README.md", "# Us\n");
     let output = Command::new(env!("CARGO_BIN_EXE_xtask")).args(["wrap", "--root"]).arg(&tree.0).output();
@@ -451,7 +472,8 @@ fn documents_that_are_too_wide_or_too_long_are_found_and_wrapped() {
 fn links_that_lead_nowhere_are_found() {
     let tree = Tree::new("links");
     tree.write("docs/other.md", "# Other\n\n## Do, it `now`\n\n## Twice\n\n## Twice\n");
-    let good = "[a](other.md) [b](other.md#do-it-now) [c](other.md#twice-1) [d](https://example.org/x) `[e](none.md)`";
+    let good = "[a](other.md) [b](other.md#do-it-now) [c](other.md#twice-1) [d](https://example.org/x) \
+        `[e](none.md)`";
     tree.write("docs/page.md", &format!("# A page\n\n{good}\n[f](#a-page) [g](../crates/pool)\n")).finds(&[]);
     tree.write("docs/page.md", "# A page\n\n[a](none.md)\n[b](other.md#twice-2)\n<img src=\"none.svg\">\n");
     tree.finds(&[
@@ -464,8 +486,10 @@ fn links_that_lead_nowhere_are_found() {
 #[test]
 fn a_page_of_figures_is_made_from_data_and_stale_ones_are_found() {
     let tree = Tree::new("results");
-    let data = "title = \"Us\"\n[[table]]\ntitle = \"Times\"\ncolumns = [\"row\", \"ours\"]\nrows = [[\"a\", \"1.5\"]]\n\
-                [table.plot]\nfile = \"p.svg\"\ntitle = \"T\"\nbars = [\"ours\"]\nnames = [\"Ours\"]\nrows = [\"a\"]\nlabels = [\"A\"]\n";
+    let data = "title = \"Us\"\n[[table]]\ntitle = \"Times\"\ncolumns = [\"row\", \"ours\"]\nrows = [[\"a\", \
+        \"1.5\"]]\n\
+                [table.plot]\nfile = \"p.svg\"\ntitle = \"T\"\nbars = [\"ours\"]\nnames = [\"Ours\"]\nrows = \
+                [\"a\"]\nlabels = [\"A\"]\n";
     let stale = "it is not what the files of bench/results say: run `cargo xtask page`";
     tree.write("bench/README.md", "# B\n")
         .write("bench/tried/x.md", "# X\n")

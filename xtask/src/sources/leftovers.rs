@@ -38,7 +38,8 @@ impl Check<'_> {
         if method == "unwrap" && no_arguments && !self.test {
             self.find(
                 method.span(),
-                "`.unwrap()` outside of tests; handle the case, or write `.expect(..)` with the invariant that \
+                "`.unwrap()` outside of tests; handle the case, or write `.expect(..)` with the invariant \
+                    that \
                  rules it out"
                     .to_owned(),
             );

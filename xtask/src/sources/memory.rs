@@ -54,7 +54,8 @@ impl Check<'_> {
             self.find(
                 at.span(),
                 format!(
-                    "`{}` is named outside of `sync`; take it from manylane_sync, so that the model checker and the \
+                    "`{}` is named outside of `sync`; take it from manylane_sync, so that the model checker \
+                        and the \
                      simulator see it",
                     joined(path)
                 ),

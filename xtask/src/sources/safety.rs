@@ -9,7 +9,8 @@ impl Check<'_> {
     /// A block, an implementation or anything else that must argue why it is sound.
     pub(super) fn unsafe_use(&mut self, span: Span) {
         if self.unsafe_permitted(span) && !self.argued(span) {
-            let message = "this `unsafe` gives no reason; write a `// SAFETY:` comment above it that names the invariant";
+            let message = "this `unsafe` gives no reason; write a `// SAFETY:` comment above it that names \
+                the invariant";
             self.find(span, message.to_owned());
         }
     }
