@@ -62,9 +62,11 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
     let is_dealt_with = || word.lock().unwrap().1 > 1;
     let config = |log: &Syslog, socket: &Path| {
         format!(
-            "global\n max-spread-checks 100ms\n stats socket {} level admin\n log {} local0\n{DEFAULTS} timeout check 60s\n mode http\n log global\nfrontend f\n bind {}\n\
+            "global\n max-spread-checks 100ms\n stats socket {} level admin\n log {} local0\n{DEFAULTS} \
+                timeout check 60s\n mode http\n log global\nfrontend f\n bind {}\n\
              backend l\n server r {place} check inter 60s\n \
-             server a {place} weight 10 maxconn 100 agent-check agent-addr 127.0.0.1 agent-port {} agent-inter 30ms agent-send \"hello\\n\"\n",
+             server a {place} weight 10 maxconn 100 agent-check agent-addr 127.0.0.1 agent-port {} \
+             agent-inter 30ms agent-send \"hello\\n\"\n",
             socket.display(),
             log.address(),
             socket.with_extension("web").display(),
@@ -162,8 +164,10 @@ fn agents_are_obeyed_as_haproxy_obeys_them() {
 fn an_agent_limits_a_server_that_had_no_limit() {
     let config = |place: SocketAddr, agent: SocketAddr, log: &Syslog, socket: &Path| {
         format!(
-            "global\n max-spread-checks 100ms\n stats socket {} level admin\n log {} local0\n{DEFAULTS} timeout check 60s\n timeout queue 1h\n mode http\nfrontend f\n bind {}\n \
-             default_backend l\nbackend l\n server a {place} agent-check agent-addr 127.0.0.1 agent-port {} agent-inter 30ms\n",
+            "global\n max-spread-checks 100ms\n stats socket {} level admin\n log {} local0\n{DEFAULTS} \
+                timeout check 60s\n timeout queue 1h\n mode http\nfrontend f\n bind {}\n \
+             default_backend l\nbackend l\n server a {place} agent-check agent-addr 127.0.0.1 agent-port {} \
+             agent-inter 30ms\n",
             socket.display(),
             log.address(),
             socket.with_extension("web").display(),

@@ -47,8 +47,10 @@ fn a_server_goes_down_comes_up_and_stops_as_its_answers_say() {
     let socket = folder.0.join("control");
     let (web, address) = listener();
     let _program = Manylane::start(&format!(
-        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\n log {} local0\nfrontend front\n bind {}\n default_backend back\n\
-         backend back\n option httpchk GET /health\n timeout check 60s\n http-check disable-on-404\n server a {a} check {PACE} rise 2 fall 2\n server b {b} backup\n",
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\n log {} local0\nfrontend \
+            front\n bind {}\n default_backend back\n\
+         backend back\n option httpchk GET /health\n timeout check 60s\n http-check disable-on-404\n server \
+         a {a} check {PACE} rise 2 fall 2\n server b {b} backup\n",
         socket.display(),
         log.address(),
         fd(&web),
@@ -72,7 +74,8 @@ fn a_server_goes_down_comes_up_and_stops_as_its_answers_say() {
     );
     assert!(
         line.ends_with(
-            "ms. 0 active and 1 backup servers left. Running on backup. 0 sessions active, 0 requeued, 0 remaining in queue."
+            "ms. 0 active and 1 backup servers left. Running on backup. 0 sessions active, 0 requeued, 0 \
+                remaining in queue."
         ),
         "{line}"
     );
@@ -104,7 +107,8 @@ fn a_backend_without_a_server_that_works_says_so_and_answers_503() {
     let log = Syslog::new();
     let (web, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n log {} local0\nlisten l\n bind {}\n server a {} check {PACE}\n server b {} check {PACE} backup\n",
+        "{DEFAULTS} mode http\n log {} local0\nlisten l\n bind {}\n server a {} check {PACE}\n server b {} \
+            check {PACE} backup\n",
         log.address(),
         fd(&web),
         nobody(),
@@ -127,7 +131,8 @@ fn a_server_that_begins_down_serves_when_its_checks_say_so() {
     let log = Syslog::new();
     let (web, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n log {} local0\n option httpchk\n timeout check 60s\n option log-health-checks\nlisten l\n bind {}\n server a {a} check {PACE} rise 2 init-state fully-down\n",
+        "{DEFAULTS} mode http\n log {} local0\n option httpchk\n timeout check 60s\n option \
+            log-health-checks\nlisten l\n bind {}\n server a {a} check {PACE} rise 2 init-state fully-down\n",
         log.address(),
         fd(&web),
     ));
@@ -151,7 +156,8 @@ fn a_server_that_comes_back_from_maintenance_is_up_until_a_check_fails() {
     let (web, address) = listener();
     // After the first check there is none for a minute.
     let _program = Manylane::start(&format!(
-        "global\n stats socket {} level admin\n{DEFAULTS} mode http\n log {} local0\nlisten l\n bind {}\n option httpchk\n server a {a} check inter 60s\n",
+        "global\n stats socket {} level admin\n{DEFAULTS} mode http\n log {} local0\nlisten l\n bind {}\n \
+            option httpchk\n server a {a} check inter 60s\n",
         socket.display(),
         log.address(),
         fd(&web),
@@ -186,7 +192,8 @@ fn a_section_has_the_steps_of_its_defaults_until_it_has_its_own() {
         let log = Syslog::new();
         let (web, _) = listener();
         let _program = Manylane::start(&format!(
-            "{DEFAULTS} mode http\n log {} local0\n option log-health-checks\n option httpchk GET /base HTTP/1.1\n http-check send hdr Host d\n \
+            "{DEFAULTS} mode http\n log {} local0\n option log-health-checks\n option httpchk GET /base \
+                HTTP/1.1\n http-check send hdr Host d\n \
              http-check expect status 200\nlisten l\n bind {}\n{own} server a {a} check inter 60s\n",
             log.address(),
             fd(&web),
@@ -204,7 +211,8 @@ fn a_server_that_is_silent_is_down_after_timeout_check() {
     let log = Syslog::new();
     let (web, _) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n log {} local0\n option httpchk\n timeout check 30ms\nlisten l\n bind {}\n server a {silent} check {UNSETTLED}\n",
+        "{DEFAULTS} mode http\n log {} local0\n option httpchk\n timeout check 30ms\nlisten l\n bind {}\n \
+            server a {silent} check {UNSETTLED}\n",
         log.address(),
         fd(&web),
     ));
@@ -269,15 +277,18 @@ fn steps_over_tcp_are_taken_in_order_at_the_port_of_the_checks() {
     let log = Syslog::new();
     let (web, _) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode tcp\n log {} local0\nlisten l\n bind {}\n option tcp-check\n timeout check 60s\n tcp-check connect default\n tcp-check expect string 220\n \
-         tcp-check send \"NOOP\\r\\n\"\n tcp-check expect comment \"a noop\" rstring ^250\n server a {} check check-send-proxy port {} {UNSETTLED}\n",
+        "{DEFAULTS} mode tcp\n log {} local0\nlisten l\n bind {}\n option tcp-check\n timeout check 60s\n \
+            tcp-check connect default\n tcp-check expect string 220\n \
+         tcp-check send \"NOOP\\r\\n\"\n tcp-check expect comment \"a noop\" rstring ^250\n server a {} \
+         check check-send-proxy port {} {UNSETTLED}\n",
         log.address(),
         fd(&web),
         nobody(),
         talk.port(),
     ));
     let line = log.wait("Server l/a is DOWN");
-    let why = "reason: Layer7 invalid response, info: \"TCPCHK did not match content (regex) at step 4 comment: a noop\"";
+    let why = "reason: Layer7 invalid response, info: \"TCPCHK did not match content (regex) at step 4 \
+        comment: a noop\"";
     assert!(line.contains(why), "{line}");
     let heard = told.recv_timeout(PATIENCE).unwrap();
     let addresses = heard
@@ -306,7 +317,8 @@ fn the_header_of_a_check_says_whose_it_is() {
         });
         let (web, _) = listener();
         let _program = Manylane::start(&format!(
-            "{DEFAULTS} mode tcp\nglobal\n{global}listen l\n bind {}\n server s {place} check send-proxy-v2\n",
+            "{DEFAULTS} mode tcp\nglobal\n{global}listen l\n bind {}\n server s {place} check \
+                send-proxy-v2\n",
             fd(&web)
         ));
         let (said, family, rest, from) = told.recv_timeout(PATIENCE).unwrap();
@@ -370,7 +382,8 @@ fn services_that_are_known_by_heart_are_judged_as_haproxy_judges_them() {
         ("option tcp-check\n tcp-check expect on-success great ok-status L4OK string good", b"good", &[]),
         ("option tcp-check\n tcp-check expect string good", b"good", &[]),
         (
-            "option tcp-check\n tcp-check expect min-recv 3 error-status L6RSP comment cc on-error oops rstring good",
+            "option tcp-check\n tcp-check expect min-recv 3 error-status L6RSP comment cc on-error oops \
+                rstring good",
             b"bad",
             &[],
         ),
@@ -387,7 +400,8 @@ fn services_that_are_known_by_heart_are_judged_as_haproxy_judges_them() {
     let folder = Folder::new();
     let config = |log: &Syslog| {
         let mut config = format!(
-            "global\n max-spread-checks 100ms\n log {} local0\ndefaults\n log global\n option log-health-checks\n timeout connect 60s\n \
+            "global\n max-spread-checks 100ms\n log {} local0\ndefaults\n log global\n option \
+                log-health-checks\n timeout connect 60s\n \
              timeout client 60s\n timeout server 60s\n timeout check 60s\nfrontend f\n bind {}\n",
             log.address(),
             folder.0.join("f.sock").display(),
@@ -546,7 +560,8 @@ fn a_program_that_checks_is_told_what_it_checks() {
     let script = folder.file(
         "check.sh",
         &format!(
-            "#!/bin/sh\nPATH=/usr/bin:/bin\n{{ echo \"$@\"; env | grep -v -e '^_=' -e '^PWD=' -e '^SHLVL=' -e '^OLDPWD=' -e '^PATH=' | sort; }} > {told}\nmv {told} {ready}\nexit 7\n",
+            "#!/bin/sh\nPATH=/usr/bin:/bin\n{{ echo \"$@\"; env | grep -v -e '^_=' -e '^PWD=' -e '^SHLVL=' \
+                -e '^OLDPWD=' -e '^PATH=' | sort; }} > {told}\nmv {told} {ready}\nexit 7\n",
             told = told.display(),
             ready = ready.display()
         ),
@@ -556,7 +571,9 @@ fn a_program_that_checks_is_told_what_it_checks() {
     let port = std::net::TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap().port();
     let config = |log: &Syslog| {
         format!(
-            "global\n external-check\n insecure-fork-wanted\n max-spread-checks 100ms\n{DEFAULTS} mode http\n log {} local0\n option log-health-checks\nlisten l\n bind {ip}:{port}\n id 5\n option external-check\n \
+            "global\n external-check\n insecure-fork-wanted\n max-spread-checks 100ms\n{DEFAULTS} mode \
+                http\n log {} local0\n option log-health-checks\nlisten l\n bind {ip}:{port}\n id 5\n option \
+                external-check\n \
              external-check command {}\n server s 127.0.0.9:99 id 3 maxconn 20 check inter 60s\n",
             log.address(),
             script.display(),
@@ -571,8 +588,10 @@ fn a_program_that_checks_is_told_what_it_checks() {
     let ours = said(&log);
     drop(program);
     let expected = format!(
-        "{ip} {port} 127.0.0.9 99\nHAPROXY_PROXY_ADDR={ip}\nHAPROXY_PROXY_ID=5\nHAPROXY_PROXY_NAME=l\nHAPROXY_PROXY_PORT={port}\nHAPROXY_SERVER_ADDR=127.0.0.9\n\
-         HAPROXY_SERVER_CURCONN=0\nHAPROXY_SERVER_ID=3\nHAPROXY_SERVER_MAXCONN=20\nHAPROXY_SERVER_NAME=s\nHAPROXY_SERVER_PORT=99\nHAPROXY_SERVER_PROTO=h1\nHAPROXY_SERVER_SSL=0\n"
+        "{ip} {port} 127.0.0.9 99\nHAPROXY_PROXY_ADDR={ip}\nHAPROXY_PROXY_ID=5\nHAPROXY_PROXY_NAME=l\n\
+            HAPROXY_PROXY_PORT={port}\nHAPROXY_SERVER_ADDR=127.0.0.9\n\
+         HAPROXY_SERVER_CURCONN=0\nHAPROXY_SERVER_ID=3\nHAPROXY_SERVER_MAXCONN=20\nHAPROXY_SERVER_NAME=s\n\
+         HAPROXY_SERVER_PORT=99\nHAPROXY_SERVER_PROTO=h1\nHAPROXY_SERVER_SSL=0\n"
     );
     assert_eq!(ours, expected);
     let log = Syslog::new();
@@ -604,11 +623,13 @@ fn a_program_that_takes_too_long_is_ended() {
     let (log, web) = (Syslog::new(), listener().0);
     let backend = |name: &str, command: &str, inter: &str| {
         format!(
-            "backend {name}\n option external-check\n external-check command {command}\n server s 127.0.0.9:99 check inter {inter}\n"
+            "backend {name}\n option external-check\n external-check command {command}\n server s \
+                127.0.0.9:99 check inter {inter}\n"
         )
     };
     let _program = Manylane::start(&format!(
-        "global\n external-check\n max-spread-checks 100ms\n{DEFAULTS} mode http\n log {} local0\n option log-health-checks\nfrontend f\n bind {}\n{}{}{}",
+        "global\n external-check\n max-spread-checks 100ms\n{DEFAULTS} mode http\n log {} local0\n option \
+            log-health-checks\nfrontend f\n bind {}\n{}{}{}",
         log.address(),
         fd(&web),
         backend("killed", &killed, "60s"),
@@ -649,7 +670,8 @@ fn checks_use_idle_connections_and_leave_theirs() {
     });
     let (web, _) = listener();
     let _program = Manylane::start(&format!(
-        "global\n nbthread 1\n{DEFAULTS} mode http\nlisten l\n bind {}\n option httpchk\n timeout check 60s\n http-check send meth GET uri /health ver HTTP/1.1 hdr Host x\n \
+        "global\n nbthread 1\n{DEFAULTS} mode http\nlisten l\n bind {}\n option httpchk\n timeout check \
+            60s\n http-check send meth GET uri /health ver HTTP/1.1 hdr Host x\n \
          server a {place} check check-reuse-pool init-state fully-down rise 1000 {UNSETTLED}\n",
         fd(&web)
     ));
@@ -688,7 +710,8 @@ fn a_server_that_hangs_is_asked_on_one_idle_connection() {
     let socket = folder.0.join("control");
     let (web, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nglobal\n nbthread 1\n stats socket {}\nlisten l\n bind {}\n log {} local0\n option httpchk\n timeout check 5s\n \
+        "{DEFAULTS} mode http\nglobal\n nbthread 1\n stats socket {}\nlisten l\n bind {}\n log {} local0\n \
+            option httpchk\n timeout check 5s\n \
          http-check send meth GET uri /health ver HTTP/1.1 hdr Host x\n http-reuse safe\n \
          server a {place} check check-reuse-pool inter 2s downinter 60s fall 1 pool-purge-delay 60s\n",
         socket.display(),

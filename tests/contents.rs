@@ -18,7 +18,8 @@ fn rules_wait_for_the_bytes_that_they_ask_for() {
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
         "{DEFAULTS} mode tcp\nfrontend f\n bind {}\n tcp-request inspect-delay 30s\n \
-         tcp-request content reject if {{ req.payload(0,6) -m str second }}\n tcp-request content accept if {{ req.len ge 6 }}\n \
+         tcp-request content reject if {{ req.payload(0,6) -m str second }}\n tcp-request content accept if \
+         {{ req.len ge 6 }}\n \
          use_backend b if {{ req.payload(0,6) -m str third. }}\n default_backend a\n\
          backend a\n server a {}\nbackend b\n server b {}\n",
         fd(&socket),
@@ -48,7 +49,8 @@ fn a_backend_is_chosen_by_the_name_in_a_handshake() {
     });
     let _program = Manylane::start(&format!(
         "{DEFAULTS} mode tcp\nfrontend f\n bind {}\n tcp-request inspect-delay 30s\n \
-         tcp-request content accept if {{ req.ssl_hello_type 1 }}\n use_backend a if {{ req.ssl_sni -i a.example }}\n\
+         tcp-request content accept if {{ req.ssl_hello_type 1 }}\n use_backend a if {{ req.ssl_sni -i \
+         a.example }}\n\
          backend a\n server a {server}\n",
         fd(&socket)
     ));
@@ -109,7 +111,8 @@ fn a_body_that_is_still_coming_is_sent_to_another_server_from_its_beginning() {
     let (socket, address) = listener();
     let (server, left) = leaves_once(5, 10);
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nlisten l\n bind {}\n retries 2\n retry-on empty-response\n server s {server}\n",
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n retries 2\n retry-on empty-response\n server s \
+            {server}\n",
         fd(&socket)
     ));
     let mut client = connect(address);
@@ -129,7 +132,8 @@ fn a_body_that_is_longer_than_a_buffer_is_sent_once() {
     let (socket, address) = listener();
     let (server, _left) = leaves_once(LONG, LONG);
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nlisten l\n bind {}\n retries 2\n retry-on all-retryable-errors\n server s {server}\n",
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n retries 2\n retry-on all-retryable-errors\n server s \
+            {server}\n",
         fd(&socket)
     ));
     let mut client = connect(address);
@@ -148,7 +152,8 @@ fn a_buffered_body_is_whole_before_a_rule_looks() {
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
         "{DEFAULTS} mode http\nfrontend f\n bind {}\n option http-buffer-request\n \
-         http-request return status 200 content-type text/plain lf-string \"%[req.body] %[req.body_len] %[req.body_size]\"\n",
+         http-request return status 200 content-type text/plain lf-string \"%[req.body] %[req.body_len] \
+         %[req.body_size]\"\n",
         fd(&socket)
     ));
     let mut client = connect(address);
@@ -170,7 +175,8 @@ fn a_capture_does_not_hold_up_the_rules_behind_it() {
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
         "{DEFAULTS} mode tcp\nfrontend f\n bind {}\n tcp-request inspect-delay 1h\n \
-         tcp-request content capture req.payload(0,0) len 5\n tcp-request content reject if {{ req.proto_http }}\n \
+         tcp-request content capture req.payload(0,0) len 5\n tcp-request content reject if {{ \
+         req.proto_http }}\n \
          tcp-request content accept if {{ req.len ge 3 }}\n default_backend b\nbackend b\n server s {}\n",
         fd(&socket),
         named("here"),

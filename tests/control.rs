@@ -37,7 +37,8 @@ impl Controlled {
         let socket = folder.file("unused", "").with_file_name("control");
         let (web, address) = listener();
         let program = Manylane::start(&format!(
-            "global\n stats socket {} {socket_options}\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {}\n default_backend back\n\
+            "global\n stats socket {} {socket_options}\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n \
+                bind {}\n default_backend back\n\
              backend back\n server a {} weight 3\n server b {} backup disabled maxconn 7\n\
              backend fixed\n balance source\n hash-type map-based\n server c unix@/nowhere weight 9\n",
             socket.display(),
@@ -272,7 +273,13 @@ fn a_client_that_is_silent_or_does_not_read_holds_nobody_up() {
     let mut deaf = program.client();
     deaf.write_all(b"prompt\n").unwrap();
     deaf.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
-    while deaf.write_all(b"show stat typed;show stat typed;help\n").is_ok() {} // until its answers fill the way back
+    while deaf
+        .write_all(
+            b"show stat typed;show stat \
+        typed;help\n",
+        )
+        .is_ok()
+    {} // until its answers fill the way back
     assert!(program.get().ends_with("\r\n\r\na"));
     assert_eq!(program.ask("show cli level"), "admin\n\n");
 }
@@ -283,7 +290,13 @@ fn a_client_that_does_not_read_loses_its_place() {
     let mut deaf = program.client();
     deaf.write_all(b"prompt\n").unwrap();
     deaf.set_write_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
-    while deaf.write_all(b"show stat typed;show stat typed;help\n").is_ok() {} // until its answers fill the way back
+    while deaf
+        .write_all(
+            b"show stat typed;show stat \
+        typed;help\n",
+        )
+        .is_ok()
+    {} // until its answers fill the way back
     assert_eq!(program.ask("show cli level"), "admin\n\n");
     drop(deaf);
 }
@@ -535,7 +548,8 @@ fn with_a_silent_server_of(options: &str, lines: &str) -> (Controlled, std::sync
     let socket = folder.file("unused", "").with_file_name("control");
     let (web, address) = listener();
     let program = Manylane::start(&format!(
-        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {}\n default_backend back\n\
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {}\n \
+            default_backend back\n\
          backend back\n retries 0\n{lines} server a {silent}{options}\n",
         socket.display(),
         fd(&web),
@@ -621,8 +635,10 @@ fn an_operator_sees_streams_and_ends_one_of_them() {
     let socket = folder.file("unused", "").with_file_name("control");
     let ((web, address), (plain, plain_address)) = (listener(), listener());
     let program = Manylane::start(&format!(
-        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\n timeout queue 1h\nfrontend front\n bind {} name entry\n default_backend back\n\
-         backend back\n retries 0\n server a {silent} maxconn 1\nlisten plain\n mode tcp\n bind {}\n server p {silent}\n",
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\n timeout queue \
+            1h\nfrontend front\n bind {} name entry\n default_backend back\n\
+         backend back\n retries 0\n server a {silent} maxconn 1\nlisten plain\n mode tcp\n bind {}\n server \
+         p {silent}\n",
         socket.display(),
         fd(&web),
         fd(&plain),
@@ -697,11 +713,14 @@ fn an_operator_ends_streams_that_wait_for_a_rule() {
     let log = common::watch::Syslog::new();
     let ((web, address), (plain, plain_address)) = (listener(), listener());
     let program = Manylane::start(&format!(
-        "global\n stats socket {} level admin\n nbthread 2\n log {} local0\n{DEFAULTS} mode http\n timeout tarpit 1h\n log global\n\
-         frontend front\n bind {}\n log-format \"%ts %ST %HP\"\n http-request tarpit if {{ path /tarpit }}\n http-request pause 1h if {{ path /pause }}\n \
+        "global\n stats socket {} level admin\n nbthread 2\n log {} local0\n{DEFAULTS} mode http\n timeout \
+            tarpit 1h\n log global\n\
+         frontend front\n bind {}\n log-format \"%ts %ST %HP\"\n http-request tarpit if {{ path /tarpit }}\n \
+         http-request pause 1h if {{ path /pause }}\n \
          http-request wait-for-body time 1h if {{ path /body }}\n default_backend back\n\
          backend back\n http-response do-log\n http-response pause 1h\n server a {}\n\
-         listen plain\n mode tcp\n bind {}\n log-format \"%ts %ST tcp\"\n tcp-request inspect-delay 1h\n tcp-request content accept if {{ req.len gt 100 }}\n \
+         listen plain\n mode tcp\n bind {}\n log-format \"%ts %ST tcp\"\n tcp-request inspect-delay 1h\n \
+         tcp-request content accept if {{ req.len gt 100 }}\n \
          server p {}\n",
         socket.display(),
         log.address(),
@@ -807,7 +826,8 @@ fn an_operator_sees_lanes_tasks_descriptors_and_memory() {
         }
     }
     let local = format!("local={} st=LISTEN", program.address);
-    let unix = format!("socket unix local={}", program.socket.display()); // and the rest of the name that it was made by
+    // and the rest of the name that it was made by
+    let unix = format!("socket unix local={}", program.socket.display());
     let all = has("show fd", &[&local, &unix]);
     let line = all.lines().find(|line| line.contains(&local)).unwrap();
     let number = line.split(':').next().unwrap().trim();
@@ -926,7 +946,8 @@ fn an_operator_closes_a_frontend_and_opens_it_again() {
     let socket = folder.file("unused", "").with_file_name("control");
     let address = own_address();
     let program = Manylane::start(&format!(
-        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {address}\n default_backend back\n\
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind \
+            {address}\n default_backend back\n\
          backend back\n server a {}\n",
         socket.display(),
         named("a"),
@@ -1001,7 +1022,8 @@ fn a_frontend_that_cannot_listen_stays_disabled_and_says_why() {
     let socket = folder.file("unused", "").with_file_name("control");
     let [first, second] = own_addresses();
     let program = Manylane::start_ready(&format!(
-        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {first}\n bind {second}\n \
+        "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind \
+            {first}\n bind {second}\n \
          http-request return content-type text/plain string a\n",
         socket.display(),
     ));
@@ -1032,7 +1054,8 @@ fn a_reload_gives_the_sockets_of_a_disabled_frontend_to_whose_they_are_now() {
     let address = own_address();
     let file = |name: &str, backlog: u32| {
         format!(
-            "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend {name}\n bind {address} backlog {backlog}\n \
+            "global\n stats socket {} level admin\n nbthread 2\n{DEFAULTS} mode http\nfrontend {name}\n bind \
+                {address} backlog {backlog}\n \
              http-request return content-type text/plain string a\n",
             socket.display(),
         )
@@ -1077,7 +1100,8 @@ fn who_connects_to_an_inherited_socket_of_a_frontend_that_is_disabled_waits() {
 fn a_page_shows_what_the_commands_say() {
     let (web, address) = listener();
     let _program = Manylane::start(&format!(
-        "global\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {} name one\n option socket-stats\n stats uri /stats\n stats show-desc <i>\n default_backend back\n\
+        "global\n nbthread 2\n{DEFAULTS} mode http\nfrontend front\n bind {} name one\n option \
+            socket-stats\n stats uri /stats\n stats show-desc <i>\n default_backend back\n\
          backend back\n server a {}\n server b 127.0.0.1:9 disabled\nbackend other\n server c 127.0.0.1:9\n",
         fd(&web),
         named("a"),
@@ -1142,8 +1166,10 @@ fn bodies_that_are_framed_wrongly_are_shown_with_what_could_not_be_read() {
     let folder = common::Folder::new();
     let socket = folder.0.join("control");
     let _program = Manylane::start_ready(&format!(
-        "global\n stats socket {}\n{DEFAULTS} mode http\nfrontend f\n bind {}\n http-request wait-for-body time 10s if {{ path /waits }}\n\
-         default_backend b\nbackend b\n http-response wait-for-body time 10s if {{ status 200 }}\n server s {server}\nfrontend g\n bind {}\n default_backend b\n",
+        "global\n stats socket {}\n{DEFAULTS} mode http\nfrontend f\n bind {}\n http-request wait-for-body \
+            time 10s if {{ path /waits }}\n\
+         default_backend b\nbackend b\n http-response wait-for-body time 10s if {{ status 200 }}\n server s \
+         {server}\nfrontend g\n bind {}\n default_backend b\n",
         socket.display(),
         fd(&web),
         fd(&plain),
@@ -1159,7 +1185,13 @@ fn bodies_that_are_framed_wrongly_are_shown_with_what_could_not_be_read() {
     let shown = |kind: &str| common::watch::ask(&socket, &format!("show errors -1 {kind}"));
     assert_eq!(ask(address, "/waits", "3\r\nabc\r\nzz\r\nrest"), "HTTP/1.1 400");
     let text = shown("request");
-    assert!(text.contains("frontend f (#2): invalid request\n  backend <NONE> (#-1), server <NONE> (#-1), event #0, src 127.0.0.1:"), "{text}");
+    assert!(
+        text.contains(
+            "frontend f (#2): invalid request\n  backend <NONE> (#-1), server <NONE> (#-1), \
+        event #0, src 127.0.0.1:"
+        ),
+        "{text}"
+    );
     assert!(
         text.contains("  00000  3\\r\\n\n  00003  abc\\r\\n\n  00008  zz\\r\\n\n  00012  rest\n")
             && text.contains("len 16, error at position 8: "),

@@ -33,7 +33,8 @@ impl Course {
         let (socket, address) = listener();
         let times = if mode == "http" { "tr=%TR " } else { "" };
         let program = Manylane::start_ready(&format!(
-            "global\n nbthread 1\n stats socket {}/cli\ndefaults\n mode {mode}\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n timeout http-request 30s\n\
+            "global\n nbthread 1\n stats socket {}/cli\ndefaults\n mode {mode}\n timeout connect 5s\n \
+                timeout client 30s\n timeout server 30s\n timeout http-request 30s\n\
              frontend f\n bind {}\n log {} format raw local0\n default_backend b\n {front}\n \
              log-format \"ts=%ts st=%ST {times}tw=%Tw tc=%Tc q=%sq/%bq up=%U down=%B by=%b/%s\"\n\
              backend b\n {back}\n",
@@ -224,7 +225,8 @@ fn a_client_that_stalls_amid_its_body_is_the_silent_one() {
 /// A client that waits to be asked for its body owes nothing: the server does.
 #[test]
 fn a_client_that_waits_for_100_continue_is_not_the_silent_one() {
-    const EXPECTING: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\nConnection: close\r\n\r\n";
+    const EXPECTING: &[u8] = b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: \
+        3\r\nConnection: close\r\n\r\n";
     let course =
         Course::new("http", "timeout client 60ms", &format!("timeout server 120ms\n server s {}", silent()));
     assert!(read_all(&mut course.send(EXPECTING)).starts_with("HTTP/1.1 504 "));
@@ -273,7 +275,8 @@ fn what_rules_wait_for_is_time_in_a_line() {
     let front = "http-request wait-for-body time 30s\n http-request return status 200";
     let course = Course::new("http", front, &format!("server s {}", silent()));
     let mut client = course.send(POST);
-    until(|| course.cli("show stat f 1 -1").lines().any(|line| line.split(',').nth(48) == Some("1"))); // its head was read
+    // its head was read
+    until(|| course.cli("show stat f 1 -1").lines().any(|line| line.split(',').nth(48) == Some("1")));
     pause(&mut client, Duration::from_millis(60));
     client.write_all(b"defghi").unwrap();
     read_all(&mut client);
@@ -311,7 +314,8 @@ fn aliases_of_http_are_refused_in_tcp_mode() {
             for (mode, fine) in [("http", true), ("tcp", false)] {
                 let out = check(
                     &format!(
-                        "{} mode {mode}\n log 127.0.0.1:514 local0\nlisten l\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n {line} %{name}\n",
+                        "{} mode {mode}\n log 127.0.0.1:514 local0\nlisten l\n bind 127.0.0.1:1\n server s \
+                            127.0.0.1:2\n {line} %{name}\n",
                         common::DEFAULTS
                     ),
                     &[],

@@ -258,7 +258,8 @@ fn answers_of_name_servers_over_tcp_take_no_more_drop_by_drop() {
             .map(|n| format!(" server s{n} n{n}.example:80 resolvers r resolve-prefer ipv4 init-addr none\n"))
             .collect();
         format!(
-            "resolvers r\n nameserver n tcp@{server}\n timeout resolve 60s\n timeout retry 60s\nbackend b\n{servers}"
+            "resolvers r\n nameserver n tcp@{server}\n timeout resolve 60s\n timeout retry 60s\nbackend \
+                b\n{servers}"
         )
     };
     let asks = |stream: &mut TcpStream| {
@@ -276,7 +277,8 @@ fn what_comes_through_a_second_proxy_takes_no_more_drop_by_drop() {
     for inner in ["local@", "abns@"].map(|kind| format!("{kind}@name")) {
         drops_take_no_more(
             &format!(
-                "listen outer\n bind @bind\n mode tcp\n server s {inner}\nlisten l\n bind {inner}\n mode http\n server s @server\n"
+                "listen outer\n bind @bind\n mode tcp\n server s {inner}\nlisten l\n bind {inner}\n mode \
+                    http\n server s @server\n"
             ),
             "GET / HTTP/1.1\r\nHost: a\r\nX: ",
         );
@@ -356,9 +358,12 @@ fn memory_with_tunnels(rules: &str, begin: &str, answer: &'static str, step: usi
 #[test]
 fn tunnels_whose_receiver_is_slow_take_no_more_drop_by_drop() {
     let tcp = "listen l\n bind @bind\n mode tcp\n server s @server\n";
-    let two = "listen outer\n bind @bind\n mode tcp\n server s local@@name\nlisten l\n bind local@@name\n mode tcp\n server s @server\n";
-    let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
-    let upgraded = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+    let two = "listen outer\n bind @bind\n mode tcp\n server s local@@name\nlisten l\n bind local@@name\n \
+        mode tcp\n server s @server\n";
+    let upgrade = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: \
+        websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    let upgraded = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: \
+        websocket\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
     let connect = "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n";
     let connected = "HTTP/1.1 200 OK\r\n\r\n";
     for (rules, begin, answer) in
@@ -503,7 +508,8 @@ fn memory_that_is_bounded_ends_streams_and_not_the_process() {
     let (socket, address) = listener();
     let rules = " http-request return status 200 if { path /small }\n option http-buffer-request\n";
     let config = format!(
-        "global\n tune.bufsize 131072\n{} timeout http-request 60s\nlisten l\n bind {}\n mode http\n server s 127.0.0.1:9\n{rules}",
+        "global\n tune.bufsize 131072\n{} timeout http-request 60s\nlisten l\n bind {}\n mode http\n server \
+            s 127.0.0.1:9\n{rules}",
         defaults(),
         fd(&socket)
     );

@@ -34,7 +34,8 @@ fn lanes_leave_dumps_of_many_servers_to_the_reporter() {
     let socket = folder.file("unused", "").with_file_name("control");
     let mut config = format!(
         "global\n nbthread 2\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend front\n bind {}\n \
-         http-request use-service prometheus-exporter if {{ path /metrics }}\n default_backend back\nbackend back\n",
+         http-request use-service prometheus-exporter if {{ path /metrics }}\n default_backend back\nbackend \
+         back\n",
         socket.display(),
         fd(&web)
     );

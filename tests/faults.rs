@@ -160,7 +160,8 @@ fn a_silent_server_costs_each_client_its_timeout_and_nobody_else_anything() {
         let _ = stream.read_to_end(&mut Vec::new()); // until the program gives up
     });
     let config = format!(
-        "{DEFAULTS} mode http\nfrontend f\n bind {}\n use_backend silent if {{ path /silent }}\n default_backend good\n\
+        "{DEFAULTS} mode http\nfrontend f\n bind {}\n use_backend silent if {{ path /silent }}\n \
+            default_backend good\n\
          backend silent\n timeout server 300ms\n server s {silent}\nbackend good\n server s {}\n",
         fd(&socket),
         good()
@@ -226,7 +227,8 @@ fn slow_clients_hold_nobody_up_and_leave_nothing() {
     raise_limit(count as u64 + 2000);
     let (socket, address) = listener();
     let config = format!(
-        "global\n nbthread 2\n maxconn {}\n ulimit-n {}\n no strict-limits\ndefaults\n timeout client 60s\n timeout server 60s\n timeout connect 60s\n mode http\n\
+        "global\n nbthread 2\n maxconn {}\n ulimit-n {}\n no strict-limits\ndefaults\n timeout client 60s\n \
+            timeout server 60s\n timeout connect 60s\n mode http\n\
          frontend f\n bind {}\n timeout http-request {}s\n default_backend b\nbackend b\n server s {}\n",
         count + 1000,
         count + 2000, // they never have a server
@@ -275,7 +277,8 @@ fn raise_limit(wanted: u64) {
 fn a_program_without_descriptors_goes_on_when_there_are_some_again() {
     let (socket, address) = listener();
     let config = format!(
-        "global\n nbthread 2\n maxconn 1000\n ulimit-n 60\n no strict-limits\ndefaults\n timeout client 60s\n timeout server 60s\n \
+        "global\n nbthread 2\n maxconn 1000\n ulimit-n 60\n no strict-limits\ndefaults\n timeout client \
+            60s\n timeout server 60s\n \
          timeout connect 5s\n mode http\nlisten l\n bind {}\n server s {}\n",
         fd(&socket),
         good()
@@ -304,7 +307,8 @@ fn log_targets_that_are_gone_hold_nothing_up() {
     let (gone, full) = (folder.0.join("gone"), folder.0.join("full"));
     let (there, unread) = (UnixDatagram::bind(&gone).unwrap(), UnixDatagram::bind(&full).unwrap());
     let config = format!(
-        "{DEFAULTS} mode http\n log {} local0\n log {} local0\n log {} local0\n option httplog\nlisten l\n bind {}\n server s {}\n",
+        "{DEFAULTS} mode http\n log {} local0\n log {} local0\n log {} local0\n option httplog\nlisten l\n \
+            bind {}\n server s {}\n",
         nobody(),
         gone.display(),
         full.display(),
@@ -373,7 +377,8 @@ fn a_clock_that_jumps_stops_no_timer_and_is_told_by_the_log() {
     syslog.set_read_timeout(Some(PATIENCE)).unwrap();
     let (socket, address) = listener();
     let config = format!(
-        "{DEFAULTS} mode http\n log {} format iso local0\nfrontend f\n bind {}\n log-format \"at %Ts for %Ta %ST\"\n\
+        "{DEFAULTS} mode http\n log {} format iso local0\nfrontend f\n bind {}\n log-format \"at %Ts for %Ta \
+            %ST\"\n\
          use_backend silent if {{ path /silent }}\n default_backend good\n\
          backend silent\n timeout server 500ms\n server s {silent}\nbackend good\n server s {good}\n",
         syslog.local_addr().unwrap(),
@@ -447,8 +452,10 @@ fn a_client_that_resets_amid_an_answer_frees_the_server() {
         let _ = tell.lock().unwrap().send(()); // nobody hears it when the test has failed
     });
     let config = format!(
-        "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n mode http\n\
-         frontend f\n bind {}\n use_backend cut if {{ path /cut }}\n default_backend good\nbackend cut\n server s {server}\nbackend good\n server s {}\n",
+        "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n mode \
+            http\n\
+         frontend f\n bind {}\n use_backend cut if {{ path /cut }}\n default_backend good\nbackend cut\n \
+         server s {server}\nbackend good\n server s {}\n",
         fd(&socket),
         good()
     );
@@ -491,8 +498,10 @@ fn a_client_that_closes_ends_its_request_with_abortonclose_only() {
         let syslog = UdpSocket::bind("127.0.0.1:0").unwrap();
         syslog.set_read_timeout(Some(PATIENCE)).unwrap();
         let config = format!(
-            "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n mode http\n log {} local0\n{}\
-             frontend f\n bind {}\n log-format \"%ST %ts\"\n default_backend b\nbackend b\n server s {server}\n",
+            "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n \
+                mode http\n log {} local0\n{}\
+             frontend f\n bind {}\n log-format \"%ST %ts\"\n default_backend b\nbackend b\n server s \
+             {server}\n",
             syslog.local_addr().unwrap(),
             if abort { " option abortonclose\n" } else { "" },
             fd(&socket),
@@ -527,8 +536,10 @@ fn a_client_that_leaves_a_queue_is_logged_as_such() {
     let syslog = UdpSocket::bind("127.0.0.1:0").unwrap();
     syslog.set_read_timeout(Some(PATIENCE)).unwrap();
     let _program = Manylane::start(&format!(
-        "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n mode http\n log {} local0\n \
-         option abortonclose\nfrontend f\n bind {}\n log-format \"%ST %ts\"\n default_backend b\nbackend b\n server s {server} maxconn 1\n",
+        "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n mode \
+            http\n log {} local0\n \
+         option abortonclose\nfrontend f\n bind {}\n log-format \"%ST %ts\"\n default_backend b\nbackend b\n \
+         server s {server} maxconn 1\n",
         syslog.local_addr().unwrap(),
         fd(&socket),
     ));

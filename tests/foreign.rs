@@ -225,24 +225,29 @@ fn a_chain_of_proxies_of_three_makes_is_as_good_as_none() {
         "nginx.conf",
         &format!(
             "daemon off; master_process off; pid {dir}/nginx.pid; error_log stderr crit;\nevents {{}}\n\
-             http {{ access_log off; {temporary} types {{ text/html html; }} gzip on; gzip_proxied any; client_max_body_size 10m;\n\
+             http {{ access_log off; {temporary} types {{ text/html html; }} gzip on; gzip_proxied any; \
+             client_max_body_size 10m;\n\
              server {{ listen unix:{dir}/origin; root {dir}; }}\n\
-             server {{ listen unix:{dir}/between;\n location / {{ proxy_pass http://unix:{dir}/inner:; proxy_http_version 1.1; \
-             proxy_set_header Connection \"\"; proxy_set_header Accept-Encoding $http_accept_encoding; }} }} }}\n"
+             server {{ listen unix:{dir}/between;\n location / {{ proxy_pass http://unix:{dir}/inner:; \
+             proxy_http_version 1.1; \
+             proxy_set_header Connection \"\"; proxy_set_header Accept-Encoding $http_accept_encoding; }} }} \
+             }}\n"
         ),
     );
     let _nginx = Running::start(Command::new(nginx).arg("-c").arg(config));
     let config = folder.file(
         "haproxy.cfg",
         &format!(
-            "{DEFAULTS} mode http\nlisten l\n bind unix@{dir}/haproxy accept-proxy\n server s unix@{dir}/origin\n"
+            "{DEFAULTS} mode http\nlisten l\n bind unix@{dir}/haproxy accept-proxy\n server s \
+                unix@{dir}/origin\n"
         ),
     );
     let _haproxy = Running::start(Command::new(haproxy).args(["-db", "-q", "-f"]).arg(config));
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
         "{DEFAULTS} mode http\nlisten outer\n bind {}\n server s unix@{dir}/between\n\
-         frontend inner\n bind unix@{dir}/inner\n use_backend takes if {{ path /takes }}\n default_backend haproxy\n\
+         frontend inner\n bind unix@{dir}/inner\n use_backend takes if {{ path /takes }}\n default_backend \
+         haproxy\n\
          backend haproxy\n server s unix@{dir}/haproxy send-proxy-v2\nbackend takes\n server s {takes}\n",
         fd(&socket),
     ));
@@ -334,7 +339,8 @@ fn real_servers_are_found_by_their_checks_to_work_and_to_be_gone() {
         &format!(
             "daemon off; master_process off; pid {dir}/nginx.pid; error_log stderr crit;\nevents {{}}\n\
              http {{ access_log off; {temporary} server {{ listen unix:{dir}/web;\n\
-             location /well {{ return 200 \"all is well\"; }}\n location /gone {{ return 404; }}\n location / {{ return 503; }} }} }}\n"
+             location /well {{ return 200 \"all is well\"; }}\n location /gone {{ return 404; }}\n location \
+             / {{ return 503; }} }} }}\n"
         ),
     );
     let web = Running::start(Command::new(nginx).arg("-c").arg(config));
@@ -348,7 +354,8 @@ fn real_servers_are_found_by_their_checks_to_work_and_to_be_gone() {
     let backend = |number: usize, lines: &str, server: &str| {
         let log = logs[number].address();
         format!(
-            "backend b{number}\n log {log} local0\n option log-health-checks\n {lines}\n server s unix@{dir}/{server} check inter 50ms\n"
+            "backend b{number}\n log {log} local0\n option log-health-checks\n {lines}\n server s \
+                unix@{dir}/{server} check inter 50ms\n"
         )
     };
     let backends = [
@@ -358,7 +365,8 @@ fn real_servers_are_found_by_their_checks_to_work_and_to_be_gone() {
         backend(3, "mode http\n option httpchk GET /broken", "web"),
     ];
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n timeout check 30s\nfrontend f\n bind unix@{dir}/front\n default_backend b1\n{}",
+        "{DEFAULTS} mode http\n timeout check 30s\nfrontend f\n bind unix@{dir}/front\n default_backend \
+            b1\n{}",
         backends.concat()
     ));
     for (log, said) in logs.iter().zip([
@@ -429,7 +437,8 @@ fn a_real_postgresql_server_is_found_to_work_and_to_be_gone() {
     listens(&socket);
     let log = Syslog::new();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode tcp\n timeout check 30s\nlisten l\n bind unix@{}\n log {} local0\n option log-health-checks\n option pgsql-check user hap\n \
+        "{DEFAULTS} mode tcp\n timeout check 30s\nlisten l\n bind unix@{}\n log {} local0\n option \
+            log-health-checks\n option pgsql-check user hap\n \
          server s unix@{} check inter 50ms\n",
         folder.0.join("front").display(),
         log.address(),
@@ -454,7 +463,8 @@ fn are_found(folder: &Folder, socket: &Path, server: Running, checks: &[(&str, &
     );
     for (number, ((lines, _), log)) in checks.iter().zip(&logs).enumerate() {
         config += &format!(
-            "backend b{number}\n log {} local0\n option log-health-checks\n {lines}\n server s unix@{} check inter 50ms\n",
+            "backend b{number}\n log {} local0\n option log-health-checks\n {lines}\n server s unix@{} check \
+                inter 50ms\n",
             log.address(),
             socket.display()
         );

@@ -189,8 +189,10 @@ fn start(server: SocketAddr) -> Pair {
     let folder = Folder::new();
     let control = folder.0.join("control");
     let program = Manylane::start_ready(&format!(
-        "global\n stats socket {}\n{DEFAULTS} mode http\n http-reuse always\nlisten strict\n bind {}\n server s {server}\nlisten lenient\n bind {}\n \
-         option accept-unsafe-violations-in-http-request\n option accept-unsafe-violations-in-http-response\n server s {server}\n",
+        "global\n stats socket {}\n{DEFAULTS} mode http\n http-reuse always\nlisten strict\n bind {}\n \
+            server s {server}\nlisten lenient\n bind {}\n \
+         option accept-unsafe-violations-in-http-request\n option \
+         accept-unsafe-violations-in-http-response\n server s {server}\n",
         control.display(),
         fd(&strict),
         fd(&lenient),

@@ -149,7 +149,8 @@ fn bodies_of_every_framing_arrive_whole() {
         let said = format!("{}:{}", body.len(), body.bytes().map(u32::from).sum::<u32>());
         match field(head, "x-framing").unwrap_or("") {
             "chunked" => format!(
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\n{}\r\n{:x}\r\n{}\r\n0\r\nx-sum: 1\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: \
+                    chunked\r\n\r\n3;x=y\r\n{}\r\n{:x}\r\n{}\r\n0\r\nx-sum: 1\r\n\r\n",
                 &said[..3],
                 said.len() - 3,
                 &said[3..]
@@ -165,11 +166,13 @@ fn bodies_of_every_framing_arrive_whole() {
             let expected = format!("{size}:{}", size * 120);
             for framing in ["length", "chunked", "close"] {
                 let by_length = format!(
-                    "POST / HTTP/1.1\r\nHost: a\r\nX-Framing: {framing}\r\nContent-Length: {size}\r\n\r\n{body}"
+                    "POST / HTTP/1.1\r\nHost: a\r\nX-Framing: {framing}\r\nContent-Length: \
+                        {size}\r\n\r\n{body}"
                 );
                 let chunk = if size > 0 { format!("{size:x}\r\n{body}\r\n") } else { String::new() };
                 let chunked = format!(
-                    "POST / HTTP/1.1\r\nHost: a\r\nX-Framing: {framing}\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}0\r\n\r\n"
+                    "POST / HTTP/1.1\r\nHost: a\r\nX-Framing: {framing}\r\nTransfer-Encoding: \
+                        chunked\r\n\r\n{chunk}0\r\n\r\n"
                 );
                 for request in [by_length, chunked] {
                     assert_eq!(ask(&connect(address), &request).1, expected, "{framing} {size}");
@@ -325,7 +328,8 @@ fn a_cookie_keeps_a_client_at_its_server() {
     let (one, two) =
         (serves(|head, _, _| ok(&format!("one\n{head}"))), serves(|head, _, _| ok(&format!("two\n{head}"))));
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nlisten l\n bind {}\n cookie SRV insert indirect\n server s1 {one} cookie a\n server s2 {two} cookie b\n",
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n cookie SRV insert indirect\n server s1 {one} cookie a\n \
+            server s2 {two} cookie b\n",
         fd(&socket)
     ));
     let (head, first) = ask(&connect(address), GET);
@@ -510,7 +514,8 @@ fn named_http(name: &'static str) -> SocketAddr {
 fn dynamic_cookies_keep_a_client_at_its_server() {
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nlisten l\n bind {}\n cookie SRV insert dynamic\n dynamic-cookie-key secret\n server a {}\n \
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n cookie SRV insert dynamic\n dynamic-cookie-key secret\n \
+            server a {}\n \
          server b {}\n server own {} cookie own weight 0\n",
         fd(&socket),
         named_http("a"),
@@ -611,7 +616,8 @@ fn variables_that_do_not_fit_are_not_set() {
             .concat();
         let shown = "\"%[var(txn.a),length]-%[var(txn.b),length]-%[var(sess.c),length]\"";
         let _program = Manylane::start(&format!(
-            "{config} mode http\nlisten l\n bind {}\n{set} http-request return status 200 content-type text/plain lf-string {shown}\n",
+            "{config} mode http\nlisten l\n bind {}\n{set} http-request return status 200 content-type \
+                text/plain lf-string {shown}\n",
             fd(&socket)
         ));
         let mut client = connect(address);

@@ -235,7 +235,8 @@ fn in_a_storm_each_answer_is_to_the_request_that_asked_for_it() {
                     let (one, two) = text.split_at(text.len() / 2);
                     let chunk = |part: &str| format!("{:x}\r\n{part}\r\n", part.len());
                     format!(
-                        "HTTP/1.1 200 OK\r\nX-Named: {named}\r\nTransfer-Encoding: chunked\r\n\r\n{}{}0\r\n\r\n",
+                        "HTTP/1.1 200 OK\r\nX-Named: {named}\r\nTransfer-Encoding: \
+                            chunked\r\n\r\n{}{}0\r\n\r\n",
                         chunk(one),
                         chunk(two)
                     )
@@ -258,7 +259,8 @@ fn in_a_storm_each_answer_is_to_the_request_that_asked_for_it() {
     });
     let (socket, address) = listener();
     let config = format!(
-        "{DEFAULTS} mode http\n http-reuse always\n retries 2\n retry-on all-retryable-errors\nlisten l\n bind {}\n server s {server} maxconn 60\n server t {server}\n",
+        "{DEFAULTS} mode http\n http-reuse always\n retries 2\n retry-on all-retryable-errors\nlisten l\n \
+            bind {}\n server s {server} maxconn 60\n server t {server}\n",
         fd(&socket)
     );
     let mut program = Manylane::start(&config);
@@ -421,15 +423,22 @@ fn nothing_of_a_request_is_left_for_the_next_one() {
     let syslog = Syslog::new();
     let (socket, address) = listener();
     let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
-    let shown = "txn %[var(txn.v)] req %[var(req.v)] cap %[capture.req.hdr(0)] out %[capture.res.hdr(0)] cookie %CC|%CS all %hr|%hs src %[src] id %ID uri %HU";
+    let shown = "txn %[var(txn.v)] req %[var(req.v)] cap %[capture.req.hdr(0)] out %[capture.res.hdr(0)] \
+        cookie %CC|%CS all %hr|%hs src %[src] id %ID uri %HU";
     let _program = Manylane::start(&format!(
-        "{config} mode http\n http-reuse always\n log {} local0\nlisten l\n bind {}\n log-format \"{shown}\"\n \
-         capture request header X-In len 32\n capture response header X-Out len 32\n capture cookie c= len 32\n unique-id-format %[hdr(X-In)]\n \
-         http-request capture hdr(X-In) len 32\n acl is_secret path /secret\n http-request set-header X-Seen \"%[var(txn.v)]%[var(req.v)]%[var(res.v)]%[var(sess.v)]%[capture.req.hdr(0)]\"\n \
-         http-request set-var(txn.v) hdr(X-In) if is_secret\n http-request set-var(req.v) hdr(X-In) if is_secret\n http-response set-var(res.v) str(secret) if {{ var(txn.v) -m found }}\n \
-         http-request set-src hdr(X-From) if is_secret\n http-request set-log-level alert if is_secret\n http-request set-timeout server 7s if is_secret\n \
+        "{config} mode http\n http-reuse always\n log {} local0\nlisten l\n bind {}\n log-format \
+            \"{shown}\"\n \
+         capture request header X-In len 32\n capture response header X-Out len 32\n capture cookie c= len \
+         32\n unique-id-format %[hdr(X-In)]\n \
+         http-request capture hdr(X-In) len 32\n acl is_secret path /secret\n http-request set-header X-Seen \
+         \"%[var(txn.v)]%[var(req.v)]%[var(res.v)]%[var(sess.v)]%[capture.req.hdr(0)]\"\n \
+         http-request set-var(txn.v) hdr(X-In) if is_secret\n http-request set-var(req.v) hdr(X-In) if \
+         is_secret\n http-response set-var(res.v) str(secret) if {{ var(txn.v) -m found }}\n \
+         http-request set-src hdr(X-From) if is_secret\n http-request set-log-level alert if is_secret\n \
+         http-request set-timeout server 7s if is_secret\n \
          http-request set-header X-Source %[src]\n\
-         http-response set-header X-Timeout %[cur_server_timeout]\n http-response set-header X-Later \"%[var(txn.v)]%[var(res.v)]%[capture.req.hdr(0)]%[capture.res.hdr(0)]\"\n server s {server}\n",
+         http-response set-header X-Timeout %[cur_server_timeout]\n http-response set-header X-Later \
+         \"%[var(txn.v)]%[var(res.v)]%[capture.req.hdr(0)]%[capture.res.hdr(0)]\"\n server s {server}\n",
         syslog.address(),
         fd(&socket)
     ));
@@ -594,7 +603,8 @@ fn what_a_proxy_header_says_is_of_its_client_alone() {
     let (socket, address) = listener();
     let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
     let _program = Manylane::start(&format!(
-        "{config} mode http\n http-reuse always\nlisten l\n bind {} accept-proxy\n http-request set-src path,field(2,/) if {{ path_beg /192. }}\n server s {server} send-proxy\n",
+        "{config} mode http\n http-reuse always\nlisten l\n bind {} accept-proxy\n http-request set-src \
+            path,field(2,/) if {{ path_beg /192. }}\n server s {server} send-proxy\n",
         fd(&socket)
     ));
     let greeted = |who: &str| {
@@ -621,8 +631,10 @@ fn what_is_kept_of_a_request_for_its_line_is_cut() {
     let (syslog, (socket, address)) = (Syslog::new(), listener());
     let _program = Manylane::start(&format!(
         "{DEFAULTS} mode http\n log {} len 4000 local0\nlisten l\n bind {}\n unique-id-format %[hdr(X-In)]\n \
-         log-format \"id %ID cookie %CC all %hr end\"\n capture request header X-In len 32\n capture cookie c len 8\n \
-         http-request capture hdr(X-In) len 16\n http-request set-header X-Id %[unique-id]\n http-request return status 200\n",
+         log-format \"id %ID cookie %CC all %hr end\"\n capture request header X-In len 32\n capture cookie \
+         c len 8\n \
+         http-request capture hdr(X-In) len 16\n http-request set-header X-Id %[unique-id]\n http-request \
+         return status 200\n",
         syslog.address(),
         fd(&socket)
     ));
@@ -712,7 +724,8 @@ fn pages_that_nobody_reads_are_made_for_few() {
     let (socket, address) = listener();
     let config = DEFAULTS.replace("nbthread 2", "nbthread 1\n tune.sndbuf.client 4096");
     let program = Manylane::start_ready(&format!(
-        "{config} mode http\nlisten l\n bind {}\n stats uri /stats\nbackend b\n server-template s 3000 127.0.0.1:9 disabled\n",
+        "{config} mode http\nlisten l\n bind {}\n stats uri /stats\nbackend b\n server-template s 3000 \
+            127.0.0.1:9 disabled\n",
         fd(&socket)
     ));
     let asks = |what: &str| {

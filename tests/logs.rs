@@ -69,7 +69,8 @@ fn requests_are_logged_as_haproxy_does() {
     let syslog = Syslog::new();
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "global\n log {} local0\n log-tag web\n{DEFAULTS} mode http\n log global\n option httplog\nfrontend f\n bind {}\n default_backend b\nbackend b\n server s {}\n",
+        "global\n log {} local0\n log-tag web\n{DEFAULTS} mode http\n log global\n option httplog\nfrontend \
+            f\n bind {}\n default_backend b\nbackend b\n server s {}\n",
         syslog.address(),
         fd(&socket),
         server()
@@ -112,7 +113,8 @@ fn failures_are_logged_with_their_state() {
     {
         let (socket, address) = listener();
         let _program = Manylane::start(&format!(
-            "{DEFAULTS} mode http\n log {} local0\n option httplog\n{more}\nlisten l\n bind {}\n server s {server}\n",
+            "{DEFAULTS} mode http\n log {} local0\n option httplog\n{more}\nlisten l\n bind {}\n server s \
+                {server}\n",
             syslog.address(),
             fd(&socket)
         ));
@@ -132,7 +134,8 @@ fn connections_without_a_byte_are_logged_but_for_dontlognull() {
     for (more, answered) in [("", true), (" option dontlognull", true), (" option http-ignore-probes", false)]
     {
         let _program = Manylane::start(&format!(
-            "{DEFAULTS} mode http\n log {} local0\n option httplog\n{more}\nlisten l\n bind {}\n server s {}\n",
+            "{DEFAULTS} mode http\n log {} local0\n option httplog\n{more}\nlisten l\n bind {}\n server s \
+                {}\n",
             syslog.address(),
             fd(&socket),
             server()
@@ -160,7 +163,8 @@ fn a_client_that_sends_nothing_in_time_has_a_line_with_that_time() {
     let syslog = Syslog::new();
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n timeout http-request 100ms\n log {} format raw local0\n log-format \"%Ti %TR %Ta %Tt %t %tr %ST %ts\"\n\
+        "{DEFAULTS} mode http\n timeout http-request 100ms\n log {} format raw local0\n log-format \"%Ti %TR \
+            %Ta %Tt %t %tr %ST %ts\"\n\
          listen l\n bind {}\n server s {}\n",
         syslog.address(),
         fd(&socket),
@@ -231,7 +235,8 @@ fn rules_behind_a_line_of_a_response_are_obeyed() {
     let syslog = Syslog::new();
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n log {} format raw local0\nlisten l\n bind {}\n log-format \"%[var(txn.at)] %ST\"\n \
+        "{DEFAULTS} mode http\n log {} format raw local0\nlisten l\n bind {}\n log-format \"%[var(txn.at)] \
+            %ST\"\n \
          http-request return status 200\n http-after-response set-var(txn.at) str(before)\n \
          http-after-response do-log\n http-after-response do-log if {{ status 404 }}\n \
          http-after-response set-var(txn.at) str(behind)\n http-after-response set-header x-behind yes\n",
@@ -255,11 +260,13 @@ fn rules_for_connections_and_contents_log_what_is_known_by_then() {
         "{DEFAULTS} mode tcp\n log {} format raw local0\n\
          frontend f\n bind {}\n log-format \"%b %s %B %[var(sess.at)]\"\n \
          tcp-request connection set-var(sess.at) str(connection)\n tcp-request connection do-log\n \
-         tcp-request session set-var(sess.at) str(session)\n tcp-request session do-log if {{ src 127.0.0.1 }}\n \
+         tcp-request session set-var(sess.at) str(session)\n tcp-request session do-log if {{ src 127.0.0.1 \
+         }}\n \
          tcp-request session do-log if {{ src 192.0.2.1 }}\n \
          tcp-request content set-var(sess.at) str(content)\n tcp-request content do-log\n default_backend b\n\
          backend b\n server s {}\n tcp-response inspect-delay 9s\n \
-         tcp-response content set-var(sess.at) str(response) if {{ res.len gt 0 }}\n tcp-response content do-log\n",
+         tcp-response content set-var(sess.at) str(response) if {{ res.len gt 0 }}\n tcp-response content \
+         do-log\n",
         syslog.address(),
         fd(&socket),
         origin(|mut stream| stream.write_all(b"hello").unwrap())
@@ -298,7 +305,8 @@ fn a_line_tells_how_many_were_served_from_the_queue_before() {
     let config = DEFAULTS.replace("nbthread 2", "nbthread 1"); // one lane, one order
     let _program = Manylane::start_ready(&format!(
         "global\n stats socket {}\n{config} mode http\n log {} format raw local0\n\
-         frontend f\n bind {}\n log-format \"%sq/%bq %rc\"\n http-response set-header queue %bq\n default_backend b\n\
+         frontend f\n bind {}\n log-format \"%sq/%bq %rc\"\n http-response set-header queue %bq\n \
+         default_backend b\n\
          backend b\n server s {server} maxconn 1\n",
         control.display(),
         syslog.address(),
@@ -377,8 +385,10 @@ fn a_ring_keeps_lines_and_sends_them_to_its_server() {
     let folder = common::Folder::new();
     let socket = folder.0.join("control");
     let program = Manylane::start(&format!(
-        "global\n stats socket {}\n{}ring lines\n description \"what happened\"\n format rfc5424\n maxlen 100\n size 20k\n timeout connect 5s\n \
-         timeout server 5s\n server collector {} log-proto octet-count\n{DEFAULTS} mode http\n log ring@lines local0\n log-format \"%HP\"\nfrontend f\n bind {}\n \
+        "global\n stats socket {}\n{}ring lines\n description \"what happened\"\n format rfc5424\n maxlen \
+            100\n size 20k\n timeout connect 5s\n \
+         timeout server 5s\n server collector {} log-proto octet-count\n{DEFAULTS} mode http\n log \
+         ring@lines local0\n log-format \"%HP\"\nfrontend f\n bind {}\n \
          http-request return status 200\n",
         socket.display(),
         "",
@@ -435,7 +445,8 @@ fn events_are_shown_as_they_come_until_the_client_says_something() {
     let folder = common::Folder::new();
     let socket = folder.0.join("control");
     let _program = Manylane::start_ready(&format!(
-        "global\n stats socket {}\nring lines\n format raw\n{DEFAULTS} mode http\n log ring@lines local0\n log-format \"%HP\"\nfrontend f\n bind {}\n \
+        "global\n stats socket {}\nring lines\n format raw\n{DEFAULTS} mode http\n log ring@lines local0\n \
+            log-format \"%HP\"\nfrontend f\n bind {}\n \
          http-request return status 200\n",
         socket.display(),
         fd(&web),
@@ -496,7 +507,8 @@ fn events_are_shown_as_they_come_until_the_client_says_something() {
 fn rounds(control: &std::path::Path) -> u64 {
     let table = ask(control, "show lanes");
     let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let at = rows.clone().find_map(|row| row.iter().position(|word| *word == "rounds")).unwrap() - 1; // behind a `#`
+    // behind a `#`
+    let at = rows.clone().find_map(|row| row.iter().position(|word| *word == "rounds")).unwrap() - 1;
     rows.filter_map(|row| row.get(at)?.parse::<u64>().ok()).sum()
 }
 
@@ -515,8 +527,10 @@ fn targets_that_nobody_reads_cost_no_rounds_and_no_descriptors_of_generations_th
     });
     let (web, address) = listener();
     let program = Manylane::start_ready(&format!(
-        "global\n nbthread 1\n stats socket {} level admin\n{DEFAULTS} mode http\n retries 0\n timeout server 1s\nfrontend f\n bind {}\n log {} len 2000 local0\n \
-         log tcp@{} len 2000 local0\n log fd@{} len 2000 local0\n log-format \"%HP\"\n http-request return status 200 unless {{ path /silent }}\n \
+        "global\n nbthread 1\n stats socket {} level admin\n{DEFAULTS} mode http\n retries 0\n timeout \
+            server 1s\nfrontend f\n bind {}\n log {} len 2000 local0\n \
+         log tcp@{} len 2000 local0\n log fd@{} len 2000 local0\n log-format \"%HP\"\n http-request return \
+         status 200 unless {{ path /silent }}\n \
          default_backend b\nbackend b\n server s {silent}\n",
         control.display(),
         fd(&web),

@@ -119,7 +119,8 @@ fn asked_at(socket: &Path, lines: &str) -> String {
 /// `noreuseport` makes sure that a new worker has its sockets from the one before.
 fn answering(address: SocketAddr, status: u16, global: &str) -> String {
     format!(
-        "global\n noreuseport\n nbthread 2\n{global}defaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
+        "global\n noreuseport\n nbthread 2\n{global}defaults\n mode http\n timeout client 30s\n timeout \
+            server 30s\n timeout connect 5s\n\
          frontend f\n bind {address}\n http-request return status {status}\n"
     )
 }
@@ -214,7 +215,8 @@ fn the_end_of_a_worker_is_the_masters_and_the_masters_that_of_its_worker() {
     // What somebody ends is no failure.
     for signal in [Signal::SIGTERM, Signal::SIGUSR1] {
         let master = Master::start(&config, |_| {});
-        kill(Pid::from_raw(master.worker()), Signal::SIGUSR2).unwrap(); // for masters, and often sent to all processes
+        // for masters, and often sent to all processes
+        kill(Pid::from_raw(master.worker()), Signal::SIGUSR2).unwrap();
         kill(Pid::from_raw(master.worker()), signal).unwrap();
         assert_eq!(master.ends(), Some(0));
     }
@@ -259,7 +261,8 @@ fn a_master_lives_through_sigquit() {
 fn a_worker_that_survives_too_many_reloads_is_ended() {
     let address = own_address();
     let config = format!(
-        "global\n nbthread 1\n mworker-max-reloads 1\ndefaults\n timeout client 60s\n timeout server 60s\n timeout connect 5s\n\
+        "global\n nbthread 1\n mworker-max-reloads 1\ndefaults\n timeout client 60s\n timeout server 60s\n \
+            timeout connect 5s\n\
          listen l\n bind {address}\n server s {}\n",
         common::echo()
     );

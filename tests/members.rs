@@ -27,7 +27,8 @@ impl Program {
         let socket = folder.0.join("control");
         let (web, address) = listener();
         let program = Manylane::start(&format!(
-            "global\n stats socket {} level admin\n stats socket {}-low level operator\n{DEFAULTS} mode http\nfrontend front\n bind {}\n \
+            "global\n stats socket {} level admin\n stats socket {}-low level operator\n{DEFAULTS} mode \
+                http\nfrontend front\n bind {}\n \
              default_backend back\nbackend back\n{lines}",
             socket.display(),
             socket.display(),
@@ -156,7 +157,8 @@ fn a_server_comes_serves_and_goes() {
 #[test]
 fn what_cannot_be_is_told_in_a_line() {
     let program = Program::start(
-        " use-server b if { path /b }\n server a 127.0.0.1:9\n server b 127.0.0.1:9 check\n server t 127.0.0.1:9 track b\n\
+        " use-server b if { path /b }\n server a 127.0.0.1:9\n server b 127.0.0.1:9 check\n server t \
+            127.0.0.1:9 track b\n\
          backend fixed\n balance static-rr\n server a 127.0.0.1:9\nbackend through\n option transparent\n",
     );
     let dynamic = "Backend must use a dynamic load balancing to support dynamic servers.";
@@ -318,7 +320,8 @@ fn servers_come_and_go_below_traffic_and_nothing_is_lost() {
             program.column("a", "stot").as_deref(),
             Some(&*(of_a.load(Ordering::SeqCst) - before_a).to_string())
         );
-        common::watch::until(|| program.column("a", "scur").as_deref() == Some("0")); // an answer is there before its stream has ended
+        // an answer is there before its stream has ended
+        common::watch::until(|| program.column("a", "scur").as_deref() == Some("0"));
     }
 }
 

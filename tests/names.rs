@@ -20,7 +20,8 @@ fn section(servers: &[SocketAddr]) -> String {
     let servers: String =
         servers.iter().enumerate().map(|(n, at)| format!(" nameserver dns{} {at}\n", n + 1)).collect();
     format!(
-        "resolvers names\n{servers} resolve_retries 2\n timeout retry 1s\n timeout resolve 50ms\n hold valid 50ms\n \
+        "resolvers names\n{servers} resolve_retries 2\n timeout retry 1s\n timeout resolve 50ms\n hold valid \
+            50ms\n \
          hold nx 0s\n hold refused 0s\n hold other 0s\n hold timeout 60s\n"
     )
 }
@@ -35,7 +36,8 @@ fn patient(servers: &[SocketAddr]) -> String {
 
 fn global(log: &Syslog, socket: &Path) -> String {
     format!(
-        "global\n stats socket {} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\nfrontend f\n bind {}\n",
+        "global\n stats socket {} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\nfrontend \
+            f\n bind {}\n",
         socket.display(),
         log.address(),
         socket.with_extension("front").display()
@@ -79,7 +81,8 @@ fn servers_follow_their_names_as_those_of_haproxy() {
             dns.addresses(name, addresses);
         }
         format!(
-            "{}{}backend b\n default-server resolvers names init-addr none\n server s a.test:81 resolve-prefer ipv4\n\
+            "{}{}backend b\n default-server resolvers names init-addr none\n server s a.test:81 \
+                resolve-prefer ipv4\n\
              backend c\n server v4 both.test:82 resolvers names init-addr none resolve-prefer ipv4\n\
              backend d\n server v6 both.test:83 resolvers names init-addr none\n\
              backend e\n server other six.test:84 resolvers names init-addr none resolve-prefer ipv4\n\
@@ -152,7 +155,8 @@ fn servers_of_a_backend_do_not_share_an_address_unless_they_may() {
     let config = |log: &Syslog, socket: &Path| {
         let options = "resolvers names init-addr none resolve-prefer ipv4";
         format!(
-            "{}{}backend b\n server-template s 3 a.test:81 {options}\nbackend c\n server-template s 3 a.test:81 {options} resolve-opts allow-dup-ip\n\
+            "{}{}backend b\n server-template s 3 a.test:81 {options}\nbackend c\n server-template s 3 \
+                a.test:81 {options} resolve-opts allow-dup-ip\n\
              backend d\n server s net.test:81 {options} resolve-net 127.1.0.0/16\n",
             global(log, socket),
             section(&[dns.address()])
@@ -179,7 +183,8 @@ fn servers_at_other_ports_do_not_take_each_others_addresses() {
         dns.addresses("a.test", &["127.0.0.41"]);
         let options = "resolvers names init-addr none resolve-prefer ipv4";
         format!(
-            "{}{}backend b\n server-template s 2 a.test:81 {options}\n server x a.test:82 {options} resolve-opts allow-dup-ip\n",
+            "{}{}backend b\n server-template s 2 a.test:81 {options}\n server x a.test:82 {options} \
+                resolve-opts allow-dup-ip\n",
             global(log, socket),
             section(&[dns.address()])
         )
@@ -267,7 +272,8 @@ fn sections_go_on_where_they_are_when_servers_come_and_the_file_is_read_again() 
     let _program = Manylane::start_ready(&format!(
         "{}{section}listen l\n bind {}\n http-request do-resolve(txn.a,names,ipv4) hdr(host)\n \
          http-request return status 200 content-type text/plain lf-string \"%[var(txn.a)]\"\n\
-         backend b\n balance roundrobin\n server n a.test:81 resolvers names init-addr none resolve-prefer ipv4\n \
+         backend b\n balance roundrobin\n server n a.test:81 resolvers names init-addr none resolve-prefer \
+         ipv4\n \
          server-template t 1 _s._tcp.test resolvers names\n",
         global(&log, &socket),
         web.display()
@@ -322,7 +328,8 @@ fn servers_have_the_names_of_a_state_file_of_either_program() {
             None => (String::new(), ""),
         };
         format!(
-            "{own}{}{}backend b\n{load} server n a.test:81 resolvers names init-addr last,none resolve-prefer ipv4\n \
+            "{own}{}{}backend b\n{load} server n a.test:81 resolvers names init-addr last,none \
+                resolve-prefer ipv4\n \
              server-template t 2 _s._tcp.test resolvers names resolve-prefer ipv4\n",
             global(log, socket),
             section(&[dns.address()])
@@ -371,7 +378,8 @@ fn a_template_is_filled_emptied_and_moved_as_the_records_of_its_service_change()
         dns.addresses("c.test", &["127.0.0.53"]);
         format!(
             "{}{}backend b\n server-template s 2 {name} resolvers names resolve-prefer ipv4\n\
-             backend c\n server-template s 1 {name} resolvers names resolve-prefer ipv4 resolve-opts ignore-weight weight 7\n",
+             backend c\n server-template s 1 {name} resolvers names resolve-prefer ipv4 resolve-opts \
+             ignore-weight weight 7\n",
             global(log, socket),
             section(&[dns.address()])
         )
@@ -546,7 +554,8 @@ fn requests_go_where_the_name_leads_and_not_where_it_led() {
     let (log, folder) = (Syslog::new(), Folder::new());
     let (socket, web) = (folder.0.join("cli"), folder.0.join("web"));
     let _program = Manylane::start_ready(&format!(
-        "{}{}listen l\n bind {}\n http-reuse always\n server s a.test:{port} resolvers names init-addr none check inter 1s fastinter 20ms\n\
+        "{}{}listen l\n bind {}\n http-reuse always\n server s a.test:{port} resolvers names init-addr none \
+            check inter 1s fastinter 20ms\n\
          backend x\n server none no.test:82 init-addr none\n",
         global(&log, &socket),
         section(&[dns.address()]),
@@ -583,8 +592,10 @@ fn rules_ask_for_addresses_as_those_of_haproxy() {
     dns.addresses("six.test", &["::7"]);
     let config = |log: &Syslog, socket: &Path| {
         format!(
-            "{}{}listen l\n bind {}\n http-request do-resolve(txn.a,names,ipv4) hdr(host),host_only\n http-request do-resolve(txn.b,names) hdr(host),host_only\n \
-             http-request return status 200 content-type text/plain lf-string \"%[var(txn.a)] %[var(txn.b)]\"\n",
+            "{}{}listen l\n bind {}\n http-request do-resolve(txn.a,names,ipv4) hdr(host),host_only\n \
+                http-request do-resolve(txn.b,names) hdr(host),host_only\n \
+             http-request return status 200 content-type text/plain lf-string \"%[var(txn.a)] \
+             %[var(txn.b)]\"\n",
             global(log, socket),
             patient(&[dns.address()]),
             socket.with_extension("web").display()
@@ -657,10 +668,13 @@ fn rules_for_contents_of_requests_ask_for_addresses_as_those_of_haproxy() {
     dns.addresses("a.test", &["127.0.0.71"]);
     let config = |log: &Syslog, socket: &Path| {
         format!(
-            "{}{}frontend l\n bind {}\n tcp-request inspect-delay 30s\n tcp-request content do-resolve(txn.a,names,ipv4) hdr(host),host_only\n \
-             tcp-request content reject if {{ hdr(host) -m beg bad }}\n default_backend own\nbackend own\n tcp-request inspect-delay 30s\n \
+            "{}{}frontend l\n bind {}\n tcp-request inspect-delay 30s\n tcp-request content \
+                do-resolve(txn.a,names,ipv4) hdr(host),host_only\n \
+             tcp-request content reject if {{ hdr(host) -m beg bad }}\n default_backend own\nbackend own\n \
+             tcp-request inspect-delay 30s\n \
              tcp-request content do-resolve(txn.b,names,ipv4) hdr(host),host_only\n \
-             http-request return status 200 content-type text/plain lf-string \"%[var(txn.a)] %[var(txn.b)]\"\n",
+             http-request return status 200 content-type text/plain lf-string \"%[var(txn.a)] \
+             %[var(txn.b)]\"\n",
             global(log, socket),
             patient(&[dns.address()]),
             socket.with_extension("web").display()
@@ -683,7 +697,8 @@ fn an_operator_moves_and_renames_servers_as_those_of_haproxy() {
         dns.addresses("b.test", &["127.0.0.32"]);
         dns.service("_s._tcp.test", &[]);
         format!(
-            "{}{}backend b\n server s 127.0.0.9:80\n server n a.test:81 resolvers names init-addr none resolve-prefer ipv4\n server-template t 1 _s._tcp.test resolvers names\n",
+            "{}{}backend b\n server s 127.0.0.9:80\n server n a.test:81 resolvers names init-addr none \
+                resolve-prefer ipv4\n server-template t 1 _s._tcp.test resolvers names\n",
             global(log, socket),
             section(&[dns.address()])
         )
@@ -743,7 +758,8 @@ fn goes_where_the_server_is(moves: impl Fn(&Dns, &Played)) {
     let (socket, web) = (folder.0.join("cli"), folder.0.join("web"));
     // One lane: what it has begun before a command it has done some commands later.
     let _program = Manylane::start_ready(&format!(
-        "{} nbthread 1\n{}{}listen l\n bind {}\n http-request wait-for-body time 1h at-least 2\n timeout client 1h\n \
+        "{} nbthread 1\n{}{}listen l\n bind {}\n http-request wait-for-body time 1h at-least 2\n timeout \
+            client 1h\n \
          server s a.test:{port} resolvers names init-addr none\n",
         "global\n",
         global(&log, &socket),
@@ -791,7 +807,8 @@ fn a_reload_goes_on_with_what_is_known() {
     dns.service("_s._tcp.test", &[(1, 8001, "a.test", Some("127.0.0.51"))]);
     let (log, folder) = (Syslog::new(), Folder::new());
     let socket = folder.0.join("cli");
-    let servers = "backend b\n server n a.test:81 resolvers names init-addr none resolve-prefer ipv4\n server-template t 1 _s._tcp.test resolvers names\n";
+    let servers = "backend b\n server n a.test:81 resolvers names init-addr none resolve-prefer ipv4\n \
+        server-template t 1 _s._tcp.test resolvers names\n";
     let _program =
         Manylane::start_ready(&format!("{}{}{servers}", global(&log, &socket), section(&[dns.address()])));
     let played = Played { log, socket };
@@ -837,7 +854,8 @@ fn what_cannot_be_asked_for_is_said_with_its_place() {
     ] {
         let folder = Folder::new();
         let config = format!(
-            "{DEFAULTS} mode http\nresolvers names\n nameserver a 127.0.0.1:53\nlisten l\n bind 127.0.0.1:0\n {line}\n"
+            "{DEFAULTS} mode http\nresolvers names\n nameserver a 127.0.0.1:53\nlisten l\n bind \
+                127.0.0.1:0\n {line}\n"
         );
         let file = folder.file("test.cfg", &config);
         let output = common::command().args(["-c", "-f"]).arg(file).output().unwrap();
@@ -865,7 +883,8 @@ impl Dnsmasq {
         let program =
             ["/usr/sbin/dnsmasq", "/usr/bin/dnsmasq"].into_iter().find(|path| Path::new(path).exists())?;
         let text = format!(
-            "port={}\nlisten-address={}\nbind-interfaces\nno-resolv\nno-hosts\nkeep-in-foreground\npid-file=\nlog-facility=-\nlocal=/test/\n{lines}",
+            "port={}\nlisten-address={}\nbind-interfaces\nno-resolv\nno-hosts\nkeep-in-foreground\n\
+                pid-file=\nlog-facility=-\nlocal=/test/\n{lines}",
             at.port(),
             at.ip()
         );
@@ -898,7 +917,8 @@ fn a_real_name_server_is_believed() {
         println!("dnsmasq is not there: left out");
         return;
     };
-    let servers = "backend b\n default-server resolvers names init-addr none resolve-prefer ipv4\n server a a.test:81\n \
+    let servers = "backend b\n default-server resolvers names init-addr none resolve-prefer ipv4\n server a \
+        a.test:81\n \
                    server c c.test:82\n server many many.test:83\n server-template t 2 _s._tcp.test\n";
     let _program = Manylane::start_ready(&format!("{}{}{servers}", global(&log, &socket), section(&[at])));
     let played = Played { log, socket };
@@ -912,7 +932,8 @@ fn a_real_name_server_is_believed() {
     until(|| played.ask("clear counters all; show resolvers").contains("truncated:   0\n"));
     until(|| played.columns("b", "t1", &["weight"]) == ["2"]);
     drop(dnsmasq);
-    let second = "host-record=a.test,127.0.0.22\nhost-record=b.test,127.0.0.23\nsrv-host=_s._tcp.test,b.test,8002,1,1024\n";
+    let second = "host-record=a.test,127.0.0.22\nhost-record=b.test,127.0.0.23\n\
+        srv-host=_s._tcp.test,b.test,8002,1,1024\n";
     let mut dnsmasq = Dnsmasq::start(&folder, at, second).unwrap();
     until(|| {
         dnsmasq.again();

@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 fn start(more: &str) -> (Manylane, SocketAddr) {
     let (web, address) = listener();
     let program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nlisten page\n bind {}\n retries 0\n stats uri /stats\n{more} server own 127.0.0.1:9\nbackend back\n server a 127.0.0.1:9\n server b 127.0.0.1:9 disabled\n",
+        "{DEFAULTS} mode http\nlisten page\n bind {}\n retries 0\n stats uri /stats\n{more} server own \
+            127.0.0.1:9\nbackend back\n server a 127.0.0.1:9\n server b 127.0.0.1:9 disabled\n",
         fd(&web)
     ));
     (program, address)
@@ -97,7 +98,8 @@ fn a_form_changes_servers_and_the_page_tells_what_became_of_it() {
 #[test]
 fn rules_say_who_may_see_the_page() {
     let (_program, address) = start(
-        " stats http-request deny if { req.hdr(x-bad) -m found }\n stats http-request allow if { req.hdr(x-good) -m found }\n \
+        " stats http-request deny if { req.hdr(x-bad) -m found }\n stats http-request allow if { \
+            req.hdr(x-good) -m found }\n \
          stats http-request auth realm \"so and so\"\n",
     );
     assert!(ask(address, "GET /stats HTTP/1.1\r\nX-Good: 1", "").starts_with("HTTP/1.1 200"));
@@ -115,7 +117,8 @@ fn rules_say_who_may_see_the_page() {
 fn a_form_of_another_site_or_about_what_is_not_shown_changes_nothing() {
     // What a rule makes of a field changes nothing of who asked.
     let (_program, address) = start(
-        " http-request set-header Host inside.test\n http-request set-header Origin http://inside.test\n stats admin if TRUE\n stats scope back\n",
+        " http-request set-header Host inside.test\n http-request set-header Origin http://inside.test\n \
+            stats admin if TRUE\n stats scope back\n",
     );
     let post = |more: &str, form: &str| {
         let answer = ask(address, &format!("POST /stats HTTP/1.1{more}"), form);

@@ -231,7 +231,8 @@ fn requests_follow_the_authenticated_connection_into_a_queue() {
     let proxy = Proxy::start(
         1,
         &format!(
-            " http-reuse always\n max-keep-alive-queue 0\n use-server a if {{ path /wait/2 /begin }}\n use-server b if {{ path /wait/1 }}\n \
+            " http-reuse always\n max-keep-alive-queue 0\n use-server a if {{ path /wait/2 /begin }}\n \
+                use-server b if {{ path /wait/1 }}\n \
              server a {own} maxconn 1\n server b {own} maxconn 1"
         ),
     );
@@ -271,7 +272,8 @@ fn a_client_is_known_to_several_servers() {
     let proxy = Proxy::start(
         1,
         &format!(
-            " use_backend %[path,regsub(^/,)]\nbackend one\n server s {own}\nbackend two\n server s {own}\nbackend three\n server s {own}"
+            " use_backend %[path,regsub(^/,)]\nbackend one\n server s {own}\nbackend two\n server s \
+                {own}\nbackend three\n server s {own}"
         ),
     );
     let mut ann = connect(proxy.address);
@@ -338,8 +340,10 @@ fn a_connection_that_a_check_authenticated_serves_no_client() {
     let proxy = Proxy::start(
         1,
         &format!(
-            " http-reuse always\n option httpchk\n http-check send meth GET uri / ver HTTP/1.1 hdr Host a hdr Authorization \"NTLM checker\"\n \
-             server s {} check check-reuse-pool init-state fully-down rise 1 inter 60s fastinter 100ms downinter 100ms",
+            " http-reuse always\n option httpchk\n http-check send meth GET uri / ver HTTP/1.1 hdr Host a \
+                hdr Authorization \"NTLM checker\"\n \
+             server s {} check check-reuse-pool init-state fully-down rise 1 inter 60s fastinter 100ms \
+             downinter 100ms",
             server.address
         ),
     );

@@ -99,7 +99,8 @@ listen l
 fn variables_of_the_program_are_defined() {
     let told = ".notice \"$HAPROXY_LOCALPEER $HAPROXY_CFGFILES $HAPROXY_BRANCH $HAPROXY_STARTUP_VERSION\"\n";
     let peer = ".if streq(\"$HAPROXY_LOCALPEER\",of-the-file)\n.notice \"as the file says\"\n.endif\n";
-    let listen = "listen l\n mode http\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n log-format \"${HAPROXY_HTTP_LOG_FMT} x ${HAPROXY_TCP_LOG_FMT} ${HAPROXY_HTTP_CLF_LOG_FMT}\"\n";
+    let listen = "listen l\n mode http\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n log-format \
+        \"${HAPROXY_HTTP_LOG_FMT} x ${HAPROXY_TCP_LOG_FMT} ${HAPROXY_HTTP_CLF_LOG_FMT}\"\n";
     let config = format!("{told}{DEFAULTS}global\n localpeer of-the-file\n{peer}{listen}");
     let outcome = check(&config, &[]);
     let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
@@ -119,8 +120,10 @@ fn variables_of_the_program_are_defined() {
     let (socket, address) = listener();
     let folder = Folder::new();
     let config = format!(
-        "{DEFAULTS} mode http\nglobal\n setenv OWN x\n stats socket {0}/s level admin\n stats socket abns@manylane-test-{2}\nlisten l\n bind {1}\n \
-         http-request return status 200 content-type text/plain lf-string \"%[env(HAPROXY_LOCALPEER)]|%[env(HAPROXY_CLI)]|\"\n",
+        "{DEFAULTS} mode http\nglobal\n setenv OWN x\n stats socket {0}/s level admin\n stats socket \
+            abns@manylane-test-{2}\nlisten l\n bind {1}\n \
+         http-request return status 200 content-type text/plain lf-string \
+         \"%[env(HAPROXY_LOCALPEER)]|%[env(HAPROXY_CLI)]|\"\n",
         folder.0.display(),
         fd(&socket),
         std::process::id()
@@ -242,9 +245,12 @@ fn conditions_versions_and_help_need_no_file() {
 #[test]
 fn each_mistake_is_told_once() {
     let config = format!(
-        "{DEFAULTS} mode http\nlisten l\n bind 127.0.0.1:80\n log-format \"%[nope]\"\n error-log-format \"%[neither]\"\n acl a pth /\n \
-         http-request deny if a\n server s 127.0.0.1:81\n server s 127.0.0.1:82\n server t 127.0.0.1:83 track none\n \
-         server u 127.0.0.1:83 track nobody/none\nlisten m\n bind 127.0.0.1:84\n log-format \"%ci\"\n server s 127.0.0.1:81\n"
+        "{DEFAULTS} mode http\nlisten l\n bind 127.0.0.1:80\n log-format \"%[nope]\"\n error-log-format \
+            \"%[neither]\"\n acl a pth /\n \
+         http-request deny if a\n server s 127.0.0.1:81\n server s 127.0.0.1:82\n server t 127.0.0.1:83 \
+         track none\n \
+         server u 127.0.0.1:83 track nobody/none\nlisten m\n bind 127.0.0.1:84\n log-format \"%ci\"\n server \
+         s 127.0.0.1:81\n"
     );
     let outcome = check(&config, &[]);
     let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
@@ -476,7 +482,8 @@ fn with_idle_close_on_response_an_idle_connection_outlives_the_soft_stop_until_i
     });
     let ((stays, stays_at), (goes, goes_at)) = (listener(), listener());
     let config = format!(
-        "{} mode http\nlisten stays\n bind {}\n option idle-close-on-response\n server s {server}\nlisten goes\n bind {}\n server s {server}\n",
+        "{} mode http\nlisten stays\n bind {}\n option idle-close-on-response\n server s {server}\nlisten \
+            goes\n bind {}\n server s {server}\n",
         DEFAULTS.replace("nbthread 2", "nbthread 1"),
         fd(&stays),
         fd(&goes)
@@ -513,7 +520,8 @@ fn a_listener_of_a_group_is_served_by_the_lanes_of_that_group() {
     let all: Vec<_> = (0..3).map(|_| listener()).collect();
     let bind = |name: &str, number: usize, thread: &str| {
         format!(
-            "frontend {name}\n bind {} thread {thread}\n http-request return status 200 content-type text/plain lf-string %[thread]\n",
+            "frontend {name}\n bind {} thread {thread}\n http-request return status 200 content-type \
+                text/plain lf-string %[thread]\n",
             fd(&all[number].0)
         )
     };
@@ -587,8 +595,10 @@ fn what_a_hard_stop_cuts_is_answered_and_logged() {
     let control = folder.0.join("cli");
     let ((web, address), (plain, plain_address)) = (listener(), listener());
     let mut program = Manylane::start(&format!(
-        "global\n nbthread 1\n hard-stop-after 100ms\n log {} local0\n stats socket {}\n{DEFAULTS} log global\n retries 0\n timeout queue 1h\n\
-         frontend web\n mode http\n option httplog\n bind {}\n default_backend b\nbackend b\n mode http\n server s {silent} maxconn 2\n\
+        "global\n nbthread 1\n hard-stop-after 100ms\n log {} local0\n stats socket {}\n{DEFAULTS} log \
+            global\n retries 0\n timeout queue 1h\n\
+         frontend web\n mode http\n option httplog\n bind {}\n default_backend b\nbackend b\n mode http\n \
+         server s {silent} maxconn 2\n\
          listen plain\n option tcplog\n bind {}\n server s {silent}\n",
         log.address(),
         control.display(),
@@ -614,7 +624,8 @@ fn what_a_hard_stop_cuts_is_answered_and_logged() {
     assert_eq!(program.wait().code(), Some(0));
     assert!(common::read_all(&mut waits).starts_with("HTTP/1.1 502 "));
     assert!(common::read_all(&mut queued).starts_with("HTTP/1.1 503 "));
-    let _ = (half.read_to_end(&mut Vec::new()), tunnel.read_to_end(&mut Vec::new())); // they end, perhaps by a reset
+    // they end, perhaps by a reset
+    let _ = (half.read_to_end(&mut Vec::new()), tunnel.read_to_end(&mut Vec::new()));
     let mut lines = Vec::new();
     while lines.len() < 5 {
         let line = log.wait("");
@@ -650,7 +661,8 @@ fn a_request_that_a_soft_stop_meets_is_answered_as_the_last() {
     let log = common::watch::Syslog::new();
     let (socket, address) = listener();
     let mut program = Manylane::start(&format!(
-        "global\n log {} local0\n{DEFAULTS} log global\n mode http\nfrontend web\n bind {}\n default_backend b\nbackend b\n server s {server}\n",
+        "global\n log {} local0\n{DEFAULTS} log global\n mode http\nfrontend web\n bind {}\n default_backend \
+            b\nbackend b\n server s {server}\n",
         log.address(),
         fd(&socket),
     ));
@@ -817,7 +829,8 @@ fn the_process_gets_no_new_rights() {
             echo()
         ));
         for task in std::fs::read_dir(format!("/proc/{}/task", program.pid())).unwrap().flatten() {
-            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default(); // a thread may end meanwhile
+            // a thread may end meanwhile
+            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
             let own = status.lines().find_map(|line| line.strip_prefix("NoNewPrivs:"));
             assert!(own.is_none_or(|own| own.trim() == expected), "{line}{status}");
         }

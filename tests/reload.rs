@@ -155,7 +155,8 @@ fn get(client: &mut TcpStream, more: &str) -> Result<String, String> {
 
 fn front(version: usize, server: SocketAddr) -> String {
     format!(
-        "listen l\n bind WEB\n http-reuse always\n http-response set-header X-Version {version}\n server s {server}\n"
+        "listen l\n bind WEB\n http-reuse always\n http-response set-header X-Version {version}\n server s \
+            {server}\n"
     )
 }
 
@@ -309,7 +310,8 @@ fn a_process_in_a_chroot_reads_its_files_again() {
     let proxies = |version: usize| {
         format!(
             "frontend f\n bind WEB\n errorfile 503 {path}/503\n http-request return status 200 hdr X-Is \
-             \"{version} %[path,map({path}/link.map,none)]\" if !{{ path -f {path}/paths }}\n default_backend b\n\
+             \"{version} %[path,map({path}/link.map,none)]\" if !{{ path -f {path}/paths }}\n \
+             default_backend b\n\
              backend b\n"
         )
     };
@@ -479,7 +481,8 @@ fn a_server_that_an_operator_sent_elsewhere_stays_there_and_what_it_is() {
     let ((a, _), (b, of_b), (c, of_c)) = (counted(), counted(), counted());
     let file = |version, address: SocketAddr| {
         format!(
-            "listen l\n bind WEB\n http-response set-header X-Version {version}\n option httpchk\n server s {address} weight 10 check inter 1h\n"
+            "listen l\n bind WEB\n http-response set-header X-Version {version}\n option httpchk\n server s \
+                {address} weight 10 check inter 1h\n"
         )
     };
     let program = Changing::start(&file(1, a));
@@ -550,7 +553,10 @@ fn limits_that_an_operator_set_stay_unless_the_file_says_otherwise() {
     let (server, _) = counted();
     let file = |most: u32| format!("{} maxconn {most}\n", front(1, server));
     let mut program = Changing::start(&file(50));
-    program.ask("set maxconn frontend l 77; set maxconn global 88; set rate-limit sessions global 1000; set rate-limit connections global 2000");
+    program.ask(
+        "set maxconn frontend l 77; set maxconn global 88; set rate-limit sessions global 1000; set \
+        rate-limit connections global 2000",
+    );
     let known = |program: &Changing| {
         let info = program.ask("show info");
         let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned();
@@ -578,8 +584,10 @@ fn limits_that_an_operator_set_stay_unless_the_file_says_otherwise() {
 fn variables_of_the_process_stay_unless_the_file_gives_them_another_value() {
     let file = |more: &str| {
         format!(
-            "listen l\n bind WEB\n http-request set-var(proc.count) var(proc.count),add(1)\n http-request set-var(proc.written) str(rule) if {{ path /set }}\n \
-             http-request return status 200 hdr X-Variables \"%[var(proc.count)] %[var(proc.written)] %[var(proc.other){more}]\"\n"
+            "listen l\n bind WEB\n http-request set-var(proc.count) var(proc.count),add(1)\n http-request \
+                set-var(proc.written) str(rule) if {{ path /set }}\n \
+             http-request return status 200 hdr X-Variables \"%[var(proc.count)] %[var(proc.written)] \
+             %[var(proc.other){more}]\"\n"
         )
     };
     let mut program = Changing::start(&file(""));
@@ -675,7 +683,8 @@ fn a_server_that_is_down_is_down_for_the_next_generation_at_once() {
     let nobody = common::nobody();
     let file = |version| {
         format!(
-            "listen l\n bind WEB\n http-response set-header v {version}\n server s {nobody} check inter 100 fall 1\n"
+            "listen l\n bind WEB\n http-response set-header v {version}\n server s {nobody} check inter 100 \
+                fall 1\n"
         )
     };
     let program = Changing::start(&file(1));
@@ -730,7 +739,8 @@ fn no_request_is_lost_and_nothing_is_left_when_it_is_reloaded_under_load() {
                 let (mut done, mut is_last) = (0, false);
                 started.wait();
                 while !is_last {
-                    is_last = over.load(Ordering::Relaxed); // whoever stood still until then has one more, of the last generation
+                    // whoever stood still until then has one more, of the last generation
+                    is_last = over.load(Ordering::Relaxed);
                     let mut own = None; // for this request alone
                     let client = kept.as_mut().unwrap_or_else(|| own.insert(connect(address)));
                     let answer = get(client, if keeps { "" } else { "Connection: close\r\n" })
@@ -783,8 +793,10 @@ fn a_ring_and_what_its_server_has_not_had_outlive_a_reload() {
     let place = collector.local_addr().unwrap();
     let proxies = |size: &str| {
         format!(
-            "ring lines\n format raw\n size {size}\n timeout connect 5s\n timeout server 5s\n server s {place}\n\
-             frontend f\n bind WEB\n log ring@lines local0\n log-format \"%HP\"\n http-request return status 200\n"
+            "ring lines\n format raw\n size {size}\n timeout connect 5s\n timeout server 5s\n server s \
+                {place}\n\
+             frontend f\n bind WEB\n log ring@lines local0\n log-format \"%HP\"\n http-request return status \
+             200\n"
         )
     };
     let program = Changing::start(&proxies("16k"));
@@ -890,7 +902,8 @@ fn what_is_left_of_a_generation_ends_after_its_hard_stop_after() {
     });
     let proxies = |time: &str, name: &str| {
         format!(
-            "global\n hard-stop-after {time}\nfrontend f\n bind WEB\n timeout tarpit 10m\n http-request tarpit if {{ path /tarpit }}\n\
+            "global\n hard-stop-after {time}\nfrontend f\n bind WEB\n timeout tarpit 10m\n http-request \
+                tarpit if {{ path /tarpit }}\n\
              default_backend {name}\nbackend {name}\n timeout server 10m\n server s {silent}\n"
         )
     };
@@ -926,7 +939,8 @@ fn a_client_whose_frontend_is_gone_is_closed_within_close_spread_time() {
     for (spread, stays) in [("", false), (" close-spread-time infinite\n", true)] {
         let proxies = |name: &str, status: u16| {
             format!(
-                "global\n{spread} nbthread 2\nfrontend {name}\n bind WEB\n http-request return status {status}\n"
+                "global\n{spread} nbthread 2\nfrontend {name}\n bind WEB\n http-request return status \
+                    {status}\n"
             )
         };
         let program = Changing::start(&proxies("f", 201));

@@ -143,7 +143,8 @@ fn nothing_is_taken_where_lanes_do_not_share() {
     let (server, _) = numbered();
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "global\n nbthread 2\n tune.idle-pool.shared off\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n \
+        "global\n nbthread 2\n tune.idle-pool.shared off\ndefaults\n mode http\n timeout client 30s\n \
+            timeout server 30s\n \
          timeout connect 5s\n http-reuse always\nlisten l\n bind {}\n server s {server}\n",
         fd(&socket)
     ));
@@ -163,7 +164,8 @@ fn more_than_pool_max_conn_are_not_kept() {
 fn start_global(global: &str, server: &str) -> (Manylane, SocketAddr) {
     let (socket, address) = listener();
     let program = Manylane::start(&format!(
-        "global\n nbthread 1\n{global}defaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n \
+        "global\n nbthread 1\n{global}defaults\n mode http\n timeout client 30s\n timeout server 30s\n \
+            timeout connect 5s\n \
          http-reuse always\nlisten l\n bind {}\n server s {server}\n",
         fd(&socket)
     ));
@@ -188,7 +190,8 @@ fn connections_are_used_again_however_many_clients_of_maxconn_are_there() {
         let (server, _) = numbered();
         let (socket, address) = listener();
         let _program = Manylane::start(&format!(
-            "global\n nbthread {lanes}\n maxconn {maxconn}\n ulimit-n 4096\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n \
+            "global\n nbthread {lanes}\n maxconn {maxconn}\n ulimit-n 4096\ndefaults\n mode http\n timeout \
+                client 30s\n timeout server 30s\n \
              timeout connect 5s\n http-reuse always\nlisten l\n bind {}\n server s {server}\n",
             fd(&socket)
         ));
@@ -235,9 +238,12 @@ fn an_idle_connection_is_closed_for_a_new_one_when_descriptors_are_short() {
     let ((one, open), (two, _)) = (numbered(), numbered());
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "global\n nbthread 1\n maxconn 50\n ulimit-n 200\n tune.pool-low-fd-ratio 100\n tune.pool-high-fd-ratio 1\ndefaults\n mode http\n \
-         timeout client 30s\n timeout server 30s\n timeout connect 5s\n http-reuse always\nfrontend f\n bind {}\n use_backend two if {{ path /two }}\n \
-         default_backend one\nbackend one\n server s {one} pool-purge-delay 1h\nbackend two\n server s {two} pool-purge-delay 1h\n",
+        "global\n nbthread 1\n maxconn 50\n ulimit-n 200\n tune.pool-low-fd-ratio 100\n \
+            tune.pool-high-fd-ratio 1\ndefaults\n mode http\n \
+         timeout client 30s\n timeout server 30s\n timeout connect 5s\n http-reuse always\nfrontend f\n bind \
+         {}\n use_backend two if {{ path /two }}\n \
+         default_backend one\nbackend one\n server s {one} pool-purge-delay 1h\nbackend two\n server s {two} \
+         pool-purge-delay 1h\n",
         fd(&socket)
     ));
     let mut client = connect(address);
@@ -263,7 +269,8 @@ fn idle_connections_are_purged() {
 #[test]
 fn connections_whose_packets_are_marked_otherwise_are_others() {
     let rules = " http-reuse always\n";
-    let marks = " http-request set-bc-tos 0x10 if { path /low }\n http-request set-bc-tos path,length,mul(8) if { path /sum }\n";
+    let marks = " http-request set-bc-tos 0x10 if { path /low }\n http-request set-bc-tos path,length,mul(8) \
+        if { path /sum }\n";
     for (option, expected) in [("", [1, 2, 1, 2, 1, 3]), (" send-proxy", [1, 2, 3, 4, 5, 6])] {
         let (server, _) = numbered();
         let (socket, address) = listener();
@@ -285,7 +292,8 @@ fn a_rule_closes_a_connection_behind_its_response() {
     let (socket, address) = listener();
     let config = DEFAULTS.replace("nbthread 2", "nbthread 1");
     let _program = Manylane::start(&format!(
-        "{config} mode http\nlisten l\n bind {}\n tcp-response content close if {{ capture.req.uri /close }}\n server s {server}\n",
+        "{config} mode http\nlisten l\n bind {}\n tcp-response content close if {{ capture.req.uri /close \
+            }}\n server s {server}\n",
         fd(&socket)
     ));
     let mut client = connect(address);
@@ -366,7 +374,8 @@ fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
         let config = |log: &Syslog, socket: &Path| {
             address.set(free());
             format!(
-                "global\n stats socket {} level admin\n{} mode http\n log {} local0\n option httplog\n http-reuse {mode}\nlisten l\n bind {}\n server s {}\n",
+                "global\n stats socket {} level admin\n{} mode http\n log {} local0\n option httplog\n \
+                    http-reuse {mode}\nlisten l\n bind {}\n server s {}\n",
                 socket.display(),
                 DEFAULTS.replace("nbthread 2", "nbthread 1"),
                 log.address(),
@@ -396,7 +405,8 @@ fn a_client_learns_that_a_kept_connection_has_ended_by_the_end_of_its_own() {
             "{mode}"
         );
         if let Some(theirs) = theirs {
-            assert_eq!((ours.0, ours.1), (theirs.0, theirs.1), "{mode}"); // it counts answers that did not come in another way
+            // it counts answers that did not come in another way
+            assert_eq!((ours.0, ours.1), (theirs.0, theirs.1), "{mode}");
         }
     }
 }

@@ -50,7 +50,8 @@ fn start(rules: &str) -> (Manylane, SocketAddr, std::net::TcpListener) {
 #[test]
 fn conditions_choose_the_backend() {
     let (_program, address, _socket) = start(
-        " acl api path_beg /api\n acl beta hdr(X-Beta) -i yes\n use_backend api if api !beta or { path /always }\n \
+        " acl api path_beg /api\n acl beta hdr(X-Beta) -i yes\n use_backend api if api !beta or { path \
+            /always }\n \
           use_backend %[req.hdr(x-to)] if { req.hdr(x-to) -m found }",
     );
     for (line, more, backend) in [
@@ -69,7 +70,8 @@ fn conditions_choose_the_backend() {
 #[test]
 fn heads_are_edited() {
     let (_program, address, _socket) = start(
-        " http-request set-header X-From %[src]\n http-request add-header X-Two b\n http-request del-header X-Secret\n \
+        " http-request set-header X-From %[src]\n http-request add-header X-Two b\n http-request del-header \
+            X-Secret\n \
           http-request set-var(txn.old) path\n http-request set-path /new%[path] if { path_beg /old }\n \
           http-request set-query a=%[var(txn.old)] if { var(txn.old) -m found }\n \
           http-response set-header X-Path %[var(txn.old)]\n http-response del-header X-Powered-By\n \
@@ -92,10 +94,13 @@ fn heads_are_edited() {
 fn requests_are_denied_answered_and_redirected() {
     let (_program, address, _socket) = start(
         " http-request deny if { method DELETE }\n http-request deny deny_status 429 if { path /busy }\n \
-          http-request return status 200 content-type text/plain lf-string \"hello %[path]\" hdr x-own yes if { path_beg /own }\n \
+          http-request return status 200 content-type text/plain lf-string \"hello %[path]\" hdr x-own yes \
+          if { path_beg /own }\n \
           http-request redirect scheme https code 301 if { path_beg /secure }\n \
-          redirect location /elsewhere if { path /moved }\n redirect location /x code 308 keep-query if { path /kept }\n \
-          redirect location \"/x?b#c\" keep-query if { path /both }\n redirect prefix http://other drop-query if { path_beg /prefix }",
+          redirect location /elsewhere if { path /moved }\n redirect location /x code 308 keep-query if { \
+          path /kept }\n \
+          redirect location \"/x?b#c\" keep-query if { path /both }\n redirect prefix http://other \
+          drop-query if { path_beg /prefix }",
     );
     for (line, begin, contains) in [
         ("DELETE /", "HTTP/1.1 403 ", "content-length"),
@@ -120,7 +125,8 @@ fn connections_are_chosen_by_their_addresses() {
     let (socket, address) = listener();
     let config = |rule: &str| {
         format!(
-            "{DEFAULTS}frontend f\n bind {}\n{rule}\n default_backend a\nbackend a\n server s {}\nbackend b\n server s {}\n",
+            "{DEFAULTS}frontend f\n bind {}\n{rule}\n default_backend a\nbackend a\n server s {}\nbackend \
+                b\n server s {}\n",
             fd(&socket),
             named("a"),
             named("b")
@@ -146,7 +152,8 @@ fn connections_are_chosen_by_their_addresses() {
 fn both_ends_of_a_connection_are_shown_behind_a_proxy() {
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nfrontend f\n bind {} accept-proxy\n http-request return status 200 content-type text/plain \
+        "{DEFAULTS} mode http\nfrontend f\n bind {} accept-proxy\n http-request return status 200 \
+            content-type text/plain \
          lf-string \"%[src] %[dst] %[dst_port] %[fc_src] %[fc_dst_port]\"\n",
         fd(&socket)
     ));
@@ -169,7 +176,8 @@ fn what_would_have_no_effect_is_refused_by_name() {
         ("http", " http-request set-header x %[src,debug]", "debug"),
     ] {
         let config = format!(
-            "{DEFAULTS} mode {mode}\nfrontend f\n bind :80\n default_backend b\n{line}\nbackend b\n server s 127.0.0.1:1\n"
+            "{DEFAULTS} mode {mode}\nfrontend f\n bind :80\n default_backend b\n{line}\nbackend b\n server s \
+                127.0.0.1:1\n"
         );
         let outcome = check(&config, &[]);
         let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
@@ -181,9 +189,11 @@ fn what_would_have_no_effect_is_refused_by_name() {
     }
     // What is there is not refused.
     let config = format!(
-        "{DEFAULTS} mode http\nfrontend f\n bind :80\n log stderr format raw local0\n log-format \"%[capture.req.uri] %[status]\"\n \
+        "{DEFAULTS} mode http\nfrontend f\n bind :80\n log stderr format raw local0\n log-format \
+            \"%[capture.req.uri] %[status]\"\n \
          http-request deny if WAIT_END {{ fc_src 10.0.0.0/8 }} HTTP\n \
-         http-request set-header x %[unique-id]%[capture.req.uri]\n http-response deny if {{ res.body_len gt 10 }}\n default_backend b\nbackend b\n server s 127.0.0.1:1\n"
+         http-request set-header x %[unique-id]%[capture.req.uri]\n http-response deny if {{ res.body_len gt \
+         10 }}\n default_backend b\nbackend b\n server s 127.0.0.1:1\n"
     );
     let outcome = check(&config, &[]);
     assert_eq!(outcome.status.code(), Some(0), "{}", String::from_utf8_lossy(&outcome.stderr));
@@ -237,7 +247,8 @@ fn mistakes_in_rules_are_told_with_their_place() {
     ] {
         let outcome = check(
             &format!(
-                "{DEFAULTS} mode http\nfrontend f\n bind :80\n default_backend b\n{line}\nbackend b\n server s 127.0.0.1:1\n"
+                "{DEFAULTS} mode http\nfrontend f\n bind :80\n default_backend b\n{line}\nbackend b\n server \
+                    s 127.0.0.1:1\n"
             ),
             &[],
         );
@@ -259,7 +270,8 @@ fn what_names_something_that_is_not_there_is_refused() {
         (" bind 127.0.0.1:81 id 7\n bind 127.0.0.1:82 id 7", "'id 7' is another listener's"),
     ] {
         let config = format!(
-            "{DEFAULTS} mode http\nfrontend f\n bind 127.0.0.1:80\n capture request header a len 3\n default_backend b\n{lines}\nbackend b\n server s 127.0.0.1:1\n"
+            "{DEFAULTS} mode http\nfrontend f\n bind 127.0.0.1:80\n capture request header a len 3\n \
+                default_backend b\n{lines}\nbackend b\n server s 127.0.0.1:1\n"
         );
         let outcome = check(&config, &[]);
         let text = String::from_utf8_lossy(&outcome.stderr).into_owned();
@@ -295,7 +307,8 @@ fn a_pause_holds_a_request_and_a_response() {
 #[test]
 fn what_a_rule_of_the_connection_set_is_there_for_each_request() {
     let (_program, address, _socket) = start(
-        " tcp-request connection set-src str(192.0.2.5),ipmask(32)\n tcp-request session set-var(sess.n) int(7)\n \
+        " tcp-request connection set-src str(192.0.2.5),ipmask(32)\n tcp-request session set-var(sess.n) \
+            int(7)\n \
           http-request set-header X-Who \"%[src] %[var(sess.n)]\"",
     );
     for _ in 0..2 {
@@ -366,7 +379,8 @@ fn long_lists_of_rules_are_looked_at_in_turns() {
         let rules = " http-request set-var(txn.n) int(1)\n".repeat(120);
         let _program = Manylane::start_ready(&format!(
             "global\n nbthread 1\n stats socket {}\n profiling.tasks on\n tune.max-rules-at-once {at_once}\n\
-             defaults\n mode http\n timeout client 30s\nfrontend f\n bind {}\n{rules} http-request return status 200\n",
+             defaults\n mode http\n timeout client 30s\nfrontend f\n bind {}\n{rules} http-request return \
+             status 200\n",
             control.display(),
             fd(&socket)
         ));
@@ -385,7 +399,8 @@ fn long_lists_of_rules_are_looked_at_in_turns() {
 fn a_burst_is_stopped_by_the_rate_of_its_own_second() {
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nfrontend f\n bind {}\n http-request deny if {{ fe_req_rate gt 10 }}\n http-request return status 200\n",
+        "{DEFAULTS} mode http\nfrontend f\n bind {}\n http-request deny if {{ fe_req_rate gt 10 }}\n \
+            http-request return status 200\n",
         fd(&socket)
     ));
     let passes = || {
@@ -413,7 +428,8 @@ fn rules_see_rates_of_frontends_backends_and_servers() {
     let shown =
         "\"%[fe_req_rate(f)] %[fe_sess_rate(f)] %[be_sess_rate(b)] %[srv_sess_rate(b/s)] %[avg_queue(b)]\"";
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nfrontend f\n bind {}\n http-response set-header x-rates {shown}\n default_backend b\nbackend b\n server s {server}\n",
+        "{DEFAULTS} mode http\nfrontend f\n bind {}\n http-response set-header x-rates {shown}\n \
+            default_backend b\nbackend b\n server s {server}\n",
         fd(&socket)
     ));
     let begin = std::time::Instant::now();

@@ -132,7 +132,8 @@ fn a_connection_whose_header_is_of_one_request_serves_no_other() {
     });
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server} send-proxy-v2 set-proxy-v2-tlv-fmt(0xEE) %[req.hdr(x-user)]\n",
+        "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server} send-proxy-v2 \
+            set-proxy-v2-tlv-fmt(0xEE) %[req.hdr(x-user)]\n",
         fd(&socket)
     ));
     let mut client = connect(address);
@@ -200,7 +201,8 @@ fn a_session_does_not_wait_for_its_last_server_behind_more_than_max_keep_alive_q
     let (a, b) = (named("a", reached.clone()), named("b", reached));
     let (socket, address) = listener();
     let _program = Manylane::start(&format!(
-        "global\n nbthread 1\n{DEFAULTS} mode http\nlisten l\n bind {}\n option prefer-last-server\n max-keep-alive-queue 0\n \
+        "global\n nbthread 1\n{DEFAULTS} mode http\nlisten l\n bind {}\n option prefer-last-server\n \
+            max-keep-alive-queue 0\n \
          server a {a} maxconn 1\n server b {b} maxconn 1\n",
         fd(&socket)
     ));
@@ -236,7 +238,8 @@ fn a_dead_server_is_left_at_once_where_no_key_has_chosen_it() {
             let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
         });
         let _program = Manylane::start(&format!(
-            "{DEFAULTS} mode http\n option redispatch\n balance {balance}\n log {} local0\n log-format \"%s %ST %rc %Tc line\"\n\
+            "{DEFAULTS} mode http\n option redispatch\n balance {balance}\n log {} local0\n log-format \"%s \
+                %ST %rc %Tc line\"\n\
              listen l\n bind {}\n server dead {}\n server alive {alive}\n",
             log.address(),
             fd(&socket),
@@ -281,7 +284,8 @@ fn a_server_that_went_out_of_service_is_left_at_once_where_a_key_has_chosen_it()
         })
     };
     let _program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n option redispatch\n retry-on all-retryable-errors\n balance uri\n log {} local0\n log-format \"%s %ST %rc line\"\n\
+        "{DEFAULTS} mode http\n option redispatch\n retry-on all-retryable-errors\n balance uri\n log {} \
+            local0\n log-format \"%s %ST %rc line\"\n\
          global\n stats socket {} level admin\nlisten l\n bind {}\n server one {}\n server two {}\n",
         log.address(),
         control.display(),

@@ -20,7 +20,8 @@ fn servers_that_track_are_as_what_they_track() {
         format!(
             "global\n stats socket {} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\n\
              frontend f\n bind {}\nbackend l\n server r {place} check inter 60s\n server nc {place}\n\
-             backend b\n server t1 {place} track l/r\n server t2 {place} track t1\n server t3 {place} backup\n",
+             backend b\n server t1 {place} track l/r\n server t2 {place} track t1\n server t3 {place} \
+             backup\n",
             socket.display(),
             log.address(),
             socket.with_extension("web").display(),
@@ -141,10 +142,13 @@ fn sessions_end_with_their_server_and_when_an_active_one_is_back() {
     let config = |log: &Syslog, socket: &Path| {
         let ((web_socket, web_address), (tcp_socket, tcp_address)) = (listener(), listener());
         let text = format!(
-            "global\n nbthread 2\n stats socket {} level admin\n log {} local0\n{DEFAULTS} log global\n retries 0\n\
+            "global\n nbthread 2\n stats socket {} level admin\n log {} local0\n{DEFAULTS} log global\n \
+                retries 0\n\
              frontend web\n mode http\n log-format \"web %ts %ST\"\n bind {}\n default_backend w\n\
-             backend w\n mode http\n server a {slow} on-marked-down shutdown-sessions on-marked-up shutdown-backup-sessions\n server s {slow} backup\n\
-             listen tcp\n mode tcp\n log-format \"tcp ends %ts\"\n bind {}\n server a {talk} on-marked-down shutdown-sessions\n",
+             backend w\n mode http\n server a {slow} on-marked-down shutdown-sessions on-marked-up \
+             shutdown-backup-sessions\n server s {slow} backup\n\
+             listen tcp\n mode tcp\n log-format \"tcp ends %ts\"\n bind {}\n server a {talk} on-marked-down \
+             shutdown-sessions\n",
             socket.display(),
             log.address(),
             fd(&web_socket),
@@ -227,7 +231,8 @@ fn what_a_reload_hands_over_is_tracked_and_ended_as_before() {
     let (socket, (web, address)) = (folder.0.join("control"), listener());
     let _program = Manylane::start_ready(&format!(
         "global\n stats socket {} level admin\n log {} local0\n{DEFAULTS} log global\nlisten l\n bind {}\n \
-         server r {talk} check inter 60s on-marked-down shutdown-sessions\nbackend b\n server t {talk} track l/r\n",
+         server r {talk} check inter 60s on-marked-down shutdown-sessions\nbackend b\n server t {talk} track \
+         l/r\n",
         socket.display(),
         log.address(),
         fd(&web),
@@ -301,8 +306,10 @@ fn errors_of_live_traffic_count_as_haproxy_counts_them() {
             let (listening, address) = listener();
             let place = if place.is_empty() { shop } else { nobody };
             let text = format!(
-                "global\n stats socket {} level admin\n log {} local0\n{defaults} mode http\n log global\n retries 0\n option log-health-checks\n\
-                 listen l\n bind {}\n no log\n log {} local0 notice\n server a {place} check inter 60s port {} {options}\n",
+                "global\n stats socket {} level admin\n log {} local0\n{defaults} mode http\n log global\n \
+                    retries 0\n option log-health-checks\n\
+                 listen l\n bind {}\n no log\n log {} local0 notice\n server a {place} check inter 60s port \
+                 {} {options}\n",
                 socket.display(),
                 log.address(),
                 fd(&listening),
@@ -315,7 +322,15 @@ fn errors_of_live_traffic_count_as_haproxy_counts_them() {
         let (ours, theirs) = both(config, |played| {
             let mut seen = played.lines("Health check for server l/a succeeded");
             asks(web.borrow().as_ref().unwrap().1, paths);
-            let left = |line: String| line.split("servers left.").next().unwrap().to_owned(); // the last request may count, or not any more
+            let left = |line: String| {
+                line.split(
+                    "servers \
+                left.",
+                )
+                .next()
+                .unwrap()
+                .to_owned()
+            }; // the last request may count, or not any more
             seen.extend(played.lines("l/a is DOWN").into_iter().map(left));
             seen.push(
                 played
@@ -346,8 +361,10 @@ fn servers_go_on_as_a_state_file_of_either_program_says() {
             None => (String::new(), ""),
         };
         format!(
-            "global\n max-spread-checks 10ms\n stats socket {} level admin\n{global}{DEFAULTS} mode http\n{load}\
-             frontend f\n bind {}\nbackend b\n server a {place} weight 10\n server c {place} weight 20 check inter 60s\n \
+            "global\n max-spread-checks 10ms\n stats socket {} level admin\n{global}{DEFAULTS} mode \
+                http\n{load}\
+             frontend f\n bind {}\nbackend b\n server a {place} weight 10\n server c {place} weight 20 check \
+             inter 60s\n \
              server d {place} disabled\n server e {place}\n server f {place} check inter 60s rise 3 fall 4\n \
              server h {place} track b/f\n server i {place} weight 5\n server k {place} disabled\n",
             &socket.display(),
@@ -424,7 +441,8 @@ fn a_state_file_that_was_cut_holds_as_far_as_it_goes() {
     let socket = folder.0.join("cli");
     let lines = |more: &str| {
         format!(
-            "global\n stats socket {}\n server-state-base {}\n{more}{DEFAULTS} mode http\nlisten f\n bind {}\n load-server-state-from-file global\n\
+            "global\n stats socket {}\n server-state-base {}\n{more}{DEFAULTS} mode http\nlisten f\n bind \
+                {}\n load-server-state-from-file global\n\
              backend b\n load-server-state-from-file local\n{}",
             socket.display(),
             folder.0.display(),
@@ -463,7 +481,8 @@ fn a_state_file_has_the_address_that_a_name_had_last() {
     let (socket, web) = (folder.0.join("cli"), folder.0.join("web"));
     let config = |load: &str| {
         format!(
-            "global\n stats socket {}\n server-state-file {}\n{DEFAULTS} mode http\nfrontend f\n bind {}\n default_backend b\n\
+            "global\n stats socket {}\n server-state-file {}\n{DEFAULTS} mode http\nfrontend f\n bind {}\n \
+                default_backend b\n\
              backend b\n load-server-state-from-file {load}\n server a no-such-host.invalid:81\n",
             socket.display(),
             file.display(),
@@ -514,7 +533,8 @@ fn standard_error_tells_what_happens_to_servers_and_proxies() {
     let config = |name: &str| {
         let socket = folder.0.join(name);
         let text = format!(
-            "global\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend f\n bind {}\n default_backend b\n\
+            "global\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend f\n bind {}\n \
+                default_backend b\n\
              backend b\n server s {place} check inter 60s\n server t {place} track s\n\
              server u {place} backup\nlisten l\n bind {}\n server v {place}\n",
             socket.display(),
@@ -539,15 +559,20 @@ fn standard_error_tells_what_happens_to_servers_and_proxies() {
             "[WARNING]  Server b/s is DOWN, changed from CLI. 1 active and 1 backup servers left. {left}"
         ),
         &format!(
-            "[WARNING]  Server b/t is DOWN via b/s. 0 active and 1 backup servers left. Running on backup. {left}"
+            "[WARNING]  Server b/t is DOWN via b/s. 0 active and 1 backup servers left. Running on backup. \
+                {left}"
         ),
         &format!(
-            "[WARNING]  Backup Server b/u is going DOWN for maintenance. 0 active and 0 backup servers left. {left}"
+            "[WARNING]  Backup Server b/u is going DOWN for maintenance. 0 active and 0 backup servers left. \
+                {left}"
         ),
         "[ALERT]    backend 'b' has no server available!",
-        "[WARNING]  Server b/s is UP, changed from CLI. 1 active and 0 backup servers online. 0 sessions requeued, 0 total in queue.",
-        "[WARNING]  Server b/t is UP via b/s. 2 active and 0 backup servers online. 0 sessions requeued, 0 total in queue.",
-        "[WARNING]  Server b/t enters drain state. 1 active and 0 backup servers online. 0 sessions requeued, 0 total in queue.",
+        "[WARNING]  Server b/s is UP, changed from CLI. 1 active and 0 backup servers online. 0 sessions \
+            requeued, 0 total in queue.",
+        "[WARNING]  Server b/t is UP via b/s. 2 active and 0 backup servers online. 0 sessions requeued, 0 \
+            total in queue.",
+        "[WARNING]  Server b/t enters drain state. 1 active and 0 backup servers online. 0 sessions \
+            requeued, 0 total in queue.",
         &format!(
             "[WARNING]  Server l/v is going DOWN for maintenance. 0 active and 0 backup servers left. {left}"
         ),

@@ -167,7 +167,8 @@ fn connections_beyond_maxconn_wait_for_a_place() {
             _ => ("", "", maxconn.trim_end()),
         };
         let config = format!(
-            "{DEFAULTS}global\n{global}frontend f\n bind {}{bind}\n{front} default_backend b\nbackend b\n server s {server}\n",
+            "{DEFAULTS}global\n{global}frontend f\n bind {}{bind}\n{front} default_backend b\nbackend b\n \
+                server s {server}\n",
             fd(&socket)
         );
         let _program = Manylane::start(&config);
@@ -179,7 +180,8 @@ fn connections_beyond_maxconn_wait_for_a_place() {
         let mut byte = [0];
         first.read_exact(&mut byte).unwrap();
         first.write_all(b"z").unwrap();
-        first.read_exact(&mut byte).unwrap(); // two round trips of the first: the second would have come by now
+        // two round trips of the first: the second would have come by now
+        first.read_exact(&mut byte).unwrap();
         assert!(told.try_recv().is_err(), "{maxconn}");
         drop(first);
         told.recv_timeout(common::PATIENCE).unwrap();
@@ -195,7 +197,8 @@ fn a_tunnel_that_is_half_closed_has_the_time_of_a_tunnel() {
     let (keep, kept) = mpsc::channel();
     let server = origin(move |stream| keep.send(stream).unwrap()); // it is silent, and stays
     let _program = Manylane::start(&format!(
-        "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n timeout tunnel 300ms\n mode tcp\n\
+        "global\n nbthread 2\ndefaults\n timeout client 1h\n timeout server 1h\n timeout connect 1h\n \
+            timeout tunnel 300ms\n mode tcp\n\
          listen l\n bind {}\n server s {server}\n",
         fd(&socket)
     ));
@@ -250,7 +253,8 @@ fn without_lingering_servers_are_reset_where_clients_end() {
     let (socket, address) = listener();
     let (server, told) = three_and_the_end();
     let _program = Manylane::start(&format!(
-        "{DEFAULTS}frontend f\n bind {}\n default_backend b\nbackend b\n option nolinger\n server s {server}\n",
+        "{DEFAULTS}frontend f\n bind {}\n default_backend b\nbackend b\n option nolinger\n server s \
+            {server}\n",
         fd(&socket)
     ));
     let mut client = connect(address);

@@ -81,7 +81,8 @@ fn who_finds_every_queue_full_waits_and_keeps_nobody_from_their_answer() {
         let _program = Manylane::start(&format!(
             "{DEFAULTS} mode http\nglobal\n nbthread 1\nfrontend f\n bind {}\n default_backend b\n \
              http-request return content-type text/plain lf-string %[queue(b)] if {{ path /waiting }}\n\
-             backend b\n balance {balance}\n option redispatch\n server s {} maxconn 1 maxqueue 1\n server t {} maxconn 1 maxqueue 1\n",
+             backend b\n balance {balance}\n option redispatch\n server s {} maxconn 1 maxqueue 1\n server t \
+             {} maxconn 1 maxqueue 1\n",
             fd(&listening),
             server(),
             server(),

@@ -24,9 +24,11 @@ const RULES: [(&str, u16); 5] =
 fn start(more: &str) -> (Manylane, SocketAddr) {
     let (socket, address) = listener();
     let program = Manylane::start(&format!(
-        "{DEFAULTS} mode http\n{more}\nfrontend f\n bind {}\n http-request deny if {{ path /deny }}\n http-request redirect location /x if {{ path /redirect }}\n \
+        "{DEFAULTS} mode http\n{more}\nfrontend f\n bind {}\n http-request deny if {{ path /deny }}\n \
+            http-request redirect location /x if {{ path /redirect }}\n \
          http-request auth if {{ path /auth }}\n use_backend b if {{ path /nowhere }}\n \
-         http-request return status 200 content-type text/plain lf-string %[path] if !{{ path /nowhere }}\nbackend b\n",
+         http-request return status 200 content-type text/plain lf-string %[path] if !{{ path /nowhere \
+         }}\nbackend b\n",
         fd(&socket)
     ));
     (program, address)

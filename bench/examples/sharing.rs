@@ -135,7 +135,8 @@ fn main() {
     println!("  {:<14} {clone:6.2}", "clone-other");
     println!("  {:<14} {split:6.2}", "split-other");
     println!(
-        "two lanes share one cluster, each clones and drops; ns of an operation, mean of the lanes' median samples:"
+        "two lanes share one cluster, each clones and drops; ns of an operation, mean of the lanes' median \
+            samples:"
     );
     for (name, ns) in [
         (Ring::NAME, two_lanes::<Ring>()),

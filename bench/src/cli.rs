@@ -92,10 +92,12 @@ pub struct PeersArguments {
     #[arg(long = "row", value_name = "NAME")]
     pub rows: Vec<String>,
     /// Samples of each contestant
-    #[arg(long, value_name = "N", default_value_t = 101, value_parser = clap::value_parser!(u32).range(3..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 101, value_parser =
+        clap::value_parser!(u32).range(3..=100_000))]
     pub samples: u32,
     /// Length of a sample in microseconds
-    #[arg(long, value_name = "US", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    #[arg(long, value_name = "US", default_value_t = 500, value_parser =
+        clap::value_parser!(u32).range(10..=1_000_000))]
     pub time: u32,
     /// How the program is measured
     #[cfg(not(manylane_sim))]
@@ -111,11 +113,13 @@ pub struct HeavyArguments {
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub tasks: Vec<u32>,
     /// Run-queue depths, e.g. 40,200: tasks of a round at most, heavy ones apart
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = [manylane_sched::RUNQUEUE_DEPTH],
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t =
+        [manylane_sched::RUNQUEUE_DEPTH],
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub depth: Vec<u32>,
     /// Requests of each run
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser =
+        clap::value_parser!(u32).range(1..=1_000_000))]
     pub requests: u32,
     /// In virtual time: exact, and the same in every run
     #[arg(long)]

@@ -161,7 +161,8 @@ pub fn run(arguments: &HeavyArguments) -> Result<(), String> {
     let clock = if arguments.simulated { Clock::Virtual } else { Clock::Real };
     let requests = arguments.requests as usize;
     println!(
-        "response times in ms, {requests} requests of {REQUEST_WORK:?} in {STEPS} steps beside tasks of {HANDSHAKE_WORK:?}, {}\n",
+        "response times in ms, {requests} requests of {REQUEST_WORK:?} in {STEPS} steps beside tasks of \
+            {HANDSHAKE_WORK:?}, {}\n",
         if arguments.simulated { "virtual time" } else { "real time" }
     );
     println!(

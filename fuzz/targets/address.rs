@@ -1,4 +1,5 @@
-//! Addresses of configuration files: whatever is accepted reads back as it is written, and positions of errors are
+//! Addresses of configuration files: whatever is accepted reads back as it is written, and positions of
+//! errors are
 //! inside of the text. The first byte chooses the statement.
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Answers to health checks: whatever a server says, in whatever pieces, each kind of check comes to the same verdict, which fits in a log line.
+//! Answers to health checks: whatever a server says, in whatever pieces, each kind of check comes to the
+//! same verdict, which fits in a log line.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

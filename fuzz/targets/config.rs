@@ -1,4 +1,5 @@
-//! A configuration file: any bytes are read, findings point into the file and are shown without harm. The second half, after a
+//! A configuration file: any bytes are read, findings point into the file and are shown without harm. The
+//! second half, after a
 //! NUL byte, is a condition.
 #![no_main]
 

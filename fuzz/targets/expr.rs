@@ -1,4 +1,5 @@
-//! The language of rules: the first part, up to a NUL byte, is compiled as an expression, as a format and, cut into words, as a
+//! The language of rules: the first part, up to a NUL byte, is compiled as an expression, as a format and,
+//! cut into words, as a
 //! condition; the second is a map that they may name. What compiles is run on a small request.
 #![no_main]
 

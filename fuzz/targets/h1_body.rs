@@ -1,4 +1,5 @@
-//! Chunked bodies: any cut gives the same data; what is kept as chunks decodes to the same; what is written decodes to the same; a reader
+//! Chunked bodies: any cut gives the same data; what is kept as chunks decodes to the same; what is written
+//! decodes to the same; a reader
 //! that is as simple as can be agrees.
 #![no_main]
 

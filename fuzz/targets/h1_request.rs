@@ -1,4 +1,5 @@
-//! Requests: what is accepted is written and read again as the same, whole or cut; what is accepted has one framing for a reader that is
+//! Requests: what is accepted is written and read again as the same, whole or cut; what is accepted has one
+//! framing for a reader that is
 //! as simple as can be.
 #![no_main]
 

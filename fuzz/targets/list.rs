@@ -1,4 +1,5 @@
-//! One thread's operations on a list against a queue of numbers: a byte says what, the next one with which element.
+//! One thread's operations on a list against a queue of numbers: a byte says what, the next one with which
+//! element.
 #![no_main]
 
 use manylane_list::{MtList, Node};

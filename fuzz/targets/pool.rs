@@ -1,4 +1,5 @@
-//! Pools against a list of what is in use: no block is handed out twice, nothing of it changes meanwhile, and the
+//! Pools against a list of what is in use: no block is handed out twice, nothing of it changes meanwhile,
+//! and the
 //! numbers agree.
 #![no_main]
 

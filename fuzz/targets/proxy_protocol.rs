@@ -1,4 +1,5 @@
-//! Headers of the PROXY protocol: whatever is read can be written again and reads as the same, and each of its
+//! Headers of the PROXY protocol: whatever is read can be written again and reads as the same, and each of
+//! its
 //! beginnings asks for more.
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Answers of name servers: whatever comes back, a section keeps at most so much of it, asks no more often than it may, and is done with a name in
+//! Answers of name servers: whatever comes back, a section keeps at most so much of it, asks no more often
+//! than it may, and is done with a name in
 //! its time; what it takes is what was asked for.
 #![no_main]
 

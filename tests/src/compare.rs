@@ -273,11 +273,13 @@ mod tests {
 
     #[test]
     fn log_lines_lose_times_ports_and_durations_and_nothing_else() {
-        let line = "<134>Nov 21 06:52:56 haproxy[77]: 127.0.0.1:45678 [21/Nov/2026:06:52:56.123] front back/one 0/0/1/-1/3 503 217 - - SC-- 1/1/0/0/3 0/0 \"GET / HTTP/1.1\"";
+        let line = "<134>Nov 21 06:52:56 haproxy[77]: 127.0.0.1:45678 [21/Nov/2026:06:52:56.123] front \
+            back/one 0/0/1/-1/3 503 217 - - SC-- 1/1/0/0/3 0/0 \"GET / HTTP/1.1\"";
         let shown = log_line(line);
         assert_eq!(
             shown,
-            "<134> PROGRAM 127.0.0.1:PORT [TIME] front back/one T/T/T/-1/T 503 BYTES - - SC-- T/T/T/T/T 0/0 \"GET / HTTP/1.1\""
+            "<134> PROGRAM 127.0.0.1:PORT [TIME] front back/one T/T/T/-1/T 503 BYTES - - SC-- T/T/T/T/T 0/0 \
+                \"GET / HTTP/1.1\""
         );
         let line = "<134>1 2026-11-21T06:52:56.123456+00:00 - haproxy 77 - [a@1 b=\"c d\"] said so";
         assert_eq!(log_line(line), "<134> 1 - PROGRAM [a@1 b=\"c d\"] said so");

@@ -159,7 +159,8 @@ impl Variant for PerLane {
     fn new(threads: usize) -> Self {
         // A type lives as long as the process; one for each run, so that its sums are those of the run.
         let stats: &'static MemType = Box::leak(Box::new(MemType::new("bench records")));
-        stats.own(); // registers it: not on a virtual core, where the registry's `Once` would stop the whole machine
+        // registers it: not on a virtual core, where the registry's `Once` would stop the whole machine
+        stats.own();
         Self { stats, files: files(threads) }
     }
 
@@ -186,6 +187,7 @@ fn counted(operations: u64, allocs: u64, frees: u64, bytes_in: u64, bytes_out: u
         return Ok(());
     }
     Err(format!(
-        "{records} records were allocated and freed; counted: {allocs} and {frees}, {bytes_in} and {bytes_out} bytes"
+        "{records} records were allocated and freed; counted: {allocs} and {frees}, {bytes_in} and \
+            {bytes_out} bytes"
     ))
 }

@@ -26,13 +26,16 @@ pub struct ManageArguments {
     #[arg(long = "row", value_name = "NAME")]
     pub rows: Vec<String>,
     /// Rounds of latencies without dumps and with them, in turns, of which the medians count
-    #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 15, value_parser =
+        clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: u32,
     /// Reloads of each kind
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser =
+        clap::value_parser!(u32).range(1..=10_000))]
     pub reloads: u32,
     /// Sessions that are shown
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser =
+        clap::value_parser!(u32).range(1..=1_000_000))]
     pub sessions: u32,
     /// The program [default: manylane beside this one]
     #[arg(long, value_name = "PATH")]
@@ -114,7 +117,8 @@ fn backends(count: usize, servers: usize) -> String {
     text
 }
 
-const DEFAULTS: &str = "defaults\n    mode http\n    http-reuse always\n    timeout connect 5s\n    timeout client 60s\n    timeout server 60s\n";
+const DEFAULTS: &str = "defaults\n    mode http\n    http-reuse always\n    timeout connect 5s\n    timeout \
+    client 60s\n    timeout server 60s\n";
 
 /// Requests of a KiB, over connections that stay or with one each.
 fn traffic(close: bool) -> Traffic {

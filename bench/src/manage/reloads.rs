@@ -70,7 +70,9 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
         bench.reloads
     );
     println!(
-        "| how | who | s each | requests | failed | lines with 200 | others | p99 before, meanwhile, us | ratio | at most {} | KiB after {SETTLED}, at the end | descriptors before, meanwhile, at the end, at rest |",
+        "| how | who | s each | requests | failed | lines with 200 | others | p99 before, meanwhile, us | \
+            ratio | at most {} | KiB after {SETTLED}, at the end | descriptors before, meanwhile, at the \
+            end, at rest |",
         MOST.0
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
@@ -84,9 +86,12 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
 
 fn text(bench: &Bench, port: u16, logs: u16, turn: u32) -> String {
     format!(
-        "global\n    nbthread 2\n    maxconn 2000\n    log 127.0.0.1:{logs} len 1024 local0\n    stats socket {} level admin expose-fd listeners\n{DEFAULTS}\
-         \x20   log global\n    log-format \"%ST %{{+Q}}r\"\nfrontend outside\n    bind 127.0.0.1:{port}\n    http-request return status 200 if {{ path /ready }}\n\
-         \x20   http-request set-header x-turn {turn}\n    default_backend served\nbackend served\n    server one {}\n",
+        "global\n    nbthread 2\n    maxconn 2000\n    log 127.0.0.1:{logs} len 1024 local0\n    stats \
+            socket {} level admin expose-fd listeners\n{DEFAULTS}\
+         \x20   log global\n    log-format \"%ST %{{+Q}}r\"\nfrontend outside\n    bind \
+         127.0.0.1:{port}\n    http-request return status 200 if {{ path /ready }}\n\
+         \x20   http-request set-header x-turn {turn}\n    default_backend served\nbackend served\n    \
+         server one {}\n",
         bench.socket().display(),
         bench.origin,
     )
@@ -152,7 +157,8 @@ fn one(bench: &Bench, load: &Load, how: How, kind: Kind) -> Result<(), String> {
     let (good, bad) =
         (sink.good.load(Ordering::Relaxed) - lines.0, sink.bad.load(Ordering::Relaxed) - lines.1);
     println!(
-        "| {} | {kind} | {:.3} | {} | {} | {good} | {bad} | {before}, {meanwhile} | {ratio:.2} | {} | {}, {}{} | {first}, {}, {}, {rest} |",
+        "| {} | {kind} | {:.3} | {} | {} | {good} | {bad} | {before}, {meanwhile} | {ratio:.2} | {} | {}, \
+            {}{} | {first}, {}, {}, {rest} |",
         how.words(),
         each.as_secs_f64(),
         latencies.len(),
@@ -245,7 +251,8 @@ impl Sink {
     fn start() -> Result<Self, String> {
         let fail = |error: std::io::Error| format!("cannot receive logs: {error}");
         let socket = UdpSocket::bind("127.0.0.1:0").map_err(fail)?;
-        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, ROOM); // as much as the system gives
+        // as much as the system gives
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, ROOM);
         let port = socket.local_addr().map_err(fail)?.port();
         let (good, bad) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let counted = (good.clone(), bad.clone());

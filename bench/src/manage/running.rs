@@ -147,7 +147,8 @@ impl Running {
             let (before, time) = line.split_once("` has been running for ")?;
             let unit = time.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
             let number: f64 = time.strip_suffix(unit)?.parse().ok()?;
-            let seconds = number * if unit == "s" { 1.0 } else { 0.001 }; // a watchdog's least is a millisecond
+            // a watchdog's least is a millisecond
+            let seconds = number * if unit == "s" { 1.0 } else { 0.001 };
             (seconds < 10.0 * limit.as_secs_f64())
                 .then(|| before.rsplit('`').next().unwrap_or_default().to_owned())
         });

@@ -28,7 +28,8 @@ pub(super) fn run(bench: &Bench, _: &Load) -> Result<(), String> {
         bench.sessions
     );
     println!(
-        "| who | sessions | MB | s | tasks over {} ms of processor time, at most none | response in ms before: p99, longest | meanwhile |",
+        "| who | sessions | MB | s | tasks over {} ms of processor time, at most none | response in ms \
+            before: p99, longest | meanwhile |",
         MOST.as_millis()
     );
     println!("|---|---|---|---|---|---|---|");
@@ -40,7 +41,8 @@ pub(super) fn run(bench: &Bench, _: &Load) -> Result<(), String> {
 
 fn configuration(bench: &Bench, port: u16, probes: [u16; 2]) -> String {
     let mut text = format!(
-        "global\n    nbthread 2\n    no strict-limits\n    maxconn {}\n    warn-blocked-traffic-after {}ms\n    stats socket {} level admin\n{DEFAULTS}\
+        "global\n    nbthread 2\n    no strict-limits\n    maxconn {}\n    warn-blocked-traffic-after \
+            {}ms\n    stats socket {} level admin\n{DEFAULTS}\
          \x20   timeout tarpit 1h\n    timeout server 1h\n    timeout client 1h\n",
         bench.sessions * 2 + 1_000,
         MOST.as_millis(),
@@ -49,7 +51,8 @@ fn configuration(bench: &Bench, port: u16, probes: [u16; 2]) -> String {
     for (lane, probe) in (1..).zip(probes) {
         let _ = write!(
             text,
-            "frontend probe{lane}\n    bind 127.0.0.1:{probe} thread {lane}\n    http-request return status 200\n"
+            "frontend probe{lane}\n    bind 127.0.0.1:{probe} thread {lane}\n    http-request return status \
+                200\n"
         );
     }
     for link in 0..CHAIN {

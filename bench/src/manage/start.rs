@@ -22,7 +22,8 @@ pub(super) fn run(bench: &Bench, _: &Load) -> Result<(), String> {
     for kind in bench.kinds() {
         let port = free_port()?;
         let text = format!(
-            "global\n    nbthread 2\n    maxconn 2000\n    stats socket {} level admin expose-fd listeners\n{DEFAULTS}\
+            "global\n    nbthread 2\n    maxconn 2000\n    stats socket {} level admin expose-fd \
+                listeners\n{DEFAULTS}\
              frontend outside\n    bind 127.0.0.1:{port}\n    http-request return status 200\n{}",
             bench.socket().display(),
             backends(100, 100),

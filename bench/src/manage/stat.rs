@@ -48,7 +48,9 @@ impl What {
 pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
     println!("\n50 backends of 1,000 servers, {RATE} requests a second (stat)");
     println!(
-        "| what | who | MB | ms | ms of lanes | at most {} | slices over 1 ms of dumps alone, of requests without, with | p99 without, with, us | ratio | at most {} | waits for a processor without, with, us a request |",
+        "| what | who | MB | ms | ms of lanes | at most {} | slices over 1 ms of dumps alone, of requests \
+            without, with | p99 without, with, us | ratio | at most {} | waits for a processor without, \
+            with, us a request |",
         MOST.0, MOST.1
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
@@ -58,8 +60,10 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
         let slices = if kind.is_ours() { &*watched } else { "" };
         let text = format!(
             "global\n    nbthread 2\n    maxconn 2000\n{slices}    stats socket {} level admin\n{DEFAULTS}\
-             frontend outside\n    bind 127.0.0.1:{port}\n    http-request return status 200 if {{ path /ready }}\n\
-             \x20   http-request use-service prometheus-exporter if {{ path /metrics }}\n    default_backend served\n\
+             frontend outside\n    bind 127.0.0.1:{port}\n    http-request return status 200 if {{ path \
+             /ready }}\n\
+             \x20   http-request use-service prometheus-exporter if {{ path /metrics }}\n    default_backend \
+             served\n\
              backend served\n    server one {}\n{}",
             bench.socket().display(),
             bench.origin,
@@ -80,7 +84,8 @@ pub(super) fn run(bench: &Bench, load: &Load) -> Result<(), String> {
             let ratio = f64::from(with.p99) / f64::from(without.p99);
             let name = if what == What::Stat { "`show stat`" } else { "a scrape" };
             println!(
-                "| {name} | {kind} | {:.1} | {:.0} | {:.1} | {} | {} | {}, {} | {ratio:.2} | {} | {:.1}, {:.1} |",
+                "| {name} | {kind} | {:.1} | {:.0} | {:.1} | {} | {} | {}, {} | {ratio:.2} | {} | {:.1}, \
+                    {:.1} |",
                 length as f64 / 1e6,
                 ms(each),
                 ms(lanes),

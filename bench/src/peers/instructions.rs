@@ -100,7 +100,8 @@ fn over_limit(group: &str, counts: &[(&str, f64)]) -> Vec<String> {
             let (ours, peer) = (of(limit.ours)?, of(limit.peer)?);
             (ours > peer * limit.factor).then(|| {
                 format!(
-                    "{} needs {ours:.2} instructions where {} needs {peer:.2}: {:.1} % more, and {:.0} % are allowed",
+                    "{} needs {ours:.2} instructions where {} needs {peer:.2}: {:.1} % more, and {:.0} % are \
+                        allowed",
                     limit.ours,
                     limit.peer,
                     (ours / peer - 1.0) * 100.0,

@@ -314,7 +314,8 @@ mod tests {
         let error = run(&arguments).expect_err("a typing error");
         assert_eq!(
             error,
-            "there is no row `conter`; known rows: counter, pool, buffer, list, local, lock, config, sched; scenarios of the program: see `proxy`"
+            "there is no row `conter`; known rows: counter, pool, buffer, list, local, lock, config, sched; \
+                scenarios of the program: see `proxy`"
         );
     }
 }

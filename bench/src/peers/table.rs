@@ -176,7 +176,8 @@ pub(super) fn overview(rows: &[Row]) -> String {
             row.verdicts()
         );
     }
-    text + "\nloop: the empty loop beside the row, a cycle a round: it tells how fast the host let the core run meanwhile\n"
+    text + "\nloop: the empty loop beside the row, a cycle a round: it tells how fast the host let the core \
+        run meanwhile\n"
 }
 
 #[cfg(test)]

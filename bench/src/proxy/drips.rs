@@ -84,7 +84,8 @@ impl Place {
     fn configuration(&self, port: u16, origin: u16) -> String {
         let Self { mode, rules, .. } = self;
         format!(
-            "global\n    nbthread 1\n    maxconn 500\ndefaults\n    mode {mode}\n    timeout connect 60s\n    timeout client 60s\n    timeout server 60s\n    timeout http-request 60s\n\
+            "global\n    nbthread 1\n    maxconn 500\ndefaults\n    mode {mode}\n    timeout connect \
+                60s\n    timeout client 60s\n    timeout server 60s\n    timeout http-request 60s\n\
              listen l\n    bind 127.0.0.1:{port}\n{rules}    server s 127.0.0.1:{origin}\n"
         )
     }
@@ -110,10 +111,12 @@ pub fn run(how: &How) -> Result<(), String> {
             println!("{}", programs.version(*kind)?);
         }
         println!(
-            "{CLIENTS} connections, {BYTES} bytes each: CPU ms while they drip, and KB of memory at once, and with drips\n"
+            "{CLIENTS} connections, {BYTES} bytes each: CPU ms while they drip, and KB of memory at once, \
+                and with drips\n"
         );
         println!(
-            "| what drips | program | CPU ms (least) | ratio | at once | drips | more |\n|---|---|---|---|---|---|---|"
+            "| what drips | program | CPU ms (least) | ratio | at once | drips | more \
+                |\n|---|---|---|---|---|---|---|"
         );
         for place in PLACES {
             print!("{}", table(place, &kinds, how.rounds, programs)?);

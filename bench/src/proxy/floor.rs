@@ -56,7 +56,8 @@ pub(super) fn table(port: u16, rounds: u32) -> Result<String, String> {
         let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
         let _ = writeln!(
             text,
-            "    {name:<30} median {:>8.3}  least {least:>8.3}  {each:.1} us each: {user:.1} user, {:.1} system",
+            "    {name:<30} median {:>8.3}  least {least:>8.3}  {each:.1} us each: {user:.1} user, {:.1} \
+                system",
             median(samples),
             each - user,
         );

@@ -47,10 +47,12 @@ pub struct ProxyArguments {
 #[derive(Clone, Debug, Default, Args)]
 pub struct How {
     /// Rounds of each program
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser =
+        clap::value_parser!(u32).range(1..=1_000))]
     pub rounds: u32,
     /// Requests of a round, in hundredths of the usual number
-    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser =
+        clap::value_parser!(u32).range(1..=10_000))]
     pub requests: u32,
     /// The program [default: manylane beside this one]
     #[arg(long, value_name = "PATH")]
@@ -152,7 +154,8 @@ fn scenarios_with(
         }
     }
     let mut overview = String::from(
-        "| scenario | loop ns | haproxy | nginx | epoll | io_uring | epoll by ratio | io_uring by ratio |\n|---|---|---|---|---|---|---|---|\n",
+        "| scenario | loop ns | haproxy | nginx | epoll | io_uring | epoll by ratio | io_uring by ratio \
+            |\n|---|---|---|---|---|---|---|---|\n",
     );
     for scenario in chosen {
         let before = empty_loop();

@@ -129,7 +129,8 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM); // the first of nginx ends the others
+        // the first of nginx ends the others
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let begun = Instant::now();
         while self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             if begun.elapsed() > Duration::from_secs(3) {

@@ -332,7 +332,8 @@ pub(crate) static SCENARIOS: &[Scenario] = &[
     },
 ];
 
-const REQUEST: &str = "GET /path/to/a/page?number=1 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: load/1.0\r\nAccept: */*\r\n";
+const REQUEST: &str = "GET /path/to/a/page?number=1 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: \
+    load/1.0\r\nAccept: */*\r\n";
 
 fn answered(response: Message, expected: u64) -> Traffic {
     let request = Message::new(format!("{REQUEST}\r\n"), 0);
@@ -471,7 +472,8 @@ impl Scenario {
         if hop {
             let _ = write!(
                 text,
-                "\nbackend servers\n    server inner {inner}\n\nfrontend inside\n    bind {inner}\n    default_backend innermost\n\
+                "\nbackend servers\n    server inner {inner}\n\nfrontend inside\n    bind {inner}\n    \
+                    default_backend innermost\n\
                  \nbackend innermost\n    server one 127.0.0.1:{origin}\n"
             );
             return text;
@@ -501,12 +503,17 @@ fn nginx(port: u16, origin: u16, folder: &str) -> String {
         let _ = writeln!(temporary, "    {what}_temp_path {folder}/{what};");
     }
     format!(
-        "daemon off;\nworker_processes 2;\nworker_rlimit_nofile 20000;\npid {folder}/nginx-{port}.pid;\nerror_log stderr crit;\n\
+        "daemon off;\nworker_processes 2;\nworker_rlimit_nofile 20000;\npid \
+            {folder}/nginx-{port}.pid;\nerror_log stderr crit;\n\
          events {{ worker_connections 9900; }}\n\
-         http {{\n    access_log off;\n    keepalive_timeout 60s;\n    keepalive_requests 1000000000;\n    client_max_body_size 0;\n{temporary}\
-         \x20   upstream servers {{\n        server 127.0.0.1:{origin};\n        keepalive 64;\n        keepalive_requests 1000000000;\n    }}\n\
-         \x20   server {{\n        listen 127.0.0.1:{port} reuseport;\n        location / {{\n            proxy_pass http://servers;\n\
-         \x20           proxy_http_version 1.1;\n            proxy_set_header Connection \"\";\n            proxy_request_buffering off;\n\
+         http {{\n    access_log off;\n    keepalive_timeout 60s;\n    keepalive_requests 1000000000;\n    \
+         client_max_body_size 0;\n{temporary}\
+         \x20   upstream servers {{\n        server 127.0.0.1:{origin};\n        keepalive 64;\n        \
+         keepalive_requests 1000000000;\n    }}\n\
+         \x20   server {{\n        listen 127.0.0.1:{port} reuseport;\n        location / {{\n            \
+         proxy_pass http://servers;\n\
+         \x20           proxy_http_version 1.1;\n            proxy_set_header Connection \"\";\n            \
+         proxy_request_buffering off;\n\
          \x20           proxy_max_temp_file_size 0;\n        }}\n    }}\n}}\n"
     )
 }

@@ -59,7 +59,8 @@ pub fn run(program: &Path, arguments: &[String]) -> Result<Results, String> {
         .map_err(|error| format!("{} printed no results: {error}", program.display()))?;
     if results.series.iter().any(|series| series.machine != Machine::Simulated) {
         return Err(format!(
-            "{} is not built for the simulator: build it with RUSTFLAGS=\"--cfg manylane_sim\", or run `make bench`",
+            "{} is not built for the simulator: build it with RUSTFLAGS=\"--cfg manylane_sim\", or run `make \
+                bench`",
             program.display()
         ));
     }

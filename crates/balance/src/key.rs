@@ -186,7 +186,8 @@ mod tests {
     proptest! {
         /// What peers send never panics.
         #[test]
-        fn any_bytes_are_searched(bytes in prop::collection::vec(any::<u8>(), 0..64), name in prop::collection::vec(any::<u8>(), 0..4),
+        fn any_bytes_are_searched(bytes in prop::collection::vec(any::<u8>(), 0..64),
+            name in prop::collection::vec(any::<u8>(), 0..4),
             len in 0usize..8, depth in 0usize..4, whole: bool, path_only: bool) {
             let _ = UriKey { len, depth, whole, path_only }.of(&bytes);
             let _ = (url_param(&bytes, &name), query(&bytes), domain_only(&bytes));

@@ -191,9 +191,12 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
-        /// Over a period each server has its weight's share, and never waits much longer than its share says; half as long again where one period follows another.
+        /// Over a period each server has its weight's share, and never waits much longer than its share
+        /// says; half as long again where one period follows another.
         #[test]
-        fn a_period_holds_every_server_as_often_as_its_weight_says(weights in prop::collection::vec(0u32..=100, 1..12)) {
+        fn a_period_holds_every_server_as_often_as_its_weight_says(
+            weights in prop::collection::vec(0u32..=100, 1..12),
+        ) {
             let divisor = weights.iter().fold(0, |d, &w| gcd(d, u64::from(w))).max(1) as u32;
             for table in [smooth_turns(&numbered(&weights)), static_turns(&numbered(&weights))] {
                 for (n, &weight) in weights.iter().enumerate() {
@@ -209,9 +212,11 @@ mod tests {
                 let others = weights.len() as f64 + 1.0;
                 let widest = turns.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
                 prop_assert!(widest as f64 <= share + others, "{widest} {share}");
-                // The lightest begin late, so their last turns come early: the wait from one period to the next was up to a fifth of a share longer in
+                // The lightest begin late, so their last turns come early: the wait from one period to the
+                // next was up to a fifth of a share longer in
                 // eight million cases.
-                let around = turns.first().zip(turns.last()).map_or(0, |(first, last)| first + table.len() - last);
+                let around = turns.first().zip(turns.last()).map_or(0, |(first,
+                    last)| first + table.len() - last);
                 prop_assert!(around as f64 <= share * 1.5 + others, "{around} {share}");
             }
         }

@@ -139,7 +139,8 @@ impl fmt::Display for RegisterError {
             ),
             Self::Full { name } => write!(
                 f,
-                "no room for free function \"{name}\": all {MAX_FREE_FNS} numbers are taken; register one for \
+                "no room for free function \"{name}\": all {MAX_FREE_FNS} numbers are taken; register one \
+                    for \
                  each kind of memory, not for each buffer"
             ),
             Self::Unknown { index } => {

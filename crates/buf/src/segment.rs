@@ -416,7 +416,8 @@ pub struct ReadOnly;
 impl fmt::Display for ReadOnly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "zero on free of foreign bytes that are read-only: declare them writable when they join a chain, or \
+            "zero on free of foreign bytes that are read-only: declare them writable when they join a chain, \
+                or \
              let their free function zero them",
         )
     }

@@ -24,7 +24,8 @@ fn a_full_table_of_free_functions_refuses_one_more() {
     assert_eq!(
         error.to_string(),
         format!(
-            "no room for free function \"{name}\": all 32 numbers are taken; register one for each kind of memory, \
+            "no room for free function \"{name}\": all 32 numbers are taken; register one for each kind of \
+                memory, \
              not for each buffer"
         )
     );

@@ -98,7 +98,8 @@ fn the_owner_shares_without_a_transfer_while_others_hold_on() {
             |(held, arrived), worker| {
                 let segment = segment();
                 let parcel = Chain::from(segment.clone()).into(); // never opened
-                held.lock().expect("no panic").push(parcel); // a real lock: nothing simulated happens under it
+                // a real lock: nothing simulated happens under it
+                held.lock().expect("no panic").push(parcel);
                 all_arrived(arrived, worker);
                 worker.measure(WARM_UP, 200, |_| drop(segment.clone()));
             },

@@ -64,7 +64,8 @@ fn what_crosses_lanes_ends_exactly_once() {
     let index = FreeIndex::register("stress", free).expect("registered once");
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| mpsc::channel::<Parcel>()).unzip();
     let all_sent = Barrier::new(THREADS);
-    let crossed = AtomicUsize::new(0); // never read by value: that its threads have ended is known to std alone
+    // never read by value: that its threads have ended is known to std alone
+    let crossed = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for (number, receiver) in receivers.into_iter().enumerate() {
             let (senders, all_sent, crossed) = (&senders, &all_sent, &crossed);

@@ -131,7 +131,8 @@ pub fn unbuilt() -> String {
 const UNBUILT: &str = "\
 # What is not built
 
-<!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. -->
+<!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. \
+-->
 
 Of HAProxy's language these keywords are not built, as a whole or in part. A configuration that has a
 refused one is refused, with file, line, column and the reason. [configuration.md](configuration.md) has all
@@ -170,7 +171,8 @@ pub fn markdown() -> String {
     put(
         &mut out,
         format_args!(
-            "\n## Keywords\n\nOf {} entries, {built} are read, {idle} are accepted without effect and {refused} are refused by name.\n",
+            "\n## Keywords\n\nOf {} entries, {built} are read, {idle} are accepted without effect and \
+                {refused} are refused by name.\n",
             rows.len()
         ),
     );
@@ -207,7 +209,8 @@ pub fn markdown() -> String {
 const INTRODUCTION: &str = "\
 # Configuration reference
 
-<!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. -->
+<!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. \
+-->
 
 Manylane reads HAProxy's configuration language, as of version 3.4. This page lists every keyword of it:
 what is read, what is
@@ -216,7 +219,8 @@ accepted without effect and why, and what is refused by name. Nothing is ignored
 ## Lines
 
 - A statement is one line; words are separated by white space; an unprotected `#` begins a comment.
-- `\\` protects the next character; `\\n`, `\\r`, `\\t` and `\\xNN` are the usual bytes. A backslash before any
+- `\\` protects the next character; `\\n`, `\\r`, `\\t` and `\\xNN` are the usual bytes. A backslash before \
+any
   other character stays.
 - `\"weak quotes\"` protect everything but variables and escapes, `'strong quotes'` everything.
 - Variables are put in between weak quotes: `\"$NAME\"`, `\"${NAME}\"`, `\"${NAME-default}\"`, and as several

@@ -154,9 +154,12 @@ fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => proptest::sample::select(names).prop_map(str::to_owned),
         2 => proptest::sample::select(vec![
-            "global", "defaults", "frontend", "backend", "listen", "userlist", "resolvers", "ring", "from", "if", "unless", "no", "default",
-            "name", "other", "127.0.0.1:80", ":80-90", "unix@/x", "fd@3", "1", "0", "-1", "5s", "16k", "{", "}", "src", "on", "off", "len",
-            "header", "except", "%[src]", "\"$V\"", "\"${V[*]}\"", "'a b'", "\\", "\"", "'", "#", ".if", ".elif", ".else", ".endif", "1 &&",
+            "global", "defaults", "frontend", "backend", "listen", "userlist", "resolvers", "ring", "from",
+                "if", "unless", "no", "default",
+            "name", "other", "127.0.0.1:80", ":80-90", "unix@/x", "fd@3", "1", "0", "-1", "5s", "16k", "{",
+                "}", "src", "on", "off", "len",
+            "header", "except", "%[src]", "\"$V\"", "\"${V[*]}\"", "'a \
+                b'", "\\", "\"", "'", "#", ".if", ".elif", ".else", ".endif", "1 &&",
             "streq(a,b)", ".notice", "s1", "1-5", "hdr(x)", "random(", "ring@name", "stdout", "local0",
         ]).prop_map(str::to_owned),
         1 => "[ -~]{0,12}",
@@ -200,7 +203,8 @@ proptest! {
         sources.add("q.cfg", format!("global\n description {quoted}\n")).unwrap();
         let build = Build::bare();
         let loaded = load(&sources, &build, Environment::new(), false);
-        prop_assert_eq!(loaded.config.global.description.map(|set| set.value.bytes().to_vec()), Some(text.into_bytes()));
+        prop_assert_eq!(loaded.config.global.description.map(|set| set.value.bytes().to_vec()),
+            Some(text.into_bytes()));
     }
 
     /// A file cut anywhere is read to its end.

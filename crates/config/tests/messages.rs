@@ -60,12 +60,14 @@ fn a_mistake_is_told_by_what_was_expected_and_what_was_found() {
         ),
         (
             " option xyzzy",
-            "9 A unknown option 'xyzzy' in 'frontend' section; 'manylane --help option' lists those that there are",
+            "9 A unknown option 'xyzzy' in 'frontend' section; 'manylane --help option' lists those that \
+                there are",
         ),
         (" option httplg", "9 A unknown option 'httplg' in 'frontend' section; did you mean 'httplog'?"),
         (
             " option splice",
-            "9 A unknown option 'splice' in 'frontend' section; did you mean 'splice-auto', 'splice-request' or 'splice-response'?",
+            "9 A unknown option 'splice' in 'frontend' section; did you mean 'splice-auto', 'splice-request' \
+                or 'splice-response'?",
         ),
         (" option tcplog x", "16 A 'option tcplog' expects no argument, found 1 argument"),
         (" maxconn", "2 A 'maxconn' expects <number>, found none"),
@@ -75,11 +77,13 @@ fn a_mistake_is_told_by_what_was_expected_and_what_was_found() {
         (" capture cookie a", "18 A 'capture cookie' expects <name> len <length>, found 1 argument"),
         (
             " timeout client 1m30s",
-            "18 A 'timeout client' expects <delay>, found '1m30s': 'm30s' is not a unit of time, which are us, ms, s, m, h and d",
+            "18 A 'timeout client' expects <delay>, found '1m30s': 'm30s' is not a unit of time, which are \
+                us, ms, s, m, h and d",
         ),
         (
             " redirect code 301",
-            "11 A 'redirect' expects location|prefix|scheme <target> [code <code>] [<option>...] [if|unless <condition>], found 2 arguments",
+            "11 A 'redirect' expects location|prefix|scheme <target> [code <code>] [<option>...] [if|unless \
+                <condition>], found 2 arguments",
         ),
         (
             " http-request set-heder a b",
@@ -105,7 +109,8 @@ fn one_mistake_is_told_once() {
 fn what_haproxy_warns_of_is_warned_of_and_nothing_else() {
     let never = |above: &str, line| {
         format!(
-            "this rule and those behind it never run: '{above}' in line {line} ends the list and has no condition"
+            "this rule and those behind it never run: '{above}' in line {line} ends the list and has no \
+                condition"
         )
     };
     let order = |own: &str, above: &str| {
@@ -113,7 +118,8 @@ fn what_haproxy_warns_of_is_warned_of_and_nothing_else() {
     };
     let small = |name: &str, time: &str| {
         format!(
-            "'{name} {time}' is suspiciously small for milliseconds; write {time}s if these are seconds, or {time}ms"
+            "'{name} {time}' is suspiciously small for milliseconds; write {time}s if these are seconds, or \
+                {time}ms"
         )
     };
     for (lines, expected) in [
@@ -173,7 +179,8 @@ fn what_haproxy_warns_of_is_warned_of_and_nothing_else() {
 #[test]
 fn what_has_no_effect_is_a_notice_so_that_zero_warning_takes_it() {
     for lines in [
-        "global\n ca-base /etc/ssl\n crt-base /etc/ssl\n ssl-default-bind-options no-sslv3\n ssl-default-server-ciphers x\n \
+        "global\n ca-base /etc/ssl\n crt-base /etc/ssl\n ssl-default-bind-options no-sslv3\n \
+            ssl-default-server-ciphers x\n \
          tune.ssl.default-dh-param 2048",
         "global\n insecure-fork-wanted\n tune.lua.openlibs none\n tune.quic.fe.stream.max-total 1",
         "fcgi-app php\n docroot /var/www\n index index.php",

@@ -88,14 +88,16 @@ fn blocks_nest() {
 
 #[test]
 fn conditions_are_split_like_lines_and_may_name_variables() {
-    let text = ".if streq(\"$YES\",1) && feature(THREAD)\na\n.endif\n.if \"$NO\"\nb\n.endif\n.if \"$NO\" 1\nc\n.endif\n\
+    let text = ".if streq(\"$YES\",1) && feature(THREAD)\na\n.endif\n.if \"$NO\"\nb\n.endif\n.if \"$NO\" \
+        1\nc\n.endif\n\
                 .if streq(\"a b\",a\\ b)\nd\n.endif\n";
     assert_eq!(statements(text), ["a", "c", "d", "--"]);
 }
 
 #[test]
 fn later_lines_see_what_earlier_ones_set() {
-    let text = "\"$X\" none\nsetenv X 5\nx \"$X\"\n.if defined(X)\ny\n.endif\nfrontend www\nat \"${.FILE}:${.LINE}:${.SECTION}\"\n";
+    let text = "\"$X\" none\nsetenv X 5\nx \"$X\"\n.if defined(X)\ny\n.endif\nfrontend www\nat \
+        \"${.FILE}:${.LINE}:${.SECTION}\"\n";
     let (statements, findings) = read(&[text]);
     assert_eq!(statements, ["setenv X 5", "x 5", "y", "frontend www", "at 0.cfg:8:www", "--"]);
     assert_eq!(findings, ["Diag 1:1 the first word is empty, so the line is no statement"]);

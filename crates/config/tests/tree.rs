@@ -95,7 +95,8 @@ fn a_whole_file_is_read_into_types() {
 #[test]
 fn proxies_begin_with_their_defaults_and_change_only_themselves() {
     let config = tree(
-        "defaults a\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n option httpclose\n maxconn 5\n log stdout local0\n\
+        "defaults a\n mode http\n timeout client 1s\n timeout connect 1s\n timeout server 1s\n option \
+            httpclose\n maxconn 5\n log stdout local0\n\
          defaults b from a\n timeout client 2s\n no option httpclose\n\
          frontend f\n bind :1\n maxconn 7\n no log\n\
          frontend g from a\n bind :2\n option http-keep-alive\n\
@@ -120,7 +121,8 @@ fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
     let text = "global\n maxcon 5\n nbthread many\n\
                 defaults\n mode htpt\n timeout clent 5s\n timeout queue 5x\n option httplg\n\
                 frontend www\n bind :99999 nmae x\n use_backend ap if TRUE\n http-request dney\n\
-                backend app\n balance roundrbin\n server a 127.0.0.1:80 wieght 3\n server a 127.0.0.1:80\n stick on src\n";
+                backend app\n balance roundrbin\n server a 127.0.0.1:80 wieght 3\n server a 127.0.0.1:80\n \
+                stick on src\n";
     assert_eq!(
         findings(text),
         [
@@ -128,18 +130,22 @@ fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
             "3:11 A 'nbthread' expects <number>, found 'many': 'm' is not a digit",
             "5:7 A 'mode' expects tcp|http, found 'htpt'; did you mean 'http'?",
             "6:10 A unknown timeout 'clent' in 'defaults' section; did you mean 'client'?",
-            "7:17 A 'timeout queue' expects <delay>, found '5x': 'x' is not a unit of time, which are us, ms, s, m, h and d",
+            "7:17 A 'timeout queue' expects <delay>, found '5x': 'x' is not a unit of time, which are us, \
+                ms, s, m, h and d",
             "8:9 A unknown option 'httplg' in 'defaults' section; did you mean 'httplog'?",
             "10:8 A 'bind' : '99999' is not a port in ':99999'; write a number from 1 to 65535",
             "10:14 A unknown keyword 'nmae' of a 'bind' line; did you mean 'name'?",
             "12:15 A 'http-request' does not know the action 'dney'; did you mean 'deny'?",
             "14:10 A 'balance' does not know 'roundrbin'; did you mean 'roundrobin'?",
             "15:24 A unknown keyword 'wieght' of a 'server' line; did you mean 'weight'?",
-            "17:2 A 'stick on' is a keyword of HAProxy that this program refuses: stick tables are not built yet",
+            "17:2 A 'stick on' is a keyword of HAProxy that this program refuses: stick tables are not built \
+                yet",
             "11:14 A proxy 'www' : unable to find required use_backend 'ap'; did you mean 'app'?",
-            "9:1 W missing timeouts ('timeout client'): clients or servers that fall silent keep their connections for ever",
+            "9:1 W missing timeouts ('timeout client'): clients or servers that fall silent keep their \
+                connections for ever",
             "16:9 A backend 'app' has a server named 'a' already at t.cfg:15",
-            "13:1 W missing timeouts ('timeout connect', 'timeout server'): clients or servers that fall silent keep their connections for ever",
+            "13:1 W missing timeouts ('timeout connect', 'timeout server'): clients or servers that fall \
+                silent keep their connections for ever",
         ]
     );
 }
@@ -165,8 +171,10 @@ fn keywords_of_the_other_side_are_ignored_with_a_warning_as_in_haproxy() {
     assert_eq!(
         found,
         [
-            "7:2 W 'fullconn' ignored because frontend 'f' has no backend capability. Maybe you want 'maxconn' instead ?",
-            "9:2 W 'maxconn' ignored because backend 'b' has no frontend capability. Maybe you want 'fullconn' instead ?",
+            "7:2 W 'fullconn' ignored because frontend 'f' has no backend capability. Maybe you want \
+                'maxconn' instead ?",
+            "9:2 W 'maxconn' ignored because backend 'b' has no frontend capability. Maybe you want \
+                'fullconn' instead ?",
             "10:2 W 'bind' ignored because backend 'b' has no frontend capability",
         ]
     );
@@ -255,14 +263,16 @@ fn rules_of_defaults_are_for_one_side_only() {
         (
             "listen l from d\n bind :1\n",
             vec![format!(
-                "8:1 A listen 'l' {has}they would run for both of its sides; write the rules in the section itself, or split it \
+                "8:1 A listen 'l' {has}they would run for both of its sides; write the rules in the section \
+                    itself, or split it \
                  into a frontend and a backend"
             )],
         ),
         (
             "defaults e from d\n",
             vec![format!(
-                "8:1 A defaults 'e' {has}rules are not handed on from one 'defaults' section to the next; let both begin with a \
+                "8:1 A defaults 'e' {has}rules are not handed on from one 'defaults' section to the next; \
+                    let both begin with a \
                  third one that has no rules"
             )],
         ),

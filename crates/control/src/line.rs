@@ -30,7 +30,8 @@ impl Unusable {
             Self::NotText => "The command holds bytes that are no text (UTF-8); nothing was done.".into(),
             Self::TooManyWords => {
                 format!(
-                    "The command has more than {MOST_WORDS} words; nothing was done. Spaces within a word are written '\\ '."
+                    "The command has more than {MOST_WORDS} words; nothing was done. Spaces within a word \
+                        are written '\\ '."
                 )
             }
         }

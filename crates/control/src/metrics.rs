@@ -476,20 +476,23 @@ impl Making {
             if let Some(value) = info::value(&self.generation, &self.facts, field, false) {
                 let _ = writeln!(
                     text,
-                    "# HELP haproxy_process_{name} {help}\n# TYPE haproxy_process_{name} {kind}\nhaproxy_process_{name} {}",
+                    "# HELP haproxy_process_{name} {help}\n# TYPE haproxy_process_{name} \
+                        {kind}\nhaproxy_process_{name} {}",
                     value.text()
                 );
             }
         }
         let _ = writeln!(
             text,
-            "# HELP haproxy_process_build_info The program\n# TYPE haproxy_process_build_info gauge\nhaproxy_process_build_info{{version=\"{}\"}} 1",
+            "# HELP haproxy_process_build_info The program\n# TYPE haproxy_process_build_info \
+                gauge\nhaproxy_process_build_info{{version=\"{}\"}} 1",
             escaped(self.facts.version)
         );
         if let Some(node) = info::value(&self.generation, &self.facts, "node", false) {
             let _ = writeln!(
                 text,
-                "# HELP haproxy_process_node Name of the node\n# TYPE haproxy_process_node gauge\nhaproxy_process_node{{node=\"{}\"}} 1",
+                "# HELP haproxy_process_node Name of the node\n# TYPE haproxy_process_node \
+                    gauge\nhaproxy_process_node{{node=\"{}\"}} 1",
                 escaped(&node.text())
             );
         }

@@ -18,7 +18,8 @@ use std::fmt::Write;
 const SERVER: &str = "2";
 
 const STYLE: &str = "body{font:13px sans-serif;margin:1em;color:#222;background:#fff}\
-table{border-collapse:collapse;margin:.3em 0 1.2em}th,td{border:1px solid #bbb;padding:2px 6px;text-align:right;white-space:nowrap}\
+table{border-collapse:collapse;margin:.3em 0 1.2em}th,td{border:1px solid #bbb;padding:2px \
+6px;text-align:right;white-space:nowrap}\
 th{background:#eef}td:first-child,th:first-child{text-align:left}caption{text-align:left;font-weight:bold;padding:2px 0}\
 .up{background:#d9f2d9}.down{background:#f8d0d0}.going{background:#fdf0c0}.maint{background:#ecd9c0}.drain{background:#cfe3fb}\
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th{background:#223}th,td{border-color:#555}.up{background:#1d3b1d}.down{background:#551d1d}.going{background:#4d4416}.maint{background:#4a3820}.drain{background:#1d3350}}";
@@ -234,7 +235,9 @@ impl Making {
         }
         let _ = write!(
             text,
-            "<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n"
+            "<!DOCTYPE html>\n<html><head><meta \
+                charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style></head>\n\
+                <body><h1>{title}</h1>\n"
         );
         if let Some(description) = &page.description
             && let Some(description) = description.as_deref().or(generation.process.description.as_deref())
@@ -260,7 +263,8 @@ impl Making {
         let uri = escaped(&String::from_utf8_lossy(&page.uri));
         let _ = writeln!(
             text,
-            "</p>\n<p><a href=\"{uri}\">all</a> <a href=\"{uri};up\">only what is up</a> <a href=\"{uri};norefresh\">without refreshing</a> \
+            "</p>\n<p><a href=\"{uri}\">all</a> <a href=\"{uri};up\">only what is up</a> <a \
+                href=\"{uri};norefresh\">without refreshing</a> \
              <a href=\"{uri};csv\">CSV</a> <a href=\"{uri};json\">JSON</a></p>"
         );
         if let Some((class, words)) = self.formed {
@@ -295,7 +299,8 @@ impl Making {
                 }
                 let _ = writeln!(
                     text,
-                    "</select> <input type=\"hidden\" name=\"b\" value=\"#{}\"><input type=\"submit\" value=\"Apply\"></p>",
+                    "</select> <input type=\"hidden\" name=\"b\" value=\"#{}\"><input type=\"submit\" \
+                        value=\"Apply\"></p>",
                     back.id
                 );
             }

@@ -206,7 +206,10 @@ pub(crate) async fn serve(
                 match lines.payload(&mut reply, settings.interactive, settings.timeout).await {
                     Some(text) => payload = Some(text),
                     None => {
-                        reply.put("The payload did not come whole (an empty line ends it), or is too long or no text; nothing was done.\n\n");
+                        reply.put(
+                            "The payload did not come whole (an empty line ends it), or is too long or \
+                            no text; nothing was done.\n\n",
+                        );
                         reply.flush().await?;
                         lines.discard(settings.timeout).await;
                         return Ok(());

@@ -162,7 +162,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bounded_distance_is_the_textbook_distance(a in "[abc]{0,8}", b in "[abc]{0,8}", bound in 0usize..9) {
+        fn the_bounded_distance_is_the_textbook_distance(a in "[abc]{0,8}", b in "[abc]{0,8}",
+            bound in 0usize..9) {
             let full = plain(a.as_bytes(), b.as_bytes());
             prop_assert_eq!(distance(a.as_bytes(), b.as_bytes(), bound), (full <= bound).then_some(full));
         }

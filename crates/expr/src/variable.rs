@@ -502,7 +502,8 @@ impl ProcessVariables {
         let fits = size <= most.saturating_sub(others);
         let counted = if fits { size } else { 0 };
         slot.size.store(counted, Ordering::Relaxed);
-        slot.purse.used.fetch_add(counted.wrapping_sub(before), Ordering::Relaxed); // it may shrink meanwhile, with a generation that goes
+        // it may shrink meanwhile, with a generation that goes
+        slot.purse.used.fetch_add(counted.wrapping_sub(before), Ordering::Relaxed);
         // Under the lock: else the value of one lane could stand beside the size of another's.
         slot.value.replace(owned.filter(|_| fits));
         drop(setting);

@@ -48,7 +48,8 @@ fn the_lines_of_options_are_those_of_the_manual() {
     );
     assert_eq!(
         world.format(CLF_LOG, Use::Log),
-        "127.0.0.1 - - [14/Jul/2017:02:40:01 +0000] \"GET /a/b?x=1&y=2 HTTP/1.1\" 200 1234 \"\" \"\" 40000 123 \
+        "127.0.0.1 - - [14/Jul/2017:02:40:01 +0000] \"GET /a/b?x=1&y=2 HTTP/1.1\" 200 1234 \"\" \"\" 40000 \
+            123 \
          \"f\" \"b\" \"s1\" 3 1 2 5 12 ---- 42 3 2 1 0 0 0 \"\" \"\" "
     );
     assert_eq!(

@@ -10,7 +10,8 @@ fn piece() -> impl Strategy<Value = String> {
     let names: Vec<&str> = fetches().map(|row| row.name).chain(converters().map(|row| row.name)).collect();
     prop_oneof![
         4 => prop::sample::select(names).prop_map(str::to_owned),
-        3 => prop::sample::select(vec!["(", ")", ",", "'", "\"", "\\", "[", "]", "%", "{", "}", " ", "!", "||", "-m", "-i", "--", "%["]).prop_map(str::to_owned),
+        3 => prop::sample::select(vec!["(", ")", ",", "'", "\"", "\\", "[", "]", "%", "{", "}", " ", "!",
+            "||", "-m", "-i", "--", "%["]).prop_map(str::to_owned),
         2 => "[a-z0-9./:_*+?-]{0,6}",
         1 => any::<String>(),
     ]
@@ -21,7 +22,8 @@ proptest! {
     fn any_text_compiles_or_is_refused_inside_of_it(pieces in prop::collection::vec(piece(), 0..10)) {
         let text = pieces.concat();
         let mut world = World::new();
-        let compiled = world.compiling(|compiler| Expression::compile(text.as_bytes(), EvalPoints::EVERYWHERE, compiler));
+        let compiled = world.compiling(|compiler| Expression::compile(text.as_bytes(),
+            EvalPoints::EVERYWHERE, compiler));
         match compiled {
             Ok(expression) => {
                 world.with(|env, scratch| {
@@ -45,7 +47,8 @@ proptest! {
                 prop_assert!(!error.message.is_empty());
             }
         }
-        let format = world.compiling(|compiler| Format::compile(text.as_bytes(), Use::Log, EvalPoints::LOG, compiler));
+        let format = world.compiling(|compiler| Format::compile(text.as_bytes(), Use::Log, EvalPoints::LOG,
+            compiler));
         match format {
             Ok(format) => {
                 world.with(|env, scratch| format.eval(env, &mut scratch.reborrow()).map(<[u8]>::len));
@@ -58,7 +61,8 @@ proptest! {
     fn any_words_are_a_condition_or_refused_inside_of_them(words in prop::collection::vec(piece(), 0..10)) {
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let mut world = World::new();
-        let compiled = world.compiling(|compiler| Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler));
+        let compiled = world.compiling(|compiler| Condition::compile(false, &words, &mut Acls::new(),
+            EvalPoints::EVERYWHERE, compiler));
         match compiled {
             Ok(condition) => {
                 let verdict = world.with(|env, scratch| condition.eval(env, &mut scratch.reborrow()));
@@ -66,7 +70,8 @@ proptest! {
             }
             Err(error) => {
                 prop_assert!(error.word <= words.len().saturating_sub(1));
-                prop_assert!(error.at <= words.get(error.word).map_or(0, |word| word.len()), "{} at {}:{}", error.message, error.word, error.at);
+                prop_assert!(error.at <= words.get(error.word).map_or(0, |word| word.len()), "{} at \
+                    {}:{}", error.message, error.word, error.at);
             }
         }
     }
@@ -109,7 +114,8 @@ proptest! {
                 MatchKind::Dom => between(&pattern, &['/', '?', '.', ':']),
                 _ => false,
             });
-            if !matches!(kind, MatchKind::Str | MatchKind::Beg | MatchKind::End | MatchKind::Sub | MatchKind::Dir | MatchKind::Dom) {
+            use MatchKind::{Beg, Dir, Dom, End, Str, Sub};
+            if !matches!(kind, Str | Beg | End | Sub | Dir | Dom) {
                 continue;
             }
             let flag = if fold { "-i " } else { "" };
@@ -121,14 +127,17 @@ proptest! {
     /// A run of sets, unsets and clears against a map.
     #[test]
     fn variables_keep_what_was_set_last_within_their_limit(
-        steps in prop::collection::vec((0usize..4, prop::option::of(prop::collection::vec(any::<u8>(), 0..40))), 0..60),
+        steps in prop::collection::vec((0usize..4, prop::option::of(prop::collection::vec(any::<u8>(),
+            0..40))), 0..60),
     ) {
         let mut names = VariableNames::default();
-        let ids: Vec<VariableId> = (0..4).map(|n| names.resolve(format!("txn.v{n}").as_bytes()).unwrap()).collect();
+        let ids: Vec<VariableId> =
+            (0..4).map(|n| names.resolve(format!("txn.v{n}").as_bytes()).unwrap()).collect();
         let mut variables = Variables::with_limit(64);
         let mut model: Vec<Option<Vec<u8>>> = vec![None; 4];
         for (which, value) in steps {
-            let others: usize = model.iter().enumerate().filter(|(n, _)| *n != which).filter_map(|(_, v)| v.as_ref()).map(Vec::len).sum();
+            let others: usize = model.iter().enumerate().filter(|(n, _)| *n != which).filter_map(|(_,
+                v)| v.as_ref()).map(Vec::len).sum();
             match &value {
                 Some(bytes) => {
                     let fits = others + bytes.len() <= 64;

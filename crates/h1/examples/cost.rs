@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! valgrind --tool=callgrind target/release/examples/cost request-16 20000
-//! valgrind --tool=callgrind target/release/examples/cost request-16 40000      # the difference is 20,000 rounds
+//! valgrind --tool=callgrind target/release/examples/cost request-16 40000      # the difference is 20,000
+//! rounds
 //! ```
 //!
 //! Not for comparing with other machines: `httparse` beside ours is the measure.
@@ -18,27 +19,40 @@ use std::hint::black_box;
 use std::time::Instant;
 
 /// A request of a load generator: 5 fields.
-const REQUEST_5: &str = "GET /static/images/logo.png?v=12 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: curl/8.5.0\r\nAccept: */*\r\n\
+const REQUEST_5: &str = "GET /static/images/logo.png?v=12 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: \
+    curl/8.5.0\r\nAccept: */*\r\n\
     X-Request-Id: 6f1d0c52\r\nConnection: keep-alive\r\n\r\n";
 
 /// A request of a browser: 16 fields, about 1 KiB.
-const REQUEST_16: &str = "GET /catalogue/items?category=books&sort=price&page=3 HTTP/1.1\r\nHost: shop.example.com\r\n\
-    Connection: keep-alive\r\nsec-ch-ua: \"Chromium\";v=\"128\", \"Not;A=Brand\";v=\"24\"\r\nsec-ch-ua-mobile: ?0\r\n\
+const REQUEST_16: &str = "GET /catalogue/items?category=books&sort=price&page=3 HTTP/1.1\r\nHost: \
+    shop.example.com\r\n\
+    Connection: keep-alive\r\nsec-ch-ua: \"Chromium\";v=\"128\", \
+    \"Not;A=Brand\";v=\"24\"\r\nsec-ch-ua-mobile: ?0\r\n\
     sec-ch-ua-platform: \"Linux\"\r\nUpgrade-Insecure-Requests: 1\r\n\
-    User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/128.0.0.0 Safari/537.36\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/128.0.0.0 \
+    Safari/537.36\r\n\
     Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8\r\n\
-    Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\r\n\
-    Referer: https://shop.example.com/catalogue/items?category=books&page=2\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n\
+    Sec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\nSec-Fetch-Dest: \
+    document\r\n\
+    Referer: https://shop.example.com/catalogue/items?category=books&page=2\r\nAccept-Encoding: gzip, \
+    deflate, br, zstd\r\n\
     Accept-Language: en-GB,en;q=0.9,de;q=0.8\r\n\
-    Cookie: session=8c1b3c6e5a1f4be0a5d5f1b0; theme=dark; consent=all; cart=12,93,41; ab=variant-7; seen=2026-11-20T10:00:00Z\r\n\r\n";
+    Cookie: session=8c1b3c6e5a1f4be0a5d5f1b0; theme=dark; consent=all; cart=12,93,41; ab=variant-7; \
+    seen=2026-11-20T10:00:00Z\r\n\r\n";
 
 /// A response with 20 fields.
-const RESPONSE_20: &str = "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 07:00:00 GMT\r\nContent-Type: text/html; charset=utf-8\r\n\
-    Content-Length: 1024\r\nConnection: keep-alive\r\nKeep-Alive: timeout=75\r\nLast-Modified: Fri, 20 Nov 2026 12:00:00 GMT\r\n\
-    ETag: \"655b1c40-400\"\r\nAccept-Ranges: bytes\r\nCache-Control: public, max-age=3600\r\nExpires: Sat, 21 Nov 2026 08:00:00 GMT\r\n\
-    Vary: Accept-Encoding\r\nX-Frame-Options: DENY\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: same-origin\r\n\
-    Strict-Transport-Security: max-age=31536000; includeSubDomains\r\nContent-Security-Policy: default-src 'self'\r\n\
-    Set-Cookie: session=8c1b3c6e5a1f4be0a5d5f1b0; Path=/; HttpOnly; Secure\r\nX-Request-Id: 6f1d0c52-1e4a\r\nVia: 1.1 edge\r\n\r\n";
+const RESPONSE_20: &str = "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 07:00:00 \
+    GMT\r\nContent-Type: text/html; charset=utf-8\r\n\
+    Content-Length: 1024\r\nConnection: keep-alive\r\nKeep-Alive: timeout=75\r\nLast-Modified: Fri, 20 Nov \
+    2026 12:00:00 GMT\r\n\
+    ETag: \"655b1c40-400\"\r\nAccept-Ranges: bytes\r\nCache-Control: public, max-age=3600\r\nExpires: Sat, \
+    21 Nov 2026 08:00:00 GMT\r\n\
+    Vary: Accept-Encoding\r\nX-Frame-Options: DENY\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: \
+    same-origin\r\n\
+    Strict-Transport-Security: max-age=31536000; includeSubDomains\r\nContent-Security-Policy: default-src \
+    'self'\r\n\
+    Set-Cookie: session=8c1b3c6e5a1f4be0a5d5f1b0; Path=/; HttpOnly; Secure\r\nX-Request-Id: \
+    6f1d0c52-1e4a\r\nVia: 1.1 edge\r\n\r\n";
 
 /// Chunks of one byte that a segment of 16 KiB has (R-G10).
 const CHUNKS: usize = 2_700;

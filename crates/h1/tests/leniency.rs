@@ -115,7 +115,8 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
             false,
         ),
         (
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nTransfer-Encoding: \
+                chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
             L::LENGTH_AND_CODING,
             LengthAndCoding,
             coded,
@@ -129,10 +130,12 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
             false,
         ),
         (
-            "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: \
+                chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
             L::OLD_CODING,
             CodingBefore11,
-            "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+            "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: \
+                chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
             true,
         ),
     ];
@@ -181,7 +184,8 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
                 for step in [1, 2, 3, 7, message.len()] {
                     let passed = pass(message.as_bytes(), from, lenient(set), step);
                     let Ok(Some(passed)) = passed else { panic!("{told} by {step}: {passed:?}") };
-                    let same = passed.written.eq_ignore_ascii_case(written); // a field that is set anew has a plain name
+                    // a field that is set anew has a plain name
+                    let same = passed.written.eq_ignore_ascii_case(written);
                     assert!(same, "{told} by {step}: {:?}", passed.written);
                     assert_eq!((passed.closes, passed.rest), (closes, 0), "{told} by {step}");
                     let (relaxed, _) = passed.relaxed.unwrap_or_else(|| panic!("{told}: nobody told"));
@@ -259,7 +263,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_024, ..ProptestConfig::default() })]
 
-    /// What a lenient parser lets pass, written, is what a strict one reads and writes just so; and cuts do not matter.
+    /// What a lenient parser lets pass, written, is what a strict one reads and writes just so; and cuts do
+    /// not matter.
     #[test]
     fn what_passes_is_strict_and_the_same(
         begin in prop_oneof![Just("POST / HTTP/1.1\nHost: a\r\n"), Just("HTTP/1.0 200 OK\n"), Just("")],

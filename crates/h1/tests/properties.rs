@@ -197,7 +197,8 @@ proptest! {
                 let mut trailers = None;
                 for piece in pieces(&encoded, cuts) {
                     push(&mut input, piece);
-                    let progress = if keep { reader.read_chunks(&mut input, &mut out) } else { reader.read(&mut input, &mut out) };
+                    let progress = if keep { reader.read_chunks(&mut input,
+                        &mut out) } else { reader.read(&mut input, &mut out) };
                     if let Progress::Done(Some(head)) = progress.expect("valid") {
                         trailers = Some(head);
                     }
@@ -219,8 +220,10 @@ proptest! {
         cuts in cuts(),
     ) {
         let framing = [&b"content-length"[..], b"transfer-encoding", b"connection", b"host", b"te"];
-        let mut head = Head::request(b"POST", target.as_bytes(), manylane_http::Version::HTTP_11).expect("valid");
-        for (name, value) in fields.iter().filter(|(name, _)| !framing.iter().any(|f| name.as_bytes().eq_ignore_ascii_case(f))) {
+        let mut head = Head::request(b"POST", target.as_bytes(),
+            manylane_http::Version::HTTP_11).expect("valid");
+        for (name, value) in fields.iter().filter(|(name,
+            _)| !framing.iter().any(|f| name.as_bytes().eq_ignore_ascii_case(f))) {
             head.add_field(name.as_str(), value.as_bytes()).expect("valid");
         }
         let all = parts.concat();

@@ -27,7 +27,8 @@ fn received(pieces: &[&[u8]]) -> Chain {
     chain
 }
 
-const REQUEST: &[u8] = b"POST /a/b?c=d HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X\r\nX: y\r\nTE: gzip\r\nCookie: a=b; c=d\r\n\
+const REQUEST: &[u8] = b"POST /a/b?c=d HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, X\r\nX: y\r\nTE: \
+    gzip\r\nCookie: a=b; c=d\r\n\
     Content-Length: 5\r\n\r\nhello";
 
 #[test]

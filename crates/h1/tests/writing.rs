@@ -187,7 +187,8 @@ fn a_body_that_breaks_its_promise_is_refused() {
 #[test]
 fn pipelined_requests_come_one_by_one() {
     let mut input = chain(
-        "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab\r\nGET /3 HTTP/1.1\r\nHost: a\r\n\r\nGET /4",
+        "GET /1 HTTP/1.1\r\nHost: a\r\n\r\nPOST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nab\r\nGET \
+            /3 HTTP/1.1\r\nHost: a\r\n\r\nGET /4",
     );
     let mut parser = RequestParser::new(Limits::default());
     for (path, data) in [("/1", ""), ("/2", "ab"), ("/3", "")] {
@@ -233,7 +234,8 @@ fn an_end_of_the_connection_completes_only_what_has_no_other_end() {
 #[test]
 fn interim_responses_come_before_the_final_one() {
     let mut input = chain(
-        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 \
+            OK\r\nContent-Length: 0\r\n\r\n",
     );
     let mut parser = ResponseParser::new(Limits::default());
     let asked = RequestInfo { method: Method::Post, upgrade: false };
@@ -402,7 +404,8 @@ fn what_is_for_one_hop_ends_there() {
     assert_eq!(connection("1.1", offer, Persist::Upgrade), "Upgrade: a\r\nconnection: Upgrade\r\n");
     let asked = RequestInfo { method: Method::Get, upgrade: false };
     let mut input = chain(
-        "HTTP/1.1 200\r\nConnection: X, TE\r\nX: a\r\nTE: trailers\r\nKeep-Alive: b\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200\r\nConnection: X, TE\r\nX: a\r\nTE: trailers\r\nKeep-Alive: b\r\nContent-Length: \
+            0\r\n\r\n",
     );
     let mut response =
         ResponseParser::new(Limits::default()).parse(&mut input, asked).expect("valid").expect("complete");

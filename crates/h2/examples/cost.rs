@@ -22,7 +22,8 @@ const FIELDS: [(&str, &str); 15] = [
     ("upgrade-insecure-requests", "1"),
     (
         "user-agent",
-        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/128.0.0.0 Safari/537.36",
+        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/128.0.0.0 \
+            Safari/537.36",
     ),
     (
         "accept",

@@ -25,7 +25,8 @@ reasons! {
     NO_ERROR 0x0 "NO_ERROR" "All is well."
     PROTOCOL_ERROR 0x1 "PROTOCOL_ERROR" "The peer has broken a rule that has no code of its own."
     INTERNAL_ERROR 0x2 "INTERNAL_ERROR" "The fault is with who says it."
-    FLOW_CONTROL_ERROR 0x3 "FLOW_CONTROL_ERROR" "The peer has sent more than a window allows, or made one too large."
+    FLOW_CONTROL_ERROR 0x3 "FLOW_CONTROL_ERROR" "The peer has sent more than a window allows, or made one \
+        too large."
     SETTINGS_TIMEOUT 0x4 "SETTINGS_TIMEOUT" "The peer has not acknowledged settings in time."
     STREAM_CLOSED 0x5 "STREAM_CLOSED" "A frame came for a stream that its sender had ended."
     FRAME_SIZE_ERROR 0x6 "FRAME_SIZE_ERROR" "A frame has a size that its kind cannot have."

@@ -92,7 +92,8 @@ impl Reply {
             _ => "",
         };
         let text = format!(
-            "HTTP/1.1 {status} {reason}\r\nContent-Length: {}\r\nCache-Control: no-cache\r\n{close}{authenticate}\
+            "HTTP/1.1 {status} {reason}\r\nContent-Length: {}\r\nCache-Control: \
+                no-cache\r\n{close}{authenticate}\
              Content-Type: text/html\r\n\r\n{body}",
             body.len()
         );

@@ -121,7 +121,8 @@ fn few_edits_leave_the_rest_uncopied() {
     head.emit(&mut out, None).expect("memory");
     let original = head.original().expect("it was parsed");
     let shared: Vec<_> = out.segments().map(|segment| segment.shares_with(original)).collect();
-    assert_eq!(shared, [true, true, false]); // before and behind what was removed, and what was added with the empty line
+    // before and behind what was removed, and what was added with the empty line
+    assert_eq!(shared, [true, true, false]);
 }
 
 #[test]
@@ -341,7 +342,8 @@ proptest! {
                 Edit::ReplaceFirst(n, value) => {
                     if let Some(id) = head.find(NAMES[n], None) {
                         head.replace_value(id, value.as_bytes()).expect("valid");
-                        let pair = model.iter_mut().find(|(name, _)| same(name, NAMES[n])).expect("it was found");
+                        let pair = model.iter_mut().find(|(name, _)| same(name, NAMES[n])).expect("it was \
+                            found");
                         // A well-known name is written in lower case.
                         *pair = (pair.0.clone(), value);
                     } else {
@@ -371,22 +373,27 @@ proptest! {
                 Edit::Write => {
                     let text = written(&mut head);
                     prop_assert_eq!(text.len(), head.size());
-                    let (line, mut pairs) = read(&if kind == Kind::Trailers { format!("\r\n{text}") } else { text });
+                    let (line, mut pairs) = read(&if kind == Kind::Trailers { format!("\r\n\
+                        {text}") } else { text });
                     prop_assert_eq!(&line, &first);
                     // What is written for a well-known name may be in lower case.
-                    let lower = |pairs: &mut Pairs| pairs.iter_mut().for_each(|(name, _)| name.make_ascii_lowercase());
+                    let lower = |pairs: &mut Pairs| pairs.iter_mut().for_each(|(name,
+                        _)| name.make_ascii_lowercase());
                     let mut expected = model.clone();
                     lower(&mut pairs);
                     lower(&mut expected);
                     prop_assert_eq!(&pairs, &expected);
                     let shown: Pairs = head
                         .fields()
-                        .map(|field| (String::from_utf8_lossy(field.name).to_ascii_lowercase(), String::from_utf8_lossy(field.value).into_owned()))
+                        .map(|field| (String::from_utf8_lossy(field.name).to_ascii_lowercase(),
+                            String::from_utf8_lossy(field.value).into_owned()))
                         .collect();
                     prop_assert_eq!(&shown, &expected);
                     for name in NAMES {
-                        let values: Vec<_> = head.values(name).map(|value| String::from_utf8_lossy(value).into_owned()).collect();
-                        let of_model: Vec<_> = model.iter().filter(|(n, _)| same(n, name)).map(|(_, value)| value.clone()).collect();
+                        let values: Vec<_> =
+                            head.values(name).map(|v| String::from_utf8_lossy(v).into_owned()).collect();
+                        let of_model: Vec<_> = model.iter().filter(|(n, _)| same(n, name)).map(|(_,
+                            value)| value.clone()).collect();
                         prop_assert_eq!(values, of_model);
                     }
                 }

@@ -87,7 +87,8 @@ impl Stream {
         let mut begun = false;
         Waiting::new(core, stream.key(), Direction::Write, |context| {
             let fd = stream.as_fd();
-            backend!(core, driver => driver.poll_connect(core, stream.key(), fd, (&address, &mut begun), context))
+            backend!(core, driver => driver.poll_connect(core, stream.key(), fd, (&address, &mut begun),
+                context))
         })
         .await
         .map_err(|errno| Error::system(Call::Connect, errno))

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
-#![cfg(not(any(loom, manylane_sim)))] // system calls: there is nothing here that lanes share, so nothing to model
+#![cfg(not(any(loom, manylane_sim)))] // system calls: lanes share nothing here
 
 mod beside;
 mod choice;

@@ -102,12 +102,10 @@ impl Listener {
     }
 
     fn accept_once(&self) -> impl Future<Output = Result<(OwnedFd, Option<SocketAddrAny>), Error>> + '_ {
-        Waiting::new(
-            &self.core,
-            self.key,
-            Direction::Read,
-            |context| backend!(self.core, driver => driver.poll_accept(&self.core, self.key, self.fd.as_fd(), context)),
-        )
+        Waiting::new(&self.core, self.key, Direction::Read, |context| {
+            backend!(self.core, driver => driver.poll_accept(&self.core, self.key, self.fd.as_fd(),
+                context))
+        })
     }
 
     /// Until a descriptor was closed, or for a while.

@@ -57,14 +57,16 @@ options! {
     NoDelay = IPPROTO_TCP, TCP_NODELAY;
     /// Bytes in a segment at most; 88 to 32767. Of a connection, what was agreed on.
     MaxSegment = IPPROTO_TCP, TCP_MAXSEG;
-    /// Of a listener: accepts a connection when its first bytes are there, or after so many seconds. The kernel rounds up to
+    /// Of a listener: accepts a connection when its first bytes are there, or after so many seconds. The
+    /// kernel rounds up to
     /// its next retransmission.
     DeferAccept = IPPROTO_TCP, TCP_DEFER_ACCEPT;
     /// Of a listener: how many connections may send before their handshake is complete.
     FastOpen = IPPROTO_TCP, TCP_FASTOPEN;
     /// Of a connection to be: its first bytes go with the handshake; 0 or 1.
     FastOpenConnect = IPPROTO_TCP, TCP_FASTOPEN_CONNECT;
-    /// Acknowledges what comes at once; 0 holds that back for what is sent soon, until the first time that this was waited for in vain.
+    /// Acknowledges what comes at once; 0 holds that back for what is sent soon, until the first time that
+    /// this was waited for in vain.
     /// Connections begin with their listener's.
     QuickAck = IPPROTO_TCP, TCP_QUICKACK;
     /// Milliseconds that sent bytes may stay without an answer; 0 leaves it to the system.
@@ -81,7 +83,8 @@ options! {
     Tos = IPPROTO_IP, IP_TOS;
     /// The traffic class of IPv6 packets; 0 to 255.
     TrafficClass = IPPROTO_IPV6, IPV6_TCLASS;
-    /// The port of a bound address is chosen when the socket connects, so that several destinations can share it; 0 or 1.
+    /// The port of a bound address is chosen when the socket connects, so that several destinations can
+    /// share it; 0 or 1.
     BindAddressNoPort = IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT;
     /// Bytes that the kernel keeps of what came; it doubles the number, and tells the double.
     ReceiveBuffer = SOL_SOCKET, SO_RCVBUF;
@@ -176,7 +179,8 @@ pub fn set_silent_close(socket: BorrowedFd<'_>) -> Result<(), Errno> {
     // What came is acknowledged, or the peer repeats it, to a socket that is gone by then, and is told by a
     // reset.
     let (now, repair): (c_int, c_int) = (1, 1);
-    let _ = set(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &now); // what is no TCP has nothing to acknowledge
+    // what is no TCP has nothing to acknowledge
+    let _ = set(socket, libc::IPPROTO_TCP, libc::TCP_QUICKACK, &now);
     if set(socket, libc::IPPROTO_TCP, libc::TCP_REPAIR, &repair).is_ok() {
         return Ok(());
     }

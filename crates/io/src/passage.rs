@@ -57,7 +57,8 @@ impl Passage {
                     return Poll::Pending;
                 }
                 let fd = self.fd.as_fd();
-                match backend!(self.core, driver => driver.poll_ready(&self.core, self.key, fd, CALL, context))
+                match backend!(self.core, driver => driver.poll_ready(&self.core, self.key, fd, CALL,
+                    context))
                 {
                     Poll::Ready(Ok(())) => {}
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),

@@ -239,7 +239,8 @@ impl Stream {
         ahead: usize,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        backend!(self.core, driver => driver.poll_send(&self.core, self.key, self.fd.as_fd(), chain, ahead, context))
+        backend!(self.core, driver => driver.poll_send(&self.core, self.key, self.fd.as_fd(), chain, ahead,
+            context))
     }
 
     /// Ends one direction or both. What was handed over goes out first, unless only reading ends: that takes

@@ -84,7 +84,8 @@ fn a_keep_alive_request_costs_one_read_and_one_write_on_each_side(kind: Kind) {
                 let request = chain(&[7; 100]);
                 for n in 0..PHASES {
                     while phase.get() < n {
-                        here.yield_now().await; // all begin together, so that the last phase needs no more than the others
+                        // all begin together, so that the last phase needs no more than the others
+                        here.yield_now().await;
                     }
                     for _ in 0..REQUESTS {
                         client.send(&mut request.share().unwrap()).await.unwrap();

@@ -241,7 +241,8 @@ fn a_second_receiver_is_refused_with_a_sentence(kind: Kind) {
         let error = b.recv().await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "receiving failed: another task waits for the same; let one task receive and one send on a descriptor"
+            "receiving failed: another task waits for the same; let one task receive and one send on a \
+                descriptor"
         );
         a.send(&mut chain(b"for the first")).await.unwrap();
         drop(a);
@@ -367,7 +368,8 @@ fn sending_to_a_peer_that_has_gone_is_an_error_and_no_signal(kind: Kind) {
 fn connecting_to_a_closed_port_says_so_with_the_address(kind: Kind) {
     run(kind, |io| async move {
         let (listener, address) = listener(&io);
-        drop(listener.detach().await.unwrap()); // dropping the listener, io_uring would close by the end of the round
+        // dropping the listener, io_uring would close by the end of the round
+        drop(listener.detach().await.unwrap());
         let socket = manylane_io::tcp_socket(&address).unwrap();
         let error = io.connect(socket, address).await.map_err(|error| error.at(address)).unwrap_err();
         assert_eq!(
@@ -744,7 +746,8 @@ fn who_waits_to_send_is_woken_when_the_partner_takes_some(kind: Kind) {
     const BULK: usize = 512 << 10;
     run(kind, |io| async move {
         let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        rustix::net::sockopt::set_socket_send_buffer_size(&ours, 16 << 10).unwrap(); // so that it takes many goes
+        // so that it takes many goes
+        rustix::net::sockopt::set_socket_send_buffer_size(&ours, 16 << 10).unwrap();
         theirs.set_nonblocking(true).unwrap();
         let ours = io.stream(ours).unwrap();
         let left: Rc<RefCell<Vec<usize>>> = Rc::default();

@@ -115,16 +115,19 @@ proptest! {
                 }
                 Op::AddTail(i) | Op::TryAddTail(i) => {
                     let end = model.len();
-                    prop_assert_eq!(list.try_add_tail(items[i].clone()).is_ok(), model_add(&mut model, i, end));
+                    prop_assert_eq!(list.try_add_tail(items[i].clone()).is_ok(), model_add(&mut model, i,
+                        end));
                 }
                 Op::InsertAfter(i, place) => {
                     let at = model.iter().position(|x| *x == place).filter(|_| !model.contains(&i));
-                    prop_assert_eq!(OwningList::insert_after(items[i].clone(), &items[place]).is_ok(), at.is_some());
+                    prop_assert_eq!(OwningList::insert_after(items[i].clone(), &items[place]).is_ok(),
+                        at.is_some());
                     at.into_iter().for_each(|at| model.insert(at + 1, i));
                 }
                 Op::InsertBefore(i, place) => {
                     let at = model.iter().position(|x| *x == place).filter(|_| !model.contains(&i));
-                    prop_assert_eq!(OwningList::insert_before(items[i].clone(), &items[place]).is_ok(), at.is_some());
+                    prop_assert_eq!(OwningList::insert_before(items[i].clone(), &items[place]).is_ok(),
+                        at.is_some());
                     at.into_iter().for_each(|at| model.insert(at, i));
                 }
                 Op::Delete(i) => {

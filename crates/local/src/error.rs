@@ -99,7 +99,8 @@ impl fmt::Display for Error {
             ),
             Self::MessageTooLong { len, limit } => write!(
                 f,
-                "a message of {len} bytes does not fit into buffers of {limit}; send less at a time, or raise the limits"
+                "a message of {len} bytes does not fit into buffers of {limit}; send less at a time, or \
+                    raise the limits"
             ),
             Self::AddressInUse(name) => {
                 write!(f, "the name `{name}` is in use; close the socket that has it, or choose another")

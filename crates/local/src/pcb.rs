@@ -123,7 +123,8 @@ pub(crate) struct State {
 ///
 /// ```text
 ///   Open --listen--> Listening
-///   Open --connect, accept, pair--> Connected --close of either end--> Disconnected       (streams, seqpacket)
+///   Open --connect, accept, pair--> Connected --close of either end--> Disconnected       (streams,
+/// seqpacket)
 ///   Open <--connect / close of the other--> Connected                                    (datagrams)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +145,8 @@ pub(crate) struct Backlog {
 // Connections come and go with requests: their memory is the lane's.
 #[cfg(not(loom))]
 manylane_sync::lazy_static! {
-    static PCBS: Pool<Pcb> = Pool::new("local socket").expect("a pcb is smaller than the largest object of a pool");
+    static PCBS: Pool<Pcb> = Pool::new("local socket").expect("a pcb is smaller than the largest object of a \
+        pool");
 }
 
 impl Pcb {

@@ -188,7 +188,8 @@ impl Line<'_> {
         into.extend_from_slice(&self.text[..self.text.len().min(room)]);
         into.truncate(begin + length);
         for byte in &mut into[begin..] {
-            *byte = if matches!(*byte, b'\n' | b'\r' | 0) { b' ' } else { *byte }; // without a branch: many bytes at once
+            // without a branch: many bytes at once
+            *byte = if matches!(*byte, b'\n' | b'\r' | 0) { b' ' } else { *byte };
         }
     }
 }

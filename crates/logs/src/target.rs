@@ -140,7 +140,8 @@ impl fmt::Display for BadTarget {
                 path.display()
             ),
             Self::NoStream => f.write_str(
-                "lines of a ring are sent over streams: give its server an address and a port, or a local socket's path",
+                "lines of a ring are sent over streams: give its server an address and a port, or a local \
+                    socket's path",
             ),
             Self::Sample(sample) => write!(
                 f,

@@ -125,7 +125,8 @@ const OPTIONS: &[Row] = &[
     (
         &["-x"],
         " <socket>",
-        "takes the listening sockets of the process whose 'stats socket', with 'expose-fd listeners', this is",
+        "takes the listening sockets of the process whose 'stats socket', with 'expose-fd listeners', this \
+            is",
     ),
     (&["-sf"], " <pid>...", "processes to be told, once this one listens, to finish"),
     (&["-st"], " <pid>...", "processes to be told, once this one listens, to end at once"),
@@ -160,7 +161,8 @@ const OF_POOLS: &[&str] = &[
 /// How the program is called.
 pub(crate) fn usage() -> String {
     let mut text = String::from(
-        "Usage : manylane [-f <file or folder>]... [option...]\n        manylane demo\n        manylane --help <name>\n",
+        "Usage : manylane [-f <file or folder>]... [option...]\n        manylane demo\n        manylane \
+            --help <name>\n",
     );
     for (names, value, what) in OPTIONS {
         text += &format!("  {:<16} {what}\n", format!("{}{value}", names.join(", ")));

@@ -88,7 +88,8 @@ pub(crate) fn read(
     for name in generation.misses(before.0) {
         let _ = writeln!(
             said,
-            "Server '{name}' was added by a command and is in no file: it is gone, and who is with it ends there."
+            "Server '{name}' was added by a command and is in no file: it is gone, and who is with it ends \
+                there."
         );
     }
     generation.set_maxconn(system::limits(&generation, lanes, arguments.maxconn)?);

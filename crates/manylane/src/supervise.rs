@@ -488,7 +488,8 @@ impl Supervisor {
         while let Some((change, asker)) = CHANGES.with_borrow_mut(VecDeque::pop_front) {
             if self.retired.len() >= MOST_BEHIND {
                 asker.answer(Err(format!(
-                    "Streams of {MOST_BEHIND} changes before are not over: wait, or end them with 'shutdown session'."
+                    "Streams of {MOST_BEHIND} changes before are not over: wait, or end them with 'shutdown \
+                        session'."
                 )));
                 continue;
             }

@@ -151,7 +151,8 @@ pub(crate) fn memory(megabytes: u64, lanes: usize) -> Result<(), String> {
     let least = TAKEN.0 + TAKEN.1 * lanes as u64;
     if megabytes < least {
         return Err(format!(
-            "-m {megabytes} is too little: with {lanes} lanes it is at least {least}; 'nbthread' makes less of them"
+            "-m {megabytes} is too little: with {lanes} lanes it is at least {least}; 'nbthread' makes less \
+                of them"
         ));
     }
     let bytes = megabytes << 20;
@@ -160,7 +161,8 @@ pub(crate) fn memory(megabytes: u64, lanes: usize) -> Result<(), String> {
     match manylane_pool::reserve::keep(KEPT << 20) {
         true => Ok(()),
         false => Err(format!(
-            "-m {megabytes} is too little: {KEPT} MB of it, which are kept for what must not fail, are not there"
+            "-m {megabytes} is too little: {KEPT} MB of it, which are kept for what must not fail, are not \
+                there"
         )),
     }
 }

@@ -265,7 +265,8 @@ impl Change {
             }
         }
         if let Some(fixed) = self.model.buffers_are_fixed {
-            let _ = fix_buffers(on.socket, fixed); // kernels before 5.14 do not let go of a size once it was set
+            // kernels before 5.14 do not let go of a size once it was set
+            let _ = fix_buffers(on.socket, fixed);
         }
         if on.is_ip() {
             // Not all kernels tell that of a listener.

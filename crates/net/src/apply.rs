@@ -117,7 +117,8 @@ impl Options<'_> {
             self.set("nodelay", SocketOption::NoDelay, 1)?;
         }
         if let Some(time) = options.user_timeout {
-            let milliseconds = i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1); // 0 is the system's own
+            // 0 is the system's own
+            let milliseconds = i32::try_from(time.as_millis()).unwrap_or(i32::MAX).max(1);
             self.set("tcp-ut", SocketOption::UserTimeout, milliseconds)?;
         }
         if let Some(name) = &options.congestion_control {

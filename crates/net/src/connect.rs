@@ -116,7 +116,8 @@ impl Connector {
                 ));
             };
             served.packets.mark(stream.as_fd());
-            self.late_ack(&Options { socket: stream.as_fd(), family }, &served)?; // of one connection, not of the socket
+            // of one connection, not of the socket
+            self.late_ack(&Options { socket: stream.as_fd(), family }, &served)?;
             stream.connect_again(address).await.map_err(|error| (Step::Connect, errno(error)))?;
             Ok(Connection::Socket(stream))
         };

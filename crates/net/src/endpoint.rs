@@ -59,7 +59,8 @@ impl fmt::Display for NotAnEndpoint {
             }
             Self::Port { client, port } => write!(
                 f,
-                "a client's port {client} and the server's '{port}' make no port from 1 to 65535; write the server's port"
+                "a client's port {client} and the server's '{port}' make no port from 1 to 65535; write the \
+                    server's port"
             ),
         }
     }
@@ -243,7 +244,8 @@ mod tests {
         assert_eq!(server.of_server(link_local), Ok(Endpoint::Ip("[fe80::1%7]:80".parse().unwrap())));
         assert_eq!(
             of("192.0.2.1:-8000").unwrap_err().to_string(),
-            "a client's port 8000 and the server's ':-8000' make no port from 1 to 65535; write the server's port"
+            "a client's port 8000 and the server's ':-8000' make no port from 1 to 65535; write the server's \
+                port"
         );
         assert_eq!(
             of("name:80").unwrap_err().to_string(),

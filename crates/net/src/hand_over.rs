@@ -198,7 +198,8 @@ impl HandedOver {
 
     /// Asks the process at the other end of `stream`.
     fn over(mut stream: UnixStream, patience: Duration) -> Result<Self, NotHandedOver> {
-        let until = Instant::now() + patience; // for all of it: what comes in small pieces would last for hours
+        // for all of it: what comes in small pieces would last for hours
+        let until = Instant::now() + patience;
         stream.set_write_timeout(Some(patience))?;
         stream.write_all(format!("{QUESTION}\n").as_bytes())?;
         let (mut bytes, mut sockets) = (Vec::new(), Vec::new());

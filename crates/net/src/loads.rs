@@ -94,7 +94,8 @@ impl Presence {
     /// The calling lane takes connections.
     pub fn new() -> Self {
         let own = loads().own();
-        own.present.store(own.present.load(Ordering::Relaxed) + 1, Ordering::Relaxed); // only the lane itself writes it
+        // only the lane itself writes it
+        own.present.store(own.present.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         Self(PhantomData)
     }
 }

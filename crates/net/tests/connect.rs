@@ -51,7 +51,8 @@ fn a_connection_has_every_option() {
             ..Default::default()
         };
         let stream = connect(&io, &to, options).await.unwrap();
-        assert_option(stream.stream().unwrap(), SocketOption::UserTimeout, 1); // not 0, which is the system's own
+        // not 0, which is the system's own
+        assert_option(stream.stream().unwrap(), SocketOption::UserTimeout, 1);
         assert_option(stream.stream().unwrap(), SocketOption::KeepAlive, 1);
         assert_option(stream.stream().unwrap(), SocketOption::KeepAliveCount, 9);
         assert_option(stream.stream().unwrap(), SocketOption::KeepAliveIdle, 60);
@@ -363,7 +364,8 @@ fn a_descriptor_that_is_no_passage_is_refused() {
     assert_eq!(
         listen(&Endpoint::SocketPair(number), &ListenOptions::default()).unwrap_err().to_string(),
         format!(
-            "cannot listen on 'sockpair@{number}': the descriptor cannot be used: Protocol wrong type for socket (os error \
+            "cannot listen on 'sockpair@{number}': the descriptor cannot be used: Protocol wrong type for \
+                socket (os error \
              91); the socket is of another kind than the statement needs"
         )
     );
@@ -377,7 +379,8 @@ fn a_descriptor_that_is_no_passage_is_refused() {
                 .unwrap_err()
                 .to_string(),
             format!(
-                "cannot connect to 'sockpair@{number}': the descriptor cannot be used: Transport endpoint is not connected \
+                "cannot connect to 'sockpair@{number}': the descriptor cannot be used: Transport endpoint is \
+                    not connected \
                  (os error 107); the socket is not connected"
             )
         );
@@ -423,7 +426,8 @@ fn connections_inside_of_the_process_carry_the_very_bytes_and_make_no_system_cal
         assert_eq!(
             listen(&to, &ListenOptions::default()).unwrap_err().to_string(),
             format!(
-                "cannot listen on '{to}': the address was refused: Address already in use (os error 98); stop the program \
+                "cannot listen on '{to}': the address was refused: Address already in use (os error 98); \
+                    stop the program \
                  that has it, or choose another"
             )
         );
@@ -540,7 +544,8 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
         assert_eq!(
             refusal(Endpoint::Ip(open), ConnectOptions { source: from("192.0.2.1"), ..plain() }).await,
             format!(
-                "cannot connect to '{open}': 'source' was refused: Cannot assign requested address (os error 99); no \
+                "cannot connect to '{open}': 'source' was refused: Cannot assign requested address (os error \
+                    99); no \
                  network device has this address, or all of its ports are in use"
             )
         );
@@ -548,7 +553,8 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
         assert_eq!(
             refusal(Endpoint::Ip(open), ConnectOptions { source: Some(present), ..plain() }).await,
             format!(
-                "cannot connect to '{open}': 'usesrc' needs the address of a client, and there is none; leave it out for \
+                "cannot connect to '{open}': 'usesrc' needs the address of a client, and there is none; \
+                    leave it out for \
                  checks"
             )
         );
@@ -569,7 +575,8 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
         assert_eq!(
             error,
             format!(
-                "cannot connect to '{}': the connection failed: Resource temporarily unavailable (os error 11); the \
+                "cannot connect to '{}': the connection failed: Resource temporarily unavailable (os error \
+                    11); the \
                  server's backlog is full",
                 full.display()
             )

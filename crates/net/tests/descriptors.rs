@@ -43,7 +43,8 @@ fn accepting_pauses_without_descriptors_and_loses_nothing() {
         assert_eq!(error.step(), Step::Open);
         assert_eq!(
             error.to_string(),
-            "cannot listen on '127.0.0.1:0': the socket was not opened: Too many open files (os error 24); raise the limit \
+            "cannot listen on '127.0.0.1:0': the socket was not opened: Too many open files (os error 24); \
+                raise the limit \
              of open files ('ulimit -n')"
         );
         let before = pauses();

@@ -141,7 +141,8 @@ fn shards_share_one_port_and_all_take_connections() {
     let alone = ListenOptions { reuse_port: false, ..Default::default() };
     assert_eq!(
         listen_sharded(&endpoint(LOCAL), &alone, 2).unwrap_err().to_string(),
-        "cannot listen on '127.0.0.1:0': shards share their address, which 'noreuseport' forbids; leave one of them out"
+        "cannot listen on '127.0.0.1:0': shards share their address, which 'noreuseport' forbids; leave one \
+            of them out"
     );
     let folder = Folder::new();
     let one = listen_sharded(&Endpoint::Unix(folder.join("s")), &alone, 4).unwrap();
@@ -202,7 +203,8 @@ fn a_unix_socket_has_its_mode_and_owner_and_goes_with_its_listener() {
         }
         Err(error) => {
             let expected = format!(
-                "cannot listen on '{}': 'mode', 'user' or 'group' was refused: Operation not permitted (os error 1)",
+                "cannot listen on '{}': 'mode', 'user' or 'group' was refused: Operation not permitted (os \
+                    error 1)",
                 path.display()
             );
             assert_eq!(error.to_string(), expected, "not root: the owner stays");
@@ -244,7 +246,8 @@ fn abstract_names_are_found_by_others_in_both_forms() {
         assert_eq!(
             listen(&endpoint(&text), &ListenOptions::default()).unwrap_err().to_string(),
             format!(
-                "cannot listen on '{text}': the address was refused: Address already in use (os error 98); stop the \
+                "cannot listen on '{text}': the address was refused: Address already in use (os error 98); \
+                    stop the \
                  program that has it, or choose another"
             )
         );
@@ -295,13 +298,15 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
     assert_eq!(
         refusal(&address.to_string()),
         format!(
-            "cannot listen on '{address}': the address was refused: Address already in use (os error 98); stop the \
+            "cannot listen on '{address}': the address was refused: Address already in use (os error 98); \
+                stop the \
              program that has it, or choose another"
         )
     );
     assert_eq!(
         refusal("192.0.2.1:80"),
-        "cannot listen on '192.0.2.1:80': the address was refused: Cannot assign requested address (os error 99); no \
+        "cannot listen on '192.0.2.1:80': the address was refused: Cannot assign requested address (os error \
+            99); no \
          network device has this address; 'transparent' allows it all the same"
     );
     let folder = Folder::new();
@@ -310,7 +315,8 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
     assert_eq!(
         refusal(&format!("{missing}")),
         format!(
-            "cannot listen on '{missing}': the address was refused: No such file or directory (os error 2); make the \
+            "cannot listen on '{missing}': the address was refused: No such file or directory (os error 2); \
+                make the \
              folder first"
         )
     );
@@ -319,7 +325,8 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
     assert_eq!(
         refusal(&file.display().to_string()),
         format!(
-            "cannot listen on '{}': the socket cannot take its place: File exists (os error 17); there is a file that is \
+            "cannot listen on '{}': the socket cannot take its place: File exists (os error 17); there is a \
+                file that is \
              no socket: move it away, or choose another path",
             file.display()
         )
@@ -333,7 +340,8 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
     // Far above what a process may open.
     assert_eq!(
         refusal("fd@1073741816"),
-        "cannot listen on 'fd@1073741816': the descriptor cannot be used: Bad file descriptor (os error 9); the parent \
+        "cannot listen on 'fd@1073741816': the descriptor cannot be used: Bad file descriptor (os error 9); \
+            the parent \
          left no such descriptor open"
     );
     let file = std::fs::File::open(&file).unwrap();
@@ -341,7 +349,8 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
     assert_eq!(
         refusal(&format!("fd@{number}")),
         format!(
-            "cannot listen on 'fd@{number}': the descriptor cannot be used: Socket operation on non-socket (os error 88); \
+            "cannot listen on 'fd@{number}': the descriptor cannot be used: Socket operation on non-socket \
+                (os error 88); \
              the descriptor is no socket"
         )
     );
@@ -350,7 +359,8 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
     assert_eq!(
         refusal(&format!("fd@{number}")),
         format!(
-            "cannot listen on 'fd@{number}': the descriptor cannot be used: Protocol wrong type for socket (os error 91); \
+            "cannot listen on 'fd@{number}': the descriptor cannot be used: Protocol wrong type for socket \
+                (os error 91); \
              the socket is of another kind than the statement needs"
         )
     );
@@ -374,11 +384,13 @@ fn an_option_that_is_refused_is_named() {
                 },
                 ..Default::default()
             },
-            "cannot listen on '127.0.0.1:0': 'clitcpka-idle' (TCP_KEEPIDLE) was refused: Invalid argument (os error 22)",
+            "cannot listen on '127.0.0.1:0': 'clitcpka-idle' (TCP_KEEPIDLE) was refused: Invalid argument \
+                (os error 22)",
         ),
         (
             ListenOptions { interface: Some("no such dev".into()), ..Default::default() },
-            "cannot listen on '127.0.0.1:0': 'interface' (SO_BINDTODEVICE) was refused: No such device (os error 19); \
+            "cannot listen on '127.0.0.1:0': 'interface' (SO_BINDTODEVICE) was refused: No such device (os \
+                error 19); \
              'ip link' shows the devices that there are",
         ),
         (
@@ -386,7 +398,8 @@ fn an_option_that_is_refused_is_named() {
                 common: CommonOptions { congestion_control: Some("none such".into()), ..Default::default() },
                 ..Default::default()
             },
-            "cannot listen on '127.0.0.1:0': 'cc' (TCP_CONGESTION) was refused: No such file or directory (os error 2); \
+            "cannot listen on '127.0.0.1:0': 'cc' (TCP_CONGESTION) was refused: No such file or directory \
+                (os error 2); \
              'sysctl net.ipv4.tcp_available_congestion_control' shows the algorithms that there are",
         ),
     ];

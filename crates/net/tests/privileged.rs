@@ -189,7 +189,8 @@ fn a_socket_in_another_namespace_is_there_and_the_thread_is_not() {
         listen(&endpoint("127.0.0.1:1"), &ListenOptions { namespace: Some("none".into()), ..options });
     assert_eq!(
         error.unwrap_err().to_string(),
-        "cannot listen on '127.0.0.1:0': 'namespace' was not entered: No such file or directory (os error 2); 'ip netns \
+        "cannot listen on '127.0.0.1:0': 'namespace' was not entered: No such file or directory (os error \
+            2); 'ip netns \
          list' shows the names that there are"
     );
 }
@@ -216,20 +217,23 @@ fn what_is_not_permitted_is_one_sentence_with_the_address_and_the_systems_error(
         |text: &str, options: &ListenOptions| listen(&endpoint(text), options).unwrap_err().to_string();
     assert_eq!(
         refusal("0.0.0.0:80", &ListenOptions::default()),
-        "cannot listen on '0.0.0.0:80': the address was refused: Permission denied (os error 13); ports below 1024 need the \
+        "cannot listen on '0.0.0.0:80': the address was refused: Permission denied (os error 13); ports \
+            below 1024 need the \
          capability CAP_NET_BIND_SERVICE"
     );
     let marked =
         ListenOptions { common: CommonOptions { mark: Some(1), ..Default::default() }, ..Default::default() };
     assert_eq!(
         refusal("0.0.0.0:8080", &marked),
-        "cannot listen on '0.0.0.0:8080': 'mark' (SO_MARK) was refused: Operation not permitted (os error 1); this needs a \
+        "cannot listen on '0.0.0.0:8080': 'mark' (SO_MARK) was refused: Operation not permitted (os error \
+            1); this needs a \
          capability such as CAP_NET_ADMIN"
     );
     let transparent = ListenOptions { transparent: true, ..Default::default() };
     assert_eq!(
         refusal("0.0.0.0:8080", &transparent),
-        "cannot listen on '0.0.0.0:8080': 'transparent' (IP_TRANSPARENT) was refused: Operation not permitted (os error 1); \
+        "cannot listen on '0.0.0.0:8080': 'transparent' (IP_TRANSPARENT) was refused: Operation not \
+            permitted (os error 1); \
          this needs a capability such as CAP_NET_ADMIN"
     );
     assert_eq!(

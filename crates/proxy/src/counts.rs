@@ -191,7 +191,8 @@ macro_rules! stream_counts {
             /// The calling lane's peaks are forgotten: they are what there is now.
             pub fn forget_peaks(&self) {
                 let peaks =
-                    [&self.peak_queue_ms, &self.peak_connect_ms, &self.peak_response_ms, &self.peak_total_ms, &self.peak_waiting];
+                    [&self.peak_queue_ms, &self.peak_connect_ms, &self.peak_response_ms, &self.peak_total_ms,
+                        &self.peak_waiting];
                 peaks.into_iter().for_each(manylane_stats::Tally::forget);
                 self.peak_streams.forget();
                 self.peak_streams.raise(self.streams.get().wrapping_sub(self.streams_ended.get()));

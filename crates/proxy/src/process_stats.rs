@@ -66,7 +66,8 @@ impl ProcessStats {
         }
         looks.idle = passed.map(|passed| percent(slept.saturating_sub(looks.slept), passed * lanes));
         let seconds = passed.map_or(1.0, |passed| passed.as_secs_f64().max(1.0));
-        looks.grown = (bytes.saturating_sub(looks.bytes) as f64 / seconds) as u64; // fewer: a frontend has gone
+        // fewer: a frontend has gone
+        looks.grown = (bytes.saturating_sub(looks.bytes) as f64 / seconds) as u64;
         (looks.at, looks.slept, looks.bytes) = (Some(now), slept, bytes);
     }
 

@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn built(lines: &str) -> Generation {
     let mut sources = Sources::new();
     let text = format!(
-        "defaults\n mode http\n timeout client 1h\nfrontend front\n{lines} http-request return content-type text/plain string a\n"
+        "defaults\n mode http\n timeout client 1h\nfrontend front\n{lines} http-request return content-type \
+            text/plain string a\n"
     );
     sources.add("test.cfg", text).unwrap();
     let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);

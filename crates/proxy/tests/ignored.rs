@@ -146,11 +146,16 @@ fn is_read(all: &[(String, String)], name: &str, field: &str) -> bool {
     all.iter().any(|(_, code)| {
         let by_name = holders.iter().any(|holder| {
             let access = format!("{holder}.{field}");
-            code.match_indices(&access).any(|(at, _)| code.as_bytes().get(at + access.len()).is_none_or(|next| !is_word(*next)))
+            code.match_indices(&access).any(|(at,
+                _)| code.as_bytes().get(at + access.len()).is_none_or(|next| !is_word(*next)))
                 // A long chain of calls has each on a line of its own.
                 || code.contains(&format!("{holder}\n            .{field}\n"))
         });
-        let apart = || taken_apart(code).into_iter().any(|(other, fields)| other == name && fields.split(',').any(|part| part.trim() == field));
+        let apart = || {
+            taken_apart(code)
+                .into_iter()
+                .any(|(other, fields)| other == name && fields.split(',').any(|part| part.trim() == field))
+        };
         by_name || apart()
     })
 }
@@ -226,7 +231,8 @@ fn every_switch_that_is_accepted_is_asked_for_or_always_so() {
 
 #[test]
 fn the_test_sees_what_it_is_about() {
-    let code = "fn f() {\n let Settings {\n  one,\n  two: _,\n three: _ } = settings;\n let x = settings.two;\n let Some(y) = z else { w };\n}";
+    let code = "fn f() {\n let Settings {\n  one,\n  two: _,\n three: _ } = settings;\n let x = \
+        settings.two;\n let Some(y) = z else { w };\n}";
     let all = [("/src/generation/a.rs".to_owned(), code.to_owned())];
     assert_eq!(dropped(&all).into_iter().collect::<Vec<_>>(), [("Settings", "three"), ("Settings", "two")]);
     assert!(is_read(&all, "Settings", "two") && !is_read(&all, "Settings", "three"));

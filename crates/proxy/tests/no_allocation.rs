@@ -127,7 +127,8 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
     // On a slow machine this takes longer than idle connections are usually kept; closing one is no request's
     // doing.
     let text = format!(
-        "global\n nbthread {LANES}\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
+        "global\n nbthread {LANES}\ndefaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout \
+            connect 5s\n\
          listen l\n bind {address}\n{settings}\n server s {server} cookie a pool-purge-delay 1h\n"
     );
     sources.add("test.cfg", text).unwrap();
@@ -183,7 +184,8 @@ fn steady(kind: Kind, settings: &str, (requests, answer): Messages) {
 }
 
 /// What most configurations have.
-const MORE: &str = " log LOG local0\n option httplog\n option forwardfor\n cookie S insert indirect\n http-request set-header X-Path %[path]\n \
+const MORE: &str = " log LOG local0\n option httplog\n option forwardfor\n cookie S insert indirect\n \
+    http-request set-header X-Path %[path]\n \
     http-request deny if { path_beg /no }\n acl old hdr(user-agent) -m sub old\n use-server s if old";
 
 /// For those behind lax peers: each message is counted, and none is kept until somebody looks.

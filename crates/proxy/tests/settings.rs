@@ -143,7 +143,8 @@ fn lanes_of_a_listener_are_those_of_all_its_words_and_of_the_older_form() {
 fn sockets_of_clients_and_servers_have_the_buffers_that_the_file_says() {
     let buffers = " tune.rcvbuf.client 10k\n tune.sndbuf.client 11k\n tune.notsent-lowat.client 12k\n \
         tune.rcvbuf.server 20k\n tune.sndbuf.server 21k\n tune.notsent-lowat.server 0\n";
-    let proxy = "listen l\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n";
+    let proxy = "listen l\n bind 127.0.0.1:1\n server s 127.0.0.1:2\n timeout client 1s\n timeout server \
+        1s\n timeout connect 1s\n";
     let generation = built(&format!("{buffers}{proxy}"));
     let of =
         |common: &manylane_net::CommonOptions| (common.receive_buffer, common.send_buffer, common.unsent);
@@ -155,7 +156,8 @@ fn sockets_of_clients_and_servers_have_the_buffers_that_the_file_says() {
 #[test]
 fn a_negative_mss_has_no_effect_and_is_told() {
     let mut sources = Sources::new();
-    let text = "listen l\n mode tcp\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n bind 127.0.0.1:81 mss -100\n";
+    let text = "listen l\n mode tcp\n timeout client 1s\n timeout server 1s\n timeout connect 1s\n bind \
+        127.0.0.1:81 mss -100\n";
     sources.add("test.cfg", text.to_owned()).unwrap();
     let mut loaded = load(&sources, &Build::bare(), Environment::new(), false);
     let generation = Generation::build(&loaded.config, Wishes::default(), &mut loaded.found);
@@ -256,7 +258,8 @@ fn a_server_of_a_resolvers_section_starts_without_an_address() {
 #[test]
 fn a_server_that_stays_where_it_is_needs_no_resolvers() {
     let generation = built(
-        "resolvers r\n nameserver d 127.0.0.1:53\nbackend b\n timeout connect 1s\n timeout server 1s\n default-server resolvers r\n \
+        "resolvers r\n nameserver d 127.0.0.1:53\nbackend b\n timeout connect 1s\n timeout server 1s\n \
+            default-server resolvers r\n \
          server u unix@/run/u\n server h 127.0.0.1:80 hash-key addr\n server a 127.0.0.1:81\n",
     );
     let resolved: Vec<_> =

@@ -91,7 +91,8 @@ mod tests {
                             prop_assert!(taken[place].is_none());
                             taken[place] = Some((service.target, service.port));
                         }
-                        Move::Stay(place, service) => prop_assert_eq!(&taken[place], &Some((service.target, service.port))),
+                        Move::Stay(place, service) => prop_assert_eq!(&taken[place], &Some((service.target,
+                            service.port))),
                     }
                 }
                 let mut distinct = answer.clone();
@@ -101,7 +102,8 @@ mod tests {
                 prop_assert_eq!(taken.iter().flatten().count(), seated.len());
                 prop_assert_eq!(seated.len(), distinct.len().min(places));
                 for (was, is) in before.iter().zip(&taken) {
-                    let stays = was.as_ref().is_some_and(|was| services.iter().any(|one| (&one.target, one.port) == (&was.0, was.1)));
+                    let stays = was.as_ref().is_some_and(|was| services.iter().any(|one| (&one.target,
+                        one.port) == (&was.0, was.1)));
                     prop_assert!(!stays || was == is);
                 }
             }

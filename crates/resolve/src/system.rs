@@ -37,7 +37,8 @@ mod tests {
 
     #[test]
     fn name_servers_are_what_stands_behind_their_word() {
-        let text = "# nameserver 192.0.2.9\nsearch x.test\nnameserver 192.0.2.1\n nameserver\t2001:db8::1 # second\n\
+        let text = "# nameserver 192.0.2.9\nsearch x.test\nnameserver 192.0.2.1\n nameserver\t2001:db8::1 # \
+            second\n\
             nameserver 192.0.2.1\nnameserver x\nnameserver\nnameserver fe80::1%2\nnameservers 192.0.2.8\n";
         let found: Vec<String> = system_servers(text).iter().map(SocketAddr::to_string).collect();
         assert_eq!(found, ["192.0.2.1:53", "[2001:db8::1]:53", "[fe80::1%2]:53"]);

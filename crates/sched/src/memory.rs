@@ -59,7 +59,8 @@ const fn class_of(layout: Layout) -> Option<usize> {
     if lines <= 4 {
         return Some(lines.saturating_sub(1));
     }
-    let doubling = (lines - 1).ilog2() as usize; // at least 2: more lines than this power of two, up to the next
+    // at least 2: more lines than this power of two, up to the next
+    let doubling = (lines - 1).ilog2() as usize;
     let step = 1 << (doubling - 2);
     Some(4 * (doubling - 2) + 3 + (lines - (1 << doubling)).div_ceil(step))
 }

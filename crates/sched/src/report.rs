@@ -96,7 +96,8 @@ impl fmt::Display for LaneReport {
         }
         write!(
             f,
-            "; spawned {}, completed {}, arrived {}, refused {}, woken by others {}, woken late {}, timers {}, timers moved {}, rounds {}, sleeps {}, slept {:?}",
+            "; spawned {}, completed {}, arrived {}, refused {}, woken by others {}, woken late {}, timers \
+                {}, timers moved {}, rounds {}, sleeps {}, slept {:?}",
             self.spawned,
             self.completed,
             self.arrived,

@@ -270,7 +270,8 @@ fn reserve() -> usize {
     };
     assert!(
         start != libc::MAP_FAILED,
-        "the system refused {} GiB of addresses for the simulator's memory: raise the limit of virtual memory (ulimit -v)",
+        "the system refused {} GiB of addresses for the simulator's memory: raise the limit of virtual \
+            memory (ulimit -v)",
         REGION >> 30
     );
     start.expose_provenance()

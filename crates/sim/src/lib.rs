@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name: coroutines and an allocator
-#![cfg_attr(all(test, manylane_sim), allow(dead_code))] // the allocator is then that of the second copy, linked through `sync`
+#![cfg_attr(all(test, manylane_sim), allow(dead_code))] // used by the copy that `sync` links
 
 mod arena;
 pub mod cost;

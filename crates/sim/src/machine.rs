@@ -441,7 +441,8 @@ impl Machine {
         self.lines.get(line).site.map(|site| format!("the lock taken at {}:{}", site.file(), site.line()))
     }
 
-    // -- lines -----------------------------------------------------------------------------------------------
+    // -- lines
+    // -----------------------------------------------------------------------------------------------
 
     /// The nearest holder of `line` but the current core; `None`: memory.
     fn source(&mut self, line: LineId, core: usize) -> Option<(Distance, usize)> {

@@ -58,7 +58,8 @@ impl Simulation {
         let most = self.topology.cores();
         assert!(
             (1..=most).contains(&cores),
-            "{cores} cores were asked for, but this machine ({}) has 1 to {most}: choose fewer or another topology",
+            "{cores} cores were asked for, but this machine ({}) has 1 to {most}: choose fewer or another \
+                topology",
             self.topology
         );
         self.cores = Some(cores);

@@ -351,7 +351,8 @@ fn a_deadlock_is_reported_with_who_waits_for_what() {
     });
     assert_eq!(
         message,
-        "deadlock on the virtual machine: no thread can run and 2 wait: thread 0 for `left fork`, thread 1 for `right fork`"
+        "deadlock on the virtual machine: no thread can run and 2 wait: thread 0 for `left fork`, thread 1 \
+            for `right fork`"
     );
 }
 

@@ -20,7 +20,8 @@
 //! (`tests/loom_arena.rs`).
 //!
 //! # Cost
-//! [`ArenaOffset::own`]: a thread-local load, an addition, a test. Memory: pages that were written to. Address space:
+//! [`ArenaOffset::own`]: a thread-local load, an addition, a test. Memory: pages that were written to.
+//! Address space:
 //! [`BYTES`] a lane. What finds no room here is kept beside (see [`LaneSlots`](crate::LaneSlots)), as
 //! everything is on machines without `mmap`, in models and in simulations.
 

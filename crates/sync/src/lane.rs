@@ -356,7 +356,8 @@ mod tests {
         for number in 0..MAX_LANES as u32 {
             assert_eq!(numbers.take(), Ok(number));
         }
-        let sentence = "lane 4096 is out of range: lanes are numbered from 0 to 4095: 4096 threads have a lane already; \
+        let sentence = "lane 4096 is out of range: lanes are numbered from 0 to 4095: 4096 threads have a \
+            lane already; \
                         end some first";
         assert_eq!(numbers.take(), Err(sentence.to_owned()));
         numbers.give_back(700);

@@ -87,7 +87,8 @@ pub fn model(f: impl Fn() + Sync + Send + 'static) {
         let long = std::env::var_os("MANYLANE_LONG").is_some();
         let f = std::sync::Arc::new(f);
         let mut builder = loom::model::Builder::new();
-        builder.checkpoint_interval = builder.checkpoint_interval.min(1_000); // as often it looks at the clock
+        // as often it looks at the clock
+        builder.checkpoint_interval = builder.checkpoint_interval.min(1_000);
         if !long {
             builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
             builder.max_duration = None;

@@ -243,7 +243,8 @@ mod tests {
     #[test]
     fn messages_end_where_they_end_however_they_come() {
         let bytes = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nHTTP/1.1 200 OK\r\ncontent-LENGTH: 5\r\n\r\nhello\
-            HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\nA;e=1\r\n0123456789\r\n0\r\nT: 1\r\n\r\n";
+            HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\nA;e=1\r\n0123456789\r\n0\r\nT: \
+            1\r\n\r\n";
         let expected =
             [Read { status: 0, body: 0 }, Read { status: 200, body: 5 }, Read { status: 404, body: 11 }];
         for piece in 1..=bytes.len() {

@@ -67,7 +67,8 @@ impl fmt::Display for StaticWeight {
         match self {
             Self::Static(configured) => write!(
                 f,
-                "the backend's algorithm is static: a server's weight can only be 0 or its configured {configured}"
+                "the backend's algorithm is static: a server's weight can only be 0 or its configured \
+                    {configured}"
             ),
             Self::OutOfRange(weight) => write!(f, "weight {weight} is out of range: use 0 to {MAX_WEIGHT}"),
         }

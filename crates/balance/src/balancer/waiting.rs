@@ -154,7 +154,8 @@ impl<W: Waiter> Balancer<W> {
     /// Counts on this lane what became of its request.
     fn turn(&self, server: Option<Index>, outcome: Outcome) -> Turn {
         match (outcome, server) {
-            (Outcome::Granted(index, served), Some(_)) => Turn::Granted(index, served), /* it counted from when it entered */
+            // it counted from when it entered
+            (Outcome::Granted(index, served), Some(_)) => Turn::Granted(index, served),
             (Outcome::Granted(index, served), None) => {
                 self.core.begin(index);
                 Turn::Granted(index, served)

@@ -16,10 +16,12 @@ fn memory(chain: &Chain) -> usize {
 }
 
 proptest! {
-    /// The bound of SECURITY.md: twice the bytes and a cluster, at every moment, while nothing is taken from the front.
+    /// The bound of SECURITY.md: twice the bytes and a cluster, at every moment, while nothing is taken from
+    /// the front.
     #[test]
     fn what_waits_takes_at_most_twice_its_bytes_and_a_cluster(
-        cuts in prop::collection::vec((prop_oneof![Just(1_usize), 1..40_usize, 1..2049_usize, 1..16_385_usize], any::<bool>()), 1..120),
+        cuts in prop::collection::vec((prop_oneof![Just(1_usize), 1..40_usize, 1..2049_usize,
+            1..16_385_usize], any::<bool>()), 1..120),
         shared in any::<bool>(),
     ) {
         let (mut chain, mut expected) = (Chain::new(), Vec::new());
@@ -40,7 +42,8 @@ proptest! {
         prop_assert_eq!(chain.to_vec(), expected);
     }
 
-    /// The same for chains that are moved behind it, and taken from at the front as parsers do: then there is a cluster at either end.
+    /// The same for chains that are moved behind it, and taken from at the front as parsers do: then there
+    /// is a cluster at either end.
     #[test]
     fn what_is_moved_and_taken_stays_within_two_clusters_of_it(
         steps in prop::collection::vec((prop::collection::vec(1..700_usize, 1..6), 0..3000_usize), 1..60),

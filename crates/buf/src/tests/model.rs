@@ -9,7 +9,8 @@ fn cases(usual: u32) -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(400), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(400), failure_persistence: None,
+        ..ProptestConfig::default() })]
     #[test]
     fn chains_behave_like_vectors(data in proptest::collection::vec(any::<u8>(), 0..600)) {
         run(&data);

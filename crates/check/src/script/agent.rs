@@ -208,7 +208,8 @@ mod tests {
                 prop_assert!(words.contains(&word), "{word} in {line}");
             }
             if let Some(most) = said.maxconn {
-                let begins = |word: &&str| word.ends_with(most) && word.len() == most.len() + "maxconn:".len();
+                let length = most.len() + "maxconn:".len();
+                let begins = |word: &&str| word.ends_with(most) && word.len() == length;
                 prop_assert!(words.iter().any(begins), "{most} in {line}");
             }
             prop_assert!(line.ends_with(said.description));

@@ -369,7 +369,8 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
             && (proxy.kind.is_frontend() || own(option.pos))
         {
             let message = format!(
-                "'option httplog' not usable with {kind} '{name}' (needs 'mode http'). Falling back to 'option tcplog'"
+                "'option httplog' not usable with {kind} '{name}' (needs 'mode http'). Falling back to \
+                    'option tcplog'"
             );
             b.found.warning(option.pos, message);
         }

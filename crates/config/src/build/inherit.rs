@@ -100,7 +100,8 @@ fn implicit_defaults(b: &mut Builder<'_>, proxies: &[Proxy]) {
         };
         if let (Some(explicit), Some(implicit)) = (explicit, implicit) {
             let message = format!(
-                "defaults section '{}' is used explicitly by {} '{}' and implicitly by {} '{}'; better name it in both or add one for implicit use",
+                "defaults section '{}' is used explicitly by {} '{}' and implicitly by {} '{}'; better name \
+                    it in both or add one for implicit use",
                 defaults.name.shown(),
                 explicit.kind.name(),
                 explicit.name.shown(),

@@ -278,7 +278,8 @@ impl Builder<'_> {
             && (name.starts_with("timeout ") || SHORT_TIMES.contains(&name))
         {
             let message = format!(
-                "'{name} {shown}' is suspiciously small for milliseconds; write {shown}s if these are seconds, or {shown}ms"
+                "'{name} {shown}' is suspiciously small for milliseconds; write {shown}s if these are \
+                    seconds, or {shown}ms"
             );
             self.found.warning(word.pos(), message);
         }

@@ -3,7 +3,8 @@
 //! A finding at a place is shown as
 //!
 //! ```text
-//! [ALERT]    (4711) : config : parsing [edge.cfg:12] : unknown keyword 'maxcon' in 'frontend' section; did you mean 'maxconn'?
+//! [ALERT]    (4711) : config : parsing [edge.cfg:12] : unknown keyword 'maxcon' in 'frontend' section; did
+//! you mean 'maxconn'?
 //!   --> edge.cfg:12:3
 //!   maxcon 2000
 //!   ^~~~~~

@@ -22,7 +22,8 @@ macro_rules! options {
             pub $flag: Option<Set<bool>>,)*
             /// `mode`: access rights of a unix socket's file.
             pub mode: Option<Set<u32>>,
-            /// `thread`: which lanes accept, as written; those of all words, and all lanes where there is none.
+            /// `thread`: which lanes accept, as written; those of all words, and all lanes where there is
+            /// none.
             pub thread: Vec<Word>,
         }
 
@@ -30,7 +31,8 @@ macro_rules! options {
             let mut rows = vec![$(super::args($name, BIND, [$arg], $help).built(|b, line| {
                 b.bind.$field = Some(line.set(line.$get(0) as $type));
             })),*];
-            rows.extend([$(flag($on, BIND, $flag_help).built(|b, line| b.bind.$flag = Some(line.set(true)))),*]);
+            rows.extend([$(flag($on, BIND, $flag_help).built(|b, line| b.bind.$flag =
+                Some(line.set(true)))),*]);
             rows
         }
     };
@@ -38,26 +40,34 @@ macro_rules! options {
 
 options! {
     values {
-    backlog: u32 = int("number", 0, MANY), int, "backlog", "connections that the system keeps until they are accepted";
+    backlog: u32 = int("number", 0, MANY), int, "backlog", "connections that the system keeps until they are \
+        accepted";
     id: u32 = int("number", 1, MANY), int, "id", "the listener's number";
     guid_prefix: Word = text("prefix"), word, "guid-prefix", "begins the listeners' names";
     interface: Word = text("name"), word, "interface", "listens on this network interface only";
     label: Word = text("name"), word, "label", "a name that statistics group listeners by";
-    expose_fd: &'static str = choice("what", &["listeners"]), choice, "expose-fd", "clients of a run-time socket may take over listening sockets";
-    level: &'static str = choice("level", &["user", "operator", "admin"]), choice, "level", "what run-time clients may do";
+    expose_fd: &'static str = choice("what", &["listeners"]), choice, "expose-fd", "clients of a run-time \
+        socket may take over listening sockets";
+    level: &'static str = choice("level", &["user", "operator", "admin"]), choice, "level", "what run-time \
+        clients may do";
     maxconn: u32 = int("number", 0, MANY), int, "maxconn", "connections of the listener at once";
-    mss: i64 = int("bytes", -65_535, 65_535), int, "mss", "largest TCP segment; negative for so much less than the route allows";
+    mss: i64 = int("bytes", -65_535, 65_535), int, "mss", "largest TCP segment; negative for so much less \
+        than the route allows";
     name: Word = text("name"), word, "name", "the listener's name in statistics";
     namespace: Word = text("name"), word, "namespace", "the network namespace that is listened in";
     nice: i64 = int("nice", -1024, 1024), int, "nice", "priority of the listener's tasks; lower is earlier";
-    severity_output: &'static str = choice("form", &["none", "number", "string"]), choice, "severity-output", "how severities stand before run-time answers";
-    shards: Word = text("number"), word, "shards", "sockets that share the address: a number, by-thread or by-group";
-    tcp_ut: Duration = time("delay"), time, "tcp-ut", "time after which unacknowledged bytes end a connection";
+    severity_output: &'static str = choice("form", &["none", "number", "string"]), choice, "severity-output",
+        "how severities stand before run-time answers";
+    shards: Word = text("number"), word, "shards", "sockets that share the address: a number, by-thread or \
+        by-group";
+    tcp_ut: Duration = time("delay"), time, "tcp-ut", "time after which unacknowledged bytes end a \
+        connection";
     user: Word = text("name"), word, "user", "owner of a unix socket's file, by name";
     uid: u32 = int("number", 0, u32::MAX as i64), int, "uid", "owner of a unix socket's file, by number";
     group: Word = text("name"), word, "group", "group of a unix socket's file, by name";
     gid: u32 = int("number", 0, u32::MAX as i64), int, "gid", "group of a unix socket's file, by number";
-    proto: &'static str = choice("protocol", &["h1", "none"]), choice, "proto", "the protocol that is spoken, whatever is negotiated";
+    proto: &'static str = choice("protocol", &["h1", "none"]), choice, "proto", "the protocol that is \
+        spoken, whatever is negotiated";
     cc: Word = text("name"), word, "cc", "congestion control";
     }
     flags {

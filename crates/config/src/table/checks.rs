@@ -4,12 +4,15 @@ use super::section::{DLB, SectionKind, SectionKinds};
 use super::{Keyword, flag, own};
 use crate::build::{Builder, Line};
 
-const EXPECT_OPTIONS: &str = "[comment <text>] [min-recv <bytes>] [ok-status|error-status|tout-status <status>] \
+const EXPECT_OPTIONS: &str = "[comment <text>] [min-recv <bytes>] [ok-status|error-status|tout-status \
+    <status>] \
                               [on-success|on-error <format>] [status-code <expression>] [!]";
-const HTTP_EXPECT: &str = "options status|rstatus|string|rstring|string-lf <pattern> | hdr|fhdr name|name-lf [-m <method>] <name> \
+const HTTP_EXPECT: &str = "options status|rstatus|string|rstring|string-lf <pattern> | hdr|fhdr name|name-lf \
+    [-m <method>] <name> \
                            [value|value-lf [-m <method>] <value>]";
 const TCP_EXPECT: &str = "options string|rstring|string-lf|binary|rbinary|binary-lf <pattern>";
-const CONNECT: &str = "[default] [port <number>|<expression>] [addr <address>] [send-proxy] [proto <name>] [linger] [comment <text>]";
+const CONNECT: &str = "[default] [port <number>|<expression>] [addr <address>] [send-proxy] [proto <name>] \
+    [linger] [comment <text>]";
 const SEND: &str = "[meth <method>] [uri <uri>|uri-lf <format>] [ver <version>] [hdr <name> <format>]... \
                     [body <text>|body-lf <format>] [comment <text>]";
 

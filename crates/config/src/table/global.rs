@@ -63,11 +63,17 @@ pub(super) fn rows() -> Vec<Keyword> {
         .default("current")
         .adds()
         .built(default_path),
-        own("description", GLOBAL, "<text>...", 1, "a sentence about this process, shown by statistics").built(
-            |b, line| {
-                b.config.global.description = Some(line.set(line.sentence(0)));
-            },
-        ),
+        own(
+            "description",
+            GLOBAL,
+            "<text>...",
+            1,
+            "a sentence about this process, shown by \
+            statistics",
+        )
+        .built(|b, line| {
+            b.config.global.description = Some(line.set(line.sentence(0)));
+        }),
         flag("expose-deprecated-directives", GLOBAL, "deprecated keywords cause no warning")
             .built(raise!(expose_deprecated)),
         flag("expose-experimental-directives", GLOBAL, "experimental keywords are allowed")
@@ -163,7 +169,8 @@ pub(super) fn rows() -> Vec<Keyword> {
             "master-worker",
             GLOBAL,
             [choice("mode", &["no-exit-on-failure", "restart-on-crash"]).optional()],
-            "a master process watches over the worker, and replaces it on SIGUSR2; with restart-on-crash (not of HAProxy) also when it crashes",
+            "a master process watches over the worker, and replaces it on SIGUSR2; with restart-on-crash \
+                (not of HAProxy) also when it crashes",
         )
         .built(|b, line| {
             let fails = match line.words.first().map(|word| word.bytes()) {
@@ -298,9 +305,16 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("set-var", GLOBAL, "proc.<name> <expression>", 2, "sets a variable of the process")
             .adds()
             .words(|b, line| b.config.global.variables.push(line.statement())),
-        own("set-var-fmt", GLOBAL, "proc.<name> <format>", 2, "sets a variable of the process from a log format")
-            .adds()
-            .words(|b, line| b.config.global.variables.push(line.statement())),
+        own(
+            "set-var-fmt",
+            GLOBAL,
+            "proc.<name> <format>",
+            2,
+            "sets a variable of the process from a log \
+            format",
+        )
+        .adds()
+        .words(|b, line| b.config.global.variables.push(line.statement())),
         flag("quiet", GLOBAL, "no messages once the process has started").built(raise!(quiet)),
         args(
             "server-state-base",
@@ -325,10 +339,15 @@ pub(super) fn rows() -> Vec<Keyword> {
             let state = if line.words.is_empty() { "on" } else { line.choice(0) };
             b.config.global.set_dumpable = Some(line.set(state));
         }),
-        own("setcap", GLOBAL, "<capabilities>", 1, "capabilities that the process keeps when it gives up root")
-            .refused(
-                "none is kept: let the service manager give them to the user that it starts the program as",
-            ),
+        own(
+            "setcap",
+            GLOBAL,
+            "<capabilities>",
+            1,
+            "capabilities that the process keeps when it gives up \
+            root",
+        )
+        .refused("none is kept: let the service manager give them to the user that it starts the program as"),
         args("stress-level", GLOBAL, [int("level", 0, 9)], "how much the program's own code is stressed")
             .default("0")
             .idle("there is no such code here"),

@@ -13,7 +13,8 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "log",
             GLOBAL,
-            "<target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> [<minimum>]]",
+            "<target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> \
+                [<minimum>]]",
             1,
             "where log lines go",
         )
@@ -23,7 +24,8 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "log",
             DFLB,
-            "global | <target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> [<minimum>]]",
+            "global | <target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> \
+                [<minimum>]]",
             1,
             "where log lines go",
         )
@@ -48,12 +50,28 @@ pub(super) fn rows() -> Vec<Keyword> {
                 b.settings().log_tag = Some(tag);
             }),
         own("log-format", DFLB, "<format>", 1, "what a log line holds").words(format),
-        own("log-format-sd", DFLB, "<format>", 1, "structured data of log lines after RFC 5424").words(format),
+        own(
+            "log-format-sd",
+            DFLB,
+            "<format>",
+            1,
+            "structured data of log lines after RFC \
+            5424",
+        )
+        .words(format),
         own("error-log-format", DFLB, "<format>", 1, "what a log line about a failed connection holds")
             .words(format),
         own("log-steps", DFL, "<step>[,...]", 1, "moments at which a line is logged")
             .refused("log profiles are not built yet"),
-        own("dgram-bind", forward, "<address> [<option>...]", 1, "where datagrams are received").refused(later),
+        own(
+            "dgram-bind",
+            forward,
+            "<address> [<option>...]",
+            1,
+            "where datagrams are \
+            received",
+        )
+        .refused(later),
         own("backing-file", ring, "<file>", 1, "the file behind the ring, which survives the process")
             .built(ring_word),
         own("format", ring, "<format>", 1, "how lines are stored").default("raw").built(ring_word),

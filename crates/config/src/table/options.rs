@@ -25,8 +25,10 @@ macro_rules! toggles {
 
 toggles! {
     ABORTONCLOSE "abortonclose" DFLB "a request whose client has gone is dropped while it waits";
-    UNSAFE_REQUESTS "accept-unsafe-violations-in-http-request" DFL "requests that bend the rules of HTTP are accepted where that is known to be dangerous";
-    UNSAFE_RESPONSES "accept-unsafe-violations-in-http-response" DLB "responses that bend the rules of HTTP are accepted where that is known to be dangerous";
+    UNSAFE_REQUESTS "accept-unsafe-violations-in-http-request" DFL "requests that bend the rules of HTTP are \
+        accepted where that is known to be dangerous";
+    UNSAFE_RESPONSES "accept-unsafe-violations-in-http-response" DLB "responses that bend the rules of HTTP \
+        are accepted where that is known to be dangerous";
     ALLBACKUPS "allbackups" DLB "all backup servers share the load, not the first only";
     CHECKCACHE "checkcache" DLB "cacheable responses that set a cookie are refused";
     CLITCPKA "clitcpka" DFL "TCP keep-alive packets towards clients";
@@ -34,19 +36,27 @@ toggles! {
     DISABLE_H2_UPGRADE "disable-h2-upgrade" DFL "a client's connection does not become HTTP/2 by its preface";
     DONTLOG_NORMAL "dontlog-normal" DFL "what went well is not logged";
     DONTLOGNULL "dontlognull" DFL "connections without a byte are not logged";
-    H1_ADJUST_CLIENT "h1-case-adjust-bogus-client" DFL "names of header fields are spelled as h1-case-adjust says towards clients";
-    H1_ADJUST_SERVER "h1-case-adjust-bogus-server" DLB "names of header fields are spelled as h1-case-adjust says towards servers";
-    HTTP_BUFFER_REQUEST "http-buffer-request" DFLB "a request's body is awaited, up to a buffer, before a server is chosen";
+    H1_ADJUST_CLIENT "h1-case-adjust-bogus-client" DFL "names of header fields are spelled as h1-case-adjust \
+        says towards clients";
+    H1_ADJUST_SERVER "h1-case-adjust-bogus-server" DLB "names of header fields are spelled as h1-case-adjust \
+        says towards servers";
+    HTTP_BUFFER_REQUEST "http-buffer-request" DFLB "a request's body is awaited, up to a buffer, before a \
+        server is chosen";
     HTTP_DROP_REQUEST_TRAILERS "http-drop-request-trailers" DLB "trailers of requests are not forwarded";
     HTTP_DROP_RESPONSE_TRAILERS "http-drop-response-trailers" DFL "trailers of responses are not forwarded";
-    HTTP_IGNORE_PROBES "http-ignore-probes" DFL "connections that browsers open ahead are neither logged nor answered";
+    HTTP_IGNORE_PROBES "http-ignore-probes" DFL "connections that browsers open ahead are neither logged nor \
+        answered";
     HTTP_KEEP_ALIVE "http-keep-alive" DFLB "connections on both sides serve several requests";
     HTTP_NO_DELAY "http-no-delay" DFLB "bytes are sent at once, whatever that costs in packets";
-    HTTP_PRETEND_KEEPALIVE "http-pretend-keepalive" DLB "servers are told that the connection stays open though it will be closed";
+    HTTP_PRETEND_KEEPALIVE "http-pretend-keepalive" DLB "servers are told that the connection stays open \
+        though it will be closed";
     HTTP_SERVER_CLOSE "http-server-close" DFLB "the server's connection is closed after each response";
-    HTTP_USE_PROXY_HEADER "http-use-proxy-header" DFL "Proxy-Connection stands for Connection in requests to a proxy";
-    HTTPCLOSE "httpclose" DFLB "the connection to the server is closed after each response, and in a frontend that of the client";
-    IDLE_CLOSE_ON_RESPONSE "idle-close-on-response" DFL "idle clients are told in a response before a stopping process closes";
+    HTTP_USE_PROXY_HEADER "http-use-proxy-header" DFL "Proxy-Connection stands for Connection in requests to \
+        a proxy";
+    HTTPCLOSE "httpclose" DFLB "the connection to the server is closed after each response, and in a \
+        frontend that of the client";
+    IDLE_CLOSE_ON_RESPONSE "idle-close-on-response" DFL "idle clients are told in a response before a \
+        stopping process closes";
     INDEPENDENT_STREAMS "independent-streams" DFLB "bytes received do not put off the timeout of bytes sent";
     LOG_HEALTH_CHECKS "log-health-checks" DLB "every change of a health check's result is logged";
     LOG_SEPARATE_ERRORS "log-separate-errors" DFL "what went wrong is logged with level err";

@@ -9,12 +9,16 @@ use crate::tree::{ErrorFile, HashType, Mode, Redirection};
 const MANY: i64 = i32::MAX as i64;
 
 /// Not so `balance rdp-cookie`, which takes the cookie for a key.
-const RDP: &str = "the address in the cookie is not looked for yet; 'balance rdp-cookie' brings the same user to the same server";
+const RDP: &str = "the address in the cookie is not looked for yet; 'balance rdp-cookie' brings the same \
+    user to the same server";
 
 const BALANCE: &str = "how a server is chosen: \
-    roundrobin (in turns, by weight), static-rr (the same, with weights that do not change), leastconn (the one with the fewest \
-    connections), first (the first with a free place), random[(draws)] (the least loaded of some that are drawn), \
-    source (by a hash of the client's address), uri, url_param name, hdr(name) and rdp-cookie[(name)] (by a hash of that part of the \
+    roundrobin (in turns, by weight), static-rr (the same, with weights that do not change), leastconn (the \
+    one with the fewest \
+    connections), first (the first with a free place), random[(draws)] (the least loaded of some that are \
+    drawn), \
+    source (by a hash of the client's address), uri, url_param name, hdr(name) and rdp-cookie[(name)] (by a \
+    hash of that part of the \
     request), hash expression (by a hash of what the expression gives); \
     and two that HAProxy does not have: ewma (of two that are drawn the better by recent response times), \
     maglev [expression] (Maglev's table: few clients change servers when one comes or goes)";
@@ -30,16 +34,29 @@ macro_rules! setting {
 
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = vec![
-        args(
-            "mode",
-            DFLB,
-            [choice("mode", &["tcp", "http"])],
-            "what the proxy understands of the traffic",
+        args("mode", DFLB, [choice("mode", &["tcp", "http"])], "what the proxy understands of the traffic")
+            .default("tcp")
+            .built(mode),
+        own(
+            "bind",
+            FL,
+            "<address>[,...] [<option>...]",
+            1,
+            "where the proxy \
+            listens",
         )
-        .default("tcp")
-        .built(mode),
-        own("bind", FL, "<address>[,...] [<option>...]", 1, "where the proxy listens").adds().built(parse::bind),
-        own("server", LB, "<name> <address>[:<port>] [<option>...]", 2, "a server").adds().built(parse::server),
+        .adds()
+        .built(parse::bind),
+        own(
+            "server",
+            LB,
+            "<name> <address>[:<port>] \
+            [<option>...]",
+            2,
+            "a server",
+        )
+        .adds()
+        .built(parse::server),
         own("default-server", DLB, "<option>...", 1, "options that the servers below begin with")
             .adds()
             .built(parse::default_server),
@@ -167,7 +184,16 @@ pub(super) fn rows() -> Vec<Keyword> {
             "the address that servers see",
         )
         .built(parse::source),
-        own("capture cookie", FL, "<name> len <length>", 3, "a cookie is logged").once().built(parse::capture),
+        own(
+            "capture cookie",
+            FL,
+            "<name> len <length>",
+            3,
+            "a cookie is \
+            logged",
+        )
+        .once()
+        .built(parse::capture),
         own("capture request header", FL, "<name> len <length>", 3, "a field of requests is logged")
             .adds()
             .built(parse::capture),
@@ -189,12 +215,12 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("errorloc303", DFLB, "<code> <url>", 2, "a redirection with 303 that is the answer to an error")
             .adds()
             .built(|b, line| error_answer(b, line, Some(303))),
-        own("errorfiles", DFLB, "<section> [<code>...]", 1, "answers of an http-errors section").adds().built(
-            |b, line| {
+        own("errorfiles", DFLB, "<section> [<code>...]", 1, "answers of an http-errors section")
+            .adds()
+            .built(|b, line| {
                 let statement = line.statement();
                 b.settings().errorfiles.push(statement);
-            },
-        ),
+            }),
         own("http-error", DFLB, "status <code> [<option>...]", 2, "an answer to an error, made of rules")
             .adds()
             .words(|b, line| {
@@ -261,7 +287,8 @@ pub(super) fn rows() -> Vec<Keyword> {
             "max-keep-alive-queue",
             DLB,
             [int("number", -1, MANY)],
-            "waiting requests from which on 'option prefer-last-server' lets a full server be; -1 for no bound",
+            "waiting requests from which on 'option prefer-last-server' lets a full server be; -1 for no \
+                bound",
         )
         .default("-1")
         .built(setting!(max_keep_alive_queue, int as i32)),
@@ -291,11 +318,13 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .default("none")
         .built(setting!(load_server_state, choice)),
-        own("unique-id-format", DFLB, "<format>", 1, "a log format that names each request").words(|b, line| {
-            let format = line.set(line.word(0));
-            line.no_more(b, 1);
-            b.settings().unique_id_format = Some(format);
-        }),
+        own("unique-id-format", DFLB, "<format>", 1, "a log format that names each request").words(
+            |b, line| {
+                let format = line.set(line.word(0));
+                line.no_more(b, 1);
+                b.settings().unique_id_format = Some(format);
+            },
+        ),
         args("unique-id-header", DFL, [text("name")], "the request's name is sent in this header field")
             .built(setting!(unique_id_header, word)),
         own("persist rdp-cookie", DLB, "[(<name>)]", 0, "keeps a client at its server by a cookie of RDP")
@@ -324,8 +353,24 @@ pub(super) fn rows() -> Vec<Keyword> {
             .refused("filters are not built yet"),
         own("filter-sequence", FLB, "request|response <list>", 2, "the order of filters")
             .refused("filters are not built yet"),
-        own("quic-initial", DFL, "<action>", 1, "a rule of QUIC's first packets").refused("QUIC is not built yet"),
-        own("crt", FL, "<file> [<option>...]", 1, "a certificate of the frontend, as the manual's matrix has it").refused(super::ssl::TLS),
+        own(
+            "quic-initial",
+            DFL,
+            "<action>",
+            1,
+            "a rule of QUIC's first \
+            packets",
+        )
+        .refused("QUIC is not built yet"),
+        own(
+            "crt",
+            FL,
+            "<file> [<option>...]",
+            1,
+            "a certificate of the frontend, as the manual's matrix has \
+            it",
+        )
+        .refused(super::ssl::TLS),
         own("ssl-f-use", FL, "<option>...", 1, "a certificate of the frontend").refused(super::ssl::TLS),
         own("use-fcgi-app", LB, "<name>", 1, "servers speak FastCGI").refused("FastCGI is not built"),
     ];

@@ -243,7 +243,8 @@ static ACTIONS: &[Action] = &[
         "switch-mode",
         "t",
         "turns a TCP connection into one of HTTP",
-        "connections do not change their mode: choose a frontend in mode http by its address, or by another hop through local@",
+        "connections do not change their mode: choose a frontend in mode http by its address, or by another \
+            hop through local@",
     ),
     act(
         "tarpit",

@@ -34,7 +34,8 @@ macro_rules! options {
                 b.server.$field = Some(line.set(line.$get(0) as $type));
             })),*];
             $(rows.push(flag($on, SERVER, $flag_help).built(|b, line| b.server.$flag = Some(line.set(true))));
-            rows.push(flag($off, SERVER, concat!("undoes ", $on)).built(|b, line| b.server.$flag = Some(line.set(false))));)*
+            rows.push(flag($off, SERVER, concat!("undoes ", $on)).built(|b, line| b.server.$flag =
+                Some(line.set(false))));)*
             rows
         }
     };
@@ -42,58 +43,86 @@ macro_rules! options {
 
 options! {
     values {
-    check_proto: &'static str = choice("protocol", &["h1", "none"]), choice, "check-proto", "the protocol that checks speak";
+    check_proto: &'static str = choice("protocol", &["h1", "none"]), choice, "check-proto", "the protocol \
+        that checks speak";
     cookie: Word = text("value"), word, "cookie", "the server's value of the proxy's cookie";
-    error_limit: u32 = int("number", 1, MANY), int, "error-limit", "errors of live traffic after which on-error acts";
+    error_limit: u32 = int("number", 1, MANY), int, "error-limit", "errors of live traffic after which \
+        on-error acts";
     guid: Word = text("name"), word, "guid", "a name that nothing else in the process has";
-    hash_key: &'static str = choice("key", &["id", "addr", "addr-port", "guid"]), choice, "hash-key", "what a consistent hash knows the server by";
+    hash_key: &'static str = choice("key", &["id", "addr", "addr-port", "guid"]), choice, "hash-key", "what \
+        a consistent hash knows the server by";
     id: u32 = int("number", 1, MANY), int, "id", "the server's number";
-    init_addr: Word = text("method[,...]"), word, "init-addr", "how a name is resolved at the start: last, libc, none or an address, in order";
-    init_state: &'static str = choice("state", &["fully-up", "up", "down", "fully-down"]), choice, "init-state", "the state that the server begins in";
+    init_addr: Word = text("method[,...]"), word, "init-addr", "how a name is resolved at the start: last, \
+        libc, none or an address, in order";
+    init_state: &'static str = choice("state", &["fully-up", "up", "down", "fully-down"]), choice,
+        "init-state", "the state that the server begins in";
     log_bufsize: u32 = int("lines", 0, MANY), int, "log-bufsize", "lines kept for a server of a log backend";
-    log_proto: &'static str = choice("form", &["legacy", "octet-count"]), choice, "log-proto", "how log lines are framed on a stream";
-    max_reuse: i64 = int("number", -1, MANY), int, "max-reuse", "requests that a connection carries after its first";
-    maxconn: u32 = int("number", 0, MANY), int, "maxconn", "connections or requests of the server at once; 0 for no bound";
-    maxqueue: u32 = int("number", 0, MANY), int, "maxqueue", "requests that may wait for the server; 0 for no bound";
+    log_proto: &'static str = choice("form", &["legacy", "octet-count"]), choice, "log-proto", "how log \
+        lines are framed on a stream";
+    max_reuse: i64 = int("number", -1, MANY), int, "max-reuse", "requests that a connection carries after \
+        its first";
+    maxconn: u32 = int("number", 0, MANY), int, "maxconn", "connections or requests of the server at once; 0 \
+        for no bound";
+    maxqueue: u32 = int("number", 0, MANY), int, "maxqueue", "requests that may wait for the server; 0 for \
+        no bound";
     minconn: u32 = int("number", 0, MANY), int, "minconn", "maxconn while the backend is hardly loaded";
-    namespace: Word = text("name"), word, "namespace", "the network namespace of connections; * for the client's";
-    observe: &'static str = choice("layer", &["layer4", "layer7"]), choice, "observe", "errors of live traffic count as failed checks";
-    on_error: &'static str = choice("action", &["fastinter", "fail-check", "sudden-death", "mark-down"]), choice, "on-error", "what too many errors of live traffic do";
-    on_marked_down: &'static str = choice("action", &["shutdown-sessions"]), choice, "on-marked-down", "what happens to sessions when the server goes down";
-    on_marked_up: &'static str = choice("action", &["shutdown-backup-sessions"]), choice, "on-marked-up", "what happens to sessions on backup servers when the server comes up";
-    pool_conn_name: Word = text("expression"), word, "pool-conn-name", "what idle connections are told apart by";
-    pool_low_conn: u32 = int("number", 0, MANY), int, "pool-low-conn", "idle connections below which other lanes' are not taken";
-    pool_max_conn: i64 = int("number", -1, MANY), int, "pool-max-conn", "idle connections that are kept; -1 for no bound";
-    pool_purge_delay: Duration = time("delay"), time, "pool-purge-delay", "time between purges of half of the idle connections";
+    namespace: Word = text("name"), word, "namespace", "the network namespace of connections; * for the \
+        client's";
+    observe: &'static str = choice("layer", &["layer4", "layer7"]), choice, "observe", "errors of live \
+        traffic count as failed checks";
+    on_error: &'static str = choice("action", &["fastinter", "fail-check", "sudden-death", "mark-down"]),
+        choice, "on-error", "what too many errors of live traffic do";
+    on_marked_down: &'static str = choice("action", &["shutdown-sessions"]), choice, "on-marked-down", "what \
+        happens to sessions when the server goes down";
+    on_marked_up: &'static str = choice("action", &["shutdown-backup-sessions"]), choice, "on-marked-up",
+        "what happens to sessions on backup servers when the server comes up";
+    pool_conn_name: Word = text("expression"), word, "pool-conn-name", "what idle connections are told apart \
+        by";
+    pool_low_conn: u32 = int("number", 0, MANY), int, "pool-low-conn", "idle connections below which other \
+        lanes' are not taken";
+    pool_max_conn: i64 = int("number", -1, MANY), int, "pool-max-conn", "idle connections that are kept; -1 \
+        for no bound";
+    pool_purge_delay: Duration = time("delay"), time, "pool-purge-delay", "time between purges of half of \
+        the idle connections";
     proto: &'static str = choice("protocol", &["h1", "none"]), choice, "proto", "the protocol that is spoken";
-    redir: Word = text("prefix"), word, "redir", "GET and HEAD requests are redirected to the server with this prefix";
+    redir: Word = text("prefix"), word, "redir", "GET and HEAD requests are redirected to the server with \
+        this prefix";
     resolve_net: Word = text("network[,...]"), word, "resolve-net", "networks whose addresses are preferred";
     resolve_opts: Word = text("option[,...]"), word, "resolve-opts", "how answers of name servers are used";
-    resolve_prefer: &'static str = choice("family", &["ipv4", "ipv6"]), choice, "resolve-prefer", "the family of addresses that is preferred";
+    resolve_prefer: &'static str = choice("family", &["ipv4", "ipv6"]), choice, "resolve-prefer", "the \
+        family of addresses that is preferred";
     resolvers: Word = text("section"), word, "resolvers", "the name servers that keep the address up to date";
     shard: u32 = int("number", 0, MANY), int, "shard", "the part of a table that a peer gets";
-    slowstart: Duration = time("delay"), time, "slowstart", "time over which a server that came up reaches its weight";
-    tcp_ut: Duration = time("delay"), time, "tcp-ut", "time after which unacknowledged bytes end a connection";
-    track: Word = text("server"), word, "track", "the server takes the state of another, server or backend/server";
+    slowstart: Duration = time("delay"), time, "slowstart", "time over which a server that came up reaches \
+        its weight";
+    tcp_ut: Duration = time("delay"), time, "tcp-ut", "time after which unacknowledged bytes end a \
+        connection";
+    track: Word = text("server"), word, "track", "the server takes the state of another, server or \
+        backend/server";
     weight: u32 = int("weight", 0, 256), int, "weight", "share of the load";
     cc: Word = text("name"), word, "cc", "congestion control";
     addr: Word = text("address"), word, "addr", "where health checks go, if not where requests go";
     port: u16 = int("port", 1, 65535), int, "port", "the port of health checks, if it is another";
     agent_addr: Word = text("address"), word, "agent-addr", "where the agent is, if not where the server is";
-    agent_inter: Duration = interval("delay"), time, "agent-inter", "time between two questions to the agent; 2 s without";
+    agent_inter: Duration = interval("delay"), time, "agent-inter", "time between two questions to the \
+        agent; 2 s without";
     agent_port: u16 = int("port", 1, 65535), int, "agent-port", "the agent's port";
     agent_send: Word = text("text"), word, "agent-send", "what the agent is sent";
     inter: Duration = interval("delay"), time, "inter", "time between two health checks; 2 s without";
-    fastinter: Duration = interval("delay"), time, "fastinter", "inter while the server's state is about to change";
+    fastinter: Duration = interval("delay"), time, "fastinter", "inter while the server's state is about to \
+        change";
     downinter: Duration = interval("delay"), time, "downinter", "inter while the server is down";
-    rise: u32 = int("count", 1, MANY / 2), int, "rise", "good checks in a row that bring a server up; 2 without";
-    fall: u32 = int("count", 1, MANY / 2), int, "fall", "failed checks in a row that take a server down; 3 without";
+    rise: u32 = int("count", 1, MANY / 2), int, "rise", "good checks in a row that bring a server up; 2 \
+        without";
+    fall: u32 = int("count", 1, MANY / 2), int, "fall", "failed checks in a row that take a server down; 3 \
+        without";
     }
     flags {
     check_reuse_pool, "check-reuse-pool", "no-check-reuse-pool", "checks use idle connections of requests";
     check, "check", "no-check", "the server's health is checked";
     agent_check, "agent-check", "no-agent-check", "an agent beside the server says how it is";
-    check_send_proxy, "check-send-proxy", "no-check-send-proxy", "health checks begin with the PROXY protocol";
+    check_send_proxy, "check-send-proxy", "no-check-send-proxy", "health checks begin with the PROXY \
+        protocol";
     backup, "backup", "no-backup", "the server is used when all others are down";
     disabled, "disabled", "enabled", "the server begins in maintenance";
     non_stick, "non-stick", "stick", "the server is not stored in stick tables";

@@ -30,57 +30,110 @@ const G: u64 = 1 << 30;
 const MANY: i64 = i32::MAX as i64;
 
 tune! {
-    buffers_limit: u64 = int("number", 0, MANY), int, "tune.buffers.limit", "none", "bounds the buffers of a lane; 0 for no bound";
-    buffers_reserve: u64 = int("number", 0, MANY), int, "tune.buffers.reserve", "2", "buffers kept for the moment when memory runs out";
-    bufsize: u64 = size("bytes", K, 64 * M), size, "tune.bufsize", "16k", "bytes that are kept of a message at most: of its head, of its body for rules and retries, of the contents of TCP";
-    bufsize_large: u64 = size("bytes", 0, 64 * M), size, "tune.bufsize.large", "0", "bytes of a large buffer; 0 for none";
-    bufsize_small: u64 = size("bytes", 0, 64 * M), size, "tune.bufsize.small", "1k", "bytes of a buffer for short texts";
-    events_max_at_once: u64 = int("number", 1, 10_000), int, "tune.events.max-events-at-once", "100", "internal events handled in one go";
-    fail_alloc: u64 = int("percent", 0, 100), int, "tune.fail-alloc", "0", "share of allocations that fail, for tests";
-    glitches_kill_cpu: u64 = int("percent", 0, 100), int, "tune.glitches.kill.cpu-usage", "0", "processor load from which connections with too many protocol glitches are closed";
-    h1_zero_copy_recv: bool = switch("state"), switch, "tune.h1.zero-copy-fwd-recv", "on", "HTTP/1 bytes are received without copying";
-    h1_zero_copy_send: bool = switch("state"), switch, "tune.h1.zero-copy-fwd-send", "on", "HTTP/1 bytes are sent without copying";
-    h1_be_glitches: u64 = int("number", 0, MANY), int, "tune.h1.be.glitches-threshold", "0", "glitches after which a server's connection is closed; 0 for never";
-    h1_fe_glitches: u64 = int("number", 0, MANY), int, "tune.h1.fe.glitches-threshold", "0", "glitches after which a client's connection is closed; 0 for never";
-    http_cookielen: u64 = int("bytes", 1, 65_535), int, "tune.http.cookielen", "63", "bytes of a captured cookie";
-    http_logurilen: u64 = int("bytes", 1, 65_535), int, "tune.http.logurilen", "1023", "bytes of a request's first line in log lines";
+    buffers_limit: u64 = int("number", 0, MANY), int, "tune.buffers.limit", "none", "bounds the buffers of a \
+        lane; 0 for no bound";
+    buffers_reserve: u64 = int("number", 0, MANY), int, "tune.buffers.reserve", "2", "buffers kept for the \
+        moment when memory runs out";
+    bufsize: u64 = size("bytes", K, 64 * M), size, "tune.bufsize", "16k", "bytes that are kept of a message \
+        at most: of its head, of its body for rules and retries, of the contents of TCP";
+    bufsize_large: u64 = size("bytes", 0, 64 * M), size, "tune.bufsize.large", "0", "bytes of a large \
+        buffer; 0 for none";
+    bufsize_small: u64 = size("bytes", 0, 64 * M), size, "tune.bufsize.small", "1k", "bytes of a buffer for \
+        short texts";
+    events_max_at_once: u64 = int("number", 1, 10_000), int, "tune.events.max-events-at-once", "100",
+        "internal events handled in one go";
+    fail_alloc: u64 = int("percent", 0, 100), int, "tune.fail-alloc", "0", "share of allocations that fail, \
+        for tests";
+    glitches_kill_cpu: u64 = int("percent", 0, 100), int, "tune.glitches.kill.cpu-usage", "0", "processor \
+        load from which connections with too many protocol glitches are closed";
+    h1_zero_copy_recv: bool = switch("state"), switch, "tune.h1.zero-copy-fwd-recv", "on", "HTTP/1 bytes are \
+        received without copying";
+    h1_zero_copy_send: bool = switch("state"), switch, "tune.h1.zero-copy-fwd-send", "on", "HTTP/1 bytes are \
+        sent without copying";
+    h1_be_glitches: u64 = int("number", 0, MANY), int, "tune.h1.be.glitches-threshold", "0", "glitches after \
+        which a server's connection is closed; 0 for never";
+    h1_fe_glitches: u64 = int("number", 0, MANY), int, "tune.h1.fe.glitches-threshold", "0", "glitches after \
+        which a client's connection is closed; 0 for never";
+    http_cookielen: u64 = int("bytes", 1, 65_535), int, "tune.http.cookielen", "63", "bytes of a captured \
+        cookie";
+    http_logurilen: u64 = int("bytes", 1, 65_535), int, "tune.http.logurilen", "1023", "bytes of a request's \
+        first line in log lines";
     http_maxhdr: u64 = int("number", 1, 32_767), int, "tune.http.maxhdr", "101", "header fields of a message";
-    idle_pool_shared: &'static str = choice("state", &["on", "off", "full", "auto"]), choice, "tune.idle-pool.shared", "on", "lanes may take idle server connections of other lanes";
-    idletimer: Duration = time("delay"), time, "tune.idletimer", "1000", "idle time after which a stream counts as idle; 0 for never";
-    listener_default_shards: &'static str = choice("mode", &["by-process", "by-thread", "by-group"]), choice, "tune.listener.default-shards", "by-process", "sockets that share the address of a bind line without shards: one, one a lane or one a group";
-    listener_multi_queue: &'static str = choice("state", &["on", "off", "fair"]), choice, "tune.listener.multi-queue", "on", "accepted connections are given to the least loaded lane";
-    max_checks_per_thread: u64 = int("number", 0, MANY), int, "tune.max-checks-per-thread", "0", "health checks that a lane runs at once; 0 for no bound";
-    max_rules_at_once: u64 = int("number", 0, MANY), int, "tune.max-rules-at-once", "50", "rules evaluated in one go before others get their turn";
-    maxaccept: i64 = int("number", -1, MANY), int, "tune.maxaccept", "4", "connections that a lane accepts in one go, 4096 at most; -1 for that many";
-    maxpollevents: u64 = int("number", 1, 1_000_000), int, "tune.maxpollevents", "200", "events taken from the system in one go";
-    maxrewrite: u64 = size("bytes", 0, 64 * M), size, "tune.maxrewrite", "1024", "bytes of a buffer kept free for edits of a head";
-    notsent_lowat_client: u64 = size("bytes", 0, G), size, "tune.notsent-lowat.client", "system's", "bytes not sent up to which a client's socket can be written";
-    notsent_lowat_server: u64 = size("bytes", 0, G), size, "tune.notsent-lowat.server", "system's", "bytes not sent up to which a server's socket can be written";
-    pattern_cache_size: u64 = int("number", 0, MANY), int, "tune.pattern.cache-size", "10000", "entries in the cache of pattern look-ups; 0 for none";
+    idle_pool_shared: &'static str = choice("state", &["on", "off", "full", "auto"]), choice,
+        "tune.idle-pool.shared", "on", "lanes may take idle server connections of other lanes";
+    idletimer: Duration = time("delay"), time, "tune.idletimer", "1000", "idle time after which a stream \
+        counts as idle; 0 for never";
+    listener_default_shards: &'static str = choice("mode", &["by-process", "by-thread", "by-group"]), choice,
+        "tune.listener.default-shards", "by-process",
+            "sockets that share the address of a bind line without shards: one, one a lane or one a group";
+    listener_multi_queue: &'static str = choice("state", &["on", "off", "fair"]), choice,
+        "tune.listener.multi-queue", "on", "accepted connections are given to the least loaded lane";
+    max_checks_per_thread: u64 = int("number", 0, MANY), int, "tune.max-checks-per-thread", "0", "health \
+        checks that a lane runs at once; 0 for no bound";
+    max_rules_at_once: u64 = int("number", 0, MANY), int, "tune.max-rules-at-once", "50", "rules evaluated \
+        in one go before others get their turn";
+    maxaccept: i64 = int("number", -1, MANY), int, "tune.maxaccept", "4", "connections that a lane accepts \
+        in one go, 4096 at most; -1 for that many";
+    maxpollevents: u64 = int("number", 1, 1_000_000), int, "tune.maxpollevents", "200", "events taken from \
+        the system in one go";
+    maxrewrite: u64 = size("bytes", 0, 64 * M), size, "tune.maxrewrite", "1024", "bytes of a buffer kept \
+        free for edits of a head";
+    notsent_lowat_client: u64 = size("bytes", 0, G), size, "tune.notsent-lowat.client", "system's", "bytes \
+        not sent up to which a client's socket can be written";
+    notsent_lowat_server: u64 = size("bytes", 0, G), size, "tune.notsent-lowat.server", "system's", "bytes \
+        not sent up to which a server's socket can be written";
+    pattern_cache_size: u64 = int("number", 0, MANY), int, "tune.pattern.cache-size", "10000", "entries in \
+        the cache of pattern look-ups; 0 for none";
     pipesize: u64 = size("bytes", 0, G), size, "tune.pipesize", "system's", "bytes of a pipe for splicing";
-    pool_high_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-high-fd-ratio", "25", "share of the descriptors that the process may open: with more in use an idle connection is closed for each new one; idle clients do not count";
-    pool_low_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-low-fd-ratio", "20", "share of the descriptors that the process may open: with more in use no connection is kept idle; idle clients do not count";
-    rcvbuf_client: u64 = size("bytes", 0, G), size, "tune.rcvbuf.client", "system's", "bytes of the receive buffer of client sockets";
-    rcvbuf_server: u64 = size("bytes", 0, G), size, "tune.rcvbuf.server", "system's", "bytes of the receive buffer of server sockets";
-    rcvbuf_backend: u64 = size("bytes", 0, G), size, "tune.rcvbuf.backend", "system's", "bytes of the receive buffer of datagram sockets towards servers";
-    rcvbuf_frontend: u64 = size("bytes", 0, G), size, "tune.rcvbuf.frontend", "system's", "bytes of the receive buffer of datagram sockets towards clients";
-    recv_enough: u64 = size("bytes", 0, G), size, "tune.recv_enough", "10136", "bytes after which a receive is not tried again at once; 0 for always";
-    renice_runtime: i64 = int("nice", -20, 19), int, "tune.renice.runtime", "unchanged", "the process's nice value while it runs";
-    renice_startup: i64 = int("nice", -20, 19), int, "tune.renice.startup", "unchanged", "the process's nice value while it starts";
-    runqueue_depth: u64 = int("number", 1, 10_000), int, "tune.runqueue-depth", "40", "tasks that a lane runs before it polls (R-F4)";
-    sched_low_latency: bool = switch("state"), switch, "tune.sched.low-latency", "off", "the scheduler prefers response time to throughput (R-F3)";
-    sndbuf_client: u64 = size("bytes", 0, G), size, "tune.sndbuf.client", "system's", "bytes of the send buffer of client sockets";
-    sndbuf_server: u64 = size("bytes", 0, G), size, "tune.sndbuf.server", "system's", "bytes of the send buffer of server sockets";
-    sndbuf_backend: u64 = size("bytes", 0, G), size, "tune.sndbuf.backend", "system's", "bytes of the send buffer of datagram sockets towards servers";
-    sndbuf_frontend: u64 = size("bytes", 0, G), size, "tune.sndbuf.frontend", "system's", "bytes of the send buffer of datagram sockets towards clients";
-    stick_counters: u64 = int("number", 0, 15), int, "tune.stick-counters", "3", "stick counters that a stream can have";
-    takeover_other_tg: &'static str = choice("state", &["none", "restricted", "full"]), choice, "tune.takeover-other-tg-connections", "restricted", "idle connections may be taken from other groups of lanes";
-    vars_check: u64 = size("bytes", 0, G), size, "tune.vars.check-max-size", "0", "bytes of variables of a health check; 0 for no bound";
-    vars_global: u64 = size("bytes", 0, G), size, "tune.vars.global-max-size", "0", "bytes of all variables; 0 for no bound";
-    vars_proc: u64 = size("bytes", 0, G), size, "tune.vars.proc-max-size", "0", "bytes of variables of the process; 0 for no bound";
-    vars_reqres: u64 = size("bytes", 0, G), size, "tune.vars.reqres-max-size", "0", "bytes of variables of a request or response; 0 for no bound";
-    vars_sess: u64 = size("bytes", 0, G), size, "tune.vars.sess-max-size", "0", "bytes of variables of a session; 0 for no bound";
-    vars_txn: u64 = size("bytes", 0, G), size, "tune.vars.txn-max-size", "0", "bytes of variables of a transaction; 0 for no bound";
+    pool_high_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-high-fd-ratio", "25", "share of the \
+        descriptors that the process may open: with more in use an idle connection is closed for each new \
+        one; idle clients do not count";
+    pool_low_fd_ratio: u64 = int("percent", 1, 100), int, "tune.pool-low-fd-ratio", "20", "share of the \
+        descriptors that the process may open: with more in use no connection is kept idle; idle clients do \
+        not count";
+    rcvbuf_client: u64 = size("bytes", 0, G), size, "tune.rcvbuf.client", "system's", "bytes of the receive \
+        buffer of client sockets";
+    rcvbuf_server: u64 = size("bytes", 0, G), size, "tune.rcvbuf.server", "system's", "bytes of the receive \
+        buffer of server sockets";
+    rcvbuf_backend: u64 = size("bytes", 0, G), size, "tune.rcvbuf.backend", "system's", "bytes of the \
+        receive buffer of datagram sockets towards servers";
+    rcvbuf_frontend: u64 = size("bytes", 0, G), size, "tune.rcvbuf.frontend", "system's", "bytes of the \
+        receive buffer of datagram sockets towards clients";
+    recv_enough: u64 = size("bytes", 0, G), size, "tune.recv_enough", "10136", "bytes after which a receive \
+        is not tried again at once; 0 for always";
+    renice_runtime: i64 = int("nice", -20, 19), int, "tune.renice.runtime", "unchanged", "the process's nice \
+        value while it runs";
+    renice_startup: i64 = int("nice", -20, 19), int, "tune.renice.startup", "unchanged", "the process's nice \
+        value while it starts";
+    runqueue_depth: u64 = int("number", 1, 10_000), int, "tune.runqueue-depth", "40", "tasks that a lane \
+        runs before it polls (R-F4)";
+    sched_low_latency: bool = switch("state"), switch, "tune.sched.low-latency", "off", "the scheduler \
+        prefers response time to throughput (R-F3)";
+    sndbuf_client: u64 = size("bytes", 0, G), size, "tune.sndbuf.client", "system's", "bytes of the send \
+        buffer of client sockets";
+    sndbuf_server: u64 = size("bytes", 0, G), size, "tune.sndbuf.server", "system's", "bytes of the send \
+        buffer of server sockets";
+    sndbuf_backend: u64 = size("bytes", 0, G), size, "tune.sndbuf.backend", "system's", "bytes of the send \
+        buffer of datagram sockets towards servers";
+    sndbuf_frontend: u64 = size("bytes", 0, G), size, "tune.sndbuf.frontend", "system's", "bytes of the send \
+        buffer of datagram sockets towards clients";
+    stick_counters: u64 = int("number", 0, 15), int, "tune.stick-counters", "3", "stick counters that a \
+        stream can have";
+    takeover_other_tg: &'static str = choice("state", &["none", "restricted", "full"]), choice,
+        "tune.takeover-other-tg-connections", "restricted",
+            "idle connections may be taken from other groups of lanes";
+    vars_check: u64 = size("bytes", 0, G), size, "tune.vars.check-max-size", "0", "bytes of variables of a \
+        health check; 0 for no bound";
+    vars_global: u64 = size("bytes", 0, G), size, "tune.vars.global-max-size", "0", "bytes of all variables; \
+        0 for no bound";
+    vars_proc: u64 = size("bytes", 0, G), size, "tune.vars.proc-max-size", "0", "bytes of variables of the \
+        process; 0 for no bound";
+    vars_reqres: u64 = size("bytes", 0, G), size, "tune.vars.reqres-max-size", "0", "bytes of variables of a \
+        request or response; 0 for no bound";
+    vars_sess: u64 = size("bytes", 0, G), size, "tune.vars.sess-max-size", "0", "bytes of variables of a \
+        session; 0 for no bound";
+    vars_txn: u64 = size("bytes", 0, G), size, "tune.vars.txn-max-size", "0", "bytes of variables of a \
+        transaction; 0 for no bound";
 }
 
 /// Settings of things that are not built, which mean nothing until they are, and of things that this program

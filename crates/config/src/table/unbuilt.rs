@@ -75,12 +75,14 @@ const PARTLY: &[Row] = &[
     (
         "Bind options",
         "mss",
-        "negative sizes have no effect, since Linux does not change the segments of connections that exist: told with a warning",
+        "negative sizes have no effect, since Linux does not change the segments of connections that exist: \
+            told with a warning",
     ),
     (
         "Other sections",
         "user",
-        "passwords as hashes of DES and other methods than MD5, SHA-256, SHA-512, bcrypt, yescrypt and scrypt are refused",
+        "passwords as hashes of DES and other methods than MD5, SHA-256, SHA-512, bcrypt, yescrypt and \
+            scrypt are refused",
     ),
     ("Process", "cpu-set", "rules by core and by cluster are refused"),
     ("Process", "set-dumpable", "'libs' is refused: the program has no library that could change below it"),
@@ -88,7 +90,8 @@ const PARTLY: &[Row] = &[
     (
         "Tuning",
         "tune.bufsize",
-        "the head of a message has at most 65,535 bytes, also where this is larger; what is kept of bodies and contents grows with it",
+        "the head of a message has at most 65,535 bytes, also where this is larger; what is kept of bodies \
+            and contents grows with it",
     ),
     (
         "Tuning",

@@ -113,7 +113,8 @@ columns! {
     TtimeMax "ttime_max" "MMP" "longest time in all";
     Eint "eint" "MCP" "errors inside";
     IdleConnCur "idle_conn_cur" "MGP" "idle connections to the server";
-    SafeConnCur "safe_conn_cur" "MGP" "idle connections for any client's first request (0: see idle_conn_cur)";
+    SafeConnCur "safe_conn_cur" "MGP" "idle connections for any client's first request (0: see \
+        idle_conn_cur)";
     UsedConnCur "used_conn_cur" "MGP" "connections in use";
     NeedConnEst "need_conn_est" "MGP" "connections that are usually needed at once";
     Uweight "uweight" "MaP" "weight as set";
@@ -144,10 +145,13 @@ columns! {
     H3Goaway "h3_goaway" "MCP" "HTTP/3 GOAWAY frames received (0: there is no HTTP/3 here)";
     H3Settings "h3_settings" "MCP" "HTTP/3 SETTINGS frames received (0: there is no HTTP/3 here)";
     H3NoError "h3_no_error" "MCP" "HTTP/3 errors H3_NO_ERROR received (0)";
-    H3GeneralProtocolError "h3_general_protocol_error" "MCP" "HTTP/3 errors H3_GENERAL_PROTOCOL_ERROR received (0)";
+    H3GeneralProtocolError "h3_general_protocol_error" "MCP" "HTTP/3 errors H3_GENERAL_PROTOCOL_ERROR \
+        received (0)";
     H3InternalError "h3_internal_error" "MCP" "HTTP/3 errors H3_INTERNAL_ERROR received (0)";
-    H3StreamCreationError "h3_stream_creation_error" "MCP" "HTTP/3 errors H3_STREAM_CREATION_ERROR received (0)";
-    H3ClosedCriticalStream "h3_closed_critical_stream" "MCP" "HTTP/3 errors H3_CLOSED_CRITICAL_STREAM received (0)";
+    H3StreamCreationError "h3_stream_creation_error" "MCP" "HTTP/3 errors H3_STREAM_CREATION_ERROR received \
+        (0)";
+    H3ClosedCriticalStream "h3_closed_critical_stream" "MCP" "HTTP/3 errors H3_CLOSED_CRITICAL_STREAM \
+        received (0)";
     H3FrameUnexpected "h3_frame_unexpected" "MCP" "HTTP/3 errors H3_FRAME_UNEXPECTED received (0)";
     H3FrameError "h3_frame_error" "MCP" "HTTP/3 errors H3_FRAME_ERROR received (0)";
     H3ExcessiveLoad "h3_excessive_load" "MCP" "HTTP/3 errors H3_EXCESSIVE_LOAD received (0)";
@@ -160,16 +164,19 @@ columns! {
     H3MessageError "h3_message_error" "MCP" "HTTP/3 errors H3_MESSAGE_ERROR received (0)";
     H3ConnectError "h3_connect_error" "MCP" "HTTP/3 errors H3_CONNECT_ERROR received (0)";
     H3VersionFallback "h3_version_fallback" "MCP" "HTTP/3 errors H3_VERSION_FALLBACK received (0)";
-    PackDecompressionFailed "pack_decompression_failed" "MCP" "errors of QPACK decompression received (0; HAProxy spells it so)";
+    PackDecompressionFailed "pack_decompression_failed" "MCP" "errors of QPACK decompression received (0; \
+        HAProxy spells it so)";
     QpackEncoderStreamError "qpack_encoder_stream_error" "MCP" "errors of QPACK encoder streams received (0)";
     QpackDecoderStreamError "qpack_decoder_stream_error" "MCP" "errors of QPACK decoder streams received (0)";
     QuicRxbufFull "quic_rxbuf_full" "MCP" "QUIC: datagrams that found no buffer (0: there is no QUIC here)";
     QuicDroppedPkt "quic_dropped_pkt" "MCP" "QUIC: packets that were thrown away (0)";
-    QuicDroppedPktBufoverrun "quic_dropped_pkt_bufoverrun" "MCP" "QUIC: packets that were thrown away for want of a buffer (0)";
+    QuicDroppedPktBufoverrun "quic_dropped_pkt_bufoverrun" "MCP" "QUIC: packets that were thrown away for \
+        want of a buffer (0)";
     QuicDroppedParsingPkt "quic_dropped_parsing_pkt" "MCP" "QUIC: packets that could not be read (0)";
     QuicSocketFull "quic_socket_full" "MCP" "QUIC: datagrams that the socket could not take at once (0)";
     QuicSendtoErr "quic_sendto_err" "MCP" "QUIC: datagrams that could not be sent (0)";
-    QuicSendtoErrUnknwn "quic_sendto_err_unknwn" "MCP" "QUIC: datagrams that could not be sent for other reasons (0)";
+    QuicSendtoErrUnknwn "quic_sendto_err_unknwn" "MCP" "QUIC: datagrams that could not be sent for other \
+        reasons (0)";
     QuicSentPkt "quic_sent_pkt" "MCP" "QUIC: packets sent (0)";
     QuicLostPkt "quic_lost_pkt" "MCP" "QUIC: packets sent and lost (0)";
     QuicTooShortDgram "quic_too_short_dgram" "MCP" "QUIC: first datagrams that were too short (0)";
@@ -181,24 +188,42 @@ columns! {
     QuicStlessRstSent "quic_stless_rst_sent" "MCP" "QUIC: stateless resets sent (0)";
     QuicConnMigrationDone "quic_conn_migration_done" "MCP" "QUIC: connections that changed their address (0)";
     QuicTranspErrNoError "quic_transp_err_no_error" "MCP" "QUIC: transport errors NO received (0)";
-    QuicTranspErrInternalError "quic_transp_err_internal_error" "MCP" "QUIC: transport errors INTERNAL received (0)";
-    QuicTranspErrConnectionRefused "quic_transp_err_connection_refused" "MCP" "QUIC: transport errors CONNECTION_REFUSED received (0)";
-    QuicTranspErrFlowControlError "quic_transp_err_flow_control_error" "MCP" "QUIC: transport errors FLOW_CONTROL received (0)";
-    QuicTranspErrStreamLimitError "quic_transp_err_stream_limit_error" "MCP" "QUIC: transport errors STREAM_LIMIT received (0)";
-    QuicTranspErrStreamStateError "quic_transp_err_stream_state_error" "MCP" "QUIC: transport errors STREAM_STATE received (0)";
-    QuicTranspErrFinalSizeError "quic_transp_err_final_size_error" "MCP" "QUIC: transport errors FINAL_SIZE received (0)";
-    QuicTranspErrFrameEncodingError "quic_transp_err_frame_encoding_error" "MCP" "QUIC: transport errors FRAME_ENCODING received (0)";
-    QuicTranspErrTransportParameterError "quic_transp_err_transport_parameter_error" "MCP" "QUIC: transport errors TRANSPORT_PARAMETER received (0)";
-    QuicTranspErrConnectionIdLimit "quic_transp_err_connection_id_limit" "MCP" "QUIC: transport errors CONNECTION_ID_LIMIT received (0)";
-    QuicTranspErrProtocolViolationError "quic_transp_err_protocol_violation_error" "MCP" "QUIC: transport errors PROTOCOL_VIOLATION received (0)";
-    QuicTranspErrInvalidToken "quic_transp_err_invalid_token" "MCP" "QUIC: transport errors INVALID_TOKEN received (0)";
-    QuicTranspErrApplicationError "quic_transp_err_application_error" "MCP" "QUIC: transport errors APPLICATION received (0)";
-    QuicTranspErrCryptoBufferExceeded "quic_transp_err_crypto_buffer_exceeded" "MCP" "QUIC: transport errors CRYPTO_BUFFER_EXCEEDED received (0)";
-    QuicTranspErrKeyUpdateError "quic_transp_err_key_update_error" "MCP" "QUIC: transport errors KEY_UPDATE received (0)";
-    QuicTranspErrAeadLimitReached "quic_transp_err_aead_limit_reached" "MCP" "QUIC: transport errors AEAD_LIMIT_REACHED received (0)";
-    QuicTranspErrNoViablePath "quic_transp_err_no_viable_path" "MCP" "QUIC: transport errors NO_VIABLE_PATH received (0)";
-    QuicTranspErrCryptoError "quic_transp_err_crypto_error" "MCP" "QUIC: transport errors CRYPTO received (0)";
-    QuicTranspErrUnknownError "quic_transp_err_unknown_error" "MCP" "QUIC: transport errors UNKNOWN received (0)";
+    QuicTranspErrInternalError "quic_transp_err_internal_error" "MCP" "QUIC: transport errors INTERNAL \
+        received (0)";
+    QuicTranspErrConnectionRefused "quic_transp_err_connection_refused" "MCP" "QUIC: transport errors \
+        CONNECTION_REFUSED received (0)";
+    QuicTranspErrFlowControlError "quic_transp_err_flow_control_error" "MCP" "QUIC: transport errors \
+        FLOW_CONTROL received (0)";
+    QuicTranspErrStreamLimitError "quic_transp_err_stream_limit_error" "MCP" "QUIC: transport errors \
+        STREAM_LIMIT received (0)";
+    QuicTranspErrStreamStateError "quic_transp_err_stream_state_error" "MCP" "QUIC: transport errors \
+        STREAM_STATE received (0)";
+    QuicTranspErrFinalSizeError "quic_transp_err_final_size_error" "MCP" "QUIC: transport errors FINAL_SIZE \
+        received (0)";
+    QuicTranspErrFrameEncodingError "quic_transp_err_frame_encoding_error" "MCP" "QUIC: transport errors \
+        FRAME_ENCODING received (0)";
+    QuicTranspErrTransportParameterError "quic_transp_err_transport_parameter_error" "MCP" "QUIC: transport \
+        errors TRANSPORT_PARAMETER received (0)";
+    QuicTranspErrConnectionIdLimit "quic_transp_err_connection_id_limit" "MCP" "QUIC: transport errors \
+        CONNECTION_ID_LIMIT received (0)";
+    QuicTranspErrProtocolViolationError "quic_transp_err_protocol_violation_error" "MCP" "QUIC: transport \
+        errors PROTOCOL_VIOLATION received (0)";
+    QuicTranspErrInvalidToken "quic_transp_err_invalid_token" "MCP" "QUIC: transport errors INVALID_TOKEN \
+        received (0)";
+    QuicTranspErrApplicationError "quic_transp_err_application_error" "MCP" "QUIC: transport errors \
+        APPLICATION received (0)";
+    QuicTranspErrCryptoBufferExceeded "quic_transp_err_crypto_buffer_exceeded" "MCP" "QUIC: transport errors \
+        CRYPTO_BUFFER_EXCEEDED received (0)";
+    QuicTranspErrKeyUpdateError "quic_transp_err_key_update_error" "MCP" "QUIC: transport errors KEY_UPDATE \
+        received (0)";
+    QuicTranspErrAeadLimitReached "quic_transp_err_aead_limit_reached" "MCP" "QUIC: transport errors \
+        AEAD_LIMIT_REACHED received (0)";
+    QuicTranspErrNoViablePath "quic_transp_err_no_viable_path" "MCP" "QUIC: transport errors NO_VIABLE_PATH \
+        received (0)";
+    QuicTranspErrCryptoError "quic_transp_err_crypto_error" "MCP" "QUIC: transport errors CRYPTO received \
+        (0)";
+    QuicTranspErrUnknownError "quic_transp_err_unknown_error" "MCP" "QUIC: transport errors UNKNOWN received \
+        (0)";
     QuicDataBlocked "quic_data_blocked" "MCP" "QUIC: DATA_BLOCKED frames received (0)";
     QuicStreamDataBlocked "quic_stream_data_blocked" "MCP" "QUIC: STREAM_DATA_BLOCKED frames received (0)";
     QuicStreamsBlockedBidi "quic_streams_blocked_bidi" "MCP" "QUIC: STREAMS_BLOCKED_BIDI frames received (0)";
@@ -216,9 +241,11 @@ columns! {
     H2BackendOpenStreams "h2_backend_open_streams" "MGP" "HTTP/2 streams (0)";
     H2TotalConnections "h2_total_connections" "MCP" "HTTP/2 connections since the start (0)";
     H2BackendTotalStreams "h2_backend_total_streams" "MCP" "HTTP/2 streams since the start (0)";
-    H1OpenConnections "h1_open_connections" "MGP" "HTTP/1 connections; to servers, those with streams and those that lie idle for all";
+    H1OpenConnections "h1_open_connections" "MGP" "HTTP/1 connections; to servers, those with streams and \
+        those that lie idle for all";
     H1OpenStreams "h1_open_streams" "MGP" "HTTP/1 streams";
-    H1TotalConnections "h1_total_connections" "MCP" "HTTP/1 connections since the start; to servers, those that were tried to make";
+    H1TotalConnections "h1_total_connections" "MCP" "HTTP/1 connections since the start; to servers, those \
+        that were tried to make";
     H1TotalStreams "h1_total_streams" "MCP" "HTTP/1 streams since the start";
     H1BytesIn "h1_bytes_in" "MCP" "bytes received over HTTP/1, as they came";
     H1BytesOut "h1_bytes_out" "MCP" "bytes sent over HTTP/1";

@@ -156,7 +156,8 @@ mod tests {
     fn lines_of_the_systems_tables_are_read() {
         let loopback = u32::from_ne_bytes([127, 0, 0, 1]);
         let line = format!(
-            "   0: {loopback:08X}:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 x"
+            "   0: {loopback:08X}:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        \
+                0 4711 1 x"
         );
         let (inode, text) = of_ip(&line, "tcpv4").unwrap();
         assert_eq!((&*inode, &*text), ("4711", "socket tcpv4 local=127.0.0.1:8080 st=LISTEN"));

@@ -134,7 +134,8 @@ fn one(call: &mut Call<'_, '_>, head: &str, invalid: &Invalid, other: &str, acce
     let zone = &call.generation.zone;
     let _ = write!(
         call.reply,
-        " \n[{}] {head}\n  {other} {}, server {}, event #{}, src {source}\n  len {}, error at position {}: {}{}\n  \n",
+        " \n[{}] {head}\n  {other} {}, server {}, event #{}, src {source}\n  len {}, error at position {}: \
+            {}{}\n  \n",
         date(invalid.date, zone),
         named(&invalid.other),
         named(&invalid.server),

@@ -95,7 +95,8 @@ pub(crate) static FIELDS: &[Field] = fields! {
     76 "CurrStreams" "MGP" "Streams";
     77 "CumStreams" "MGP" "Streams since the start";
     78 "BlockedTrafficWarnings" "MGP" "Times that a lane was seen stuck";
-    1000 "RegexGivenUp" "MCP" "Regular expressions with look-around that were given up, because they went back too often";
+    1000 "RegexGivenUp" "MCP" "Regular expressions with look-around that were given up, because they went \
+        back too often";
 };
 
 /// What a field says now; times and rates with what is behind the point, if `float`.

@@ -60,8 +60,10 @@ pub(super) fn set_rate_limit(call: &mut Call<'_, '_>) {
             return call.error("There is neither compression nor TLS here yet, whose rate could be limited.");
         }
         _ => {
-            return call
-                .error("'set rate-limit' only supports 'connections', 'sessions', 'ssl-sessions', and 'http-compression'.");
+            return call.error(
+                "'set rate-limit' only supports 'connections', 'sessions', 'ssl-sessions', and \
+                    'http-compression'.",
+            );
         }
     };
     if call.word(1) != "global" {

@@ -168,81 +168,134 @@ const fn row(
 /// All commands, in order of their words; those without words of their own at the end, as `help` shows them.
 #[rustfmt::skip]
 static TABLE: &[Row] = &[
-    row("add acl", "[@<ver>] <acl> <pattern>", Level::Admin, Action::Add(Kind::Acl), "add a pattern to an ACL's list (or a payload of them)"),
-    row("add server", "<bk>/<srv> <addr> [option]*", Level::Admin, Action::AddServer, "a new server of a backend, in maintenance until it is enabled"),
-    row("add map", "[@<ver>] <map> <key> <val>", Level::Admin, Action::Add(Kind::Map), "add an entry to a map (or a payload of them)"),
-    row("clear acl", "[@<ver>] <acl>", Level::Admin, Action::Clear(Kind::Acl), "remove all patterns of an ACL's list"),
-    row("clear counters all", "", Level::Admin, Action::ClearCounters { all: true }, "begin all counters anew"),
-    row("clear counters", "", Level::Operator, Action::ClearCounters { all: false }, "forget the most that there was of each"),
+    row("add acl", "[@<ver>] <acl> <pattern>", Level::Admin, Action::Add(Kind::Acl), "add a pattern to an \
+        ACL's list (or a payload of them)"),
+    row("add server", "<bk>/<srv> <addr> [option]*", Level::Admin, Action::AddServer, "a new server of a \
+        backend, in maintenance until it is enabled"),
+    row("add map", "[@<ver>] <map> <key> <val>", Level::Admin, Action::Add(Kind::Map), "add an entry to a \
+        map (or a payload of them)"),
+    row("clear acl", "[@<ver>] <acl>", Level::Admin, Action::Clear(Kind::Acl), "remove all patterns of an \
+        ACL's list"),
+    row("clear counters all", "", Level::Admin, Action::ClearCounters { all: true }, "begin all counters \
+        anew"),
+    row("clear counters", "", Level::Operator, Action::ClearCounters { all: false }, "forget the most that \
+        there was of each"),
     row("clear map", "[@<ver>] <map>", Level::Admin, Action::Clear(Kind::Map), "remove all entries of a map"),
-    row("commit acl", "@<ver> <acl>", Level::Admin, Action::Commit(Kind::Acl), "have a version that was prepared take the place of an ACL's list"),
-    row("commit map", "@<ver> <map>", Level::Admin, Action::Commit(Kind::Map), "have a version that was prepared take the place of a map"),
-    row("debug dev memstats", "[all|match <prefix>]", Level::Admin, Action::DebugMemory, "memory by type, and by who asked for it (expert)"),
-    row("debug dev panic", "<id>", Level::Admin, Action::DebugPanic, "have a stream that 'show sess' shows end as by a defect of the program (expert)"),
-    row("del acl", "<acl> [<key>|#<ref>]", Level::Admin, Action::Delete(Kind::Acl), "remove a pattern of an ACL's list"),
-    row("del server", "<bk>/<srv>", Level::Admin, Action::DeleteServer, "take away a server in maintenance that serves nobody"),
-    row("del map", "<map> [<key>|#<ref>]", Level::Admin, Action::Delete(Kind::Map), "remove an entry of a map"),
+    row("commit acl", "@<ver> <acl>", Level::Admin, Action::Commit(Kind::Acl), "have a version that was \
+        prepared take the place of an ACL's list"),
+    row("commit map", "@<ver> <map>", Level::Admin, Action::Commit(Kind::Map), "have a version that was \
+        prepared take the place of a map"),
+    row("debug dev memstats", "[all|match <prefix>]", Level::Admin, Action::DebugMemory, "memory by type, \
+        and by who asked for it (expert)"),
+    row("debug dev panic", "<id>", Level::Admin, Action::DebugPanic, "have a stream that 'show sess' shows \
+        end as by a defect of the program (expert)"),
+    row("del acl", "<acl> [<key>|#<ref>]", Level::Admin, Action::Delete(Kind::Acl), "remove a pattern of an \
+        ACL's list"),
+    row("del server", "<bk>/<srv>", Level::Admin, Action::DeleteServer, "take away a server in maintenance \
+        that serves nobody"),
+    row("del map", "<map> [<key>|#<ref>]", Level::Admin, Action::Delete(Kind::Map), "remove an entry of a \
+        map"),
     row("disable agent", "<bk>/<srv>", Level::Admin, Action::DisableAgent, "ask a server's agent no more"),
-    row("disable frontend", "<frontend>", Level::Admin, Action::FrontendGate(FrontendGateState::Paused), "have a frontend take no connections for a while"),
-    row("disable health", "<bk>/<srv>", Level::Admin, Action::DisableHealth, "make no more checks of a server"),
+    row("disable frontend", "<frontend>", Level::Admin, Action::FrontendGate(FrontendGateState::Paused),
+        "have a frontend take no connections for a while"),
+    row("disable health", "<bk>/<srv>", Level::Admin, Action::DisableHealth, "make no more checks of a \
+        server"),
     row("disable server", "<bk>/<srv>", Level::Admin, Action::DisableServer, "put a server into maintenance"),
     row("enable agent", "<bk>/<srv>", Level::Admin, Action::EnableAgent, "ask a server's agent again"),
-    row("enable frontend", "<frontend>", Level::Admin, Action::FrontendGate(FrontendGateState::Open), "have a frontend take connections again"),
+    row("enable frontend", "<frontend>", Level::Admin, Action::FrontendGate(FrontendGateState::Open), "have \
+        a frontend take connections again"),
     row("enable health", "<bk>/<srv>", Level::Admin, Action::EnableHealth, "make checks of a server again"),
-    row("enable server", "<bk>/<srv>", Level::Admin, Action::EnableServer, "take a server out of maintenance"),
-    row("experimental-mode", "[on|off]", Level::Admin, Action::ExperimentalMode, "allow this client what may change or go again"),
+    row("enable server", "<bk>/<srv>", Level::Admin, Action::EnableServer, "take a server out of \
+        maintenance"),
+    row("experimental-mode", "[on|off]", Level::Admin, Action::ExperimentalMode, "allow this client what may \
+        change or go again"),
     row("expert-mode", "[on|off]", Level::Admin, Action::ExpertMode, "allow this client what is for experts"),
-    row("get acl", "<acl> <value>", Level::Admin, Action::Get(Kind::Acl), "which pattern of an ACL's list matches a text"),
+    row("get acl", "<acl> <value>", Level::Admin, Action::Get(Kind::Acl), "which pattern of an ACL's list \
+        matches a text"),
     row("get map", "<map> <value>", Level::Admin, Action::Get(Kind::Map), "what a map has for a text"),
     row("get var", "<name>", Level::Operator, Action::GetVariable, "a variable of the process"),
-    row("get weight", "<bk>/<srv>", Level::User, Action::GetWeight, "a server's weight, and what the file gave it"),
-    row("operator", "", Level::Operator, Action::Lower(Level::Operator), "lower this client's level to operator"),
-    row("prepare acl", "<acl>", Level::Admin, Action::Prepare(Kind::Acl), "begin a new version of an ACL's list"),
+    row("get weight", "<bk>/<srv>", Level::User, Action::GetWeight, "a server's weight, and what the file \
+        gave it"),
+    row("operator", "", Level::Operator, Action::Lower(Level::Operator), "lower this client's level to \
+        operator"),
+    row("prepare acl", "<acl>", Level::Admin, Action::Prepare(Kind::Acl), "begin a new version of an ACL's \
+        list"),
     row("prepare map", "<map>", Level::Admin, Action::Prepare(Kind::Map), "begin a new version of a map"),
-    row("reload", "", Level::Admin, Action::Reload, "read the configuration again; what is as before stays, and nobody is disconnected"),
-    row("set map", "<map> [<key>|#<ref>] <value>", Level::Admin, Action::SetMap, "change the value of an entry of a map"),
-    row("set maxconn frontend", "<frontend> <value>", Level::Admin, Action::SetMaxconnFrontend, "how many connections a frontend takes"),
-    row("set maxconn global", "<value>", Level::Admin, Action::SetMaxconnGlobal, "how many connections the process takes; 0: as at the start"),
-    row("set maxconn server", "<bk>/<srv> <value>", Level::Admin, Action::SetMaxconnServer, "how many requests a server serves at once; 0: any number"),
-    row("set profiling", "<what> {auto|on|off}", Level::Admin, Action::SetProfiling, "measure the tasks of all lanes, or stop it"),
-    row("set rate-limit", "{connections|sessions} global <value>", Level::Admin, Action::SetRateLimit, "how many connections or sessions a second the process takes; 0: any number"),
-    row("set server", "<bk>/<srv> [opts]", Level::Admin, Action::SetServer, "change a server's address, name, state, weight, health, or where its checks go"),
-    row("set severity-output", "[none|number|string]", Level::User, Action::SetSeverity, "what stands before messages"),
+    row("reload", "", Level::Admin, Action::Reload, "read the configuration again; what is as before stays, \
+        and nobody is disconnected"),
+    row("set map", "<map> [<key>|#<ref>] <value>", Level::Admin, Action::SetMap, "change the value of an \
+        entry of a map"),
+    row("set maxconn frontend", "<frontend> <value>", Level::Admin, Action::SetMaxconnFrontend, "how many \
+        connections a frontend takes"),
+    row("set maxconn global", "<value>", Level::Admin, Action::SetMaxconnGlobal, "how many connections the \
+        process takes; 0: as at the start"),
+    row("set maxconn server", "<bk>/<srv> <value>", Level::Admin, Action::SetMaxconnServer, "how many \
+        requests a server serves at once; 0: any number"),
+    row("set profiling", "<what> {auto|on|off}", Level::Admin, Action::SetProfiling, "measure the tasks of \
+        all lanes, or stop it"),
+    row("set rate-limit", "{connections|sessions} global \
+        <value>", Level::Admin, Action::SetRateLimit, "how many connections or sessions a second the process \
+            takes; 0: any number"),
+    row("set server", "<bk>/<srv> [opts]", Level::Admin, Action::SetServer, "change a server's address, \
+        name, state, weight, health, or where its checks go"),
+    row("set severity-output", "[none|number|string]", Level::User, Action::SetSeverity, "what stands before \
+        messages"),
     row("set timeout cli", "<delay>", Level::User, Action::SetTimeout, "how long this client may be silent"),
-    row("set var", "<name> [fmt|expr] {<fmt>|<expr>}", Level::Admin, Action::SetVariable, "set a variable of the process (experimental)"),
-    row("set weight", "<bk>/<srv> <weight>", Level::Admin, Action::SetWeight, "change a server's weight (number, or percentage of the file's)"),
-    row("show acl", "[[@<ver>] <acl>]", Level::Admin, Action::Show(Kind::Acl), "lists of patterns, or what is in one"),
+    row("set var", "<name> [fmt|expr] {<fmt>|<expr>}", Level::Admin, Action::SetVariable, "set a variable of \
+        the process (experimental)"),
+    row("set weight", "<bk>/<srv> <weight>", Level::Admin, Action::SetWeight, "change a server's weight \
+        (number, or percentage of the file's)"),
+    row("show acl", "[[@<ver>] <acl>]", Level::Admin, Action::Show(Kind::Acl), "lists of patterns, or what \
+        is in one"),
     row("show activity", "", Level::Operator, Action::ShowActivity, "what the lanes count of themselves"),
     row("show backend", "", Level::User, Action::ShowBackend, "names of the backends"),
     row("show cli level", "", Level::User, Action::ShowCliLevel, "this client's level"),
     row("show cli sockets", "", Level::User, Action::ShowCliSockets, "sockets of this interface"),
     row("show contention", "", Level::User, Action::ShowContention, "locks that made lanes wait, by class"),
     row("show env", "[var]", Level::Operator, Action::ShowEnv, "the process's environment"),
-    row("show errors", "[<px>] [request|response]", Level::Operator, Action::ShowErrors, "the last messages that broke the protocol"),
-    row("show events", "[<ring> [-w] [-n]]", Level::Operator, Action::ShowEvents, "the rings, or what one holds; -w: what comes, too; -n: only that"),
-    row("show fd", "[<number>]", Level::Operator, Action::ShowDescriptors, "the process's descriptors, or one"),
+    row("show errors", "[<px>] [request|response]", Level::Operator, Action::ShowErrors, "the last messages \
+        that broke the protocol"),
+    row("show events", "[<ring> [-w] [-n]]", Level::Operator, Action::ShowEvents, "the rings, or what one \
+        holds; -w: what comes, too; -n: only that"),
+    row("show fd", "[<number>]", Level::Operator, Action::ShowDescriptors, "the process's descriptors, or \
+        one"),
     row("show info", "[desc|float|json|typed]*", Level::User, Action::ShowInfo, "the process and its limits"),
     row("show lanes", "", Level::User, Action::ShowLanes, "each lane's tasks, rounds and wake-ups"),
     row("show map", "[[@<ver>] <map>]", Level::Admin, Action::Show(Kind::Map), "maps, or what is in one"),
-    row("show pools", "[byname|bysize|byusage] [detailed] [match <prefix>] [<nb>]", Level::User, Action::ShowPools, "memory pools"),
-    row("show profiling", "[<what>|<nb>|byaddr|bytime]*", Level::User, Action::ShowProfiling, "time of tasks by kind, if it was measured"),
-    row("show resolvers", "[<section>]", Level::User, Action::ShowResolvers, "what came of questions to name servers"),
-    row("show schema json", "", Level::User, Action::ShowSchema, "the schema of 'show info json' and 'show stat json'"),
-    row("show servers conn", "[<backend>]", Level::User, Action::ShowServersConn, "connections to servers, used and idle"),
-    row("show servers state", "[<backend>]", Level::User, Action::ShowServersState, "what is known of servers, one line each"),
-    row("show sess", "[<id>|all|older <age>|frontend <fe>|backend <be>|server <bk>/<srv>]", Level::Operator, Action::ShowSessions, "streams at work, or all of one"),
-    row("show startup-logs", "", Level::Operator, Action::ShowStartupLogs, "what was said of the files that are served"),
-    row("show stat", "[domain {proxy|resolvers}] [desc|json|no-maint|typed|up]*", Level::User, Action::ShowStat, "counters of frontends, servers and backends"),
+    row("show pools", "[byname|bysize|byusage] [detailed] [match <prefix>] \
+        [<nb>]", Level::User, Action::ShowPools, "memory pools"),
+    row("show profiling", "[<what>|<nb>|byaddr|bytime]*", Level::User, Action::ShowProfiling, "time of tasks \
+        by kind, if it was measured"),
+    row("show resolvers", "[<section>]", Level::User, Action::ShowResolvers, "what came of questions to name \
+        servers"),
+    row("show schema json", "", Level::User, Action::ShowSchema, "the schema of 'show info json' and 'show \
+        stat json'"),
+    row("show servers conn", "[<backend>]", Level::User, Action::ShowServersConn, "connections to servers, \
+        used and idle"),
+    row("show servers state", "[<backend>]", Level::User, Action::ShowServersState, "what is known of \
+        servers, one line each"),
+    row("show sess", "[<id>|all|older <age>|frontend <fe>|backend <be>|server \
+        <bk>/<srv>]", Level::Operator, Action::ShowSessions, "streams at work, or all of one"),
+    row("show startup-logs", "", Level::Operator, Action::ShowStartupLogs, "what was said of the files that \
+        are served"),
+    row("show stat", "[domain {proxy|resolvers}] \
+        [desc|json|no-maint|typed|up]*", Level::User, Action::ShowStat, "counters of frontends, servers and \
+            backends"),
     row("show tasks", "", Level::Operator, Action::ShowTasks, "tasks that wait for their turn"),
     row("show threads", "", Level::Operator, Action::ShowThreads, "what each lane does"),
     row("show version", "", Level::User, Action::ShowVersion, "the program's version"),
-    row("shutdown frontend", "<frontend>", Level::Admin, Action::FrontendGate(FrontendGateState::Shut), "have a frontend take no connections any more"),
-    row("shutdown session", "<id>", Level::Admin, Action::ShutdownSession, "end a stream that 'show sess' shows"),
-    row("shutdown sessions server", "<bk>/<srv>", Level::Admin, Action::ShutdownSessions, "end what a server serves"),
+    row("shutdown frontend", "<frontend>", Level::Admin, Action::FrontendGate(FrontendGateState::Shut),
+        "have a frontend take no connections any more"),
+    row("shutdown session", "<id>", Level::Admin, Action::ShutdownSession, "end a stream that 'show sess' \
+        shows"),
+    row("shutdown sessions server", "<bk>/<srv>", Level::Admin, Action::ShutdownSessions, "end what a server \
+        serves"),
     row("user", "", Level::User, Action::Lower(Level::User), "lower this client's level to user"),
-    row("wait", "<delay> [srv-removable <bk>/<srv>]", Level::User, Action::Wait, "wait for so long, or until a server in maintenance serves nobody"),
+    row("wait", "<delay> [srv-removable <bk>/<srv>]", Level::User, Action::Wait, "wait for so long, or until \
+        a server in maintenance serves nobody"),
     row("help", "[<command>]", Level::User, Action::Help, "all commands, or those that begin so"),
-    row("prompt", "", Level::User, Action::Prompt, "keep the connection and ask for the next line, or stop that"),
+    row("prompt", "", Level::User, Action::Prompt, "keep the connection and ask for the next line, or stop \
+        that"),
     row("quit", "", Level::User, Action::Quit, "disconnect"),
 ];
 

@@ -143,7 +143,8 @@ pub(super) async fn add(call: &mut Call<'_, '_>, kind: Kind) {
     let usage = match kind {
         Kind::Acl => "'add acl' expects two parameters: ACL identifier and pattern.",
         Kind::Map => {
-            "'add map' expects three parameters (map identifier, key and value) or one parameter (map identifier) and a payload"
+            "'add map' expects three parameters (map identifier, key and value) or one parameter (map \
+                identifier) and a payload"
         }
     };
     if call.words.iter().filter(|word| !word.starts_with('@')).count() == 0 {

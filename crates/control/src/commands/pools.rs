@@ -50,7 +50,10 @@ impl Wish {
 pub(super) fn show(call: &mut Call<'_, '_>) {
     match Wish::read(call.words) {
         Some(wish) => call.reply.put(&table(&wish)),
-        None => call.error("'show pools' takes 'byname', 'bysize' or 'byusage', 'detailed', 'match <prefix>' and how many to show."),
+        None => call.error(
+            "'show pools' takes 'byname', 'bysize' or 'byusage', 'detailed', 'match <prefix>' \
+            and how many to show.",
+        ),
     }
 }
 
@@ -76,7 +79,8 @@ fn table(wish: &Wish) -> String {
     for pool in &pools {
         let _ = writeln!(
             table,
-            "  - Pool {} ({} bytes) : {} allocated ({} bytes), {} used (~{} by thread caches), {} failures, {} lanes",
+            "  - Pool {} ({} bytes) : {} allocated ({} bytes), {} used (~{} by thread caches), {} failures, \
+                {} lanes",
             pool.name,
             pool.size,
             pool.allocated,
@@ -89,7 +93,8 @@ fn table(wish: &Wish) -> String {
         for lane in pool.lanes.iter().filter(|_| wish.detailed) {
             let _ = writeln!(
                 table,
-                "      > lane {} : {} calls to allocate, {} to free, {} cached, {} for other lanes, {} failures",
+                "      > lane {} : {} calls to allocate, {} to free, {} cached, {} for other lanes, {} \
+                    failures",
                 lane.lane.index(),
                 lane.allocs,
                 lane.frees,
@@ -122,7 +127,10 @@ pub(super) fn memory(call: &mut Call<'_, '_>) {
         ("", _) => by_type(call, "", usize::MAX, false),
         ("all", _) => by_type(call, "", usize::MAX, true),
         ("match", prefix) if !prefix.is_empty() => by_type(call, prefix, usize::MAX, false),
-        ("reset", _) => call.error("Nothing is reset: counters only grow, so that a difference of two readings is what came between them."),
+        ("reset", _) => call.error(
+            "Nothing is reset: counters only grow, so that a difference of two \
+            readings is what came between them.",
+        ),
         _ => call.error("'debug dev memstats' takes nothing, 'all', or 'match <prefix>'."),
     }
 }
@@ -163,7 +171,8 @@ fn types(prefix: &str, lines: usize, by_name: bool) -> String {
 fn line(table: &mut String, MemReport { name, sum, lanes }: &MemReport) {
     let _ = writeln!(
         table,
-        "{:<28} size: {:>12} live: {:>10} allocated: {:>14} calls: {:>12} freed: {:>14} calls: {:>12} lanes: {}",
+        "{:<28} size: {:>12} live: {:>10} allocated: {:>14} calls: {:>12} freed: {:>14} calls: {:>12} lanes: \
+            {}",
         name.replace(' ', "_"),
         sum.live_bytes(),
         sum.live(),

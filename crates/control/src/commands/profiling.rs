@@ -84,8 +84,10 @@ impl Wish {
 /// `show profiling`
 pub(super) fn show(call: &mut Call<'_, '_>) {
     let Some(wish) = Wish::read(call.words) else {
-        return call
-            .error("Expects either 'all', 'status', 'tasks', 'memory', 'byaddr', 'bytime', 'aggr' or a max number of output lines.");
+        return call.error(
+            "Expects either 'all', 'status', 'tasks', 'memory', 'byaddr', 'bytime', 'aggr' or a max \
+                number of output lines.",
+        );
     };
     if wish.status {
         let _ = writeln!(

@@ -36,7 +36,8 @@ pub(crate) fn text() -> String {
         "properties": {
             "origin": one_of(&["Metric", "Status", "Key", "Config", "Product", "Unknown"]),
             "nature": one_of(&[
-                "Age", "Avg", "Counter", "Duration", "Gauge", "Limit", "Max", "Min", "Name", "Output", "Rate", "Time", "Unknown",
+                "Age", "Avg", "Counter", "Duration", "Gauge", "Limit", "Max", "Min", "Name", "Output",
+                    "Rate", "Time", "Unknown",
             ]),
             "scope": one_of(&["Cluster", "Process", "Service", "System", "Unknown"]),
         },

@@ -295,7 +295,13 @@ fn rename(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server,
             call.error("set server <b>/<s> fqdn failed because SRV resolution is configured.");
         }
         Err(NotRenamed::Same) => {
-            call.message(Severity::Warning, &format!("no need to change the FDQN {BY}")); // as HAProxy spells it
+            call.message(
+                Severity::Warning,
+                &format!(
+                    "no need to change the FDQN \
+                {BY}"
+                ),
+            ); // as HAProxy spells it
         }
         Err(NotRenamed::Wrong(why)) => {
             call.error(&format!("set server <b>/<s> fqdn failed because of '{word}': {why}."));
@@ -306,7 +312,9 @@ fn rename(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server,
 
 /// `set server <bk>/<srv> health|state|weight ...`
 pub(super) fn set_server(call: &mut Call<'_, '_>) {
-    const USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | agent-send | check-addr | check-port | fqdn | health | state | weight; 'ssl' is HAProxy's and not built yet";
+    const USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | \
+        agent-send | check-addr | check-port | fqdn | health | state | weight; 'ssl' is HAProxy's and not \
+        built yet";
     let word = call.word(0).to_owned();
     let Some(found @ (backend, _, index)) = find(call, &word) else { return };
     match call.word(1) {

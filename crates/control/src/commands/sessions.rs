@@ -63,7 +63,8 @@ fn lanes() -> impl Iterator<Item = LaneId> {
 
 /// `show sess`
 pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
-    const USAGE: &str = "'show sess' takes nothing, 'all', the number of a session, 'older <age>', 'frontend <frontend>', 'backend <backend>' or \
+    const USAGE: &str = "'show sess' takes nothing, 'all', the number of a session, 'older <age>', 'frontend \
+        <frontend>', 'backend <backend>' or \
          'server <backend>/<server>'.";
     let (word, value) = (call.word(0).to_owned(), call.word(1).to_owned());
     let (which, in_full) = match (&*word, &*value) {
@@ -77,7 +78,10 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             }
         },
         ("susp", _) => {
-            call.error("'show sess susp' is refused: nothing tells which sessions are suspicious; use 'show sess older <age>'.");
+            call.error(
+                "'show sess susp' is refused: nothing tells which sessions are suspicious; use 'show \
+                sess older <age>'.",
+            );
             return Ok(());
         }
         ("frontend", name) if !name.is_empty() => (Which::Frontend(name.to_owned()), false),
@@ -235,7 +239,10 @@ pub(super) async fn panic(call: &mut Call<'_, '_>) {
         return call.error("This command is for experts: 'expert-mode on' comes before it.");
     }
     let Some(number) = number(call.word(0)) else {
-        return call.error("'debug dev panic' takes the number of a stream (use 'show sess'), which then ends as by a defect.");
+        return call.error(
+            "'debug dev panic' takes the number of a stream (use 'show sess'), which then ends \
+            as by a defect.",
+        );
     };
     for lane in lanes() {
         if panic_stream(lane, number).await {

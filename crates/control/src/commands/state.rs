@@ -60,9 +60,12 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     let Some(backends) = backends(call) else { return Ok(()) };
     let _ = writeln!(
         call.reply,
-        "{VERSION}\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight \
-         srv_time_since_last_change srv_check_status srv_check_result srv_check_health srv_check_state srv_agent_state \
-         bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port srv_check_addr \
+        "{VERSION}\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight \
+            srv_iweight \
+         srv_time_since_last_change srv_check_status srv_check_result srv_check_health srv_check_state \
+         srv_agent_state \
+         bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port \
+         srv_check_addr \
          srv_agent_addr srv_agent_port"
     );
     for backend in backends {
@@ -124,7 +127,9 @@ pub(super) async fn states(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             let (agent_addr, agent_port) = aim(server.agent.as_ref(), true, &known.place);
             let _ = writeln!(
                 call.reply,
-                "{} {} {} {} {address} {operation} {admin} {} {} {since} {status} {result} {health} {check} {agent} 0 0 {name} {port} {service} 0 {check_port} {check_addr} {agent_addr} {agent_port}",
+                "{} {} {} {} {address} {operation} {admin} {} {} {since} {status} {result} {health} {check} \
+                    {agent} 0 0 {name} {port} {service} 0 {check_port} {check_addr} {agent_addr} \
+                    {agent_port}",
                 backend.id,
                 backend.name,
                 server.id,
@@ -143,7 +148,8 @@ pub(super) async fn connections(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     let lanes = Local::of(call.generation).map(|local| local.lane_ids()).unwrap_or_default();
     let _ = writeln!(
         call.reply,
-        "# bkname/svname bkid/svid addr port - purge_delay used_cur used_max need_est unsafe_nb safe_nb idle_lim idle_cur idle_per_thr[{}]",
+        "# bkname/svname bkid/svid addr port - purge_delay used_cur used_max need_est unsafe_nb safe_nb \
+            idle_lim idle_cur idle_per_thr[{}]",
         lanes.len()
     );
     for backend in backends {

@@ -15,7 +15,10 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
     let delay = match manylane_config::value::time(call.word(0).as_bytes(), Unit::Ms) {
         Ok(delay) if delay <= LONGEST && !call.words.is_empty() => delay,
         _ => {
-            return call.error("'wait' expects a delay, up to 1h, in milliseconds or with a unit, and perhaps 'srv-removable <backend>/<server>' behind it.");
+            return call.error(
+                "'wait' expects a delay, up to 1h, in milliseconds or with a unit, and perhaps \
+                'srv-removable <backend>/<server>' behind it.",
+            );
         }
     };
     let here = call.here;

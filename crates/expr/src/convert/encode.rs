@@ -56,22 +56,26 @@ fn chunked(args: &Args<'_, '_>, decimal: bool) -> Result<Convert, Error> {
 }
 
 macro_rules! rows {
-    ($($name:literal, $args:expr, $required:literal, $takes:ident, $gives:ident, $help:literal, $make:expr;)*) => {
+    ($($name:literal, $args:expr, $required:literal, $takes:ident, $gives:ident, $help:literal,
+        $make:expr;)*) => {
         &[$(row($name, $args, $required, Type::$takes, Type::$gives, $help, $make)),*]
     };
 }
 
 pub(super) const ROWS: &[Row] = rows! {
-    "b64dec", &[], 0, Str, Bin, "the bytes that the base64 text stands for", |_| made(Encode::Decode64(STANDARD));
+    "b64dec", &[], 0, Str, Bin, "the bytes that the base64 text stands \
+        for", |_| made(Encode::Decode64(STANDARD));
     "base64", &[], 0, Bin, Str, "base64 of the bytes", |_| made(Encode::Base64(STANDARD));
-    "be2dec", &[Str, Int, Int], 2, Bin, Str, "numbers of so many bytes each, the highest byte first, separated",
+    "be2dec", &[Str, Int, Int], 2, Bin, Str, "numbers of so many bytes each, the highest byte first, \
+        separated",
         |a| chunked(a, true);
     "be2hex", &[Str, Int, Int], 0, Bin, Str, "hexadecimal digits in groups of so many bytes, separated",
         |a| chunked(a, false);
     "hex", &[], 0, Bin, Str, "two hexadecimal digits for each byte", |_| made(Encode::Hex);
     "hex2i", &[], 0, Str, Int, "the number that hexadecimal digits stand for",
         |_| made(Encode::HexToInt);
-    "host_only", &[], 0, Str, Str, "a Host field's value without its port, in lower case", |_| made(Encode::HostOnly);
+    "host_only", &[], 0, Str, Str, "a Host field's value without its port, in lower \
+        case", |_| made(Encode::HostOnly);
     "json", &[Str], 0, Str, Str, "the text as the inside of a JSON string", |a| {
         let input = match a.given(0) {
             None | Some(b"ascii") => JsonInput::Ascii,
@@ -83,14 +87,17 @@ pub(super) const ROWS: &[Row] = rows! {
         };
         made(Encode::Json(input))
     };
-    "port_only", &[], 0, Str, Int, "the port in a Host field's value; 0 without one", |_| made(Encode::PortOnly);
+    "port_only", &[], 0, Str, Int, "the port in a Host field's value; 0 without \
+        one", |_| made(Encode::PortOnly);
     "ub64dec", &[], 0, Str, Bin, "the bytes that the text in the URL alphabet of base64 stands for",
         |_| made(Encode::Decode64(URL));
     "ub64enc", &[], 0, Bin, Str, "the URL alphabet's base64 of the bytes, without padding",
         |_| made(Encode::Base64(URL));
-    "url_dec", &[Int], 0, Str, Str, "the text with %XX replaced, and + behind a question mark, or everywhere with 1",
+    "url_dec", &[Int], 0, Str, Str, "the text with %XX replaced, and + behind a question mark, or everywhere \
+        with 1",
         |a| made(Encode::FromPercent { form: a.int(0)?.unwrap_or(0) != 0 });
-    "url_enc", &[Str], 0, Str, Str, "the text with all but unreserved characters as %XX", |a| match a.given(0) {
+    "url_enc", &[Str], 0, Str, Str, "the text with all but unreserved characters as \
+        %XX", |a| match a.given(0) {
         None | Some(b"query") => made(Encode::ToPercent),
         Some(_) => Err(a.error(0, "'url_enc' encodes for 'query' only")),
     };

@@ -121,13 +121,15 @@ macro_rules! rows {
 }
 
 pub(super) const ROWS: &[Row] = rows! {
-    "crc32", &[Int], 0, Int, "the CRC of Ethernet, gzip and PNG; 1 adds an avalanche", |a| short(a, crc32, mix);
+    "crc32", &[Int], 0, Int, "the CRC of Ethernet, gzip and PNG; 1 adds an \
+        avalanche", |a| short(a, crc32, mix);
     "crc32c", &[Int], 0, Int, "the CRC of iSCSI (Castagnoli); 1 adds an avalanche", |a| short(a, crc32c, mix);
     "digest", &[Str], 1, Bin, "the cryptographic hash of that name", |a| {
         Ok(Convert::Hash(Hash::Digest(Digest::named(a, 0)?)))
     };
     "djb2", &[Int], 0, Int, "Bernstein's hash; 1 adds an avalanche", |a| short(a, djb2, avalanche);
-    "hmac", &[Str, Str], 2, Bin, "the message authentication code with a key in base64 or in a variable", |a| {
+    "hmac", &[Str, Str], 2, Bin, "the message authentication code with a key in base64 or in a \
+        variable", |a| {
         let digest = Digest::named(a, 0)?;
         let text = a.boxed(1);
         let key = if let Ok(id) = a.variable(1) {

@@ -46,7 +46,8 @@ fn map(args: &mut Args<'_, '_>, kind: MatchKind, gives: MapValue, expands: bool)
 
 macro_rules! rows {
     ($($name:literal $takes:ident $gives:ident $kind:ident $form:ident $expands:literal;)*) => {
-        &[$(row($name, &[File, Str], 1, Type::$takes, Type::$gives, "what the map has for it, else the default",
+        &[$(row($name, &[File, Str], 1, Type::$takes, Type::$gives, "what the map has for it, else the \
+            default",
             |a| map(a, MatchKind::$kind, MapValue::$form, $expands))),*]
     };
 }

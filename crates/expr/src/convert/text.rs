@@ -49,15 +49,18 @@ fn join(args: &mut Args<'_, '_>, item: bool) -> Result<Convert, Error> {
 }
 
 macro_rules! rows {
-    ($($name:literal, $args:expr, $required:literal, $takes:ident, $gives:ident, $help:literal, $make:expr;)*) => {
+    ($($name:literal, $args:expr, $required:literal, $takes:ident, $gives:ident, $help:literal,
+        $make:expr;)*) => {
         &[$(row($name, $args, $required, Type::$takes, Type::$gives, $help, $make)),*]
     };
 }
 
 pub(super) const ROWS: &[Row] = rows! {
     "add_item", &[Str, Variable, Str], 2, Str, Str,
-        "the text, and a delimiter, a variable and a text behind it where they are not empty", |a| join(a, true);
-    "bytes", &[IntOrVariable, IntOrVariable], 1, Bin, Bin, "the bytes from an offset on, of a length or all", |a| {
+        "the text, and a delimiter, a variable and a text behind it where they are not \
+            empty", |a| join(a, true);
+    "bytes", &[IntOrVariable, IntOrVariable], 1, Bin, Bin, "the bytes from an offset on, of a length or \
+        all", |a| {
         let offset = Operand::of(a, 0)?;
         let len = if a.given(1).is_some() { Some(Operand::of(a, 1)?) } else { None };
         if matches!(offset, Operand::Int(..0)) {
@@ -71,7 +74,8 @@ pub(super) const ROWS: &[Row] = rows! {
     "concat", &[Str, Variable, Str], 0, Str, Str, "the text, and a text, a variable and a text behind it",
         |a| join(a, false);
     "cut_crlf", &[], 0, Str, Str, "the text up to the first end of a line", |_| made(Text::CutLine);
-    "field", &[Int, Str, Int], 2, Str, Str, "a field between delimiters by its number, or several (0: all further ones)",
+    "field", &[Int, Str, Int], 2, Str, Str, "a field between delimiters by its number, or several (0: all \
+        further ones)",
         |a| part(a, false);
     "length", &[], 0, Str, Int, "the number of bytes", |_| made(Text::Length);
     "lower", &[], 0, Str, Str, "the text in lower case (ASCII)", |_| made(Text::Lower);
@@ -85,23 +89,28 @@ pub(super) const ROWS: &[Row] = rows! {
         };
         made(Text::Param { name: a.boxed(0), delimiter })
     };
-    "regsub", &[Regex, Str, Str], 2, Str, Str, "the text with what the regex matches replaced; flags g and i", |a| {
+    "regsub", &[Regex, Str, Str], 2, Str, Str, "the text with what the regex matches replaced; flags g and \
+        i", |a| {
         let flags = a.boxed(2);
         if let Some(at) = flags.iter().position(|flag| !b"gi".contains(flag)) {
-            return Err(a.error(2, format!("'regsub' knows the flags 'g' and 'i', not '{}'", crate::Shown(&flags[at..=at]))));
+            return Err(a.error(2, format!("'regsub' knows the flags 'g' and 'i', not \
+                '{}'", crate::Shown(&flags[at..=at]))));
         }
         let regex = Machine::new(&a.boxed(0), flags.contains(&b'i')).map_err(|why| a.error(0, why))?;
         made(Text::RegSub { regex, template: a.boxed(1), all: flags.contains(&b'g') })
     };
     "rtrim", &[Str], 1, Str, Str, "the text without these characters at its end",
         |a| made(Text::TrimEnd(a.boxed(0)));
-    "secure_memcmp", &[Variable], 1, Str, Bool, "whether a variable has the same bytes, in the same time either way", |a| {
+    "secure_memcmp", &[Variable], 1, Str, Bool, "whether a variable has the same bytes, in the same time \
+        either way", |a| {
         made(Text::Compare { variable: a.variable(0)?, equal: true })
     };
-    "strcmp", &[Variable], 1, Str, Int, "below 0, 0 or above 0 as the text sorts before, with or behind a variable's",
+    "strcmp", &[Variable], 1, Str, Int, "below 0, 0 or above 0 as the text sorts before, with or behind a \
+        variable's",
         |a| made(Text::Compare { variable: a.variable(0)?, equal: false });
     "upper", &[], 0, Str, Str, "the text in upper case (ASCII)", |_| made(Text::Upper);
-    "word", &[Int, Str, Int], 2, Str, Str, "a word between runs of delimiters by its number, or several (0: all further ones)",
+    "word", &[Int, Str, Int], 2, Str, Str, "a word between runs of delimiters by its number, or several (0: \
+        all further ones)",
         |a| part(a, true);
 };
 

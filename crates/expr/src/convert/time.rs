@@ -32,7 +32,8 @@ macro_rules! rows {
 }
 
 pub(super) const ROWS: &[Row] = rows! {
-    "ltime", "the date in seconds as a text of a strftime format in local time", |a| format(a, Unit::Seconds, true);
+    "ltime", "the date in seconds as a text of a strftime format in local \
+        time", |a| format(a, Unit::Seconds, true);
     "ms_ltime", "the date in milliseconds as a text of a strftime format in local time; %N is the fraction",
         |a| format(a, Unit::Millis, true);
     "ms_utime", "the date in milliseconds as a text of a strftime format in UTC; %N is the fraction",

@@ -83,7 +83,8 @@ fn payload_lv(args: &Args<'_, '_>, side: Side) -> Result<Fetch, Error> {
 }
 
 macro_rules! rows {
-    ($($name:literal, $args:expr, $required:literal, $out:ident, $places:ident, $help:literal, $make:expr;)*) => {
+    ($($name:literal, $args:expr, $required:literal, $out:ident, $places:ident, $help:literal,
+        $make:expr;)*) => {
         &[$(row($name, $args, $required, Type::$out, EvalPoints::$places, $help, $make)),*]
     };
 }
@@ -91,27 +92,35 @@ macro_rules! rows {
 use DataFetch as D;
 
 pub(super) const ROWS: &[Row] = rows! {
-    "payload", &[Int, Int], 2, Bin, MESSAGE, "bytes from an offset on, of that length or all (0)", |a| payload(a, None);
+    "payload", &[Int, Int], 2, Bin, MESSAGE, "bytes from an offset on, of that length or all \
+        (0)", |a| payload(a, None);
     "payload_lv", &[Int, Int, Str], 2, Bin, MESSAGE, "bytes whose length stands before them",
         |a| payload_lv(a, None);
-    "rdp_cookie", &[Str], 0, Str, REQUEST, "the cookie of that name, or of any, that an RDP connection begins with",
+    "rdp_cookie", &[Str], 0, Str, REQUEST, "the cookie of that name, or of any, that an RDP connection \
+        begins with",
         |a| rdp_cookie(a, D::RdpCookie);
-    "rdp_cookie_cnt", &[Str], 0, Int, REQUEST, "1 when an RDP connection begins with a cookie of that name, or of any; else 0",
+    "rdp_cookie_cnt", &[Str], 0, Int, REQUEST, "1 when an RDP connection begins with a cookie of that name, \
+        or of any; else 0",
         |a| rdp_cookie(a, D::RdpCookieCount);
-    "req.body", &[], 0, Bin, REQUEST, "the request's body as far as it is here", |_| made(D::Body(Direction::Request));
+    "req.body", &[], 0, Bin, REQUEST, "the request's body as far as it is \
+        here", |_| made(D::Body(Direction::Request));
     "req.body_len", &[], 0, Int, REQUEST, "bytes of the request's body that are here",
         |_| made(D::BodyLen(Direction::Request));
     "req.body_size", &[], 0, Int, REQUEST, "bytes that the request's body has or is said to have",
         |_| made(D::BodySize(Direction::Request));
-    "req.len", &[], 0, Int, REQUEST, "bytes of the client that are here, in HTTP mode of the request", |_| made(D::Len(REQ));
-    "req.payload", &[Int, Int], 2, Bin, REQUEST, "the client's bytes from an offset on, of that length or all (0)",
+    "req.len", &[], 0, Int, REQUEST, "bytes of the client that are here, in HTTP mode of the \
+        request", |_| made(D::Len(REQ));
+    "req.payload", &[Int, Int], 2, Bin, REQUEST, "the client's bytes from an offset on, of that length or \
+        all (0)",
         |a| payload(a, REQ);
     "req.payload_lv", &[Int, Int, Str], 2, Bin, REQUEST, "the client's bytes whose length stands before them",
         |a| payload_lv(a, REQ);
     "req.proto_http", &[], 0, Bool, STREAM, "whether the client speaks HTTP", |_| made(D::IsHttp);
-    "req.rdp_cookie", &[Str], 0, Str, REQUEST, "the cookie of that name, or of any, that an RDP connection begins with",
+    "req.rdp_cookie", &[Str], 0, Str, REQUEST, "the cookie of that name, or of any, that an RDP connection \
+        begins with",
         |a| rdp_cookie(a, D::RdpCookie);
-    "req.rdp_cookie_cnt", &[Str], 0, Int, REQUEST, "1 when an RDP connection begins with a cookie of that name, or of any; else 0",
+    "req.rdp_cookie_cnt", &[Str], 0, Int, REQUEST, "1 when an RDP connection begins with a cookie of that \
+        name, or of any; else 0",
         |a| rdp_cookie(a, D::RdpCookieCount);
     "req.ssl_alpn", &[], 0, Str, REQUEST, "the protocols that a TLS ClientHello in the bytes offers",
         |_| made(D::Hello(tls_hello::Part::Alpn));
@@ -119,15 +128,18 @@ pub(super) const ROWS: &[Row] = rows! {
         |_| made(D::Hello(tls_hello::Part::Kind));
     "req.ssl_sni", &[], 0, Str, REQUEST, "the server name in a TLS ClientHello in the bytes",
         |_| made(D::Hello(tls_hello::Part::ServerName));
-    "req.ssl_ver", &[], 0, Int, REQUEST, "the version of a TLS ClientHello in the bytes, major times 65536 plus minor",
+    "req.ssl_ver", &[], 0, Int, REQUEST, "the version of a TLS ClientHello in the bytes, major times 65536 \
+        plus minor",
         |_| made(D::Hello(tls_hello::Part::Version));
-    "req_len", &[], 0, Int, REQUEST, "bytes of the client that are here, in HTTP mode of the request", |_| made(D::Len(REQ));
+    "req_len", &[], 0, Int, REQUEST, "bytes of the client that are here, in HTTP mode of the \
+        request", |_| made(D::Len(REQ));
     "req_proto_http", &[], 0, Bool, STREAM, "whether the client speaks HTTP", |_| made(D::IsHttp);
     "req_ssl_hello_type", &[], 0, Int, REQUEST, "1 when the bytes are a TLS ClientHello, 2 for a ServerHello",
         |_| made(D::Hello(tls_hello::Part::Kind));
     "req_ssl_sni", &[], 0, Str, REQUEST, "the server name in a TLS ClientHello in the bytes",
         |_| made(D::Hello(tls_hello::Part::ServerName));
-    "req_ssl_ver", &[], 0, Int, REQUEST, "the version of a TLS ClientHello in the bytes, major times 65536 plus minor",
+    "req_ssl_ver", &[], 0, Int, REQUEST, "the version of a TLS ClientHello in the bytes, major times 65536 \
+        plus minor",
         |_| made(D::Hello(tls_hello::Part::Version));
     "res.body", &[], 0, Bin, RESPONSE, "the response's body as far as it is here",
         |_| made(D::Body(Direction::Response));
@@ -135,10 +147,13 @@ pub(super) const ROWS: &[Row] = rows! {
         |_| made(D::BodyLen(Direction::Response));
     "res.body_size", &[], 0, Int, RESPONSE, "bytes that the response's body has or is said to have",
         |_| made(D::BodySize(Direction::Response));
-    "res.len", &[], 0, Int, RESPONSE, "bytes of the server that are here, in HTTP mode of the response", |_| made(D::Len(RES));
-    "res.payload", &[Int, Int], 2, Bin, RESPONSE, "the server's bytes from an offset on, of that length or all (0)",
+    "res.len", &[], 0, Int, RESPONSE, "bytes of the server that are here, in HTTP mode of the \
+        response", |_| made(D::Len(RES));
+    "res.payload", &[Int, Int], 2, Bin, RESPONSE, "the server's bytes from an offset on, of that length or \
+        all (0)",
         |a| payload(a, RES);
-    "res.payload_lv", &[Int, Int, Str], 2, Bin, RESPONSE, "the server's bytes whose length stands before them",
+    "res.payload_lv", &[Int, Int, Str], 2, Bin, RESPONSE, "the server's bytes whose length stands before \
+        them",
         |a| payload_lv(a, RES);
     "wait_end", &[], 0, Bool, RUNNING, "true once nothing more is waited for", |_| made(D::WaitEnd);
 };
@@ -340,7 +355,8 @@ fn looks_like_http(bytes: &[u8]) -> Option<bool> {
     let end = memchr::memchr(b'\n', bytes)?;
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
     let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-    if !matches!(version, [b'H', b'T', b'T', b'P', b'/', major, b'.', minor] if major.is_ascii_digit() && minor.is_ascii_digit())
+    if !matches!(version, [b'H', b'T', b'T', b'P', b'/', major, b'.',
+        minor] if major.is_ascii_digit() && minor.is_ascii_digit())
     {
         return Some(false);
     }

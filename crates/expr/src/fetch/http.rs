@@ -188,17 +188,21 @@ const PARAM: &[crate::args::ArgKind] = &[Str, Str, Str];
 
 pub(super) const ROWS: &[Row] = rows! {
     "base", &[], Str, REQUEST, "the Host field and the path", |_| made(Http::Base { query: false });
-    "base32", &[], Int, REQUEST, "a 32-bit hash of 'base'", |_| made(Http::Hash { url: false, source: false });
+    "base32", &[], Int, REQUEST, "a 32-bit hash of 'base'", |_| made(Http::Hash { url: false,
+        source: false });
     "base32+src", &[], Bin, REQUEST, "a 32-bit hash of 'base', then the client's address",
         |_| made(Http::Hash { url: false, source: true });
-    "baseq", &[], Str, REQUEST, "the Host field, the path and the query", |_| made(Http::Base { query: true });
+    "baseq", &[], Str, REQUEST, "the Host field, the path and the \
+        query", |_| made(Http::Base { query: true });
     "cook", NAME, Str, REQUEST, "a cookie of the request", |a| cookie(a, REQ, Form::Text);
     "cook_cnt", NAME, Int, REQUEST, "how often the request has the cookie", |a| cookie_count(a, REQ);
     "cook_val", NAME, Int, REQUEST, "a cookie of the request as a number", |a| cookie(a, REQ, Form::Number);
-    "cookie", NAME, Str, MESSAGE, "a cookie of the message whose rules are run", |a| cookie(a, None, Form::Text);
+    "cookie", NAME, Str, MESSAGE, "a cookie of the message whose rules are \
+        run", |a| cookie(a, None, Form::Text);
     "hdr", NAME_AT, Str, MESSAGE, "a member of a header field of the message whose rules are run",
         |a| field(a, None, false, Form::Text);
-    "hdr_cnt", NAME, Int, REQUEST, "how many members the request's header field has", |a| field_count(a, REQ, false);
+    "hdr_cnt", NAME, Int, REQUEST, "how many members the request's header field \
+        has", |a| field_count(a, REQ, false);
     "hdr_ip", NAME_AT, Addr, REQUEST, "a member of a request header field as an address",
         |a| field(a, REQ, false, Form::Ip);
     "hdr_val", NAME_AT, Int, REQUEST, "a member of a request header field as a number",
@@ -207,11 +211,14 @@ pub(super) const ROWS: &[Row] = rows! {
         |a| made(Http::Auth { list: a.userlist(0)? });
     "http_auth_bearer", NAME, Str, REQUEST, "the token of 'Authorization: Bearer', or of the named field",
         |a| made(Http::AuthBearer(field_name(a)?));
-    "http_auth_group", &[Userlist], Str, REQUEST, "the user whose credentials the user list knows; an ACL compares the user's groups",
+    "http_auth_group", &[Userlist], Str, REQUEST, "the user whose credentials the user list knows; an ACL \
+        compares the user's groups",
         |a| made(Http::AuthUserOf { list: a.userlist(0)? });
-    "http_auth_groups", &[Userlist], Str, REQUEST, "each group of the user whose credentials the user list knows",
+    "http_auth_groups", &[Userlist], Str, REQUEST, "each group of the user whose credentials the user list \
+        knows",
         |a| made(Http::AuthGroups { list: a.userlist(0)? });
-    "http_auth_pass", &[], Str, REQUEST, "the password of 'Authorization: Basic'", |_| made(Http::AuthPassword);
+    "http_auth_pass", &[], Str, REQUEST, "the password of 'Authorization: \
+        Basic'", |_| made(Http::AuthPassword);
     "http_auth_type", &[], Str, REQUEST, "the scheme of the field Authorization", |_| made(Http::AuthType);
     "http_auth_user", &[], Str, REQUEST, "the user of 'Authorization: Basic'", |_| made(Http::AuthUser);
     "method", &[], Method, STREAM, "the request's method", |_| made(Http::Method);
@@ -222,11 +229,14 @@ pub(super) const ROWS: &[Row] = rows! {
         |a| made(Http::BodyParam { name: a.given(0).map(Into::into), any_case: any_case(a, 1)? });
     "req.cook", NAME, Str, REQUEST, "a cookie of the request", |a| cookie(a, REQ, Form::Text);
     "req.cook_cnt", NAME, Int, REQUEST, "how often the request has the cookie", |a| cookie_count(a, REQ);
-    "req.cook_val", NAME, Int, REQUEST, "a cookie of the request as a number", |a| cookie(a, REQ, Form::Number);
+    "req.cook_val", NAME, Int, REQUEST, "a cookie of the request as a \
+        number", |a| cookie(a, REQ, Form::Number);
     "req.fhdr", NAME_AT, Str, REQUEST, "the whole value of a request header field",
         |a| field(a, REQ, true, Form::Text);
-    "req.fhdr_cnt", NAME, Int, REQUEST, "how often the request has the header field", |a| field_count(a, REQ, true);
-    "req.hdr", NAME_AT, Str, REQUEST, "a member of a request header field", |a| field(a, REQ, false, Form::Text);
+    "req.fhdr_cnt", NAME, Int, REQUEST, "how often the request has the header \
+        field", |a| field_count(a, REQ, true);
+    "req.hdr", NAME_AT, Str, REQUEST, "a member of a request header \
+        field", |a| field(a, REQ, false, Form::Text);
     "req.hdr_cnt", NAME, Int, REQUEST, "how many members the request's header field has",
         |a| field_count(a, REQ, false);
     "req.hdr_ip", NAME_AT, Addr, REQUEST, "a member of a request header field as an address",
@@ -238,8 +248,10 @@ pub(super) const ROWS: &[Row] = rows! {
         |_| made(Http::FieldBlock { side: REQ, binary: false });
     "req.hdrs_bin", &[], Bin, REQUEST, "the request's header fields as lengths and bytes",
         |_| made(Http::FieldBlock { side: REQ, binary: true });
-    "req.ver", &[], Str, REQUEST, "the request's version, such as 1.1", |_| made(Http::Version(Direction::Request));
-    "req_ver", &[], Str, REQUEST, "the request's version, such as 1.1", |_| made(Http::Version(Direction::Request));
+    "req.ver", &[], Str, REQUEST, "the request's version, such as \
+        1.1", |_| made(Http::Version(Direction::Request));
+    "req_ver", &[], Str, REQUEST, "the request's version, such as \
+        1.1", |_| made(Http::Version(Direction::Request));
     "res.cook", NAME, Str, RESPONSE, "a cookie that the response sets", |a| cookie(a, RES, Form::Text);
     "res.cook_cnt", NAME, Int, RESPONSE, "how often the response sets the cookie", |a| cookie_count(a, RES);
     "res.cook_val", NAME, Int, RESPONSE, "a cookie that the response sets, as a number",
@@ -248,7 +260,8 @@ pub(super) const ROWS: &[Row] = rows! {
         |a| field(a, RES, true, Form::Text);
     "res.fhdr_cnt", NAME, Int, RESPONSE, "how often the response has the header field",
         |a| field_count(a, RES, true);
-    "res.hdr", NAME_AT, Str, RESPONSE, "a member of a response header field", |a| field(a, RES, false, Form::Text);
+    "res.hdr", NAME_AT, Str, RESPONSE, "a member of a response header \
+        field", |a| field(a, RES, false, Form::Text);
     "res.hdr_cnt", NAME, Int, RESPONSE, "how many members the response's header field has",
         |a| field_count(a, RES, false);
     "res.hdr_ip", NAME_AT, Addr, RESPONSE, "a member of a response header field as an address",
@@ -268,7 +281,8 @@ pub(super) const ROWS: &[Row] = rows! {
     "scook_cnt", NAME, Int, RESPONSE, "how often the response sets the cookie", |a| cookie_count(a, RES);
     "scook_val", NAME, Int, RESPONSE, "a cookie that the response sets, as a number",
         |a| cookie(a, RES, Form::Number);
-    "shdr", NAME_AT, Str, RESPONSE, "a member of a response header field", |a| field(a, RES, false, Form::Text);
+    "shdr", NAME_AT, Str, RESPONSE, "a member of a response header \
+        field", |a| field(a, RES, false, Form::Text);
     "shdr_cnt", NAME, Int, RESPONSE, "how many members the response's header field has",
         |a| field_count(a, RES, false);
     "shdr_ip", NAME_AT, Addr, RESPONSE, "a member of a response header field as an address",
@@ -280,7 +294,8 @@ pub(super) const ROWS: &[Row] = rows! {
     "url", &[], Str, REQUEST, "the request's target as it stands in the message", |_| made(Http::Url);
     "url32", &[], Int, REQUEST, "a 32-bit hash of the Host field and the target",
         |_| made(Http::Hash { url: true, source: false });
-    "url32+src", &[], Bin, REQUEST, "a 32-bit hash of the Host field and the target, then the client's address",
+    "url32+src", &[], Bin, REQUEST, "a 32-bit hash of the Host field and the target, then the client's \
+        address",
         |_| made(Http::Hash { url: true, source: true });
     "url_ip", &[], Ipv4, REQUEST, "the address in a target of absolute form", |_| made(Http::UrlIp);
     "url_param", PARAM, Str, REQUEST, "a parameter of the query", |a| param(a, Form::Text);

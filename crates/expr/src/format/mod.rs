@@ -45,7 +45,8 @@ pub const TCP_LOG: &str = "%ci:%cp [%t] %ft %b/%s %Tw/%Tc/%Tt %B %ts %ac/%fc/%bc
 pub const HTTP_LOG: &str = "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc \
                             %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r";
 /// The format of `option httplog clf`.
-pub const CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%trg] %r %ST %B \"\" \"\" %cp %ms %ft %b %s %TR %Tw %Tc %Tr %Ta \
+pub const CLF_LOG: &str = "%{+Q}o %{-Q}ci - - [%trg] %r %ST %B \"\" \"\" %cp %ms %ft %b %s %TR %Tw %Tc %Tr \
+    %Ta \
                            %tsc %ac %fc %bc %sc %rc %sq %bq %CC %CS %hrl %hsl";
 /// The format of `option httpslog`.
 pub const HTTPS_LOG: &str = "%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc \
@@ -311,7 +312,8 @@ fn head(text: &[u8], at: usize, inherited: Flags) -> Result<Head, Error> {
                     return Err(Error::new(
                         start + 1,
                         format!(
-                            "'{name}' is an encoding of HAProxy that this program refuses: it is not built yet"
+                            "'{name}' is an encoding of HAProxy that this program refuses: it is not built \
+                                yet"
                         ),
                     ));
                 }

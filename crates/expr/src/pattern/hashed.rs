@@ -247,17 +247,21 @@ mod tests {
                 }
             }
             copies.push((table, set.clone()));
-            let all: Vec<(u64, Arc<Entry>)> = set.iter().map(|(hash, id)| (*hash, Arc::new(Entry::numbered(*id)))).collect();
-            let keyed = Hashed::of(all.iter().map(|(hash, entry)| (*hash, entry)).collect(), |_, hash, _| *hash);
+            let all: Vec<(u64, Arc<Entry>)> = set.iter().map(|(hash, id)| (*hash,
+                Arc::new(Entry::numbered(*id)))).collect();
+            let keyed = Hashed::of(all.iter().map(|(hash, entry)| (*hash, entry)).collect(), |_, hash,
+                _| *hash);
             for (hash, entry) in &all {
                 let found = keyed.all(*hash).filter(|leaf| leaf.key == *hash).map(|leaf| leaf.entry.id());
-                prop_assert!(found.eq(set.range((*hash, 0)..=(*hash, u64::MAX)).map(|(_, id)| *id)), "{}", entry.id());
+                prop_assert!(found.eq(set.range((*hash, 0)..=(*hash, u64::MAX)).map(|(_, id)| *id)), "{}",
+                    entry.id());
             }
             for (table, set) in &copies {
                 prop_assert_eq!(table.is_empty(), set.is_empty());
                 for hash in (0..6).flat_map(|low| (0..3).map(move |high| low | high << 62)) {
                     let found: Vec<u64> = table.all(hash).map(|leaf| leaf.entry.id()).collect();
-                    let expected: Vec<u64> = set.range((hash, 0)..=(hash, u64::MAX)).map(|(_, id)| *id).collect();
+                    let expected: Vec<u64> = set.range((hash, 0)..=(hash, u64::MAX)).map(|(_,
+                        id)| *id).collect();
                     prop_assert_eq!(found, expected);
                 }
             }

@@ -208,12 +208,14 @@ impl Looking {
         let looks = looks(text.as_bytes());
         if looks > MOST_LOOKS || text.len() > LONGEST_LOOKING {
             return Err(format!(
-                "it looks around or back at {looks} places in {} bytes, and may at {MOST_LOOKS} in {LONGEST_LOOKING}",
+                "it looks around or back at {looks} places in {} bytes, and may at {MOST_LOOKS} in \
+                    {LONGEST_LOOKING}",
                 text.len()
             ));
         }
         if hides_steps(text.as_bytes()) {
-            return Err("it looks around inside of another look-around or of '(?>', or beside a possessive quantifier, where its steps cannot be \
+            return Err("it looks around inside of another look-around or of '(?>', or beside a possessive \
+                quantifier, where its steps cannot be \
                         bounded; write it in another way"
                 .to_owned());
         }
@@ -421,7 +423,8 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_compiles_can_be_tried(words in proptest::collection::vec(proptest::sample::select(WORDS), 1..14)) {
+        fn whatever_compiles_can_be_tried(words in proptest::collection::vec(proptest::sample::select(WORDS),
+            1..14)) {
             if let Ok(regex) = Regex::new(words.concat().as_bytes(), false) {
                 let mut lane = Lane::new(1);
                 for text in [&b""[..], b"ab", b"abcabcab\xff99 A", &[b'a'; 300]] {

@@ -107,8 +107,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn exactly_the_prefixes_are_found(keys in prop::collection::vec("[ab]{0,6}", 0..12), gone in prop::collection::vec("[ab]{0,6}", 0..4), text in "[abc]{0,8}", backwards: bool) {
-            let turned = |key: &str| if backwards { key.bytes().rev().collect() } else { key.bytes().collect::<Vec<u8>>() };
+        fn exactly_the_prefixes_are_found(keys in prop::collection::vec("[ab]{0,6}", 0..12),
+            gone in prop::collection::vec("[ab]{0,6}", 0..4), text in "[abc]{0,8}", backwards: bool) {
+            let turned = |key: &str| -> Vec<u8> {
+                if backwards { key.bytes().rev().collect() } else { key.bytes().collect() }
+            };
             let mut table = Prefixes::default();
             for (id, key) in (0..).zip(keys.iter().chain(&gone)) {
                 table.insert(turned(key), &Arc::new(Entry::numbered(id)));

@@ -586,7 +586,8 @@ impl Reference {
     /// Has a version take the place of the one that is matched; those between are gone.
     ///
     /// # Errors
-    /// [`NotAdded`]: it was not prepared, another one was committed after that, or its entries are too much together for one of the users. Nothing has
+    /// [`NotAdded`]: it was not prepared, another one was committed after that, or its entries are too much
+    /// together for one of the users. Nothing has
     /// changed then.
     pub fn commit(&self, version: u64) -> Result<(), NotAdded> {
         let _alone = self.operators.lock();

@@ -58,7 +58,8 @@ proptest! {
         steps in prop::collection::vec((0..6_usize, 0..4_u8), 0..40),
     ) {
         let (kind, patterns) = KINDS[kind];
-        let lines: Vec<String> = first.iter().enumerate().map(|(at, which)| format!("{} f{at}", patterns[*which])).collect();
+        let lines: Vec<String> = first.iter().enumerate().map(|(at, which)| format!("{} \
+            f{at}", patterns[*which])).collect();
         let list = Reference::new(b"list", true, lines.join("\n").as_bytes()).unwrap();
         let view = list.view(kind, ignore_case);
         prop_assume!(view.is_ok()); // a pattern of nothing makes the value the pattern
@@ -71,11 +72,13 @@ proptest! {
                 2 => list.set(pattern, value.as_bytes()).unwrap(),
                 _ => {
                     let third = list.entries(None).iter().nth(2).map(|entry| entry.id());
-                    prop_assert_eq!(list.remove(Which::Id(third.unwrap_or(u64::MAX))), usize::from(third.is_some()));
+                    prop_assert_eq!(list.remove(Which::Id(third.unwrap_or(u64::MAX))),
+                        usize::from(third.is_some()));
                 }
             }
             let anew = Reference::new(b"anew", true, b"").unwrap();
-            let pairs = list.entries(None).iter().map(|entry| (entry.pattern().into(), entry.value().into())).collect();
+            let pairs = list.entries(None).iter().map(|entry| (entry.pattern().into(),
+                entry.value().into())).collect();
             anew.add_all(None, pairs).unwrap();
             let same = anew.view(kind, ignore_case).unwrap();
             prop_assert_eq!(found(&list, kind, view), found(&anew, kind, same));

@@ -290,7 +290,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tree_is_an_ordered_map_and_its_copies_stay_as_they_are(steps in prop::collection::vec((any::<u8>(), any::<bool>()), 0..200), from: u8) {
+        fn a_tree_is_an_ordered_map_and_its_copies_stay_as_they_are(
+            steps in prop::collection::vec((any::<u8>(), any::<bool>()), 0..200),
+            from: u8,
+        ) {
             let mut tree = Tree::default();
             let mut map = BTreeMap::new();
             let mut copies = Vec::new();

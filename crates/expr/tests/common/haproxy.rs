@@ -73,7 +73,8 @@ pub fn run(rules: &str, fields: &[String]) -> Option<Vec<Vec<u8>>> {
         std::thread::yield_now();
     };
     let request = b"GET /a/b?x=1&y=2 HTTP/1.1\r\nhost: 127.0.0.1:18099\r\na: one, two ,three\r\n\
-        a: \"x,y\", four\r\ne:\r\ng: x,,y\r\nn: 12abc\r\np: 1.2.3.4:80\r\ns: ::1\r\ncookie: c=1; d=\"23\"; c=4\r\n\
+        a: \"x,y\", four\r\ne:\r\ng: x,,y\r\nn: 12abc\r\np: 1.2.3.4:80\r\ns: ::1\r\ncookie: c=1; d=\"23\"; \
+        c=4\r\n\
         cookie: c=9\r\nauthorization: Basic dXNlcjpwYTpzcw==\r\nconnection: close\r\n\r\n";
     stream.write_all(request).unwrap();
     let mut answer = Vec::new();

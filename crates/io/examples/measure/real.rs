@@ -81,7 +81,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!(
-        "| forwarder | CPU µs a request: least | median | of C's, same driver and round: median (quarters) | system calls a request |"
+        "| forwarder | CPU µs a request: least | median | of C's, same driver and round: median (quarters) | \
+            system calls a request |"
     );
     println!("|---|---|---|---|---|");
     for (contestant, (times, calls)) in contestants.iter().zip(&results) {

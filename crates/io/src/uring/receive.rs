@@ -84,7 +84,8 @@ impl Uring {
                 outcome => {
                     source.reader.leave();
                     if source.readiness(Direction::Read) == Readiness::Unknown {
-                        self.ask(source, key, fd, Direction::Read); // now, so that it is known whether an idle connection is still good
+                        // now, so that it is known whether an idle connection is still good
+                        self.ask(source, key, fd, Direction::Read);
                     }
                     return Poll::Ready(match outcome {
                         Ok(n) => Ok(n > 0),

@@ -152,7 +152,8 @@ fn greet(web: u16, page: u16) {
 
 Try:
   1. curl http://127.0.0.1:{web}/hello        several times: the origins take turns
-  2. curl http://127.0.0.1:{page}/stop/blue    blue goes into maintenance: green takes all; /start/blue brings it back
+  2. curl http://127.0.0.1:{page}/stop/blue    blue goes into maintenance: green takes all; /start/blue \
+  brings it back
   3. curl http://127.0.0.1:{page}/config       the configuration that is running; it is HAProxy's language
 
 Each request is a line below. Ctrl-C ends it.

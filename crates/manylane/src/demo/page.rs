@@ -71,7 +71,8 @@ const PAGE: &str = "<!doctype html>
 <style>
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 60em; padding: 0 1em; }
 table { border-collapse: collapse; width: 100%; }
-th, td { text-align: right; padding: .3em .7em; border-bottom: 1px solid #ccc; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: .3em .7em; border-bottom: 1px solid #ccc; font-variant-numeric: \
+tabular-nums; }
 th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: left; }
 @media (prefers-color-scheme: dark) { body { background: #111; color: #ddd; } th, td { border-color: #333; } }
 </style></head><body>
@@ -80,7 +81,8 @@ th:first-child, td:first-child, th:nth-child(2), td:nth-child(2) { text-align: l
 <script>
 const rows = document.getElementById('rows');
 async function look() {
-  try { rows.innerHTML = await (await fetch('/rows')).text(); } catch { document.title = 'Manylane has ended'; }
+  try { rows.innerHTML = await (await fetch('/rows')).text(); } catch { document.title = 'Manylane has \
+  ended'; }
 }
 look();
 setInterval(look, 1000);

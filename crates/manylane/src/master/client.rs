@@ -148,12 +148,14 @@ fn accept(socket: OwnedFd, is_ip: bool, level: Level, events: &Sender<Event>, ro
         }
         clients -= left.drain();
         let Ok(client) = accept() else {
-            std::thread::sleep(std::time::Duration::from_millis(100)); // no descriptors: somebody may close some
+            // no descriptors: somebody may close some
+            std::thread::sleep(std::time::Duration::from_millis(100));
             continue;
         };
         let (events, leave, rows) = (events.clone(), leave.clone(), rows.clone());
         let serving = move || {
-            let _ = Client::new(client, level, events, rows).and_then(|mut client| client.serve()); // it may be gone
+            // it may be gone
+            let _ = Client::new(client, level, events, rows).and_then(|mut client| client.serve());
             let _ = leave.send(());
         };
         clients += usize::from(std::thread::Builder::new().name("master CLI".into()).spawn(serving).is_ok());
@@ -424,7 +426,10 @@ impl Client {
             true => match self.payload()? {
                 Some(payload) => payload,
                 None => {
-                    self.say("The payload did not come whole (an empty line ends it), or is too long or no text; nothing was done.\n\n")?;
+                    self.say(
+                        "The payload did not come whole (an empty line ends it), or is too long or no \
+                        text; nothing was done.\n\n",
+                    )?;
                     return Ok(false);
                 }
             },

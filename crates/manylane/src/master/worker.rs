@@ -257,7 +257,8 @@ mod tests {
     #[test]
     fn a_worker_gets_what_concerns_it() {
         let read = |text: &str| Arguments::read(text.split(' ').map(OsString::from)).unwrap();
-        let all = "-Ws -S /m -f a -f b -C / -db -V -q -p pid -n 5 -m 6 -L me -dW -dD -dr -dS -dR -de -x s -sf 1 2 -st 3";
+        let all = "-Ws -S /m -f a -f b -C / -db -V -q -p pid -n 5 -m 6 -L me -dW -dD -dr -dS -dR -de -x s \
+            -sf 1 2 -st 3";
         let first = read(all).of_worker(true).join(" ".as_ref()).into_string().unwrap();
         assert_eq!(
             first,

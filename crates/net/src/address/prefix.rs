@@ -69,7 +69,8 @@ pub(super) static PREFIXES: &[Prefix] = &[
     Prefix { name: "local", kind: Kind::Local, transport: None, plain: false },
     refused("quic4", NO_QUIC),
     refused("quic6", NO_QUIC),
-    refused("rhttp", "reverse HTTP is not built; have the server accept connections at an address of its own"),
+    refused("rhttp", "reverse HTTP is not built; have the server accept connections at an address of its \
+        own"),
     refused("mptcp", NO_MPTCP),
     refused("mptcp4", NO_MPTCP),
     refused("mptcp6", NO_MPTCP),

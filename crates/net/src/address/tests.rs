@@ -123,7 +123,8 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
         (
             Rules::BIND,
             "website@:80",
-            "address 'website@:80', column 1: unknown prefix 'website@'; the known ones are ip, ipv4, ipv6, tcp, tcp4, \
+            "address 'website@:80', column 1: unknown prefix 'website@'; the known ones are ip, ipv4, ipv6, \
+                tcp, tcp4, \
              tcp6, udp, udp4, udp6, unix, uxst, uxdg, abns, abnsz, fd, sockpair, local",
         ),
         (
@@ -134,24 +135,28 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
         (
             Rules::BIND,
             "quic4@:443",
-            "address 'quic4@:443', column 1: 'quic4@' is not supported; QUIC is not built; listen with TCP and 'ssl' for \
+            "address 'quic4@:443', column 1: 'quic4@' is not supported; QUIC is not built; listen with TCP \
+                and 'ssl' for \
              HTTP/1 and HTTP/2",
         ),
         (
             Rules::BIND,
             "rhttp@s",
-            "address 'rhttp@s', column 1: 'rhttp@' is not supported; reverse HTTP is not built; have the server accept \
+            "address 'rhttp@s', column 1: 'rhttp@' is not supported; reverse HTTP is not built; have the \
+                server accept \
              connections at an address of its own",
         ),
         (
             Rules::BIND,
             "udp@:80",
-            "address 'udp@:80', column 1: 'bind' does not take datagrams; use a stream prefix such as 'tcp@', or none",
+            "address 'udp@:80', column 1: 'bind' does not take datagrams; use a stream prefix such as \
+                'tcp@', or none",
         ),
         (
             Rules::DGRAM_BIND,
             "tcp@:80",
-            "address 'tcp@:80', column 1: 'dgram-bind' does not take streams; use a datagram prefix such as 'udp@', or \
+            "address 'tcp@:80', column 1: 'dgram-bind' does not take streams; use a datagram prefix such as \
+                'udp@', or \
              none",
         ),
         (
@@ -162,17 +167,20 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
         (
             Rules::SOURCE,
             "/run/x",
-            "address '/run/x', column 1: 'source' does not take unix sockets; write an address such as '192.0.2.1'",
+            "address '/run/x', column 1: 'source' does not take unix sockets; write an address such as \
+                '192.0.2.1'",
         ),
         (
             Rules::NAMESERVER,
             "dns:53",
-            "address 'dns:53', column 1: 'nameserver' does not take host names; write an address such as '192.0.2.1:80'",
+            "address 'dns:53', column 1: 'nameserver' does not take host names; write an address such as \
+                '192.0.2.1:80'",
         ),
         (
             Rules::BIND,
             "192.0.2.1",
-            "address '192.0.2.1', column 10: '192.0.2.1' is an address without a port; add one from 1 to 65535, as in ':80'",
+            "address '192.0.2.1', column 10: '192.0.2.1' is an address without a port; add one from 1 to \
+                65535, as in ':80'",
         ),
         (
             Rules::BIND,
@@ -207,7 +215,8 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
         (
             Rules::BIND,
             ":80-",
-            "address ':80-', column 2: '80-' is not a range of ports; write two numbers from 1 to 65535, as in ':80-85'",
+            "address ':80-', column 2: '80-' is not a range of ports; write two numbers from 1 to 65535, as \
+                in ':80-85'",
         ),
         (
             Rules::SERVER,
@@ -222,7 +231,8 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
         (
             Rules::SERVER,
             "a:+70000",
-            "address 'a:+70000', column 3: '+70000' is not an offset; write '+' or '-' and a number up to 65535",
+            "address 'a:+70000', column 3: '+70000' is not an offset; write '+' or '-' and a number up to \
+                65535",
         ),
         (
             Rules::SERVER,
@@ -238,19 +248,22 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
         (
             Rules::SERVER,
             "ipv4@[::1]:80",
-            "address 'ipv4@[::1]:80', column 6: '[::1]' is an IPv6 address and the prefix asks for IPv4; change one of \
+            "address 'ipv4@[::1]:80', column 6: '[::1]' is an IPv6 address and the prefix asks for IPv4; \
+                change one of \
              them",
         ),
         (
             Rules::SERVER,
             "ipv6@192.0.2.1",
-            "address 'ipv6@192.0.2.1', column 6: '192.0.2.1' is an IPv4 address and the prefix asks for IPv6; change \
+            "address 'ipv6@192.0.2.1', column 6: '192.0.2.1' is an IPv4 address and the prefix asks for \
+                IPv6; change \
              one of them",
         ),
         (
             Rules::SERVER,
             "192.0.2",
-            "address '192.0.2', column 1: '192.0.2' is not an IP address; write four numbers from 0 to 255, as in \
+            "address '192.0.2', column 1: '192.0.2' is not an IP address; write four numbers from 0 to 255, \
+                as in \
              '192.0.2.1'",
         ),
         (
@@ -266,19 +279,22 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
         (
             Rules::SERVER,
             "[fe80::1%eth0]:80",
-            "address '[fe80::1%eth0]:80', column 1: a zone (behind '%') is not supported; leave it out, and name the \
+            "address '[fe80::1%eth0]:80', column 1: a zone (behind '%') is not supported; leave it out, and \
+                name the \
              device with 'interface'",
         ),
         (
             Rules::SERVER,
             "ab c:80",
-            "address 'ab c:80', column 3: a host name cannot have the character ' '; use letters, digits, '-', '_' and \
+            "address 'ab c:80', column 3: a host name cannot have the character ' '; use letters, digits, \
+                '-', '_' and \
              dots",
         ),
         (
             Rules::SERVER,
             "a..b:80",
-            "address 'a..b:80', column 1: 'a..b' is not a host name; between dots there are 1 to 63 characters, and at \
+            "address 'a..b:80', column 1: 'a..b' is not a host name; between dots there are 1 to 63 \
+                characters, and at \
              most 253 in all",
         ),
         (Rules::SERVER, "unix@", "address 'unix@', column 6: a path is missing; write a path behind the '@'"),
@@ -298,13 +314,15 @@ fn errors_say_what_is_wrong_where_and_what_to_do() {
         (
             Rules::BIND,
             "fd@2147483648",
-            "address 'fd@2147483648', column 4: '2147483648' is not the number of a descriptor; write one from 0 to \
+            "address 'fd@2147483648', column 4: '2147483648' is not the number of a descriptor; write one \
+                from 0 to \
              2147483647",
         ),
         (
             Rules::SERVER,
             "sockpair@-1",
-            "address 'sockpair@-1', column 10: '-1' is not the number of a descriptor; write one from 0 to 2147483647",
+            "address 'sockpair@-1', column 10: '-1' is not the number of a descriptor; write one from 0 to \
+                2147483647",
         ),
         (Rules::BIND, "/a\0b", "address '/a\\u{0}b', column 3: there is a zero byte; take it out"),
     ];

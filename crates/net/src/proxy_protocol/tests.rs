@@ -22,7 +22,8 @@ fn lines_of_the_specification_are_read() {
         ),
         ("PROXY TCP6 2001:db8::1 ::1 0 443\r\n", tcp("[2001:db8::1]:0", "[::1]:443")),
         (
-            "PROXY TCP6 ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff 65535 65535\r\n",
+            "PROXY TCP6 ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff \
+                65535 65535\r\n",
             tcp(
                 "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535",
                 "[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535",
@@ -31,7 +32,8 @@ fn lines_of_the_specification_are_read() {
         ("PROXY UNKNOWN\r\n", None),
         ("PROXY UNKNOWN what ever \u{e9}\r\n", None),
         (
-            "PROXY UNKNOWN ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff 65535 65535\r\n",
+            "PROXY UNKNOWN ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff \
+                65535 65535\r\n",
             None,
         ),
     ];
@@ -143,7 +145,8 @@ fn a_checksum_is_checked_and_may_be_there_once() {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         assert!(
-            !matches!(parse(&changed), Ok(Parsed::Complete { header, .. }) if header.tlvs.value_of(kind::CRC32C).is_some()),
+            !matches!(parse(&changed), Ok(Parsed::Complete { header, .. })
+                if header.tlvs.value_of(kind::CRC32C).is_some()),
             "bit {bit}"
         );
     }
@@ -229,7 +232,8 @@ fn check_beginnings(bytes: &[u8]) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn binary_headers_read_back_as_they_are_written(ends in any_ends(), tlvs in any_tlvs(), checksum: bool, rest: [u8; 4]) {
+    fn binary_headers_read_back_as_they_are_written(ends in any_ends(), tlvs in any_tlvs(), checksum: bool,
+        rest: [u8; 4]) {
         let tlvs: Vec<_> = tlvs.iter().map(|(kind, value)| Tlv { kind: *kind, value }).collect();
         let told = if ends.is_some() { &tlvs[..] } else { &[] };
         let mut bytes = Vec::new();
@@ -246,8 +250,10 @@ proptest! {
     }
 
     #[test]
-    fn unix_names_read_back(source in prop::collection::vec(1..=u8::MAX, 0..=108), destination in prop::collection::vec(1..=u8::MAX, 0..=108)) {
-        let ends = Some(Ends::Unix { transport: Transport::Stream, source: &source, destination: &destination });
+    fn unix_names_read_back(source in prop::collection::vec(1..=u8::MAX, 0..=108),
+        destination in prop::collection::vec(1..=u8::MAX, 0..=108)) {
+        let ends = Some(Ends::Unix { transport: Transport::Stream, source: &source,
+            destination: &destination });
         let mut bytes = Vec::new();
         emit_v2(&Emit { ends, tlvs: &[], checksum: false }, &mut bytes).unwrap();
         prop_assert_eq!(complete(&bytes).0.ends, ends);
@@ -270,7 +276,8 @@ proptest! {
     fn no_bytes_panic(
         bytes in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..200),
-            prop::collection::vec(any::<u8>(), 0..200).prop_map(|rest| [&v2::SIGNATURE[..], b"\x21\x11\0", &rest].concat()),
+            prop::collection::vec(any::<u8>(), 0..200).prop_map(|rest| [&v2::SIGNATURE[..], b"\x21\x11\0",
+                &rest].concat()),
             "PROXY [A-Z0-9:. \r\n]{0,120}".prop_map(String::into_bytes),
         ]
     ) {

@@ -69,7 +69,8 @@ impl BalanceKey {
     pub(crate) fn of_body(&self, function: HashFunction, body: &Chain) -> Key<'static> {
         let Self::Parameter(name, true) = self else { return Key::None };
         let Ok(mut body) = body.share() else { return Key::None };
-        let length = body.len().min(MAX_CLUSTER); // what is in one piece; a longer body is not looked through to its end
+        // what is in one piece; a longer body is not looked through to its end
+        let length = body.len().min(MAX_CLUSTER);
         let found = body.pull_up(length).ok().and_then(|body| key::url_param(body, name));
         found.map_or(Key::None, |value| Key::Number(function.hash(value)))
     }

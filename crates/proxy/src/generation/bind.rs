@@ -155,7 +155,12 @@ pub(super) fn listeners(
         thread,
     } = options;
     let relative = mss.filter(|mss| mss.value < 0);
-    refuse.idle(&relative, "mss", "Linux does not change the segments of connections that exist, so it cannot make them smaller by so much");
+    refuse.idle(
+        &relative,
+        "mss",
+        "Linux does not change the segments of connections that exist, so it \
+        cannot make them smaller by so much",
+    );
     let shards = shards.as_ref().map_or(default_shards, |set| shards_of(set, refuse));
     let lanes = lanes_of(thread, groups, refuse);
     let accepts = |lane: &usize| lanes.as_ref().is_none_or(|some| some.contains(lane));
@@ -235,7 +240,13 @@ pub(super) fn listeners(
         };
         refuse.listeners += endpoints.len();
         if refuse.listeners > MAX_LISTENERS {
-            refuse.found.alert(address.pos, format!("'bind' : there are more than {MAX_LISTENERS} listeners: a range of ports has one for each"));
+            refuse.found.alert(
+                address.pos,
+                format!(
+                    "'bind' : there are more than {MAX_LISTENERS} listeners: \
+                a range of ports has one for each"
+                ),
+            );
             return all;
         }
         for endpoint in endpoints {
@@ -309,7 +320,8 @@ fn lanes_of(words: &[Word], groups: &Groups, refuse: &mut Refuse<'_>) -> Option<
             (Some(None), _) => all = None,
             (None, _) => {
                 let message = format!(
-                    "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', of a group that there is as in '1/1-4', found '{}'",
+                    "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', of a group that \
+                        there is as in '1/1-4', found '{}'",
                     word.shown()
                 );
                 refuse.found.alert(word.pos(), message);

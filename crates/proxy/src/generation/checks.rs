@@ -191,7 +191,8 @@ pub(super) fn checks(
         if check_reuse_pool.is_some_and(|set| set.value)
             && (!reuses || elsewhere || check_send_proxy.is_some_and(|set| set.value))
         {
-            let why = "only HTTP checks that go where requests go, in one connection as the server's own, can use those of requests";
+            let why = "only HTTP checks that go where requests go, in one connection as the server's own, \
+                can use those of requests";
             refuse.idle(check_reuse_pool, "check-reuse-pool", why);
         }
         let port = port.map(|set| set.value);
@@ -345,7 +346,8 @@ fn place(
         }
         None => {
             let message = format!(
-                "server '{}' has no port, and its checks have none either; say 'port' behind 'check', or 'tcp-check connect port'",
+                "server '{}' has no port, and its checks have none either; say 'port' behind 'check', or \
+                    'tcp-check connect port'",
                 server.name
             );
             refuse.found.alert(pos, message);

@@ -114,14 +114,16 @@ impl Choice {
                 b"only-thread" => (false, Of::Thread),
                 b"drop-core" | b"only-core" | b"drop-cluster" | b"only-cluster" => {
                     let message = format!(
-                        "'{}' is a rule of HAProxy that is refused: use numbers of processors, nodes or threads",
+                        "'{}' is a rule of HAProxy that is refused: use numbers of processors, nodes or \
+                            threads",
                         rule.shown()
                     );
                     return Err((rule.pos(), message));
                 }
                 _ => {
                     let message = format!(
-                        "'{}' is not one of reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread, only-thread",
+                        "'{}' is not one of reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread, \
+                            only-thread",
                         rule.shown()
                     );
                     return Err((rule.pos(), message));

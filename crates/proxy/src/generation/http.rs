@@ -277,7 +277,8 @@ pub(super) fn http<'c>(
         },
         send_name: settings.http_send_name_header.as_ref().map(|set| set.value.bytes().into()),
         prefer_last: on(Toggle::PREFER_LAST_SERVER),
-        keep_queue: settings.max_keep_alive_queue.and_then(|set| u32::try_from(set.value).ok()), /* -1: no bound */
+        // -1: no bound
+        keep_queue: settings.max_keep_alive_queue.and_then(|set| u32::try_from(set.value).ok()),
         most_private: settings.max_session_srv_conns.as_ref().map_or(usize::MAX, |set| set.value as usize),
         persist: on(Toggle::PERSIST),
         cookie: settings.cookie.as_ref().map(cookie),

@@ -18,7 +18,8 @@ impl Generation {
     pub fn inherit(&mut self, before: &Self, now: Time) {
         self.pages = before.pages.clone();
         self.changes = before.changes.clone();
-        let Some(parts) = Arc::get_mut(&mut self.parts) else { return }; // it would have been made of `before` itself
+        // it would have been made of `before` itself
+        let Some(parts) = Arc::get_mut(&mut self.parts) else { return };
         parts.process_stats = before.process_stats.clone();
         for ring in &parts.logs.rings {
             if let Some(was) = before.logs.rings.iter().find(|was| was.name() == ring.name()) {

@@ -355,7 +355,8 @@ impl Generation {
         let server = &backend.servers[index.get()];
         if server.is_named() || !server.followers.all().is_empty() {
             return Err(stays(
-                "This server cannot be removed at runtime due to other configuration elements pointing to it.",
+                "This server cannot be removed at runtime due to other configuration elements pointing to \
+                    it.",
             ));
         }
         if !servers[index].state().standing().is_in_maintenance() {
@@ -504,7 +505,8 @@ fn line(mode: Mode, name: &str, words: &[String]) -> Result<(tree::Server, Optio
     let loaded = load(&sources, &Build::bare(), Environment::new(), false);
     let mut server = loaded.config.proxies.into_iter().next_back().and_then(|mut proxy| proxy.servers.pop());
     let track = server.as_mut().and_then(|server| server.options.track.take()).map(|set| set.value);
-    let alone = words.iter().skip(1).any(|word| word == "non-stick").then_some("non-stick"); // has no effect that could be seen
+    // has no effect that could be seen
+    let alone = words.iter().skip(1).any(|word| word == "non-stick").then_some("non-stick");
     if let Some(name) = server.as_ref().and_then(|server| refused(&server.options)).or(alone) {
         return Err(format!("'{name}' option is not accepted for dynamic server"));
     }

@@ -212,7 +212,8 @@ impl Generation {
                 [&b"http_auth("[..], b"http_auth_group"].iter().any(|name| rules::mentioned_by(proxy, name))
             };
             for proxy in config.proxies.iter().filter(bytes).filter(asks) {
-                let why = "in TCP mode a password that is hashed would keep its lane from all others; use 'mode http'";
+                let why = "in TCP mode a password that is hashed would keep its lane from all others; use \
+                    'mode http'";
                 refuse.keyword(proxy.pos, "http_auth", why);
             }
         }
@@ -290,7 +291,8 @@ impl Generation {
         generation.settle_followers(Time::now());
         for backend in &generation.backends {
             if backend.is_down() {
-                backend.past.restore(false, Time::now().since(Time::ZERO)); // it does not go down: it begins so
+                // it does not go down: it begins so
+                backend.past.restore(false, Time::now().since(Time::ZERO));
             }
         }
         generation
@@ -330,7 +332,10 @@ impl Generation {
         let own = self.backends.iter_mut().filter_map(Arc::get_mut); // nobody shares them yet
         for backend in own.filter(|backend| backend.fullconn == 0) {
             let chooses = |frontend: &&Frontend| {
-                let fixed = |rule: &Rule<Target>| matches!(rule.action, Target::Fixed(number) if number == backend.number);
+                let fixed = |rule: &Rule<Target>| {
+                    matches!(rule.action, Target::Fixed(number)
+                    if number == backend.number)
+                };
                 frontend.default_backend == Some(backend.number)
                     || frontend.rules.use_backend.iter().any(fixed)
             };

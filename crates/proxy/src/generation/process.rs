@@ -377,8 +377,10 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         && value > MAX_HEAD as u64
     {
         let message = format!(
-            "'tune.bufsize' : the head of a message has at most {MAX_HEAD} bytes, whatever is given here; what is kept of bodies, for rules that \
-             wait for them and for retries, and of contents for 'tcp-request content' and 'tcp-response content' grows to {value} bytes"
+            "'tune.bufsize' : the head of a message has at most {MAX_HEAD} bytes, whatever is given here; \
+                what is kept of bodies, for rules that \
+             wait for them and for retries, and of contents for 'tcp-request content' and 'tcp-response \
+             content' grows to {value} bytes"
         );
         refuse.found.warning(pos, message);
     }

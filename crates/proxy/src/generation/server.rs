@@ -446,7 +446,8 @@ fn source_field(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<(Box<[
         Some(occurrence) => Some((name.to_ascii_lowercase().into_bytes().into(), occurrence)),
         None => {
             let message = format!(
-                "'usesrc' expects hdr_ip(name) or hdr_ip(name,occurrence), where -1 is the last one and -{MOST_OCCURRENCES} the first that is looked back to"
+                "'usesrc' expects hdr_ip(name) or hdr_ip(name,occurrence), where -1 is the last one and \
+                    -{MOST_OCCURRENCES} the first that is looked back to"
             );
             refuse.found.alert(word.pos(), message);
             None
@@ -682,7 +683,8 @@ pub(super) fn check_dynamic_cookies(settings: &Settings, servers: &[Server], ref
     for server in servers {
         let Some(cookie) = &server.cookie else {
             let message = format!(
-                "'cookie dynamic' gives server '{}' no cookie, since it has no IP address and port of its own",
+                "'cookie dynamic' gives server '{}' no cookie, since it has no IP address and port of its \
+                    own",
                 server.name
             );
             refuse.found.warning(set.pos, message);

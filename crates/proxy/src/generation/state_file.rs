@@ -66,7 +66,8 @@ fn global(config: &Config, pos: Pos, refuse: &mut Refuse<'_>) -> States {
             read(&path, word.pos(), refuse)
         }
         None => {
-            let message = "'load-server-state-from-file global' does nothing without 'server-state-file' in the section 'global'";
+            let message = "'load-server-state-from-file global' does nothing without 'server-state-file' in \
+                the section 'global'";
             refuse.found.warning(pos, message.to_owned());
             States::default()
         }

@@ -152,7 +152,8 @@ impl Password {
             .map_err(|error| format!("the hash of bcrypt is damaged: {error}"))?;
         if parts.get_cost() > MOST_BCRYPT_COST {
             return Err(format!(
-                "its cost of {} would keep a processor busy for seconds at each guess: at most {MOST_BCRYPT_COST} is computed",
+                "its cost of {} would keep a processor busy for seconds at each guess: at most \
+                    {MOST_BCRYPT_COST} is computed",
                 parts.get_cost()
             ));
         }
@@ -231,7 +232,8 @@ impl Password {
             let number = number.ok_or_else(|| "'rounds=' is followed by a number".to_owned())?;
             if number > u64::from(MOST_ROUNDS) {
                 return Err(format!(
-                    "its {number} rounds would keep a processor busy for long at each guess: at most {MOST_ROUNDS} are computed"
+                    "its {number} rounds would keep a processor busy for long at each guess: at most \
+                        {MOST_ROUNDS} are computed"
                 ));
             }
             rounds = (number as u32).max(Params::ROUNDS_MIN);

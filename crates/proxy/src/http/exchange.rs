@@ -182,7 +182,8 @@ impl Session<'_> {
             stream.goes_to(backend.number);
         }
         self.persist(request, up, &mut asking, backend);
-        asking.mode = asking.mode.max(backend.http.close); // the client's connection is for its frontend alone to say
+        // the client's connection is for its frontend alone to say
+        asking.mode = asking.mode.max(backend.http.close);
         let counts = backend.counts.own();
         self.entered.set(Some((backend.number, self.local.here().now())));
         counts.begin();

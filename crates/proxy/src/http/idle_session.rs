@@ -210,7 +210,8 @@ impl Session<'_> {
             variables => Some(MORE.alloc(More { private, variables, partial }).ok()?),
         };
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
-        let last = last.map(|(backend, server)| (backend as u32, server)); // an index of what stands in a file
+        // an index of what stands in a file
+        let last = last.map(|(backend, server)| (backend as u32, server));
         Some(IdleSession {
             client: client.rest(),
             timer,

@@ -57,7 +57,8 @@ struct List {
 }
 
 manylane_sync::lazy_static! {
-    static LISTS: Pool<List> = Pool::new("private connections").expect("the size is a constant below the bound");
+    static LISTS: Pool<List> = Pool::new("private \
+        connections").expect("the size is a constant below the bound");
 }
 
 /// The private connections of a session that no request uses. Few sessions have any.

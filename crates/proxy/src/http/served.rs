@@ -62,7 +62,8 @@ impl Session<'_> {
         if request.head.is_reframed() {
             let Some(framed) = settle_request(&mut request.head, request.body).map_err(|_| no_memory())?
             else {
-                let _ = up.read_ahead(received); // who sent all of it may go on; what is wrong with it ends the connection anyway
+                // who sent all of it may go on; what is wrong with it ends the connection anyway
+                let _ = up.read_ahead(received);
                 return Err(Failed::Answer(500, Termination::new(Cause::Internal, Phase::Headers)));
             };
             up.reframe(framed);
@@ -281,7 +282,8 @@ impl Session<'_> {
                         let ran = down.run(&down_ends, &mut from_server, &mut back, sent).await;
                         relaxed.set(down.take_relaxed());
                         ran?;
-                        if goes_on { Ok(()) } else { flush(&down_ends).await } // the connection is closed behind it
+                        // the connection is closed behind it
+                        if goes_on { Ok(()) } else { flush(&down_ends).await }
                     });
                     let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
                     watch.over(&self.timer, permit, pin!(stays)).await

@@ -323,7 +323,8 @@ impl Session<'_> {
         }
         let Outcome { after, linger, again, whole: _ } = outcome?;
         if linger {
-            self.send_last(&mut Chain::new()).await; // the client may be sending what nobody reads: let it read the answer
+            // the client may be sending what nobody reads: let it read the answer
+            self.send_last(&mut Chain::new()).await;
         }
         if again && let Some(purpose) = purpose.get() {
             let idle = Idle { connection, served: reused.unwrap_or(0) + 1 };

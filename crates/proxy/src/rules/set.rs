@@ -68,7 +68,8 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
                 let mut packets = cell.get();
                 match what {
                     Packets::ClientMark | Packets::ServerMark => packets.mark = Some(n),
-                    Packets::ClientTos | Packets::ServerTos => packets.tos = Some(n as u8), /* not above `most` */
+                    // not above `most`
+                    Packets::ClientTos | Packets::ServerTos => packets.tos = Some(n as u8),
                 }
                 cell.set(packets);
             }

@@ -312,7 +312,8 @@ impl Local {
                     kept.push(idle);
                 }
                 for idle in kept.into_iter().rev() {
-                    next.keep(successor, index, Self::key_for_all(index.get(), addr), idle); // so the one that was used last is again
+                    // so the one that was used last is again
+                    next.keep(successor, index, Self::key_for_all(index.get(), addr), idle);
                 }
             }
         }
@@ -382,7 +383,8 @@ async fn give(
         Ok(()) => local.idle_pools[backend.number].borrow_mut().gave(index, local.here().now()),
         Err(Transfer { fd, served }) => {
             if let Ok(stream) = local.io.stream(fd) {
-                local.keep(backend, index, key, Idle { connection: Connection::Socket(stream), served }); // rule 3
+                // rule 3
+                local.keep(backend, index, key, Idle { connection: Connection::Socket(stream), served });
             }
         }
     }

@@ -195,7 +195,8 @@ pub fn bind_beside(
         }
         if matches!(listener.endpoint, Endpoint::Descriptor(_) | Endpoint::SocketPair(_)) {
             return Err(format!(
-                "'{}' can be taken over when the process starts only; start another one with '-sf', or listen at an address",
+                "'{}' can be taken over when the process starts only; start another one with '-sf', or \
+                    listen at an address",
                 listener.written
             ));
         }

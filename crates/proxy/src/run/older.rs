@@ -93,7 +93,8 @@ fn bring_up_to_date(
             return own.balancer.look_again(own_index, now);
         }
         let state = backend.balancer.servers()[index].state();
-        let _ = own.balancer.set_weight(own_index, state.weight(), now); // weights that are fixed are the file's
+        // weights that are fixed are the file's
+        let _ = own.balancer.set_weight(own_index, state.weight(), now);
         own.balancer.set_maxconn(own_index, state.maxconn(), now); // if it has one
         be(own, own_index, state.standing(), like.goes_along(server), now);
     })

@@ -59,7 +59,8 @@ pub(crate) fn header(
         && !server.header_cut.swap(true, Ordering::Relaxed)
     {
         let text = format!(
-            "Server {}/{}: field {kind:#04x} does not fit a header of the PROXY protocol and is left out; such headers have at most {LONGEST_V2} bytes, and \
+            "Server {}/{}: field {kind:#04x} does not fit a header of the PROXY protocol and is left out; \
+                such headers have at most {LONGEST_V2} bytes, and \
              unique ids {LONGEST_UNIQUE_ID}.",
             backend.name, server.name
         );

@@ -166,7 +166,8 @@ impl ServerPermit {
             match turn {
                 Turn::Granted(index, served) => {
                     place.moves(served);
-                    let balanced = server.is_none() && queue == Some(index); // what a server takes from the backend's queue it chooses itself
+                    // what a server takes from the backend's queue it chooses itself
+                    let balanced = server.is_none() && queue == Some(index);
                     return Ok(Self::taken(local, backend, index, balanced, wanted.stream));
                 }
                 Turn::Elsewhere | Turn::Waiting(_) => {

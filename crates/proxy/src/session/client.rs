@@ -58,11 +58,13 @@ pub(crate) struct Greeting {
 }
 
 manylane_sync::lazy_static! {
-    static GREETINGS: Pool<Greeting> = Pool::new("client greeting").expect("the size is a constant below the bound");
+    static GREETINGS: Pool<Greeting> = Pool::new("client \
+        greeting").expect("the size is a constant below the bound");
 }
 
 manylane_sync::lazy_static! {
-    static CLIENT_ADDRESSES: Pool<ClientAddresses> = Pool::new("client addresses").expect("the size is a constant below the bound");
+    static CLIENT_ADDRESSES: Pool<ClientAddresses> = Pool::new("client \
+        addresses").expect("the size is a constant below the bound");
 }
 
 /// A client that asks for nothing at the moment: what has to be there when it does, and no more.
@@ -305,7 +307,8 @@ impl Client {
 
     /// What takes the place of the server's host or port, where its address leaves one open.
     pub(crate) fn destination_of(&self, server: &Server) -> SocketAddr {
-        let asked = if server.addr.is_of_client() { self.destination() } else { None }; // not worth a system call
+        // not worth a system call
+        let asked = if server.addr.is_of_client() { self.destination() } else { None };
         asked.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
     }
 }

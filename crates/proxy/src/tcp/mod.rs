@@ -343,7 +343,8 @@ impl Stream<'_> {
                 Ok(Content::Reject) => Err(Termination::new(Cause::Refused, Phase::Data)),
                 Ok(Content::Drop(silence)) => {
                     client.vanish(silence);
-                    Err(Termination::new(Cause::Refused, Phase::Request)) // of whatever message, in HAProxy's lines
+                    // of whatever message, in HAProxy's lines
+                    Err(Termination::new(Cause::Refused, Phase::Request))
                 }
                 Ok(Content::Close) => Ok((received, true)),
                 Ok(_) => Ok((received, false)),

@@ -16,7 +16,8 @@ impl fmt::Display for BadCpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is no processor or range of processors: write a list like `0-3,8`, with numbers below {MOST}",
+            "`{}` is no processor or range of processors: write a list like `0-3,8`, with numbers below \
+                {MOST}",
             self.part
         )
     }

@@ -455,7 +455,8 @@ mod tests {
             let mut expected: BTreeMap<u32, u64> = BTreeMap::new();
             let mut now = 0;
             let pick = |expected: &BTreeMap<u32, u64>, which: Index| {
-                (!expected.is_empty()).then(|| *expected.keys().nth(which.index(expected.len())).expect("in range"))
+                (!expected.is_empty()).then(|| *expected.keys().nth(which.index(expected.len())).expect("in \
+                    range"))
             };
             for step in steps {
                 match step {
@@ -482,7 +483,8 @@ mod tests {
                         fire_all(&wheel, now);
                         let due: Vec<u32> =
                             expected.iter().filter(|(_, at)| **at <= now).map(|(index, _)| *index).collect();
-                        prop_assert_eq!(fired.0.load(Ordering::Relaxed) - before, due.len() as u64, "now {}", now);
+                        prop_assert_eq!(fired.0.load(Ordering::Relaxed) - before, due.len() as u64, "now \
+                            {}", now);
                         for index in due {
                             prop_assert!(!wheel.is_armed(index));
                             wheel.give_node(index);

@@ -80,7 +80,8 @@ impl Watchdog {
     pub fn start(limits: Limits, mut warn: impl FnMut(&str) + Send + 'static) -> io::Result<Self> {
         if limits.warn < Limits::SHORTEST || limits.kill < limits.warn {
             let error = format!(
-                "a watchdog cannot warn after {:?} and kill after {:?}: warn after {:?} or more, and kill not earlier",
+                "a watchdog cannot warn after {:?} and kill after {:?}: warn after {:?} or more, and kill \
+                    not earlier",
                 limits.warn,
                 limits.kill,
                 Limits::SHORTEST

@@ -136,7 +136,8 @@ fn run<S: Sync>(
         let least = workers.iter().map(|w| w.0).min().expect("there is a thread");
         let most = workers.iter().map(|w| w.0).max().expect("there is a thread");
         println!(
-            "real: {threads} threads, {done} operations, {times} waits of {:.0} ns on average, fairness {:.2}",
+            "real: {threads} threads, {done} operations, {times} waits of {:.0} ns on average, fairness \
+                {:.2}",
             total.as_nanos() as f64 / times.max(1) as f64,
             least as f64 / most as f64
         );

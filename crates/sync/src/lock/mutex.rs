@@ -19,7 +19,8 @@ pub struct Mutex<T> {
 impl<T> Mutex<T> {
     crate::model::const_fn! {
         /// A free lock around `value`.
-        pub fn new(class: &'static LockClass, value: T) -> Self { Self { inner: raw::Inner::new(class, value) } }
+        pub fn new(class: &'static LockClass, value: T) -> Self { Self { inner: raw::Inner::new(class,
+            value) } }
     }
 
     /// Waits until the lock is free and takes it.

@@ -18,7 +18,8 @@ pub struct RwLock<T> {
 impl<T> RwLock<T> {
     crate::model::const_fn! {
         /// A free lock around `value`.
-        pub fn new(class: &'static LockClass, value: T) -> Self { Self { class, inner: raw::Inner::new(value) } }
+        pub fn new(class: &'static LockClass, value: T) -> Self { Self { class,
+            inner: raw::Inner::new(value) } }
     }
 
     /// Waits until no writer holds or awaits the lock and shares it. A thread must not share the same lock

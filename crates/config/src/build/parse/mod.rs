@@ -105,7 +105,8 @@ fn options(b: &mut Builder<'_>, place: SectionKind, words: &[Word]) {
             return b.found.alert(head.pos(), keyword.expects(after.len()));
         }
         let mut arguments = Cow::Borrowed(&after[..takes]);
-        if matches!(&keyword.shape, Shape::Args(args) if args.first().is_some_and(|arg| arg.name == "address"))
+        if matches!(&keyword.shape, Shape::Args(args)
+            if args.first().is_some_and(|arg| arg.name == "address"))
             && let Some(text) = after.first().and_then(Word::text).filter(|text| text.contains('$'))
         {
             let address = expanded(&b.environment, text).into_owned();

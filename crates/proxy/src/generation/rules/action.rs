@@ -191,8 +191,10 @@ impl Reader<'_, '_, '_> {
                 return self.wrong(
                     rule,
                     name.pos(),
-                    "expects fragment-encode, fragment-strip, path-merge-slashes, path-strip-dot, path-strip-dotdot \
-                     [full], percent-decode-unreserved [strict], percent-to-uppercase [strict] or query-sort-by-name",
+                    "expects fragment-encode, fragment-strip, path-merge-slashes, path-strip-dot, \
+                        path-strip-dotdot \
+                     [full], percent-decode-unreserved [strict], percent-to-uppercase [strict] or \
+                     query-sort-by-name",
                 );
             }
         })

@@ -81,7 +81,8 @@ impl Slots {
         let mut slot = |list: &mut Vec<usize>, length: usize, pos: Pos| {
             if list.len() >= MOST_CAPTURES {
                 let message = format!(
-                    "a proxy captures {MOST_CAPTURES} things of a message at most: remove some of the captures"
+                    "a proxy captures {MOST_CAPTURES} things of a message at most: remove some of the \
+                        captures"
                 );
                 refuse.found.alert(pos, message);
                 return None;
@@ -107,7 +108,8 @@ impl Slots {
                     CaptureKind::Cookie => {
                         if length > longest {
                             let message = format!(
-                                "{longest} bytes of the cookie are captured at most, as 'tune.http.cookielen' says"
+                                "{longest} bytes of the cookie are captured at most, as \
+                                    'tune.http.cookielen' says"
                             );
                             refuse.found.warning(*pos, message);
                         }

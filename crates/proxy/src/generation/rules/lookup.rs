@@ -54,7 +54,12 @@ impl Reader<'_, '_, '_> {
         };
         let Some(section) = self.refuse.config.resolvers.iter().position(|own| own.name.bytes() == section)
         else {
-            return self.wrong(rule, head.pos(), "expects the name of a resolvers section as its second argument, and there is none of that name");
+            return self.wrong(
+                rule,
+                head.pos(),
+                "expects the name of a resolvers section as its second \
+                argument, and there is none of that name",
+            );
         };
         Some(Lookup { variable, section, kind, name: self.expression(words, place)? })
     }

@@ -351,7 +351,8 @@ impl<'c> RuleReader<'c> {
             match Expression::compile(word.bytes(), EvalPoints::USE_SERVER, &mut compiler) {
                 Ok(_) if names.len() == MOST_POOL_NAMES => {
                     let message = format!(
-                        "'pool-conn-name' : a backend has at most {MOST_POOL_NAMES} different expressions, since all are evaluated for each request"
+                        "'pool-conn-name' : a backend has at most {MOST_POOL_NAMES} different expressions, \
+                            since all are evaluated for each request"
                     );
                     refuse.found.alert(word.pos(), message);
                 }

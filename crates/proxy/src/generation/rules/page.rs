@@ -37,12 +37,14 @@ impl Reader<'_, '_, '_> {
                     line: None,
                 }));
             } else {
-                admin.extend(self.condition(&condition, place).flatten()); // the table has seen that there is one
+                // the table has seen that there is one
+                admin.extend(self.condition(&condition, place).flatten());
             }
         }
         let of = |keyword: &str| proxy.settings.stats.iter().find(|statement| statement.keyword == keyword);
         if let (false, Some(other)) = (rules.is_empty(), of("stats auth").or_else(|| of("stats realm"))) {
-            let message = "'stats auth' and 'stats realm' cannot stand beside 'stats http-request': say 'stats http-request auth'";
+            let message = "'stats auth' and 'stats realm' cannot stand beside 'stats http-request': say \
+                'stats http-request auth'";
             self.refuse.found.alert(other.pos, message);
         }
         (admin, rules)

@@ -70,7 +70,8 @@ impl Reader<'_, '_, '_> {
         let has = manylane_http::has_page(status);
         if !has {
             let message = format!(
-                "'{keyword}' : there is no error page with status {status}; give an answer of its own, as by 'string'"
+                "'{keyword}' : there is no error page with status {status}; give an answer of its own, as by \
+                    'string'"
             );
             self.refuse.found.alert(pos, message);
         }
@@ -164,7 +165,8 @@ impl Reader<'_, '_, '_> {
                 }
                 _ => {
                     let message = format!(
-                        "'{keyword}' does not know '{}', there are status, content-type, default-errorfiles, errorfile, \
+                        "'{keyword}' does not know '{}', there are status, content-type, default-errorfiles, \
+                            errorfile, \
                          errorfiles, file, lf-file, string, lf-string and hdr",
                         word.shown()
                     );
