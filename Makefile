@@ -28,6 +28,9 @@ GLOBAL_BUDGET := --package manylane-pool --features global-pools --test sim_pool
 # Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the debug build.
 ALONE := $(addprefix --exclude manylane-,check config expr h1 h2 http resolve sim)
 
+# Tests at a time: those that start programs wait more than they compute.
+export RUST_TEST_THREADS ?= 4
+
 FUZZ_SECONDS ?= 60
 # Of the long run: what ends a model that does not end by itself, cases of each property, and a fuzz target.
 LONG_MODEL_SECONDS ?= 30
@@ -59,9 +62,10 @@ test: ## everything that must hold, within bounds: what CI runs
 	@$(MAKE) --no-print-directory test-form test-models test-budgets test-release test-debug
 	@scripts/not-shown
 
-test-form: ## format, lints, rooms and arrows: what takes a minute comes first
+test-form: ## format, lints, rooms and arrows, fuzz targets that compile: what ends soon comes first
 	cargo xtask check
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)
 
 test-debug: ## unit, property, stress, end-to-end and documentation tests with all features and io_uring, lock ranks checked, freed memory poisoned
 	@if [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]; then export MANYLANE_DRIVER=io_uring; \
