@@ -27,7 +27,7 @@ fn server(name: &'static str, status: &Arc<AtomicU16>) -> SocketAddr {
         if stream.read(&mut bytes).is_ok_and(|length| length > 0) {
             let (status, length) = (status.load(Ordering::Relaxed), name.len());
             let head =
-                format!("HTTP/1.1 {status} As Told\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+                format!("HTTP/1.1 {status} As Said\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
             let _ = stream.write_all(format!("{head}{name}").as_bytes());
         }
     })
@@ -69,7 +69,7 @@ fn a_server_goes_down_comes_up_and_stops_as_its_answers_say() {
     status.store(500, Ordering::Relaxed);
     let line = log.wait("Server back/a is");
     assert!(
-        line.contains("is DOWN, reason: Layer7 wrong status, code: 500, info: \"As Told\", check duration: "),
+        line.contains("is DOWN, reason: Layer7 wrong status, code: 500, info: \"As Said\", check duration: "),
         "{line}"
     );
     assert!(
@@ -82,7 +82,7 @@ fn a_server_goes_down_comes_up_and_stops_as_its_answers_say() {
     served("b");
     let stat = ask(&socket, "show stat back 4 -1");
     let row: Vec<&str> = stat.lines().find(|line| line.starts_with("back,a,")).unwrap().split(',').collect();
-    assert_eq!((row[17], row[22], row[37], row[56]), ("DOWN", "1", "500", "As Told"), "{stat}");
+    assert_eq!((row[17], row[22], row[37], row[56]), ("DOWN", "1", "500", "As Said"), "{stat}");
     assert!(row[36].ends_with("L7STS"), "{stat}");
     status.store(200, Ordering::Relaxed);
     let line = log.wait("Server back/a is");

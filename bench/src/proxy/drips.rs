@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const TARGETS: (u64, f64) = (2 << 20, 1.5);
 
 /// One place where bytes wait.
-struct Place {
+struct DripCase {
     words: &'static str,
     mode: &'static str,
     rules: &'static str,
@@ -42,36 +42,36 @@ struct Place {
     answer: Option<&'static str>,
 }
 
-const PLACES: &[Place] = &[
-    Place {
+const KINDS_OF_DRIPS: &[DripCase] = &[
+    DripCase {
         words: "heads of requests",
         mode: "http",
         rules: "",
         begin: "GET / HTTP/1.1\r\nHost: a\r\nX: ",
         answer: None,
     },
-    Place {
+    DripCase {
         words: "bodies, `http-buffer-request`",
         mode: "http",
         rules: "    option http-buffer-request\n",
         begin: "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n",
         answer: None,
     },
-    Place {
+    DripCase {
         words: "trailers",
         mode: "http",
         rules: "",
         begin: "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX: ",
         answer: None,
     },
-    Place {
+    DripCase {
         words: "heads of responses",
         mode: "http",
         rules: "",
         begin: "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
         answer: Some("HTTP/1.1 200 OK\r\nX: "),
     },
-    Place {
+    DripCase {
         words: "`inspect-delay` in TCP mode",
         mode: "tcp",
         rules: "    tcp-request inspect-delay 60s\n    tcp-request content accept if { req.len gt 15000 }\n",
@@ -80,7 +80,7 @@ const PLACES: &[Place] = &[
     },
 ];
 
-impl Place {
+impl DripCase {
     fn configuration(&self, port: u16, origin: u16) -> String {
         let Self { mode, rules, .. } = self;
         format!(
@@ -118,7 +118,7 @@ pub fn run(how: &How) -> Result<(), String> {
             "| what drips | program | CPU ms (least) | ratio | at once | drips | more \
                 |\n|---|---|---|---|---|---|---|"
         );
-        for place in PLACES {
+        for place in KINDS_OF_DRIPS {
             print!("{}", table(place, &kinds, how.rounds, programs)?);
         }
         Ok(())
@@ -126,7 +126,7 @@ pub fn run(how: &How) -> Result<(), String> {
 }
 
 /// The lines of one place.
-fn table(place: &Place, kinds: &[Kind], rounds: u32, programs: &Programs) -> Result<String, String> {
+fn table(place: &DripCase, kinds: &[Kind], rounds: u32, programs: &Programs) -> Result<String, String> {
     let mut all: Vec<(Vec<f64>, Vec<f64>, Vec<f64>)> = kinds.iter().map(|_| <_>::default()).collect();
     for _ in 0..rounds {
         for (kind, (times, at_once, drips)) in kinds.iter().zip(&mut all) {
@@ -164,7 +164,7 @@ fn table(place: &Place, kinds: &[Kind], rounds: u32, programs: &Programs) -> Res
 }
 
 /// What a new process takes when the bytes come in pieces of `step`.
-fn measure(place: &Place, kind: Kind, step: usize, programs: &Programs) -> Result<Taken, String> {
+fn measure(place: &DripCase, kind: Kind, step: usize, programs: &Programs) -> Result<Taken, String> {
     let fail = |error: std::io::Error| error.to_string();
     let origin = TcpListener::bind("127.0.0.1:0").map_err(fail)?;
     let (port, servers) = (free_port()?, origin.local_addr().map_err(fail)?.port());

@@ -114,7 +114,7 @@ impl IdlePools {
 
 impl fmt::Debug for IdlePools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Depot").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("IdlePools").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
@@ -437,6 +437,6 @@ impl<C> Drop for IdlePool<C> {
 
 impl<C> fmt::Debug for IdlePool<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shelf").field("keys", &self.keys.len()).finish_non_exhaustive()
+        f.debug_struct("IdlePool").field("keys", &self.keys.len()).finish_non_exhaustive()
     }
 }

@@ -110,13 +110,13 @@ impl<T, W: Waiter> Drop for Request<T, W> {
 
 impl<T, W: Waiter> fmt::Debug for Request<T, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asked").finish_non_exhaustive()
+        f.debug_struct("Request").finish_non_exhaustive()
     }
 }
 
 impl<T, W: Waiter> fmt::Debug for Reply<T, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Giver").finish_non_exhaustive()
+        f.debug_struct("Reply").finish_non_exhaustive()
     }
 }
 

@@ -69,7 +69,7 @@ impl Ring {
     pub(crate) fn new(members: impl Iterator<Item = (u16, u32, u32)> + Clone) -> Self {
         let wanted: u64 = members.clone().map(|(_, _, weight)| u64::from(weight)).sum();
         let mut full = Vec::new();
-        // Place, server and number of the point, from the upper bits to the lower ones.
+        // Position, server and number of the point, from the upper bits to the lower ones.
         let mut all: Vec<u64> = Vec::new();
         for (server, hash_key, weight) in members {
             let index = usize::from(server);

@@ -117,7 +117,7 @@ fn what_one_lane_frees_another_recycles() {
     });
     let report = pool.report();
     assert_eq!((report.used, report.failed), (0, 0));
-    assert!(report.allocated < 6000, "a few thousand fill the caches and shelves: {report}");
+    assert!(report.allocated < 6000, "a few thousand fill the caches and surpluses: {report}");
     // R-C2: a lane frees what another allocated, and the sum is right.
     let allocs: Vec<u64> = report.lanes.iter().map(|l| l.allocs).collect();
     let frees: Vec<u64> = report.lanes.iter().map(|l| l.frees).collect();

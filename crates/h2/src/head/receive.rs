@@ -26,17 +26,17 @@ pub(crate) enum Expected {
 /// `Content-Length` is less: offsets are added to it.
 const MAX_LENGTH: u64 = 1 << 63;
 
-type Place = Option<Range<usize>>;
+type ValueRange = Option<Range<usize>>;
 
 /// Where the values of the pseudo-headers stand in the scratch memory.
 #[derive(Default)]
 struct Pseudo {
-    method: Place,
-    scheme: Place,
-    authority: Place,
-    path: Place,
-    protocol: Place,
-    status: Place,
+    method: ValueRange,
+    scheme: ValueRange,
+    authority: ValueRange,
+    path: ValueRange,
+    protocol: ValueRange,
+    status: ValueRange,
 }
 
 /// Collects the fields of one block.
@@ -59,7 +59,7 @@ pub(crate) struct Collector<'a> {
 /// The first line, in the form of HTTP/1.
 enum FirstLine {
     /// And where its scheme is.
-    Request(RequestLine, Place),
+    Request(RequestLine, ValueRange),
     Response(StatusLine),
     None,
 }
@@ -266,7 +266,7 @@ impl<'a> Collector<'a> {
     fn request_line(&mut self) -> Result<FirstLine, Problem> {
         let Pseudo { method, scheme, authority, path, protocol, .. } = &self.pseudo;
         let method_at = method.clone().ok_or(Problem::MissingPseudo)?;
-        let value = |place: &Place| place.clone().map(|place| &self.values[place]);
+        let value = |place: &ValueRange| place.clone().map(|place| &self.values[place]);
         let (method, given) = (&self.values[method_at], value(authority));
         let (scheme_value, path_value) = (value(scheme), value(path));
         if !syntax::is_token(method) {

@@ -155,7 +155,7 @@ pub(super) fn stack_of(home: &Home) -> String {
         Err(why) => return format!("      there is no stack: {why}\n"),
     };
     for (number, address) in addresses.into_iter().enumerate() {
-        // Looked up is the byte before: of a call that is the call, whose return address may be the next
+        // The byte before is looked up: of a call that is the call, whose return address may be the next
         // function's. The innermost address is no call.
         let place = with_exposed_provenance_mut::<c_void>(address + usize::from(number == 0));
         let before = text.len();
