@@ -259,7 +259,7 @@ impl Segment {
     /// True when the bytes fill less than half of the memory that their cluster takes. Foreign bytes never
     /// do: their memory is their owner's.
     #[inline]
-    pub(crate) fn is_sparse(&self) -> bool {
+    pub fn is_sparse(&self) -> bool {
         !self.is_external() && 2 * self.len() < size_of::<Header>() + self.hold.capacity()
     }
 

@@ -574,9 +574,24 @@ impl Rcv {
         }
     }
 
+    /// Whether the first `n` bytes of `chain` are copied and not carried: few of them are cheaper copied, and
+    /// what is carried must not leave clusters half empty. The buffer's limit is one of bytes, and so its
+    /// memory is at most a little more than twice that.
+    fn is_copied(&self, chain: &Chain, n: usize) -> bool {
+        let is_sparse = chain.segment_count() <= FEW && chain.segments().any(Segment::is_sparse);
+        let fits_into_room = match &self.room {
+            Room::Tiny(tiny) => !tiny.unread().is_empty() && n + TINY <= 2 * SMALL,
+            Room::Stage(Stage { cluster, read }) => {
+                let is_half_empty = cluster.spare_len() > cluster.as_slice().len();
+                *read < cluster.as_slice().len() && is_half_empty && n <= cluster.spare_len()
+            }
+        };
+        n <= SMALL || is_sparse || fits_into_room
+    }
+
     /// Puts as much of `chain` behind a stream as there is room for; how many bytes it were, at least one.
-    /// They are taken out of `chain` if it is more than [`SMALL`], and else copied: then it is for the
-    /// caller to trim it, without the lock.
+    /// They are taken out of `chain`, or [copied](Self::is_copied): then it is for the caller to trim it,
+    /// without the lock.
     pub(crate) fn put_chain(&mut self, chain: &mut Chain) -> Result<usize, Error> {
         self.refusal()?;
         let room = self.free();
@@ -584,8 +599,7 @@ impl Rcv {
             return Err(Error::WouldBlock);
         }
         let n = chain.len().min(room);
-        if n <= SMALL {
-            // Small pieces are cheaper copied than carried, and hold no cluster of their own.
+        if self.is_copied(chain, n) {
             let mut done = 0;
             for segment in chain.segments() {
                 if done == n {
@@ -593,7 +607,7 @@ impl Rcv {
                 }
                 let mut rest = &segment[..segment.len().min(n - done)];
                 while !rest.is_empty() {
-                    match self.put(rest) {
+                    match self.put(&rest[..rest.len().min(SMALL)]) {
                         Ok(put) => {
                             rest = &rest[put..];
                             done += put;

@@ -115,9 +115,10 @@ impl Socket {
         })
     }
 
-    /// Sends the bytes of `chain` by reference (R-A7): nothing is copied, but for pieces of less than a
-    /// kilobyte, which a stream gathers. What was sent is taken from the front of `chain`; what is left
-    /// in it after an error was not sent.
+    /// Sends the bytes of `chain` by reference (R-A7). A stream copies and gathers pieces of less than a
+    /// kilobyte, and those that fill less than half of their cluster, so that a buffer that nobody reads
+    /// holds little more memory than twice its bytes. What was sent is taken from the front of `chain`; what
+    /// is left in it after an error was not sent.
     ///
     /// # Errors
     /// As [`send`](Self::send).
