@@ -322,7 +322,7 @@ mod tests {
         assert!(read("-dM0xff,no-merge,tag").is_ok() && read("-dMno-merge").is_ok() && read("-dM,").is_ok());
         assert!(help("-N").unwrap().contains("Status: refused: "));
         assert!(help("-dKall").unwrap().contains("docs/configuration.md"));
-        assert_eq!(help("-ff").unwrap_err(), "there is no option '-ff'; did you mean '-f'?");
+        assert_eq!(help("-ff").unwrap_err(), "there is no option '-ff'; did you mean '-f', '-dF' or '-sf'?");
     }
 
     /// `dist/manylane.8` has the same options with the same words.
