@@ -49,6 +49,7 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Settings", "default_server", Is("the reader has put it into the servers")),
     ("Settings", "timeouts", Is("asked for one by one: `Settings::timeout`")),
     ("Statement", "pos", POSITION),
+    ("Settings", "refused", Is("keywords whose values were refused: such a file is not used")),
     ("Tune", "buffers_limit", Documented("Tuning", "tune.buffers.limit")),
     ("Tune", "buffers_reserve", Documented("Tuning", "tune.buffers.reserve")),
     ("Tune", "bufsize_large", Documented("Tuning", "tune.bufsize.large")),
@@ -146,8 +147,8 @@ fn is_read(all: &[(String, String)], name: &str, field: &str) -> bool {
     all.iter().any(|(_, code)| {
         let by_name = holders.iter().any(|holder| {
             let access = format!("{holder}.{field}");
-            code.match_indices(&access).any(|(at,
-                _)| code.as_bytes().get(at + access.len()).is_none_or(|next| !is_word(*next)))
+            let ends = |at: usize| code.as_bytes().get(at).is_none_or(|next| !is_word(*next));
+            code.match_indices(&access).any(|(at, _)| ends(at + access.len()))
                 // A long chain of calls has each on a line of its own.
                 || code.contains(&format!("{holder}\n            .{field}\n"))
         });

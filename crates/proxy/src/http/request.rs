@@ -78,7 +78,8 @@ impl Session<'_> {
         let waited_from = self.since;
         let after = |since: Time, time: Option<Duration>| time.map_or(Time::MAX, |time| since + time);
         let mut came = 0;
-        let mut begun = woken.is_none() && !self.client.received.is_empty();
+        // The record of a part of a head is kept with it.
+        let mut begun = woken.is_none() && self.partial.is_none() && !self.client.received.is_empty();
         let mut deadline = after(waited_from, if begun { whole } else { idle });
         if begun {
             self.begin_record(waited_from);
