@@ -210,8 +210,8 @@ impl Spare<'_> {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use manylane_buf::Chain;
     /// let mut chain = Chain::new();
-    /// let read = |room: &mut [_]| Ok::<_, std::io::Error>(room[..5].write_copy_of_slice(b"hello"));
-    /// let n = chain.spare(1, 2048)?.fill(read)?;
+    /// let spare = chain.spare(1, 2048)?;
+    /// let n = spare.fill(|room| Ok::<_, std::io::Error>(room[..5].write_copy_of_slice(b"hello")))?;
     /// assert_eq!(n, 5);
     /// assert_eq!(chain, b"hello");
     /// # Ok(()) }
