@@ -106,23 +106,28 @@ pub fn unbuilt() -> String {
     let mut out = String::from(UNBUILT);
     let mut rows: Vec<&Keyword> = Table::get().rows().iter().collect();
     rows.sort_by_key(|row| (row.family, row.name));
-    let mut table = |title: &str, why: fn(&Keyword) -> Option<&'static str>| {
-        out += &format!("\n## {title}\n\n| keyword | chapter | what it is | why |\n|---|---|---|---|\n");
+    let mut list = |title: &str, why: fn(&Keyword) -> Option<&'static str>| {
+        out += &format!("\n## {title}\n");
+        let mut chapter = "";
         for row in &rows {
             let Some(why) = why(row) else { continue };
-            let usage = usage(row).replace('|', "\\|");
-            out += &format!("| `{usage}` | {} | {} | {} |\n", row.family, row.help, why.replace('|', "\\|"));
+            if row.family != chapter {
+                chapter = row.family;
+                out += &format!("\n### {title}: {chapter}\n\n");
+            }
+            let why = why.trim_end_matches('.');
+            wrap(&mut out, "- ", &format!("`{}`: {}. Why: {why}.", usage(row), row.help));
         }
     };
-    table("Refused", |row| match row.status {
+    list("Refused", |row| match row.status {
         Status::Refused(why) => Some(why),
         _ => None,
     });
-    table("Accepted without effect", |row| match row.status {
+    list("Accepted without effect", |row| match row.status {
         Status::Idle(why) => Some(why),
         _ => None,
     });
-    table("Read, but not all of it", |row| {
+    list("Read, but not all of it", |row| {
         (matches!(row.status, Status::Built(_) | Status::Words(_)) && !row.but.is_empty()).then_some(row.but)
     });
     out
