@@ -1,6 +1,5 @@
 //! Addresses of configuration files: whatever is accepted reads back as it is written, and positions of
-//! errors are
-//! inside of the text. The first byte chooses the statement.
+//! errors are inside of the text. The first byte chooses the statement.
 #![no_main]
 
 use manylane_net::{Address, Rules};

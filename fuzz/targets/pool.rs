@@ -1,6 +1,5 @@
 //! Pools against a list of what is in use: no block is handed out twice, nothing of it changes meanwhile,
-//! and the
-//! numbers agree.
+//! and the numbers agree.
 #![no_main]
 
 use manylane_pool::{BytePool, Options, PooledBytes};

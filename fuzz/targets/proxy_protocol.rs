@@ -1,6 +1,5 @@
 //! Headers of the PROXY protocol: whatever is read can be written again and reads as the same, and each of
-//! its
-//! beginnings asks for more.
+//! its beginnings asks for more.
 #![no_main]
 
 use manylane_net::proxy_protocol::{Emit, Parsed, Version, emit_v1, emit_v2, kind, parse};

@@ -68,8 +68,7 @@ fn cuts() -> impl Strategy<Value = Vec<(usize, bool)>> {
 
 proptest! {
     /// Bytes that were parsed and are kept lie in one chain, and those that were not in another: each holds
-    /// at
-    /// most twice its bytes and a cluster. Beside the chains a parser keeps at most a page.
+    /// at most twice its bytes and a cluster. Beside the chains a parser keeps at most a page.
     #[test]
     fn what_waits_takes_at_most_twice_its_bytes_and_a_cluster(message in message(), cuts in cuts()) {
         const PAGE: usize = 4096;

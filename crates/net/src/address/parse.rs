@@ -201,8 +201,7 @@ impl Parser<'_> {
         if colon.is_some()
             && let Ok(ip) = text.parse::<Ipv6Addr>()
             // As `::1:80` may be meant as `::1` and a port, and `1::` has a colon for a port that is not
-            // there,
-            // what is a valid host without its last group is taken as HAProxy takes it.
+            // there, what is a valid host without its last group is taken as HAProxy takes it.
             && self.text[start..end].parse::<Ipv6Addr>().is_err()
         {
             let remedy = if self.rules.port_needed {
