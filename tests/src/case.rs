@@ -4,7 +4,7 @@
 //! # What it shows, in one or more lines.
 //! == config
 //! ...                        ${FRONT} and other names that begin so: descriptors of listeners, for 'bind
-//! fd@${FRONT}'
+//!                            fd@${FRONT}'
 //!                            ${ORIGIN_A} and others: addresses of servers; ${DEAD}: one where nobody listens
 //!                            ${LOG}: a receiver of log lines; ${DIR}: a folder with the case's files
 //!                            ${DNS}: a name server
@@ -14,7 +14,7 @@
 //! == talker A                TALK_A is the address of a server of any protocol, PORT_A its port: on each
 //! connection it does what the lines say, `say TEXT`, `hear TEXT`
 //!                            (until what it heard ends so), `close`, `reset`, and then hears the rest. What
-//! it heard is compared with
+//!                            it heard is compared with
 //!                            what origins saw; the bytes are those of lines without their ends
 //! == unordered               log lines, and connections to talkers, may come in any order
 //! == connection [FRONT_B]    a new connection of the client; the first is there by itself, to FRONT
@@ -28,30 +28,30 @@
 //! == cli words WORD...       only words that begin so are compared, of lines that are not about who asks
 //! == cli names               only what stands before a colon is compared, line by line
 //! == cli types               only what stands before the last colon: names, places and types of 'typed'
-//! answers
+//!                            answers
 //! == cli json                the same of 'json' answers: a line for each field, or for each leaf of what
-//! has no fields
+//!                            has no fields
 //! == cli form                numbers are N, blanks beside each other one: names, order and form are compared
 //! == until TEXT              the line is asked until its answer has that text; nothing of it is compared
 //! == until not TEXT          the same until it has it no more
 //! == logged TEXT             waits until a log line has that text, behind the one that was waited for last
 //! == logs N TEXT             waits until N log lines have that text, counted from the first
 //! == save NAME               the answer to the line goes to ${DIR}/NAME, as an operator's script would
-//! write it
+//!                            write it
 //! == restart                 the program is told to finish; when it has ended, it begins again with the
-//! same configuration
+//!                            same configuration
 //! == restart other           the same, and the other one of the two programs begins: a case's two runs then
-//! go in opposite
+//!                            go in opposite
 //!                            directions, and what is the same was understood by both
 //! == dns [code N]            what the name server answers from now on: 'NAME ADDRESS...', or 'NAME srv
 //! WEIGHT PORT TARGET [ADDRESS]' in one
 //!                            or more lines; other names stay as they were, those never told do not exist.
 //! With N, all answers have that code
 //! == seen A                  waits until ORIGIN_A has seen as many requests as there were such steps: what
-//! ends then was under way
+//!                            ends then was under way
 //! == asked NAME              waits until the program has dealt with what is answered for that name now
 //! == differs answers|origin|log|cli|exit     why the two programs differ there, and how: lines '- ...' are
-//! haproxy's alone, lines
+//!                            haproxy's alone, lines
 //!                            '+ ...' Manylane's, as the test shows them
 //! ```
 //! All lines up to the next `==` belong to a section, empty ones too: a head needs its empty line.

@@ -123,9 +123,8 @@ pub(crate) struct State {
 ///
 /// ```text
 ///   Open --listen--> Listening
-///   Open --connect, accept, pair--> Connected --close of either end--> Disconnected       (streams,
-/// seqpacket)
-///   Open <--connect / close of the other--> Connected                                    (datagrams)
+///   Open --connect, accept, pair--> Connected --close of either end--> Disconnected  (streams, seqpacket)
+///   Open <--connect / close of the other--> Connected                               (datagrams)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
