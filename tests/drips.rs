@@ -25,13 +25,6 @@ fn defaults() -> String {
     DEFAULTS.replace("nbthread 2", "nbthread 1")
 }
 
-/// Kilobytes of memory that the program uses.
-fn memory(program: &Manylane) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 /// A name that no other program uses: one that was killed may have its own for a moment longer.
 fn name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -95,7 +88,7 @@ fn memory_with_clients(config: &str, begin: &str, step: usize) -> usize {
         client.write_all(begin.as_bytes()).unwrap();
     }
     send(&mut clients, step, || all_is_read(address.port(), false));
-    let memory = memory(&program);
+    let memory = program.memory();
     for client in &mut clients {
         // They wait: nobody was answered, and nobody was sent away.
         client.set_nonblocking(true).unwrap();
@@ -196,7 +189,7 @@ fn memory_with_servers(
         .collect();
     let mut servers: Vec<_> = (0..CLIENTS).map(|_| told.recv_timeout(PATIENCE).unwrap()).collect();
     send(&mut servers, step, || all_is_read(server.port(), true));
-    let memory = memory(&program);
+    let memory = program.memory();
     for server in &mut servers {
         // The program waits for the rest: it has not closed the connection.
         server.set_nonblocking(true).unwrap();
@@ -349,7 +342,7 @@ fn memory_with_tunnels(rules: &str, begin: &str, answer: &'static str, step: usi
         let all: Vec<_> = sending.map(|send| scope.spawn(send)).collect();
         all.into_iter().map(|each| each.join().unwrap()).sum()
     });
-    let memory = memory(&program);
+    let memory = program.memory();
     println!("{begin:?}: {sent} bytes in pieces of {step}, {memory} KB");
     drop((clients, kept));
     memory
@@ -393,7 +386,7 @@ fn memory_of_a_master(begin: &str, step: usize) -> usize {
         })
         .collect();
     send(&mut clients, step, || all_is_read(address.port(), false));
-    memory(&program)
+    program.memory()
 }
 
 #[test]
@@ -437,9 +430,9 @@ fn a_slow_head_in_one_piece_takes_little() {
         clients
     };
     let mut clients = connect_slow(SLOW.0 / 4); // what the program takes once is there then
-    let begin = memory(&program);
+    let begin = program.memory();
     clients.append(&mut connect_slow(SLOW.0));
-    let each = memory(&program).saturating_sub(begin) * 1024 / SLOW.0;
+    let each = program.memory().saturating_sub(begin) * 1024 / SLOW.0;
     assert!(each <= SLOW_BYTES, "{each} bytes for each client");
     let value = format!("\r\nX: {}end\r\n", "x".repeat(SLOW.1 - 28)).to_lowercase();
     for client in &mut clients {
@@ -465,7 +458,7 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
     let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
     let config = PROXY.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
     let program = Manylane::start_ready(&format!("{} timeout http-request 60s\n{config}", defaults()));
-    let begin = memory(&program);
+    let begin = program.memory();
     let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(BURST.1));
     let clients: Vec<_> = (0..BURST.0)
         .map(|_| {
@@ -475,17 +468,17 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
         })
         .collect();
     all_is_read(address.port(), false);
-    let peak = memory(&program);
+    let peak = program.memory();
     assert!(peak > begin + BURST.0 * BURST.1 / 1024, "{begin} KB, then {peak} KB: no burst");
     drop(clients);
     let over = Instant::now();
     // The rest are pages of which something is still in use.
     let left = begin + (peak - begin) / 3;
-    while memory(&program) > left {
+    while program.memory() > left {
         assert!(
             over.elapsed() < 4 * PATIENCE,
             "{begin} KB, then {peak} KB, and {} KB are left",
-            memory(&program)
+            program.memory()
         );
         std::thread::yield_now();
     }

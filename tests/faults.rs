@@ -25,13 +25,6 @@ fn descriptors(program: &Manylane) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", program.pid())).unwrap().count()
 }
 
-/// Kilobytes of memory that it uses.
-fn memory(program: &Manylane) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", program.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
 /// Waits until something is so.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
@@ -260,7 +253,7 @@ fn slow_clients_hold_nobody_up_and_leave_nothing() {
         }
         drop(slow);
         all_is_back(&program, &quiet);
-        after.push(memory(&program));
+        after.push(program.memory());
     }
 }
 

@@ -279,6 +279,14 @@ impl Manylane {
         self.child.id()
     }
 
+    /// Kilobytes of memory that it has written to. Pages of its file do not count: how many of them are
+    /// mapped depends on what the system has read ahead.
+    pub fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, signal: nix::sys::signal::Signal) {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id() as i32), signal).unwrap();
