@@ -21,10 +21,11 @@ ALIGNED := $(if $(filter x86_64,$(shell uname -m)),-C llvm-args=-x86-branches-wi
 LIBRARIES := --workspace --exclude manylane-bench --exclude xtask
 MODELLED := $(LIBRARIES) --exclude manylane --exclude manylane-tests
 SIMULATED := --workspace --exclude xtask --exclude manylane --exclude manylane-tests
-# The model of what only a feature brings; all others run as the crates are without features.
-GLOBAL_LISTS := --package manylane-pool --features global-pools --test loom_pool global_lists
+# The model of what only a feature brings; all others run as the crates are without features. Chosen among all
+# packages, since for one alone the features of libraries are others, and they would be built once more.
+GLOBAL_LISTS := $(MODELLED) --features manylane-pool/global-pools --test loom_pool global_lists
 # Their budget, likewise.
-GLOBAL_BUDGET := --package manylane-pool --features global-pools --test sim_pool global_lists
+GLOBAL_BUDGET := $(SIMULATED) --features manylane-pool/global-pools --test sim_pool global_lists
 # Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the debug build.
 ALONE := $(addprefix --exclude manylane-,check config expr h1 h2 http resolve sim)
 
@@ -57,9 +58,11 @@ scale: setup ## the scaling demonstration: real threads here, simulated cores up
 	$(SIM) cargo build --release --package manylane-bench
 	cargo run --release --package manylane-bench -- scale --short
 
+# Two steps at a time: tests of programs wait more than they compute, and so do the last crates of a build.
 test: ## everything that must hold, within bounds: what CI runs
 	@scripts/setup test
-	@$(MAKE) --no-print-directory test-form test-models test-budgets test-release test-debug
+	@$(MAKE) --no-print-directory test-form
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync test-debug test-models test-budgets test-release
 	@scripts/not-shown
 
 test-form: ## format, lints, rooms and arrows, fuzz targets that compile: what ends soon comes first
