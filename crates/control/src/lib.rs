@@ -10,6 +10,7 @@ mod metrics;
 mod page;
 mod process;
 mod reply;
+mod row;
 mod serve;
 mod session;
 mod walk;
@@ -22,6 +23,7 @@ pub use line::{LONGEST_LINE, LONGEST_PAYLOAD};
 pub use metrics::Metrics;
 pub use process::{ChangeServers, Process, ProcessInfo, Reload};
 pub use reply::SLICE;
+pub use row::{Mode, Row, row};
 pub use serve::{Control, MOST_CLIENTS, bind};
 
 /// What the pools hold, as `show pools` tells it.

@@ -1,10 +1,11 @@
 //! `help`, and what is said to words that nobody knows.
 
-use super::{Call, Row, TABLE};
-use std::fmt::Write;
+use super::Call;
+use super::table::{Run, TABLE};
+use crate::row::Row;
 
 /// Those whose beginning `beginning` is, or the other way around, or that have a word which begins so.
-fn fits(row: &Row, beginning: &str) -> bool {
+fn fits(row: &Row<Run>, beginning: &str) -> bool {
     row.words.starts_with(beginning)
         || beginning.starts_with(row.words)
         || row.words.split(' ').any(|word| word.starts_with(beginning))
@@ -14,8 +15,7 @@ fn list(call: &mut Call<'_, '_>, beginning: &str) {
     for row in TABLE {
         let always = matches!(row.words, "help" | "prompt" | "quit");
         if row.level <= call.settings.level && (fits(row, beginning) || always) {
-            let usage = format!("{} {}", row.words, row.arguments);
-            let _ = writeln!(call.reply, "  {:<40}: {}", usage.trim_end(), row.help);
+            call.reply.put(&row.usage());
         }
     }
 }

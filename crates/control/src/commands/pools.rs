@@ -119,9 +119,6 @@ fn table(wish: &Wish) -> String {
 /// `debug dev memstats`: what is in use first, and with `all` what is not, too; `match` and a prefix, or a
 /// word in the names.
 pub(super) fn memory(call: &mut Call<'_, '_>) {
-    if !call.settings.expert {
-        return call.error("This command is for experts: 'expert-mode on' comes before it.");
-    }
     let words = (call.word(0).to_owned(), call.word(1).to_owned());
     match (&*words.0, &*words.1) {
         ("", _) => by_type(call, "", usize::MAX, false),

@@ -235,9 +235,6 @@ pub(super) static HARMED: AtomicU64 = AtomicU64::new(0);
 
 /// `debug dev panic`: what becomes of a stream that meets a defect can be tried before one is met.
 pub(super) async fn panic(call: &mut Call<'_, '_>) {
-    if !call.settings.expert {
-        return call.error("This command is for experts: 'expert-mode on' comes before it.");
-    }
     let Some(number) = number(call.word(0)) else {
         return call.error(
             "'debug dev panic' takes the number of a stream (use 'show sess'), which then ends \

@@ -1,0 +1,41 @@
+//! What a client sets for itself.
+
+use super::Call;
+use crate::level::Marks;
+use crate::session::Settings;
+use manylane_config::value::Unit;
+use std::time::Duration;
+
+/// `expert-mode`, `experimental-mode`: turns it on or off, or tells which.
+pub(super) fn set_mode(call: &mut Call<'_, '_>, name: &str, of: impl FnOnce(&mut Settings) -> &mut bool) {
+    let word = call.word(0).to_owned();
+    let mode = of(call.settings);
+    match &*word {
+        "" => {
+            let now = if *mode { "ON" } else { "OFF" };
+            call.info(&format!("{name} is {now}"));
+        }
+        "on" => *mode = true,
+        "off" => *mode = false,
+        _ => call.error(&format!("'{name}' takes 'on' or 'off', or nothing to tell which it is.")),
+    }
+}
+
+/// `set severity-output`
+pub(super) fn set_severity(call: &mut Call<'_, '_>) {
+    match Marks::named(call.word(0)) {
+        Some(marks) => call.settings.marks = marks,
+        None => call.error("one of 'none', 'number', 'string' is a required argument"),
+    }
+}
+
+/// Longest `set timeout cli`.
+const LONGEST_SILENCE: Duration = Duration::from_secs(86_400);
+
+/// `set timeout cli`
+pub(super) fn set_timeout(call: &mut Call<'_, '_>) {
+    match manylane_config::value::time(call.word(0).as_bytes(), Unit::S) {
+        Ok(time) if !time.is_zero() && time <= LONGEST_SILENCE => call.settings.timeout = time,
+        _ => call.error("Invalid timeout value: use a number of seconds, or one with a unit, up to 24h."),
+    }
+}
