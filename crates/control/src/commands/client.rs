@@ -8,9 +8,9 @@ use std::time::Duration;
 
 /// `expert-mode`, `experimental-mode`: turns it on or off, or tells which.
 pub(super) fn set_mode(call: &mut Call<'_, '_>, name: &str, of: impl FnOnce(&mut Settings) -> &mut bool) {
-    let word = call.word(0).to_owned();
+    let word = call.word(0);
     let mode = of(call.settings);
-    match &*word {
+    match word {
         "" => {
             let now = if *mode { "ON" } else { "OFF" };
             call.info(&format!("{name} is {now}"));

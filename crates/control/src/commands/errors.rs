@@ -11,12 +11,12 @@ const WIDTH: usize = 70;
 
 pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     let generation = call.generation;
-    let (word, kind) = (call.word(0).to_owned(), call.word(1).to_owned());
+    let (word, kind) = (call.word(0), call.word(1));
     let names = || {
         let fronts = generation.frontends.iter().map(|own| (&own.name, own.id));
         fronts.chain(generation.backends.iter().map(|own| (&own.name, own.id)))
     };
-    let wanted = match &*word {
+    let wanted = match word {
         "" | "-1" => None,
         word => {
             let own = names().find(|(name, id)| ***name == *word || word.parse() == Ok(*id));

@@ -1,9 +1,9 @@
 //! Limits that are changed at run time, and counters that begin anew.
 
 use super::Call;
+use manylane_proxy::ConnLimit;
 use manylane_proxy::counts::{BackendCounts, FrontendCounts, ListenerCounts, ServerCounts};
 use manylane_proxy::generation::FrontendGateState;
-use manylane_proxy::{ConnLimit, Local};
 use manylane_sched::{Class, Here, Remote, TaskKind};
 use manylane_sync::Arc;
 
@@ -20,8 +20,8 @@ fn count(call: &mut Call<'_, '_>, word: &str, sentence: &str) -> Option<u32> {
 
 /// `set maxconn global`
 pub(super) fn set_maxconn_global(call: &mut Call<'_, '_>) {
-    let word = call.word(0).to_owned();
-    let Some(wanted) = count(call, &word, "Expects an integer value.") else { return };
+    let word = call.word(0);
+    let Some(wanted) = count(call, word, "Expects an integer value.") else { return };
     let hard = call.generation.hard_maxconn;
     let wanted = if wanted == 0 { hard } else { u64::from(wanted) };
     if wanted > hard {
@@ -32,7 +32,7 @@ pub(super) fn set_maxconn_global(call: &mut Call<'_, '_>) {
 
 /// `set maxconn frontend`
 pub(super) fn set_maxconn_frontend(call: &mut Call<'_, '_>) {
-    let (name, word) = (call.word(0).to_owned(), call.word(1).to_owned());
+    let (name, word) = (call.word(0), call.word(1));
     let id = name.strip_prefix('#').and_then(|number| number.parse::<u32>().ok());
     let frontends = &call.generation.frontends;
     let found = frontends.iter().find(|own| id.map_or(*own.name == *name, |id| own.id == id));
@@ -43,7 +43,7 @@ pub(super) fn set_maxconn_frontend(call: &mut Call<'_, '_>) {
     if word.is_empty() {
         return call.error("Integer value expected.");
     }
-    let Some(wanted) = count(call, &word, "Integer value expected.") else { return };
+    let Some(wanted) = count(call, word, "Integer value expected.") else { return };
     // 0 lets nobody in with HAProxy; here it would be no limit.
     if wanted == 0 {
         return call.error("A limit of 0 lets nobody in: use a number from 1.");
@@ -69,8 +69,8 @@ pub(super) fn set_rate_limit(call: &mut Call<'_, '_>) {
     if call.word(1) != "global" {
         return call.error("'set rate-limit connections' only supports 'global'.");
     }
-    let word = call.word(2).to_owned();
-    if let Some(wanted) = count(call, &word, "Expects an integer value.") {
+    let word = call.word(2);
+    if let Some(wanted) = count(call, word, "Expects an integer value.") {
         rate.set_most(wanted);
     }
 }
@@ -138,14 +138,14 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
 
 /// `disable frontend`, `enable frontend`, `shutdown frontend`
 pub(super) fn set_gate(call: &mut Call<'_, '_>, to: FrontendGateState) {
-    let word = call.word(0).to_owned();
+    let word = call.word(0);
     if word.is_empty() {
         return call.error("A frontend name is expected.");
     }
     let id = word.strip_prefix('#').and_then(|id| id.parse::<u32>().ok());
     let known = call.generation.frontends.iter().find(|own| *own.name == *word || Some(own.id) == id);
     let Some(frontend) = known else { return call.error("No such frontend.") };
-    let Some(local) = Local::of(call.generation) else { return call.error(super::server::REPLACED) };
+    let Some(local) = call.local() else { return };
     let before = match manylane_proxy::set_gate(frontend, to) {
         Ok(before) => before,
         Err(why) => return call.error(&format!("The frontend stays disabled: {why}.")),

@@ -32,9 +32,10 @@ use crate::reply::{Gone, Reply};
 use crate::row::{Mode, Row};
 use crate::serve::Control;
 use crate::session::Settings;
-use manylane_proxy::Generation;
+use manylane_proxy::{Generation, Local};
 use manylane_sched::Here;
 use manylane_sync::Arc;
+use std::rc::Rc;
 use table::{Run, TABLE};
 
 /// A command that is being run.
@@ -50,10 +51,19 @@ pub(crate) struct Call<'c, 'r> {
     pub(crate) here: Here,
 }
 
-impl Call<'_, '_> {
+impl<'c> Call<'c, '_> {
     /// The word at that place; empty where there is none.
-    fn word(&self, at: usize) -> &str {
+    fn word(&self, at: usize) -> &'c str {
         self.words.get(at).map_or("", String::as_str)
+    }
+
+    /// What the lane serves with. Nothing when that was replaced meanwhile, which is told.
+    fn local(&mut self) -> Option<Rc<Local>> {
+        let local = Local::of(self.generation);
+        if local.is_none() {
+            self.error("The configuration was just replaced: say it again.");
+        }
+        local
     }
 
     fn message(&mut self, severity: Severity, text: &str) {

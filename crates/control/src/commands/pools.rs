@@ -119,8 +119,7 @@ fn table(wish: &Wish) -> String {
 /// `debug dev memstats`: what is in use first, and with `all` what is not, too; `match` and a prefix, or a
 /// word in the names.
 pub(super) fn memory(call: &mut Call<'_, '_>) {
-    let words = (call.word(0).to_owned(), call.word(1).to_owned());
-    match (&*words.0, &*words.1) {
+    match (call.word(0), call.word(1)) {
         ("", _) => by_type(call, "", usize::MAX, false),
         ("all", _) => by_type(call, "", usize::MAX, true),
         ("match", prefix) if !prefix.is_empty() => by_type(call, prefix, usize::MAX, false),

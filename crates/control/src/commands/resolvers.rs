@@ -6,7 +6,7 @@ use manylane_resolve::Counters;
 use std::fmt::Write;
 
 pub(super) fn show(call: &mut Call<'_, '_>) {
-    let word = call.word(0).to_owned();
+    let word = call.word(0);
     let all = &call.generation.resolvers;
     let wanted: Vec<_> = all.iter().filter(|section| word.is_empty() || *section.name == *word).collect();
     if wanted.is_empty() {

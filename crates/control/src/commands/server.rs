@@ -5,12 +5,14 @@ use crate::level::Severity;
 use manylane_balance::{Admin, Index, MAX_WEIGHT};
 use manylane_check::Running;
 use manylane_proxy::generation::{Backend, Change, Server};
-use manylane_proxy::{Cause, Local, NotRenamed};
+use manylane_proxy::{Cause, NotRenamed};
 use std::fmt::Write;
 
-/// The server that `word` names as `backend/server`, by names or by numbers (`#1`). What is wrong is told.
-pub(super) fn find<'g>(call: &mut Call<'g, '_>, word: &str) -> Option<(&'g Backend, &'g Server, Index)> {
-    let Some((backend, server)) = word.split_once('/').filter(|(_, server)| !server.is_empty()) else {
+/// The server that the word at `at` names as `backend/server`, by names or by numbers (`#1`). What is wrong
+/// is told.
+pub(super) fn find<'g>(call: &mut Call<'g, '_>, at: usize) -> Option<(&'g Backend, &'g Server, Index)> {
+    let Some((backend, server)) = call.word(at).split_once('/').filter(|(_, server)| !server.is_empty())
+    else {
         call.error("Require 'backend/server'.");
         return None;
     };
@@ -37,15 +39,13 @@ pub(super) fn find<'g>(call: &mut Call<'g, '_>, word: &str) -> Option<(&'g Backe
 }
 
 pub(super) fn get_weight(call: &mut Call<'_, '_>) {
-    let word = call.word(0).to_owned();
-    let Some((backend, server, index)) = find(call, &word) else { return };
+    let Some((backend, server, index)) = find(call, 0) else { return };
     let weight = backend.balancer.servers()[index].state().weight();
     let _ = writeln!(call.reply, "{weight} (initial {})", server.weight); // an answer, and no message
 }
 
 pub(super) fn set_weight(call: &mut Call<'_, '_>) {
-    let word = call.word(0).to_owned();
-    if let Some(found) = find(call, &word) {
+    if let Some(found) = find(call, 0) {
         weigh(call, found, 1);
     }
 }
@@ -66,7 +66,7 @@ fn weigh(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, 
         (0.., _) if number <= MAX_WEIGHT.into() => return call.error("Trailing garbage in weight string"),
         _ => return call.error("Absolute weight can only be between 0 and 256 inclusive."),
     };
-    let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
+    let Some(local) = call.local() else { return };
     if manylane_proxy::set_weight(&local, backend, index, weight).is_err() {
         call.error("Backend is using a static LB algorithm and only accepts weights '0%' and '100%'.");
     }
@@ -84,26 +84,20 @@ fn number(word: &str) -> Option<(i64, &str)> {
     Some((if word.starts_with('-') { -number } else { number }, &digits[count..]))
 }
 
-pub(super) const REPLACED: &str = "The configuration was just replaced: say it again.";
-
 /// What the operator says of a server; the lane that serves the interface serves the generation, too.
 fn administer(call: &mut Call<'_, '_>, backend: &Backend, index: Index, admin: Admin) {
-    match Local::of(call.generation) {
-        Some(local) => manylane_proxy::administer(&local, backend, index, admin),
-        None => call.error(REPLACED),
-    }
+    let Some(local) = call.local() else { return };
+    manylane_proxy::administer(&local, backend, index, admin);
 }
 
 pub(super) fn enable(call: &mut Call<'_, '_>, on: bool) {
-    let word = call.word(0).to_owned();
-    let Some((backend, _, index)) = find(call, &word) else { return };
+    let Some((backend, _, index)) = find(call, 0) else { return };
     administer(call, backend, index, if on { Admin::Ready } else { Admin::Maintenance });
 }
 
 /// `enable health`, `disable health`
 pub(super) fn enable_health(call: &mut Call<'_, '_>, on: bool) {
-    let word = call.word(0).to_owned();
-    let Some((_, server, _)) = find(call, &word) else { return };
+    let Some((_, server, _)) = find(call, 0) else { return };
     match &server.check {
         Some(check) => {
             check.board.disable(!on);
@@ -116,13 +110,13 @@ pub(super) fn enable_health(call: &mut Call<'_, '_>, on: bool) {
 
 /// `set maxconn server`
 pub(super) async fn set_maxconn(call: &mut Call<'_, '_>) {
-    let (word, most) = (call.word(0).to_owned(), call.word(1).to_owned());
-    let Some((backend, server, index)) = find(call, &word) else { return };
+    let most = call.word(1);
+    let Some((backend, server, index)) = find(call, 0) else { return };
     if most.is_empty() {
         return call.error("Require <maxconn>.");
     }
     let Ok(most) = most.parse() else { return call.error("maxconn string empty or preceded by garbage") };
-    let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
+    let Some(local) = call.local() else { return };
     if !manylane_proxy::set_maxconn(&local, backend, index, most) && most > 0 {
         // What it serves is not counted yet.
         let change = Change::Limit(backend.name.clone(), server.name.clone(), most);
@@ -134,18 +128,14 @@ pub(super) async fn set_maxconn(call: &mut Call<'_, '_>) {
 
 /// `shutdown sessions server`
 pub(super) fn shutdown_sessions(call: &mut Call<'_, '_>) {
-    let word = call.word(0).to_owned();
-    let Some((backend, _, index)) = find(call, &word) else { return };
-    match Local::of(call.generation) {
-        Some(local) => manylane_proxy::end_streams(&local, backend.number_of(index), Cause::Killed),
-        None => call.error(REPLACED),
-    }
+    let Some((backend, _, index)) = find(call, 0) else { return };
+    let Some(local) = call.local() else { return };
+    manylane_proxy::end_streams(&local, backend.number_of(index), Cause::Killed);
 }
 
 /// `enable agent`, `disable agent`
 pub(super) fn enable_agent(call: &mut Call<'_, '_>, on: bool) {
-    let word = call.word(0).to_owned();
-    let Some((_, server, _)) = find(call, &word) else { return };
+    let Some((_, server, _)) = find(call, 0) else { return };
     match &server.agent {
         Some(agent) => {
             agent.board.disable(!on);
@@ -166,10 +156,8 @@ fn set_agent(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serv
         "down" => Running::Down,
         _ => return call.error("'set server <srv> agent' expects 'up' or 'down'."),
     };
-    match Local::of(call.generation) {
-        Some(local) => manylane_proxy::answer(&local, backend, index, running),
-        None => call.error(REPLACED),
-    }
+    let Some(local) = call.local() else { return };
+    manylane_proxy::answer(&local, backend, index, running);
 }
 
 /// `check-addr`, `check-port`, `agent-addr`, `agent-port`, `agent-send`
@@ -182,7 +170,7 @@ fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
         let dot = if what == "agent-send" { "." } else { "" };
         return call.error(&format!("{name} are not enabled on this server{dot}"));
     };
-    let value = call.word(2).to_owned();
+    let value = call.word(2);
     let port = |word: &str| match word.parse::<i64>() {
         Ok(number) => u16::try_from(number).map_err(|_| "provided port is invalid"),
         Err(_) => Err("provided port is not an integer"),
@@ -191,11 +179,11 @@ fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
         "agent-send" if value.is_empty() => {
             call.error("'set server <srv> agent-send' expects what the agent is sent.")
         }
-        "agent-send" => check.target.set(|aim| aim.send = Some(value.into_bytes().into())),
+        "agent-send" => check.target.set(|aim| aim.send = Some(value.as_bytes().into())),
         "check-port" if value.is_empty() => {
             call.error("set server <b>/<s> check-port requires a port.");
         }
-        "agent-port" | "check-port" => match port(&value) {
+        "agent-port" | "check-port" => match port(value) {
             Ok(port) => check.target.set(|aim| aim.port = Some(port)),
             Err(why) => call.error(why),
         },
@@ -225,10 +213,8 @@ fn set_health(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Ser
         "down" => Running::Down,
         _ => return call.error("'set server <srv> health' expects 'up', 'stopping', or 'down'."),
     };
-    match Local::of(call.generation) {
-        Some(local) => manylane_proxy::find(&local, backend, index, running),
-        None => call.error(REPLACED),
-    }
+    let Some(local) = call.local() else { return };
+    manylane_proxy::find(&local, backend, index, running);
 }
 
 /// Who changed something, in answers.
@@ -236,7 +222,7 @@ const BY: &str = "by 'stats socket command'";
 
 /// `set server <bk>/<srv> addr`
 fn relocate(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, Index)) {
-    let word = call.word(2).to_owned();
+    let word = call.word(2);
     if word.is_empty() {
         return call.error("set server <b>/<s> addr requires an address and optionally a port.");
     }
@@ -255,7 +241,7 @@ fn relocate(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serve
             return call.message(Severity::Warning, &problem);
         }
     }
-    let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
+    let Some(local) = call.local() else { return };
     let before = match manylane_proxy::relocate(&local, backend, index, ip, port) {
         Ok(before) => before,
         Err(why) => return call.error(&format!("Server '{}' cannot be elsewhere: {why}.", server.name)),
@@ -277,12 +263,12 @@ fn relocate(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serve
 
 /// `set server <bk>/<srv> fqdn`
 fn rename(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server, Index)) {
-    let word = call.word(2).to_owned();
+    let word = call.word(2);
     if word.is_empty() {
         return call.error("set server <b>/<s> fqdn requires a FQDN.");
     }
-    let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
-    match manylane_proxy::rename(&local, backend, index, &word) {
+    let Some(local) = call.local() else { return };
+    match manylane_proxy::rename(&local, backend, index, word) {
         Ok(was) => {
             let was = was.unwrap_or_else(|| "(null)".into());
             let text = format!("{}/{} changed its FQDN from {was} to {word} {BY}", backend.name, server.name);
@@ -315,8 +301,7 @@ pub(super) fn set_server(call: &mut Call<'_, '_>) {
     const USAGE: &str = "usage: set server <backend>/<server> addr | agent | agent-addr | agent-port | \
         agent-send | check-addr | check-port | fqdn | health | state | weight; 'ssl' is HAProxy's and not \
         built yet";
-    let word = call.word(0).to_owned();
-    let Some(found @ (backend, _, index)) = find(call, &word) else { return };
+    let Some(found @ (backend, _, index)) = find(call, 0) else { return };
     match call.word(1) {
         "weight" => weigh(call, found, 2),
         "health" => set_health(call, found),
@@ -324,8 +309,7 @@ pub(super) fn set_server(call: &mut Call<'_, '_>) {
         "fqdn" => rename(call, found),
         "agent" => set_agent(call, found),
         what @ ("agent-addr" | "agent-port" | "agent-send" | "check-addr" | "check-port") => {
-            let what = what.to_owned();
-            aim(call, found.1, &what);
+            aim(call, found.1, what);
         }
         "state" => {
             let admin = match call.word(2) {

@@ -66,8 +66,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     const USAGE: &str = "'show sess' takes nothing, 'all', the number of a session, 'older <age>', 'frontend \
         <frontend>', 'backend <backend>' or \
          'server <backend>/<server>'.";
-    let (word, value) = (call.word(0).to_owned(), call.word(1).to_owned());
-    let (which, in_full) = match (&*word, &*value) {
+    let (which, in_full) = match (call.word(0), call.word(1)) {
         ("", _) => (Which::All, false),
         ("all", _) => (Which::All, true),
         ("older", age) => match manylane_config::value::time(age.as_bytes(), Unit::S) {

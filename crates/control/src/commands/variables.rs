@@ -1,18 +1,16 @@
 //! Variables of the process.
 
 use super::Call;
-use super::server::REPLACED;
 use manylane_expr::Type;
-use manylane_proxy::Local;
 use std::fmt::Write;
 
 /// `get var`
 pub(super) fn get(call: &mut Call<'_, '_>) {
-    let name = call.word(0).to_owned();
+    let name = call.word(0);
     if name.is_empty() {
         return call.error("Missing process-wide variable identifier.");
     }
-    let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
+    let Some(local) = call.local() else { return };
     match local.process_variable(name.as_bytes()) {
         None => call.error("Variable not found."),
         Some((kind, value)) => {
@@ -40,7 +38,7 @@ pub(super) fn set(call: &mut Call<'_, '_>) {
         words => (false, words),
     };
     let text = words.join(" ");
-    let Some(local) = Local::of(call.generation) else { return call.error(REPLACED) };
+    let Some(local) = call.local() else { return };
     if let Err(sentence) = local.set_process_variable(name.as_bytes(), text.as_bytes(), is_format) {
         call.error(&sentence);
     }

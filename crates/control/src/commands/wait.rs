@@ -22,14 +22,13 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
         }
     };
     let here = call.here;
-    let (condition, word) = (call.word(1).to_owned(), call.word(2).to_owned());
-    let (backend, server) = match &*condition {
+    let (backend, server) = match call.word(1) {
         "" => return here.sleep(delay).await,
         // It tells what `del server` would say.
         "srv-unused" | "srv-removable" if call.settings.level < Level::Admin => {
             return call.error("Permission denied");
         }
-        "srv-unused" | "srv-removable" => match server::find(call, &word) {
+        "srv-unused" | "srv-removable" => match server::find(call, 2) {
             Some((backend, server, _)) => (&*backend.name, &*server.name),
             None => return,
         },
