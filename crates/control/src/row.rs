@@ -60,9 +60,22 @@ impl<R> Row<R> {
         })
     }
 
-    /// Its line of `help`.
-    pub fn usage(&self) -> String {
-        let usage = format!("{} {}", self.words, self.arguments);
-        format!("  {:<40}: {}\n", usage.trim_end(), self.help)
+    /// The lines of `help <beginning>` for these rows: of those whose beginning that is, or the other way
+    /// around, or that have a word which begins so; and always how to get on.
+    pub fn help<'t>(rows: impl IntoIterator<Item = &'t Self>, beginning: &str) -> String
+    where
+        R: 't,
+    {
+        let fits = |row: &&Self| {
+            row.words.starts_with(beginning)
+                || beginning.starts_with(row.words)
+                || row.words.split(' ').any(|word| word.starts_with(beginning))
+                || matches!(row.words, "help" | "prompt" | "quit")
+        };
+        let line = |row: &Self| {
+            let usage = format!("{} {}", row.words, row.arguments);
+            format!("  {:<40}: {}\n", usage.trim_end(), row.help)
+        };
+        rows.into_iter().filter(fits).map(line).collect()
     }
 }

@@ -1,23 +1,13 @@
 //! `help`, and what is said to words that nobody knows.
 
 use super::Call;
-use super::table::{Run, TABLE};
+use super::table::TABLE;
 use crate::row::Row;
 
-/// Those whose beginning `beginning` is, or the other way around, or that have a word which begins so.
-fn fits(row: &Row<Run>, beginning: &str) -> bool {
-    row.words.starts_with(beginning)
-        || beginning.starts_with(row.words)
-        || row.words.split(' ').any(|word| word.starts_with(beginning))
-}
-
 fn list(call: &mut Call<'_, '_>, beginning: &str) {
-    for row in TABLE {
-        let always = matches!(row.words, "help" | "prompt" | "quit");
-        if row.level <= call.settings.level && (fits(row, beginning) || always) {
-            call.reply.put(&row.usage());
-        }
-    }
+    let level = call.settings.level;
+    let lines = Row::help(TABLE.iter().filter(|row| row.level <= level), beginning);
+    call.reply.put(&lines);
 }
 
 pub(super) fn help(call: &mut Call<'_, '_>) {

@@ -7,7 +7,8 @@ use super::{Event, Outcome};
 use crate::{environment, system, version};
 use manylane_config::load;
 use manylane_config::source::Sources;
-use manylane_control::Level;
+use manylane_control::Level::{self, Admin, Operator, User};
+use manylane_control::{Mode, Row, row};
 use manylane_net::{Bound, Endpoint};
 use manylane_proxy::Generation;
 use manylane_proxy::generation::{RuntimeSocket, Wishes};
@@ -117,7 +118,7 @@ pub(super) fn serve(sockets: Sockets, events: &Sender<Event>) -> Result<Vec<Boun
         let failed = |error: &dyn std::fmt::Display| format!("the master CLI cannot be served: {error}");
         let socket = bound.duplicate().map_err(|error| failed(&error))?;
         let is_ip = matches!(bound.endpoint(), Endpoint::Ip(_));
-        let (events, level) = (events.clone(), Level::named(level).unwrap_or(Level::User));
+        let (events, level) = (events.clone(), Level::named(level).unwrap_or(User));
         let rows = rows.clone();
         let serving = move || accept(socket, is_ip, level, &events, &rows);
         std::thread::Builder::new()
@@ -306,81 +307,73 @@ impl Client {
     /// Runs what is the client's own, or the target's.
     fn run_for(&mut self, target: Option<(u32, Target)>, command: &str) -> Goes {
         let words: Vec<&str> = command.split_whitespace().collect();
-        match words[..] {
-            ["quit"] => return Ok(false),
-            ["prompt"] => self.interactive = !self.interactive,
-            ["operator"] => self.level = self.level.min(Level::Operator),
-            ["user"] => self.level = Level::User,
-            ["expert-mode"] => self.say(&format!("expert-mode is {}\n\n", on(self.expert)))?,
-            ["experimental-mode"] => {
-                self.say(&format!("experimental-mode is {}\n\n", on(self.experimental)))?
+        let found = Row::find(TABLE, &words)
+            .map(|(row, count)| (row, &words[count..]))
+            .filter(|(row, more)| row.mode.is_none_or(|mode| self.has(mode)) && takes(row, more));
+        match (found.map(|(row, more)| (row.run, row.level, more)), target) {
+            (Some((Run::Client(run), _, more)), _) => run(self, more),
+            (_, Some((_, target))) => self.forward(target, command),
+            (Some((Run::Master(_), level, _)), None) if self.level < level => {
+                self.say("Permission denied\n\n")?;
+                Ok(true)
             }
-            ["mcli-debug-mode"] => self.say(&format!("mcli-debug-mode is {}\n\n", on(self.debug)))?,
-            [mode @ ("expert-mode" | "experimental-mode" | "mcli-debug-mode"), word @ ("on" | "off")] => {
-                let which = match mode {
-                    "expert-mode" => &mut self.expert,
-                    "experimental-mode" => &mut self.experimental,
-                    _ => &mut self.debug,
-                };
-                if self.level < Level::Admin {
-                    self.say("Permission denied\n\n")?;
-                } else {
-                    *which = word == "on";
-                }
-            }
-            _ => match target {
-                Some((_, target)) => return self.forward(target, command),
-                None => return self.run_here(&words),
-            },
-        }
-        Ok(true)
-    }
-
-    /// Runs a command of the master.
-    fn run_here(&mut self, words: &[&str]) -> Goes {
-        match words {
-            ["show", "proc", ..] => {
-                let text = self.ask(Question::Processes)?;
-                self.say(&(text + "\n"))?;
-            }
-            ["show", "version"] => self.say(concat!(env!("CARGO_PKG_VERSION"), "\n\n"))?,
-            ["show", "cli", "sockets"] => self.say(&format!("{}\n", self.sockets.clone()))?,
-            ["show", "startup-logs"] => {
-                let text = self.ask(Question::Said)?;
-                self.say(&(text + "\n"))?;
-            }
-            ["show", "env", names @ ..] if self.debug => {
-                let all = std::env::vars_os().filter_map(|(name, value)| {
-                    let (name, value) =
-                        (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned());
-                    (names.is_empty() || names.contains(&&*name)).then(|| format!("{name}={value}\n"))
-                });
-                self.say(&(all.collect::<String>() + "\n"))?;
-            }
-            ["show", "cli", "level"] => self.say(&format!("{}\n\n", self.level.name()))?,
-            ["reload"] if self.level < Level::Operator => self.say("Permission denied\n\n")?,
-            ["reload"] => {
-                let (good, said) = self.ask(Question::Reload)?;
-                self.say(&format!("Success={}\n--\n{said}\n", u8::from(good)))?;
-                return Ok(false);
-            }
-            ["help", ..] => {
-                let text = self.help();
-                self.say(&format!("The following commands are valid at this level:\n{text}\n"))?;
-            }
-            _ => {
+            (Some((Run::Master(run), _, more)), None) => run(self, more),
+            (Some((Run::Nobody, ..)) | None, None) => {
                 let text = self.help();
                 self.say(&format!(
                     "Unknown command; the master has these, '@1' before one is for the worker:\n{text}\n"
                 ))?;
+                Ok(true)
             }
+        }
+    }
+
+    fn has(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Expert => self.expert,
+            Mode::Experimental => self.experimental,
+            Mode::Debug => self.debug,
+        }
+    }
+
+    /// Turns a mode on or off, or tells which.
+    fn set_mode(&mut self, name: &str, words: &[&str], of: fn(&mut Self) -> &mut bool) -> Goes {
+        let now = if *of(self) { "ON" } else { "OFF" };
+        match words {
+            [] => self.say(&format!("{name} is {now}\n\n"))?,
+            _ if self.level < Admin => self.say("Permission denied\n\n")?,
+            words => *of(self) = words == ["on"],
         }
         Ok(true)
     }
 
+    /// Answers with what the master says to a question.
+    fn tell(&mut self, question: fn(Sender<String>) -> Question) -> Goes {
+        let text = self.ask(question)?;
+        self.answer(&text)
+    }
+
+    fn answer(&mut self, text: &str) -> Goes {
+        self.say(&format!("{text}\n"))?;
+        Ok(true)
+    }
+
+    fn show_environment(&mut self, names: &[&str]) -> Goes {
+        let all = std::env::vars_os().filter_map(|(name, value)| {
+            let (name, value) = (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned());
+            (names.is_empty() || names.contains(&&*name)).then(|| format!("{name}={value}\n"))
+        });
+        self.answer(&all.collect::<String>())
+    }
+
+    fn reload(&mut self) -> Goes {
+        let (good, said) = self.ask(Question::Reload)?;
+        self.say(&format!("Success={}\n--\n{said}\n", u8::from(good)))?;
+        Ok(false)
+    }
+
     fn help(&self) -> String {
-        let more = if self.debug { OF_DEBUG } else { &[] };
-        HELP.iter().chain(more).map(|(name, what)| format!("  {name:<40}: {what}\n")).collect()
+        Row::help(TABLE.iter().filter(|row| row.mode.is_none_or(|mode| self.has(mode))), "")
     }
 
     /// What a worker is told before anything else: how the client is set. As many empty lines are answered.
@@ -393,9 +386,9 @@ impl Client {
             before.push("experimental-mode on");
         }
         match self.level {
-            Level::Admin => {}
-            Level::Operator => before.push("operator"),
-            Level::User => before.push("user"),
+            Admin => {}
+            Operator => before.push("operator"),
+            User => before.push("user"),
         }
         before
     }
@@ -471,10 +464,6 @@ impl Client {
     }
 }
 
-fn on(mode: bool) -> &'static str {
-    if mode { "ON" } else { "OFF" }
-}
-
 /// The commands of a line: between semicolons, but those behind a backslash.
 fn commands(line: &str) -> Vec<&str> {
     let (mut all, mut begin, mut escaped) = (Vec::new(), 0, false);
@@ -493,30 +482,70 @@ fn commands(line: &str) -> Vec<&str> {
     all
 }
 
-/// What the master does.
-const HELP: &[(&str, &str)] = &[
-    ("@!<pid>", "send a command to the worker of that number"),
-    ("@<relative pid>", "send a command to the worker: @1 is the one that serves"),
-    ("@master", "send a command to the master"),
-    ("expert-mode [on|off]", "the same for workers that commands are sent to"),
-    ("experimental-mode [on|off]", "the same for workers that commands are sent to"),
-    ("@@<pid or relative pid> [<command>]", "join this client to the worker, both ways, to its end"),
-    ("mcli-debug-mode [on|off]", "commands that tell of the master's own inside"),
-    ("operator", "lower this client's level to operator"),
-    ("reload", "start a worker that reads the configuration, and have it take over"),
-    ("show cli level", "this client's level"),
-    ("show cli sockets", "where the master listens"),
-    ("show proc", "the processes"),
-    ("show startup-logs", "what was said during the last reload, or the start"),
-    ("show version", "the program's version"),
-    ("user", "lower this client's level to user"),
-    ("help", "these commands"),
-    ("prompt", "ask for each line, or stop that"),
-    ("quit", "disconnect"),
-];
+/// Who runs a command.
+#[derive(Clone, Copy)]
+enum Run {
+    /// Nobody: it stands before a command, see [`Client::run`].
+    Nobody,
+    /// The client itself, whoever its commands are for.
+    Client(fn(&mut Client, &[&str]) -> Goes),
+    /// The master, where the client's commands are for it.
+    Master(fn(&mut Client, &[&str]) -> Goes),
+}
 
-/// What it does besides in `mcli-debug-mode`.
-const OF_DEBUG: &[(&str, &str)] = &[("show env [<name>...]", "the master's environment")];
+/// Whether a command has no words behind its own but those that it takes.
+fn takes(row: &Row<Run>, more: &[&str]) -> bool {
+    match row.arguments {
+        "" => more.is_empty() || matches!(row.words, "help" | "show proc"),
+        "[on|off]" => matches!(more, [] | ["on" | "off"]),
+        _ => true,
+    }
+}
+
+/// All commands of the master.
+#[rustfmt::skip]
+static TABLE: &[Row<Run>] = &[
+    row("@!<pid>", "", User, "send a command to the worker of that number", Run::Nobody),
+    row("@<relative pid>", "", User, "send a command to the worker: @1 is the one that serves", Run::Nobody),
+    row("@master", "", User, "send a command to the master", Run::Nobody),
+    row("expert-mode", "[on|off]", User, "the same for workers that commands are sent to",
+        Run::Client(|own, more| own.set_mode("expert-mode", more, |own| &mut own.expert))),
+    row("experimental-mode", "[on|off]", User, "the same for workers that commands are sent to",
+        Run::Client(|own, more| own.set_mode("experimental-mode", more, |own| &mut own.experimental))),
+    row("@@<pid or relative pid>", "[<command>]", User,
+        "join this client to the worker, both ways, to its end", Run::Nobody),
+    row("mcli-debug-mode", "[on|off]", User, "commands that tell of the master's own inside",
+        Run::Client(|own, more| own.set_mode("mcli-debug-mode", more, |own| &mut own.debug))),
+    row("operator", "", User, "lower this client's level to operator", Run::Client(|own, _| {
+        own.level = own.level.min(Operator);
+        Ok(true)
+    })),
+    row("reload", "", Operator, "start a worker that reads the configuration, and have it take over",
+        Run::Master(|own, _| own.reload())),
+    row("show cli level", "", User, "this client's level",
+        Run::Master(|own, _| own.answer(&format!("{}\n", own.level.name())))),
+    row("show cli sockets", "", User, "where the master listens",
+        Run::Master(|own, _| own.answer(&own.sockets.clone()))),
+    row("show proc", "", User, "the processes", Run::Master(|own, _| own.tell(Question::Processes))),
+    row("show startup-logs", "", User, "what was said during the last reload, or the start",
+        Run::Master(|own, _| own.tell(Question::Said))),
+    row("show version", "", User, "the program's version",
+        Run::Master(|own, _| own.answer(concat!(env!("CARGO_PKG_VERSION"), "\n")))),
+    row("user", "", User, "lower this client's level to user", Run::Client(|own, _| {
+        own.level = User;
+        Ok(true)
+    })),
+    row("help", "", User, "these commands", Run::Master(|own, _| {
+        own.answer(&format!("The following commands are valid at this level:\n{}", own.help()))
+    })),
+    row("prompt", "", User, "ask for each line, or stop that", Run::Client(|own, _| {
+        own.interactive = !own.interactive;
+        Ok(true)
+    })),
+    row("quit", "", User, "disconnect", Run::Client(|_, _| Ok(false))),
+    row("show env", "[<name>...]", User, "the master's environment",
+        Run::Master(|own, names| own.show_environment(names))).only_in(Mode::Debug),
+];
 
 #[cfg(test)]
 mod tests {
