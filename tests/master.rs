@@ -368,6 +368,10 @@ fn commands_go_to_the_process_that_they_name() {
         ("show cli sockets", "# socket lvl processes\n"),
         ("show startup-logs", "Loading success.\n"),
         ("nonsense", "Unknown command"),
+        // As HAProxy: words behind a command that takes none are ignored, whoever the client is turned to.
+        ("show version x", &*version),
+        ("@1; quit x; show version", ""),
+        ("expert-mode x", "'expert-mode' takes 'on' or 'off', or nothing to tell which it is.\n\n"),
         ("help", "The following commands are valid at this level:\n"),
     ] {
         let said = master.ask(asked);
@@ -379,6 +383,14 @@ fn commands_go_to_the_process_that_they_name() {
         }
     }
     assert_eq!(asked_at(&low, "show cli level;reload"), "user\n\nPermission denied\n\n");
+    // 'help' leaves out what the level refuses, and what does not begin so.
+    let help = |at: &str, words: &str| {
+        let all = if at == "low" { asked_at(&low, words) } else { master.ask(words) };
+        ["  reload", "  show proc", "  show version"].map(|line| all.contains(line))
+    };
+    assert_eq!(help("high", "help"), [true, true, true]);
+    assert_eq!(help("low", "help"), [false, true, true]);
+    assert_eq!(help("high", "help show proc"), [false, true, false]);
     assert_eq!(asked_at(&low, "@1 show cli level"), "user\n\n");
     assert_eq!(std::fs::metadata(&low).unwrap().mode() & 0o777, 0o600);
     // Half a line is none, and a payload that does not end changes nothing.

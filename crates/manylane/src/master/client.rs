@@ -309,7 +309,7 @@ impl Client {
         let words: Vec<&str> = command.split_whitespace().collect();
         let found = Row::find(TABLE, &words)
             .map(|(row, count)| (row, &words[count..]))
-            .filter(|(row, more)| row.mode.is_none_or(|mode| self.has(mode)) && takes(row, more));
+            .filter(|(row, _)| row.mode.is_none_or(|mode| self.has(mode)));
         match (found.map(|(row, more)| (row.run, row.level, more)), target) {
             (Some((Run::Client(run), _, more)), _) => run(self, more),
             (_, Some((_, target))) => self.forward(target, command),
@@ -319,7 +319,7 @@ impl Client {
             }
             (Some((Run::Master(run), _, more)), None) => run(self, more),
             (Some((Run::Nobody, ..)) | None, None) => {
-                let text = self.help();
+                let text = self.help("");
                 self.say(&format!(
                     "Unknown command; the master has these, '@1' before one is for the worker:\n{text}\n"
                 ))?;
@@ -342,7 +342,10 @@ impl Client {
         match words {
             [] => self.say(&format!("{name} is {now}\n\n"))?,
             _ if self.level < Admin => self.say("Permission denied\n\n")?,
-            words => *of(self) = words == ["on"],
+            [word @ ("on" | "off"), ..] => *of(self) = *word == "on",
+            _ => {
+                self.say(&format!("'{name}' takes 'on' or 'off', or nothing to tell which it is.\n\n"))?;
+            }
         }
         Ok(true)
     }
@@ -372,8 +375,9 @@ impl Client {
         Ok(false)
     }
 
-    fn help(&self) -> String {
-        Row::help(TABLE.iter().filter(|row| row.mode.is_none_or(|mode| self.has(mode))), "")
+    fn help(&self, beginning: &str) -> String {
+        let valid = |row: &&Row<Run>| row.level <= self.level && row.mode.is_none_or(|mode| self.has(mode));
+        Row::help(TABLE.iter().filter(valid), beginning)
     }
 
     /// What a worker is told before anything else: how the client is set. As many empty lines are answered.
@@ -493,15 +497,6 @@ enum Run {
     Master(fn(&mut Client, &[&str]) -> Goes),
 }
 
-/// Whether a command has no words behind its own but those that it takes.
-fn takes(row: &Row<Run>, more: &[&str]) -> bool {
-    match row.arguments {
-        "" => more.is_empty() || matches!(row.words, "help" | "show proc"),
-        "[on|off]" => matches!(more, [] | ["on" | "off"]),
-        _ => true,
-    }
-}
-
 /// All commands of the master.
 #[rustfmt::skip]
 static TABLE: &[Row<Run>] = &[
@@ -526,7 +521,7 @@ static TABLE: &[Row<Run>] = &[
         Run::Master(|own, _| own.answer(&format!("{}\n", own.level.name())))),
     row("show cli sockets", "", User, "where the master listens",
         Run::Master(|own, _| own.answer(&own.sockets.clone()))),
-    row("show proc", "", User, "the processes", Run::Master(|own, _| own.tell(Question::Processes))),
+    row("show proc", "[debug]", User, "the processes", Run::Master(|own, _| own.tell(Question::Processes))),
     row("show startup-logs", "", User, "what was said during the last reload, or the start",
         Run::Master(|own, _| own.tell(Question::Said))),
     row("show version", "", User, "the program's version",
@@ -535,8 +530,8 @@ static TABLE: &[Row<Run>] = &[
         own.level = User;
         Ok(true)
     })),
-    row("help", "", User, "these commands", Run::Master(|own, _| {
-        own.answer(&format!("The following commands are valid at this level:\n{}", own.help()))
+    row("help", "[<command>]", User, "all commands, or those that begin so", Run::Master(|own, more| {
+        own.answer(&format!("The following commands are valid at this level:\n{}", own.help(&more.join(" "))))
     })),
     row("prompt", "", User, "ask for each line, or stop that", Run::Client(|own, _| {
         own.interactive = !own.interactive;
