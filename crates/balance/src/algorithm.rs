@@ -1,7 +1,11 @@
-//! The algorithms by name, and what they are given.
+//! The algorithms: each has a module, and here a variant that names it.
 
+use crate::balancer::Pick;
 use crate::hash::HashFunction;
+use crate::lane::Wants;
+use crate::snapshot::{Members, Prepared};
 use crate::spec::Index;
+use crate::{by_key, ewma, first, leastconn, maglev, random, ring, roundrobin, sequence};
 use manylane_sched::Time;
 
 /// `balance`: how a server is chosen.
@@ -31,15 +35,90 @@ pub enum Algorithm {
     Maglev(HashType),
 }
 
+/// What an algorithm is beside its pick; its module has it.
+pub(crate) struct Row {
+    /// Its name in a configuration, without what a key is.
+    pub(crate) name: &'static str,
+    /// Whether weights may change only to 0 and back: the table depends on them as a whole.
+    pub(crate) is_static: bool,
+    /// Whether servers may be added while it works.
+    pub(crate) grows: bool,
+    /// Whether a key alone says which server it is, as long as the servers stay.
+    pub(crate) by_key: bool,
+    /// What it needs on each lane.
+    pub(crate) wants: fn(&Options) -> Wants,
+    /// Makes one period of turns.
+    pub(crate) turns: fn(&[(u16, u32)]) -> Vec<u16>,
+    /// Computes what else it follows.
+    pub(crate) prepare: fn(&mut Members<'_>) -> Prepared,
+}
+
+impl Row {
+    /// A row of one that has turns, needs nothing on lanes and takes any change.
+    pub(crate) const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            is_static: false,
+            grows: true,
+            by_key: false,
+            wants: |_| Wants::default(),
+            turns: sequence::smooth_turns,
+            prepare: |_| Prepared::Nothing,
+        }
+    }
+
+    /// The same for one that has no turns.
+    pub(crate) const fn without_turns(name: &'static str) -> Self {
+        Self { turns: |_| Vec::new(), ..Self::new(name) }
+    }
+}
+
 impl Algorithm {
+    pub(crate) fn row(&self) -> &'static Row {
+        match self {
+            Self::RoundRobin => &roundrobin::ROW,
+            Self::StaticRr => &roundrobin::STATIC,
+            Self::LeastConn => &leastconn::ROW,
+            Self::First => &first::ROW,
+            Self::Random { .. } => &random::ROW,
+            Self::Ewma { .. } => &ewma::ROW,
+            Self::Hash(HashType { method: HashMethod::Map, .. }) => &by_key::ROW,
+            Self::Hash(HashType { method: HashMethod::Consistent, .. }) => &ring::ROW,
+            Self::Maglev(_) => &maglev::ROW,
+        }
+    }
+
+    /// Chooses. The compiler sees which function is called, unlike with a pointer in [`Row`].
+    #[inline]
+    pub(crate) fn pick(&self, pick: &Pick<'_>) -> Result<Index, NoPick> {
+        match *self {
+            Self::RoundRobin | Self::StaticRr => roundrobin::pick(pick),
+            Self::LeastConn => leastconn::pick(pick),
+            Self::First => first::pick(pick),
+            Self::Random { draws } => random::pick(pick, draws),
+            Self::Ewma { draws } => ewma::pick(pick, draws),
+            Self::Hash(kind) | Self::Maglev(kind) => by_key::pick(pick, kind),
+        }
+    }
+
+    /// Its name in a configuration; `hash` for all by key but `maglev`, whatever the key is.
+    pub fn name(&self) -> &'static str {
+        self.row().name
+    }
+
     /// Whether weights may change only to 0 and back: those whose table depends on them as a whole.
-    pub const fn is_static(&self) -> bool {
-        matches!(self, Self::StaticRr | Self::Hash(HashType { method: HashMethod::Map, .. }))
+    pub fn is_static(&self) -> bool {
+        self.row().is_static
+    }
+
+    /// Whether servers may be added while it works.
+    pub fn grows(&self) -> bool {
+        self.row().grows
     }
 
     /// Whether a key alone says which server it is, as long as the servers stay.
-    pub const fn goes_by_key(&self) -> bool {
-        matches!(self, Self::Hash(_) | Self::Maglev(_))
+    pub fn goes_by_key(&self) -> bool {
+        self.row().by_key
     }
 
     /// How keys are hashed; where none are, as usual.

@@ -10,10 +10,30 @@
 //! Cost of a report: one exponential and three stores to the lane's own lines; of a pick: two random numbers,
 //! two averages.
 
-use crate::lane::{LaneState, Wide};
+use crate::algorithm::{NoPick, Row};
+use crate::balancer::Pick;
+use crate::lane::{LaneState, Wants, Wide};
+use crate::random;
 use crate::snapshot::Snapshot;
+use crate::spec::Index;
 use manylane_sched::Time;
 use std::time::Duration;
+
+pub(crate) const ROW: Row = Row {
+    wants: |_| Wants { view: true, times: true, ..Wants::default() },
+    prepare: random::prepare,
+    ..Row::without_turns("ewma")
+};
+
+/// The one with the least expected time.
+pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
+    let (lane, now) = (pick.lane, pick.input.now);
+    let found = lane.times.as_ref().and_then(|times| {
+        let expected = |server| times.expected(server, lane, pick.snapshot, now);
+        random::drawn(pick, draws, |server| pick.is_good(server), |a, b| expected(a) < expected(b))
+    });
+    pick.or_any(found)
+}
 
 /// After this time without reports an average has shrunk to 1/e of what it was; how long a slow answer is
 /// remembered.

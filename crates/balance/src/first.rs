@@ -12,16 +12,27 @@
 //!
 //! Cost: a load of each word before the first with room, `servers / 64` at most.
 
+use crate::algorithm::{NoPick, Row};
+use crate::balancer::Pick;
 use crate::gate::Bits;
 use crate::snapshot::Snapshot;
+use crate::spec::Index;
+
+pub(crate) const ROW: Row = Row::without_turns("first");
 
 /// Servers over which lanes spread that meet.
-pub(crate) const SPREAD: usize = 64;
+const SPREAD: usize = 64;
+
+/// The first with room; in a crowd one behind it, by lane.
+pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
+    let spread = pick.lane.crowded.get() > pick.input.now.as_nanos();
+    pick.by_rank(0, if spread { manylane_sync::lane::current().index() % SPREAD } else { 0 })
+}
 
 /// The rank of the first server from rank `from` on that takes part, has room, and for which `good` holds; of
 /// the first `skip` with room nothing but their bits is looked at.
 #[inline]
-pub(crate) fn pick(
+pub(crate) fn find(
     snapshot: &Snapshot,
     full: &Bits,
     from: usize,

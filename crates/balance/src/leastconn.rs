@@ -15,11 +15,28 @@
 //! Cost: a pick reads the root; a load that changes plays `log2(servers)` matches, all in the lane's own
 //! memory.
 
-use crate::lane::{LaneState, Numbers, Wide};
+use crate::algorithm::{NoPick, Row};
+use crate::balancer::Pick;
+use crate::lane::{LaneState, Numbers, Wants, Wide};
 use crate::snapshot::Snapshot;
-use crate::spec::MAX_WEIGHT;
-use crate::spec::WEIGHT_SCALE;
+use crate::spec::{Index, MAX_WEIGHT, WEIGHT_SCALE};
 use manylane_sync::atomic::OwnedU64;
+
+pub(crate) const ROW: Row = Row {
+    wants: |_| Wants { view: true, least: true, ..Wants::default() },
+    ..Row::without_turns("leastconn")
+};
+
+/// The least loaded one with room, or with room in its queue.
+pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
+    let (lane, snapshot) = (pick.lane, pick.snapshot);
+    let least = lane.least.as_ref().expect("made with the lane for this algorithm");
+    least.refresh(lane, snapshot);
+    for server in pick.looked.clone().into_iter().flatten() {
+        least.correct(server, lane.seen(server));
+    }
+    pick.or_any(least.least(|server| server != pick.avoid && pick.has_room_or_queue(server)))
+}
 
 /// A server that takes no part.
 const OUT: u64 = u64::MAX;

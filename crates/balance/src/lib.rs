@@ -2,6 +2,7 @@
 
 mod algorithm;
 mod balancer;
+mod by_key;
 mod ewma;
 mod first;
 mod gate;

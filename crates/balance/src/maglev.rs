@@ -4,7 +4,17 @@
 //! weights as the number of places that a server takes in each round. Next to a ring its shares are nearly
 //! exact and a look-up is one load; when a server comes or goes, a few keys of others move too.
 
+use crate::algorithm::Row;
+use crate::snapshot::Prepared;
 use manylane_expr::hash::avalanche;
+
+/// Picked as in [`by_key`](crate::by_key).
+pub(crate) const ROW: Row = Row {
+    by_key: true,
+    grows: false,
+    prepare: |members| Prepared::Maglev(Maglev::new(&members.hashed().collect::<Vec<_>>())),
+    ..Row::new("maglev")
+};
 
 /// Sizes of the table: primes. At least a hundred places for each server keep the shares even.
 const SIZES: [usize; 4] = [1021, 8191, 65_521, 655_357];

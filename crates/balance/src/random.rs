@@ -5,7 +5,31 @@
 //! is nearly as good as the least loaded of all (M. Mitzenmacher, *The power of two choices in randomized
 //! load balancing*, 2001).
 
-use crate::lane::LaneState;
+use crate::algorithm::{NoPick, Row};
+use crate::balancer::Pick;
+use crate::lane::{LaneState, Wants};
+use crate::snapshot::{Members, Prepared};
+use crate::spec::Index;
+
+pub(crate) const ROW: Row =
+    Row { wants: |_| Wants { view: true, ..Wants::default() }, prepare, ..Row::without_turns("random") };
+
+/// Draws at most: more cost time and choose no better.
+const MAX_DRAWS: u32 = 256;
+
+/// Also of `ewma`.
+pub(crate) fn prepare(members: &mut Members<'_>) -> Prepared {
+    Prepared::AliasTable(AliasTable::new(members.weights))
+}
+
+/// The least loaded for its weight.
+pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
+    let bound = pick.bound();
+    let weighted =
+        |of: usize, by: usize| u64::from(pick.lane.seen(of)) * u64::from(pick.snapshot.weights[by]);
+    let good = |server| pick.is_good(server) && bound.allows(server);
+    pick.or_any(drawn(pick, draws, good, |a, b| weighted(a, b) < weighted(b, a)))
+}
 
 /// Servers and their chances.
 #[derive(Debug)]
@@ -58,25 +82,26 @@ impl AliasTable {
     }
 }
 
-/// Of `draws` servers for which `good` holds, the one with the least `cost`. Draws that are not good are
+/// Of `draws` servers for which `good` holds the one that is before the others. Draws that are not good are
 /// repeated, up to `draws + 8` in all.
 #[inline]
-pub(crate) fn pick(
-    state: &LaneState,
-    alias_table: &AliasTable,
+pub(crate) fn drawn(
+    pick: &Pick<'_>,
     draws: u32,
     good: impl Fn(usize) -> bool,
-    less: impl Fn(usize, usize) -> bool,
+    before: impl Fn(usize, usize) -> bool,
 ) -> Option<usize> {
+    let Prepared::AliasTable(alias_table) = &pick.snapshot.prepared else { return None };
+    let draws = draws.clamp(1, MAX_DRAWS);
     let mut best = None;
     let mut left = draws;
-    for _ in 0..draws.saturating_add(8) {
-        let server = alias_table.draw(state)?;
+    for _ in 0..draws + 8 {
+        let server = alias_table.draw(pick.lane)?;
         if !good(server) {
             continue;
         }
         best = match best {
-            Some(held) if !less(server, held) => Some(held),
+            Some(held) if !before(server, held) => Some(held),
             _ => Some(server),
         };
         left -= 1;

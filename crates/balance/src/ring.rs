@@ -18,7 +18,41 @@
 //! where its run begins, with about one place a run. A look-up reads one start and the few places behind it,
 //! however many servers there are.
 
+use crate::algorithm::Row;
+use crate::lane::Wants;
+use crate::snapshot::{Members, Prepared};
+use crate::spec::WEIGHT_SCALE;
 use manylane_expr::hash::avalanche;
+use manylane_sync::Arc;
+
+/// Of all by key with `hash-type consistent`; picked as in [`by_key`](crate::by_key).
+pub(crate) const ROW: Row = Row {
+    by_key: true,
+    wants: |options| Wants { view: options.balance_factor != 0, ..Wants::default() },
+    prepare,
+    ..Row::new("hash")
+};
+
+/// The ring of all servers, made anew if it lacks points; or a small one of those who take part.
+fn prepare(members: &mut Members<'_>) -> Prepared {
+    let all = members.ring.take().filter(|ring| ring.covers(members.by_server));
+    let all = all.unwrap_or_else(|| Arc::new(full(members)));
+    *members.ring = Some(all.clone());
+    Prepared::Ring(if all.is_sparse(members.total) { Arc::new(Ring::new(members.hashed())) } else { all })
+}
+
+/// The ring of all servers: each has the weight of the configuration, or the one that was set if that is
+/// more.
+fn full(members: &Members<'_>) -> Ring {
+    let there = members.servers.iter().filter(|(_, server)| !server.spec.gone);
+    let full: Vec<_> = there
+        .map(|(index, server)| {
+            let weight = server.spec.weight.max(server.state.weight());
+            (index.0, server.spec.hash_key(), u32::from(weight) * WEIGHT_SCALE)
+        })
+        .collect();
+    Ring::new(full.into_iter())
+}
 
 /// Points of one server lie in a range of hashed numbers of this size.
 const PLACES_OF_ONE: u32 = 4096;

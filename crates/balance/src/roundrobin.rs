@@ -14,8 +14,19 @@
 //!
 //! Cost: three loads and a store to the lane's own line.
 
+use crate::algorithm::{NoPick, Row};
+use crate::balancer::Pick;
 use crate::lane::LaneState;
+use crate::sequence;
+use crate::spec::Index;
 use manylane_sync::lane;
+
+pub(crate) const ROW: Row = Row::new("roundrobin");
+pub(crate) const STATIC: Row =
+    Row { is_static: true, turns: sequence::static_turns, ..Row::new("static-rr") };
+
+/// Turns that are looked at for one with room before the words of bits are.
+const TRIES: usize = 8;
 
 /// The place where this lane begins, as a 32-bit fraction of the table.
 fn beginning() -> u64 {
@@ -41,22 +52,14 @@ fn next(state: &LaneState, len: usize) -> usize {
     position as usize
 }
 
-/// The next server in turn for which `good` holds, looking at up to `tries` turns.
+/// The next server in turn that is good, looking at up to [`TRIES`] turns; else any.
 #[inline]
-pub(crate) fn pick(
-    state: &LaneState,
-    turns: &[u16],
-    tries: usize,
-    good: impl Fn(usize) -> bool,
-) -> Option<usize> {
-    if turns.is_empty() {
-        return None;
-    }
-    for _ in 0..tries {
-        let server = usize::from(turns[next(state, turns.len())]);
-        if good(server) {
-            return Some(server);
-        }
-    }
-    None
+pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
+    let turns = &pick.snapshot.turns;
+    let turn = || usize::from(turns[next(pick.lane, turns.len())]);
+    let found = match turns.is_empty() {
+        true => None,
+        false => (0..TRIES).map(|_| turn()).find(|&server| pick.is_good(server)),
+    };
+    pick.or_any(found)
 }

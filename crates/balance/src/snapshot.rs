@@ -1,12 +1,11 @@
 //! Who takes part, and with what weight: made anew when something changes, read by picks without a lock.
 
-use crate::algorithm::{Algorithm, HashMethod, HashType};
+use crate::algorithm::Algorithm;
 use crate::maglev::Maglev;
 use crate::random::AliasTable;
 use crate::ring::Ring;
-use crate::sequence;
 use crate::servers::Servers;
-use crate::spec::{Index, WEIGHT_SCALE};
+use crate::spec::Index;
 use manylane_sync::Arc;
 
 /// The servers that requests are balanced over at the moment. Replaced as a whole, never changed.
@@ -44,8 +43,7 @@ pub(crate) enum Prepared {
 }
 
 impl Snapshot {
-    /// `ring` is the one of all servers that was made before, for consistent hashing; it is made anew if it
-    /// lacks points.
+    /// `ring` is the one of all servers that was made before, for consistent hashing.
     pub(crate) fn new(
         version: u64,
         servers: &Servers,
@@ -71,56 +69,44 @@ impl Snapshot {
             by_rank[usize::from(server.rank) / 64] |= 1 << (server.rank % 64);
         }
         let pairs: Vec<(u16, u32)> = members.iter().map(|&index| (index.0, weights[index.get()])).collect();
-        let hash_key = |index: u16| {
-            let spec = &servers[Index(index)].spec;
-            spec.hash_key.unwrap_or(spec.id)
-        };
-        let hashed = pairs.iter().map(|&(index, weight)| (index, hash_key(index), weight));
-        let prepared = match algorithm {
-            Algorithm::Random { .. } | Algorithm::Ewma { .. } => {
-                Prepared::AliasTable(AliasTable::new(&pairs))
-            }
-            Algorithm::Hash(HashType { method: HashMethod::Consistent, .. }) => {
-                let all = ring.take().filter(|ring| ring.covers(&weights));
-                let all = all.unwrap_or_else(|| Arc::new(full_ring(servers, hash_key)));
-                let total = weights.iter().map(|&weight| u64::from(weight)).sum();
-                *ring = Some(all.clone());
-                Prepared::Ring(if all.is_sparse(total) { Arc::new(Ring::new(hashed)) } else { all })
-            }
-            Algorithm::Maglev(_) => Prepared::Maglev(Maglev::new(&hashed.collect::<Vec<_>>())),
-            _ => Prepared::Nothing,
-        };
-        let turns = match algorithm {
-            Algorithm::LeastConn | Algorithm::First | Algorithm::Random { .. } | Algorithm::Ewma { .. } => {
-                Vec::new()
-            }
-            _ if algorithm.is_static() => sequence::static_turns(&pairs),
-            _ => sequence::smooth_turns(&pairs),
-        };
+        let total = weights.iter().map(|&weight| u64::from(weight)).sum();
+        let row = algorithm.row();
+        let prepared =
+            (row.prepare)(&mut Members { servers, by_server: &weights, weights: &pairs, total, ring });
         Self {
             version,
-            total: weights.iter().map(|&w| u64::from(w)).sum(),
+            total,
             limited: members.iter().any(|&index| servers[index].spec.maxconn != 0),
             members: members.iter().map(|index| index.0).collect(),
             weights: weights.into(),
             by_rank: by_rank.into(),
-            turns: turns.into(),
+            turns: (row.turns)(&pairs).into(),
             prepared,
         }
     }
 }
 
-/// The ring of all servers: each has the weight of the configuration, or the one that was set if that is
-/// more.
-fn full_ring(servers: &Servers, hash_key: impl Fn(u16) -> u32) -> Ring {
-    let there = servers.iter().filter(|(_, server)| !server.spec.gone);
-    let full: Vec<_> = there
-        .map(|(index, server)| {
-            let weight = server.spec.weight.max(server.state.weight());
-            (index.0, hash_key(index.0), u32::from(weight) * WEIGHT_SCALE)
-        })
-        .collect();
-    Ring::new(full.into_iter())
+/// What an algorithm prepares itself by.
+pub(crate) struct Members<'a> {
+    /// All servers.
+    pub(crate) servers: &'a Servers,
+    /// Their weights in effect, 0 for those that take no part.
+    pub(crate) by_server: &'a [u32],
+    /// Weights of those that take part.
+    pub(crate) weights: &'a [(u16, u32)],
+    /// The sum of these.
+    pub(crate) total: u64,
+    /// The ring of all servers that was made before, for consistent hashing.
+    pub(crate) ring: &'a mut Option<Arc<Ring>>,
+}
+
+impl Members<'_> {
+    /// Those that take part, each with its hash key and its weight.
+    pub(crate) fn hashed(&self) -> impl Iterator<Item = (u16, u32, u32)> + Clone {
+        self.weights
+            .iter()
+            .map(|&(index, weight)| (index, self.servers[Index(index)].spec.hash_key(), weight))
+    }
 }
 
 #[cfg(all(test, not(any(loom, manylane_sim))))]

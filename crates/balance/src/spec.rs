@@ -80,6 +80,11 @@ impl ServerSpec {
             hash_key: None,
         }
     }
+
+    /// What stands for it in hashes.
+    pub(crate) fn hash_key(&self) -> u32 {
+        self.hash_key.unwrap_or(self.id)
+    }
 }
 
 /// Why a backend cannot be made of what was given.

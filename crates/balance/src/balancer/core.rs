@@ -1,9 +1,9 @@
 //! What picks and changes work on: a balancer without its queues.
 
 use super::change::Changes;
-use crate::algorithm::{Algorithm, HashMethod, HashType, Options};
+use crate::algorithm::{Algorithm, Options};
 use crate::gate::Gates;
-use crate::lane::{BLOCK, LaneState, Lanes, Wants};
+use crate::lane::{BLOCK, LaneState, Lanes};
 use crate::servers::Servers;
 use crate::snapshot::Snapshot;
 use crate::spec::Index;
@@ -35,16 +35,7 @@ impl Core {
         options: Options,
         before: Option<&Self>,
     ) -> Self {
-        let consistent =
-            matches!(algorithm, Algorithm::Hash(HashType { method: HashMethod::Consistent, .. }));
-        let wants = Wants {
-            view: matches!(
-                algorithm,
-                Algorithm::LeastConn | Algorithm::Random { .. } | Algorithm::Ewma { .. }
-            ) || consistent && options.balance_factor != 0,
-            least: algorithm == Algorithm::LeastConn,
-            times: matches!(algorithm, Algorithm::Ewma { .. }),
-        };
+        let wants = (algorithm.row().wants)(&options);
         let mut changes = Changes::default();
         let mut earlier = before.map_or_else(Vec::new, |before| before.earlier.clone());
         let (lanes, places) = match before.filter(|before| servers.len() <= before.places) {

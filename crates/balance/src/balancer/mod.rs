@@ -7,6 +7,7 @@ mod pick;
 mod waiting;
 
 pub use change::StaticWeight;
+pub(crate) use pick::Pick;
 pub use waiting::{Priority, QueueFull, Turn, Wait};
 
 use self::core::Core;
