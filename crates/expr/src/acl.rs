@@ -6,11 +6,10 @@
 
 use crate::cast::{cast, is_castable, parse_whole};
 use crate::env::Env;
-use crate::error::{Error, unknown};
+use crate::error::{Error, none_of, unknown};
 use crate::eval_points::EvalPoints;
 use crate::fetch;
 use crate::names::Compiler;
-use crate::nearest::guess;
 use crate::pattern::{MatchKind, Range, Reference, View, regex_fault};
 use crate::program::{Expression, keyword};
 use crate::sample::{Absent, Type};
@@ -158,7 +157,7 @@ impl Test {
     /// Compiles criterion, flags and patterns. Errors tell the word.
     fn compile(words: &[&[u8]], compiler: &mut Compiler<'_>) -> Result<Self, Error> {
         let Some(&criterion) = words.first() else {
-            return Err(Error::new(0, "a criterion is expected, such as src or hdr(host)"));
+            return Err(Error::new(0, "an ACL expects a criterion such as src or hdr(host), found none"));
         };
         let (name, behind) = keyword(criterion, 0);
         let own = derived(name);
@@ -207,7 +206,8 @@ impl Test {
         while let Some(&flag @ [b'-', letter, ..]) = words.get(at) {
             let value = |what: &str| {
                 words.get(at + 1).copied().ok_or_else(|| {
-                    Error::new(flag.len(), format!("'{}' expects {what} behind it", Shown(flag))).in_word(at)
+                    Error::new(flag.len(), format!("'{}' expects {what}, found none", Shown(flag)))
+                        .in_word(at)
                 })
             };
             match flag {
@@ -222,7 +222,7 @@ impl Test {
                     let id = value("the ACL's number")?;
                     let Some(id) = parse_whole(id).and_then(|id| u32::try_from(id).ok()) else {
                         let message =
-                            format!("'-u' expects a number from 0 to {}, not '{}'", u32::MAX, Shown(id));
+                            format!("'-u' expects a number from 0 to {}, found '{}'", u32::MAX, Shown(id));
                         return Err(Error::new(0, message).in_word(at + 1));
                     };
                     number = Some((at + 1, id));
@@ -233,10 +233,10 @@ impl Test {
                     let Some((found, _)) = MatchKind::ALL.iter().find(|(_, name)| name.as_bytes() == word)
                     else {
                         let known = MatchKind::ALL.iter().map(|(_, name)| *name);
-                        return Err(Error::new(0, unknown("matching method", word, known)).in_word(at + 1));
+                        return Err(Error::new(0, none_of("-m", known, word)).in_word(at + 1));
                     };
                     if !files.is_empty() {
-                        return Err(Error::new(0, "'-m' must stand before '-f'").in_word(at));
+                        return Err(Error::new(0, "'-m' stands behind '-f': write it before").in_word(at));
                     }
                     kind = Some(*found);
                     at += 1;
@@ -249,9 +249,9 @@ impl Test {
                 // A number or a text that begins with a dash.
                 _ if letter.is_ascii_digit() || flag.len() > 2 => break,
                 _ => {
-                    let guess = guess(flag, ["-i", "-f", "-m", "-n", "-u", "-M", "--"]);
                     let message = format!(
-                        "unknown flag '{}' ('--' stands before a pattern that begins with a dash){guess}",
+                        "unknown flag '{}': there are -f, -i, -m, -n, -u and -M; write '--' before a pattern \
+                            that begins with a dash",
                         Shown(flag)
                     );
                     return Err(Error::new(0, message).in_word(at));
@@ -262,7 +262,7 @@ impl Test {
         let gives = parsed.gives();
         let Some(kind) = kind else {
             let message = format!(
-                "'{}' gives {gives}, which has no usual comparison: say one with -m",
+                "'{}' has no usual comparison for its type {gives}; name one with '-m'",
                 Shown(criterion)
             );
             return Err(Error::new(0, message));
@@ -270,8 +270,9 @@ impl Test {
         let takes = kind.takes();
         if !is_castable(gives, takes) {
             let message = format!(
-                "a sample of type {gives} cannot be compared by '-m {}', which takes {takes}",
-                kind.name()
+                "'-m {}' expects a sample of type {takes}, found '{}' of type {gives}",
+                kind.name(),
+                Shown(criterion)
             );
             return Err(Error::new(0, message));
         }
@@ -287,10 +288,17 @@ impl Test {
         let rest = &words[at..];
         if let Some(list) = parsed.groups_of() {
             if rest.is_empty() && patterns.is_empty() {
-                return Err(Error::new(criterion.len(), "a group is expected behind it"));
+                return Err(Error::new(
+                    criterion.len(),
+                    format!("'{}' expects the name of a group, found none", Shown(criterion)),
+                ));
             }
             if let Some(unknown) = rest.iter().position(|group| !compiler.names.has_group(list, group)) {
-                let message = format!("the user list has no group '{}'", Shown(rest[unknown]));
+                let message = format!(
+                    "'{}' expects a group of the user list, found '{}'",
+                    Shown(criterion),
+                    Shown(rest[unknown])
+                );
                 return Err(Error::new(0, message).in_word(at + unknown));
             }
         }
@@ -302,11 +310,11 @@ impl Test {
         if let (Some((word, number)), Some((reference, _))) = (number, patterns.last())
             && !compiler.references.number(reference, number)
         {
-            let message = format!("another ACL has the number {number} already");
+            let message = format!("'-u' expects a number of its own, found {number}, which another ACL has");
             return Err(Error::new(0, message).in_word(word));
         }
         if patterns.is_empty() && !matches!(kind, MatchKind::Found | MatchKind::Bool) {
-            let message = format!("a pattern is expected: without one '{}' never matches", Shown(criterion));
+            let message = format!("'{}' expects a pattern, found none: it never matches", Shown(criterion));
             compiler.warnings.push(Error::new(criterion.len(), message));
         }
         Ok(Self { expression: parsed, kind, takes, patterns })
@@ -344,7 +352,7 @@ impl Test {
 
 fn trailing(criterion: &[u8], at: usize) -> Error {
     let at = at.min(criterion.len());
-    Error::new(at, format!("'{}' does not belong to the criterion before it", Shown(&criterion[at..])))
+    Error::new(at, format!("a criterion expects ',' and a converter, found '{}'", Shown(&criterion[at..])))
 }
 
 /// Patterns that stand in the line.
@@ -389,7 +397,7 @@ fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Erro
             None | Some(Operator::Equal) => ranges.push((at, Cow::Borrowed(*word))),
             Some(operator) => {
                 let n = parse_whole(word).ok_or_else(|| {
-                    let why = format!("'{}' is no whole number, which the comparison needs", Shown(word));
+                    let why = format!("a comparison expects a whole number, found '{}'", Shown(word));
                     Error::new(0, why).in_word(at)
                 })?;
                 // Nothing is above the largest number: no range.
@@ -399,7 +407,8 @@ fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Erro
         }
     }
     if let (Some(_), true) = (operator, ranges.is_empty()) {
-        let why = "a number is expected behind the comparison";
+        let last = Shown(words[words.len() - 1]);
+        let why = format!("'{last}' expects a whole number, found none");
         return Err(Error::new(0, why).in_word(first + words.len() - 1));
     }
     Ok(ranges)
@@ -473,7 +482,10 @@ impl Acls {
     /// compiled with it, which would not see that.
     pub fn add(&mut self, name: &[u8], words: &[&[u8]], compiler: &mut Compiler<'_>) -> Result<(), Error> {
         if self.done.contains_key(name) {
-            let message = format!("a condition before this line uses the ACL '{}' already", Shown(name));
+            let message = format!(
+                "ACL '{}' gets another line behind a condition that uses it: write it before",
+                Shown(name)
+            );
             return Err(Error::new(0, message));
         }
         let test = Test::compile(words, compiler);
@@ -540,7 +552,9 @@ impl Condition {
         let mut at = 0;
         let end = |at: usize, all_of: &[Term], negated: bool| {
             if negated || all_of.is_empty() {
-                return Err(Error::new(0, "an ACL or a criterion in braces is expected here").in_word(at));
+                let found = words.get(at).map_or("none".into(), |word| format!("'{}'", Shown(word)));
+                let message = format!("a condition expects an ACL or a criterion in braces, found {found}");
+                return Err(Error::new(0, message).in_word(at));
             }
             Ok(())
         };
@@ -561,7 +575,7 @@ impl Condition {
                 at += 1;
                 // `! !name` counts, `!` at the end does not.
                 if at == words.len() {
-                    return Err(Error::new(bangs, "an ACL is expected behind '!'").in_word(at - 1));
+                    return Err(Error::new(0, "'!' expects an ACL, found none").in_word(at - 1));
                 }
                 continue;
             }
@@ -571,11 +585,12 @@ impl Condition {
                 criterion = words.get(at + 1).copied().unwrap_or(name);
                 let close = words[at..].iter().position(|word| *word == b"}");
                 let Some(close) = close.map(|offset| at + offset) else {
-                    return Err(Error::new(bangs, "this brace is not closed: '}' must be a word of its own")
-                        .in_word(open));
+                    return Err(
+                        Error::new(bangs, "'{' expects '}' as a word of its own, found none").in_word(open)
+                    );
                 };
                 if close == open + 1 {
-                    return Err(Error::new(bangs, "a criterion is expected in the braces").in_word(open));
+                    return Err(Error::new(bangs, "'{ }' expects a criterion, found none").in_word(open));
                 }
                 let shift = |error: Error| Error { word: error.word + open + 1, ..error };
                 let before = compiler.warnings.len();
@@ -592,7 +607,7 @@ impl Condition {
                     Error::new(
                         bangs,
                         format!(
-                            "'{}' never matches in {}: what it looks at is there in {}",
+                            "'{}' never matches in {}: it has a value in {}",
                             Shown(criterion),
                             place.names(),
                             acl.places().names()

@@ -91,16 +91,16 @@ fn cut(text: &[u8], open: usize) -> Result<(Vec<Arg>, usize), Error> {
     let mut i = open;
     loop {
         let Some(&byte) = text.get(i) else {
-            let what = if quote.is_some() { "closing quote" } else { "closing parenthesis" };
-            return Err(Error::new(
-                text.len(),
-                format!("expected a {what} before the end of the expression"),
-            ));
+            let (what, from) = match quote {
+                Some((_, from)) => ("closing quote", from),
+                None => ("closing parenthesis", open - 1),
+            };
+            return Err(Error::new(from, format!("expected a {what}, found the end of the expression")));
         };
         match (byte, quote) {
-            (b'\'' | b'"', None) => quote = Some(byte),
-            (_, Some(open)) if byte == open => quote = None,
-            (b'\\', None | Some(b'"')) => match text.get(i + 1) {
+            (b'\'' | b'"', None) => quote = Some((byte, i)),
+            (_, Some((open, _))) if byte == open => quote = None,
+            (b'\\', None | Some((b'"', _))) => match text.get(i + 1) {
                 Some(&next @ (b'\\' | b'"' | b'\'')) => {
                     arg.bytes.push(next);
                     i += 1;
@@ -122,7 +122,8 @@ fn cut(text: &[u8], open: usize) -> Result<(Vec<Arg>, usize), Error> {
             (b',' | b')', None) => {
                 args.push(arg);
                 if args.len() > MAX_ARGS {
-                    return Err(Error::new(i, format!("more than {MAX_ARGS} arguments")));
+                    let message = format!("a keyword expects {MAX_ARGS} arguments at most, found more");
+                    return Err(Error::new(args[MAX_ARGS].at, message));
                 }
                 arg = Arg { bytes: Vec::new(), at: i + 1 };
                 if byte == b')' {
@@ -133,6 +134,25 @@ fn cut(text: &[u8], open: usize) -> Result<(Vec<Arg>, usize), Error> {
         }
         i += 1;
     }
+}
+
+/// `'field' expects (<integer>,<string>[,<integer>]), found 1 argument`.
+fn miscounted(keyword: &str, kinds: &[ArgKind], required: usize, found: usize) -> String {
+    let mut shape = String::new();
+    for (index, kind) in kinds.iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        shape.push_str(if index >= required { "[" } else { "" });
+        shape.push_str(comma);
+        shape.push_str(&format!("<{}>", kind.name()));
+    }
+    shape.push_str(&"]".repeat(kinds.len() - required.min(kinds.len())));
+    let shape = if kinds.is_empty() { "no argument".to_owned() } else { format!("({shape})") };
+    let found = match found {
+        0 => "none".to_owned(),
+        1 => "1 argument".to_owned(),
+        found => format!("{found} arguments"),
+    };
+    format!("'{keyword}' expects {shape}, found {found}")
 }
 
 /// What stands behind a keyword.
@@ -167,22 +187,10 @@ impl<'c, 'n> Args<'c, 'n> {
             tail.args.clear();
         }
         if let Some(extra) = tail.args.get(kinds.len()) {
-            let takes = match kinds.len() {
-                0 => "no argument".to_owned(),
-                1 => "one argument at most".to_owned(),
-                n => format!("{n} arguments at most"),
-            };
-            return Err(Error::new(extra.at, format!("'{keyword}' takes {takes}")));
+            return Err(Error::new(extra.at, miscounted(keyword, kinds, required, tail.args.len())));
         }
         if tail.args.len() < required {
-            let missing = kinds[tail.args.len()].name();
-            return Err(Error::new(
-                tail.close,
-                format!(
-                    "'{keyword}' expects at least {required} argument{}: the {missing} is missing",
-                    if required == 1 { "" } else { "s" }
-                ),
-            ));
+            return Err(Error::new(tail.close, miscounted(keyword, kinds, required, tail.args.len())));
         }
         Ok(Self { keyword, args: tail.args, end: tail.close, compiler })
     }
@@ -201,12 +209,11 @@ impl<'c, 'n> Args<'c, 'n> {
         Error::new(self.at(index), message)
     }
 
-    fn expected(&self, index: usize, what: &str) -> Error {
-        let given = self.arg(index).map_or(&b""[..], |arg| &arg.bytes);
-        self.error(
-            index,
-            format!("'{}' expects {what} as argument {}, not '{}'", self.keyword, index + 1, Shown(given)),
-        )
+    /// The error that argument `index` is not `what`.
+    pub(crate) fn expected(&self, index: usize, what: &str) -> Error {
+        let found = self.arg(index).map_or("none".into(), |arg| format!("'{}'", Shown(&arg.bytes)));
+        let message = format!("'{}' expects {what} as argument {}, found {found}", self.keyword, index + 1);
+        self.error(index, message)
     }
 
     /// The bytes of an argument; nothing when it is not given.
@@ -273,7 +280,7 @@ impl<'c, 'n> Args<'c, 'n> {
         }
         match parse_addr(text) {
             Some(IpAddr::V4(addr)) => Ok(addr.to_bits()),
-            _ => Err(self.expected(index, "an IPv4 mask as 255.255.0.0 or 16")),
+            _ => Err(self.expected(index, "an IPv4 mask such as 255.255.0.0 or 16")),
         }
     }
 
@@ -284,19 +291,23 @@ impl<'c, 'n> Args<'c, 'n> {
         }
         match parse_addr(text) {
             Some(IpAddr::V6(addr)) => Ok(addr.to_bits()),
-            _ => Err(self.expected(index, "an IPv6 mask as ffff:ffff:: or 32")),
+            _ => Err(self.expected(index, "an IPv6 mask such as ffff:ffff:: or 32")),
         }
     }
 
     pub(crate) fn proxy(&self, index: usize, side: ProxySide) -> Result<ProxyId, Error> {
-        let (what, found) = match self.given(index) {
-            None => ("name here, since the current proxy is none", self.compiler.names.current(side)),
-            Some(name) => ("known one", self.compiler.names.proxy(name, side)),
-        };
-        found.ok_or_else(|| {
-            let kind = if side == ProxySide::Front { "frontend" } else { "backend" };
-            self.expected(index, &format!("a {kind}, a {what},"))
-        })
+        let kind = if side == ProxySide::Front { "frontend" } else { "backend" };
+        match self.given(index) {
+            None => self.compiler.names.current(side).ok_or_else(|| {
+                let what = format!("the name of a {kind}, since the section here is none,");
+                self.expected(index, &what)
+            }),
+            Some(name) => self
+                .compiler
+                .names
+                .proxy(name, side)
+                .ok_or_else(|| self.expected(index, &format!("the name of a {kind}"))),
+        }
     }
 
     pub(crate) fn server(&self, index: usize) -> Result<ServerId, Error> {
@@ -308,14 +319,14 @@ impl<'c, 'n> Args<'c, 'n> {
         };
         backend
             .and_then(|backend| names.server(backend, server))
-            .ok_or_else(|| self.expected(index, "a server as backend/server, or one of the current backend,"))
+            .ok_or_else(|| self.expected(index, "<backend>/<server>, or a server of the backend here,"))
     }
 
     pub(crate) fn userlist(&self, index: usize) -> Result<UserlistId, Error> {
         self.compiler
             .names
             .userlist(self.bytes(index).unwrap_or_default())
-            .ok_or_else(|| self.expected(index, "the name of a userlist section"))
+            .ok_or_else(|| self.expected(index, "the name of a 'userlist' section"))
     }
 
     pub(crate) fn variable(&mut self, index: usize) -> Result<VariableId, Error> {

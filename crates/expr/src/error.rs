@@ -42,6 +42,24 @@ impl Display for Error {
 
 impl std::error::Error for Error {}
 
+/// What stands at `at`, for the end of a message: `'word'`, or that nothing does.
+pub(crate) fn found_at(text: &[u8], at: usize) -> String {
+    match text.get(at..) {
+        None | Some([]) => "none".to_owned(),
+        Some(rest) => format!("'{}'", Shown(rest)),
+    }
+}
+
+/// `'what' expects a, b or c, found 'word'`, where few words are known.
+pub(crate) fn none_of<'a>(what: &str, known: impl IntoIterator<Item = &'a str>, word: &[u8]) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    let choice = match &known[..] {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => known.concat(),
+    };
+    format!("'{what}' expects {choice}, found '{}'{}", Shown(word), guess(word, known))
+}
+
 /// `unknown KIND 'word'`, with the nearest known word.
 pub(crate) fn unknown<'a>(kind: &str, word: &[u8], known: impl IntoIterator<Item = &'a str>) -> String {
     format!("unknown {kind} '{}'{}", Shown(word), guess(word, known))

@@ -4,7 +4,7 @@ use crate::args::{self, Args};
 use crate::cast::{cast, is_castable};
 use crate::convert::{self, Convert};
 use crate::env::Env;
-use crate::error::{Error, unknown};
+use crate::error::{Error, found_at, unknown};
 use crate::eval_points::EvalPoints;
 use crate::fetch::{self, Fetch};
 use crate::names::{Compiler, Looks};
@@ -44,7 +44,7 @@ impl Expression {
         if parsed.end < text.len() {
             return Err(Error::new(
                 parsed.end,
-                format!("'{}' does not belong to the expression before it", Shown(&text[parsed.end..])),
+                format!("an expression expects ',' and a converter, found '{}'", Shown(&text[parsed.end..])),
             ));
         }
         parsed.expression.check_place(0, place)?;
@@ -55,7 +55,10 @@ impl Expression {
     pub(crate) fn parse(text: &[u8], start: usize, compiler: &mut Compiler<'_>) -> Result<Parsed, Error> {
         let (name, at) = keyword(text, start);
         if name.is_empty() {
-            return Err(Error::new(start, "a sample's name is expected here"));
+            return Err(Error::new(
+                start,
+                format!("an expression expects the name of a fetch, found {}", found_at(text, start)),
+            ));
         }
         let Some(row) = fetch::find(name) else {
             let known = fetch::table().iter().filter(|row| row.refused().is_none()).map(|row| row.name);
@@ -90,7 +93,7 @@ impl Expression {
                 return Err(Error::new(
                     start,
                     format!(
-                        "converter '{}' takes {}, which cannot be made of the {} before it",
+                        "converter '{}' expects a sample of type {}, found one of type {}",
                         row.name, row.takes, expression.gives
                     ),
                 ));
@@ -98,7 +101,7 @@ impl Expression {
             if expression.steps.len() >= MAX_CONVERTERS {
                 return Err(Error::new(
                     start,
-                    format!("more than {MAX_CONVERTERS} converters in one expression"),
+                    format!("an expression expects {MAX_CONVERTERS} converters at most, found more"),
                 ));
             }
             let tail = args::tail(text, at)?;
@@ -123,11 +126,7 @@ impl Expression {
         }
         Err(Error::new(
             at,
-            format!(
-                "there is nothing to take this sample from in {}: it is there in {}",
-                place.names(),
-                self.places.names()
-            ),
+            format!("this sample has no value in {}; it has one in {}", place.names(), self.places.names()),
         ))
     }
 

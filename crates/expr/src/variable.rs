@@ -132,7 +132,7 @@ impl VariableNames {
             return Err(Error::new(
                 0,
                 format!(
-                    "'{}' is no variable: it must begin with proc., sess., txn., req., res. or check.",
+                    "a variable's name expects a scope first (proc., sess., txn., req., res. or check.), found '{}'",
                     Shown(text)
                 ),
             ));
@@ -141,14 +141,17 @@ impl VariableNames {
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Err(Error::new(
                 dot.min(text.len()),
-                format!("a variable's name has 1 to {MAX_NAME_BYTES} characters after the scope"),
+                format!(
+                    "a variable's name expects 1 to {MAX_NAME_BYTES} bytes behind its scope, found {}",
+                    name.len()
+                ),
             ));
         }
         if let Some(at) = name.iter().position(|b| !b.is_ascii_alphanumeric() && !matches!(b, b'_' | b'.')) {
             return Err(Error::new(
                 dot + 1 + at,
                 format!(
-                    "character '{}' is not permitted in a variable's name, only letters, digits, '_' and '.'",
+                    "a variable's name expects letters, digits, '_' and '.', found '{}'",
                     Shown(&name[at..=at])
                 ),
             ));
@@ -157,7 +160,7 @@ impl VariableNames {
         if usize::from(*count) >= MAX_VARIABLES {
             return Err(Error::new(
                 0,
-                format!("more than {MAX_VARIABLES} variables in scope '{}'", scope.name()),
+                format!("scope '{}' expects {MAX_VARIABLES} variables at most, found more", scope.name()),
             ));
         }
         let id = VariableId { scope, index: *count };

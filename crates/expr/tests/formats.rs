@@ -116,34 +116,6 @@ fn totals_of_a_line_that_is_written_early_have_a_plus() {
 }
 
 #[test]
-fn errors_of_formats_tell_the_offset() {
-    let mut world = World::new();
-    for (format, at, part) in [
-        ("a %", 3, "is expected behind '%'"),
-        ("a %zz", 3, "unknown log format alias 'zz'"),
-        ("%cii", 1, "did you mean 'ci'?"),
-        ("%sslv", 1, "TLS is not built yet"),
-        ("%[src", 5, "']' is expected"),
-        ("%[srx]", 2, "did you mean 'src'?"),
-        ("ab%[src,lowr]", 8, "did you mean 'lower'?"),
-        ("%{+Z}ci", 3, "unknown flag 'Z'"),
-        ("%{Q}ci", 2, "begins with '+' or '-'"),
-        ("%{+Q", 1, "not closed"),
-        ("%{+json}o", 3, "it is not built yet"),
-        ("%(n:int)ci", 4, "unknown type 'int'"),
-        ("%(n", 1, "not closed"),
-        ("x%[path]", 3, "nothing to take this sample from in logs"),
-    ] {
-        let compile = |compiler: &mut Compiler<'_>| {
-            Format::compile(format.as_bytes(), Use::Log, EvalPoints::LOG, compiler).unwrap_err()
-        };
-        let error = world.compiling(compile);
-        assert!(error.message.contains(part), "{format}: {}", error.message);
-        assert_eq!(error.at, at, "{format}: {}", error.message);
-    }
-}
-
-#[test]
 fn a_line_that_does_not_fit_is_cut_and_says_so() {
     let mut world = logging();
     let format = world

@@ -49,7 +49,7 @@ fn chunked(args: &Args<'_, '_>, decimal: bool) -> Result<Convert, Error> {
     let separator = args.boxed(0);
     let size = if decimal { args.int_in(1, 1..=8, 1)? } else { args.int_in(1, 0..=1 << 20, 0)? };
     if !decimal && size == 0 && !separator.is_empty() {
-        return Err(args.error(1, "a separator needs the number of bytes between"));
+        return Err(args.expected(1, "the number of bytes between separators, at least 1,"));
     }
     let truncate = args.int_in(2, 0..=1, 0)? == 1;
     made(Encode::Chunked { decimal, separator, size: size as usize, truncate })
@@ -83,7 +83,7 @@ pub(super) const ROWS: &[Row] = rows! {
             Some(b"utf8s") => JsonInput::Utf8 { silent: true, permissive: false },
             Some(b"utf8p") => JsonInput::Utf8 { silent: false, permissive: true },
             Some(b"utf8ps") => JsonInput::Utf8 { silent: true, permissive: true },
-            Some(_) => return Err(a.error(0, "'json' reads ascii, utf8, utf8s, utf8p or utf8ps")),
+            Some(_) => return Err(a.expected(0, "ascii, utf8, utf8s, utf8p or utf8ps")),
         };
         made(Encode::Json(input))
     };
@@ -99,7 +99,7 @@ pub(super) const ROWS: &[Row] = rows! {
     "url_enc", &[Str], 0, Str, Str, "the text with all but unreserved characters as \
         %XX", |a| match a.given(0) {
         None | Some(b"query") => made(Encode::ToPercent),
-        Some(_) => Err(a.error(0, "'url_enc' encodes for 'query' only")),
+        Some(_) => Err(a.expected(0, "query")),
     };
 };
 

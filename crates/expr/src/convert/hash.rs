@@ -60,10 +60,7 @@ impl Digest {
             b"sha384" => Self::Sha384,
             b"sha512" => Self::Sha512,
             _ => {
-                return Err(args.error(
-                    index,
-                    format!("'{}' has the algorithms sha1, sha224, sha256, sha384 and sha512", args.keyword),
-                ));
+                return Err(args.expected(index, "sha1, sha224, sha256, sha384 or sha512"));
             }
         })
     }
@@ -137,7 +134,7 @@ pub(super) const ROWS: &[Row] = rows! {
         } else {
             let mut bytes = vec![0; text.len()];
             let len = encode::decode64(&text, encode::STANDARD, &mut bytes)
-                .ok_or_else(|| a.error(1, "'hmac' expects a key in base64, or a variable"))?;
+                .ok_or_else(|| a.expected(1, "a key in base64, or a variable,"))?;
             bytes.truncate(len);
             Key::Bytes(bytes.into())
         };
@@ -151,7 +148,7 @@ pub(super) const ROWS: &[Row] = rows! {
             256 => Digest::Sha256,
             384 => Digest::Sha384,
             512 => Digest::Sha512,
-            _ => return Err(a.error(0, "'sha2' has 224, 256, 384 and 512 bits")),
+            _ => return Err(a.expected(0, "224, 256, 384 or 512")),
         };
         Ok(Convert::Hash(Hash::Digest(digest)))
     };

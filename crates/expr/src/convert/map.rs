@@ -29,7 +29,7 @@ fn map(args: &mut Args<'_, '_>, kind: MatchKind, gives: MapValue, expands: bool)
             Some(Value::Ipv4(addr)) => Some(Fixed::Ipv4(addr)),
             Some(Value::Ipv6(addr)) => Some(Fixed::Ipv6(addr)),
             Some(_) => Some(Fixed::Str(text.into())),
-            None => return Err(args.error(1, format!("the default must be {}", gives.name()))),
+            None => return Err(args.expected(1, gives.name())),
         },
     };
     let file = args.boxed(0);

@@ -3,7 +3,7 @@
 use super::{Convert, Row, row};
 use crate::args::ArgKind::*;
 use crate::env::{Env, Number};
-use crate::error::unknown;
+use crate::error::none_of;
 use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
 use crate::variable::VariableId;
@@ -41,7 +41,7 @@ impl When {
     pub fn with(self, name: &[u8]) -> Result<Self, String> {
         match CONDITIONS.iter().find(|(known, _)| known.as_bytes() == name) {
             Some((_, bit)) => Ok(Self(self.0 | bit)),
-            None => Err(unknown("condition of a variable", name, CONDITIONS.iter().map(|(known, _)| *known))),
+            None => Err(none_of("set-var", CONDITIONS.iter().map(|(known, _)| *known), name)),
         }
     }
 

@@ -34,7 +34,7 @@ fn made(text: Text) -> Result<Convert, Error> {
 fn part(args: &Args<'_, '_>, words: bool) -> Result<Convert, Error> {
     let index = args.int(0)?.unwrap_or(0);
     if index == 0 {
-        return Err(args.error(0, "the index counts from 1, or from -1 backwards"));
+        return Err(args.expected(0, "a number from 1 on, or from -1 backwards,"));
     }
     let count = args.int_in(2, 0..=i64::from(u32::MAX), 1)? as usize;
     made(Text::Part { words, index, delimiters: args.boxed(1), count })
@@ -43,7 +43,7 @@ fn part(args: &Args<'_, '_>, words: bool) -> Result<Convert, Error> {
 fn join(args: &mut Args<'_, '_>, item: bool) -> Result<Convert, Error> {
     let variable = if args.given(1).is_some() { Some(args.variable(1)?) } else { None };
     if item && variable.is_none() && args.given(2).is_none() {
-        return Err(args.error(1, "'add_item' expects a variable or a text to add"));
+        return Err(args.expected(1, "a variable, or a text behind it,"));
     }
     made(Text::Concat { start: args.boxed(0), variable, end: args.boxed(2), item })
 }
@@ -64,10 +64,10 @@ pub(super) const ROWS: &[Row] = rows! {
         let offset = Operand::of(a, 0)?;
         let len = if a.given(1).is_some() { Some(Operand::of(a, 1)?) } else { None };
         if matches!(offset, Operand::Int(..0)) {
-            return Err(a.error(0, "the offset must be 0 or more"));
+            return Err(a.expected(0, "an offset from 0 on"));
         }
         if matches!(len, Some(Operand::Int(..1))) {
-            return Err(a.error(1, "the length must be 1 or more"));
+            return Err(a.expected(1, "a length from 1 on"));
         }
         made(Text::Bytes { offset, len })
     };
@@ -85,7 +85,7 @@ pub(super) const ROWS: &[Row] = rows! {
         let delimiter = match a.given(1) {
             None => b'&',
             Some([byte]) => *byte,
-            Some(_) => return Err(a.error(1, "the delimiter must be one character")),
+            Some(_) => return Err(a.expected(1, "one character")),
         };
         made(Text::Param { name: a.boxed(0), delimiter })
     };
@@ -93,8 +93,9 @@ pub(super) const ROWS: &[Row] = rows! {
         i", |a| {
         let flags = a.boxed(2);
         if let Some(at) = flags.iter().position(|flag| !b"gi".contains(flag)) {
-            return Err(a.error(2, format!("'regsub' knows the flags 'g' and 'i', not \
-                '{}'", crate::Shown(&flags[at..=at]))));
+            let mut error = a.expected(2, "the flags g and i");
+            error.at += at;
+            return Err(error);
         }
         let regex = Machine::new(&a.boxed(0), flags.contains(&b'i')).map_err(|why| a.error(0, why))?;
         made(Text::RegSub { regex, template: a.boxed(1), all: flags.contains(&b'g') })

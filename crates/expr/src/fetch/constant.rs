@@ -70,7 +70,7 @@ impl Unit {
             None | Some(b"s") => Ok(Self::Seconds),
             Some(b"ms") => Ok(Self::Millis),
             Some(b"us") => Ok(Self::Micros),
-            Some(_) => Err(args.error(index, format!("'{}' knows the units s, ms and us", args.keyword))),
+            Some(_) => Err(args.expected(index, "s, ms or us")),
         }
     }
 
@@ -109,7 +109,7 @@ pub(super) const ROWS: &[Row] =
                 let text = args.boxed(0);
                 match unhex(&text) {
                     Some(bytes) => fixed(Fixed::Bin(bytes.into())),
-                    None => Err(args.error(0, "'bin' expects an even number of hexadecimal digits")),
+                    None => Err(args.expected(0, "an even number of hexadecimal digits")),
                 }
             },
         ),
@@ -117,7 +117,7 @@ pub(super) const ROWS: &[Row] =
             match args.bytes(0) {
                 Some(b"true" | b"1") => fixed(Fixed::Bool(true)),
                 Some(b"false" | b"0") => fixed(Fixed::Bool(false)),
-                _ => Err(args.error(0, "'bool' expects 'true', 'false', '0' or '1'")),
+                _ => Err(args.expected(0, "true, false, 0 or 1")),
             }
         }),
         row(
@@ -155,8 +155,7 @@ pub(super) const ROWS: &[Row] =
         }),
         row("int", &[Int], 1, Type::Int, EvalPoints::EVERYWHERE, "the number", |args| {
             let number = args.int(0)?;
-            number
-                .map_or_else(|| Err(args.error(0, "'int' expects a whole number")), |n| fixed(Fixed::Int(n)))
+            number.map_or_else(|| Err(args.expected(0, "a whole number")), |n| fixed(Fixed::Int(n)))
         }),
         row("ipv4", &[Ipv4], 1, Type::Ipv4, EvalPoints::EVERYWHERE, "the address", |args| {
             fixed(Fixed::Ipv4(args.ipv4(0)?))
@@ -191,7 +190,7 @@ pub(super) const ROWS: &[Row] =
         row("uuid", &[Int], 0, Type::Str, EvalPoints::EVERYWHERE, "a random UUID of version 4", |args| {
             match args.int(0)?.unwrap_or(4) {
                 4 => made(Constant::Uuid),
-                _ => Err(args.error(0, "'uuid' makes version 4 only")),
+                _ => Err(args.expected(0, "the version 4, the only one that is built,")),
             }
         }),
         row(

@@ -77,7 +77,7 @@ fn payload_lv(args: &Args<'_, '_>, side: Side) -> Result<Fetch, Error> {
     if let Skip::Relative(n) = skip
         && offset as i64 + width as i64 + n < 0
     {
-        return Err(args.error(2, "the data cannot begin before the first byte"));
+        return Err(args.expected(2, "an offset that leads to the first byte or behind it"));
     }
     made(DataFetch::PayloadLv { side, offset, width, skip })
 }

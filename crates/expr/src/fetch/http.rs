@@ -131,7 +131,7 @@ fn made(http: Http) -> Result<Fetch, Error> {
 /// The name of a field, if it is given.
 fn field_name(args: &Args<'_, '_>) -> Result<Option<Name>, Error> {
     let Some(text) = args.given(0) else { return Ok(None) };
-    let bad = || args.error(0, format!("'{}' cannot be the name of a header field", crate::Shown(text)));
+    let bad = || args.expected(0, "the name of a header field");
     Name::new(text).map(Some).ok_or_else(bad)
 }
 
@@ -162,7 +162,7 @@ fn any_case(args: &Args<'_, '_>, index: usize) -> Result<bool, Error> {
     match args.given(index) {
         None => Ok(false),
         Some(b"i") => Ok(true),
-        Some(_) => Err(args.error(index, format!("'{}' knows only the flag 'i' here", args.keyword))),
+        Some(_) => Err(args.expected(index, "the flag i")),
     }
 }
 
@@ -170,7 +170,7 @@ fn param(args: &Args<'_, '_>, form: Form) -> Result<Fetch, Error> {
     let delimiter = match args.given(1) {
         None => b'?',
         Some([byte]) => *byte,
-        Some(_) => return Err(args.error(1, "the delimiter must be one character")),
+        Some(_) => return Err(args.expected(1, "one character")),
     };
     made(Http::Param { name: args.given(0).map(Into::into), delimiter, any_case: any_case(args, 2)?, form })
 }

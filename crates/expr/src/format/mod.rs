@@ -16,11 +16,12 @@ pub use alias::LogFacts;
 
 use crate::convert::encode::put_hex;
 use crate::env::Env;
-use crate::error::{Error, unknown};
+use crate::error::{Error, found_at, none_of, unknown};
 use crate::eval_points::EvalPoints;
 use crate::names::{Compiler, Looks};
 use crate::program::Expression;
 use crate::scratch::{Scratch, Writer};
+use crate::show::Shown;
 use alias::Alias;
 
 /// What a format is for.
@@ -120,7 +121,13 @@ impl Format {
                 if text.get(head.at) == Some(&b'[') {
                     let parsed = Expression::parse(text, head.at + 1, compiler)?;
                     if text.get(parsed.end) != Some(&b']') {
-                        return Err(Error::new(parsed.end, "']' is expected behind the expression"));
+                        return Err(Error::new(
+                            parsed.end,
+                            format!(
+                                "'%[' expects ']' behind the expression, found {}",
+                                found_at(text, parsed.end)
+                            ),
+                        ));
                     }
                     parsed.expression.check_place(head.at + 1, place)?;
                     parts.push(Part::Sample(Box::new(parsed.expression), head.flags));
@@ -136,7 +143,10 @@ impl Format {
                     } else if name.is_empty() {
                         return Err(Error::new(
                             head.at,
-                            "an alias or '[' is expected behind '%'; write '%%' for a percent sign",
+                            format!(
+                                "'%' expects an alias or '[', found {}; write '%%' for a percent sign",
+                                found_at(text, head.at)
+                            ),
                         ));
                     } else {
                         let missing = std::str::from_utf8(name)
@@ -170,7 +180,7 @@ impl Format {
             if parts.len() > MAX_PARTS {
                 return Err(Error::new(
                     at.min(text.len()),
-                    format!("more than {MAX_PARTS} parts in one format"),
+                    format!("a format expects {MAX_PARTS} parts at most, found more"),
                 ));
             }
         }
@@ -281,27 +291,33 @@ fn head(text: &[u8], at: usize, inherited: Flags) -> Result<Head, Error> {
     let mut at = at + 1;
     if text.get(at) == Some(&b'(') {
         let Some(close) = memchr::memchr(b')', &text[at..]).map(|offset| at + offset) else {
-            return Err(Error::new(at, "the name in parentheses is not closed by ')'"));
+            return Err(Error::new(at, "'%(' expects ')' behind the name, found the end of the format"));
         };
         let inside = &text[at + 1..close];
         let colon = memchr::memchr(b':', inside).unwrap_or(inside.len());
         if let Some(kind) = inside.get(colon + 1..)
             && !matches!(kind, b"sint" | b"str" | b"bool")
         {
-            return Err(Error::new(at + 2 + colon, unknown("type", kind, ["sint", "str", "bool"])));
+            return Err(Error::new(at + 2 + colon, none_of("%(", ["sint", "str", "bool"], kind)));
         }
         at = close + 1;
     }
     if text.get(at) == Some(&b'{') {
         let Some(close) = memchr::memchr(b'}', &text[at..]).map(|offset| at + offset) else {
-            return Err(Error::new(at, "the flags in braces are not closed by '}'"));
+            return Err(Error::new(at, "'%{' expects '}' behind the flags, found the end of the format"));
         };
         let mut start = at + 1;
         for flag in text[at + 1..close].split(|byte| *byte == b',') {
             let on = match flag.first() {
                 Some(b'+') => true,
                 Some(b'-') => false,
-                _ => return Err(Error::new(start, "a flag begins with '+' or '-', as in %{+Q}")),
+                _ => {
+                    let message = format!(
+                        "'%{{' expects flags with '+' or '-' first, as in %{{+Q}}, found '{}'",
+                        Shown(flag)
+                    );
+                    return Err(Error::new(start, message));
+                }
             };
             match &flag[1..] {
                 b"Q" => flags.quote = on,
@@ -317,7 +333,7 @@ fn head(text: &[u8], at: usize, inherited: Flags) -> Result<Head, Error> {
                         ),
                     ));
                 }
-                name => return Err(Error::new(start + 1, unknown("flag", name, ["Q", "X", "E"]))),
+                name => return Err(Error::new(start + 1, none_of("%{", ["Q", "X", "E"], name))),
             }
             start += flag.len() + 1;
         }

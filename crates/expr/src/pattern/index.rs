@@ -431,12 +431,15 @@ fn trimmed(text: &[u8], set: &[u8], fold: bool) -> Vec<u8> {
 
 fn bytes(text: &[u8]) -> Result<Arc<[u8]>, String> {
     let bytes = unhex(text);
-    bytes.map(Into::into).ok_or_else(|| format!("'{}' is no even number of hexadecimal digits", Shown(text)))
+    bytes
+        .map(Into::into)
+        .ok_or_else(|| format!("expected an even number of hexadecimal digits, found '{}'", Shown(text)))
 }
 
 fn network(text: &[u8]) -> Result<ip::Network, String> {
-    ip::parse(text)
-        .ok_or_else(|| format!("'{}' is no address or network; names are not resolved", Shown(text)))
+    ip::parse(text).ok_or_else(|| {
+        format!("expected an address or a network, found '{}'; names are not resolved", Shown(text))
+    })
 }
 
 /// The one that comes first in the list, of those that there are.

@@ -200,28 +200,27 @@ impl Looking {
             pair[0] == b'\\' && before % 2 == 0
         });
         if let Some((_, pair)) = escaped.into_iter().find(|(_, pair)| OTHERWISE.contains(&pair[1])) {
-            return Err(format!("'\\{}' is not there; write the bytes as a class", char::from(pair[1])));
+            return Err(format!("'\\{}' is not built; write the bytes as a class", char::from(pair[1])));
         }
         if let Some(found) = UNUSUAL.iter().find(|unusual| text.contains(*unusual)) {
-            return Err(format!("'{found}' is not there; write it in another way"));
+            return Err(format!("'{found}' is not built; write it in another way"));
         }
         let looks = looks(text.as_bytes());
         if looks > MOST_LOOKS || text.len() > LONGEST_LOOKING {
             return Err(format!(
-                "it looks around or back at {looks} places in {} bytes, and may at {MOST_LOOKS} in \
-                    {LONGEST_LOOKING}",
+                "it looks around or back at {looks} places in {} bytes; at most {MOST_LOOKS} places and \
+                    {LONGEST_LOOKING} bytes are taken",
                 text.len()
             ));
         }
         if hides_steps(text.as_bytes()) {
             return Err("it looks around inside of another look-around or of '(?>', or beside a possessive \
-                quantifier, where its steps cannot be \
-                        bounded; write it in another way"
+                quantifier, where its steps have no bound; write it in another way"
                 .to_owned());
         }
         if written_out(text.as_bytes()) > MOST_INSTRUCTIONS as u64 {
             return Err(format!(
-                "its repetitions are more than {MOST_INSTRUCTIONS} when they are written out"
+                "its repetitions have more than {MOST_INSTRUCTIONS} instructions when they are written out"
             ));
         }
         Ok(Self { text: text.into(), ignore_case, looks, own: Machine::new(text, ignore_case, looks)? })
@@ -325,7 +324,7 @@ mod tests {
             "(?>[^])](?!x)a)",
         ] {
             let error = Looking::new(text, false).unwrap_err();
-            assert!(error.contains("its steps cannot be bounded"), "{text}: {error}");
+            assert!(error.contains("its steps have no bound"), "{text}: {error}");
         }
         for text in
             ["^/(?!a)b", "^/(?>a+)b", "^/c++d", "(?:(?!x).)*y", "^(?=.*a)(?=.*b)", "[(?>](?!a)", "(?>a)(?!b)"]
@@ -439,12 +438,12 @@ mod tests {
     #[test]
     fn escapes_with_another_meaning_are_refused_by_name() {
         let refused = |text: &[u8]| Regex::new(text, false).unwrap_err();
-        assert!(refused(br"(?!a)\h").contains(r"'\h' is not there"), "{}", refused(br"(?!a)\h"));
+        assert!(refused(br"(?!a)\h").contains(r"'\h' is not built"), "{}", refused(br"(?!a)\h"));
         assert!(Regex::new(br"(?!a)\\h", false).is_ok(), "the backslash is escaped");
         assert!(refused("(?!a)".repeat(MOST_LOOKS + 1).as_bytes()).contains("17 places"));
         assert!(refused(&[b"(?!a)".to_vec(), vec![b'b'; LONGEST_LOOKING]].concat()).contains("4101 bytes"));
-        assert!(refused(b"(?!b)a{,3}").contains("'{,' is not there"));
-        assert!(refused(b"(a)(?!b)(?(1)c|d)").contains("'(?(' is not there"));
+        assert!(refused(b"(?!b)a{,3}").contains("'{,' is not built"));
+        assert!(refused(b"(a)(?!b)(?(1)c|d)").contains("'(?(' is not built"));
         for text in [
             r"(?!a)\Z{4294967296}",
             r"(?!a)(?:(?:\Z{100}){100}){100}",

@@ -133,7 +133,8 @@ pub(crate) struct Range {
 impl Range {
     /// Reads `5`, `1024:65535`, `1024:`, `:1023`.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
-        let bad = || format!("'{}' is no whole number and no range of them, as 1024:65535", Shown(text));
+        let bad =
+            || format!("expected a whole number or a range such as 1024:65535, found '{}'", Shown(text));
         let range = match memchr::memchr(b':', text) {
             None => {
                 let n = parse_whole(text).ok_or_else(bad)?;
@@ -149,7 +150,7 @@ impl Range {
             }
         };
         if range.least > range.most {
-            return Err(format!("the range '{}' is empty: its ends are the wrong way round", Shown(text)));
+            return Err(format!("a range expects its lower end first, found '{}'", Shown(text)));
         }
         Ok(range)
     }

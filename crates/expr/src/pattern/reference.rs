@@ -165,11 +165,11 @@ impl State {
     /// sentence.
     fn has_room(&self, entries: usize, bytes: usize) -> Result<(), String> {
         if self.count() + self.coming.0 + entries > MAX_ENTRIES {
-            return Err(format!("it would have more than {MAX_ENTRIES} entries, which is the most"));
+            return Err(format!("at most {MAX_ENTRIES} entries fit, found more"));
         }
         let pending = self.pending.values().map(Entries::bytes).sum::<usize>();
         if self.entries.bytes() + pending + self.coming.1 + bytes > MAX_REFERENCE_BYTES {
-            return Err(format!("it would have more than {MAX_REFERENCE_BYTES} bytes, which is the most"));
+            return Err(format!("at most {MAX_REFERENCE_BYTES} bytes fit, found more"));
         }
         Ok(())
     }
@@ -269,7 +269,10 @@ impl Reference {
                 value: value.into(),
             }));
             if entries.len() > MAX_ENTRIES {
-                return Err(format!("'{}' has more than {MAX_ENTRIES} entries", Shown(name)));
+                return Err(format!(
+                    "'{}' has more than {MAX_ENTRIES} entries, which is the most",
+                    Shown(name)
+                ));
             }
         }
         Ok(Self::of(Some(name.into()), is_map, entries))
@@ -375,11 +378,11 @@ impl Reference {
         if let Some(entry) = state.entries.iter().find(|entry| wanted.read(&entry.value).is_none()) {
             let name = self.name.as_deref().unwrap_or_default();
             return Err(format!(
-                "line {} of '{}' has the value '{}', which is not {}",
+                "line {} of '{}' expects {} as its value, found '{}'",
                 entry.line,
                 Shown(name),
-                Shown(&entry.value),
-                wanted.name()
+                wanted.name(),
+                Shown(&entry.value)
             ));
         }
         state.values.push(wanted);
@@ -665,7 +668,7 @@ fn check_values<'v>(
 ) -> Result<(), String> {
     for wanted in wanted {
         if let Some(value) = values.clone().into_iter().find(|value| wanted.read(value).is_none()) {
-            return Err(format!("'{}' is not {}", Shown(value), wanted.name()));
+            return Err(format!("the map expects {}, found '{}'", wanted.name(), Shown(value)));
         }
     }
     Ok(())

@@ -60,7 +60,11 @@ impl References {
         };
         let bytes = bytes.map_err(|why| format!("cannot read '{}': {why}", Shown(name)))?;
         if bytes.len() > MAX_REFERENCE_BYTES {
-            return Err(format!("'{}' has more than {MAX_REFERENCE_BYTES} bytes", Shown(name)));
+            return Err(format!(
+                "'{}' has {} bytes: at most {MAX_REFERENCE_BYTES} are read",
+                Shown(name),
+                bytes.len()
+            ));
         }
         let reference = Arc::new(Reference::new(name, is_map, &bytes)?);
         self.by_name.insert((name.into(), is_map), reference.clone());

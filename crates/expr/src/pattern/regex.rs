@@ -79,11 +79,10 @@ impl Regex {
 
     /// One machine for several expressions.
     pub(crate) fn any_of(texts: &[&[u8]], ignore_case: bool) -> Result<Self, String> {
-        let texts: Vec<(String, End)> = texts
-            .iter()
-            .map(|text| std::str::from_utf8(text).map(plain))
-            .collect::<Result<_, _>>()
-            .map_err(|_| "a regular expression must be UTF-8; write other bytes as \\xNN".to_owned())?;
+        let texts: Vec<(String, End)> =
+            texts.iter().map(|text| std::str::from_utf8(text).map(plain)).collect::<Result<_, _>>().map_err(
+                |_| "a regular expression expects UTF-8, found other bytes; write them as \\xNN".to_owned(),
+            )?;
         let (texts, ends): (Vec<String>, Vec<End>) = texts.into_iter().unzip();
         let end = [End::Very, End::Dollar].into_iter().find(|end| ends.contains(end)).unwrap_or(End::Nothing);
         let config = meta::Config::new()
