@@ -355,7 +355,7 @@ fn commands_go_to_the_process_that_they_name() {
         ("operator; @@1 show cli level", "operator\n\n"),
         ("@@1\nshow version\nquit", &format!("\n> {version}> ")),
         ("@@7 show version", "Can't find the target PID matching the prefix '@@7'\n"),
-        ("@@master", "'@@' is for a worker: '@@1', or '@@!' and the number of one.\n"),
+        ("@@master", "'@@' expects a worker, such as '@@1', or '@@!' and its pid.\n"),
         (
             "mcli-debug-mode; mcli-debug-mode on; mcli-debug-mode",
             "mcli-debug-mode is OFF\n\nmcli-debug-mode is ON\n\n",
@@ -442,7 +442,7 @@ fn what_a_master_cannot_be_is_told() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.code() == Some(1) && said.contains(why), "{said}");
     };
-    refused(&["-S", "/nowhere"], "'-S' is for a master");
+    refused(&["-S", "/nowhere"], "'-S' expects a master");
     refused(&["-W", "-S", "/nowhere/socket"], "Binding for the master CLI: ");
     refused(&["-W", "-S", "/nowhere,nonsense"], "nonsense");
 }

@@ -34,8 +34,8 @@ fn a_check_knows_users_and_groups() {
     let bad = check(&format!("{config}listen l\n bind 127.0.0.1:80\n server s 127.0.0.1:81\n"), &[]);
     let said = String::from_utf8_lossy(&bad.stderr).into_owned();
     assert_eq!(bad.status.code(), Some(1), "{said}");
-    assert!(said.contains("there is no user 'nobody-of-that-name'"), "{said}");
-    assert!(said.contains("there is no group 'none-of-that-name'"), "{said}");
+    assert!(said.contains("'user' expects a user of this system, found 'nobody-of-that-name'"), "{said}");
+    assert!(said.contains("'group' expects a group of this system, found 'none-of-that-name'"), "{said}");
 }
 
 /// Without it `-c` would call valid what does not start.
@@ -78,16 +78,16 @@ listen l
     assert_eq!(
         all,
         [
-            (3, 31, "there is no user 'nobody-of-that-name'"),
-            (3, 58, "'thread' names no lane"),
-            (4, 18, "there is no group 'none-of-that-name'"),
-            (9, 27, "'thread' names no lane"),
-            (11, 28, "there is no user 'nobody-of-that-name'"),
-            (11, 54, "there is no group 'none-of-that-name'"),
-            (12, 7, "'fd@7777' cannot be used"),
-            (13, 7, "'sockpair@7778' cannot be used"),
-            (14, 30, "there is no network namespace 'none-of-that-name'"),
-            (15, 34, "there is no network namespace 'none-of-that-name'"),
+            (3, 31, "'user' expects a user of this system, found 'nobody-of-that-name'"),
+            (3, 58, "'thread' expects lanes from 1 to 2, found none of them"),
+            (4, 18, "'group' expects a group of this system, found 'none-of-that-name'"),
+            (9, 27, "'thread' expects lanes from 1 to 2, found none of them"),
+            (11, 28, "'user' expects a user of this system, found 'nobody-of-that-name'"),
+            (11, 54, "'group' expects a group of this system, found 'none-of-that-name'"),
+            (12, 7, "cannot use 'fd@7777'"),
+            (13, 7, "cannot use 'sockpair@7778'"),
+            (14, 30, "'namespace' expects a network namespace of this system, found 'none-of-that-name'"),
+            (15, 34, "'namespace' expects a network namespace of this system, found 'none-of-that-name'"),
         ],
         "{said}"
     );
@@ -161,8 +161,8 @@ fn what_is_not_built_is_refused_by_name_with_its_place() {
 #[test]
 fn dynamic_cookies_that_would_not_work_are_told() {
     for (lines, sentence) in [
-        (" server a 127.0.0.1:82\n", "gives no server a cookie without a 'dynamic-cookie-key'"),
-        (" dynamic-cookie-key k\n server a /nowhere\n", "gives server 'a' no cookie"),
+        (" server a 127.0.0.1:82\n", "expects a 'dynamic-cookie-key', found none: no server has a cookie"),
+        (" dynamic-cookie-key k\n server a /nowhere\n", "found server 'a' without: it has no cookie"),
         (
             " dynamic-cookie-key k\n server a 127.0.0.1:82\n server b 127.0.0.1:82\n",
             "servers 'a' and 'b' have the same cookie",
@@ -276,7 +276,7 @@ fn quiet_means_that_the_code_alone_tells() {
     let empty = Folder::new();
     assert_eq!(silent(&["-c".as_ref(), "-f".as_ref(), empty.0.as_ref()]), Some(1));
     let told = command().arg("-c").arg("-f").arg(&empty.0).output().unwrap();
-    assert!(String::from_utf8_lossy(&told.stderr).contains("holds a file whose name ends in .cfg"));
+    assert!(String::from_utf8_lossy(&told.stderr).contains("expects files whose names end in .cfg"));
 }
 
 #[test]
@@ -550,9 +550,9 @@ fn a_listener_of_a_group_is_served_by_the_lanes_of_that_group() {
 fn groups_that_cannot_be_are_told_with_their_place() {
     for (lines, bind, said_of) in [
         ("", "thread 2/1", "'thread' expects lanes"),
-        (" thread-groups 2\n", "thread 3/1", "of a group that there is"),
-        (" thread-groups 2\n", "thread 1/2", "of a group that there is"),
-        (" thread-groups 3\n", "", "2 lanes are left for 3 groups"),
+        (" thread-groups 2\n", "thread 3/1", "or those of a group"),
+        (" thread-groups 2\n", "thread 1/2", "or those of a group"),
+        (" thread-groups 3\n", "", "3 groups expect a lane each, found 2"),
     ] {
         let config =
             format!("{DEFAULTS}global\n{lines}listen l\n bind 127.0.0.1:80 {bind}\n server s 127.0.0.1:81\n");

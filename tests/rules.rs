@@ -224,8 +224,12 @@ fn mistakes_in_rules_are_told_with_their_place() {
         (" acl a path_reg a{3,1}", 18, "the repetition {3,1} runs backwards"),
         (" http-request replace-path a(b x", 29, "this regular expression is refused: unclosed group"),
         (" redirect location /x keep-qury", 23, "did you mean 'keep-query'?"),
-        (" redirect location /x y", 23, "'redirect' does not know 'y', there are "),
-        (" http-request silent-drop rst-ttl 0", 35, "a number of hops from 1 to 255"),
+        (" redirect location /x y", 23, "'redirect' expects location, "),
+        (
+            " http-request silent-drop rst-ttl 0",
+            35,
+            "expects a number from 1 to 255 behind 'rst-ttl', found '0'",
+        ),
         (" http-response silent-drop hops", 28, "expects [rst-ttl <hops>], found 1 argument"),
         (" tcp-request connection silent-drop rst-ttl", 37, "expects [rst-ttl <hops>], found 1 argument"),
         (" http-request set-timeout queue 1s", 27, "sets client, server and tunnel so far"),
@@ -234,10 +238,18 @@ fn mistakes_in_rules_are_told_with_their_place() {
             29,
             "'tcp-request content do-log' expects no argument, found 1 argument",
         ),
-        (" http-request return status 204 content-type a string b", 48, "status 204 has no body"),
+        (
+            " http-request return status 204 content-type a string b",
+            48,
+            "expects no body with status 204, found 'string'",
+        ),
         (" http-request deny status 403 string b", 31, "expects a 'content-type'"),
         (" http-error status 403 lf-string b", 24, "expects a 'content-type'"),
-        (" http-request return content-type a string b file c", 46, "cannot stand beside 'string'"),
+        (
+            " http-request return content-type a string b file c",
+            46,
+            "expects one answer, found 'string' and 'file'",
+        ),
         (" http-request return content-type a string \"\"", 37, "expects a value"),
         (
             " http-request set-bandwidth-limit x",
@@ -263,11 +275,20 @@ fn mistakes_in_rules_are_told_with_their_place() {
 #[test]
 fn what_names_something_that_is_not_there_is_refused() {
     for (lines, said) in [
-        (" http-request capture path id 3", "has the id of a slot that is not there: there are 1, from 0 on"),
-        (" http-response capture hdr(a) id 0", "has the id of a slot that is not there: there are 0"),
-        (" http-request deny deny_status 299", "there is no error page with status 299"),
-        (" http-error status 299 content-type a string b", "there is no error page with status 299"),
-        (" bind 127.0.0.1:81 id 7\n bind 127.0.0.1:82 id 7", "'id 7' is another listener's"),
+        (" http-request capture path id 3", "expects the id of a slot, found 3: 1 are declared, from 0 on"),
+        (
+            " http-response capture hdr(a) id 0",
+            "expects the id of a slot, found 0: 0 are declared, from 0 on",
+        ),
+        (" http-request deny deny_status 299", "expects a status that has an error page, found 299"),
+        (
+            " http-error status 299 content-type a string b",
+            "expects a status that has an error page, found 299",
+        ),
+        (
+            " bind 127.0.0.1:81 id 7\n bind 127.0.0.1:82 id 7",
+            "'id' expects a number of its own, found 7, which another listener has",
+        ),
     ] {
         let config = format!(
             "{DEFAULTS} mode http\nfrontend f\n bind 127.0.0.1:80\n capture request header a len 3\n \

@@ -95,20 +95,20 @@ fn servers_that_track_are_as_what_they_track() {
 #[test]
 fn what_cannot_be_tracked_is_said_with_its_place() {
     for (servers, sentence) in [
-        ("server a 127.0.0.1:1 track a", "server 'l/a' tracks 'a', which tracks it in turn"),
+        (
+            "server a 127.0.0.1:1 track a",
+            "'track' of server 'l/a' expects a server with checks, found 'a', which tracks it in turn",
+        ),
         (
             "server a 127.0.0.1:1 track b\n server b 127.0.0.1:1 track l/a",
-            "server 'l/b' tracks 'l/a', which tracks it in turn",
+            "'track' of server 'l/b' expects a server with checks, found 'l/a', which tracks it in turn",
         ),
         ("server a 127.0.0.1:1 track x/y", "unable to find server 'x/y' required for tracking"),
         ("server a 127.0.0.1:1 track l/y", "unable to find server 'l/y' required for tracking"),
-        (
-            "server a 127.0.0.1:1 track b\n server b 127.0.0.1:1",
-            "tracks 'l/b', which is not checked: put 'check' there",
-        ),
+        ("server a 127.0.0.1:1 track b\n server b 127.0.0.1:1", "found 'l/b' without: put 'check' there"),
         (
             "server a 127.0.0.1:1 check track b\n server b 127.0.0.1:1 check",
-            "cannot be checked and track another one",
+            "'track' expects a server without checks, found 'check' of server 'l/a'",
         ),
     ] {
         let output = common::check(&format!("{DEFAULTS}listen l\n bind 127.0.0.1:1\n {servers}\n"), &[]);
@@ -460,7 +460,7 @@ fn a_state_file_that_was_cut_holds_as_far_as_it_goes() {
     for expected in [
         "line 3: it has 7 fields of 20: the file may have been cut there",
         "line 5: it has no end: the file was cut there, and this line is left out",
-        "/nowhere' cannot be read, and servers begin as the configuration says",
+        "/nowhere', so servers begin as the configuration says",
         "test.cfg:",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");

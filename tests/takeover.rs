@@ -91,9 +91,9 @@ fn who_hands_nothing_over_is_named_and_goes_on() {
     let nobody = folder.0.join("nobody");
     let file = folder.file("again.cfg", &config);
     for (at, why) in [
-        (&*closed, "its 'stats socket' needs 'expose-fd listeners'."),
+        (&*closed, "its 'stats socket' expects 'expose-fd listeners', and is without."),
         (&*nobody, "No such file or directory"),
-        (Path::new("ipv4@127.0.0.1:1"), "sockets come over unix sockets only: name the path of one."),
+        (Path::new("ipv4@127.0.0.1:1"), "expected the path of a unix socket, which alone passes sockets."),
     ] {
         let mut second = common::command();
         second.arg("-f").arg(&file).arg("-x").arg(at).args(["-sf", &pid]);

@@ -15,4 +15,4 @@ pub mod tree;
 pub mod value;
 
 pub use build::{Loaded, load};
-pub use manylane_expr::{Shown, guess, nearest};
+pub use manylane_expr::{Shown, guess, nearest, none_of};

@@ -87,7 +87,7 @@ fn a_mistake_is_told_by_what_was_expected_and_what_was_found() {
         ),
         (
             " http-request set-heder a b",
-            "15 A 'http-request' does not know the action 'set-heder'; did you mean 'set-header'?",
+            "15 A unknown action 'set-heder' of 'http-request'; did you mean 'set-header'?",
         ),
     ] {
         assert_eq!(said(&file(line)), [format!("7:{expected}")], "{line}");

@@ -298,8 +298,9 @@ fn balance_tells_its_algorithms_and_which_are_not_haproxys() {
     let help = Table::get().find("balance", SectionKind::Backend).unwrap().help;
     let (theirs, ours) = help.split_once("that HAProxy does not have").unwrap();
     let (unknown, _) = said("backend b\n balance zzzzzzzzzz\n".into());
-    let (_, all) = unknown.split_once("there are ").unwrap();
-    let all: Vec<&str> = all.split('"').next().unwrap().split(", ").collect();
+    let (_, all) = unknown.split_once("'balance' expects ").unwrap();
+    let all = all.split_once(", found").unwrap().0.replace(" or ", ", ");
+    let all: Vec<&str> = all.split(", ").collect();
     assert_eq!(all.len(), 13, "{unknown}");
     for name in all {
         match name {

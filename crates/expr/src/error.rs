@@ -51,7 +51,7 @@ pub(crate) fn found_at(text: &[u8], at: usize) -> String {
 }
 
 /// `'what' expects a, b or c, found 'word'`, where few words are known.
-pub(crate) fn none_of<'a>(what: &str, known: impl IntoIterator<Item = &'a str>, word: &[u8]) -> String {
+pub fn none_of<'a>(what: &str, known: impl IntoIterator<Item = &'a str>, word: &[u8]) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let choice = match &known[..] {
         [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),

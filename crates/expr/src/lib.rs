@@ -29,7 +29,7 @@ pub use convert::When;
 pub use env::{
     ClientFacts, Data, Env, Host, Number, ProxyFacts, RequestLine, ServerFacts, StreamFacts, Timestamp,
 };
-pub use error::Error;
+pub use error::{Error, none_of};
 pub use eval_points::{Direction, EvalPoints};
 pub use fetch::basic;
 pub use format::{

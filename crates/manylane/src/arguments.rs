@@ -183,7 +183,7 @@ pub(crate) fn help(name: &str) -> Result<String, String> {
     }
     let known = OPTIONS.iter().flat_map(|(names, ..)| names.iter().copied());
     let guess = manylane_config::guess(name.as_bytes(), known);
-    Err(format!("there is no option '{name}'{guess}"))
+    Err(format!("unknown option '{name}'{guess}"))
 }
 
 /// Options of HAProxy that are refused, and why. Some take words without a blank behind them.
@@ -217,8 +217,9 @@ impl Arguments {
         let mut words = words.into_iter().peekable();
         while let Some(word) = words.next() {
             let text = String::from_utf8_lossy(word.as_bytes()).into_owned();
-            let mut value =
-                |what: &str| words.next().ok_or_else(|| format!("option '{text}' expects {what}"));
+            let mut value = |what: &str| {
+                words.next().ok_or_else(|| format!("option '{text}' expects {what}, found none"))
+            };
             match &*text {
                 "-f" => arguments.files.push(value("a file or a folder")?.into()),
                 "-C" => arguments.folder = Some(value("a folder")?.into()),
@@ -267,7 +268,7 @@ impl Arguments {
                         Some((_, why)) => {
                             format!("'{text}' is an option of HAProxy that this program refuses: {why}")
                         }
-                        None => format!("unknown option '{text}'; -h lists those there are"),
+                        None => format!("unknown option '{text}'; -h lists all"),
                     });
                 }
             }
@@ -284,7 +285,7 @@ fn of_pools(text: &str) -> Result<(), String> {
     };
     match words.split(',').find(|word| !word.is_empty() && !OF_POOLS.contains(word)) {
         None => Ok(()),
-        Some(word) => Err(format!("option '-dM' does not know '{word}': there are {}", OF_POOLS.join(", "))),
+        Some(word) => Err(manylane_config::none_of("-dM", OF_POOLS.iter().copied(), word.as_bytes())),
     }
 }
 
@@ -322,7 +323,7 @@ mod tests {
         assert!(read("-dM0xff,no-merge,tag").is_ok() && read("-dMno-merge").is_ok() && read("-dM,").is_ok());
         assert!(help("-N").unwrap().contains("Status: refused: "));
         assert!(help("-dKall").unwrap().contains("docs/configuration.md"));
-        assert_eq!(help("-ff").unwrap_err(), "there is no option '-ff'; did you mean '-f', '-dF' or '-sf'?");
+        assert_eq!(help("-ff").unwrap_err(), "unknown option '-ff'; did you mean '-f', '-dF' or '-sf'?");
     }
 
     /// `dist/manylane.8` has the same options with the same words.
@@ -351,12 +352,12 @@ mod tests {
             assert!(error.starts_with(&format!("'{name}' is an option of HAProxy")), "{error}");
         }
         for (text, error) in [
-            ("-f", "option '-f' expects a file or a folder"),
+            ("-f", "option '-f' expects a file or a folder, found none"),
             ("-n x", "option '-n' expects a number above 0, found 'x'"),
-            ("-dMfoo", "option '-dM' does not know 'foo': there are "),
-            ("-dM0,no-merge,foo", "option '-dM' does not know 'foo': there are "),
+            ("-dMfoo", "'-dM' expects "),
+            ("-dM0,no-merge,foo", "'-dM' expects "),
             ("-dKall", "'-dKall' is an option of HAProxy that this program refuses: "),
-            ("-Z", "unknown option '-Z'; -h lists those there are"),
+            ("-Z", "unknown option '-Z'; -h lists all"),
         ] {
             let said = read(text).unwrap_err();
             assert!(if error.ends_with(' ') { said.starts_with(error) } else { said == error }, "{said}");

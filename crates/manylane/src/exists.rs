@@ -60,7 +60,7 @@ impl Search<'_> {
             if let Location::Descriptor(number) | Location::SocketPair(number) = address.value.place {
                 self.look(Named::Descriptor(number), address.pos, || {
                     let missing = socket::inherited(number).err()?;
-                    Some(format!("'{}' cannot be used: {missing}", address.value))
+                    Some(format!("cannot use '{}': {missing}", address.value))
                 });
             }
         }
@@ -78,7 +78,10 @@ impl Search<'_> {
         let name = String::from_utf8_lossy(word.bytes());
         self.look(Named::Namespace(word.bytes().to_vec()), word.pos(), || {
             let missing = Namespace::named(&name).err()?;
-            Some(format!("there is no network namespace '{name}': {missing}; 'ip netns add' makes one"))
+            Some(format!(
+                "'namespace' expects a network namespace of this system, found '{name}': {missing}; 'ip netns add' \
+                makes one"
+            ))
         });
     }
 

@@ -82,7 +82,7 @@ fn run(arguments: &Arguments) -> ExitCode {
         drop(generation); // the worker reads its own
         master::run(plan)
     } else if !arguments.master_sockets.is_empty() && arguments.worker.is_none() {
-        Err("'-S' is for a master: it needs '-W', '-Ws' or 'master-worker'".to_owned())
+        Err("'-S' expects a master, found none: add '-W', '-Ws' or 'master-worker'".to_owned())
     } else {
         begin(arguments, generation)
     };
@@ -157,7 +157,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
         sources.load(path).map_err(|error| error.to_string())?;
     }
     if sources.files().next().is_none() {
-        return Err("no folder behind '-f' holds a file whose name ends in .cfg".to_owned());
+        return Err("option '-f' expects files whose names end in .cfg in its folders, found none".to_owned());
     }
     let mut before = environment::before(&sources, arguments.local_peer.as_deref());
     environment::tell_master(&mut before, arguments);
@@ -255,7 +255,7 @@ fn take_over(at: &OsStr) -> Result<HandedOver, String> {
 /// Binds, becomes what the process is to be, and runs.
 fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, String> {
     let process = generation.process.clone();
-    let lanes = process.lane_count().map_err(|error| format!("processors cannot be counted: {error}"))?;
+    let lanes = process.lane_count().map_err(|error| format!("cannot count the processors: {error}"))?;
     system::renice("startup", process.nice_at_start);
     if let Some(megabytes) = arguments.megabytes {
         system::memory(megabytes, lanes)?;

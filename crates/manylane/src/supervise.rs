@@ -200,7 +200,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     let supervisor = lane.remote();
     let _ = SUPERVISOR.set(supervisor);
     if let Err(error) = watch_signals(supervisor) {
-        return Ending::Failed(format!("signals cannot be watched: {error}"));
+        return Ending::Failed(format!("cannot watch signals: {error}"));
     }
     let first = lane.id();
     Local::install(driver.io(), work.generation.clone(), move || tell(supervisor, Event::Emptied(0, first)));
@@ -213,7 +213,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     for number in 1..work.lanes {
         match start_lane(number, &work, supervisor) {
             Ok(thread) => threads.push(thread),
-            Err(error) => return Ending::Failed(format!("lane {number} cannot be started: {error}")),
+            Err(error) => return Ending::Failed(format!("cannot start lane {number}: {error}")),
         }
     }
     place(&work.generation, 0); // now that there are the others, who would have inherited it
@@ -423,7 +423,10 @@ impl Supervisor {
             };
             if !ordered {
                 self.untold.push(lane);
-                tell(supervisor, Event::Refused(number, "a lane has no memory to be told to accept".into()));
+                tell(
+                    supervisor,
+                    Event::Refused(number, "cannot tell a lane to accept: its memory is used up".into()),
+                );
             }
         }
     }
@@ -477,7 +480,7 @@ impl Supervisor {
         match begun {
             Ok(()) => self.reloading = Reloading::Reads,
             Err(error) => {
-                self.over(What::Files, Err(format!("there is no thread to read the files on: {error}")));
+                self.over(What::Files, Err(format!("cannot start a thread to read the files: {error}")));
             }
         }
     }
@@ -506,7 +509,7 @@ impl Supervisor {
                     self.reloading = Reloading::Reads;
                     return;
                 }
-                Err(error) => asker.answer(Err(format!("There is no thread for it: {error}."))),
+                Err(error) => asker.answer(Err(format!("Cannot start a thread for it: {error}."))),
             }
         }
     }

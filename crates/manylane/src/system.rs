@@ -36,7 +36,7 @@ pub(crate) fn leave_the_terminal(nowhere: &File) {
 /// The system's.
 pub(crate) fn nowhere() -> Result<File, String> {
     let opened = File::options().read(true).write(true).open("/dev/null");
-    opened.map_err(|error| format!("/dev/null cannot be opened: {error}"))
+    opened.map_err(|error| format!("cannot open /dev/null: {error}"))
 }
 
 /// Descriptors that the process may open.
@@ -54,7 +54,7 @@ pub(crate) fn limits(generation: &Generation, lanes: usize, maxconn: Option<u32>
     let listeners: usize = generation.frontends.iter().map(|frontend| frontend.listeners.len()).sum();
     let fixed = OTHERS + (listeners as u64 + 8) * (lanes as u64 + 1);
     let (soft, hard) =
-        getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("limits cannot be read: {error}"))?;
+        getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("cannot read the limits: {error}"))?;
     let most = process.most_descriptors.map_or(hard, |most| hard.min(most.into()));
     let wanted = match (process.descriptors, maxconn.or(process.maxconn)) {
         (Some(descriptors), _) => u64::from(descriptors),
@@ -177,8 +177,8 @@ pub(crate) fn owner(group: bool, name: &str) -> Result<u32, String> {
     let kind = if group { "group" } else { "user" };
     match found {
         Ok(Some(number)) => Ok(number),
-        Ok(None) => Err(format!("there is no {kind} '{name}'")),
-        Err(error) => Err(format!("{kind} '{name}' cannot be looked up: {error}")),
+        Ok(None) => Err(format!("'{kind}' expects a {kind} of this system, found '{name}'")),
+        Err(error) => Err(format!("cannot look up {kind} '{name}': {error}")),
     }
 }
 

@@ -130,7 +130,7 @@ impl Connector {
             (Endpoint::SocketPair(number), None) => return pass(io, *number),
             (Endpoint::Local(name), None) => return local(name),
             (_, None) => {
-                let why = "sockets of this kind are not connected to in this way";
+                let why = "sockets of this kind cannot be connected to in this way";
                 return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
             }
         };
@@ -210,8 +210,7 @@ impl Connector {
                     client
                 }
                 (Present::Client | Present::ClientIp, None) => {
-                    let why =
-                        "'usesrc' needs the address of a client, and there is none; leave it out for checks";
+                    let why = "'usesrc' expects the address of a client, found none; leave it out for checks";
                     return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
                 }
             };

@@ -105,8 +105,8 @@ impl Inner {
     fn remedy(&self) -> Option<&'static str> {
         let text = match (self.step, self.errno) {
             (Step::Open, Errno::MFILE) => "raise the limit of open files ('ulimit -n')",
-            (Step::Open, Errno::AFNOSUPPORT) => "the system is without this family of addresses",
-            (Step::Namespace, Errno::NOENT) => "'ip netns list' shows the names that there are",
+            (Step::Open, Errno::AFNOSUPPORT) => "the system does not have this family of addresses",
+            (Step::Namespace, Errno::NOENT) => "'ip netns list' shows the names",
             (Step::Namespace, Errno::PERM) => "this needs the capability CAP_SYS_ADMIN",
             (Step::Bind | Step::Listen, Errno::ADDRINUSE) => {
                 "stop the program that has it, or choose another"
@@ -120,21 +120,21 @@ impl Inner {
             (Step::Bind, Errno::NOENT) => "make the folder first",
             (Step::Bind, Errno::NAMETOOLONG) => "choose a shorter path",
             (Step::Rename, Errno::EXIST) => {
-                "there is a file that is no socket: move it away, or choose another path"
+                "a file that is no socket has this path: move it, or choose another path"
             }
             (Step::Source, Errno::ADDRNOTAVAIL) => {
                 "no network device has this address, or all of its ports are in use"
             }
             (Step::Source, Errno::ADDRINUSE) => "all ports of the range are in use; make it larger",
-            (Step::Option("interface", _), Errno::NODEV) => "'ip link' shows the devices that there are",
+            (Step::Option("interface", _), Errno::NODEV) => "'ip link' shows the devices",
             (Step::Option("cc", _), Errno::NOENT) => {
-                "'sysctl net.ipv4.tcp_available_congestion_control' shows the algorithms that there are"
+                "'sysctl net.ipv4.tcp_available_congestion_control' shows the algorithms"
             }
             (Step::Option("cc", _), Errno::PERM) => {
                 "'sysctl net.ipv4.tcp_allowed_congestion_control' shows those that need no capability"
             }
             (Step::Option(..), Errno::PERM) => "this needs a capability such as CAP_NET_ADMIN",
-            (Step::Inherit, Errno::BADF) => "the parent left no such descriptor open",
+            (Step::Inherit, Errno::BADF) => "the parent process left no such descriptor open",
             (Step::Inherit, Errno::NOTSOCK) => "the descriptor is no socket",
             (Step::Inherit, Errno::PROTOTYPE) => "the socket is of another kind than the statement needs",
             (Step::Inherit, Errno::DESTADDRREQ) => "the socket is bound to no address",
@@ -167,8 +167,8 @@ impl fmt::Display for SocketError {
             Step::Inherit => f.write_str("the descriptor cannot be used")?,
             Step::Connect => f.write_str("the connection failed")?,
             Step::Pass => f.write_str("the descriptor was not passed on")?,
-            Step::Driver => f.write_str("the driver did not take it")?,
-            Step::Time => return f.write_str("the time for it ran out"),
+            Step::Driver => f.write_str("the driver refused it")?,
+            Step::Time => return f.write_str("it timed out"),
             Step::Unsupported(why) => return f.write_str(why),
         }
         write!(f, ": {}", io::Error::from(*errno))?;

@@ -144,12 +144,10 @@ impl fmt::Display for NotHandedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::System(error) => error.fmt(f),
-            Self::NotUnix => f.write_str("sockets come over unix sockets only: name the path of one"),
-            Self::Silent => f.write_str("it takes too long for its answer"),
-            Self::Refused => {
-                f.write_str("it hands over nothing there; its 'stats socket' needs 'expose-fd listeners'")
-            }
-            Self::Nonsense => f.write_str("it does not answer as a process does that hands over sockets"),
+            Self::NotUnix => f.write_str("expected the path of a unix socket, which alone passes sockets"),
+            Self::Silent => f.write_str("it did not answer in time"),
+            Self::Refused => f.write_str("its 'stats socket' expects 'expose-fd listeners', and is without"),
+            Self::Nonsense => f.write_str("expected the sockets of a process, found another answer"),
         }
     }
 }

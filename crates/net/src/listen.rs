@@ -105,7 +105,8 @@ pub fn listen_or_take(
         return Ok(vec![bind(endpoint, Shape::Stream, options, &mut handed_over.changes)?]);
     }
     if shards > 1 && !options.reuse_port {
-        let why = "shards share their address, which 'noreuseport' forbids; leave one of them out";
+        let why =
+            "'shards' and 'noreuseport' exclude each other, since shards share their address; leave one out";
         return Err(SocketError::new(Purpose::Listen, endpoint, (Step::Unsupported(why), Errno::OPNOTSUPP)));
     }
     let mut address = endpoint.clone();
@@ -188,7 +189,7 @@ fn make(
     options: &ListenOptions,
 ) -> Result<(OwnedFd, Option<UnixFile>), Refused> {
     let Some((family, address)) = endpoint.system()? else {
-        let why = "sockets of this kind are not listened on in this way";
+        let why = "sockets of this kind cannot listen in this way";
         return Err((Step::Unsupported(why), Errno::OPNOTSUPP));
     };
     let socket = open(family, shape, options.namespace.as_deref())?;
@@ -442,7 +443,7 @@ impl fmt::Display for AcceptError {
         match self {
             Self::Socket(error) => error.fmt(f),
             Self::Local(error) => error.fmt(f),
-            Self::End => f.write_str("nobody passes connections any more: the other end is closed"),
+            Self::End => f.write_str("the process that passes connections has closed its end"),
         }
     }
 }

@@ -505,7 +505,7 @@ fn a_deadline_ends_the_attempt() {
             }
             assert!(waiting.len() < 16, "the queue holds more than it should");
         };
-        assert_eq!(error.to_string(), format!("cannot connect to '{to}': the time for it ran out"));
+        assert_eq!(error.to_string(), format!("cannot connect to '{to}': it timed out"));
         assert_eq!((error.step(), error.errno()), (Step::Time, Errno::TIMEDOUT));
         // The attempt's descriptor is closed; io_uring is told to let go of it first.
         while io.open() > waiting.len() {
@@ -553,14 +553,13 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
         assert_eq!(
             refusal(Endpoint::Ip(open), ConnectOptions { source: Some(present), ..plain() }).await,
             format!(
-                "cannot connect to '{open}': 'usesrc' needs the address of a client, and there is none; \
-                    leave it out for \
-                 checks"
+                "cannot connect to '{open}': 'usesrc' expects the address of a client, found none; leave \
+                    it out for checks"
             )
         );
         assert_eq!(
             refusal(endpoint("fd@3"), plain()).await,
-            "cannot connect to 'fd@3': sockets of this kind are not connected to in this way"
+            "cannot connect to 'fd@3': sockets of this kind cannot be connected to in this way"
         );
         // The queue of a unix socket that is full is told at once.
         let full = folder.join("full");

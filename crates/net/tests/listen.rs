@@ -141,8 +141,8 @@ fn shards_share_one_port_and_all_take_connections() {
     let alone = ListenOptions { reuse_port: false, ..Default::default() };
     assert_eq!(
         listen_sharded(&endpoint(LOCAL), &alone, 2).unwrap_err().to_string(),
-        "cannot listen on '127.0.0.1:0': shards share their address, which 'noreuseport' forbids; leave one \
-            of them out"
+        "cannot listen on '127.0.0.1:0': 'shards' and 'noreuseport' exclude each other, since shards share \
+            their address; leave one out"
     );
     let folder = Folder::new();
     let one = listen_sharded(&Endpoint::Unix(folder.join("s")), &alone, 4).unwrap();
@@ -325,9 +325,8 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
     assert_eq!(
         refusal(&file.display().to_string()),
         format!(
-            "cannot listen on '{}': the socket cannot take its place: File exists (os error 17); there is a \
-                file that is \
-             no socket: move it away, or choose another path",
+            "cannot listen on '{}': the socket cannot take its place: File exists (os error 17); a file \
+                that is no socket has this path: move it, or choose another path",
             file.display()
         )
     );
@@ -341,8 +340,8 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
     assert_eq!(
         refusal("fd@1073741816"),
         "cannot listen on 'fd@1073741816': the descriptor cannot be used: Bad file descriptor (os error 9); \
-            the parent \
-         left no such descriptor open"
+            the parent process \
+            left no such descriptor open"
     );
     let file = std::fs::File::open(&file).unwrap();
     let number = file.as_raw_fd();
@@ -391,7 +390,7 @@ fn an_option_that_is_refused_is_named() {
             ListenOptions { interface: Some("no such dev".into()), ..Default::default() },
             "cannot listen on '127.0.0.1:0': 'interface' (SO_BINDTODEVICE) was refused: No such device (os \
                 error 19); \
-             'ip link' shows the devices that there are",
+             'ip link' shows the devices",
         ),
         (
             ListenOptions {
@@ -400,7 +399,7 @@ fn an_option_that_is_refused_is_named() {
             },
             "cannot listen on '127.0.0.1:0': 'cc' (TCP_CONGESTION) was refused: No such file or directory \
                 (os error 2); \
-             'sysctl net.ipv4.tcp_available_congestion_control' shows the algorithms that there are",
+             'sysctl net.ipv4.tcp_available_congestion_control' shows the algorithms",
         ),
     ];
     for (options, expected) in cases {

@@ -191,7 +191,7 @@ fn a_socket_in_another_namespace_is_there_and_the_thread_is_not() {
         error.unwrap_err().to_string(),
         "cannot listen on '127.0.0.1:0': 'namespace' was not entered: No such file or directory (os error \
             2); 'ip netns \
-         list' shows the names that there are"
+         list' shows the names"
     );
 }
 

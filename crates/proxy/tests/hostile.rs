@@ -65,7 +65,7 @@ fn a_file_of_answers_is_in_memory_once_and_no_pipe() {
         format!("http-request set-path %[path,map({pipe})]"),
     ] {
         let (found, _) = said(&format!("listen l\n bind 127.0.0.1:1\n {line}\n"));
-        assert!(found.len() == 1 && found[0].contains("it is a pipe; name a file"), "{line}: {found:?}");
+        assert!(found.len() == 1 && found[0].contains("expected a file, found a pipe"), "{line}: {found:?}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }

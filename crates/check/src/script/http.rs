@@ -60,12 +60,12 @@ impl HttpRequest {
         let first = lines.next().unwrap_or_default();
         let first = &first.to_ascii_uppercase()[..];
         if !(first.starts_with(b"HTTP/1.") && first.len() == 8 && first[7].is_ascii_digit()) {
-            return Err(format!("expects a version as HTTP/1.1, found '{}'", text(first)));
+            return Err(format!("expected a version such as HTTP/1.1, found '{}'", text(first)));
         }
         self.version = first.into();
         for line in lines.filter(|line| !line.is_empty()) {
             let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-                return Err(format!("expects header fields behind the version, found '{}'", text(line)));
+                return Err(format!("expected header fields behind the version, found '{}'", text(line)));
             };
             self.add(&line[..colon], line[colon + 1..].trim_ascii())?;
         }
@@ -81,7 +81,7 @@ impl HttpRequest {
     /// A sentence.
     pub fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
         if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
-            return Err("a header field's value must be one line".into());
+            return Err("expected a header field's value of one line, found several".into());
         }
         self.add_words(name, value.into())
     }
@@ -93,7 +93,10 @@ impl HttpRequest {
     pub fn add_words(&mut self, name: &[u8], value: Words) -> Result<(), String> {
         let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
         if name.is_empty() || !name.iter().all(token) {
-            return Err(format!("'{}' is not the name of a header field", String::from_utf8_lossy(name)));
+            return Err(format!(
+                "expected the name of a header field, found '{}'",
+                String::from_utf8_lossy(name)
+            ));
         }
         let name = name.to_ascii_lowercase();
         if !matches!(&name[..], b"content-length" | b"transfer-encoding") {

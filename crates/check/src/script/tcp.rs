@@ -14,7 +14,7 @@ pub fn from_hex(hex: &[u8]) -> Result<Box<[u8]>, String> {
         Some(digits) if !digits.is_empty() && digits.len().is_multiple_of(2) => {
             Ok(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
         }
-        _ => Err("expects an even number of hexadecimal digits".into()),
+        _ => Err("expected an even number of hexadecimal digits".into()),
     }
 }
 

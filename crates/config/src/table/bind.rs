@@ -182,11 +182,7 @@ pub(super) fn unix_bind(b: &mut Builder<'_>, line: &Line<'_>) {
     while let Some(word) = line.words.get(at) {
         const KNOWN: [&str; 6] = ["prefix", "mode", "user", "uid", "group", "gid"];
         if !KNOWN.iter().any(|known| *word == **known) {
-            let message = format!(
-                "'unix-bind' does not know '{}'{}",
-                word.shown(),
-                crate::build::proposal(word, KNOWN)
-            );
+            let message = manylane_expr::none_of("unix-bind", KNOWN, word.bytes());
             return b.found.alert(word.pos(), message);
         }
         let Some(value) = line.words.get(at + 1).cloned() else {

@@ -36,7 +36,7 @@ fn variable(b: &mut Builder<'_>, line: &Line<'_>, only_if_unset: bool) {
         Err(InvalidVariable::Name) => {
             b.found.alert(
                 name.pos(),
-                format!("'{}' : '{}' cannot be the name of a variable", line.keyword.name, name.shown()),
+                format!("'{}' expects the name of a variable, found '{}'", line.keyword.name, name.shown()),
             );
         }
         Err(InvalidVariable::Value) => {

@@ -169,8 +169,7 @@ fn user(b: &mut Builder<'_>, line: &Line<'_>) {
     while let Some(word) = line.words.get(at) {
         let known = ["password", "insecure-password", "groups"];
         if !known.iter().any(|name| *word == **name) {
-            let message =
-                format!("'user' does not know '{}'{}", word.shown(), crate::build::proposal(word, known));
+            let message = manylane_expr::none_of("user", known, word.bytes());
             return b.found.alert(word.pos(), message);
         }
         let Some(value) = line.words.get(at + 1) else {

@@ -300,12 +300,7 @@ fn address_header(b: &mut Builder<'_>, line: &Line<'_>) -> Option<crate::tree::S
             }
             _ => {
                 let known = ["except", "header", "if-none"];
-                let message = format!(
-                    "'{}' does not know '{}'{}",
-                    line.keyword.name,
-                    word.shown(),
-                    crate::build::proposal(word, known)
-                );
+                let message = manylane_expr::none_of(line.keyword.name, known, word.bytes());
                 b.found.alert(word.pos(), message);
             }
         }

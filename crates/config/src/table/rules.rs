@@ -400,12 +400,12 @@ fn rule(b: &mut Builder<'_>, line: &Line<'_>) {
             let bare = Word::plain(head, name.pos());
             let message = match proposal(&bare, known.iter().copied()).as_str() {
                 "" => format!(
-                    "'{}' does not know the action '{}', there are {}",
-                    list.name(),
+                    "unknown action '{}' of '{}', there are {}",
                     name.shown(),
+                    list.name(),
                     known.join(", ")
                 ),
-                guess => format!("'{}' does not know the action '{}'{guess}", list.name(), name.shown()),
+                guess => format!("unknown action '{}' of '{}'{guess}", name.shown(), list.name()),
             };
             b.found.alert(name.pos(), message);
         }

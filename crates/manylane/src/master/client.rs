@@ -115,7 +115,7 @@ pub(super) fn serve(sockets: Sockets, events: &Sender<Event>) -> Result<Vec<Boun
     let rows = manylane_sync::Arc::new(format!("# socket lvl processes\n{rows}"));
     let mut kept = Vec::new();
     for (bound, level) in sockets {
-        let failed = |error: &dyn std::fmt::Display| format!("the master CLI cannot be served: {error}");
+        let failed = |error: &dyn std::fmt::Display| format!("cannot serve the master CLI: {error}");
         let socket = bound.duplicate().map_err(|error| failed(&error))?;
         let is_ip = matches!(bound.endpoint(), Endpoint::Ip(_));
         let (events, level) = (events.clone(), Level::named(level).unwrap_or(User));
@@ -215,7 +215,7 @@ impl Client {
         match String::from_utf8(line) {
             Ok(line) => Ok(Some(line)),
             Err(_) => {
-                self.say("The command holds bytes that are no text (UTF-8); nothing was done.\n\n")?;
+                self.say("A command expects text in UTF-8, found other bytes; nothing was done.\n\n")?;
                 Ok(None)
             }
         }
@@ -293,7 +293,7 @@ impl Client {
         match command.trim() {
             command if both_ways => {
                 let Some((_, target)) = target else {
-                    self.say("'@@' is for a worker: '@@1', or '@@!' and the number of one.\n")?;
+                    self.say("'@@' expects a worker, such as '@@1', or '@@!' and its pid.\n")?;
                     return Ok(false);
                 };
                 return self.join(target, command);

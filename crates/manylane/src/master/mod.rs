@@ -146,14 +146,15 @@ impl Plan {
 pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
     let Plan { arguments, pidfile, fails, quiet } = plan;
     let background = arguments.background.map(Background::new).transpose()?;
-    let program = std::env::current_exe().map_err(|error| format!("the program cannot be found: {error}"))?;
+    let program =
+        std::env::current_exe().map_err(|error| format!("cannot find the program's own file: {error}"))?;
     let (events, told) = channel();
     let sockets = client::bind(&arguments.master_sockets)?;
     if let Some(path) = &pidfile {
         std::fs::write(path, format!("{}\n", std::process::id()))
             .map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))?;
     }
-    watch_signals(events.clone()).map_err(|error| format!("signals cannot be watched: {error}"))?;
+    watch_signals(events.clone()).map_err(|error| format!("cannot watch signals: {error}"))?;
     let mut master = Master {
         arguments,
         program,
@@ -181,7 +182,7 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
         code: 0,
         quiet,
     };
-    master.start().map_err(|error| format!("the worker cannot be started: {error}"))?;
+    master.start().map_err(|error| format!("cannot start the worker: {error}"))?;
     let _bound = client::serve(sockets, &events)?; // until the end
     master.run(&told);
     Ok(ExitCode::from(master.code))
@@ -279,7 +280,9 @@ impl Master {
                     format_args!("restart-on-crash: another worker begins in {} ms", pause.as_millis()),
                 );
             }
-            Err(error) => self.say("ALERT", format_args!("restart-on-crash: no thread can wait: {error}")),
+            Err(error) => {
+                self.say("ALERT", format_args!("restart-on-crash: cannot start a thread that waits: {error}"))
+            }
         }
     }
 
@@ -292,7 +295,7 @@ impl Master {
         self.pauses = false;
         self.said.clear();
         if let Err(error) = self.start() {
-            self.say("ALERT", format_args!("the worker cannot be started: {error}"));
+            self.say("ALERT", format_args!("cannot start the worker: {error}"));
             self.has_failed();
             self.crashed();
         }
@@ -321,7 +324,7 @@ impl Master {
         self.reloads += 1;
         self.current.iter_mut().chain(&mut self.former).for_each(|worker| worker.reloads += 1);
         if let Err(error) = self.start() {
-            self.say("ALERT", format_args!("the worker cannot be started: {error}"));
+            self.say("ALERT", format_args!("cannot start the worker: {error}"));
             self.has_failed();
         }
     }

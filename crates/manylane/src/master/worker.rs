@@ -165,7 +165,7 @@ impl Joined {
     /// The master has ended already, or the system refuses.
     pub(crate) fn end_with_master(self) -> Result<(), String> {
         nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)
-            .map_err(|error| format!("the end of the master cannot be watched: {error}"))?;
+            .map_err(|error| format!("cannot watch the master: {error}"))?;
         if std::os::unix::process::parent_id() == self.master {
             return Ok(());
         }

@@ -160,20 +160,22 @@ impl fmt::Display for HeaderError {
                 f.write_str("the connection does not begin with one; is 'send-proxy' missing at the sender?")
             }
             Self::LineEnd => write!(f, "its line does not end with CR and LF within {LONGEST_V1} bytes"),
-            Self::Line => {
-                f.write_str("its line is not 'PROXY', TCP4, TCP6 or UNKNOWN, two addresses and two ports")
+            Self::Line => f.write_str(
+                "its line expects 'PROXY', a protocol, two addresses and two ports, found other words",
+            ),
+            Self::Protocol => f.write_str("its line expects TCP4, TCP6 or UNKNOWN, found another word"),
+            Self::Version(version) => write!(f, "it expects version 1 or 2, found {version}"),
+            Self::Command(command) => write!(f, "it expects command 0 or 1, found {command}"),
+            Self::Family(family) => {
+                write!(f, "it expects a family and transport that are defined, found {family:#04x}")
             }
-            Self::Protocol => f.write_str("its protocol is not TCP4, TCP6 or UNKNOWN"),
-            Self::Version(version) => write!(f, "it has version {version}, and 1 and 2 are known"),
-            Self::Command(command) => write!(f, "its command {command} is not defined"),
-            Self::Family(family) => write!(f, "its family and transport {family:#04x} are not defined"),
             Self::Length(length) => write!(f, "its length {length} does not fit its addresses"),
             Self::Long(length) => {
-                write!(f, "its length {length} is more than {} bytes", LONGEST_V2 - v2::FIXED)
+                write!(f, "it expects at most {} bytes, found {length}", LONGEST_V2 - v2::FIXED)
             }
-            Self::Tlv(kind) => write!(f, "its vector of type {kind:#04x} has a length that cannot be"),
+            Self::Tlv(kind) => write!(f, "its vector of type {kind:#04x} has a length that does not fit"),
             Self::Checksum => f.write_str("its checksum does not fit its bytes"),
-            Self::Checksums => f.write_str("it has two checksums"),
+            Self::Checksums => f.write_str("it expects one checksum, found two"),
         }
     }
 }

@@ -155,7 +155,7 @@ fn a_checksum_is_checked_and_may_be_there_once() {
     bytes[15] += 7;
     let error = parse(&bytes).unwrap_err();
     assert_eq!(error, HeaderError::Checksums);
-    assert_eq!(error.to_string(), "the PROXY protocol header is bad: it has two checksums");
+    assert_eq!(error.to_string(), "the PROXY protocol header is bad: it expects one checksum, found two");
 }
 
 #[test]

@@ -82,7 +82,8 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             continue;
         }
         let Some(port) = agent_port else {
-            let message = format!("server '{}' has an agent without a port: say 'agent-port'", server.name);
+            let message =
+                format!("'agent-check' of server '{}' expects an 'agent-port', found none", server.name);
             refuse.found.alert(line.pos, message);
             continue;
         };
@@ -106,7 +107,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let Some(ip) = given.unwrap_or(own) else {
             if given.is_none() {
                 let message = format!(
-                    "server '{}' has no IP address, and its agent has none either: say 'agent-addr'",
+                    "'agent-check' of server '{}' expects an 'agent-addr', found none, and its server has no IP address",
                     server.name
                 );
                 refuse.found.alert(line.pos, message);

@@ -152,7 +152,7 @@ fn algorithm(
     if mode == Mode::Tcp
         && matches!(algorithm, tree::Algorithm::Uri | tree::Algorithm::UrlParam | tree::Algorithm::Hdr)
     {
-        let message = "this 'balance' needs 'mode http'; falling back to 'balance roundrobin'";
+        let message = "this 'balance' needs 'mode http'; 'balance roundrobin' is used";
         refuse.found.warning(set.pos, message);
         return (Algorithm::RoundRobin, BalanceKey::None);
     }

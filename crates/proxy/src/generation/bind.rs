@@ -276,7 +276,7 @@ pub(super) fn listeners(
     if let Some(set) = id.filter(|_| all.len() > 1) {
         refuse.found.alert(
             set.pos,
-            format!("'id' names one listener, and this line has {}: give each a line of its own", all.len()),
+            format!("'id' expects one listener, found {}: give each a line of its own", all.len()),
         );
     }
     all
@@ -320,8 +320,8 @@ fn lanes_of(words: &[Word], groups: &Groups, refuse: &mut Refuse<'_>) -> Option<
             (Some(None), _) => all = None,
             (None, _) => {
                 let message = format!(
-                    "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', of a group that \
-                        there is as in '1/1-4', found '{}'",
+                    "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', or those of a group as \
+                        in '1/1-4', found '{}'",
                     word.shown()
                 );
                 refuse.found.alert(word.pos(), message);
@@ -369,7 +369,8 @@ pub(super) fn served<'l>(
         // What cannot be counted ends the start with its own sentence.
         let lanes = *lanes.get_or_insert_with(|| process.lane_count().unwrap_or(crate::MOST_LANES));
         if !has_lanes(some, lanes) && told.insert(listener.pos) {
-            let message = format!("'thread' names no lane: the numbers are 1 to {lanes}; see 'nbthread'");
+            let message =
+                format!("'thread' expects lanes from 1 to {lanes}, found none of them; see 'nbthread'");
             refuse.found.alert(listener.pos, message);
         }
     }

@@ -160,7 +160,7 @@ pub(super) fn checks(
             refuse.found.alert(
                 set.pos,
                 format!(
-                    "'check-proto {}' : the checks of this backend speak {speak}: say '{wanted}'",
+                    "'check-proto' expects {wanted}, found '{}': the checks of this backend speak {speak}",
                     set.value
                 ),
             );
@@ -258,15 +258,12 @@ fn program(proxy: &Proxy, process: &Process, refuse: &mut Refuse<'_>) -> Option<
     let Some(preserves_environment) = process.external_check else {
         refuse.found.alert(
             kind.pos,
-            "'option external-check' needs 'external-check' in the global section, which allows it",
+            "'option external-check' expects 'external-check' in the global section, found none",
         );
         return None;
     };
     let Some(command) = text(&settings.external_command) else {
-        refuse.found.alert(
-            kind.pos,
-            "'option external-check' needs 'external-check command', which says what to run",
-        );
+        refuse.found.alert(kind.pos, "'option external-check' expects 'external-check command', found none");
         return None;
     };
     Some(Program { command, path: text(&settings.external_path), preserves_environment })
@@ -296,7 +293,10 @@ fn place(
                 None
             }
             None => {
-                refuse.found.alert(set.value.pos(), format!("'addr' : '{}' is not UTF-8", set.value.shown()));
+                refuse.found.alert(
+                    set.value.pos(),
+                    format!("'addr' expects an address, found '{}', which is not UTF-8", set.value.shown()),
+                );
                 None
             }
         });
@@ -325,7 +325,7 @@ fn place(
             || script.steps().iter().any(|step| matches!(step, Step::Connect(Connect { port: Some(_), .. })))
         {
             let message = format!(
-                "server '{}' has no IP address, so its checks have no port; leave it out, or say 'addr'",
+                "'port' of the checks expects an IP address, found server '{}' without one: write 'addr', or no port",
                 server.name
             );
             refuse.found.alert(pos, message);

@@ -76,24 +76,32 @@ impl Choice {
         let known = POLICIES.iter().map(|(name, _)| *name);
         match POLICIES.iter().find(|(known, _)| *name == **known) {
             Some((_, policy)) => self.policy = *policy,
-            None => return wrong(name, format!("is not one of {}", known.collect::<Vec<_>>().join(", "))),
+            None => {
+                return wrong(
+                    name,
+                    format!(
+                        "is unknown; 'cpu-policy' expects one of {}",
+                        known.collect::<Vec<_>>().join(", ")
+                    ),
+                );
+            }
         }
         match more {
             [] => Ok(()),
             [option] if *option == *"threads-per-core" => {
-                wrong(option, "expects 'auto', or 1 for one processor of each core".into())
+                wrong(option, "expects auto, or 1 for one processor of each core, found none".into())
             }
             [option, number, rest @ ..] if *option == *"threads-per-core" => {
                 self.one_of_core = *number == *"1";
                 match rest {
                     _ if !self.one_of_core && *number != *"auto" => {
-                        wrong(number, "is neither 'auto' nor 1".into())
+                        wrong(number, "is unknown; 'threads-per-core' expects auto or 1".into())
                     }
                     [] => Ok(()),
-                    [more, ..] => wrong(more, "is not read behind 'threads-per-core'".into()),
+                    [more, ..] => wrong(more, "is one word too many behind 'threads-per-core'".into()),
                 }
             }
-            [option, ..] => wrong(option, "is not read; there is 'threads-per-core'".into()),
+            [option, ..] => wrong(option, "is unknown; behind the policy stands 'threads-per-core'".into()),
         }
     }
 
@@ -114,16 +122,15 @@ impl Choice {
                 b"only-thread" => (false, Of::Thread),
                 b"drop-core" | b"only-core" | b"drop-cluster" | b"only-cluster" => {
                     let message = format!(
-                        "'{}' is a rule of HAProxy that is refused: use numbers of processors, nodes or \
-                            threads",
+                        "'{}' is a rule of HAProxy that this program refuses: name processors, nodes or threads",
                         rule.shown()
                     );
                     return Err((rule.pos(), message));
                 }
                 _ => {
                     let message = format!(
-                        "'{}' is not one of reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread, \
-                            only-thread",
+                        "'cpu-set' expects reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread or \
+                            only-thread, found '{}'",
                         rule.shown()
                     );
                     return Err((rule.pos(), message));
@@ -132,7 +139,7 @@ impl Choice {
             let Some(word) = words.next() else {
                 return Err((
                     rule.pos(),
-                    format!("'{}' expects numbers or ranges such as '0-3,8'", rule.shown()),
+                    format!("'{}' expects numbers or ranges such as '0-3,8', found none", rule.shown()),
                 ));
             };
             let mut numbers = Vec::new();
@@ -140,7 +147,11 @@ impl Choice {
                 let Some(more) = Numbers::of_processors(part) else {
                     return Err((
                         word.pos(),
-                        format!("'{}' expects numbers, from 0, or ranges such as '0-3,8'", word.shown()),
+                        format!(
+                            "'{}' expects numbers or ranges such as '0-3,8', found '{}'",
+                            rule.shown(),
+                            word.shown()
+                        ),
                     ));
                 };
                 numbers.extend(more.list);
@@ -286,11 +297,11 @@ mod tests {
     #[test]
     fn what_is_no_policy_is_refused_with_its_place() {
         for (text, column, said) in [
-            ("fastest", 1, "'fastest' is not one of none, first-usable-node"),
+            ("fastest", 1, "'fastest' is unknown; 'cpu-policy' expects one of none, first-usable-node"),
             ("none threads-per-core", 1, "'threads-per-core' expects"),
-            ("none threads-per-core 2", 1, "'2' is neither"),
-            ("none threads-per-core 1 x", 1, "'x' is not read"),
-            ("none cores", 1, "'cores' is not read; there is"),
+            ("none threads-per-core 2", 1, "'2' is unknown"),
+            ("none threads-per-core 1 x", 1, "'x' is one word too many"),
+            ("none cores", 1, "'cores' is unknown; behind"),
         ] {
             let (pos, message) = Choice::default().policy(&words(text)).unwrap_err();
             assert!(pos.column == column && message.starts_with(said), "{text}: {message}");

@@ -57,14 +57,17 @@ impl CpuMap {
         else {
             return wrong(
                 lanes,
-                "expects a group and lanes: numbers from 1, ranges, 'odd', 'even' or 'all', as in '1/1-4'",
+                "is no group and lanes: numbers from 1, ranges, 'odd', 'even' or 'all' are expected, as in '1/1-4'",
             );
         };
         let mut cpus = Numbers { list: Vec::new(), open: false };
         for word in processors {
             for part in word.text().unwrap_or_default().split(',') {
                 let Some(more) = Numbers::of_processors(part) else {
-                    return wrong(word, "expects numbers of processors, from 0, or ranges such as '0-3'");
+                    return wrong(
+                        word,
+                        "is no processor: numbers from 0 or ranges such as '0-3' are expected",
+                    );
                 };
                 cpus.list.extend(more.list);
                 cpus.open |= more.open;
@@ -78,7 +81,7 @@ impl CpuMap {
             cpus.cut(own.list.len());
             if own.list.len() != cpus.list.len() {
                 let message = format!(
-                    "gives one processor to each lane, and there are {} lanes and {} processors",
+                    "expects as many processors as lanes, found {} lanes and {} processors",
                     own.list.len(),
                     cpus.list.len()
                 );
@@ -87,7 +90,7 @@ impl CpuMap {
         }
         let several = groups.several();
         if auto && group.list.iter().filter(|number| **number <= several.len()).count() > 1 {
-            return wrong(lanes, "names several groups: 'auto:' shares processors out to the lanes of one");
+            return wrong(lanes, "names several groups: 'auto:' expects the lanes of one group");
         }
         // What is said of groups and lanes that there are not is ignored.
         let together: Arc<[usize]> = cpus.list[..].into();
@@ -242,13 +245,13 @@ mod tests {
         let several = map(&format!("{three} cpu-map auto:all/1 0\n")).unwrap_err();
         assert!(several.contains("names several groups"), "{several}");
         for (lines, why) in [
-            (" thread-groups 2\n", "set 'nbthread', too"),
-            (" nbthread 4\n thread-group 1 1-2\n", "'thread-groups' makes more"),
+            (" thread-groups 2\n", "expects 'nbthread', found none"),
+            (" nbthread 4\n thread-group 1 1-2\n", "write 'thread-groups'"),
             (" nbthread 4\n thread-groups 2\n thread-group 3 1\n", "from 1 to 2"),
             (" nbthread 4\n thread-groups 2\n thread-group 1 3-5\n", "lanes from 1 to 4"),
             (
                 " nbthread 4\n thread-groups 2\n thread-group 1 1-2\n thread-group 2 2-4\n",
-                "in the groups 1 and 2",
+                "to the groups 1 and 2",
             ),
         ] {
             let found = map(lines).unwrap_err();
@@ -281,16 +284,16 @@ mod tests {
         for (lines, why) in [
             (" cpu-map auto:1/1-4 0\n", "4 lanes and 1 processors"),
             (" cpu-map auto:1/1 0-3\n", "1 lanes and 4 processors"),
-            (" cpu-map 1/x 0\n", "expects a group and lanes"),
-            (" cpu-map 1/4-2 0\n", "expects a group and lanes"),
-            (" cpu-map 0 0\n", "expects a group and lanes"),
-            (" cpu-map 1/1 3-1\n", "expects numbers of processors"),
-            (" cpu-map 1/1 1024\n", "expects numbers of processors"),
-            (" cpu-map 1/1 0,,1\n", "expects numbers of processors"),
-            (" cpu-policy best\n", "'best' is not one of"),
-            (" cpu-set drop-cluster 0\n", "'drop-cluster' is a rule of HAProxy that is refused"),
+            (" cpu-map 1/x 0\n", "'1/x' is no group and lanes"),
+            (" cpu-map 1/4-2 0\n", "is no group and lanes"),
+            (" cpu-map 0 0\n", "is no group and lanes"),
+            (" cpu-map 1/1 3-1\n", "'3-1' is no processor"),
+            (" cpu-map 1/1 1024\n", "is no processor"),
+            (" cpu-map 1/1 0,,1\n", "is no processor"),
+            (" cpu-policy best\n", "'best' is unknown"),
+            (" cpu-set drop-cluster 0\n", "'drop-cluster' is a rule of HAProxy that this program refuses"),
             (" cpu-set only-cpu\n", "'only-cpu' expects"),
-            (" cpu-set only-cpu x\n", "'x' expects"),
+            (" cpu-set only-cpu x\n", "ranges such as '0-3,8', found 'x'"),
         ] {
             let found = map(lines).unwrap_err();
             assert!(found.contains(why), "{lines}: {found}");

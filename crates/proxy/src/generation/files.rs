@@ -76,7 +76,7 @@ impl Files {
 /// As of [`File::open`], and for a pipe.
 pub(super) fn open(path: &Path) -> Result<File> {
     if std::fs::metadata(path)?.file_type().is_fifo() {
-        return Err(Error::other("it is a pipe; name a file"));
+        return Err(Error::other("expected a file, found a pipe"));
     }
     File::open(path)
 }

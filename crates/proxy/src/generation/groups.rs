@@ -23,14 +23,13 @@ pub(super) fn groups(global: &Global, refuse: &mut Refuse<'_>) -> Groups {
     let one = Groups::default();
     let Some(set) = global.thread_groups.filter(|set| set.value > 1) else {
         if let Some(line) = global.thread_group.first() {
-            let message =
-                "'thread-group' : there is one group, which has all lanes; 'thread-groups' makes more";
+            let message = "'thread-group' expects several groups, found one, which has all lanes; write 'thread-groups'";
             refuse.found.alert(line.pos, message);
         }
         return one;
     };
     let Some(lanes) = global.nbthread else {
-        let message = "'thread-groups' : the lanes that are shared out must be counted: set 'nbthread', too";
+        let message = "'thread-groups' expects 'nbthread', found none: it shares out that many lanes";
         refuse.found.alert(set.pos, message);
         return one;
     };
@@ -88,7 +87,11 @@ fn share_out(mut groups: Vec<Vec<usize>>, lanes: usize) -> Result<Vec<Vec<usize>
     for (number, group) in groups.iter().enumerate() {
         for &lane in group {
             if let Some(other) = owner[lane].replace(number + 1) {
-                return Err(format!("lane {} is in the groups {other} and {}", lane + 1, number + 1));
+                return Err(format!(
+                    "lane {} belongs to the groups {other} and {}: leave it in one",
+                    lane + 1,
+                    number + 1
+                ));
             }
         }
     }
@@ -96,7 +99,7 @@ fn share_out(mut groups: Vec<Vec<usize>>, lanes: usize) -> Result<Vec<Vec<usize>
     let mut left = free.clone().count();
     let mut empty = groups.iter().filter(|group| group.is_empty()).count();
     if left < empty {
-        return Err(format!("{left} lanes are left for {empty} groups, and each needs one"));
+        return Err(format!("{empty} groups expect a lane each, found {left}"));
     }
     for group in groups.iter_mut().filter(|group| group.is_empty()) {
         let share = left.div_ceil(empty);
@@ -105,7 +108,7 @@ fn share_out(mut groups: Vec<Vec<usize>>, lanes: usize) -> Result<Vec<Vec<usize>
     }
     match free.next() {
         None => Ok(groups),
-        Some(lane) => Err(format!("lane {} is in none of the groups", lane + 1)),
+        Some(lane) => Err(format!("lane {} belongs to no group: name it in one", lane + 1)),
     }
 }
 
@@ -121,11 +124,11 @@ mod tests {
         assert_eq!(lanes(&[&[], &[]], 5), Ok(vec![vec![0, 1, 2], vec![3, 4]]));
         assert_eq!(lanes(&[&[], &[1, 2], &[]], 5), Ok(vec![vec![0, 3], vec![1, 2], vec![4]]));
         assert_eq!(lanes(&[&[0], &[1]], 2), Ok(vec![vec![0], vec![1]]));
-        assert_eq!(lanes(&[&[0], &[1]], 3), Err("lane 3 is in none of the groups".into()));
-        assert_eq!(lanes(&[&[0, 1], &[1]], 2), Err("lane 2 is in the groups 1 and 2".into()));
+        assert_eq!(lanes(&[&[0], &[1]], 3), Err("lane 3 belongs to no group: name it in one".into()));
         assert_eq!(
-            lanes(&[&[], &[], &[]], 2),
-            Err("2 lanes are left for 3 groups, and each needs one".into())
+            lanes(&[&[0, 1], &[1]], 2),
+            Err("lane 2 belongs to the groups 1 and 2: leave it in one".into())
         );
+        assert_eq!(lanes(&[&[], &[], &[]], 2), Err("3 groups expect a lane each, found 2".into()));
     }
 }

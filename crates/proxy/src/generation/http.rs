@@ -436,7 +436,7 @@ fn whole(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
     let mut at = 0;
     loop {
         let Some(end) = text[at..].iter().position(|&byte| byte == b'\n') else {
-            return Err("it is no HTTP response: its head has no empty line at its end");
+            return Err("an HTTP response expects an empty line behind its head, found the end of the file");
         };
         let line = text[at..at + end].strip_suffix(b"\r").unwrap_or(&text[at..at + end]);
         at += end + 1;
@@ -451,7 +451,7 @@ fn whole(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
         }
     }
     if !head.starts_with(b"HTTP/1.") {
-        return Err("it is no HTTP response: it does not begin with HTTP/1.");
+        return Err("an HTTP response expects 'HTTP/1.' at its beginning, found another text");
     }
     let body = &text[at..];
     head.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());

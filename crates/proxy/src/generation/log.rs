@@ -294,7 +294,7 @@ fn rings(refuse: &mut Refuse<'_>) -> Vec<Arc<Ring>> {
         let description = description.as_ref().map(|set| text(&set.value)).unwrap_or_default();
         if let Some(size) = size.filter(|size| !Ring::fits(size.value as usize)) {
             let message = format!(
-                "'size' : the system has no memory for a ring of {} bytes; make it smaller",
+                "'size' expects what memory has room for, found {} bytes; make the ring smaller",
                 size.value
             );
             refuse.found.alert(size.pos, message);
@@ -302,7 +302,7 @@ fn rings(refuse: &mut Refuse<'_>) -> Vec<Arc<Ring>> {
         let most = longest(section);
         if let Some(maxlen) = maxlen.filter(|maxlen| maxlen.value > most.into()) {
             let message = format!(
-                "'maxlen' : lines of {} bytes do not fit ring '{}'; {most} are used",
+                "'maxlen' expects at most {most} in ring '{1}', found {0}; {most} are used",
                 maxlen.value,
                 text(name)
             );
@@ -349,9 +349,10 @@ fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> 
     let made = sink.and_then(|sink| {
         let spec = TargetSpec {
             sink,
-            format: format.ok_or("its format is not known")?,
+            format: format.ok_or("expected a format that is built, found another one")?,
             length: length.unwrap_or(LENGTH) as usize,
-            facility: Facility::new(*facility).ok_or("its facility is not known")?,
+            facility: Facility::new(*facility)
+                .ok_or("expected a facility from 0 to 23, found another one")?,
             level: Level::new(*level),
             min_level: Level::new(*min_level),
             sample: sample
@@ -400,7 +401,7 @@ fn place(address: &Address) -> Result<Sink, String> {
                         inherited.map_err(|errno| format!("fd@{number} cannot be used: {errno}"))?,
                     )
                 }
-                other => return Err(format!("lines are not sent to '{other}' yet")),
+                other => return Err(format!("log lines to '{other}' are not built yet")),
             }
         }
     };

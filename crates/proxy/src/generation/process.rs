@@ -222,7 +222,7 @@ const STATS_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn positive(time: Set<Duration>, refuse: &mut Refuse<'_>) -> bool {
     if time.value.is_zero() {
-        refuse.found.alert(time.pos, "'stats timeout' expects a positive value");
+        refuse.found.alert(time.pos, "'stats timeout' expects a time above 0, found 0");
     }
     !time.value.is_zero()
 }
@@ -370,8 +370,10 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     if let Some(Set { value, pos, .. }) = warn_blocked_after
         && !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(value)
     {
-        let message = "'warn-blocked-traffic-after' expects a time from 1 ms to 1000 ms";
-        refuse.found.alert(*pos, message.to_owned());
+        let found = value.as_millis();
+        let message =
+            format!("'warn-blocked-traffic-after' expects a time from 1 ms to 1000 ms, found {found} ms");
+        refuse.found.alert(*pos, message);
     }
     if let Some(Set { value, pos, .. }) = tune.bufsize
         && value > MAX_HEAD as u64

@@ -426,7 +426,10 @@ fn one<'c>(
                 if bind.options.id.is_some()
                     && listeners.iter().any(|other: &bind::Listener| other.id == listener.id)
                 {
-                    let message = format!("'id {}' is another listener's of this frontend", listener.id);
+                    let message = format!(
+                        "'id' expects a number of its own, found {}, which another listener has",
+                        listener.id
+                    );
                     refuse.found.alert(bind.options.id.map_or(bind.pos, |set| set.pos), message);
                 }
             }

@@ -252,7 +252,8 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
     for own in nameservers {
         let address = &own.address.value;
         let Location::Ip { host, port: Port::One(port) } = &address.place else {
-            refuse.found.alert(own.address.pos, "'nameserver' expects an IP address and a port");
+            let message = format!("'nameserver' expects an IP address and a port, found '{address}'");
+            refuse.found.alert(own.address.pos, message);
             continue;
         };
         let ip: IpAddr = match host {
@@ -268,7 +269,7 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
             Ok(bytes) => {
                 let found = system_servers(&String::from_utf8_lossy(&bytes));
                 if found.is_empty() {
-                    let message = format!("'parse-resolv-conf' : no name server is in {SYSTEM}");
+                    let message = format!("'parse-resolv-conf' expects name servers in {SYSTEM}, found none");
                     refuse.found.warning(name.pos(), message);
                 }
                 for address in found {
@@ -282,7 +283,10 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
         }
     }
     if servers.is_empty() {
-        let message = format!("resolvers '{}' has no name servers: nothing is resolved by it", name.shown());
+        let message = format!(
+            "resolvers '{}' expects 'nameserver' lines, found none: it resolves nothing",
+            name.shown()
+        );
         refuse.found.warning(name.pos(), message);
     }
     let mut settings = Settings { servers: servers.len(), ..Settings::USUAL };
@@ -322,7 +326,7 @@ pub(super) fn of_server(
     let name = match Name::parse(host) {
         Ok(name) => name,
         Err(why) => {
-            refuse.found.alert(at.pos, format!("'{host}' cannot be asked for: {why}"));
+            refuse.found.alert(at.pos, format!("'server' expects a host name, found '{host}': {why}"));
             return None;
         }
     };
@@ -357,13 +361,13 @@ fn wish(options: &ServerOptions, refuse: &mut Refuse<'_>) -> (Wish, bool) {
         &options.resolve_net,
         |word| match Network::parse(word) {
             Some(_) if networks.len() == MOST_NETWORKS => {
-                Err(format!("'resolve-net' takes at most {MOST_NETWORKS} networks"))
+                Err(format!("'resolve-net' expects at most {MOST_NETWORKS} networks, found more"))
             }
             Some(network) => {
                 networks.push(network);
                 Ok(())
             }
-            None => Err(format!("'resolve-net' expects networks, such as 10.0.0.0/8, found '{word}'")),
+            None => Err(format!("'resolve-net' expects networks such as 10.0.0.0/8, found '{word}'")),
         },
         refuse,
     );

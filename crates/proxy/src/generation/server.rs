@@ -470,7 +470,7 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
         }
     };
     let Location::Ip { host, port } = resolved.place else {
-        wrong("'source' expects an IP address".into());
+        wrong(format!("'source' expects an IP address, found '{}'", address.value));
         return None;
     };
     let ip = match host {
@@ -483,7 +483,7 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
         Port::One(port) => Some(port..=port),
         Port::Range { low, high } => Some(low..=high),
         Port::Offset(_) => {
-            wrong("'source' does not take an offset for a port".into());
+            wrong("'source' expects a port or a range of ports, found an offset".into());
             None
         }
     };
@@ -657,7 +657,8 @@ fn place(
     if refuse.ignore_unresolved {
         return ServerPlace::Nowhere;
     }
-    let why = failure.unwrap_or_else(|| "no method of 'init-addr' gives an address".into());
+    let why =
+        failure.unwrap_or_else(|| "expected an address by the methods of 'init-addr', found none".into());
     refuse.found.alert(address.pos, format!("'server' : {why}"));
     ServerPlace::Nowhere
 }
@@ -676,15 +677,15 @@ fn dynamic_cookie(settings: &Settings, place: &ServerPlace) -> Option<Box<[u8]>>
 pub(super) fn check_dynamic_cookies(settings: &Settings, servers: &[Server], refuse: &mut Refuse<'_>) {
     let Some(set) = settings.cookie.as_ref().filter(|set| set.value.dynamic) else { return };
     if settings.dynamic_cookie_key.is_none() {
-        let message = "'cookie dynamic' gives no server a cookie without a 'dynamic-cookie-key'";
+        let message = "'cookie dynamic' expects a 'dynamic-cookie-key', found none: no server has a cookie";
         return refuse.found.warning(set.pos, message);
     }
     let mut owners = std::collections::HashMap::new();
     for server in servers {
         let Some(cookie) = &server.cookie else {
             let message = format!(
-                "'cookie dynamic' gives server '{}' no cookie, since it has no IP address and port of its \
-                    own",
+                "'cookie dynamic' expects an IP address and a port, found server '{}' without: it has no \
+                    cookie",
                 server.name
             );
             refuse.found.warning(set.pos, message);

@@ -41,7 +41,9 @@ pub(super) fn spellings(global: &Global, refuse: &mut Refuse<'_>) -> Option<Case
                         (None, ..) => {}
                         (Some(from), Some(to), None) => add(from, to, set.value.pos(), &place, refuse),
                         _ => {
-                            let message = format!("'h1-case-adjust-file' :{place}: a line has two names");
+                            let message = format!(
+                                "'h1-case-adjust-file' expects two names{place}, found another number"
+                            );
                             refuse.found.alert(set.value.pos(), message);
                         }
                     }

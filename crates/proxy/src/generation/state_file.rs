@@ -87,7 +87,7 @@ fn read(path: &Path, pos: Pos, refuse: &mut Refuse<'_>) -> States {
     let read = files::open(path).and_then(|file| file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes));
     if let Err(error) = read {
         let message = format!(
-            "the server state file '{}' cannot be read, and servers begin as the configuration says: {error}",
+            "cannot read the server state file '{}', so servers begin as the configuration says: {error}",
             path.display()
         );
         refuse.found.warning(pos, message);
@@ -95,7 +95,7 @@ fn read(path: &Path, pos: Pos, refuse: &mut Refuse<'_>) -> States {
     }
     if bytes.len() > MOST_BYTES {
         let message = format!(
-            "the server state file '{}' has more than {MOST_BYTES} bytes; what is behind them is not read",
+            "the server state file '{}' has more than {MOST_BYTES} bytes; the rest is ignored",
             path.display()
         );
         refuse.found.warning(pos, message);

@@ -78,17 +78,29 @@ fn user<'w>(kind: &'w Statement, most: usize, refuse: &mut Refuse<'_>) -> &'w [u
         [word, user, ..] if *word == "user" => {
             let name = user.bytes();
             if name.is_empty() || name.len() > most || name.contains(&0) {
-                wrong(user.pos(), format!(": a user's name has 1 to {most} bytes, and no zero among them"));
+                wrong(
+                    user.pos(),
+                    format!(
+                        "expects a user's name of 1 to {most} bytes without a zero byte, found '{}'",
+                        user.shown()
+                    ),
+                );
                 return b"";
             }
             name
         }
         [word, ..] if *word != "user" => {
-            wrong(word.pos(), format!("expects 'user' and a name, found '{}'", word.shown()));
+            wrong(word.pos(), format!("expects user <name>, found '{}'", word.shown()));
             b""
         }
         _ => {
-            wrong(kind.pos, "expects 'user' and a name".into());
+            wrong(
+                kind.pos,
+                format!(
+                    "expects user <name>, found {}",
+                    if kind.words.is_empty() { "none" } else { "1 argument" }
+                ),
+            );
             b""
         }
     }
@@ -158,7 +170,8 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         let word = self.next();
         if word.is_none() {
             let pos = self.step.words.last().map_or(self.step.pos, |word| word.pos_at(usize::MAX));
-            self.refuse.found.alert(pos, format!("'{}' expects a value for '{of}'", self.step.keyword));
+            let message = format!("'{}' : '{of}' expects a value, found none", self.step.keyword);
+            self.refuse.found.alert(pos, message);
         }
         word
     }
@@ -167,14 +180,19 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         self.refuse.found.alert(word.pos(), format!("'{}' : {why}", self.step.keyword));
     }
 
+    /// Reports that the option `of` of the step is not `what`.
+    fn expects(&mut self, word: &Word, of: &str, what: &str) {
+        self.wrong(word, &format!("'{of}' expects {what}, found '{}'", word.shown()));
+    }
+
     fn unknown(&mut self, word: &Word) {
-        let message = format!("'{}' cannot handle unexpected argument '{}'", self.step.keyword, word.shown());
+        let message = format!("unknown argument '{}' of '{}'", word.shown(), self.step.keyword);
         self.refuse.found.alert(word.pos(), message);
     }
 
     fn unbuilt(&mut self, word: &Word, why: &str) {
-        let message = format!("'{} {}' is refused: {why}", self.step.keyword, word.shown());
-        self.refuse.found.alert(word.pos(), message);
+        let keyword = format!("{} {}", self.step.keyword, word.shown());
+        self.refuse.keyword(word.pos(), &keyword, why);
     }
 
     fn comment(&mut self) -> Option<Box<str>> {
@@ -237,17 +255,14 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                     match (value.bytes(), http) {
                         (b"h1", true) | (b"none", false) => {}
                         (b"h2", true) => self.unbuilt(value, "HTTP/2 is not built yet"),
-                        _ => self.wrong(
-                            value,
-                            &format!("'proto' expects {} here", if http { "h1" } else { "none" }),
-                        ),
+                        _ => self.expects(value, "proto", if http { "h1" } else { "none" }),
                     }
                 }
                 b"ssl" | b"sni" | b"alpn" => {
                     self.unbuilt(word, "TLS is not built yet");
                     break;
                 }
-                b"via-socks4" => self.unbuilt(word, "SOCKS4 is not built"),
+                b"via-socks4" => self.unbuilt(word, "SOCKS4 is not built yet"),
                 _ => self.unknown(word),
             }
         }
@@ -260,7 +275,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         if value.bytes().iter().all(u8::is_ascii_digit) {
             let port = value.text().and_then(|text| text.parse().ok()).filter(|port| *port != 0);
             if port.is_none() {
-                self.wrong(value, "'port' expects a number from 1 to 65535, or an expression");
+                self.expects(value, "port", "a number from 1 to 65535, or an expression");
             }
             return port.map(PortOf::Fixed);
         }
@@ -288,7 +303,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             _ => None,
         };
         if found.is_none() {
-            self.wrong(value, "'addr' expects an IP address, with or without a port");
+            self.expects(value, "addr", "<ip>[:<port>]");
         }
         found
     }
@@ -298,7 +313,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         let head = self.next()?;
         let open = head.bytes().iter().position(|byte| *byte == b'(')? + 1;
         let Some(inside) = head.bytes()[open..].strip_suffix(b")") else {
-            self.wrong(head, "expects a variable in parentheses");
+            self.wrong(head, &format!("expected a variable in parentheses, found '{}'", head.shown()));
             return None;
         };
         let mut parts = inside.split(|byte| *byte == b',');
@@ -307,7 +322,10 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             Ok(_) => {
                 self.wrong(
                     head,
-                    "a health check has variables of the scopes 'check', 'sess' and 'proc' only",
+                    &format!(
+                        "expected a variable of the scope check, sess or proc, found '{}'",
+                        manylane_config::Shown(inside)
+                    ),
                 );
                 return None;
             }
@@ -448,10 +466,12 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                         _ => whole,
                     };
                     if pattern.is_some() {
-                        self.wrong(
-                            word,
-                            "one word is the pattern; put quotes around it, or backslashes before spaces",
+                        let message = format!(
+                            "expected one word as the pattern, found '{}' behind it; quote the pattern, or put \
+                                backslashes before its spaces",
+                            word.shown()
                         );
+                        self.wrong(word, &message);
                         return None;
                     }
                     if !known.contains(&name) {
@@ -481,7 +501,9 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             b"rstring" => Regex::new(bytes, false).map(Pattern::Regex),
             b"binary" => tcp::from_hex(bytes).map(Pattern::Binary),
             b"rbinary" => Regex::new(bytes, false).map(Pattern::HexRegex),
-            _ if bytes.is_empty() => Err("an empty pattern is everywhere".into()),
+            _ if bytes.is_empty() => {
+                Err("expected a pattern, found an empty one, which is everywhere".into())
+            }
             _ => Ok(Pattern::Bytes(bytes.into())),
         };
         pattern.map_err(|why| self.wrong(value, &why)).ok()
@@ -494,7 +516,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             Some(-1) => None,
             Some(bytes) if (0..=MOST_BYTES as i64).contains(&bytes) => Some(bytes as usize),
             _ => {
-                self.wrong(value, &format!("'min-recv' expects -1, or a number of bytes up to {MOST_BYTES}"));
+                self.expects(value, "min-recv", &format!("-1, or a number of bytes up to {MOST_BYTES}"));
                 None
             }
         }
@@ -506,10 +528,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         let status = Status::by_name(value.bytes()).filter(|status| some.contains(status));
         if status.is_none() {
             let names: Vec<&str> = some.iter().map(|status| status.name()).collect();
-            self.wrong(
-                value,
-                &format!("'{of}' expects one of {}, found '{}'", names.join(", "), value.shown()),
-            );
+            self.expects(value, of, &format!("one of {}", names.join(", ")));
         }
         status
     }
@@ -546,7 +565,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
         let method = how.map_or(&b"str"[..], |how| how.bytes());
         let word = self.value(of)?;
         if word.bytes().is_empty() {
-            self.wrong(word, &format!("'{of}' expects a pattern, and it is empty"));
+            self.expects(word, of, "a pattern");
             return None;
         }
         if method == b"reg" && !is_format {
@@ -567,14 +586,16 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
             b"end" => Some(Text::Ends(words)),
             b"sub" => Some(Text::Has(words)),
             b"reg" => {
-                self.wrong(
+                let plain = &of[..of.len() - 3];
+                self.expects(
                     how.unwrap_or(word),
-                    &format!("a regular expression cannot be a log format: say '{}'", &of[..of.len() - 3]),
+                    "-m",
+                    &format!("str, beg, end or sub before a format (or '{plain}')"),
                 );
                 None
             }
             _ => {
-                self.wrong(how.unwrap_or(word), "'-m' expects str, beg, end, sub or reg");
+                self.expects(how.unwrap_or(word), "-m", "str, beg, end, sub or reg");
                 None
             }
         }
@@ -594,7 +615,7 @@ fn connects_late(step: &Statement, made: &[Step], refuse: &mut Refuse<'_>) -> bo
     let late =
         step.keyword.ends_with(" connect") && first.is_some_and(|first| !matches!(first, Step::Connect(_)));
     if late {
-        let message = format!("'{0}' must not stand here: the first step has to be '{0}', too", step.keyword);
+        let message = format!("'{0}' expects '{0}' as the first step, found another one", step.keyword);
         refuse.found.alert(step.pos, message);
     }
     late
@@ -687,10 +708,8 @@ fn http_script<'p>(
             _ => None,
         };
         if let Some(missing) = sequence {
-            let message = format!(
-                "'{}' must not stand here: an 'http-check {missing}' has to come before it",
-                step.keyword
-            );
+            let message =
+                format!("'{}' expects an 'http-check {missing}' before it, found none", step.keyword);
             refuse.found.alert(step.pos, message);
             continue;
         }
@@ -736,8 +755,13 @@ fn check_line(request: &HttpRequest, step: &Statement, refuse: &mut Refuse<'_>) 
     let bad = |bytes: &[u8]| bytes.is_empty() || bytes.iter().any(|byte| *byte <= b' ' || *byte == 0x7f);
     if bad(&request.method) || request.uri.fixed().is_some_and(bad) {
         let message = format!(
-            "'{}' : method and URI must not be empty, and have neither spaces nor control characters",
-            step.keyword
+            "'{}' expects a method and a URI without spaces and control characters, found '{}'",
+            step.keyword,
+            manylane_config::Shown(if bad(&request.method) {
+                &request.method
+            } else {
+                request.uri.fixed().unwrap_or_default()
+            })
         );
         refuse.found.alert(step.pos, message);
     }

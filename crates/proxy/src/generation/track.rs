@@ -70,7 +70,7 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             let name = format!("server '{}/{}'", backend.name, backend.servers[server].name);
             if line.options.check.is_some_and(|set| set.value) {
                 wrong(format!(
-                    "{name} cannot be checked and track another one: leave out 'check' or 'track'"
+                    "'track' expects a server without checks, found 'check' of {name}: leave out one of the two"
                 ));
                 continue;
             }
@@ -88,7 +88,10 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
                 };
                 // Of what is nowhere in the file, the check of the file has told.
                 if of_name.is_some_and(written) {
-                    wrong(format!("{name} tracks '{}', which is not at work", set.value.shown()));
+                    wrong(format!(
+                        "'track' of {name} expects a server at work, found '{}', which is not",
+                        set.value.shown()
+                    ));
                 }
                 continue;
             };
@@ -112,7 +115,7 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             refuse.found.alert(
                 word.pos(),
                 format!(
-                    "{name} tracks '{}', which tracks it in turn: one of them must be checked",
+                    "'track' of {name} expects a server with checks, found '{}', which tracks it in turn",
                     word.shown()
                 ),
             );
@@ -120,7 +123,7 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             let root = format!("{}/{}", backends[at.backend].name, server(at).name);
             refuse.found.alert(
                 word.pos(),
-                format!("{name} tracks '{root}', which is not checked: put 'check' there"),
+                format!("'track' of {name} expects a server with checks, found '{root}' without: put 'check' there"),
             );
         } else if let Some(tracked) = server(follower).tracks {
             backends[tracked.backend].servers[tracked.server].followers.add(follower);

@@ -173,7 +173,7 @@ impl Password {
         let memory = params.n().saturating_mul(u64::from(params.r())).saturating_mul(128);
         if memory > MOST_YESCRYPT_MEMORY {
             return Err(format!(
-                "it needs {} MB for each guess: at most {} are given",
+                "it needs {} MB for each guess, of which at most {} are given",
                 memory >> 20,
                 MOST_YESCRYPT_MEMORY >> 20
             ));
@@ -220,8 +220,8 @@ impl Password {
             [b'$', b'2', ..] => return Self::of_bcrypt(&String::from_utf8_lossy(text)),
             [b'$', b'7', b'$', rest @ ..] => return Self::of_scrypt(rest),
             [b'$', b'y', b'$', ..] => return Self::of_yescrypt(&String::from_utf8_lossy(text)),
-            [b'$', ..] => return refused("hashes of this kind are not read"),
-            _ => return refused("the passwords of the old crypt(3), of 13 characters, are not read"),
+            [b'$', ..] => return refused("hashes of this kind are not built"),
+            _ => return refused("passwords of the old crypt(3), of 13 characters, are not built"),
         };
         let mut parts = rest.split(|&byte| byte == b'$');
         let mut part = || parts.next().ok_or_else(|| "the hash is cut off".to_owned());
@@ -229,7 +229,7 @@ impl Password {
         let mut rounds = ROUNDS;
         if let Some(number) = salt.strip_prefix(b"rounds=").filter(|_| method != Method::Md5) {
             let number = std::str::from_utf8(number).ok().and_then(|number| number.parse::<u64>().ok());
-            let number = number.ok_or_else(|| "'rounds=' is followed by a number".to_owned())?;
+            let number = number.ok_or_else(|| "'rounds=' expects a number, found none".to_owned())?;
             if number > u64::from(MOST_ROUNDS) {
                 return Err(format!(
                     "its {number} rounds would keep a processor busy for long at each guess: at most \
@@ -246,7 +246,7 @@ impl Password {
             Method::Sha512 => 86,
         };
         if hash.len() != length {
-            return Err(format!("the hash has {} characters, and such ones have {length}", hash.len()));
+            return Err(format!("expected a hash of {length} characters, found {}", hash.len()));
         }
         let most = if method == Method::Md5 { SALT_OF_MD5 } else { SALT };
         Ok(Self::Hash { method, rounds, salt: salt[..salt.len().min(most)].into(), hash: hash.into() })
@@ -356,7 +356,7 @@ fn userlist(list: &tree::Userlist, refuse: &mut Refuse<'_>) -> Userlist {
 
 fn read(password: &tree::Password, refuse: &mut Refuse<'_>) -> Option<Password> {
     let mut wrong = |pos: Pos, why: String| {
-        refuse.found.alert(pos, format!("'user' : the password cannot be used: {why}"));
+        refuse.found.alert(pos, format!("'user' expects a password that can be checked: {why}"));
         None
     };
     match password {

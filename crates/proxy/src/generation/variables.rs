@@ -36,7 +36,7 @@ fn one(
         Ok(id) if id.scope == Scope::Process => id,
         Ok(_) => {
             let message = format!(
-                "'{keyword}' sets variables of the process only: '{}' has to begin with 'proc.'",
+                "'{keyword}' expects a variable of the process such as proc.name, found '{}'",
                 name.shown()
             );
             refuse.found.alert(name.pos(), message);
@@ -51,9 +51,10 @@ fn one(
     let made = if *keyword == "set-var" {
         Expression::compile(whole.bytes(), EvalPoints::CONFIGURATION, compiler).map(Made::Of)
     } else if let [_, more, ..] = value {
-        refuse
-            .found
-            .alert(more.pos(), format!("'{keyword}' takes one format: quote it, or the blanks in it"));
+        refuse.found.alert(
+            more.pos(),
+            format!("'{keyword}' expects one format, found '{}' behind it: quote its blanks", more.shown()),
+        );
         return None;
     } else {
         Format::compile(whole.bytes(), Use::Text, EvalPoints::CONFIGURATION, compiler).map(Made::Format)
@@ -134,9 +135,7 @@ impl Commanded {
     fn get_or_make(&self, name: &[u8]) -> Result<VariableId, String> {
         let mut names = self.names.lock();
         if names.get(name).is_none() && names.count(Scope::Process) == self.most {
-            return Err(format!(
-                "commands have made {MOST_COMMANDED} variables already, which is the most that they may"
-            ));
+            return Err(format!("commands make at most {MOST_COMMANDED} variables, and have made them"));
         }
         names.resolve(name).map_err(|error| error.to_string())
     }

@@ -31,8 +31,10 @@ pub(crate) fn bad_name_byte(name: &[u8]) -> Option<usize> {
 /// An address, or a report that points at what is wrong in it.
 pub(super) fn address(b: &mut Builder<'_>, name: &str, word: &Word, rules: &Rules) -> Option<Set<Address>> {
     let Some(text) = word.text() else {
-        b.found
-            .alert(word.pos(), format!("'{name}' : '{}' is not an address: it is not UTF-8", word.shown()));
+        b.found.alert(
+            word.pos(),
+            format!("'{name}' expects an address, found '{}', which is not UTF-8", word.shown()),
+        );
         return None;
     };
     let expanded = expanded(&b.environment, text);

@@ -107,7 +107,11 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
         b.found.alert(line.end(), format!("'balance {}' expects {what}", word.shown()));
     };
     if open.is_some() && !matches!(name, b"hdr" | b"random" | b"rdp-cookie") {
-        let message = format!("'balance {}' takes no argument in parentheses", crate::Shown(name));
+        let message = format!(
+            "'balance {}' expects no argument in parentheses, found '{}'",
+            crate::Shown(name),
+            word.shown()
+        );
         return b.found.alert(word.pos_at(name.len()), message);
     }
     let (algorithm, allowed): (Algorithm, fn(&mut Builder<'_>, &Line<'_>) -> bool) = match name {
@@ -148,11 +152,7 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
             return b.found.alert(word.pos(), message);
         }
         _ => {
-            let head = Word::plain(name, word.pos());
-            let guess = super::super::proposal(&head, ALGORITHMS);
-            let rest =
-                if guess.is_empty() { format!(", there are {}", ALGORITHMS.join(", ")) } else { guess };
-            return b.found.alert(word.pos(), format!("'balance' does not know '{}'{rest}", word.shown()));
+            return b.found.alert(word.pos(), manylane_expr::none_of("balance", ALGORITHMS, name));
         }
     };
     if !allowed(b, line) {
@@ -192,7 +192,7 @@ fn url_param_options(b: &mut Builder<'_>, line: &Line<'_>) -> bool {
         Some(word) => {
             b.found.alert(
                 word.pos(),
-                format!("'balance url_param' does not know '{}', there is check_post", word.shown()),
+                format!("'balance url_param' expects check_post, found '{}'", word.shown()),
             );
             false
         }
@@ -222,12 +222,8 @@ fn options_with_numbers(
             index += 2;
         } else {
             let known = flags.iter().chain(numbers).copied();
-            let message = format!(
-                "'balance {}' does not know '{}'{}",
-                line.words[0].shown(),
-                word.shown(),
-                super::super::proposal(word, known)
-            );
+            let name = format!("balance {}", line.words[0].shown());
+            let message = manylane_expr::none_of(&name, known, word.bytes());
             b.found.alert(word.pos(), message);
             return false;
         }
@@ -255,17 +251,14 @@ pub(crate) fn retry_on(b: &mut Builder<'_>, line: &Line<'_>) {
             (Some(event), _) => events.push(RetryOn::Event(event)),
             (None, Some(code)) => events.push(RetryOn::Status(code)),
             (None, None) => {
-                let message = format!(
-                    "'retry-on' does not know '{}'{}",
-                    word.shown(),
-                    super::super::proposal(word, EVENTS)
-                );
+                let known = EVENTS.into_iter().chain(["<status>"]);
+                let message = manylane_expr::none_of("retry-on", known, word.bytes());
                 b.found.alert(word.pos(), message);
             }
         }
     }
     if events.contains(&RetryOn::Event("none")) && events.len() > 1 {
-        return b.found.alert(line.pos(), "'retry-on none' cannot stand with other events");
+        return b.found.alert(line.pos(), "'retry-on none' expects no other event, found some");
     }
     let events = line.set(events);
     b.settings().retry_on = Some(events);
@@ -341,17 +334,16 @@ pub(crate) fn cookie(b: &mut Builder<'_>, line: &Line<'_>) {
                     "attr", "domain", "dynamic", "httponly", "indirect", "insert", "maxidle", "maxlife",
                     "nocache", "postonly", "prefix", "preserve", "rewrite", "secure",
                 ];
-                let message = format!(
-                    "'cookie' does not know '{}'{}",
-                    word.shown(),
-                    super::super::proposal(word, KNOWN)
-                );
+                let message = manylane_expr::none_of("cookie", KNOWN, word.bytes());
                 b.found.alert(word.pos(), message);
             }
         }
     }
     if cookie.mode == Some(CookieMode::Rewrite) && (cookie.indirect || cookie.preserve) {
-        b.found.alert(line.pos(), "'cookie' : 'rewrite' cannot stand with 'indirect' or 'preserve'");
+        b.found.alert(
+            line.pos(),
+            "'cookie' : 'rewrite' expects neither 'indirect' nor 'preserve', found one of them",
+        );
     } else if cookie.preserve && !cookie.indirect && cookie.mode != Some(CookieMode::Insert) {
         b.found.alert(line.pos(), "'cookie' : 'preserve' needs 'insert' or 'indirect'");
     }
@@ -372,8 +364,7 @@ pub(crate) fn source(b: &mut Builder<'_>, line: &Line<'_>) {
                 return b.found.alert(word.pos(), format!("'source' : '{}' expects a value", word.shown()));
             }
             _ => {
-                let message =
-                    format!("'source' does not know '{}', there are usesrc and interface", word.shown());
+                let message = manylane_expr::none_of("source", ["usesrc", "interface"], word.bytes());
                 return b.found.alert(word.pos(), message);
             }
         }

@@ -55,7 +55,8 @@ pub(crate) fn default_server(b: &mut Builder<'_>, line: &Line<'_>) {
     options(b, SectionKind::ServerOption, line.words);
     b.settings().default_server = std::mem::take(&mut b.server);
     if let Some(id) = b.settings().default_server.id.take() {
-        b.found.alert(id.pos, "'id' cannot be the same for all servers");
+        b.found
+            .alert(id.pos, "'id' expects one server, found a line for several: give each a line of its own");
     }
 }
 
@@ -128,11 +129,7 @@ pub(crate) fn proxy_v2_options(b: &mut Builder<'_>, line: &Line<'_>) {
         let word = list.slice(start..start + part.len());
         start += part.len() + 1;
         if !KNOWN.iter().any(|known| word == **known) {
-            let message = format!(
-                "'proxy-v2-options' does not know '{}'{}",
-                word.shown(),
-                crate::build::proposal(&word, KNOWN)
-            );
+            let message = manylane_expr::none_of("proxy-v2-options", KNOWN, word.bytes());
             b.found.alert(word.pos(), message);
         }
     }

@@ -17,6 +17,11 @@ impl Reader<'_, '_, '_> {
         None
     }
 
+    /// Reports that `word` is not `what`.
+    pub(super) fn expected<T>(&mut self, rule: &tree::Rule, word: &Word, what: &str) -> Option<T> {
+        self.wrong(rule, word.pos(), &format!("expects {what}, found '{}'", word.shown()))
+    }
+
     /// Reports that a rule has other arguments than its action takes: at `extra`, or else at the action.
     pub(super) fn arguments<T>(&mut self, rule: &tree::Rule, extra: Option<&Word>) -> Option<T> {
         let found = rule.words.len().saturating_sub(1);
@@ -93,9 +98,7 @@ impl Reader<'_, '_, '_> {
             ("wait-for-body", _) => self.wait_for_body(rule, arguments)?,
             ("use-service", [name]) if *name == *"prometheus-exporter" => Action::Metrics,
             ("use-service", [name]) => {
-                let message =
-                    format!("knows no service '{}': only 'prometheus-exporter' is there", name.shown());
-                return self.wrong(rule, name.pos(), &message);
+                return self.expected(rule, name, "prometheus-exporter");
             }
             ("do-log", []) => Action::DoLog,
             ("add-acl(" | "del-acl(" | "del-map(", [key]) => {
@@ -131,9 +134,10 @@ impl Reader<'_, '_, '_> {
                 match value::time(word.bytes(), Unit::Ms) {
                     Ok(time) => Some(Change::Fixed(time)),
                     Err(error) => {
-                        self.refuse
-                            .found
-                            .alert(word.pos_at(error.at), format!("'{}' {}", word.shown(), error.message));
+                        self.refuse.found.alert(
+                            word.pos_at(error.at),
+                            format!("expected a time, found '{}': {}", word.shown(), error.message),
+                        );
                         None
                     }
                 }
@@ -156,20 +160,20 @@ impl Reader<'_, '_, '_> {
                     return None;
                 }
             },
-            _ => return self.wrong(rule, method.pos(), "expects str, beg, end, sub or reg behind '-m'"),
+            _ => return self.expected(rule, method, "str, beg, end, sub or reg behind '-m'"),
         })
     }
 
     fn set_status(&mut self, rule: &tree::Rule, code: &Word, rest: &[Word]) -> Option<Action> {
         let Ok(number) = value::integer(code.bytes(), 100, 599) else {
-            return self.wrong(rule, code.pos(), "expects a status from 100 to 599");
+            return self.expected(rule, code, "a status from 100 to 599");
         };
         match rest {
             [] => Some(Action::SetStatus(number as u16, None)),
             [word, reason] if *word == *"reason" => {
                 Some(Action::SetStatus(number as u16, Some(reason.bytes().into())))
             }
-            [word, ..] => self.wrong(rule, word.pos(), "expects 'reason' and a text behind the status"),
+            [word, ..] => self.expected(rule, word, "reason <text> behind the status"),
         }
     }
 
@@ -188,13 +192,12 @@ impl Reader<'_, '_, '_> {
             (b"percent-to-uppercase", none) if none || strict => Normalizer::PercentToUppercase { strict },
             (b"query-sort-by-name", true) => Normalizer::QuerySortByName,
             _ => {
-                return self.wrong(
+                return self.expected(
                     rule,
-                    name.pos(),
-                    "expects fragment-encode, fragment-strip, path-merge-slashes, path-strip-dot, \
-                        path-strip-dotdot \
-                     [full], percent-decode-unreserved [strict], percent-to-uppercase [strict] or \
-                     query-sort-by-name",
+                    name,
+                    "fragment-encode, fragment-strip, path-merge-slashes, path-strip-dot, \
+                        path-strip-dotdot [full], percent-decode-unreserved [strict], \
+                        percent-to-uppercase [strict] or query-sort-by-name",
                 );
             }
         })
@@ -208,21 +211,15 @@ impl Reader<'_, '_, '_> {
                 [word, number] if *word == *"at-least" => {
                     match value::size(number.bytes(), 0, u64::from(u32::MAX)) {
                         Ok(size) => least = size as usize,
-                        Err(_) => return self.wrong(rule, number.pos(), "expects a size behind 'at-least'"),
+                        Err(_) => return self.expected(rule, number, "a size behind 'at-least'"),
                     }
                 }
-                _ => {
-                    return self.wrong(
-                        rule,
-                        rule.pos,
-                        "expects 'time' and a time, and perhaps 'at-least' and a size",
-                    );
-                }
+                words => return self.expected(rule, &words[0], "time <time> [at-least <size>]"),
             }
         }
         match time {
             Some(time) => Some(Action::WaitForBody(time, least)),
-            None => self.wrong(rule, rule.pos, "expects 'time' and a time"),
+            None => self.wrong(rule, rule.pos, "expects time <time> [at-least <size>], found no time"),
         }
     }
 
@@ -236,7 +233,7 @@ impl Reader<'_, '_, '_> {
     ) -> Option<Action> {
         let file = name.bytes().get(rule.action.len()..).and_then(|rest| rest.strip_suffix(b")"));
         let Some(file) = file.filter(|file| !file.is_empty()) else {
-            return self.wrong(rule, name.pos(), "expects the name of a file in parentheses");
+            return self.expected(rule, name, "the name of a file in parentheses");
         };
         let (how, is_map) = match rule.action {
             "add-acl(" => (Listed::Add, false),

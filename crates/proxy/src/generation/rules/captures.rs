@@ -103,7 +103,7 @@ impl Slots {
                     CaptureKind::Cookie if cookie.is_some() => {
                         refuse
                             .found
-                            .alert(*pos, "a proxy has one 'capture cookie' at most: remove the other one");
+                            .alert(*pos, "'capture cookie' expects to be the only one of its proxy, found another: remove one");
                     }
                     CaptureKind::Cookie => {
                         if length > longest {

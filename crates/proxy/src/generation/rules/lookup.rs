@@ -29,20 +29,16 @@ impl Reader<'_, '_, '_> {
     ) -> Option<Lookup> {
         let open = rule.action.len();
         let Some(inside) = head.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")")) else {
-            return self.wrong(rule, head.pos(), "expects a variable and a resolvers section in parentheses");
+            return self.expected(rule, head, "(<variable>,<resolvers>[,ipv4|ipv6])");
         };
         let parts: Vec<&[u8]> = inside.split(|&byte| byte == b',').collect();
         let (variable, section, kind) = match parts[..] {
             [variable, section] => (variable, section, Kind::Aaaa),
             [variable, section, b"ipv6"] => (variable, section, Kind::Aaaa),
             [variable, section, b"ipv4"] => (variable, section, Kind::A),
-            [_, _, _] => return self.wrong(rule, head.pos(), "expects ipv4 or ipv6 as its third argument"),
+            [_, _, _] => return self.expected(rule, head, "(<variable>,<resolvers>[,ipv4|ipv6])"),
             _ => {
-                return self.wrong(
-                    rule,
-                    head.pos(),
-                    "expects a variable, a resolvers section and perhaps ipv4 or ipv6 in parentheses",
-                );
+                return self.expected(rule, head, "(<variable>,<resolvers>[,ipv4|ipv6])");
             }
         };
         let variable = match self.compiler.variables.resolve(variable) {
@@ -54,12 +50,9 @@ impl Reader<'_, '_, '_> {
         };
         let Some(section) = self.refuse.config.resolvers.iter().position(|own| own.name.bytes() == section)
         else {
-            return self.wrong(
-                rule,
-                head.pos(),
-                "expects the name of a resolvers section as its second \
-                argument, and there is none of that name",
-            );
+            let found = manylane_config::Shown(section);
+            let message = format!("expects the name of a 'resolvers' section, found '{found}'");
+            return self.wrong(rule, head.pos(), &message);
         };
         Some(Lookup { variable, section, kind, name: self.expression(words, place)? })
     }

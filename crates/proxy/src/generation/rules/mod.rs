@@ -633,7 +633,10 @@ impl Reader<'_, '_, '_> {
                 self.expression(&[Word::plain(quoted, name.pos())], EvalPoints::USE_SERVER)
             }
             (tree::Algorithm::Hash | tree::Algorithm::Maglev, [_, more, ..]) => {
-                let message = "'balance' takes one expression, without blanks in it";
+                let message = format!(
+                    "'balance' expects one expression without blanks, found '{}' behind it",
+                    more.shown()
+                );
                 self.refuse.found.alert(more.pos(), message);
                 None
             }

@@ -43,7 +43,7 @@ impl Reader<'_, '_, '_> {
         }
         let of = |keyword: &str| proxy.settings.stats.iter().find(|statement| statement.keyword == keyword);
         if let (false, Some(other)) = (rules.is_empty(), of("stats auth").or_else(|| of("stats realm"))) {
-            let message = "'stats auth' and 'stats realm' cannot stand beside 'stats http-request': say \
+            let message = "'stats auth' and 'stats realm' cannot stand beside 'stats http-request': write \
                 'stats http-request auth'";
             self.refuse.found.alert(other.pos, message);
         }
@@ -58,9 +58,14 @@ impl Reader<'_, '_, '_> {
             (Some(b"auth"), None, ..) => PageAction::Auth(None),
             (Some(b"auth"), Some(b"realm"), Some(realm), None) => PageAction::Auth(Some(realm.into())),
             _ => {
-                let message =
-                    "'stats http-request' expects allow, deny or auth [realm name], and perhaps a condition";
-                self.refuse.found.alert(statement.pos, message);
+                let (pos, found) = match words.first() {
+                    Some(word) => (word.pos(), format!("'{}'", Word::join(words, word.pos()).shown())),
+                    None => (statement.pos, "none".to_owned()),
+                };
+                let message = format!(
+                    "'stats http-request' expects allow, deny or auth [realm <realm>], found {found}"
+                );
+                self.refuse.found.alert(pos, message);
                 return None;
             }
         };

@@ -58,7 +58,7 @@ impl Reader<'_, '_, '_> {
         let place = EvalPoints::HTTP_REQUEST | EvalPoints::HTTP_RESPONSE;
         let given = statement.words.iter().any(|word| *word == *"status");
         if !given {
-            self.refuse.found.alert(statement.pos, "'http-error' expects 'status' and a number");
+            self.refuse.found.alert(statement.pos, "'http-error' expects status <code>, found none");
             return None;
         }
         let reply = self.answer("http-error", statement.pos, &statement.words, 0, place)?;
@@ -70,8 +70,8 @@ impl Reader<'_, '_, '_> {
         let has = manylane_http::has_page(status);
         if !has {
             let message = format!(
-                "'{keyword}' : there is no error page with status {status}; give an answer of its own, as by \
-                    'string'"
+                "'{keyword}' expects a status that has an error page, found {status}; write an answer of its \
+                    own, as by 'string'"
             );
             self.refuse.found.alert(pos, message);
         }
@@ -106,8 +106,11 @@ impl Reader<'_, '_, '_> {
                     | b"lf-string"
             );
             if let Some(before) = payload.filter(|_| is_payload) {
-                let message =
-                    format!("'{keyword}' : '{}' cannot stand beside '{}'", word.shown(), before.shown());
+                let message = format!(
+                    "'{keyword}' expects one answer, found '{}' and '{}'",
+                    before.shown(),
+                    word.shown()
+                );
                 self.refuse.found.alert(word.pos(), message);
                 return None;
             }
@@ -119,9 +122,10 @@ impl Reader<'_, '_, '_> {
                 continue;
             }
             let Some(value) = words.next().filter(|value| !value.bytes().is_empty()) else {
-                self.refuse
-                    .found
-                    .alert(word.pos(), format!("'{keyword}' : '{}' expects a value", word.shown()));
+                self.refuse.found.alert(
+                    word.pos(),
+                    format!("'{keyword}' : '{}' expects a value, found none", word.shown()),
+                );
                 return None;
             };
             match word.bytes() {
@@ -129,7 +133,12 @@ impl Reader<'_, '_, '_> {
                     let status =
                         value.text().and_then(|text| text.parse().ok()).filter(|s| (200..=599).contains(s));
                     let Some(status) = status else {
-                        self.refuse.found.alert(value.pos(), "a status is a number from 200 to 599");
+                        let message = format!(
+                            "'{keyword}' : '{}' expects a number from 200 to 599, found '{}'",
+                            word.shown(),
+                            value.shown()
+                        );
+                        self.refuse.found.alert(value.pos(), message);
                         return None;
                     };
                     reply.status = status;
@@ -150,14 +159,15 @@ impl Reader<'_, '_, '_> {
                 b"errorfile" | b"errorfiles" => whole = Some((word, value)),
                 b"hdr" => {
                     let Some(format) = words.next() else {
-                        self.refuse.found.alert(word.pos(), "'hdr' expects a name and a format");
+                        let message = format!("'{keyword}' : 'hdr' expects <name> <fmt>, found 1 argument");
+                        self.refuse.found.alert(word.pos(), message);
                         return None;
                     };
                     let format = self.format(format, Use::Header, place)?;
                     let own = [&b"content-length"[..], b"content-type", b"transfer-encoding"];
                     if own.iter().any(|own| value.bytes().eq_ignore_ascii_case(own)) {
                         let message =
-                            format!("'hdr {}' makes no difference: the answer's body decides", value.shown());
+                            format!("'hdr {}' has no effect here: the answer's body decides", value.shown());
                         self.refuse.found.warning(value.pos(), message);
                     } else {
                         reply.fields.push((value.bytes().into(), format));
@@ -165,9 +175,8 @@ impl Reader<'_, '_, '_> {
                 }
                 _ => {
                     let message = format!(
-                        "'{keyword}' does not know '{}', there are status, content-type, default-errorfiles, \
-                            errorfile, \
-                         errorfiles, file, lf-file, string, lf-string and hdr",
+                        "'{keyword}' expects status, content-type, default-errorfiles, errorfile, errorfiles, \
+                            file, lf-file, string, lf-string or hdr, found '{}'",
                         word.shown()
                     );
                     self.refuse.found.alert(word.pos(), message);
@@ -185,7 +194,7 @@ impl Reader<'_, '_, '_> {
         if let (ReplyBody::Bytes(_) | ReplyBody::Format(_), Some(word)) = (&reply.body, payload) {
             if matches!(reply.status, 204 | 304) {
                 let message = format!(
-                    "'{keyword}' : an answer with status {} has no body: take '{}' away",
+                    "'{keyword}' expects no body with status {}, found '{}'",
                     reply.status,
                     word.shown()
                 );
@@ -193,7 +202,8 @@ impl Reader<'_, '_, '_> {
                 return None;
             }
             if reply.content_type.is_empty() {
-                let message = format!("'{keyword}' : '{}' expects a 'content-type' beside it", word.shown());
+                let message =
+                    format!("'{keyword}' : '{}' expects a 'content-type', found none", word.shown());
                 self.refuse.found.alert(word.pos(), message);
                 return None;
             }
@@ -209,9 +219,9 @@ impl Reader<'_, '_, '_> {
             let section =
                 self.config.http_errors.iter().find(|section| section.name.bytes() == value.bytes());
             let Some(section) = section else {
-                self.refuse
-                    .found
-                    .alert(value.pos(), format!("there is no 'http-errors' section '{}'", value.shown()));
+                let message =
+                    format!("'errorfiles' expects an 'http-errors' section, found '{}'", value.shown());
+                self.refuse.found.alert(value.pos(), message);
                 return None;
             };
             match section.files.iter().find(|file| file.code == status) {
@@ -223,7 +233,7 @@ impl Reader<'_, '_, '_> {
     }
 
     fn alert_of(&mut self, word: &Word, why: &std::io::Error) {
-        self.refuse.found.alert(word.pos(), format!("'{}' cannot be used: {why}", word.shown()));
+        self.refuse.found.alert(word.pos(), format!("cannot use '{}': {why}", word.shown()));
     }
 
     pub(super) fn redirect(
@@ -241,7 +251,8 @@ impl Reader<'_, '_, '_> {
             let mut value = |refuse: &mut Refuse<'_>| {
                 let next = words.next();
                 if next.is_none() {
-                    refuse.found.alert(word.pos(), format!("'{}' expects a value", word.shown()));
+                    let message = format!("'redirect' : '{}' expects a value, found none", word.shown());
+                    refuse.found.alert(word.pos(), message);
                 }
                 next
             };
@@ -262,7 +273,9 @@ impl Reader<'_, '_, '_> {
                             code = text.parse().unwrap_or(302)
                         }
                         _ => {
-                            self.refuse.found.alert(word.pos(), "'code' expects 301, 302, 303, 307 or 308");
+                            let message =
+                                format!("'code' expects 301, 302, 303, 307 or 308, found '{}'", word.shown());
+                            self.refuse.found.alert(word.pos(), message);
                             return None;
                         }
                     }
@@ -280,20 +293,15 @@ impl Reader<'_, '_, '_> {
                     cookie = Some([value.bytes(), b"; path=/; Max-Age=0;"].concat().into());
                 }
                 _ => {
-                    let guess = match manylane_config::guess(word.bytes(), REDIRECT_WORDS) {
-                        none if none.is_empty() => format!(", there are {}", REDIRECT_WORDS.join(", ")),
-                        guess => guess,
-                    };
-                    let message = format!("'redirect' does not know '{}'{guess}", word.shown());
+                    let message = manylane_expr::none_of("redirect", REDIRECT_WORDS, word.bytes());
                     self.refuse.found.alert(word.pos(), message);
                     return None;
                 }
             }
         }
         let Some((kind, target)) = kind else {
-            self.refuse
-                .found
-                .alert(rule.pos, "'redirect' expects 'location', 'prefix' or 'scheme' and its target");
+            let message = "'redirect' expects location|prefix|scheme <fmt>, found none of them";
+            self.refuse.found.alert(rule.pos, message);
             return None;
         };
         let redirect =

@@ -64,9 +64,7 @@ impl Reader<'_, '_, '_> {
             [] => Some(Silence::Full),
             [word, hops] if *word == *"rst-ttl" => match value::integer(hops.bytes(), 1, 255) {
                 Ok(hops) => Some(Silence::ResetWithin(hops as u8)),
-                Err(_) => {
-                    self.wrong(rule, hops.pos(), "expects a number of hops from 1 to 255 behind 'rst-ttl'")
-                }
+                Err(_) => self.expected(rule, hops, "a number from 1 to 255 behind 'rst-ttl'"),
             },
             [word, ..] => self.arguments(rule, Some(word)),
         }
@@ -96,7 +94,7 @@ impl Reader<'_, '_, '_> {
             ("set-retries", [_, ..]) => self.expression(arguments, place).map(Setting::Retries),
             ("set-nice", [number]) => match value::integer(number.bytes(), -1024, 1024) {
                 Ok(nice) => Some(Setting::Nice(nice as i16)),
-                Err(_) => self.wrong(rule, number.pos(), "expects a number from -1024 to 1024"),
+                Err(_) => self.expected(rule, number, "a number from -1024 to 1024"),
             },
             // The server's connection is there before its bytes are.
             ("set-bc-mark" | "set-bc-tos", [_, ..]) if rule.list != Ruleset::TcpResponseContent => {
@@ -163,11 +161,9 @@ impl Reader<'_, '_, '_> {
                 match number.filter(|number| *number <= what.most()) {
                     Some(number) => Figure::Fixed(number),
                     None => {
-                        let message = format!(
-                            "expects a number from 0 to {}, also as 0x and hexadecimal digits",
-                            what.most()
-                        );
-                        return self.wrong(rule, word.pos(), &message);
+                        let range =
+                            format!("a number from 0 to {}, also in hexadecimal as 0x7f", what.most());
+                        return self.expected(rule, word, &range);
                     }
                 }
             }
@@ -182,7 +178,7 @@ impl Reader<'_, '_, '_> {
         }
         match LEVELS.iter().position(|level| *word == **level) {
             Some(number) => Some(Some(Level::new(number as u8))),
-            None => self.wrong(rule, word.pos(), &format!("expects one of {} or silent", LEVELS.join(", "))),
+            None => self.expected(rule, word, &format!("one of {}, silent", LEVELS.join(", "))),
         }
     }
 
@@ -207,7 +203,7 @@ impl Reader<'_, '_, '_> {
                 return self.wrong(
                     rule,
                     number.pos(),
-                    &format!("has the id of a slot that is not there: there are {there}, from 0 on"),
+                    &format!("expects the id of a slot, found {slot}: {there} are declared, from 0 on"),
                 );
             }
             (b"id", Ok(slot)) if rule.list != Ruleset::TcpRequestContent => slot as usize,
@@ -216,7 +212,7 @@ impl Reader<'_, '_, '_> {
                     return self.wrong(
                         rule,
                         how.pos(),
-                        "has 'len' in frontends only; elsewhere name a slot by 'id'",
+                        "expects id <slot> outside of frontends, found 'len'",
                     );
                 }
                 Some(slot) => *slot,
@@ -224,21 +220,17 @@ impl Reader<'_, '_, '_> {
                     return self.wrong(
                         rule,
                         how.pos(),
-                        "has 'id' where rules are taken over from 'defaults'",
+                        "expects id <slot> in a 'defaults' section, found 'len'",
                     );
                 }
             },
             (b"len", _) if makes_slots(rule.list) => {
-                return self.wrong(rule, number.pos(), "expects a number of bytes, 1 to 65535, behind 'len'");
+                return self.expected(rule, number, "a number from 1 to 65535 behind 'len'");
             }
             _ if rule.list == Ruleset::TcpRequestContent => {
-                return self.wrong(
-                    rule,
-                    how.pos(),
-                    "expects an expression, then 'len' and a number of bytes",
-                );
+                return self.expected(rule, how, "len <length> behind the expression");
             }
-            _ => return self.wrong(rule, how.pos(), "expects an expression, then 'id' and a slot's number"),
+            _ => return self.expected(rule, how, "id <slot> behind the expression"),
         };
         Some(Setting::Capture(expression, slot))
     }
@@ -261,13 +253,19 @@ impl Reader<'_, '_, '_> {
                     "sets client, server and tunnel so far: 'timeout' of the proxy sets this one",
                 );
             }
-            _ => return self.wrong(rule, of.pos(), "expects client, server or tunnel"),
+            _ => return self.expected(rule, of, "client, server or tunnel"),
         };
         if of != TimeoutOf::Client && !self.back {
-            return self.wrong(rule, rule.pos, "is for backends: a frontend has no such timeout");
+            return self.wrong(
+                rule,
+                rule.pos,
+                "expects a backend, found a frontend, which has no such timeout",
+            );
         }
         match self.time(time, place)? {
-            Change::Fixed(none) if none.is_zero() => self.wrong(rule, rule.pos, "expects a time above 0"),
+            Change::Fixed(none) if none.is_zero() => {
+                self.wrong(rule, rule.pos, "expects a time above 0, found 0")
+            }
             time => Some(Setting::Timeout(of, time)),
         }
     }
@@ -276,7 +274,7 @@ impl Reader<'_, '_, '_> {
     fn variable(&mut self, rule: &tree::Rule, head: &Word) -> Option<(VariableId, When)> {
         let open = rule.action.len();
         let Some(inside) = head.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")")) else {
-            return self.wrong(rule, head.pos(), "expects a variable in parentheses");
+            return self.expected(rule, head, "a variable in parentheses");
         };
         let mut parts = inside.split(|&byte| byte == b',');
         let id = match self.compiler.variables.resolve(parts.next().unwrap_or_default()) {
