@@ -571,7 +571,14 @@ fn the_unit_for_systemd_starts_and_reloads() {
     let reloads = commands("ExecReload");
     let [check, signal] = &reloads[..] else { panic!("{unit}") };
     assert_eq!(check[0], "/usr/sbin/manylane");
-    assert!(command().args(check[1..].iter().map(place)).status().unwrap().success());
+    let checked = || command().args(check[1..].iter().map(place)).output().unwrap();
+    let good = std::fs::read(&config).unwrap();
+    std::fs::write(&config, "global\n nonsense\n").unwrap();
+    let refused = checked();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("nonsense"), "{said}"); // the journal has it
+    std::fs::write(&config, good).unwrap();
+    assert!(checked().status.success());
     assert_eq!(signal.join(" "), "/bin/kill -USR2 $MAINPID");
     master.signal(Signal::SIGUSR2);
     master.hears("Former worker");
