@@ -994,6 +994,53 @@ fn a_server_that_was_added_stays_if_the_file_has_it() {
     assert!(program.ask("get weight l/x").contains("No such server."));
 }
 
+/// What the new file says of a server otherwise than the old one holds for those who came by that, too;
+/// what an operator did to it stays.
+#[test]
+fn what_the_new_file_says_of_a_server_holds_for_streams_of_before() {
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(std::sync::Mutex::new(released));
+    let server = origin(move |mut stream| {
+        while stream.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {
+            released.lock().unwrap().recv().unwrap();
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    let proxies = |options: &str, other: &str| {
+        format!(
+            "frontend f\n bind WEB\n default_backend b\nbackend b\n timeout queue 10m\n timeout server 10m\n \
+             server s {server} {options}\n server t {server} {other}\n"
+        )
+    };
+    let program = Changing::start(&proxies("maxconn 1", "weight 5 disabled"));
+    let ask = || {
+        let mut client = connect(program.address);
+        write!(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        client
+    };
+    let mut clients = [ask(), ask()];
+    common::watch::until(|| program.ask("show sess").contains("state=queue"));
+    assert_eq!(program.ask("set weight b/t 3").trim(), "");
+    program.change(&proxies("maxconn 2 weight 7", "weight 5 disabled"));
+    common::watch::until(|| program.column("b", "s", "scur") == "2");
+    let columns = |server: &str| ["status", "weight", "slim"].map(|name| program.column("b", server, name));
+    assert_eq!(
+        (columns("s"), columns("t")),
+        (["no check", "7", "2"].map(String::from), ["MAINT", "3", ""].map(String::from))
+    );
+    for client in &mut clients {
+        release.send(()).unwrap();
+        assert!(read_all(client).starts_with("HTTP/1.1 200 "));
+    }
+    program.change(&proxies("disabled", "weight 6"));
+    assert_eq!(
+        (columns("s"), columns("t")),
+        (["MAINT", "1", ""].map(String::from), ["no check", "6", ""].map(String::from))
+    );
+}
+
 /// A `maxconn` holds for streams of before and of after a reload together: who comes after it waits for
 /// places that streams of before give back.
 #[test]

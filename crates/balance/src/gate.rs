@@ -13,6 +13,10 @@
 //!    wait for any server (queue of the backend), and those who enter that queue look at the bits after they
 //!    were counted: one of the two sees the other.
 //! 3. A server without a limit has no word to write: nobody counts it but the lanes, each for itself.
+//! 4. A word belongs to its server, whichever balancer counts there (`balancer::shared`); bits and those
+//!    who wait for any server are each balancer's. Who fills a server sets the bit of its own balancer; who
+//!    makes room does so in the name of all balancers of the server, one after the other, and reads behind
+//!    its change of the word whether there are others.
 //!
 //! # Cost
 //! Without a limit nothing. With one: a compare-and-swap when a request begins and one when it ends, on a
@@ -21,21 +25,18 @@
 use crate::queue::Claims;
 use crate::servers::Servers;
 use crate::spec::Index;
-use manylane_sync::CachePadded;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use manylane_sync::{Arc, CachePadded};
 
 const WAITING_ONE: u64 = 1 << 32;
 const SERVED: u64 = WAITING_ONE - 1;
 
-/// A server's word (rule 1), and its limit now.
+/// A server's word (rule 1), and its limit now: one for all balancers of the server.
 #[derive(Debug)]
 pub(crate) struct Gate {
     word: AtomicU64,
-    /// Of a server without one nobody asks. 0: others serve as many as the server may. Written under the
-    /// lock of `shared_limit`.
+    /// Of a server without one nobody asks.
     limit: AtomicU32,
-    /// What it would be if nobody else sent requests to the server. Written under that lock, too.
-    alone: AtomicU32,
 }
 
 /// Served and waiting.
@@ -65,6 +66,10 @@ pub(crate) enum Released {
 }
 
 impl Gate {
+    pub(crate) fn new(limit: u32) -> Self {
+        Self { word: AtomicU64::new(0), limit: AtomicU32::new(limit) }
+    }
+
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn count(&self) -> Count {
         Count::of(self.word.load(Ordering::SeqCst))
@@ -76,14 +81,9 @@ impl Gate {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// The limit if nobody else sends requests to the server.
-    pub(crate) fn alone(&self) -> u32 {
-        self.alone.load(Ordering::Relaxed)
-    }
-
-    /// Changes that. The limit follows when `shared_limit` sets all of the server's.
-    pub(crate) fn set_alone(&self, limit: u32) {
-        self.alone.store(limit, Ordering::SeqCst);
+    /// Changes the limit. Who raises it clears the bits of `full` and offers the room.
+    pub(crate) fn set_limit(&self, limit: u32) {
+        self.limit.store(limit, Ordering::SeqCst);
     }
 
     /// Whether a request would be let in.
@@ -242,10 +242,10 @@ impl Bits {
     }
 }
 
-/// The gates of all servers of a backend.
+/// The gates of a balancer's servers, and what the balancer knows of them.
 #[derive(Debug)]
 pub(crate) struct Gates {
-    gates: Box<[CachePadded<Gate>]>,
+    gates: Box<[Arc<CachePadded<Gate>>]>,
     ranks: Box<[u16]>,
     /// Servers without room (rule 2).
     pub(crate) full: Bits,
@@ -266,12 +266,8 @@ pub(crate) struct Entered {
 
 impl Gates {
     pub(crate) fn new(servers: &Servers) -> Self {
-        let gate = |maxconn| {
-            let (word, limit, alone) = (AtomicU64::new(0), AtomicU32::new(maxconn), AtomicU32::new(maxconn));
-            CachePadded::new(Gate { word, limit, alone })
-        };
         Self {
-            gates: servers.iter().map(|(_, server)| gate(server.spec.maxconn)).collect(),
+            gates: servers.iter().map(|(_, server)| server.state.gate.clone()).collect(),
             ranks: servers.iter().map(|(_, server)| server.rank).collect(),
             full: Bits::new(servers.len()),
             members: Bits::new(servers.len()),
@@ -339,25 +335,6 @@ impl Gates {
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn mark_room(&self, index: Index) {
         self.full.clear(self.ranks[index.get()]);
-    }
-
-    /// The limit when others serve so many of the server. Under the lock of `shared_limit`.
-    pub(crate) fn leave_to_others(&self, index: Index, others: u32) {
-        let gate = self.of(index);
-        let (before, limit) = (gate.limit(), gate.alone().saturating_sub(others));
-        if limit != before {
-            gate.limit.store(limit, Ordering::SeqCst);
-        }
-        if limit > before {
-            self.mark_room(index);
-        }
-    }
-
-    /// Whether somebody waits who could be let in.
-    pub(crate) fn could_let_in(&self, index: Index) -> bool {
-        let gate = self.of(index);
-        let count = gate.count();
-        count.served < gate.limit() && (count.waiting > 0 || self.is_wanted(index))
     }
 
     /// Whether somebody waits for any server and may have this one.

@@ -19,13 +19,12 @@ mod ring;
 mod roundrobin;
 mod sequence;
 mod servers;
-mod shared_limit;
 mod snapshot;
 mod spec;
 mod state;
 
 pub use algorithm::{Affinity, Algorithm, HashMethod, HashType, Input, Key, NoPick, Options};
-pub use balancer::{Balancer, Full, Priority, QueueFull, StaticWeight, Turn, Wait};
+pub use balancer::{Balancer, Full, Priority, QueueFull, Settings, StaticWeight, Turn, Wait};
 pub use idle_pool::{IdleLimits, IdlePool, IdlePools, IdleSlotId, LOOKED_AT};
 pub use oneshot::{Reply, Request, oneshot};
 pub use queue::{QueuePosition, Waiter};

@@ -10,7 +10,7 @@ use std::ops::Index as IndexBy;
 #[derive(Debug)]
 pub struct Server {
     pub(crate) spec: ServerSpec,
-    /// Balancers share it when one [follows](crate::Balancer::follow) another.
+    /// The same for all balancers that have the server.
     pub(crate) state: Arc<ServerState>,
     /// Its place in the order of ids.
     pub(crate) rank: u16,
@@ -137,9 +137,9 @@ impl Servers {
         self.cookies.get(value).copied()
     }
 
-    /// That server's state, as long as nobody else has it.
-    pub(crate) fn state_mut(&mut self, index: Index) -> Option<&mut ServerState> {
-        Arc::get_mut(&mut self.list[index.get()].state)
+    /// It is the server that has this state.
+    pub(crate) fn set_state(&mut self, index: Index, state: Arc<ServerState>) {
+        self.list[index.get()].state = state;
     }
 
     pub(crate) fn at_rank(&self, rank: usize) -> Index {

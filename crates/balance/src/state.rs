@@ -3,11 +3,11 @@
 //! All of it is on lines that are only written when something changes, so reading it costs nothing in
 //! between.
 
-use crate::shared_limit::SharedLimit;
+use crate::gate::Gate;
 use crate::spec::{ServerSpec, WEIGHT_SCALE};
 use manylane_sched::Time;
-use manylane_sync::Arc;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use manylane_sync::{Arc, CachePadded};
 use std::time::Duration;
 
 /// What checks say about a server.
@@ -68,7 +68,7 @@ const INHERITED_SHIFT: u32 = 4;
 const ADMIN: u32 = 0b11;
 const UNRESOLVED: u32 = 0b100_0000;
 
-/// The running state of one server.
+/// The running state of one server, the same for all balancers that have it.
 ///
 /// # Layout of `word`
 /// | bits | meaning |
@@ -88,8 +88,8 @@ pub struct ServerState {
     maxconn: AtomicU32,
     /// When slow start began, in nanoseconds of [`Time`]; 0: it is over.
     warming: AtomicU64,
-    /// Who fills its places, if it has a limit.
-    pub(crate) shared_limit: Arc<SharedLimit>,
+    /// How many requests it serves, for balancers that limit them.
+    pub(crate) gate: Arc<CachePadded<Gate>>,
 }
 
 impl ServerState {
@@ -102,7 +102,7 @@ impl ServerState {
             effective: AtomicU32::new(u32::from(spec.weight) * WEIGHT_SCALE),
             maxconn: AtomicU32::new(spec.maxconn),
             warming: AtomicU64::new(0),
-            shared_limit: Arc::default(),
+            gate: Arc::new(CachePadded::new(Gate::new(spec.maxconn))),
         }
     }
 

@@ -2,10 +2,12 @@
 //! lost or given twice (R-G2).
 #![cfg(loom)]
 
-use manylane_balance::{Algorithm, Balancer, Index, Options, Priority, ServerSpec, Servers, Turn, Waiter};
+use manylane_balance::{
+    Algorithm, Balancer, Index, Options, Priority, QueuePosition, ServerSpec, Servers, Turn, Waiter,
+};
 use manylane_sched::Time;
 use manylane_sync::atomic::{AtomicBool, Ordering};
-use manylane_sync::{Arc, model, thread};
+use manylane_sync::{Arc, Reader, model, thread};
 
 #[derive(Clone)]
 struct Notify(Arc<AtomicBool>);
@@ -192,71 +194,145 @@ fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
     });
 }
 
-/// Two balancers share two places (`shared_limit`). While a lane takes one by the first and another lane
-/// gives one back there, somebody comes to the second: in the end there is room for him there.
+fn two_balancers() -> (Arc<Balancer<Notify>>, Arc<Balancer<Notify>>, Index) {
+    let (first, s) = one_place();
+    let (second, _) = one_place();
+    let mut second = Arc::try_unwrap(second).expect("nobody else has it");
+    second.succeed(&first, Some, NOW);
+    (first, Arc::new(second), s)
+}
+
+/// Takes the place and gives it back, or waits.
+fn enter(b: &Balancer<Notify>, s: Index, any: bool) -> Option<(QueuePosition, Notify)> {
+    let notify = Notify::new();
+    if b.take(s, NOW).is_ok() {
+        b.release(s);
+        return None;
+    }
+    let position = match any {
+        true => b.enqueue_any(Priority::default(), NOW, notify.clone()),
+        false => b.enqueue(s, Priority::default(), NOW, notify.clone()).expect("no maxqueue"),
+    };
+    Some((position, notify))
+}
+
+/// Who waited by `b` has the place, which nobody else has then; else `other` finds it free.
+fn has_its_turn(
+    entered: Option<(QueuePosition, Notify)>,
+    b: &Balancer<Notify>,
+    other: &Balancer<Notify>,
+    s: Index,
+) {
+    let Some((position, notify)) = entered else { return all_is_back(other, s) };
+    assert!(notify.rung(), "a wake-up was lost");
+    assert!(matches!(b.poll(position, notify), Turn::Granted(index, _) if index == s));
+    assert!(other.take(s, NOW).is_err(), "there is one place");
+    assert_eq!((b.waiting(s), b.waiting_for_any(), other.waiting_for_any()), (0, 0, 0));
+}
+
+/// Two balancers have the server. A place is given back by the first while somebody comes by the second.
 fn comes_beside_another_balancer(any: bool) {
     model(move || {
-        let two = || {
-            let spec = ServerSpec { maxconn: 2, ..ServerSpec::new("s", 1) };
-            let options = Options { lanes: 2, lanes_per_group: 1, ..Options::default() };
-            Balancer::waking(Servers::new([spec]).expect("one server"), Algorithm::First, options)
-        };
-        let (first, mut second) = (Arc::new(two()), two());
-        let s = first.servers().index(0).expect("there is one");
+        let (first, second, s) = two_balancers();
         first.take(s, NOW).expect("it is free");
-        second.join(s, &first, s);
-        let second = Arc::new(second);
-        let told = move |first: &Balancer<Notify>, second: &Balancer<Notify>| {
-            if first.tell_others(s) && second.could_let_in(s) {
-                second.look_again(s, NOW);
-            }
-        };
         let coming = {
             let second = second.clone();
-            thread::spawn(move || {
-                let notify = Notify::new();
-                if second.take(s, NOW).is_ok() {
-                    return None;
-                }
-                let position = match any {
-                    true => second.enqueue_any(Priority::default(), NOW, notify.clone()),
-                    false => {
-                        second.enqueue(s, Priority::default(), NOW, notify.clone()).expect("no maxqueue")
-                    }
-                };
-                Some((position, notify))
-            })
-        };
-        let taking = {
-            let (first, second) = (first.clone(), second.clone());
-            thread::spawn(move || {
-                first.take(s, NOW).expect("there are two places, or somebody is in the midst of taking one");
-                told(&first, &second);
-            })
+            thread::spawn(move || enter(&second, s, any))
         };
         first.release(s);
-        told(&first, &second);
-        taking.join().expect("no assertion failed");
-        if let Some((position, notify)) = coming.join().expect("no assertion failed") {
-            assert!(notify.rung(), "a wake-up was lost");
-            assert!(matches!(second.poll(position, notify), Turn::Granted(..)));
-        }
-        assert_eq!((first.waiting(s), second.waiting(s), second.waiting_for_any()), (0, 0, 0));
-        // Whatever happened, the limits are what is left.
-        second.tell_others(s);
-        let room = |b: &Balancer<Notify>| (0..3).take_while(|_| b.take(s, NOW).is_ok()).count();
-        assert_eq!(room(&first), 0, "one by each");
+        let entered = coming.join().expect("no assertion failed");
+        has_its_turn(entered, &second, &first, s);
     });
 }
 
 #[test]
-fn no_wake_up_is_lost_between_balancers_that_share_places() {
+fn no_wake_up_is_lost_between_balancers_of_one_server() {
     comes_beside_another_balancer(false);
 }
 
 #[test]
-fn no_wake_up_is_lost_between_balancers_that_share_places_where_one_waits_for_any() {
+fn no_wake_up_is_lost_between_balancers_of_one_server_where_one_waits_for_any() {
     comes_beside_another_balancer(true);
+}
+
+/// A balancer comes to have the server too while a place is given back by the one that had it alone, and
+/// somebody waits by the new one at once (`balancer::shared`, rule 4).
+fn attaches_beside_a_release(any: bool) {
+    model(move || {
+        let (first, s) = one_place();
+        first.take(s, NOW).expect("it is free");
+        let coming = {
+            let first = first.clone();
+            thread::spawn(move || {
+                let (second, _) = one_place();
+                let mut second = Arc::try_unwrap(second).expect("nobody else has it");
+                second.succeed(&first, Some, NOW);
+                let entered = enter(&second, s, any);
+                (second, entered)
+            })
+        };
+        first.release(s);
+        let (second, entered) = coming.join().expect("no assertion failed");
+        has_its_turn(entered, &second, &first, s);
+    });
+}
+
+#[test]
+fn who_waits_by_a_new_balancer_hears_of_a_place_that_is_given_back() {
+    attaches_beside_a_release(false);
+}
+
+#[test]
+fn who_waits_for_any_by_a_new_balancer_hears_of_a_place_that_is_given_back() {
+    attaches_beside_a_release(true);
+}
+
+/// Somebody who waits for any by the second leaves while a place that the first gives back is offered there,
+/// and somebody comes to the first: the place is not lost with the one who has left.
+#[test]
+fn a_place_that_was_offered_to_one_who_had_left_by_another_balancer_is_not_lost() {
+    model(|| {
+        let (first, second, s) = two_balancers();
+        first.take(s, NOW).expect("it is free");
+        let waiting = second.enqueue_any(Priority::default(), NOW, Notify::new());
+        let leaving = {
+            let second = second.clone();
+            thread::spawn(move || {
+                if let Some(index) = second.leave(waiting) {
+                    second.release(index);
+                }
+            })
+        };
+        let coming = {
+            let first = first.clone();
+            thread::spawn(move || enter(&first, s, false))
+        };
+        first.release(s);
+        leaving.join().expect("no assertion failed");
+        let entered = coming.join().expect("no assertion failed");
+        has_its_turn(entered, &first, &second, s);
+    });
+}
+
+/// The server goes into maintenance by one balancer and comes back by the other: both show what was set last.
+#[test]
+fn the_last_change_is_what_all_balancers_show() {
+    use manylane_balance::{Admin, Input};
+    model(|| {
+        let (first, second, s) = two_balancers();
+        let setting = {
+            let second = second.clone();
+            thread::spawn(move || second.set_admin(s, Admin::Maintenance, NOW))
+        };
+        first.set_admin(s, Admin::Drain, NOW);
+        first.set_admin(s, Admin::Ready, NOW);
+        setting.join().expect("no assertion failed");
+        let usable = first.servers()[s].state().is_usable();
+        let reader = Reader::new();
+        for b in [&first, &second] {
+            assert_eq!(b.pick(&reader, &Input::new(NOW)).is_ok(), usable);
+        }
+    });
 }
 
 /// A limit changes while another lane looks whether it has: in the end it is what was set last, also where
@@ -267,7 +343,7 @@ fn what_is_set_is_not_undone_by_one_who_looks_again() {
         let (b, s) = one_place();
         let looking = {
             let b = b.clone();
-            thread::spawn(move || b.look_again(s, NOW))
+            thread::spawn(move || b.set_weight(s, 1, NOW).expect("it can have any"))
         };
         assert!(b.set_maxconn(s, 2, NOW));
         looking.join().expect("no assertion failed");
@@ -290,64 +366,8 @@ fn what_is_set_back_is_not_undone_by_the_one_who_set_before() {
                 assert!(b.set_maxconn(s, 1, NOW));
             })
         };
-        b.look_again(s, NOW);
+        b.set_weight(s, 1, NOW).expect("it can have any");
         setting.join().expect("no assertion failed");
         all_is_back(&b, s);
-    });
-}
-
-/// Two balancers share one place. Somebody who waits by the second leaves while a place that the first gave
-/// back is offered there, and somebody comes to the first: the place that was held for the one who has left
-/// is noted, if nobody told of it.
-#[test]
-fn room_that_was_held_for_one_who_had_left_is_not_forgotten() {
-    model(|| {
-        let (first, s) = one_place();
-        let (second, _) = one_place();
-        let mut second = Arc::try_unwrap(second).expect("nobody else has it");
-        first.take(s, NOW).expect("it is free");
-        second.join(s, &first, s);
-        let second = Arc::new(second);
-        let told = move |from: &Balancer<Notify>, to: &Balancer<Notify>| {
-            if from.tell_others(s) && to.could_let_in(s) {
-                to.look_again(s, NOW);
-            }
-        };
-        let waiting = second.enqueue_any(Priority::default(), NOW, Notify::new());
-        let leaving = {
-            let (first, second) = (first.clone(), second.clone());
-            thread::spawn(move || {
-                if let Some(index) = second.leave(waiting) {
-                    second.release(index);
-                }
-                told(&second, &first);
-            })
-        };
-        let coming = {
-            let first = first.clone();
-            thread::spawn(move || {
-                let notify = Notify::new();
-                if first.take(s, NOW).is_ok() {
-                    return None;
-                }
-                Some((
-                    first.enqueue(s, Priority::default(), NOW, notify.clone()).expect("no maxqueue"),
-                    notify,
-                ))
-            })
-        };
-        first.release(s);
-        told(&first, &second);
-        leaving.join().expect("no assertion failed");
-        let came = coming.join().expect("no assertion failed");
-        let hid = second.has_hidden_room() || first.has_hidden_room();
-        if hid {
-            told(&second, &first);
-        }
-        if let Some((position, notify)) = came {
-            assert!(notify.rung(), "a wake-up was lost");
-            assert!(matches!(first.poll(position, notify), Turn::Granted(..)));
-        }
-        assert_eq!((first.waiting(s), second.waiting(s), second.waiting_for_any()), (0, 0, 0));
     });
 }

@@ -193,7 +193,7 @@ fn a_balancer_that_follows_another_goes_on_with_its_servers() {
         before.take(index, now).unwrap();
     }
     let specs = [spec("a", 1), spec("b", 2), spec("c", 3)];
-    let next = before.follow(specs, |number| number < 2).unwrap();
+    let next = before.follow(specs, |number| number < 2, now).unwrap();
     let reader = Reader::new();
     let pick = |balancer: &Balancer| balancer.pick(&reader, &Input::new(now));
     // What the others serve counts: the new one is the least loaded, twice.
@@ -207,16 +207,15 @@ fn a_balancer_that_follows_another_goes_on_with_its_servers() {
     // A request that began before ends before, and both know.
     before.release(a);
     assert_eq!((before.load(a), next.load(a)), (1, 1));
-    // So it is with states, once they are looked at.
+    // So it is with states.
     before.set_admin(b, Admin::Maintenance, now);
-    next.refresh(Time::ZERO);
     assert_eq!(next.servers()[b].state().admin(), Admin::Maintenance);
     assert_eq!(next.serving().count(), 2);
     // Its place stays when it is gone, for who comes next; nobody finds it by its name.
     let gone = ServerSpec { gone: true, ..spec("b", 2) };
-    let last = next.follow([spec("a", 1), gone, spec("c", 3)], |number| number != 1).unwrap();
+    let last = next.follow([spec("a", 1), gone, spec("c", 3)], |number| number != 1, now).unwrap();
     assert_eq!((last.servers().by_name("b"), last.servers().by_id(2)), (None, None));
-    let again = last.follow([spec("a", 1), spec("d", 2), spec("c", 3)], |number| number != 1).unwrap();
+    let again = last.follow([spec("a", 1), spec("d", 2), spec("c", 3)], |number| number != 1, now).unwrap();
     assert_eq!(at(&again, "d").get(), 1);
     assert_eq!(again.servers()[at(&again, "d")].state().admin(), Admin::Ready);
 }
@@ -233,7 +232,7 @@ fn what_the_balancer_before_serves_counts_however_long_the_list_becomes() {
     let mut balancers = vec![first];
     for count in 33..=70 {
         let last = balancers.last().unwrap();
-        balancers.push(last.follow(specs(count), |number| number + 1 < count as usize).unwrap());
+        balancers.push(last.follow(specs(count), |number| number + 1 < count as usize, Time::ZERO).unwrap());
         let (now, next) = (Time::from_millis(u64::from(count)), balancers.last().unwrap());
         let picked = next.pick(&Reader::new(), &Input::new(now)).unwrap();
         assert_eq!(picked.get(), count as usize - 1, "all others are at work");

@@ -416,67 +416,144 @@ fn a_wait_that_is_dropped_leaves_and_passes_on_what_it_was_granted() {
 
 use std::future::Future;
 
-/// A `maxconn` holds for all balancers of a server together, and whoever waits in one of them has the place
-/// that another gives back.
+/// A `maxconn` holds for all balancers of a server together, to the last place, and whoever waits in one of
+/// them has the place that another gives back.
 #[test]
 fn balancers_of_one_server_fill_its_places_together() {
     let spec = |name: &str, id| ServerSpec { maxconn: 3, ..ServerSpec::new(name, id) };
     let before = limited(&[(3, 0)], Options::default());
     let s = index(&before, 0);
-    assert!(!before.shares_places(s));
     before.take(s, NOW).unwrap();
     before.take(s, NOW).unwrap();
-    let next = before.follow([spec("s0", 1), spec("s1", 2)], |number| number == 0).unwrap();
-    assert!(before.shares_places(s) && next.shares_places_with(s, &before, s));
-    assert!(!next.shares_places(index(&next, 1)), "that one is new");
+    let next = before.follow([spec("s0", 1), spec("s1", 2)], |number| number == 0, NOW).unwrap();
+    assert!(next.shares(s, &before, s) && !next.shares(index(&next, 1), &before, s));
     next.take(s, NOW).unwrap();
-    before.look_again(s, NOW);
     assert_eq!((before.take(s, NOW), next.take(s, NOW)), (Err(Full), Err(Full)));
     // One more follows, and one that another file has made.
-    let last = next.follow([spec("s0", 1), spec("s1", 2), spec("s2", 3)], |number| number < 2).unwrap();
+    let last = next.follow([spec("s0", 1), spec("s1", 2), spec("s2", 3)], |number| number < 2, NOW).unwrap();
     let mut other = limited(&[(9, 0), (3, 0)], Options::default());
-    other.join(index(&other, 1), &last, s);
     let of_other = index(&other, 1);
+    other.succeed(&last, |index| (index == of_other).then_some(s), NOW);
     assert_eq!((last.take(s, NOW), other.take(of_other, NOW)), (Err(Full), Err(Full)));
     other.take(index(&other, 0), NOW).unwrap();
     let notify = Notify::default();
     let waiting = other.enqueue(of_other, Priority::default(), NOW, notify.clone()).unwrap();
+    assert_eq!((notify.rung(), before.waiting(s)), (0, 1));
     before.release(s);
-    last.look_again(s, NOW);
-    assert_eq!(notify.rung(), 0);
-    other.look_again(of_other, NOW);
     assert_eq!(notify.rung(), 1);
     assert_eq!(granted(other.poll(waiting, notify)), of_other);
-    last.look_again(s, NOW);
     assert_eq!(last.take(s, NOW), Err(Full));
     // Who ends leaves all to those that are left.
     before.release(s);
     next.release(s);
     other.release(of_other);
     drop((before, next, other));
-    assert!(!last.shares_places(s));
-    last.look_again(s, NOW);
     for _ in 0..3 {
         last.take(s, NOW).unwrap();
     }
     assert_eq!(last.take(s, NOW), Err(Full));
 }
 
-/// What ended before all lanes knew a balancer was told to nobody: it looks again when they do.
+/// Those who wait by several balancers, for the server or for any, are served in the order of their coming.
 #[test]
-fn who_joined_looks_again_and_has_what_was_given_back_meanwhile() {
+fn who_came_first_is_served_first_whichever_balancer_it_came_by() {
     let before = limited(&[(1, 0)], Options::default());
     let s = index(&before, 0);
     before.take(s, NOW).unwrap();
     let mut next = limited(&[(1, 0)], Options::default());
-    next.join(s, &before, s);
+    next.succeed(&before, Some, NOW);
+    let notifies: Vec<_> = (0..4).map(|_| Notify::default()).collect();
+    let at = |number: usize| Time::from_millis(10 + number as u64);
+    let positions = [
+        next.enqueue_any(Priority::default(), at(0), notifies[0].clone()),
+        before.enqueue(s, Priority::default(), at(1), notifies[1].clone()).unwrap(),
+        next.enqueue(s, Priority::default(), at(2), notifies[2].clone()).unwrap(),
+        before.enqueue_any(Priority::default(), at(3), notifies[3].clone()),
+    ];
+    let rung = || notifies.iter().map(Notify::rung).collect::<Vec<_>>();
+    let mut holder = &before;
+    for (number, position) in positions.into_iter().enumerate() {
+        holder.release(s);
+        assert_eq!(rung(), (0..4).map(|one| usize::from(one <= number)).collect::<Vec<_>>());
+        holder = if number % 3 == 0 { [&next, &before][number / 3] } else { [&before, &next][number - 1] };
+        assert_eq!(granted(holder.poll(position, notifies[number].clone())), s);
+    }
+    holder.release(s);
+    assert_eq!((before.waiting(s), before.waiting_for_any(), next.waiting_for_any()), (0, 0, 0));
+    before.take(s, NOW).unwrap();
+}
+
+/// What changes a server by one balancer is so for those who pick and wait by another.
+#[test]
+fn what_one_balancer_changes_the_others_know() {
+    let before = limited(&[(1, 0), (1, 0)], Options::default());
+    let (s, other) = (index(&before, 0), index(&before, 1));
+    let mut next = limited(&[(1, 0)], Options::default());
+    next.succeed(&before, Some, NOW);
+    let reader = Reader::new();
+    let pick = |b: &Balancer<Notify>| b.pick(&reader, &Input::new(NOW));
+    next.set_admin(s, Admin::Maintenance, NOW);
+    assert_eq!((pick(&before), pick(&next)), (Ok(other), Err(NoPick::NoneUsable)));
+    // Who waits by the one before is sent elsewhere, or let in.
+    before.set_admin(s, Admin::Ready, NOW);
+    assert_eq!(pick(&next), Ok(s));
+    before.take(s, NOW).unwrap();
+    before.take(other, NOW).unwrap();
+    let (sent, let_in) = (Notify::default(), Notify::default());
+    let position = before.enqueue(s, Priority::default(), NOW, sent.clone()).unwrap();
+    let any = before.enqueue_any(Priority::default(), NOW, let_in.clone());
+    next.set_admin(s, Admin::Maintenance, NOW);
+    assert_eq!((sent.rung(), let_in.rung()), (1, 0));
+    assert!(matches!(before.poll(position, sent), Turn::Elsewhere));
     before.release(s);
-    assert_eq!(next.take(s, NOW), Err(Full));
-    next.look_again(s, NOW);
+    assert_eq!(let_in.rung(), 0, "the server takes nobody");
+    next.set_admin(s, Admin::Ready, NOW);
+    assert_eq!(let_in.rung(), 1);
+    assert_eq!(granted(before.poll(any, let_in)), s);
+    // A limit, and what the youngest says of it.
+    assert!(next.set_maxconn(s, 2, NOW));
     next.take(s, NOW).unwrap();
-    before.look_again(s, NOW);
-    assert_eq!(before.take(s, NOW), Err(Full));
-    next.release(s);
+    assert_eq!((before.take(s, NOW), next.take(s, NOW)), (Err(Full), Err(Full)));
+}
+
+/// The settings of several servers change at once: one snapshot, and each limit.
+#[test]
+fn many_servers_change_at_once() {
+    let b = limited(&[(1, 0), (1, 0), (0, 0)], Options::default());
+    b.take(index(&b, 0), NOW).unwrap();
+    let notify = Notify::default();
+    let waiting = b.enqueue(index(&b, 0), Priority::default(), NOW, notify.clone()).unwrap();
+    b.update_all(NOW, |index, before| {
+        let admin = if index.get() == 1 { Admin::Drain } else { Admin::Ready };
+        let standing = Standing { own: admin, ..before.standing };
+        Settings { standing, weight: index.get() as u16 + 1, maxconn: before.maxconn + 1 }
+    });
+    assert_eq!(notify.rung(), 1);
+    assert_eq!(granted(b.poll(waiting, notify)).get(), 0);
+    let state = |n| b.servers()[index(&b, n)].state();
+    assert_eq!((0..3).map(|n| state(n).weight()).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!((0..3).map(|n| state(n).maxconn()).collect::<Vec<_>>(), [2, 2, 0], "one has no limit");
+    assert_eq!(b.serving().map(Index::get).collect::<Vec<_>>(), [0, 2]);
+}
+
+/// A server whose requests nobody counted gets a limit with the balancer that says so, and loses it with it.
+#[test]
+fn a_limit_comes_and_goes_with_the_balancer_that_has_it() {
+    let before = limited(&[(0, 0)], Options::default());
+    let s = index(&before, 0);
+    let mut next = limited(&[(1, 0)], Options::default());
+    next.succeed(&before, Some, NOW);
+    before.take(s, NOW).unwrap(); // nobody counts it
+    next.take(s, NOW).unwrap();
+    assert_eq!(next.take(s, NOW), Err(Full));
+    let mut last = limited(&[(0, 0)], Options::default());
+    last.succeed(&next, Some, NOW);
+    last.update_all(NOW, |_, own| Settings { maxconn: 0, ..own });
+    next.take(s, NOW).unwrap();
+    assert_eq!(last.servers()[s].state().maxconn(), 0);
+    drop(last);
+    drop(next);
+    assert_eq!(before.servers()[s].state().maxconn(), 0);
 }
 
 /// It holds for any number of balancers, also for requests that began while another one was made: nobody has
@@ -490,10 +567,9 @@ fn a_limit_holds_for_any_number_of_balancers() {
     for number in 1..50 {
         let mut next = limited(&[(most, 0)], Options::default());
         let before = all.last().unwrap();
-        next.join(s, before, s);
+        next.succeed(before, Some, NOW);
         for _ in 0..EACH {
             assert_eq!(before.take(s, NOW).is_ok(), number <= 40, "{number}");
-            assert!(!before.tell_others(s), "nobody waits");
         }
         all.push(next);
     }
@@ -503,17 +579,10 @@ fn a_limit_holds_for_any_number_of_balancers() {
         on.enqueue(s, Priority::default(), NOW, notify.clone()).unwrap()
     };
     let tickets = [wait(&all[45], &notifies[0]), wait(&last, &notifies[1])];
-    // One place for two who wait: the others know that it is taken before who has it runs.
-    all[0].release(s);
-    assert!(all[0].tell_others(s));
-    let could: Vec<_> = (0..all.len()).filter(|&number| all[number].could_let_in(s)).collect();
-    assert!(could == [45] && last.could_let_in(s));
-    all[45].look_again(s, NOW);
-    assert!(!last.could_let_in(s));
-    assert_eq!((notifies[0].rung(), notifies[1].rung()), (1, 0));
-    all[0].release(s);
-    last.look_again(s, NOW);
-    assert_eq!(notifies[1].rung(), 1);
+    for released in 0..2 {
+        all[0].release(s);
+        assert_eq!((notifies[0].rung(), notifies[1].rung()), (1, released));
+    }
     for (on, (position, notify)) in [&all[45], &last].into_iter().zip(tickets.into_iter().zip(notifies)) {
         on.release(granted(on.poll(position, notify)));
     }
@@ -523,4 +592,53 @@ fn a_limit_holds_for_any_number_of_balancers() {
     drop(all);
     (0..most).for_each(|_| last.take(s, NOW).unwrap());
     assert_eq!(last.take(s, NOW), Err(Full));
+}
+
+/// Lanes that take, wait and leave by two balancers never serve more than the limit, and lose no wake-up.
+#[test]
+fn a_limit_is_exact_while_lanes_come_by_two_balancers() {
+    const MOST: usize = 3;
+    let before = limited(&[(MOST as u32, 0)], Options { lanes: 4, ..Options::default() });
+    let s = index(&before, 0);
+    let mut next = limited(&[(MOST as u32, 0)], Options { lanes: 4, ..Options::default() });
+    next.succeed(&before, Some, NOW);
+    let (served, peak) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let serve = || {
+        let now = served.fetch_add(1, Ordering::SeqCst) + 1;
+        peak.fetch_max(now, Ordering::SeqCst);
+        thread::yield_now();
+        served.fetch_sub(1, Ordering::SeqCst);
+    };
+    thread::scope(|scope| {
+        for lane in 0..4 {
+            let (before, next, serve) = (&before, &next, &serve);
+            scope.spawn(move || {
+                for round in 0..2000 {
+                    let b = if (lane + round) % 2 == 0 { before } else { next };
+                    if b.take(s, NOW).is_err() {
+                        let notify = Notify::default();
+                        let mut position = match round % 3 {
+                            0 => b.enqueue_any(Priority::default(), NOW, notify.clone()),
+                            _ => b.enqueue(s, Priority::default(), NOW, notify.clone()).unwrap(),
+                        };
+                        let begun = Instant::now();
+                        loop {
+                            match b.poll(position, notify.clone()) {
+                                Turn::Waiting(waits) => position = waits,
+                                turn => break assert_eq!(granted(turn), s),
+                            }
+                            assert!(begun.elapsed() < Duration::from_secs(60), "a wake-up was lost");
+                            thread::yield_now();
+                        }
+                    }
+                    serve();
+                    b.release(s);
+                }
+            });
+        }
+    });
+    assert!(peak.load(Ordering::SeqCst) <= MOST, "{peak:?}");
+    assert_eq!((before.waiting(s), before.waiting_for_any(), next.waiting_for_any()), (0, 0, 0));
+    (0..MOST).for_each(|_| next.take(s, NOW).unwrap());
+    assert_eq!(next.take(s, NOW), Err(Full));
 }

@@ -62,14 +62,9 @@ impl Board {
         result
     }
 
-    /// Goes on where another one of the same server ends: with what was found and counted, and its own `rise`
-    /// and `fall`.
-    pub fn inherit(&self, before: &Self) {
-        let before = before.state.lock().clone();
-        self.edit(|report| {
-            let health = report.health.like(&before.health);
-            *report = Report { health, in_progress: false, paused: false, ..before };
-        });
+    /// From now on `rise` and `fall` are those of `like`; what was found stays.
+    pub fn set_steps(&self, like: &Health) {
+        self.edit(|report| report.health = like.like(&report.health));
     }
 
     /// What it says now.

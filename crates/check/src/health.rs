@@ -144,6 +144,11 @@ impl Health {
         self.value
     }
 
+    /// `rise` and `fall`.
+    pub fn steps(&self) -> (u32, u32) {
+        (self.rise, self.fall)
+    }
+
     /// `rise`
     pub fn rise(&self) -> u32 {
         self.rise

@@ -382,8 +382,6 @@ struct Supervisor {
     stops: bool,
     /// The last number that a generation got.
     numbers: u64,
-    /// The backend whose servers are being changed, by its number.
-    changed: usize,
     /// Lanes that could not be told to begin with what serves.
     untold: Vec<LaneId>,
     quiet: bool,
@@ -522,7 +520,6 @@ impl Supervisor {
         };
         let said = changed.answer.to_owned();
         let (generation, effect) = changed.begin();
-        self.changed = effect.backend();
         self.numbers += 1;
         let generation = Arc::new(generation);
         let bound = self.serving.bound.clone();
@@ -550,8 +547,9 @@ impl Supervisor {
         let fresh = Serving { number: self.numbers, generation: generation.clone(), bound: Arc::new(bound) };
         let before = std::mem::replace(&mut self.serving, fresh);
         self.begin(Some(&before.generation));
+        let (predecessor, here) = (before.generation.clone(), self.here);
         let effects = Box::new(move || {
-            generation.take_effect();
+            generation.take_effect(&predecessor, here.now());
             backlogs.take_effect(&generation);
             begun.complete().map(|error| error.to_string())
         });
@@ -572,9 +570,7 @@ impl Supervisor {
         };
         said.extend(effects().map(|error| error + "\n"));
         if what == What::Files {
-            // Once more: the run-time interface worked on the one before until now.
-            self.serving.generation.inherit_servers(&before.generation, self.here.now());
-            self.serving.generation.look_for_places(self.here.now());
+            // The run-time interface worked on the one before until now.
             if let Some(local) = Local::of(&self.serving.generation) {
                 local.inherit_variables(&before.generation);
             }
@@ -636,12 +632,6 @@ impl Supervisor {
         *done += usize::from(*number == which);
         if *done == self.lanes.len() {
             let (what, said) = (*what, std::mem::take(said));
-            if what == What::Servers {
-                // What a lane has changed by the balancer before, until it let go of that.
-                let balancer = &self.serving.generation.backends[self.changed].balancer;
-                balancer.refresh(self.here.now());
-                balancer.look_for_places(self.here.now());
-            }
             self.over(what, Ok(said));
         }
     }
@@ -654,8 +644,7 @@ impl Supervisor {
         if let Reloading::Begins { before, what, .. } = std::mem::replace(&mut self.reloading, Reloading::No)
         {
             let failed = std::mem::replace(&mut self.serving, before);
-            // A lane that never had it woke nobody who waits there.
-            failed.generation.look_for_places(self.here.now());
+            self.serving.generation.settle_followers(self.here.now());
             self.retire(failed.number, failed.generation, Local::stop);
             self.over(what, Err(error));
         }
@@ -762,7 +751,6 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
             again: false,
             stops: false,
             numbers: 0,
-            changed: 0,
             untold: Vec::new(),
             quiet,
         };

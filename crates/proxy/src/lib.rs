@@ -2,12 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod conn_limit;
-mod epoch;
 pub mod meter;
 mod rate;
 
 pub use conn_limit::ConnLimit;
-pub use epoch::{Epoch, ServerVersion};
 pub use rate::Rate;
 
 // What makes system calls is left out of models and simulations; what lanes share in it is in the rooms

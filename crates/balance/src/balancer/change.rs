@@ -1,12 +1,12 @@
-//! What changes servers: checks, operators, time. Each change publishes a new snapshot; picks wait for
-//! nobody.
+//! What changes servers: checks, operators, time. Each change publishes a new snapshot, in all balancers that
+//! have the server; picks wait for nobody.
 
-use super::Balancer;
 use super::core::Core;
+use super::{Balancer, Own};
 use crate::algorithm::{Algorithm, Options};
 use crate::queue::Waiter;
 use crate::ring::Ring;
-use crate::servers::Servers;
+use crate::servers::{Server, Servers};
 use crate::snapshot::Snapshot;
 use crate::spec::{Index, MAX_WEIGHT};
 use crate::state::{Admin, Operation, Standing};
@@ -25,8 +25,6 @@ const SHORTEST_STEP: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     version: u64,
-    /// Servers in slow start.
-    warming: Vec<Index>,
     /// The ring of all servers, for consistent hashing: snapshots share it.
     ring: Option<Arc<Ring>>,
 }
@@ -44,11 +42,9 @@ pub enum StaticWeight {
 const VERSIONS: u64 = 1 << 40;
 
 impl Changes {
-    /// Those of a balancer that follows another: its versions are others, and what warms up there goes on
-    /// here.
+    /// Those of a balancer that follows another: its versions are others.
     pub(super) fn follow(&mut self, before: &Self) {
         self.version = (before.version / VERSIONS + 1) * VERSIONS;
-        self.warming.clone_from(&before.warming);
     }
 
     /// The snapshot of how servers are now.
@@ -77,23 +73,37 @@ impl fmt::Display for StaticWeight {
 
 impl std::error::Error for StaticWeight {}
 
+/// What can be changed of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether it takes requests.
+    pub standing: Standing,
+    /// Its weight: 0 to [`MAX_WEIGHT`].
+    pub weight: u16,
+    /// Its `maxconn`; 0 for no limit, as where the balancer does not limit it.
+    pub maxconn: u32,
+}
+
+/// A server that was changed, and whether it served before.
+type Change = (Index, bool);
+
 impl<W: Waiter> Balancer<W> {
     /// Sets a server's weight: 0 sends it no new requests.
     ///
     /// # Errors
     /// [`StaticWeight`]: above 256, or neither 0 nor the configured one where the algorithm is static.
     pub fn set_weight(&self, index: Index, weight: u16, now: Time) -> Result<(), StaticWeight> {
-        let server = &self.core.servers[index];
+        let server = &self.own.core.servers[index];
         if weight > MAX_WEIGHT {
             return Err(StaticWeight::OutOfRange(weight));
         }
-        if self.core.algorithm.is_static() && weight != 0 && weight != server.spec.weight {
+        if self.own.core.algorithm.is_static() && weight != 0 && weight != server.spec.weight {
             return Err(StaticWeight::Static(server.spec.weight));
         }
-        let changes = self.core.changes.lock();
+        let turn = self.own.core.turn.lock();
         let served = server.state.serves_its_own();
         server.state.set_weight(weight);
-        self.changed(changes, index, served, now);
+        self.own.changed(turn, &[(index, served)], now);
         Ok(())
     }
 
@@ -114,107 +124,150 @@ impl<W: Waiter> Balancer<W> {
         now: Time,
         to: impl FnOnce(Standing) -> Standing,
     ) -> (Standing, Standing) {
-        let state = &self.core.servers[index].state;
-        let changes = self.core.changes.lock();
+        let state = &self.own.core.servers[index].state;
+        let turn = self.own.core.turn.lock();
         let before = state.standing();
         let after = to(before);
         if before != after {
             state.set_standing(after);
-            self.changed(changes, index, before.serves(), now);
+            self.own.changed(turn, &[(index, before.serves())], now);
         }
         (before, after)
     }
 
-    /// A server is not what it was: those who pick, and those who wait, have to know.
-    fn changed(&self, mut changes: MutexGuard<'_, Changes>, index: Index, served: bool, now: Time) {
-        let Core { servers, algorithm, .. } = &self.core;
-        let (state, slowstart) = (&servers[index].state, servers[index].spec.slowstart);
-        let serves = state.serves_its_own();
-        if served != serves {
-            changes.warming.retain(|&warming| warming != index);
-            let warms = serves && !slowstart.is_zero();
-            state.begin_warming(warms.then_some(now));
-            if warms {
-                changes.warming.push(index);
+    /// Changes any of the servers at once.
+    pub fn update_all(&self, now: Time, to: impl Fn(Index, Settings) -> Settings) {
+        let core = &self.own.core;
+        let turn = core.turn.lock();
+        let mut changed = Vec::new();
+        for (index, server) in core.servers.iter() {
+            let state = &server.state;
+            let (standing, weight, maxconn) = (state.standing(), state.weight(), state.maxconn());
+            let before = Settings { standing, weight, maxconn };
+            let Settings { standing, weight, maxconn } = to(index, before);
+            let maxconn = if core.is_limited(index) { maxconn } else { 0 };
+            if (Settings { standing, weight, maxconn }) != before {
+                state.set_standing(standing);
+                state.set_weight(weight.min(MAX_WEIGHT));
+                state.set_maxconn(maxconn);
+                changed.push((index, before.standing.serves()));
             }
         }
-        state.update_effective(slowstart, now, !algorithm.is_static());
-        self.core.publish(&mut changes);
-        drop(changes);
-        self.adapt(index, now);
-        fence(Ordering::SeqCst); // see `enqueue`, and `WaitingForAny::add`
-        if served && !serves && self.core.is_limited(index) {
-            self.dismiss(index);
+        if !changed.is_empty() {
+            self.own.changed(turn, &changed, now);
         }
-        self.offer_all(); // others may take part now: backups
     }
 
     /// Sets a server's `maxconn`; 0 for no limit. Whether it has one that can be set: one without a limit in
     /// the file is not counted on any line that lanes share, and cannot have one.
     pub fn set_maxconn(&self, index: Index, maxconn: u32, now: Time) -> bool {
-        let limited = self.core.is_limited(index);
+        let limited = self.own.core.is_limited(index);
         if limited {
-            self.core.servers[index].state.set_maxconn(maxconn);
-            self.adapt(index, now);
+            self.own.core.servers[index].state.set_maxconn(maxconn);
+            self.own.adapt(index, now);
         }
         limited
-    }
-
-    /// Looks at the servers' states again: the balancer that this one [follows](Self::follow) may have
-    /// changed them since.
-    pub fn refresh(&self, now: Time) {
-        let Core { servers, .. } = &self.core;
-        let mut changes = self.core.changes.lock();
-        changes.warming =
-            servers.iter().filter(|(_, server)| server.state.is_warming()).map(|(index, _)| index).collect();
-        self.core.publish(&mut changes);
-        drop(changes);
-        for (index, _) in servers.iter().filter(|(index, _)| self.core.is_limited(*index)) {
-            self.adapt(index, now);
-        }
-        fence(Ordering::SeqCst); // see `enqueue`, and `WaitingForAny::add`
-        let limited = self.core.servers.iter().filter(|(index, _)| self.core.is_limited(*index));
-        for (index, _) in limited.filter(|(_, server)| !server.state.serves_its_own()) {
-            self.dismiss(index);
-        }
-        self.offer_all();
     }
 
     /// Moves slow starts on. Gives when it wants to be called again; `None`: when a server's state was
     /// changed. Costs nothing where no server has one.
     pub fn tick(&self, now: Time) -> Option<Time> {
-        let Core { servers, algorithm, warms, .. } = &self.core;
-        if !warms {
+        let own = &self.own;
+        let Core { servers, algorithm, warms, .. } = &own.core;
+        if !warms || !servers.iter().any(|(_, server)| server.state.is_warming()) {
             return None;
         }
-        let mut changes = self.core.changes.lock();
-        let warming = changes.warming.clone();
-        if warming.is_empty() {
-            return None;
-        }
+        let turn = own.core.turn.lock();
         let mut next = Time::MAX;
-        changes.warming.retain(|&index| {
-            let (state, slowstart) = (&servers[index].state, servers[index].spec.slowstart);
-            let done = state.warmth(slowstart, now) >= 1.0;
-            if done {
+        let mut warming = Vec::new();
+        for (index, server) in servers.iter().filter(|(_, server)| server.state.is_warming()) {
+            if !own.governs(index) {
+                continue;
+            }
+            let (state, slowstart) = (&server.state, server.spec.slowstart);
+            if state.warmth(slowstart, now) >= 1.0 {
                 state.begin_warming(None);
             } else {
                 next = next.min(now + (slowstart / STEPS).max(SHORTEST_STEP));
             }
             state.update_effective(slowstart, now, !algorithm.is_static());
-            !done
-        });
-        self.core.publish(&mut changes);
-        drop(changes);
-        for index in warming {
-            self.adapt(index, now);
+            warming.push((index, false));
+        }
+        own.publish_for(&warming);
+        drop(turn);
+        for (index, _) in warming {
+            own.adapt(index, now);
         }
         (next != Time::MAX).then_some(next)
     }
 }
 
+impl<W: Waiter> Own<W> {
+    /// Whether this is the youngest balancer of the server.
+    fn governs(&self, index: Index) -> bool {
+        let shared = &self.servers[index.get()];
+        !shared.has_several()
+            || shared.all().last().is_some_and(|youngest| std::ptr::eq(&*youngest.own, self))
+    }
+
+    /// Publishes a snapshot in each balancer that has one of these servers. Gives the others. For who has the
+    /// turn.
+    fn publish_for(&self, changed: &[Change]) -> Vec<Arc<Self>> {
+        let mut others: Vec<Arc<Self>> = Vec::new();
+        for shared in changed.iter().map(|(index, _)| &self.servers[index.get()]) {
+            if !shared.has_several() {
+                continue;
+            }
+            for other in shared.all().iter().map(|one| &one.own).filter(|one| !std::ptr::eq(&***one, self)) {
+                if !others.iter().any(|known| Arc::ptr_eq(known, other)) {
+                    others.push(other.clone());
+                }
+            }
+        }
+        self.core.publish();
+        others.iter().for_each(|other| other.core.publish());
+        others
+    }
+
+    /// Servers are not what they were: those who pick, and those who wait, have to know, by whichever
+    /// balancer.
+    fn changed(&self, turn: MutexGuard<'_, ()>, changed: &[Change], now: Time) {
+        for &(index, served) in changed {
+            match self.servers[index.get()].all().last() {
+                Some(youngest) => youngest.own.warm(youngest.index, served, now), // rule 3
+                None => self.warm(index, served, now),
+            }
+        }
+        let others = self.publish_for(changed);
+        drop(turn);
+        for &(index, _) in changed {
+            self.adapt(index, now);
+        }
+        fence(Ordering::SeqCst); // see `enqueue`, and `WaitingForAny::add`
+        for &(index, served) in changed {
+            if served && !self.core.servers[index].state.serves_its_own() {
+                self.dismiss(index);
+            }
+        }
+        self.offer_all(); // others may take part now: backups
+        others.iter().for_each(|other| other.offer_all());
+    }
+
+    /// Begins a slow start where a server begins to serve, and settles the weight in effect.
+    fn warm(&self, index: Index, served: bool, now: Time) {
+        let Server { state, spec, .. } = &self.core.servers[index];
+        let serves = state.serves_its_own();
+        if served != serves {
+            state.begin_warming((serves && !spec.slowstart.is_zero()).then_some(now));
+        }
+        state.update_effective(spec.slowstart, now, !self.core.algorithm.is_static());
+    }
+}
+
 impl Core {
-    fn publish(&self, changes: &mut Changes) {
+    /// Publishes how servers are now. For who has the turn.
+    pub(super) fn publish(&self) {
+        let mut changes = self.changes.lock();
         changes.version += 1;
         let snapshot = changes.snapshot(&self.servers, &self.algorithm, &self.options);
         self.gates.set_members(&snapshot.by_rank);

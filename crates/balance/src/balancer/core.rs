@@ -4,12 +4,15 @@ use super::change::Changes;
 use crate::algorithm::{Algorithm, Options};
 use crate::gate::Gates;
 use crate::lane::{BLOCK, LaneState, Lanes};
+use crate::queue::{Queue, Waiter};
 use crate::servers::Servers;
 use crate::snapshot::Snapshot;
 use crate::spec::Index;
+use crate::{LANES_PER_GROUP, QUEUE_LINES};
 use manylane_sync::{Arc, LockClass, Mutex, PerLane, Published};
 
-static CHANGES: LockClass = LockClass::new("changes of a backend's servers", 50);
+static TURN: LockClass = LockClass::new("changes of a backend's servers", 49);
+static CHANGES: LockClass = LockClass::new("snapshots of a balancer", 50);
 
 pub(crate) struct Core {
     pub(crate) servers: Servers,
@@ -18,14 +21,16 @@ pub(crate) struct Core {
     /// Some of them have a `slowstart`.
     pub(super) warms: bool,
     pub(crate) snapshot: Published<Snapshot>,
+    /// For who changes servers; one for all balancers of the backend.
+    pub(super) turn: Arc<Mutex<()>>,
     pub(super) changes: Mutex<Changes>,
-    /// Shared with the balancers before and after it: the loads of both are of the same servers.
+    /// Shared with the balancers that it follows: the loads of both are of the same servers.
     pub(crate) lanes: Arc<Lanes>,
     /// Those of balancers before it that had not places enough: what began there ends there.
     pub(crate) earlier: Vec<Arc<Lanes>>,
     /// Servers that `lanes` have places for.
     places: usize,
-    pub(crate) gates: Arc<Gates>,
+    pub(crate) gates: Gates,
 }
 
 impl Core {
@@ -55,16 +60,14 @@ impl Core {
         if let Some(before) = before {
             changes.follow(&before.changes.lock());
         }
-        let gates = Arc::new(Gates::new(&servers));
-        for (index, server) in servers.iter().filter(|(_, server)| server.spec.maxconn != 0) {
-            server.state.shared_limit.join(&gates, index);
-        }
+        let gates = Gates::new(&servers);
         let first = changes.snapshot(&servers, &algorithm, &options);
         gates.set_members(&first.by_rank);
         let warms = servers.iter().any(|(_, server)| !server.spec.slowstart.is_zero());
         Self {
             warms,
             snapshot: Published::new(first),
+            turn: before.map_or_else(|| Arc::new(Mutex::new(&TURN, ())), |before| before.turn.clone()),
             changes: Mutex::new(&CHANGES, changes),
             lanes,
             earlier,
@@ -74,6 +77,16 @@ impl Core {
             algorithm,
             options,
         }
+    }
+
+    /// A queue for its lanes.
+    pub(super) fn queue<W: Waiter>(&self) -> Queue<W> {
+        let Options { lanes, lanes_per_group, .. } = self.options;
+        let lanes_per_group = match lanes_per_group {
+            0 => lanes.div_ceil(QUEUE_LINES).clamp(1, LANES_PER_GROUP),
+            some => some,
+        };
+        Queue::new(lanes, lanes_per_group)
     }
 
     /// Whether the server has a limit of requests.
@@ -112,13 +125,5 @@ impl Core {
     /// Where its servers' requests are counted.
     pub(crate) fn all_lanes(&self) -> impl Iterator<Item = &Lanes> {
         std::iter::once(&self.lanes).chain(&self.earlier).map(|lanes| &**lanes)
-    }
-}
-
-impl Drop for Core {
-    fn drop(&mut self) {
-        for (_, server) in self.servers.iter().filter(|(_, server)| server.spec.maxconn != 0) {
-            server.state.shared_limit.leave(&self.gates);
-        }
     }
 }

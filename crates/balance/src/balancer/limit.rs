@@ -1,12 +1,11 @@
 //! The limit of a server now: `maxconn`, less while the backend is little loaded (`minconn`, `fullconn`) or
 //! the server is in slow start.
 
-use super::{Balancer, Full};
+use super::{Full, Own};
 use crate::algorithm::Algorithm;
 use crate::queue::Waiter;
 use crate::spec::Index;
 use manylane_sched::Time;
-use manylane_sync::Arc;
 use manylane_sync::atomic::{Ordering, fence};
 
 /// How often a lane adapts the limits to the backend's load at most, in nanoseconds.
@@ -16,7 +15,7 @@ const ADAPT_EVERY: u64 = 1_000_000;
 /// nanoseconds.
 const SPREAD_FOR: u64 = 1_000_000;
 
-impl<W: Waiter> Balancer<W> {
+impl<W: Waiter> Own<W> {
     /// Lets a request in to a server with a limit.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
@@ -67,7 +66,7 @@ impl<W: Waiter> Balancer<W> {
         };
         let mut limit = most;
         if self.is_dynamic(index) {
-            let load = *load.get_or_insert_with(|| self.total_load());
+            let load = *load.get_or_insert_with(|| self.core.total_load() + self.core.gates.waiting.get());
             let full = u64::from(self.core.options.fullconn);
             if load < full {
                 limit = spec.minconn.max((u64::from(most) * load / full) as u32);
@@ -80,25 +79,38 @@ impl<W: Waiter> Balancer<W> {
         limit
     }
 
-    /// Brings the limit up to date, and lets those in who wait when it grew. Whether it grew.
-    ///
+    /// Brings the limit up to date, as the youngest balancer of the server has it, and lets those in who wait
+    /// when it grew. Whether it grew.
+    pub(super) fn adapt(&self, index: Index, now: Time) -> bool {
+        let shared = &self.servers[index.get()];
+        if !shared.has_several() {
+            return self.core.is_limited(index) && self.adapt_own(index, now);
+        }
+        shared.all().last().is_some_and(|youngest| youngest.own.adapt_own(youngest.index, now))
+    }
+
+    /// The same of all servers.
+    pub(super) fn adapt_all(&self, now: Time) {
+        for (index, _) in self.core.servers.iter() {
+            self.adapt(index, now);
+        }
+    }
+
     /// Who changes what a limit follows from calls this after it. Who sets a limit reads all of that once
     /// more: so who sets it last has read what was changed before, and who changes something later finds
     /// what was set. The backend's load is looked at once only, since it never stands still.
-    pub(super) fn adapt(&self, index: Index, now: Time) -> bool {
-        if !self.core.is_limited(index) {
-            return false;
-        }
+    fn adapt_own(&self, index: Index, now: Time) -> bool {
         fence(Ordering::SeqCst); // pairs with the one below
-        let (gate, shared_limit) = (self.core.gates.of(index), &self.core.servers[index].state.shared_limit);
+        let gate = self.core.gates.of(index);
         let mut load = None;
         let mut new = self.limit_at(index, now, &mut load);
-        if new == gate.alone() {
+        if new == gate.limit() {
             return false;
         }
         let mut least = u32::MAX;
         loop {
-            least = least.min(shared_limit.set_limit(&self.core.gates, index, new));
+            least = least.min(gate.limit());
+            gate.set_limit(new);
             fence(Ordering::SeqCst); // who changes something behind this finds the limit that was set
             let again = self.limit_at(index, now, &mut load);
             if again == new {
@@ -115,56 +127,10 @@ impl<W: Waiter> Balancer<W> {
         }
         // They are counted behind the fence, or look behind theirs: see `enqueue`, and `WaitingForAny::add`.
         self.settle(index);
-        self.offer(index);
+        for one in self.servers[index.get()].all().iter() {
+            one.own.core.gates.mark_room(one.index);
+            one.own.offer(one.index);
+        }
         true
-    }
-
-    /// Whether other balancers fill places of the server, too: when this one has let a request in, or ended
-    /// one, it [tells](Self::tell_others) them.
-    #[inline]
-    pub fn shares_places(&self, index: Index) -> bool {
-        self.core.is_limited(index) && self.core.servers[index].state.shared_limit.is_shared()
-    }
-
-    /// Whether `other` does.
-    pub fn shares_places_with(&self, index: Index, other: &Self, of_other: Index) -> bool {
-        let (own, others) =
-            (&self.core.servers[index].state.shared_limit, &other.core.servers[of_other].state.shared_limit);
-        self.shares_places(index) && other.core.is_limited(of_other) && Arc::ptr_eq(own, others)
-    }
-
-    /// This balancer serves more of the server, or less: for the others there is less room, or more. Whether
-    /// there is some for those who wait by one of them, or by this one: all who [could let
-    /// in](Self::could_let_in) have to [look again](Self::look_again), those who are older first.
-    pub fn tell_others(&self, index: Index) -> bool {
-        self.shares_places(index) && self.core.servers[index].state.shared_limit.level()
-    }
-
-    /// Whether somebody waits here beside room on the server.
-    pub fn could_let_in(&self, index: Index) -> bool {
-        self.core.is_limited(index) && self.core.gates.could_let_in(index)
-    }
-
-    /// Whether one of its servers may have room that nobody was told of who waits by another balancer
-    /// (`shared_limit`, rule 5): it has to [tell](Self::tell_others) them, of each.
-    pub fn has_hidden_room(&self) -> bool {
-        self.hid_room.load(Ordering::Relaxed) && self.hid_room.swap(false, Ordering::SeqCst)
-    }
-
-    /// [Looks](Self::look_again) at all servers.
-    pub fn look_for_places(&self, now: Time) {
-        self.core.servers.iter().for_each(|(index, _)| self.look_again(index, now));
-    }
-
-    /// Another balancer has served more of the server, or less: lets those in who wait, if there is room.
-    pub fn look_again(&self, index: Index, now: Time) {
-        if !self.core.is_limited(index) {
-            return;
-        }
-        self.adapt(index, now);
-        if self.tell_others(index) {
-            self.settle(index);
-            self.offer(index);
-        }
     }
 }

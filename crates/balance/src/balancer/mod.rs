@@ -4,21 +4,22 @@ mod change;
 mod core;
 mod limit;
 mod pick;
+mod shared;
 mod waiting;
 
-pub use change::StaticWeight;
+pub use change::{Settings, StaticWeight};
 pub(crate) use pick::Pick;
 pub use waiting::{Priority, QueueFull, Turn, Wait};
 
 use self::core::Core;
+use self::shared::SharedServer;
 use crate::algorithm::{Algorithm, Input, NoPick, Options};
+use crate::gate::Gates;
 use crate::queue::{Queue, Waiter};
 use crate::servers::Servers;
 use crate::spec::{BuildError, Index, ServerSpec};
-use crate::{LANES_PER_GROUP, QUEUE_LINES};
 use manylane_sched::Time;
-use manylane_sync::Reader;
-use manylane_sync::atomic::AtomicBool;
+use manylane_sync::{Arc, Reader};
 use std::fmt;
 use std::task::Waker;
 use std::time::Duration;
@@ -27,13 +28,15 @@ use std::time::Duration;
 ///
 /// `W` is what wakes a waiting request: a [`Waker`], a [`TaskId`](manylane_sched::TaskId).
 pub struct Balancer<W: Waiter = Waker> {
+    own: Arc<Own<W>>,
+}
+
+/// A balancer, as others have it that share servers with it ([`shared`]).
+struct Own<W: Waiter> {
     core: Core,
-    /// A queue for each server that has a limit.
-    queues: Box<[Option<Queue<W>>]>,
+    servers: Box<[Arc<SharedServer<W>>]>,
     /// For any server.
     any: Queue<W>,
-    /// See [`has_hidden_room`](Self::has_hidden_room).
-    hid_room: AtomicBool,
 }
 
 /// The server has no room: it serves as many requests as it may, or others wait for it.
@@ -60,29 +63,41 @@ impl Balancer {
 impl<W: Waiter> Balancer<W> {
     /// A balancer over `servers`, whose queues wake by `W`.
     pub fn waking(servers: Servers, algorithm: Algorithm, options: Options) -> Self {
-        Self::of(Core::new(servers, algorithm, options, None))
+        let core = Core::new(servers, algorithm, options, None);
+        let servers = core.servers.iter().map(|_| Arc::new(SharedServer::new())).collect();
+        Self::of(core, servers)
     }
 
-    fn of(core: Core) -> Self {
-        let options = &core.options;
-        let lanes_per_group = match options.lanes_per_group {
-            0 => options.lanes.div_ceil(QUEUE_LINES).clamp(1, LANES_PER_GROUP),
-            some => some,
-        };
-        let queue = |(index, _)| core.is_limited(index).then(|| Queue::new(options.lanes, lanes_per_group));
-        Self {
-            hid_room: AtomicBool::new(false),
-            queues: core.servers.iter().map(queue).collect(),
-            any: Queue::new(options.lanes, lanes_per_group),
-            core,
+    fn of(core: Core, servers: Box<[Arc<SharedServer<W>>]>) -> Self {
+        let balancer = Self { own: Arc::new(Own { any: core.queue(), servers, core }) };
+        balancer.attach();
+        balancer
+    }
+
+    fn attach(&self) {
+        for (index, _) in self.own.core.servers.iter() {
+            self.own.servers[index.get()].attach(&self.own, index);
+        }
+    }
+
+    fn detach(&self) {
+        for (index, server) in self.own.core.servers.iter() {
+            let left = self.own.servers[index.get()].detach(&self.own);
+            // It may have been the youngest, and the only one that limits the server.
+            if let Some(youngest) = left.last()
+                && !youngest.own.core.is_limited(youngest.index)
+                && server.state.maxconn() != 0
+            {
+                server.state.set_maxconn(0);
+                server.state.gate.set_limit(u32::MAX);
+            }
         }
     }
 
     /// A balancer that takes this one's place: with the same algorithm and options, and the servers of
     /// `specs`, of which those for whom `stays` holds are this one's servers at the same places. They go
-    /// on as they are: their states, weights and limits are the same from now on, whichever of both
-    /// changes them, requests that this one sends there count for both, and a `maxconn` holds for both
-    /// together. Queues are each balancer's own.
+    /// on as they are: their states, weights, limits and queues are the same for both from now on, and
+    /// requests that one of both sends there count as load for the other.
     ///
     /// # Errors
     /// As of [`Servers::new`].
@@ -90,56 +105,88 @@ impl<W: Waiter> Balancer<W> {
         &self,
         specs: impl IntoIterator<Item = ServerSpec>,
         stays: impl Fn(usize) -> bool,
+        now: Time,
     ) -> Result<Self, BuildError> {
-        let same = |number: usize| {
-            let index = self.core.servers.index(number).filter(|_| stays(number))?;
-            Some(self.core.servers[index].state.clone())
-        };
+        let own = &self.own;
+        let staying = |number: usize| own.core.servers.index(number).filter(|_| stays(number));
+        let same = |number: usize| Some(own.core.servers[staying(number)?].state.clone());
         let servers = Servers::with_states(specs, same)?;
-        let next = Self::of(Core::new(servers, self.core.algorithm, self.core.options, Some(&self.core)));
-        for (index, _) in next.core.servers.iter().filter(|(index, _)| next.core.is_limited(*index)) {
-            let limit = match next.core.servers[index].state.maxconn() {
-                0 => u32::MAX, // an operator took it away
-                most => most,
-            };
-            next.core.servers[index].state.shared_limit.set_limit(&next.core.gates, index, limit);
-        }
+        let shared = |number: usize| match staying(number) {
+            Some(index) => own.servers[index.get()].clone(),
+            None => Arc::new(SharedServer::new()),
+        };
+        let shared = (0..servers.len()).map(shared).collect();
+        // What changes meanwhile would be in neither's snapshot.
+        let turn = own.core.turn.lock();
+        let core = Core::new(servers, own.core.algorithm, own.core.options, Some(&own.core));
+        let next = Self::of(core, shared);
+        drop(turn);
+        next.own.adapt_all(now);
         Ok(next)
     }
 
-    /// That server's `maxconn` holds for this balancer and `other` together, where both have one: there it is
-    /// the same server. Before the first request.
-    pub fn join(&mut self, index: Index, other: &Self, of_other: Index) {
-        if !(self.core.is_limited(index) && other.core.is_limited(of_other)) {
-            return;
+    /// The servers for which `of_before` says which of `before`'s they are go on as they are there: states,
+    /// weights, limits and queues are the same for both balancers from now on. Before the first request.
+    ///
+    /// # Panics
+    /// When the balancer is in use already.
+    pub fn succeed(&mut self, before: &Self, of_before: impl Fn(Index) -> Option<Index>, now: Time) {
+        self.detach();
+        let before = &before.own;
+        let own = Arc::get_mut(&mut self.own).expect("a balancer succeeds another before it is used");
+        own.core.turn = before.core.turn.clone();
+        let turn = before.core.turn.lock();
+        for (index, then) in (0..own.core.servers.len())
+            .filter_map(|number| own.core.servers.index(number))
+            .filter_map(|index| Some((index, of_before(index)?)))
+            .collect::<Vec<_>>()
+        {
+            let state = before.core.servers[then].state.clone();
+            let spec = &own.core.servers[index].spec;
+            if !before.core.is_limited(then) {
+                state.set_maxconn(spec.maxconn); // nobody went by what it was
+            }
+            if spec.slowstart.is_zero() && state.is_warming() {
+                state.begin_warming(None);
+                state.update_effective(spec.slowstart, now, false);
+            }
+            own.core.servers.set_state(index, state);
+            own.servers[index.get()] = before.servers[then.get()].clone();
         }
-        let shared_limit = other.core.servers[of_other].state.shared_limit.clone();
-        let Some(state) = self.core.servers.state_mut(index) else { return };
-        state.shared_limit.leave(&self.core.gates);
-        shared_limit.join(&self.core.gates, index);
-        state.shared_limit = shared_limit;
+        own.core.gates = Gates::new(&own.core.servers);
+        self.attach();
+        self.own.core.publish();
+        drop(turn);
+        self.own.adapt_all(now);
     }
 
-    /// Whether that server of `other` is the same as that one of this balancer: one of both
-    /// [follows](Self::follow) the other, and what changes it changes it for both.
+    /// Whether that server of `other` is the same as that one of this balancer: what changes it changes it
+    /// for both.
     pub fn shares(&self, index: Index, other: &Self, of_other: Index) -> bool {
-        manylane_sync::Arc::ptr_eq(&self.core.servers[index].state, &other.core.servers[of_other].state)
+        let (own, other) = (&self.own.core.servers[index], &other.own.core.servers[of_other]);
+        Arc::ptr_eq(&own.state, &other.state)
     }
 
     /// Sets [`Options::fullconn`], which may follow from limits that are known later; before the first
     /// request.
+    ///
+    /// # Panics
+    /// When the balancer is in use already.
     pub fn set_fullconn(&mut self, fullconn: u32) {
-        self.core.options.fullconn = fullconn;
+        self.detach();
+        let own = Arc::get_mut(&mut self.own).expect("a balancer is set up before it is used");
+        own.core.options.fullconn = fullconn;
+        self.attach();
     }
 
     /// Its servers.
     pub fn servers(&self) -> &Servers {
-        &self.core.servers
+        &self.own.core.servers
     }
 
     /// Its algorithm.
     pub fn algorithm(&self) -> Algorithm {
-        self.core.algorithm
+        self.own.core.algorithm
     }
 
     /// Chooses a server that has room; by key the one that the key belongs to, room or not. Nothing is
@@ -152,7 +199,7 @@ impl<W: Waiter> Balancer<W> {
     /// [`NoPick`] tells whether waiting helps.
     #[inline]
     pub fn pick(&self, reader: &Reader, input: &Input<'_>) -> Result<Index, NoPick> {
-        pick::pick(&self.core, self.core.snapshot.load(reader), self.core.lanes.own(), input)
+        pick::pick(&self.own.core, self.own.core.snapshot.load(reader), self.own.core.lanes.own(), input)
     }
 
     /// Begins a request on a server. [`release`](Self::release) must follow on this lane when it ended.
@@ -162,10 +209,10 @@ impl<W: Waiter> Balancer<W> {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn take(&self, index: Index, now: Time) -> Result<(), Full> {
-        if self.core.is_limited(index) {
-            self.enter(index, now)?;
+        if self.own.core.is_limited(index) {
+            self.own.enter(index, now)?;
         }
-        self.core.begin(index);
+        self.own.core.begin(index);
         Ok(())
     }
 
@@ -173,16 +220,16 @@ impl<W: Waiter> Balancer<W> {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn release(&self, index: Index) {
-        self.core.end(index);
-        if self.core.is_limited(index) {
-            self.free(index);
+        self.own.core.end(index);
+        if self.own.core.is_limited(index) {
+            self.own.free(index);
         }
     }
 
     /// Tells how long the server took to answer a request. Used by `ewma`, ignored by the others.
     #[inline]
     pub fn report(&self, index: Index, took: Duration, now: Time) {
-        if let Some(times) = &self.core.lanes.own().times {
+        if let Some(times) = &self.own.core.lanes.own().times {
             times.report(index.get(), took, now);
         }
     }
@@ -191,7 +238,8 @@ impl<W: Waiter> Balancer<W> {
     ///
     /// Cost: a line of each lane; for reports.
     pub fn load(&self, index: Index) -> u64 {
-        self.core
+        self.own
+            .core
             .all_lanes()
             .flat_map(|lanes| lanes.iter())
             .map(|(_, lane)| u64::from(lane.loads.get_any(index.get())))
@@ -200,27 +248,33 @@ impl<W: Waiter> Balancer<W> {
 
     /// Servers that new requests go to now. For rules and reports.
     pub fn serving(&self) -> impl Iterator<Item = Index> {
-        self.core.servers.serving(self.core.options.all_backups)
+        self.own.core.servers.serving(self.own.core.options.all_backups)
     }
 
     /// Whether a server has room for one more request, and nobody who waits for it.
     #[inline]
     pub fn has_room(&self, index: Index) -> bool {
-        !self.core.is_limited(index) || self.core.gates.of(index).has_room()
+        !self.own.core.is_limited(index) || self.own.core.gates.of(index).has_room()
     }
 
     /// Requests on all servers and in all queues. Cost: a line of each lane.
     pub fn total_load(&self) -> u64 {
-        self.core.total_load() + self.core.gates.waiting.get()
+        self.own.core.total_load() + self.own.core.gates.waiting.get()
+    }
+}
+
+impl<W: Waiter> Drop for Balancer<W> {
+    fn drop(&mut self) {
+        self.detach();
     }
 }
 
 impl<W: Waiter> fmt::Debug for Balancer<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Balancer")
-            .field("algorithm", &self.core.algorithm)
-            .field("options", &self.core.options)
-            .field("servers", &self.core.servers)
+            .field("algorithm", &self.own.core.algorithm)
+            .field("options", &self.own.core.options)
+            .field("servers", &self.own.core.servers)
             .finish_non_exhaustive()
     }
 }

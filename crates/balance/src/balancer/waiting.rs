@@ -9,7 +9,8 @@
 //!    there is room.
 //! 3. A place that was handed to a request which had left goes to the next.
 
-use super::{Balancer, Core};
+use super::shared::Attached;
+use super::{Balancer, Core, Own};
 use crate::gate::{Released, WaitingFor};
 use crate::queue::{Claims, Outcome, Queue, QueuePosition, Waiter};
 use crate::spec::Index;
@@ -67,12 +68,9 @@ pub enum Turn {
 }
 
 impl<W: Waiter> Balancer<W> {
-    fn queue(&self, index: Index) -> &Queue<W> {
-        self.queues[index.get()].as_ref().expect("only servers with a limit have those who wait")
-    }
-
     fn waiting_for(&self, index: Index) -> WaitingFor<'_> {
-        WaitingFor { gate: self.core.gates.of(index), maxqueue: self.core.servers[index].spec.maxqueue }
+        let core = &self.own.core;
+        WaitingFor { gate: core.gates.of(index), maxqueue: core.servers[index].spec.maxqueue }
     }
 
     /// Lets a request wait for this server, which has a `maxconn`.
@@ -94,25 +92,25 @@ impl<W: Waiter> Balancer<W> {
     ) -> Result<QueuePosition, QueueFull> {
         let key = priority.key(now);
         let claims = self.waiting_for(index);
-        let position = self.queue(index).enter(Some(index), key, waiter, &claims);
+        let position = self.own.queue(index).enter(Some(index), key, waiter, &claims);
         let position = position.ok_or(QueueFull)?;
-        self.core.begin(index);
+        self.own.core.begin(index);
         // Pairs with the fences of who raises a limit (`adapt`) or takes the server out (`change`): they see
         // this request, or we see what they did.
         fence(Ordering::SeqCst);
-        self.settle(index);
-        if !self.core.servers[index].state().serves_its_own() {
-            self.dismiss(index);
+        self.own.settle(index);
+        if !self.own.core.servers[index].state().serves_its_own() {
+            self.own.dismiss(index);
         }
         Ok(position)
     }
 
     /// Lets a request wait for any server of the backend.
     pub fn enqueue_any(&self, priority: Priority, now: Time, waiter: W) -> QueuePosition {
-        let waiting = &*self.core.gates.waiting;
-        let position = self.any.enter(None, priority.key(now), waiter, waiting);
+        let waiting = &*self.own.core.gates.waiting;
+        let position = self.own.any.enter(None, priority.key(now), waiter, waiting);
         let position = position.expect("a backend's queue has no limit");
-        self.offer_all();
+        self.own.offer_all();
         position
     }
 
@@ -130,8 +128,8 @@ impl<W: Waiter> Balancer<W> {
     pub fn leave(&self, position: QueuePosition) -> Option<Index> {
         let server = position.server;
         let outcome = match server {
-            Some(index) => self.queue(index).leave(position, &self.waiting_for(index)),
-            None => self.any.leave(position, &*self.core.gates.waiting),
+            Some(index) => self.own.queue(index).leave(position, &self.waiting_for(index)),
+            None => self.own.any.leave(position, &*self.own.core.gates.waiting),
         };
         match outcome {
             Some(outcome) => match self.turn(server, outcome) {
@@ -140,7 +138,7 @@ impl<W: Waiter> Balancer<W> {
             },
             None => {
                 if let Some(index) = server {
-                    self.core.end(index);
+                    self.own.core.end(index);
                 }
                 None
             }
@@ -148,20 +146,20 @@ impl<W: Waiter> Balancer<W> {
     }
 
     fn queue_of(&self, server: Option<Index>) -> &Queue<W> {
-        server.map_or(&self.any, |index| self.queue(index))
+        server.map_or(&self.own.any, |index| self.own.queue(index))
     }
 
     /// Counts on this lane what became of its request.
     fn turn(&self, server: Option<Index>, outcome: Outcome) -> Turn {
         match (outcome, server) {
-            // it counted from when it entered
-            (Outcome::Granted(index, served), Some(_)) => Turn::Granted(index, served),
+            // It counted from when it entered. Whoever granted it may have another number for the server.
+            (Outcome::Granted(_, served), Some(index)) => Turn::Granted(index, served),
             (Outcome::Granted(index, served), None) => {
-                self.core.begin(index);
+                self.own.core.begin(index);
                 Turn::Granted(index, served)
             }
             (Outcome::Elsewhere, server) => {
-                server.inspect(|&index| self.core.end(index));
+                server.inspect(|&index| self.own.core.end(index));
                 Turn::Elsewhere
             }
         }
@@ -175,17 +173,33 @@ impl<W: Waiter> Balancer<W> {
 
     /// Lines that its queues have: one for each group of lanes.
     pub fn queue_lines(&self) -> usize {
-        self.any.lines()
+        self.own.any.lines()
     }
 
     /// Requests that wait for this server.
     pub fn waiting(&self, index: Index) -> u32 {
-        self.core.gates.of(index).count().waiting
+        self.own.core.gates.of(index).count().waiting
     }
 
     /// Requests that wait for any server.
     pub fn waiting_for_any(&self) -> u64 {
-        self.core.gates.waiting.get()
+        self.own.core.gates.waiting.get()
+    }
+}
+
+/// What became of a place that was offered to those who wait for any server.
+enum Passed {
+    /// One of them has it.
+    On,
+    /// The one who was to have it had left.
+    InVain,
+    /// None of them is next.
+    Nobody,
+}
+
+impl<W: Waiter> Own<W> {
+    fn queue(&self, index: Index) -> &Queue<W> {
+        self.servers[index.get()].queue()
     }
 
     /// A place on `index`, which the caller holds, goes to the first of `queue`, of whom the caller has
@@ -205,13 +219,17 @@ impl<W: Waiter> Balancer<W> {
     pub(super) fn free(&self, index: Index) {
         let Core { gates, .. } = &self.core;
         let gate = gates.of(index);
+        let shared = &self.servers[index.get()];
         let mut offer = false;
         loop {
-            if gates.is_wanted(index) && self.any_is_first(index) && gates.waiting.claim() {
-                if self.hand_over(index, &self.any) {
-                    break;
-                }
-                continue; // rule 3
+            let passed = match shared.has_several() {
+                false => self.pass_to_any(index),
+                true => self.pass_to_any_of(&shared.all()),
+            };
+            match passed {
+                Passed::On => break,
+                Passed::InVain => continue, // rule 3
+                Passed::Nobody => {}
             }
             match gate.release() {
                 Released::HandedOver => {
@@ -220,6 +238,9 @@ impl<W: Waiter> Balancer<W> {
                     }
                 }
                 Released::Freed => {
+                    if shared.has_several() {
+                        self.offer_to_others(&shared.all());
+                    }
                     if !gates.released(index) || !gates.is_wanted(index) {
                         break;
                     }
@@ -236,6 +257,35 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
+    /// The caller's place on `index` goes to the first who waits for any server of this balancer, if that one
+    /// comes before those who wait for the server.
+    #[inline]
+    fn pass_to_any(&self, index: Index) -> Passed {
+        let gates = &self.core.gates;
+        if !gates.is_wanted(index) || !self.any_is_first(index) || !gates.waiting.claim() {
+            return Passed::Nobody;
+        }
+        if self.hand_over(index, &self.any) { Passed::On } else { Passed::InVain }
+    }
+
+    /// The same where several balancers have the server: by the one whose request came first.
+    #[cold]
+    fn pass_to_any_of(&self, all: &[Attached<W>]) -> Passed {
+        let wanting = all.iter().filter(|one| one.own.core.gates.is_wanted(one.index));
+        let first = wanting.min_by_key(|one| one.own.any.first_key());
+        first.map_or(Passed::Nobody, |one| one.own.pass_to_any(one.index))
+    }
+
+    /// There is room on the server: for those who wait by another balancer, too.
+    #[cold]
+    fn offer_to_others(&self, all: &[Attached<W>]) {
+        for Attached { own, index } in all.iter().filter(|one| !std::ptr::eq(&*one.own, self)) {
+            if own.core.gates.released(*index) {
+                own.offer(*index);
+            }
+        }
+    }
+
     /// Whether one who waits for any server may have a place on this one before those who wait for it.
     fn any_is_first(&self, index: Index) -> bool {
         let gate = self.core.gates.of(index);
@@ -246,24 +296,10 @@ impl<W: Waiter> Balancer<W> {
 
     /// Lets in those who wait for `index`, as far as there is room.
     pub(super) fn settle(&self, index: Index) {
-        let (mut some, mut in_vain) = (false, false);
         while self.core.gates.of(index).admit() {
-            some = true;
             if !self.hand_over(index, self.queue(index)) {
                 self.free(index); // rule 3
-                in_vain = true;
             }
-        }
-        if some {
-            self.have_let_in(index, in_vain);
-        }
-    }
-
-    /// Tells other balancers, before those who were let in run. A place that was held in vain meanwhile may
-    /// have hidden room from who waits there (`shared_limit`, rule 5).
-    fn have_let_in(&self, index: Index, in_vain: bool) {
-        if self.tell_others(index) && in_vain {
-            self.hid_room.store(true, Ordering::SeqCst);
         }
     }
 
@@ -276,7 +312,6 @@ impl<W: Waiter> Balancer<W> {
             }
             return;
         }
-        let (mut some, mut in_vain) = (false, false);
         while gates.is_wanted(index) {
             let entered = gates.enter(index);
             if !entered.entered {
@@ -285,15 +320,9 @@ impl<W: Waiter> Balancer<W> {
                 }
                 break;
             }
-            some = true;
-            let wanted = gates.waiting.claim();
-            if !wanted || !self.hand_over(index, &self.any) {
+            if !gates.waiting.claim() || !self.hand_over(index, &self.any) {
                 self.free(index);
-                in_vain = true;
             }
-        }
-        if some {
-            self.have_let_in(index, in_vain);
         }
     }
 

@@ -122,6 +122,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         if let Some(source) = &mut connect.source {
             source.present = source.present.take().filter(|present| matches!(present, Present::Address(_)));
         }
+        let health = Health::new(1, 1, Init::FullyUp);
         let send = agent_send.as_ref().map_or(&b""[..], |set| set.value.bytes());
         server.agent = Some(ServerCheck {
             script: Arc::new(agent::script(send)),
@@ -144,8 +145,9 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             },
             log: settings.option(Toggle::LOG_HEALTH_CHECKS),
             observed: None,
-            board: Board::new(Health::new(1, 1, Init::FullyUp)),
-            target: CheckTarget::default(),
+            board: Arc::new(Board::new(health.clone())),
+            health,
+            target: Arc::default(),
             notify: Notify::default(),
         });
     }

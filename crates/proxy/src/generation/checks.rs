@@ -49,10 +49,12 @@ pub struct ServerCheck {
     pub log: bool,
     /// `observe`
     pub observed: Option<Observed>,
+    /// How healthy the server is before the first check, and how many checks change that.
+    pub health: Health,
     /// The latest.
-    pub board: Board,
+    pub board: Arc<Board>,
     /// What was set at run time.
-    pub target: CheckTarget,
+    pub target: Arc<CheckTarget>,
     /// Wakes who checks it: something else is to be done than to wait.
     pub notify: Notify,
 }
@@ -226,8 +228,9 @@ pub(super) fn checks(
             },
             log: settings.option(Toggle::LOG_HEALTH_CHECKS),
             observed: Observed::new(&line.options, settings.mode(), refuse),
-            board: Board::new(health),
-            target: CheckTarget::default(),
+            board: Arc::new(Board::new(health.clone())),
+            health,
+            target: Arc::default(),
             notify: Notify::default(),
         });
     }

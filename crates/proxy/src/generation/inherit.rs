@@ -1,12 +1,18 @@
-//! What a generation takes over from the one that it replaces: what was counted, the places that are taken,
-//! and how servers were found.
+//! What a generation shares with the one that it replaces: what is counted, the places that are taken, and
+//! all that is known of servers.
 //!
 //! Things are the same when the file names them so: a proxy by its name and mode, a listener by its address
 //! too, a server by its name and address, wherever an operator sent it since.
+//!
+//! A server that is the same is one object for both: its address, its state, weight, limit and queue, its
+//! checks, its counters. So a change reaches streams of both, whoever makes it. What the new file says
+//! otherwise holds for both when the new generation [takes effect](Generation::take_effect).
 
-use super::{Backend, Frontend, Generation, Listener, Server, ServerPlace, Whereabouts, variables};
+use super::{
+    Backend, Frontend, Generation, Listener, Server, ServerCheck, ServerPlace, operation, variables,
+};
 use crate::conn_limit::ConnLimit;
-use manylane_balance::Standing;
+use manylane_balance::{Admin, Index, Settings, Standing};
 use manylane_sched::Time;
 use manylane_sync::Arc;
 
@@ -78,9 +84,7 @@ impl Generation {
             backend.invalid = was.invalid.clone();
             for server in backend.servers.iter_mut().filter_map(Arc::get_mut) {
                 if let Some(was) = was.server_like(server) {
-                    server.counts = was.counts.clone();
-                    server.past = was.past.clone();
-                    server.share_site(was);
+                    server.succeed(was);
                 }
             }
             let limits = backend.limits_of(was);
@@ -89,34 +93,27 @@ impl Generation {
             {
                 *backend = limited;
             }
-            backend.share_places(was);
-        }
-        self.inherit_servers(before, now);
-    }
-
-    /// Goes on with servers where `before` is now. What an operator did to one stays, as long as the file
-    /// does not say something else about the same thing.
-    pub fn inherit_servers(&self, before: &Self, now: Time) {
-        for backend in &self.backends {
-            if let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) {
-                backend.inherit(was, now);
-            }
+            let Backend { balancer, servers, .. } = &mut *backend;
+            let same = |index: Index| was.same_server(&servers[index.get()]);
+            balancer.succeed(&was.balancer, |index| was.balancer.servers().index(same(index)?.index), now);
         }
         self.settle_followers(now);
     }
 
-    /// All lanes have the generation: a place that one before gave back until now may have been told to
-    /// nobody.
-    pub fn look_for_places(&self, now: Time) {
-        self.backends.iter().for_each(|backend| backend.balancer.look_for_places(now));
-    }
-
-    /// The generation serves: `maxconn`, sizes of rings and times of their servers are what it says.
-    pub fn take_effect(&self) {
+    /// The generation serves in the place of `before`: limits, sizes of rings and times of their servers are
+    /// what it says, and servers are as it says where `before` said something else. What an operator did to
+    /// one stays otherwise.
+    pub fn take_effect(&self, before: &Self, now: Time) {
         for (places, most) in &self.bounds {
             places.give(*most);
         }
-        self.backends.iter().for_each(|backend| backend.settle_past(Time::now()));
+        for backend in &self.backends {
+            if let Some(was) = before.backend_named(&backend.name).filter(|was| was.mode == backend.mode) {
+                backend.take_effect(was, now);
+            }
+        }
+        self.settle_followers(now);
+        self.backends.iter().for_each(|backend| backend.settle_past(now));
         self.logs.rings.iter().for_each(|ring| ring.take_effect());
         for (server, timeouts) in &self.ring_patience {
             server.set_patience(*timeouts);
@@ -172,61 +169,39 @@ impl Backend {
         self.servers.iter().filter_map(|server| limit(server)).collect()
     }
 
-    /// A `maxconn` holds for what both generations send to a server.
-    fn share_places(&mut self, before: &Self) {
-        for server in &self.servers {
-            let Some(was) = before.server_like(server) else { continue };
-            let (own, then) =
-                (self.balancer.servers().index(server.index), before.balancer.servers().index(was.index));
-            if let (Some(own), Some(then)) = (own, then) {
-                self.balancer.join(own, &before.balancer, then);
-            }
-        }
+    /// The same server, one object for both, by whatever number.
+    pub(crate) fn same_server(&self, other: &Server) -> Option<&Arc<Server>> {
+        let index = self.balancer.servers().by_name(&other.name)?;
+        Some(&self.servers[index.get()]).filter(|own| Arc::ptr_eq(&own.counts, &other.counts))
     }
 
-    /// How the servers were found.
-    fn inherit(&self, before: &Self, now: Time) {
-        for server in &self.servers {
-            let Some(was) = before.server_like(server) else { continue };
-            let (servers, older) = (self.balancer.servers(), before.balancer.servers());
-            let (Some(index), Some(then)) = (servers.index(server.index), older.index(was.index)) else {
+    /// What the file says of servers otherwise than that of `before` holds.
+    fn take_effect(&self, before: &Self, now: Time) {
+        let servers = self.balancer.servers();
+        let standing = |server: &Server| Some(servers[servers.index(server.index)?].state().standing());
+        let same = |server: &Server| before.same_server(server);
+        let earlier: Vec<_> = self.servers.iter().map(|server| standing(server)).collect();
+        let is_static = self.balancer.algorithm().is_static();
+        self.balancer.update_all(now, |index, own| {
+            let server = &self.servers[index.get()];
+            same(server).map_or(own, |was| server.settings(was, own, is_static))
+        });
+        for (server, earlier) in self.servers.iter().zip(earlier) {
+            let (Some(was), Some(earlier), Some(own)) = (same(server), earlier, standing(server)) else {
                 continue;
             };
-            let state = older[then].state();
-            let standing = state.standing();
-            if server.disabled == was.disabled {
-                self.balancer.set_admin(index, standing.own, now);
-            }
-            if server.follow(was) {
-                self.balancer.update(index, now, |own| Standing { unresolved: standing.unresolved, ..own });
-            }
-            if server.weight == was.weight && servers[index].state().weight() != state.weight() {
-                // An algorithm whose weights are fixed now has those of the file.
-                let _ = self.balancer.set_weight(index, state.weight(), now);
-            }
-            if server.maxconn == was.maxconn && servers[index].state().maxconn() != state.maxconn() {
-                self.balancer.set_maxconn(index, state.maxconn(), now);
-            }
-            if let (Some(check), Some(older)) = (&server.check, &was.check) {
-                check.board.inherit(&older.board);
-                check.inherit_errors(older);
-            }
-            for (own, older) in [(&server.check, &was.check), (&server.agent, &was.agent)] {
-                if let (Some(own), Some(older)) = (own, older) {
-                    own.board.disable(older.board.read().disabled);
-                    if own.place == older.place && own.follows == older.follows {
-                        let set = older.target.read();
-                        own.target.set(|aim| *aim = set);
-                    }
+            for (own, was) in [(&server.check, &was.check), (&server.agent, &was.agent)] {
+                if let (Some(own), Some(was)) = (own, was)
+                    && own.health.steps() != was.health.steps()
+                {
+                    own.board.set_steps(&own.health);
                 }
             }
-            if let (Some(agent), Some(older)) = (&server.agent, &was.agent) {
-                agent.board.inherit(&older.board);
+            if own.is_in_maintenance() != earlier.is_in_maintenance() {
+                server.paused(own.is_in_maintenance());
             }
-            // What nobody looks after is as it was left; what began to be looked after is as the file says.
-            let asked = |server: &Server| (server.check.is_some(), server.agent.is_some());
-            if asked(server) == asked(was) && server.tracks.is_none() {
-                self.balancer.set_operation(index, standing.operation, now);
+            if own.serves() != earlier.serves() {
+                server.past.change(own.serves(), now.since(Time::ZERO));
             }
         }
     }
@@ -235,11 +210,7 @@ impl Backend {
 impl Server {
     /// Whether a connection to one is as good for the other.
     pub(crate) fn has_connections_of(&self, other: &Self) -> bool {
-        // Those of one that has moved lie under another key, unless both have moved together.
-        let together = Arc::ptr_eq(&self.addr, &other.addr) || self.addr.word() | other.addr.word() == 0;
-        together
-            && self.addr.read().place == other.addr.read().place
-            && (&self.connect, self.header) == (&other.connect, other.header)
+        Arc::ptr_eq(&self.addr, &other.addr) && (&self.connect, self.header) == (&other.connect, other.header)
     }
 
     /// Whether it is the same server, as the file names it.
@@ -260,40 +231,76 @@ impl Server {
         }
     }
 
-    /// It is where the same server of another generation is, and goes with it when an operator sends that
-    /// elsewhere.
-    fn share_site(&mut self, was: &Self) {
-        let resolves = self.resolution.is_some() || was.resolution.is_some();
-        if resolves || self.stays.is_some() || self.written.place != was.written.place {
-            return;
+    /// It is one with the same server of the generation before.
+    fn succeed(&mut self, was: &Self) {
+        self.counts = was.counts.clone();
+        self.past = was.past.clone();
+        if self.goes_where(was) {
+            let found = std::mem::replace(&mut self.addr, was.addr.clone()).read();
+            if self.resolution.is_some() && found.ip().is_some() {
+                // Nobody knew its address until now.
+                self.addr.change(|known| {
+                    if known.ip().is_none() && !known.renamed {
+                        *known = found;
+                    }
+                });
+            }
+            for check in [&mut self.check, &mut self.agent].into_iter().flatten() {
+                if let Some(follows) = &mut check.follows {
+                    follows.addr = was.addr.clone();
+                }
+            }
         }
-        self.addr = was.addr.clone();
-        for check in [&mut self.check, &mut self.agent].into_iter().flatten() {
-            if let Some(follows) = &mut check.follows {
-                follows.addr = was.addr.clone();
+        for (own, was) in [(&mut self.check, &was.check), (&mut self.agent, &was.agent)] {
+            if let (Some(own), Some(was)) = (own, was) {
+                own.succeed(was);
             }
         }
     }
 
-    /// Where it is to go along with the same server of the generation that serves: only that one hears what
-    /// name servers say.
-    pub(crate) fn goes_along(&self, serving: &Self) -> Option<Whereabouts> {
-        (self.resolution.is_some() && serving.resolution.is_some()).then(|| serving.addr.read())
-    }
-
-    /// It is there now.
-    pub(crate) fn go_along(&self, known: &Whereabouts) {
-        self.addr.change(|own| own.clone_from(known));
-    }
-
-    /// Goes on where another one is whose address was resolved: answers will tell whether that is right.
-    fn follow(&self, was: &Self) -> bool {
-        let known = was.addr.read();
-        let moves =
-            self.resolution.is_some() && was.resolution.is_some() && (known.ip().is_some() || known.renamed);
-        if moves {
-            self.addr.change(|own| *own = known);
+    /// Whether it is where the same server of another generation is, wherever that is sent.
+    fn goes_where(&self, was: &Self) -> bool {
+        match (&self.resolution, &was.resolution) {
+            (Some(_), Some(_)) => true,
+            (None, None) => self.stays.is_none() && self.written.place == was.written.place,
+            _ => false, // only one hears what name servers say
         }
-        moves
+    }
+
+    /// What of how it is now holds, where `was` said what the file before says.
+    fn settings(&self, was: &Self, now: Settings, is_static: bool) -> Settings {
+        let Settings { standing, weight, maxconn } = now;
+        let looks = |server: &Self| (server.check.is_some(), server.agent.is_some(), server.tracks.is_some());
+        let own = match self.disabled {
+            disabled if disabled == was.disabled => standing.own,
+            true => Admin::Maintenance,
+            false => Admin::Ready,
+        };
+        let standing = Standing {
+            own,
+            inherited: if self.tracks.is_some() { standing.inherited } else { Admin::Ready },
+            operation: if looks(self) == looks(was) { standing.operation } else { operation(self.found()) },
+            unresolved: self.addr.read().place == ServerPlace::Nowhere,
+        };
+        // An algorithm whose weights are fixed has those of the file.
+        let keeps = self.weight == was.weight && !(is_static && weight != 0 && weight != self.weight);
+        Settings {
+            standing,
+            weight: if keeps { weight } else { self.weight },
+            maxconn: if self.maxconn == was.maxconn { maxconn } else { self.maxconn },
+        }
+    }
+}
+
+impl ServerCheck {
+    /// It goes on with what was found and set.
+    fn succeed(&mut self, was: &Self) {
+        if self.place == was.place && self.follows == was.follows {
+            self.target = was.target.clone();
+        }
+        if let (Some(own), Some(was)) = (&mut self.observed, &was.observed) {
+            own.succeed(was);
+        }
+        self.board = was.board.clone();
     }
 }

@@ -23,7 +23,6 @@
 use super::refuse::Refuse;
 use super::server::{self, Server};
 use super::{Backend, Generation, Parts, ServerNumber, agent, balance, checks, proxies};
-use crate::epoch::Epoch;
 use manylane_balance::{Admin, Index, ServerSpec};
 use manylane_config::cond::Build;
 use manylane_config::diag::{Diagnostic, Diagnostics, Severity};
@@ -93,11 +92,6 @@ impl Changed {
 }
 
 impl Effect {
-    /// The number of the backend whose servers are others.
-    pub fn backend(&self) -> usize {
-        self.backend
-    }
-
     /// The generation serves.
     pub fn take(self, generation: &Generation) {
         if let Some((tracked, follower, follows)) = self.follower {
@@ -109,10 +103,6 @@ impl Effect {
             }
             generation.settle_followers(Time::now());
         }
-        // What changed while both were there.
-        let balancer = &generation.backends[self.backend].balancer;
-        balancer.refresh(Time::now());
-        balancer.look_for_places(Time::now());
         generation.backends[self.backend].settle_past(Time::now());
     }
 }
@@ -423,13 +413,12 @@ impl Backend {
             let maxconn = if spec.maxconn == 0 { given.or(was).unwrap_or(0) } else { spec.maxconn };
             ServerSpec { gone: !listed && !server.stands_in, maxconn, ..spec }
         });
-        let balancer = self.balancer.follow(specs, &stays).map_err(|error| error.to_string())?;
+        let balancer = self.balancer.follow(specs, &stays, Time::now()).map_err(|error| error.to_string())?;
         Ok(Self {
             parts: self.parts.clone(),
             order,
             of_client: self.of_client,
             idle_pools: Arc::new(proxies::idle_pools(&servers)),
-            told: Epoch::nothing(servers.len()),
             balancer,
             servers,
             fullconn: self.fullconn,

@@ -4,11 +4,11 @@
 //! Requests on any lane read one number of the server, which stays 0 as long as all goes well: its line is
 //! written by errors, and by the first success after them. So in steady state no line moves.
 
-use super::checks::ServerCheck;
 use super::refuse::Refuse;
 use manylane_check::Counted;
 use manylane_config::table::ServerOptions;
 use manylane_config::tree::Mode;
+use manylane_sync::Arc;
 use manylane_sync::atomic::{AtomicU32, Ordering};
 
 /// Errors in a row, without `error-limit`.
@@ -24,7 +24,7 @@ pub struct Observed {
     /// `on-error`
     pub on_error: OnError,
     /// Errors in a row. Relaxed: a number by itself.
-    errors: AtomicU32,
+    errors: Arc<AtomicU32>,
 }
 
 /// What too many errors do, beside that the next check is made sooner.
@@ -55,7 +55,12 @@ impl Observed {
             _ => OnError::Counts(Counted::AsCheck),
         };
         let limit = options.error_limit.map_or(USUAL_LIMIT, |set| set.value);
-        Some(Self { layer7, limit, on_error, errors: AtomicU32::new(0) })
+        Some(Self { layer7, limit, on_error, errors: Arc::default() })
+    }
+
+    /// Goes on with the errors of the same server in the generation before.
+    pub(super) fn succeed(&mut self, was: &Self) {
+        self.errors = was.errors.clone();
     }
 
     /// It went well.
@@ -73,14 +78,5 @@ impl Observed {
             self.errors.store(0, Ordering::Relaxed);
             errors
         })
-    }
-}
-
-impl ServerCheck {
-    /// Takes over what was observed before.
-    pub(super) fn inherit_errors(&self, before: &Self) {
-        if let (Some(own), Some(before)) = (&self.observed, &before.observed) {
-            own.errors.store(before.errors.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
     }
 }

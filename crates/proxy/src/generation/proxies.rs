@@ -15,7 +15,6 @@ use super::state_file::StateFiles;
 use super::steps;
 use crate::conn_limit::ConnLimit;
 use crate::counts::{BackendStats, FrontendStats};
-use crate::epoch::Epoch;
 use crate::invalid::InvalidMessages;
 use crate::rate::Rate;
 use manylane_balance::{Balancer, IdleLimits, IdlePools, Index, Operation};
@@ -110,8 +109,6 @@ pub struct Backend {
     pub idle_pools: Arc<IdlePools>,
     /// Chooses among them.
     pub balancer: Balancer,
-    /// What it was told of them since another generation serves.
-    pub(crate) told: Epoch,
     /// `fullconn`; 0 for a tenth of the frontends' `maxconn`.
     pub fullconn: u32,
 }
@@ -543,7 +540,6 @@ fn one<'c>(
             parts: Arc::new(parts),
             order: built.iter().filter(|server| !server.stands_in).map(|server| server.index).collect(),
             idle_pools: Arc::new(idle_pools(&built)),
-            told: Epoch::nothing(built.len()),
             balancer,
             of_client,
             servers: built.into_iter().map(Arc::new).collect(),

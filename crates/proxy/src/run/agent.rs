@@ -1,9 +1,8 @@
 //! What agents say of servers, and what comes of it.
 
-use super::changes::{administer, change};
+use super::changes::{administer, change, set_maxconn, set_weight};
 use super::checks::{reason, told};
 use super::local::Local;
-use super::older::{set_maxconn, set_weight};
 use crate::generation::{Backend, Change, ServerCheck, operation};
 use manylane_balance::{Admin, Index, Standing};
 use manylane_check::agent::{self, Order, Said};

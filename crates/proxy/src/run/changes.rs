@@ -2,11 +2,10 @@
 //! (`generation/track.rs`), and to the streams that end with them.
 
 use super::local::Local;
-use super::older;
 use super::streams::end_streams;
 use crate::generation::{Backend, Frontend, ServerNumber, follow, operation};
 use crate::termination::Cause;
-use manylane_balance::{Admin, Index, Operation, Standing};
+use manylane_balance::{Admin, Index, Operation, Standing, StaticWeight};
 use manylane_check::Running;
 use manylane_logs::{Level, Line};
 use manylane_sched::Time;
@@ -25,10 +24,9 @@ pub fn change(
     why: &str,
     to: impl FnOnce(Standing) -> Standing,
 ) {
-    // A generation that has the same server and serves in the place of this one hears of it first: requests
-    // go by that one.
-    if let Some(next) = local.successor_with(backend, index) {
-        return change(&next, &next.generation.backends[backend.number], index, why, to);
+    // What follows from a change is as the generation has it that serves in the place of this one.
+    if let Some((next, backend, index)) = local.successor_with(backend, index) {
+        return change(&next, &next.generation.backends[backend], index, why, to);
     }
     let server = &backend.servers[index.get()];
     let now = local.here().now();
@@ -81,7 +79,6 @@ pub fn change(
         }
     }
     ChangeReport { local, backend, index, counts }.lines(before, after, why);
-    older::tell(local, number);
     for follower in server.followers.all() {
         followed(local, follower, number);
     }
@@ -98,6 +95,19 @@ fn followed(local: &Local, follower: ServerNumber, tracked: ServerNumber) {
             return; // else somebody else has changed it meanwhile
         }
     }
+}
+
+/// Sets a server's weight.
+///
+/// # Errors
+/// Where the algorithm's weights are fixed.
+pub fn set_weight(local: &Local, backend: &Backend, index: Index, weight: u16) -> Result<(), StaticWeight> {
+    backend.balancer.set_weight(index, weight, local.here().now())
+}
+
+/// Sets a server's `maxconn`. Whether it has one: see [`manylane_balance::Balancer::set_maxconn`].
+pub fn set_maxconn(local: &Local, backend: &Backend, index: Index, most: u32) -> bool {
+    backend.balancer.set_maxconn(index, most, local.here().now())
 }
 
 /// What the operator says of a server.

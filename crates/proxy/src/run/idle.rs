@@ -183,8 +183,8 @@ impl Local {
 
     /// Keeps the connection of a check for requests, and for the next check.
     pub(super) fn keep_own(&self, backend: &Backend, index: Index, idle: Idle) {
-        if let Some(next) = self.successor_with(backend, index) {
-            return next.keep_own(&next.generation.backends[backend.number], index, idle);
+        if let Some((next, backend, index)) = self.successor_with(backend, index) {
+            return next.keep_own(&next.generation.backends[backend], index, idle);
         }
         if let Some(key) = Self::own_key(&backend.servers[index.get()]) {
             self.keep(backend, index, key, idle);
@@ -302,7 +302,7 @@ impl Local {
                 continue;
             }
             for server in &backend.servers {
-                let same = successor.server_like(server).filter(|own| own.has_connections_of(server));
+                let same = successor.same_server(server).filter(|own| own.has_connections_of(server));
                 let Some(index) = same.and_then(|own| successor.balancer.servers().index(own.index)) else {
                     continue;
                 };

@@ -4,7 +4,6 @@ use super::checks::Checks;
 use super::event::Event;
 use super::idle::Idle;
 use super::listen::BoundListener;
-use super::older::look_for_hidden_room;
 use super::passwords::Passwords;
 use super::streams::Streams;
 use crate::generation::{Backend, Frontend, Generation, Server, inherit_late, set_now};
@@ -18,7 +17,6 @@ use manylane_io::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, Io, SPLICE_AT_ONCE};
 use manylane_logs::{LaneLogs, Level};
 use manylane_net::{Connector, Presence};
 use manylane_sched::{BlockingPool, Class, Here, TaskKind, Time};
-use manylane_sync::atomic::{AtomicUsize, Ordering};
 use manylane_sync::qsbr::Reader;
 use manylane_sync::{Arc, LaneId};
 use std::cell::{Cell, Ref, RefCell};
@@ -233,7 +231,6 @@ impl Local {
             emptied: Box::new(emptied),
             _presence: Presence::new(), // counted by lane
         });
-        INSTALLED.fetch_add(1, Ordering::Relaxed);
         let first = SERVED.with_borrow_mut(|served| {
             served.push(local.clone());
             served.len() == 1
@@ -497,7 +494,6 @@ impl Local {
             for backend in &self.generation.backends {
                 backend.balancer.tick(here.now());
             }
-            look_for_hidden_room();
             self.quiescent();
             free_replaced();
             if manylane_pool::reserve::is_short() {
@@ -523,16 +519,14 @@ impl Local {
         SERVED.with_borrow(|served| served.iter().rev().find(|local| !local.stopping.has_happened()).cloned())
     }
 
-    /// Whether a lane may have a generation beside that of `serving`.
-    pub(super) fn has_older(serving: &Self) -> bool {
-        INSTALLED.load(Ordering::Relaxed) > serving.lane_ids.borrow().len()
-    }
-
-    /// The same, if it was made of this one and has that very server.
-    pub(super) fn successor_with(&self, backend: &Backend, index: Index) -> Option<Rc<Self>> {
+    /// The same, if this one serves no more and that one has the same server: with the number of its backend
+    /// there, and its own.
+    pub(super) fn successor_with(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
         let next = self.successor().filter(|_| self.stopping.has_happened())?;
-        let own = next.generation.backends.get(backend.number)?.servers.get(index.get())?;
-        Arc::ptr_eq(own, &backend.servers[index.get()]).then_some(next)
+        let own = next.generation.backend_named(&backend.name).filter(|own| own.mode == backend.mode)?;
+        let index = own.balancer.servers().index(own.same_server(&backend.servers[index.get()])?.index)?;
+        let number = own.number;
+        Some((next, number, index))
     }
 
     /// The same, if it is not this one.
@@ -540,16 +534,6 @@ impl Local {
         Self::newest().filter(|newest| !std::ptr::eq(&**newest, self))
     }
 }
-
-impl Drop for Local {
-    fn drop(&mut self) {
-        INSTALLED.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// What lanes have of generations, all lanes and generations together: more than there are lanes while one is
-/// being replaced, or has streams left.
-static INSTALLED: AtomicUsize = AtomicUsize::new(0);
 
 /// By the servers' numbers. Those of servers that `predecessor` has, too, are the same.
 fn connectors(generation: &Generation, predecessor: Option<&Local>) -> Box<[Rc<Connector>]> {

@@ -12,14 +12,13 @@ mod local;
 mod meter;
 mod names;
 mod observe;
-mod older;
 mod passwords;
 mod program;
 mod relocate;
 mod streams;
 mod succeed;
 
-pub use changes::{administer, answer, change, find, warn};
+pub use changes::{administer, answer, change, find, set_maxconn, set_weight, warn};
 pub(crate) use changes::{say, tell};
 pub(crate) use event::{Event, WaiterSlot};
 pub(crate) use idle::{Idle, IdleClient};
@@ -31,8 +30,6 @@ pub use listen::{
 pub use local::Local;
 pub(crate) use local::{PageServed, replaced};
 pub(crate) use observe::{Observation, observe};
-pub(crate) use older::{others_look_again, others_look_again_behind};
-pub use older::{set_maxconn, set_weight};
 pub(crate) use passwords::hashing;
 pub use relocate::{NotRenamed, Relocated, relocate, rename};
 pub use streams::{AtWork, Cursor, Slice, end_stream, end_streams, panic_stream, slice};

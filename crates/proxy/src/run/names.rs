@@ -13,9 +13,8 @@
 //!    nothing.
 
 use super::Local;
-use super::changes::{change, say};
+use super::changes::{change, say, set_weight};
 use super::checks::{CheckGuard, unless_stopped};
-use super::older::{set_place, set_weight};
 use crate::conn_limit::ConnLimit;
 use crate::generation::notify::Notify;
 use crate::generation::{Backend, Order, Question, Resolvers, ServerNumber, Whereabouts};
@@ -586,7 +585,7 @@ fn reason(status: Status) -> &'static str {
 /// A server is elsewhere.
 fn go(local: &Local, number: ServerNumber, by: &str, to: impl FnOnce(&mut Whereabouts)) {
     let (backend, server) = local.generation.server(number);
-    let before = set_place(local, number, to).ip();
+    let before = server.addr.change(to).ip();
     let after = server.addr.read().ip();
     if before != after {
         let shown = |ip: Option<IpAddr>| ip.map_or("(none)".into(), |ip| ip.to_string());
@@ -628,7 +627,7 @@ fn lose(local: &Local, number: ServerNumber, why: &str) {
     let (backend, server) = local.generation.server(number);
     let Some(index) = backend.balancer.servers().index(server.index) else { return };
     change(local, backend, index, why, |own| Standing { unresolved: true, ..own });
-    set_place(local, number, |known| {
+    server.addr.change(|known| {
         known.by_hand = false;
         known.settle(None);
     });

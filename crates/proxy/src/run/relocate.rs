@@ -2,7 +2,6 @@
 
 use super::Local;
 use super::changes::change;
-use super::older::set_place;
 use crate::generation::{Backend, Order};
 use manylane_balance::{Index, Standing};
 use manylane_net::address::Port;
@@ -33,7 +32,7 @@ pub fn relocate(
     if let Some(why) = server.stays {
         return Err(why);
     }
-    let before = set_place(local, backend.number_of(index), |known| {
+    let before = server.addr.change(|known| {
         known.port = port.map_or(known.port, Port::One);
         known.by_hand = true;
         known.settle(Some(ip));

@@ -385,7 +385,7 @@ fn end_here(generation: &Arc<Generation>, server: ServerNumber, cause: Cause) {
             Some(wanted)
         } else {
             let own = local.generation.backend_named(&backend.name).filter(|own| own.mode == backend.mode);
-            own.and_then(|own| own.server_like(wanted))
+            own.and_then(|own| own.same_server(wanted)).map(|own| &**own)
         };
         if let Some(server) = same {
             local.streams.end(server.number, cause);

@@ -3,7 +3,7 @@
 use super::ConnectTimings;
 use crate::flow::Timer;
 use crate::generation::{Backend, Server};
-use crate::run::{Local, others_look_again, others_look_again_behind};
+use crate::run::Local;
 use crate::termination::Cause;
 use manylane_balance::{Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
@@ -144,7 +144,6 @@ impl ServerPermit {
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
             // One future for all that may end the waiting, on the timer that the stream has anyway: a request
             // that waits is polled once more for it, so what that costs is what waiting costs.
-            let leaving = Leaving { local, backend, queue };
             let mut waiting = balancer.wait(position);
             let mut waits = false;
             let turn = poll_fn(|context| {
@@ -162,7 +161,6 @@ impl ServerPermit {
                 timer.poll(deadline, context).map(|()| Err(NoPermit::Time(queue)))
             });
             let turn = turn.await?;
-            std::mem::forget(leaving); // it has nothing but borrows
             match turn {
                 Turn::Granted(index, served) => {
                     place.moves(served);
@@ -192,9 +190,6 @@ impl ServerPermit {
             since: local.here().now(),
             reached: Cell::new(false),
         };
-        if backend.balancer.shares_places(index) {
-            others_look_again(local, backend, index);
-        }
         let counts = permit.server().counts.own();
         counts.begin();
         if balanced {
@@ -273,20 +268,6 @@ impl<F: Fn() -> u64> Drop for Waiting<'_, F> {
     }
 }
 
-/// A stream that may leave its queue when its turn has just come: then it gives back the place that it was
-/// granted.
-struct Leaving<'a> {
-    local: &'a Local,
-    backend: &'a Backend,
-    queue: Option<Index>,
-}
-
-impl Drop for Leaving<'_> {
-    fn drop(&mut self) {
-        others_look_again_behind(self.local, self.backend, self.queue);
-    }
-}
-
 impl Drop for ServerPermit {
     fn drop(&mut self) {
         if let Some(entry) = self.entry {
@@ -296,10 +277,6 @@ impl Drop for ServerPermit {
             self.backend().counts.own().left.add(1);
         }
         self.server().counts.own().end(self.local.here().now().since(self.since));
-        let backend = self.backend();
-        backend.balancer.release(self.index);
-        if backend.balancer.shares_places(self.index) {
-            others_look_again(&self.local, backend, self.index);
-        }
+        self.backend().balancer.release(self.index);
     }
 }
