@@ -76,7 +76,7 @@ test-debug: ## unit, property, stress, end-to-end and documentation tests with a
 	cargo test --workspace --all-features
 
 test-release: ## the rooms where lanes meet, and the program end to end, with epoll, as they ship, at full speed, where races are narrower
-	cargo test --profile stress $(LIBRARIES) $(ALONE) --features manylane-pool/fault-injection --tests
+	MANYLANE_DRIVER=epoll cargo test --profile stress $(LIBRARIES) $(ALONE) --features manylane-pool/fault-injection --tests
 
 test-models: ## loom: the interleavings of each lock-free structure
 	$(LOOM) cargo test --profile model $(MODELLED) --test 'loom_*'

@@ -899,3 +899,72 @@ fn the_pools_are_told_on_sigquit() {
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(read_all(&mut stream), "hello");
 }
+
+/// A process that ends with its test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where a sandbox refuses io_uring, as that of Docker does, lanes take epoll, and the program says why.
+#[test]
+fn a_process_that_may_not_use_io_uring_serves_with_epoll_and_says_why() {
+    /// A filter that refuses `io_uring_setup`, number 425 on all machines, with EPERM; then the program.
+    const SANDBOX: &str = "\
+import ctypes, os, struct, sys
+filter = [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (6, 0, 0, 0x00050001), (6, 0, 0, 0x7fff0000)]
+code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *each) for each in filter))
+program = struct.pack('HxxxxxxP', len(filter), ctypes.addressof(code))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+";
+    let sandboxed = |words: &[&str]| {
+        let mut command = std::process::Command::new("/usr/bin/python3");
+        command.args(["-c", SANDBOX, env!("CARGO_BIN_EXE_manylane")]).args(words);
+        command.env_remove("MANYLANE_DRIVER").stderr(std::process::Stdio::piped());
+        command
+    };
+    let why = "io_uring failed at setting up a ring: Operation not permitted (os error 1)";
+    let shown = sandboxed(&["-vv"]).output().unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains(&format!("(MANYLANE_DRIVER); will use epoll, since {why}\n")), "{shown}");
+
+    let folder = Folder::new();
+    let (socket, address) = listener();
+    let control = folder.0.join("control");
+    let file = folder.file(
+        "test.cfg",
+        &format!(
+            "global\n stats socket {}\n{DEFAULTS} mode http\nlisten l\n bind {}\n http-request return status 200\n",
+            control.display(),
+            fd(&socket)
+        ),
+    );
+    let mut program = Ended(sandboxed(&["-V", "-f", file.to_str().unwrap()]).spawn().unwrap());
+    let mut said = BufReader::new(program.0.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let notice = said.find(|line| line.contains("io_uring")).unwrap();
+    assert!(notice.ends_with(&format!("{why}; the driver is epoll")), "{notice}");
+    assert!(said.any(|line| line.contains("lanes are ready")));
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let answer = read_all(&mut client);
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let info = common::watch::ask(&control, "show info");
+    assert!(info.contains("\nDriver: epoll\n"), "{info}");
+}
+
+/// The driver that the program tries first is the one that it has.
+#[test]
+fn a_process_tells_which_driver_it_has() {
+    let shown = command().arg("-vv").env_remove("MANYLANE_DRIVER").output().unwrap().stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    let refused = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+    let expected =
+        if refused.is_ok_and(|refused| refused.trim() != "0") { "epoll, since " } else { "io_uring\n" };
+    assert!(shown.contains(&format!("(MANYLANE_DRIVER); will use {expected}")), "{shown}");
+}

@@ -155,8 +155,7 @@ Without a keyword of their own:
   sockets of the run-time interface, and sockets beyond the number of `shards`.
 - A master does not execute itself anew: it stays of the version that was started.
 - Several servers cannot change in one step, and servers that come by `add server` have no names to resolve.
-- io_uring is used without direct descriptors and zero-copy sending; `auto` takes epoll unless the kernel
-  lacks it.
+- io_uring is used without direct descriptors and zero-copy sending.
 ";
 
 /// The configuration reference as Markdown: `docs/configuration.md`.

@@ -21,6 +21,8 @@ pub struct ProcessInfo {
     pub released: &'static str,
     /// Lanes that serve.
     pub lanes: usize,
+    /// How they reach their sockets: `epoll` or `io_uring`.
+    pub driver: &'static str,
     /// `-m`: megabytes that it may use.
     pub megabytes: Option<u64>,
     /// Descriptors that it may open.

@@ -1,5 +1,7 @@
 //! Which driver: by name, or by environment.
 
+use crate::uring::{TrialFailure as Failure, try_out};
+use rustix::io::Errno;
 use std::fmt;
 use std::str::FromStr;
 
@@ -37,8 +39,7 @@ impl fmt::Display for Kind {
 /// Which driver is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// The one that was measured to be faster, which is epoll (see the crate's page), or the other where the
-    /// kernel refuses that.
+    /// `io_uring` where it passes a trial, else `epoll`: [`settle`](Self::settle).
     #[default]
     Auto,
     /// This one or none.
@@ -46,6 +47,21 @@ pub enum Choice {
 }
 
 impl Choice {
+    /// The driver that [`Auto`](Self::Auto) takes on this machine: `io_uring` where one operation receives
+    /// two messages from a pair of sockets, else `epoll`, and why. Another choice stays as it is.
+    ///
+    /// The trial takes about 100 us and a ring's memory for so long. It must run with the rights that the
+    /// lanes will have, and once for all of them, so that they agree.
+    pub fn settle(self) -> (Kind, Option<Unsuitable>) {
+        match self {
+            Self::Only(kind) => (kind, None),
+            Self::Auto => match try_out() {
+                Ok(()) => (Kind::IoUring, None),
+                Err(Failure { step, errno }) => (Kind::Epoll, Some(Unsuitable { step, errno })),
+            },
+        }
+    }
+
     /// What [`DRIVER_VARIABLE`] says; [`Auto`](Self::Auto) when it is not set or empty.
     ///
     /// # Errors
@@ -71,6 +87,21 @@ impl FromStr for Choice {
         }
     }
 }
+
+/// Why `io_uring` is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsuitable {
+    step: &'static str,
+    errno: Errno,
+}
+
+impl fmt::Display for Unsuitable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "io_uring failed at {}: {}", self.step, std::io::Error::from(self.errno))
+    }
+}
+
+impl std::error::Error for Unsuitable {}
 
 /// No driver has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +129,15 @@ mod tests {
         assert_eq!(
             error,
             "there is no driver \"kqueue\"; set MANYLANE_DRIVER to epoll, io_uring or auto, or leave it unset"
+        );
+    }
+
+    #[test]
+    fn a_failed_trial_is_told_with_its_step() {
+        let unsuitable = Unsuitable { step: "setting up a ring", errno: Errno::PERM };
+        assert_eq!(
+            unsuitable.to_string(),
+            "io_uring failed at setting up a ring: Operation not permitted (os error 1)"
         );
     }
 

@@ -31,14 +31,12 @@ impl Driver {
     /// # Errors
     /// [`DriverError`] when the kernel does not allow the one that was chosen.
     pub fn new(here: Here, choice: Choice) -> Result<Self, DriverError> {
-        let epoll = || Epoll::new().map(Backend::Epoll).map_err(|errno| DriverError::new(Kind::Epoll, errno));
-        let uring =
-            || Uring::new().map(Backend::Uring).map_err(|errno| DriverError::new(Kind::IoUring, errno));
-        let backend = match choice {
-            Choice::Auto => epoll().or_else(|refused| uring().map_err(|_| refused))?,
-            Choice::Only(Kind::Epoll) => epoll()?,
-            Choice::Only(Kind::IoUring) => uring()?,
+        let kind = choice.settle().0;
+        let backend = match kind {
+            Kind::Epoll => Epoll::new().map(Backend::Epoll),
+            Kind::IoUring => Uring::new().map(Backend::Uring),
         };
+        let backend = backend.map_err(|errno| DriverError::new(kind, errno))?;
         Ok(Self { io: Io { core: Rc::new(Core::new(here, backend)) } })
     }
 

@@ -32,7 +32,7 @@ mod waiter;
 mod wake_fd;
 
 pub use beside::Beside;
-pub use choice::{Choice, DRIVER_VARIABLE, Kind, UnknownDriver};
+pub use choice::{Choice, DRIVER_VARIABLE, Kind, UnknownDriver, Unsuitable};
 pub use datagram::{Datagram, Datagrams, Outgoing};
 pub use driver::{Driver, DriverError, Io};
 pub use error::{Call, Error, ErrorAt};

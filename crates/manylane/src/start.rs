@@ -328,6 +328,11 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         joined.end_with_master()?;
     }
     let quiet = is_quiet(arguments, &process);
+    // With the rights and under the filters that the lanes will have.
+    let (driver, unsuitable) = driver.settle();
+    if let Some(unsuitable) = unsuitable.filter(|_| !quiet) {
+        say::notice(format_args!("{unsuitable}; the driver is {driver}"));
+    }
     // A thread, so not before the process has gone to the background.
     let _watchdog = watchdog::start(process.warn_blocked, move |stuck| {
         manylane_control::stuck();
@@ -356,6 +361,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         version: env!("CARGO_PKG_VERSION"),
         released: crate::version::RELEASED,
         lanes,
+        driver: driver.name(),
         megabytes: arguments.megabytes,
         descriptors: system::descriptors(),
         boot: BEGAN.get().map_or(Duration::ZERO, Instant::elapsed),
@@ -385,7 +391,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         generation,
         bound,
         lanes,
-        driver,
+        driver: Choice::Only(driver),
         quiet,
         services,
         begun: Some(begun),

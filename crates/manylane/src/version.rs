@@ -115,11 +115,23 @@ pub(crate) fn short() -> String {
 pub(crate) fn long(arguments: &Arguments) -> String {
     let enabled: Vec<&str> = in_use(arguments).enabled().collect();
     format!(
-        "{}\nFeature list : {}\nEnabled at run time : {}\nDrivers : epoll, io_uring (MANYLANE_DRIVER)\n",
+        "{}\nFeature list : {}\nEnabled at run time : {}\nDrivers : epoll, io_uring (MANYLANE_DRIVER); {}\n",
         short(),
         feature_list(),
-        enabled.join(" ")
+        enabled.join(" "),
+        driver(arguments)
     )
+}
+
+/// Which driver lanes would have.
+fn driver(arguments: &Arguments) -> String {
+    let choice =
+        if arguments.no_epoll { Ok(Choice::Only(Kind::IoUring)) } else { Choice::from_environment() };
+    match choice.map(Choice::settle) {
+        Ok((kind, None)) => format!("will use {kind}"),
+        Ok((kind, Some(unsuitable))) => format!("will use {kind}, since {unsuitable}"),
+        Err(error) => error.to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -95,6 +95,7 @@ pub(crate) static FIELDS: &[Field] = fields! {
     76 "CurrStreams" "MGP" "Streams";
     77 "CumStreams" "MGP" "Streams since the start";
     78 "BlockedTrafficWarnings" "MGP" "Times that a lane was seen stuck";
+    999 "Driver" "POS" "How lanes reach their sockets: epoll or io_uring";
     1000 "RegexGivenUp" "MCP" "Regular expressions with look-around that were given up, because they went \
         back too often";
 };
@@ -138,6 +139,7 @@ pub(crate) fn value(
         "Release_date" => Text(process.released.into()),
         "Version" | "Build info" => Text(process.version.into()),
         "Nbthread" => Number32(process.lanes as u64),
+        "Driver" => Text(process.driver.into()),
         "Nbproc" | "Process_num" => Number32(1),
         "Pid" => Number32(std::process::id().into()),
         "Uptime" => Text(format!("{}d {}h{:02}m{:02}s", up / 86_400, up / 3600 % 24, up / 60 % 60, up % 60)),

@@ -31,6 +31,7 @@ mod complete;
 mod receive;
 mod send;
 mod source;
+mod trial;
 
 use crate::core::{Core, Direction, Fd, Nature};
 use crate::error::{Call, Error};
@@ -52,6 +53,7 @@ use std::future::poll_fn;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::task::{Context, Poll};
 use std::time::Duration;
+pub(crate) use trial::{Failure as TrialFailure, run as try_out};
 
 /// Entries of the submission queue. When they are taken, what is in them is passed on at once.
 const SUBMISSIONS: u32 = 256;
@@ -90,15 +92,19 @@ fn errno(error: std::io::Error) -> Errno {
 }
 
 impl Uring {
-    pub(crate) fn new() -> Result<Self, Errno> {
-        let ring = IoUring::builder()
+    fn ring() -> Result<IoUring, Errno> {
+        IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_submit_all()
             .setup_cqsize(COMPLETIONS)
             .build(SUBMISSIONS)
-            .map_err(errno)?;
+            .map_err(errno)
+    }
+
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let ring = Self::ring()?;
         let buffers = Buffers::new(&ring)?;
         // Spares a look-up in each enter; without it all works.
         let _ = ring.submitter().register_ring_fd();
