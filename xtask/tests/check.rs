@@ -484,6 +484,18 @@ fn links_that_lead_nowhere_are_found() {
 }
 
 #[test]
+fn requirements_that_are_cited_and_not_listed_are_found() {
+    let tree = Tree::new("requirements");
+    let [listed, other] = ["Y1", "Y12"].map(|number| format!("R-{number}")); // this file cites none of them
+    tree.write("docs/requirements.md", &format!("# R\n\n- **{listed}**: it is.\n"));
+    tree.code("pool", &format!("// {listed}, {other}; not PEE{other}, R-Y, R-xx.\n"));
+    tree.finds(&[&format!(
+        "crates/pool/src/lib.rs:2:10: {other} has no line in docs/requirements.md: add it, or correct the \
+            number"
+    )]);
+}
+
+#[test]
 fn a_page_of_figures_is_made_from_data_and_stale_ones_are_found() {
     let tree = Tree::new("results");
     let data = "title = \"Us\"\n[[table]]\ntitle = \"Times\"\ncolumns = [\"row\", \"ours\"]\nrows = [[\"a\", \

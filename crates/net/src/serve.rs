@@ -1,4 +1,4 @@
-//! From a listener to the lanes that serve (R-F5, and section 3 of the design).
+//! From a listener to the lanes that serve (R-F5).
 
 use crate::connection::Incoming;
 use crate::listen::{AcceptError, Acceptor};

@@ -1,7 +1,9 @@
-//! Documents: width of lines, length of paragraphs and pages, and links that lead somewhere.
+//! Documents: width of lines, length of paragraphs and pages, links that lead somewhere, and numbers of
+//! requirements.
 
 mod links;
 mod paragraphs;
+mod requirements;
 mod wrap;
 
 use crate::finding::{Finding, Position};
@@ -58,7 +60,7 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
             find(line, 1, message);
         }
     }
-    Ok(())
+    requirements::check(root, findings)
 }
 
 fn check_paragraph(paragraph: &Paragraph<'_>, find: &mut impl FnMut(usize, usize, String)) {
