@@ -174,7 +174,11 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 
 /// Serves each connection with `serve`, on a thread of its own.
 pub fn origin(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    origin_of(TcpListener::bind("127.0.0.1:0").unwrap(), serve)
+}
+
+/// The same at a listener.
+pub fn origin_of(listener: TcpListener, serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let address = listener.local_addr().unwrap();
     let serve = std::sync::Arc::new(serve);
     std::thread::spawn(move || {

@@ -29,4 +29,4 @@ pub use error::{Error, OutOfRange, PushError};
 pub use external::{External, FreeFn, FreeIndex, MAX_FREE_FNS, Refused, RegisterError};
 pub use parcel::{PackedSegment, Parcel};
 pub use segment::{ReadOnly, Segment};
-pub use store::{CLUSTER_SIZES, MAX_CLUSTER, MAX_SEGMENTS};
+pub use store::{CLUSTER_SIZES, MAX_CLUSTER, MAX_SEGMENTS, clusters, clusters_here};

@@ -59,6 +59,17 @@ pub(crate) fn store() -> &'static Store {
     &STORE
 }
 
+/// Clusters of all sizes that the calling lane took, less those that it gave back. Bytes that change lanes
+/// are counted as taken on one and as given back on the other, so it may be negative.
+pub fn clusters_here() -> i64 {
+    store().clusters.iter().map(|pool| pool.used_here()).sum()
+}
+
+/// Clusters in use, on all lanes. Cost: two lines of each lane.
+pub fn clusters() -> i64 {
+    store().clusters.iter().map(|pool| pool.used()).sum()
+}
+
 /// The size class for a cluster of at least `size` bytes.
 #[inline]
 pub(crate) fn class_of(operation: &'static str, size: usize) -> Result<u8, Error> {

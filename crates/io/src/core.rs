@@ -10,6 +10,7 @@
 //! 4. **Whoever is not waited for is not forgotten.** Every `Pending` leaves a waker with the descriptor,
 //!    with [`Core::defer`] or with a timer.
 
+use crate::clusters::Clusters;
 use crate::epoll::Epoll;
 use crate::limits::{ACCEPTS_PER_ROUND, EVENTS_PER_WAIT, SPLICE_AT_ONCE};
 use crate::pipe::Pipe;
@@ -50,6 +51,7 @@ pub(crate) struct Core {
     pub(crate) pipe_size: Cell<usize>,
     /// Events that one look at the kernel takes in.
     pub(crate) events: Cell<usize>,
+    pub(crate) clusters: Clusters,
     pub(crate) backend: Backend,
 }
 
@@ -105,6 +107,7 @@ impl Core {
             most_pipes: Cell::new(usize::MAX),
             pipe_size: Cell::new(SPLICE_AT_ONCE),
             events: Cell::new(EVENTS_PER_WAIT),
+            clusters: Clusters::new(),
             backend,
         }
     }
@@ -134,6 +137,13 @@ impl Core {
         woken.drain(..).for_each(|deferred| deferred.waker.wake()); // rule 2
         *self.woken.borrow_mut() = woken;
         true
+    }
+
+    /// Wakes who waits for clusters, as far as there are some (R-D4); true if somebody was woken.
+    #[inline]
+    pub(crate) fn offer_clusters(&self) -> bool {
+        self.clusters.are_waited_for()
+            && backend!(self, driver => self.clusters.offer(driver.idle_clusters(), |key| driver.offer(key)))
     }
 
     // ---- Descriptors come and go ----

@@ -1,6 +1,7 @@
 //! A lane's driver, and the handle by which its tasks reach it.
 
 use crate::choice::{Choice, Kind, UnknownDriver};
+use crate::clusters::LOOK;
 use crate::core::{Backend, Core};
 use crate::epoll::Epoll;
 use crate::limits::{MOST_ACCEPTS_PER_ROUND, MOST_EVENTS_PER_WAIT, SMALLEST_PIPE};
@@ -74,7 +75,12 @@ impl Poller for Driver {
 
     fn poll(&mut self, _: Here, timeout: Option<Duration>) -> io::Result<()> {
         let core = &*self.io.core;
-        let timeout = if core.begin_round() { Some(Duration::ZERO) } else { timeout };
+        let woken = core.begin_round() | core.offer_clusters();
+        let timeout = match timeout {
+            _ if woken => Some(Duration::ZERO),
+            timeout if core.clusters.are_waited_for() => Some(timeout.map_or(LOOK, |time| time.min(LOOK))),
+            timeout => timeout,
+        };
         crate::core::backend!(core, driver => driver.wait(core, timeout))?;
         Ok(())
     }
@@ -143,6 +149,16 @@ impl Io {
     /// kernel allows.
     pub fn set_pipe_size(&self, bytes: usize) {
         self.core.pipe_size.set(bytes.max(SMALLEST_PIPE));
+    }
+
+    /// While so many clusters are in use on this lane, a receive that holds nothing
+    /// ([`recv_within_limit`](crate::Stream::recv_within_limit)) waits until some are released, and any other
+    /// takes one at a time (`tune.buffers.limit`, R-D4). `usize::MAX` is no bound, as at first.
+    ///
+    /// With io_uring and a bound, streams are received with calls of their own, since the kernel would fill
+    /// its ring for connections that have to wait.
+    pub fn set_most_clusters(&self, clusters: usize) {
+        self.core.clusters.limit(clusters);
     }
 
     /// Descriptors in the driver's hands, those included that are being closed.

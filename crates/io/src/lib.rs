@@ -4,6 +4,7 @@
 
 mod beside;
 mod choice;
+mod clusters;
 mod connect;
 mod core;
 mod datagram;

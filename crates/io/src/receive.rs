@@ -21,11 +21,14 @@ pub(crate) struct Read {
 }
 
 impl Destination<'_> {
-    /// One call. It never waits, although somebody else with a duplicate may have made the socket blocking.
+    /// One call, which fills so many clusters at most. It never waits, although somebody else with a
+    /// duplicate may have made the socket blocking.
     #[inline]
-    pub(crate) fn read(&mut self, fd: BorrowedFd<'_>, large: bool) -> Result<Read, Errno> {
+    pub(crate) fn read(&mut self, fd: BorrowedFd<'_>, large: bool, clusters: usize) -> Result<Read, Errno> {
         match self {
-            Self::Chain(chain, most) if large && *most > LARGE_READ => several(fd, chain, *most / LARGE_READ),
+            Self::Chain(chain, most) if large && *most > LARGE_READ && clusters > 1 => {
+                several(fd, chain, clusters.min(*most / LARGE_READ))
+            }
             Self::Chain(chain, _) => {
                 let (read, segment) = one(fd, large)?;
                 if let Some(segment) = segment {

@@ -114,7 +114,7 @@ impl Stream {
     #[inline]
     pub fn poll_recv(&self, context: &mut Context<'_>) -> Poll<Result<Option<Segment>, Error>> {
         let mut segment = None;
-        self.poll_receive(&mut Destination::Segment(&mut segment), context).map_ok(|_| segment)
+        self.poll_receive(&mut Destination::Segment(&mut segment), true, context).map_ok(|_| segment)
     }
 
     /// Puts the next bytes behind `into`; false at the end of the stream. As [`recv`](Self::recv), but it
@@ -135,7 +135,45 @@ impl Stream {
     ) -> impl Future<Output = Result<bool, Error>> + 'a {
         let most = most.max(LARGE_READ);
         Waiting::new(&self.core, self.key, Direction::Read, move |context| {
-            self.poll_receive(&mut Destination::Chain(into, most), context)
+            self.poll_receive(&mut Destination::Chain(into, most), true, context)
+        })
+    }
+
+    /// [`recv`](Self::recv) for a connection of which nothing is held: while the lane's connections hold as
+    /// many clusters as [they may](crate::Io::set_most_clusters), it waits until some are released (R-D4),
+    /// unless bytes that were handed over for sending are left: the peer may take them only after what it
+    /// sent was received. A connection that waits is not watched.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    #[inline]
+    pub fn recv_within_limit(&self) -> impl Future<Output = Result<Option<Segment>, Error>> + '_ {
+        Waiting::new(&self.core, self.key, Direction::Read, |context| self.poll_recv_within_limit(context))
+    }
+
+    /// [`recv_within_limit`](Self::recv_within_limit) for futures that are written manually.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    #[inline]
+    pub fn poll_recv_within_limit(&self, context: &mut Context<'_>) -> Poll<Result<Option<Segment>, Error>> {
+        let mut segment = None;
+        self.poll_receive(&mut Destination::Segment(&mut segment), false, context).map_ok(|_| segment)
+    }
+
+    /// [`recv_chain`](Self::recv_chain), which waits as [`recv_within_limit`](Self::recv_within_limit) does.
+    ///
+    /// # Errors
+    /// As [`recv_chain`](Self::recv_chain).
+    #[inline]
+    pub fn recv_chain_within_limit<'a>(
+        &'a self,
+        into: &'a mut Chain,
+        most: usize,
+    ) -> impl Future<Output = Result<bool, Error>> + 'a {
+        let most = most.max(LARGE_READ);
+        Waiting::new(&self.core, self.key, Direction::Read, move |context| {
+            self.poll_receive(&mut Destination::Chain(into, most), false, context)
         })
     }
 
@@ -143,9 +181,11 @@ impl Stream {
     fn poll_receive(
         &self,
         place: &mut Destination<'_>,
+        holds: bool,
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
-        backend!(self.core, driver => driver.poll_recv(&self.core, self.key, self.fd.as_fd(), place, context))
+        let (core, fd) = (&self.core, self.fd.as_fd());
+        backend!(core, driver => driver.poll_recv(core, self.key, fd, (place, holds), context))
     }
 
     /// Whether [`recv`](Self::recv) may have something to give at once, the end of the stream included; if
@@ -171,7 +211,8 @@ impl Stream {
 
     /// Sends all of `chain`, without copying: it is empty when this is done, and its clusters are held until
     /// the kernel has taken their bytes. It waits until all but [`SENT_AHEAD`](crate::SENT_AHEAD) bytes
-    /// are in the kernel's hands; [`flush`](Self::flush) waits for these, too.
+    /// are in the kernel's hands, or all where [clusters are limited](crate::Io::set_most_clusters);
+    /// [`flush`](Self::flush) waits for these, too.
     ///
     /// The first poll hands the chain over. From there on its bytes go out in order, behind those of earlier
     /// calls, as fast as the socket takes them, also when the future is dropped.
@@ -185,8 +226,14 @@ impl Stream {
     pub fn send<'a>(&'a self, chain: &'a mut Chain) -> impl Future<Output = Result<(), Error>> + 'a {
         let mut chain = Some(chain);
         Waiting::new(&self.core, self.key, Direction::Write, move |context| {
-            self.poll_out(chain.take(), SENT_AHEAD, context)
+            self.poll_out(chain.take(), self.ahead(), context)
         })
+    }
+
+    /// Bytes that need not be in the kernel's hands when a send is done.
+    #[inline]
+    fn ahead(&self) -> usize {
+        if self.core.clusters.are_limited() { 0 } else { SENT_AHEAD }
     }
 
     /// [`send`](Self::send), and the end of this direction behind it: [`shutdown`](Self::shutdown). Where the
@@ -228,7 +275,7 @@ impl Stream {
     /// As [`send`](Self::send).
     #[inline]
     pub fn poll_send(&self, chain: Option<&mut Chain>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        let ahead = if chain.is_some() { SENT_AHEAD } else { 0 };
+        let ahead = if chain.is_some() { self.ahead() } else { 0 };
         self.poll_out(chain, ahead, context)
     }
 

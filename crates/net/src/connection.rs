@@ -115,6 +115,36 @@ impl Connection {
         }
     }
 
+    /// [`recv`](Self::recv) for a connection of which nothing is held: it waits while connections of the lane
+    /// hold as many buffers as they may ([`Stream::recv_within_limit`], R-D4). Inside of the process bytes
+    /// are in the sender's buffers already.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub async fn recv_within_limit(&self) -> Result<Option<Segment>, TransferError> {
+        match self {
+            Self::Socket(stream) => stream.recv_within_limit().await.map_err(TransferError::Socket),
+            Self::Local(local) => local.recv().await.map_err(TransferError::Local),
+        }
+    }
+
+    /// [`recv_chain`](Self::recv_chain) for a connection of which nothing is held, likewise.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub async fn recv_chain_within_limit(
+        &self,
+        into: &mut Chain,
+        most: usize,
+    ) -> Result<bool, TransferError> {
+        match self {
+            Self::Socket(stream) => {
+                stream.recv_chain_within_limit(into, most).await.map_err(TransferError::Socket)
+            }
+            Self::Local(local) => local.recv_chain(into).await.map_err(TransferError::Local),
+        }
+    }
+
     /// Puts the next bytes behind `into`, as many as are there, up to about `most`, or 16 KiB if that is
     /// less; false at the end. For bulk.
     ///

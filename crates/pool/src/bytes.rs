@@ -4,7 +4,6 @@ use crate::error::{AllocError, PoolError};
 use crate::inner::{Hot, Inner};
 use crate::options::Options;
 use crate::report::PoolReport;
-use crate::wait::WaitBytes;
 use manylane_stats::{CallSite, MemReport};
 use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -44,10 +43,6 @@ impl BytePool {
         Ok(Self { inner: Inner::leak(name, size, options.align_or(64), &options)? })
     }
 
-    pub(crate) fn of(inner: &'static Inner) -> Self {
-        Self { inner }
-    }
-
     /// A block for the calling lane: its cache's latest, else as the crate's page says.
     ///
     /// # Errors
@@ -57,18 +52,6 @@ impl BytePool {
     pub fn alloc(self) -> Result<PooledBytes, AllocError> {
         let (block, home) = self.inner.take()?;
         Ok(PooledBytes { block, home })
-    }
-
-    /// [`alloc`](Self::alloc), waiting in the calling lane's queue while there is none (R-D4): for the lane
-    /// to [`offer`](Self::offer) what it released.
-    pub fn wait(self) -> WaitBytes {
-        WaitBytes::new(self.inner)
-    }
-
-    /// Wakes as many waiters of the calling lane as it released blocks since the last call, and returns how
-    /// many that were. To be called once a round of the lane (R-D4).
-    pub fn offer(self) -> usize {
-        self.inner.offer()
     }
 
     /// Gives a block back to the calling lane's cache.
@@ -100,6 +83,17 @@ impl BytePool {
     /// The pool's name.
     pub fn name(self) -> &'static str {
         self.inner.name
+    }
+
+    /// Blocks that the calling lane took, less those that it gave back: negative where it gives back what
+    /// others took. Cost: a line of its own.
+    pub fn used_here(self) -> i64 {
+        self.inner.used_here()
+    }
+
+    /// Blocks in use, on all lanes. Cost: a line of each lane.
+    pub fn used(self) -> i64 {
+        self.inner.used()
     }
 
     /// The pool's numbers, read while the lanes go on.

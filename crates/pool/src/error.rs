@@ -69,8 +69,7 @@ impl fmt::Display for PoolError {
 
 impl std::error::Error for PoolError {}
 
-/// No object could be had. The caller may try again when objects were freed
-/// ([`BytePool::wait`](crate::BytePool::wait)).
+/// No object could be had. The caller may try again when objects were freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AllocError(pub(crate) &'static Failure);
 
@@ -92,8 +91,6 @@ pub enum Cause {
     Limit,
     /// A test asked for it ([`inject`](crate::inject)).
     Injected,
-    /// The lane's queue of waiters is full.
-    Waiters,
 }
 
 impl AllocError {
@@ -115,7 +112,6 @@ impl fmt::Display for AllocError {
             Cause::Memory => write!(f, "pool `{pool}`: the system has no memory for {size} bytes"),
             Cause::Limit => write!(f, "pool `{pool}`: its limit of objects is reached"),
             Cause::Injected => write!(f, "pool `{pool}`: a failure was injected"),
-            Cause::Waiters => write!(f, "pool `{pool}`: as many wait on this lane as its options allow"),
         }
     }
 }

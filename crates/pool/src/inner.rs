@@ -8,7 +8,6 @@ use crate::object::{BATCH, Batch, Object};
 use crate::options::{Options, Resolved};
 use crate::report;
 use crate::surplus::{Put, Surplus};
-use crate::wait::Waiters;
 use manylane_stats::{CallSite, MemCounts, MemSource, Tally};
 use manylane_sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use manylane_sync::{Backoff, CachePadded, LaneCell, LaneId, LaneSlots, PerLane, ZeroInit};
@@ -21,7 +20,7 @@ pub(crate) struct Inner {
     pub(crate) name: &'static str,
     pub(crate) options: Resolved,
     lanes: PerLane<Lane, Box<dyn Fn(LaneId) -> Lane + Send + Sync>>,
-    failures: [Failure; 4],
+    failures: [Failure; 3],
     /// Objects from the allocator, kept only where there is a limit (every lane writes it).
     reserved: CachePadded<AtomicUsize>,
     #[cfg(feature = "global-pools")]
@@ -90,7 +89,6 @@ pub(crate) struct Lane {
     #[cfg(feature = "call-sites")]
     sites: manylane_stats::SiteTable, // S
     notes: LaneCell<Notes>, // O
-    pub(crate) waiters: LaneCell<Waiters>, // O
 
     /// On lines of its own, since other lanes write it.
     surplus: Surplus, // A
@@ -131,7 +129,7 @@ impl Inner {
         let inner: &'static Self = Box::leak(Box::new(Self {
             hot: LaneSlots::new(),
             name,
-            failures: [Cause::Memory, Cause::Limit, Cause::Injected, Cause::Waiters].map(failure),
+            failures: [Cause::Memory, Cause::Limit, Cause::Injected].map(failure),
             lanes: PerLane::new(Box::new(lane)),
             reserved: CachePadded::new(AtomicUsize::new(0)),
             #[cfg(feature = "global-pools")]
@@ -204,9 +202,14 @@ impl Inner {
         self.lanes.own()
     }
 
-    /// Objects freed on the calling lane since the pool exists.
-    pub(crate) fn frees(&'static self) -> u64 {
-        self.hot.own().mem(1).frees
+    /// Objects that the calling lane took, less those that it gave back.
+    pub(crate) fn used_here(&'static self) -> i64 {
+        self.hot.own().mem(1).live()
+    }
+
+    /// Objects in use.
+    pub(crate) fn used(&self) -> i64 {
+        self.parts().map(|(_, hot, _)| hot.mem(1).live()).sum()
     }
 
     /// Counts a failed allocation.
@@ -536,7 +539,6 @@ impl Lane {
                 fresh: 0,
                 allocs: 0,
             }),
-            waiters: LaneCell::new(Waiters::new()),
             surplus: Surplus::new(options.surplus, options.batch),
         }
     }

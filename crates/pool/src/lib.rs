@@ -16,11 +16,9 @@ mod report;
 pub mod reserve; // an allocator is of the real machine only
 mod surplus;
 mod typed;
-mod wait;
 
 pub use bytes::{BytePool, PooledBytes};
 pub use error::{AllocError, Cause, PoolError};
 pub use options::{MAX_OBJECT_BYTES, Options};
 pub use report::{PoolLane, PoolReport, reclaim, report, trim};
 pub use typed::{Pool, Pooled};
-pub use wait::{Wait, WaitBytes};

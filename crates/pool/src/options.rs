@@ -29,7 +29,6 @@ pub struct Options {
     lane_bytes: usize,
     align: Option<usize>,
     limit: Option<usize>,
-    max_waiters: usize,
     #[cfg(feature = "global-pools")]
     global_lists: usize,
     #[cfg(feature = "global-pools")]
@@ -42,16 +41,12 @@ impl Options {
     /// one takes while it is off its processor.
     pub const LANE_BYTES: usize = 6 << 20;
 
-    /// Waiters on one lane: more than the connections that one lane serves.
-    pub const MAX_WAITERS: usize = 65_536;
-
     /// The defaults.
     pub const fn new() -> Self {
         Self {
             lane_bytes: Self::LANE_BYTES,
             align: None,
             limit: None,
-            max_waiters: Self::MAX_WAITERS,
             #[cfg(feature = "global-pools")]
             global_lists: 0,
             #[cfg(feature = "global-pools")]
@@ -84,13 +79,6 @@ impl Options {
     #[must_use]
     pub const fn limit(mut self, objects: usize) -> Self {
         self.limit = Some(objects);
-        self
-    }
-
-    /// Waiters on one lane at most; 0 refuses all. Default [`MAX_WAITERS`](Self::MAX_WAITERS).
-    #[must_use]
-    pub const fn max_waiters(mut self, waiters: usize) -> Self {
-        self.max_waiters = waiters;
         self
     }
 
@@ -148,7 +136,6 @@ impl Options {
             batch,
             surplus: (objects.saturating_sub(cached) / batch).min(MAX_SURPLUS),
             limit: self.limit,
-            max_waiters: self.max_waiters,
             #[cfg(feature = "global-pools")]
             global_lists: self.global_lists,
             #[cfg(feature = "global-pools")]
@@ -176,8 +163,6 @@ pub(crate) struct Resolved {
     pub(crate) surplus: usize,
     /// Objects taken from the allocator at most.
     pub(crate) limit: Option<usize>,
-    /// Waiters on a lane at most.
-    pub(crate) max_waiters: usize,
     /// Global lists.
     #[cfg(feature = "global-pools")]
     pub(crate) global_lists: usize,

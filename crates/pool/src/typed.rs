@@ -4,7 +4,6 @@ use crate::error::{AllocError, PoolError};
 use crate::inner::{Hot, Inner};
 use crate::options::Options;
 use crate::report::PoolReport;
-use crate::wait::Wait;
 use manylane_stats::{CallSite, MemReport};
 use std::fmt;
 use std::marker::PhantomData;
@@ -78,17 +77,6 @@ impl<T> Pool<T> {
         Ok(Pooled { object, home, owns: PhantomData })
     }
 
-    /// [`alloc`](Self::alloc), waiting in the calling lane's queue while there is no room (R-D4).
-    pub fn wait(self, value: T) -> Wait<T> {
-        Wait::new(self.inner, value)
-    }
-
-    /// Wakes as many waiters of the calling lane as it released objects since the last call, and returns how
-    /// many that were. To be called once a round of the lane (R-D4).
-    pub fn offer(self) -> usize {
-        self.inner.offer()
-    }
-
     /// The owner of an object again.
     ///
     /// # Safety
@@ -148,18 +136,6 @@ unsafe impl<T: Send> Send for Pooled<T> {}
 unsafe impl<T: Sync> Sync for Pooled<T> {}
 
 impl<T> Pooled<T> {
-    pub(crate) fn new_in(inner: &'static Inner, value: T) -> Result<Self, (AllocError, T)> {
-        match inner.take() {
-            Ok((object, home)) => {
-                let object = object.cast::<T>();
-                // SAFETY: the memory is ours, and large and aligned enough for a `T`.
-                unsafe { object.write(value) };
-                Ok(Self { object, home, owns: PhantomData })
-            }
-            Err(error) => Err((error, value)),
-        }
-    }
-
     /// Gives up ownership; [`Pool::from_raw`] takes it back, on any lane.
     #[inline]
     pub fn into_raw(self) -> NonNull<T> {

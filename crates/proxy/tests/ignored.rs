@@ -50,8 +50,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Settings", "timeouts", Is("asked for one by one: `Settings::timeout`")),
     ("Statement", "pos", POSITION),
     ("Settings", "refused", Is("keywords whose values were refused: such a file is not used")),
-    ("Tune", "buffers_limit", Documented("Tuning", "tune.buffers.limit")),
-    ("Tune", "buffers_reserve", Documented("Tuning", "tune.buffers.reserve")),
     ("Tune", "bufsize_large", Documented("Tuning", "tune.bufsize.large")),
     ("Tune", "bufsize_small", Documented("Tuning", "tune.bufsize.small")),
     ("Tune", "events_max_at_once", Documented("Tuning", "tune.events.max-events-at-once")),

@@ -30,10 +30,10 @@ const G: u64 = 1 << 30;
 const MANY: i64 = i32::MAX as i64;
 
 tune! {
-    buffers_limit: u64 = int("number", 0, MANY), int, "tune.buffers.limit", "none", "bounds the buffers of a \
-        lane; 0 for no bound";
-    buffers_reserve: u64 = int("number", 0, MANY), int, "tune.buffers.reserve", "2", "buffers kept for the \
-        moment when memory runs out";
+    buffers_limit: u64 = int("number", 0, MANY), int, "tune.buffers.limit", "0", "bounds the buffers of the \
+        process; 0 for no bound";
+    buffers_reserve: u64 = int("number", 0, MANY), int, "tune.buffers.reserve", "4", "buffers of each lane \
+        that 'tune.buffers.limit' leaves to messages that have begun";
     bufsize: u64 = size("bytes", K, 64 * M), size, "tune.bufsize", "16k", "bytes that are kept of a message \
         at most: of its head, of its body for rules and retries, of the contents of TCP";
     bufsize_large: u64 = size("bytes", 0, 64 * M), size, "tune.bufsize.large", "0", "bytes of a large \

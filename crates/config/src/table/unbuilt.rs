@@ -36,12 +36,6 @@ const IDLE: &[Row] = &[
     ),
     ("Process", "numa-cpu-mapping", "'cpu-policy first-usable-node' keeps lanes to one node"),
     ("Process", "profiling.memory", "the use of memory is always counted: see 'show pools'"),
-    (
-        "Tuning",
-        "tune.buffers.limit",
-        "buffers of all sizes share the lanes' memory: option -m bounds that of the process",
-    ),
-    ("Tuning", "tune.buffers.reserve", DRIVER),
     ("Tuning", "tune.bufsize.large", DRIVER),
     ("Tuning", "tune.bufsize.small", DRIVER),
     ("Tuning", "tune.events.max-events-at-once", DRIVER),

@@ -19,6 +19,7 @@ mod connect;
 mod source;
 mod transfer;
 
+use crate::clusters::Turn;
 use crate::core::{Core, Direction, Fd, Nature};
 use crate::error::{Call, Error};
 use crate::limits::EVENTS_PER_WAIT;
@@ -32,7 +33,7 @@ use rustix::io::Errno;
 use source::Source;
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, OwnedFd};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub(crate) struct Epoll {
@@ -80,6 +81,7 @@ impl Epoll {
 
     pub(crate) fn release(&self, core: &Core, key: Key, fd: OwnedFd) {
         let Some(source) = self.sources.borrow_mut().remove(key) else { return };
+        core.clusters.forget(key, source.turn);
         // Closing takes it off the interest list only if no duplicate is left, and listeners tend to have
         // some.
         if source.registered && source.nature == Nature::Listener {
@@ -98,9 +100,11 @@ impl Epoll {
 
     /// Gives up a descriptor that stays open. Nothing was received that was not asked for.
     pub(crate) async fn detach(&self, core: &Core, key: Key, fd: Fd<'_>) -> Result<Early, Error> {
-        let source = self.sources.borrow_mut().remove(key);
-        if source.is_some_and(|source| source.registered) {
-            self.deregister(core, fd);
+        if let Some(source) = self.sources.borrow_mut().remove(key) {
+            core.clusters.forget(key, source.turn);
+            if source.registered {
+                self.deregister(core, fd);
+            }
         }
         Ok(Early::default())
     }
@@ -169,6 +173,20 @@ impl Epoll {
     /// Nothing is received before it is asked for.
     pub(crate) async fn stop_receiving(&self, _: &Core, _: Key, _: usize) -> Result<Chain, Error> {
         Ok(Chain::new())
+    }
+
+    /// The kernel is given no room in advance.
+    pub(crate) fn idle_clusters(&self) -> usize {
+        0
+    }
+
+    /// Who waits for clusters with this source, if anybody still does.
+    pub(crate) fn offer(&self, key: Key) -> Option<Waker> {
+        let mut sources = self.sources.borrow_mut();
+        let source = sources.get(key)?;
+        let waker = source.reader.take();
+        source.turn = if waker.is_some() { Turn::Offered } else { Turn::None };
+        waker
     }
 
     /// Whether bytes wait for the next round.

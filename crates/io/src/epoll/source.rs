@@ -1,5 +1,6 @@
 //! What the epoll driver keeps of a descriptor.
 
+use crate::clusters::Turn;
 use crate::core::{Direction, Nature};
 use crate::held::Held;
 use crate::waiter::Waiter;
@@ -21,6 +22,7 @@ pub(crate) struct Source {
     pub(crate) round: u32,
     /// What was read, or accepted, in that round.
     pub(crate) taken: u32,
+    pub(crate) turn: Turn,
     pub(crate) reader: Waiter,
     pub(crate) writer: Waiter,
     /// Bytes that were handed over and that the socket has not taken yet, with the descriptor to send them
@@ -44,6 +46,7 @@ impl Source {
             large: false,
             round: 0,
             taken: 0,
+            turn: Turn::None,
             reader: Waiter::new(),
             writer: Waiter::new(),
             outbox: Held::new(),

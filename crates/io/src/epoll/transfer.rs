@@ -14,14 +14,15 @@ use std::task::{Context, Poll};
 
 impl Epoll {
     /// Puts the next bytes where they are wanted; false at the end of the stream. Clusters are taken when
-    /// there is reason to believe that there are bytes.
+    /// there is reason to believe that there are bytes. Where the task `holds` nothing, it may have to wait
+    /// for them (R-D4).
     #[inline]
     pub(crate) fn poll_recv(
         &self,
         core: &Core,
         key: Key,
         fd: Fd<'_>,
-        place: &mut Destination<'_>,
+        (place, holds): (&mut Destination<'_>, bool),
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         let mut sources = self.sources.borrow_mut();
@@ -34,10 +35,17 @@ impl Epoll {
                 core.defer(key, Direction::Read, context.waker());
                 return Poll::Pending;
             }
+            let holds = holds || !source.outbox.is_empty();
+            let Some(clusters) = core.clusters.ask(key, &mut source.turn, holds, 0) else {
+                return match source.reader.park(context.waker()) {
+                    Ok(()) => Poll::Pending,
+                    Err(_) => Poll::Ready(Err(Error::busy(Call::Receive))),
+                };
+            };
             source.reader.leave(); // it may have had its share of a round, and waited for the next
             loop {
                 core.tallies.reads.add(1);
-                match place.read(fd, source.large) {
+                match place.read(fd, source.large, clusters) {
                     Ok(read) if read.bytes == 0 => return Poll::Ready(Ok(false)),
                     Ok(read) => {
                         let full = read.bytes == read.room;

@@ -23,17 +23,18 @@ const PAGE: usize = 4096;
 /// The ring of a lane.
 pub(crate) struct Buffers {
     ring: Option<Ring>,
+    /// Something was received by it.
+    used: bool,
 }
 
 impl Buffers {
+    /// A ring that is filled when something is to be received for the first time.
     pub(crate) fn new(uring: &IoUring) -> Result<Self, Errno> {
-        let mut ring = Ring::new(uring, BUFFERS, ENTRIES, SMALL_READ)?;
-        ring.refill();
-        Ok(Self { ring: Some(ring) })
+        Ok(Self { ring: Some(Ring::new(uring, BUFFERS, ENTRIES, SMALL_READ)?), used: false })
     }
 
     pub(crate) fn none() -> Self {
-        Self { ring: None }
+        Self { ring: None, used: false }
     }
 
     /// What a completion brought: `len` bytes in the buffer that it names, if it names one. A fresh cluster
@@ -46,15 +47,25 @@ impl Buffers {
     /// Tries again where there was no memory.
     pub(crate) fn refill(&mut self) {
         if let Some(ring) = &mut self.ring
+            && self.used
             && !ring.vacant.is_empty()
         {
             ring.refill();
         }
     }
 
-    /// Whether the ring has nothing to offer, for want of memory.
-    pub(crate) fn is_dry(&self) -> bool {
-        self.ring.as_ref().is_none_or(|ring| ring.clusters.iter().all(Option::is_none))
+    /// Clusters of which the kernel has the room.
+    pub(crate) fn len(&self) -> usize {
+        self.ring.as_ref().map_or(0, |ring| ring.clusters.len() - ring.vacant.len())
+    }
+
+    /// Before something is received: whether the ring has nothing to offer, for want of memory.
+    pub(crate) fn is_dry(&mut self) -> bool {
+        if !self.used {
+            self.used = true;
+            self.refill();
+        }
+        self.len() == 0
     }
 }
 

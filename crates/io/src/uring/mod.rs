@@ -16,7 +16,8 @@
 //!    [`RECEIVED_AHEAD`](crate::RECEIVED_AHEAD) segments wait for the task, and begun again when they are
 //!    gone: so a partner cannot fill our memory. After full reads in a row it ends: bulk is read, and sent,
 //!    with calls of its own, and waited for by rule 5. A ring hands its buffers out in turns, so that each is
-//!    out of the cache when it is filled; clusters that were sent a moment ago are not.
+//!    out of the cache when it is filled; clusters that were sent a moment ago are not. Where connections may
+//!    hold so many clusters only (R-D4), all is received as bulk is.
 //! 4. **Accepting likewise**, with [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD).
 //! 5. **Readiness** (datagrams, splices) is asked for one at a time, by operations that tell when a call may
 //!    succeed. The ring's polls end with the end of what is received, too, also those for room. Once one did,
@@ -33,6 +34,7 @@ mod send;
 mod source;
 mod trial;
 
+use crate::clusters::Turn;
 use crate::core::{Core, Direction, Fd, Nature};
 use crate::error::{Call, Error};
 use crate::limits::EVENTS_PER_WAIT;
@@ -51,7 +53,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 pub(crate) use trial::{Failure as TrialFailure, run as try_out};
 
@@ -196,6 +198,7 @@ impl Uring {
     pub(crate) fn release(&self, core: &Core, key: Key, fd: OwnedFd) {
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return };
+        core.clusters.forget(key, std::mem::take(&mut source.turn));
         self.cancel_all_of(source, key);
         self.tallies.in_ring.add(1); // the core has counted a close
         source.closing = Some(fd);
@@ -228,8 +231,9 @@ impl Uring {
     }
 
     /// Gives up a descriptor that stays open, when its operations are over.
-    pub(crate) async fn detach(&self, _: &Core, key: Key, _: Fd<'_>) -> Result<Early, Error> {
+    pub(crate) async fn detach(&self, core: &Core, key: Key, _: Fd<'_>) -> Result<Early, Error> {
         if let Some(source) = self.sources.borrow_mut().get(key) {
+            core.clusters.forget(key, std::mem::take(&mut source.turn));
             self.cancel_all_of(source, key);
             source.stopping = true;
         }
@@ -258,6 +262,20 @@ impl Uring {
         if let Some(source) = self.sources.borrow_mut().get(key) {
             source.waiter(direction).leave();
         }
+    }
+
+    /// Clusters that the kernel was given room in and has not filled.
+    pub(crate) fn idle_clusters(&self) -> usize {
+        self.buffers.borrow().len()
+    }
+
+    /// Who waits for clusters with this source, if anybody still does.
+    pub(crate) fn offer(&self, key: Key) -> Option<Waker> {
+        let mut sources = self.sources.borrow_mut();
+        let source = sources.get(key)?;
+        let waker = source.reader.take();
+        source.turn = if waker.is_some() { Turn::Offered } else { Turn::None };
+        waker
     }
 
     // ---- Readiness (rule 5) ----

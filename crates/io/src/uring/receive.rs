@@ -23,7 +23,7 @@ impl Uring {
         core: &Core,
         key: Key,
         fd: Fd<'_>,
-        place: &mut Destination<'_>,
+        (place, holds): (&mut Destination<'_>, bool),
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         let mut sources = self.sources.borrow_mut();
@@ -44,13 +44,18 @@ impl Uring {
         if source.reader.park(context.waker()).is_err() {
             return Poll::Ready(Err(Error::busy(Call::Receive)));
         }
+        let limited = core.clusters.are_limited();
         if source.receiving {
+            if limited && !source.stopping {
+                source.stopping = true;
+                self.cancel(Op::Receive.of(key));
+            }
             return Poll::Pending;
         }
-        if source.large {
-            return self.poll_bulk(core, source, key, fd, place, context);
+        if source.large || limited {
+            return self.poll_bulk(core, source, key, fd, (place, holds), context);
         }
-        if self.buffers.borrow().is_dry() {
+        if self.buffers.borrow_mut().is_dry() {
             source.reader.leave();
             return Poll::Ready(Err(Error::memory(Call::Receive)));
         }
@@ -63,15 +68,15 @@ impl Uring {
         Poll::Pending
     }
 
-    /// Bulk (rule 3 of the driver): with calls of its own while there is something, and told when there is
-    /// again.
+    /// Bulk, or all where clusters are limited (rule 3 of the driver): with calls of its own while there is
+    /// something, and told when there is again.
     fn poll_bulk(
         &self,
         core: &Core,
         source: &mut Source,
         key: Key,
         fd: Fd<'_>,
-        place: &mut Destination<'_>,
+        (place, holds): (&mut Destination<'_>, bool),
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, Error>> {
         if source.readiness(Direction::Read) == Readiness::Ready {
@@ -79,7 +84,12 @@ impl Uring {
                 core.defer(key, Direction::Read, context.waker());
                 return Poll::Pending;
             }
-            match source.read_at_once(core, fd, place) {
+            let holds = holds || !source.outbox.is_empty();
+            let idle = self.idle_clusters();
+            let Some(clusters) = core.clusters.ask(key, &mut source.turn, holds, idle) else {
+                return Poll::Pending;
+            };
+            match source.read_at_once(core, fd, place, clusters) {
                 Err(Errno::AGAIN) => source.set_readiness(Direction::Read, Readiness::Unknown),
                 outcome => {
                     source.reader.leave();
@@ -105,7 +115,7 @@ impl Uring {
     pub(crate) fn has_news(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
         let quiet = |source: &mut Source| {
-            let asked = source.large && source.readiness(Direction::Read) == Readiness::Requested;
+            let asked = source.readiness(Direction::Read) == Readiness::Requested;
             (source.receiving || asked) && source.arrived.is_empty() && source.ended.is_none()
         };
         !sources.get(key).is_some_and(quiet)
@@ -165,12 +175,19 @@ impl Uring {
 }
 
 impl Source {
-    /// One read into large clusters; how many bytes came. The end of the stream and errors are noted, but for
-    /// `EAGAIN`.
-    fn read_at_once(&mut self, core: &Core, fd: Fd<'_>, place: &mut Destination<'_>) -> Result<usize, Errno> {
+    /// One read, into large clusters where bulk comes; how many bytes came. The end of the stream and errors
+    /// are noted, but for `EAGAIN`.
+    fn read_at_once(
+        &mut self,
+        core: &Core,
+        fd: Fd<'_>,
+        place: &mut Destination<'_>,
+        clusters: usize,
+    ) -> Result<usize, Errno> {
+        let large = self.large;
         let read = loop {
             core.tallies.reads.add(1);
-            match place.read(fd, true) {
+            match place.read(fd, large, clusters) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Err(Errno::AGAIN),
                 outcome => break outcome,
@@ -180,7 +197,8 @@ impl Source {
             Ok(read) => {
                 core.tallies.bytes_in.add(read.bytes as u64);
                 self.taken += read.bytes as u32;
-                self.misfits = if read.bytes <= SMALL_READ { self.misfits + 1 } else { 0 };
+                self.misfits = if large && read.bytes <= SMALL_READ { self.misfits + 1 } else { 0 };
+                self.large |= read.bytes == read.room;
                 if read.bytes == 0 {
                     self.ended = Some(Ok(()));
                 } else if self.misfits >= MISFITS {

@@ -1,5 +1,6 @@
 //! What the io_uring driver keeps of a descriptor.
 
+use crate::clusters::Turn;
 use crate::core::Direction;
 use crate::held::Held;
 use crate::slab::Key;
@@ -82,6 +83,7 @@ pub(crate) struct Source {
     /// Released: to be closed when `ops` is 0.
     pub(crate) closing: Option<OwnedFd>,
 
+    pub(crate) turn: Turn,
     pub(crate) receiving: bool,
     /// The operation that receives, or accepts, was asked to end.
     pub(crate) stopping: bool,
@@ -128,6 +130,7 @@ impl Source {
             writer: Waiter::new(),
             detacher: None,
             closing: None,
+            turn: Turn::None,
             receiving: false,
             stopping: false,
             large: false,

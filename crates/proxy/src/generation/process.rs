@@ -5,6 +5,7 @@ use super::cpu_map::{CpuMap, cpu_map};
 use super::groups::{Groups, groups};
 use super::proxies::Ids;
 use super::refuse::Refuse;
+use manylane_buf::MAX_CLUSTER;
 use manylane_config::table::Tune;
 use manylane_config::tree::{Bind, Global, HardStop, Set, Settings, WorkerFails};
 use manylane_expr::VariableLimits;
@@ -92,6 +93,10 @@ pub struct Process {
     pub pool_high: u64,
     /// `tune.bufsize`: bytes of a head at most.
     pub bufsize: usize,
+    /// `tune.buffers.limit`: clusters of the process; each lane has its share.
+    pub most_clusters: Option<usize>,
+    /// `tune.buffers.reserve`: clusters of each lane that only connections take of which something is held.
+    pub reserved_clusters: usize,
     /// `tune.maxrewrite`: bytes of it that are kept for edits.
     pub maxrewrite: usize,
     /// `h1-accept-payload-with-any-method`
@@ -296,6 +301,9 @@ const RULES_AT_ONCE: u32 = 50;
 /// Bytes of a buffer, unless the file says otherwise.
 const BUFSIZE: u64 = 16_384;
 
+/// `tune.buffers.reserve` where it is not given.
+const BUFFERS_RESERVE: u64 = 4;
+
 /// Takes all fields by name, so that a new one of the tree cannot be forgotten here.
 pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     let Global {
@@ -453,8 +461,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
 /// `tune.*`
 fn tune(tune: &Tune) -> Process {
     let Tune {
-        buffers_limit: _,
-        buffers_reserve: _,
+        buffers_limit,
+        buffers_reserve,
         bufsize,
         bufsize_large: _,
         bufsize_small: _,
@@ -510,6 +518,7 @@ fn tune(tune: &Tune) -> Process {
         set.map_or(0, |set| set.value as usize).checked_sub(1).map_or(usize::MAX, |n| n + 1)
     };
     let bufsize = bufsize.map_or(BUFSIZE, |set| set.value) as usize;
+    let clusters = |buffers: u64| (buffers as usize).saturating_mul(bufsize.div_ceil(MAX_CLUSTER));
     let maxrewrite = maxrewrite.map_or(1024, |set| set.value as usize).min(bufsize / 2);
     Process {
         runqueue_depth: runqueue_depth.map(|set| set.value as u32),
@@ -519,6 +528,8 @@ fn tune(tune: &Tune) -> Process {
             0 => None, // as if it were not there
             bound => Some(u32::try_from(bound).unwrap_or(u32::MAX)),
         }),
+        most_clusters: buffers_limit.map(|set| clusters(set.value)).filter(|most| *most > 0),
+        reserved_clusters: clusters(buffers_reserve.map_or(BUFFERS_RESERVE, |set| set.value)),
         bufsize,
         maxrewrite,
         spreads_connections: listener_multi_queue.is_none_or(|set| set.value != "off"),

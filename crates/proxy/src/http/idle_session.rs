@@ -137,7 +137,12 @@ impl IdleSession {
         };
         let (deadline, ends) = end.filter(|&end| end < deadline).map_or((deadline, false), |end| (end, true));
         let Some(stream) = self.client.connection.stream() else { return Poll::Ready(None) };
-        let receive = |context: &mut Context<'_>| stream.poll_recv(context).map_err(TransferError::Socket);
+        let begun = self.has_partial_head();
+        let receive = |context: &mut Context<'_>| {
+            let received =
+                if begun { stream.poll_recv(context) } else { stream.poll_recv_within_limit(context) };
+            received.map_err(TransferError::Socket)
+        };
         Poll::Ready(match ready!(until(receive, stopping, &self.timer, deadline, context)) {
             Woken::Stopping => None,
             Woken::Late if ends => None,

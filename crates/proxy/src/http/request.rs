@@ -218,7 +218,11 @@ impl Session<'_> {
     pub(super) async fn wait(&mut self, deadline: Time, may_stop: bool) -> Wait {
         let outcome = {
             let mut stopping = self.local.stopping.waiter();
-            let mut receiving = pin!(self.client.connection.recv());
+            let connection = &self.client.connection;
+            // Where it may stop, nothing of a request is held.
+            let mut receiving = pin!(async {
+                if may_stop { connection.recv_within_limit().await } else { connection.recv().await }
+            });
             poll_fn(|context| {
                 let stays = || {
                     self.frontend.http.outlives_stop

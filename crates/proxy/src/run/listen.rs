@@ -358,7 +358,7 @@ impl Drop for ConnGuard {
 /// A sentence, when the lane has no descriptors or no memory left for a listener.
 pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneId]) -> Result<(), String> {
     *local.lane_ids.borrow_mut() = lanes.into();
-    local.share_pipes();
+    local.share_limits();
     let housekeeping = local.clone().housekeeping();
     local.here().spawn(&HOUSEKEEPING, Class::Bulk, housekeeping).map_err(|error| error.to_string())?;
     if lanes.first() == Some(&local.here().lane()) {

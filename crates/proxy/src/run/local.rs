@@ -250,13 +250,20 @@ impl Local {
         self.io.set_accepts_per_round(process.maxaccept.unwrap_or(ACCEPTS_PER_ROUND));
         self.io.set_events_per_wait(process.events_at_once.unwrap_or(EVENTS_PER_WAIT));
         self.io.set_pipe_size(process.pipe_size.unwrap_or(SPLICE_AT_ONCE));
-        self.share_pipes();
+        self.share_limits();
     }
 
-    /// `maxpipes`: each lane has its share, at least one.
-    pub(super) fn share_pipes(&self) {
+    /// `maxpipes`, `tune.buffers.limit`: each lane has its share, at least one.
+    pub(super) fn share_limits(&self) {
+        let process = &self.generation.process;
         let share = |most: usize| (most / self.lane_ids.borrow().len().max(1)).max(1);
-        self.io.set_most_pipes(self.generation.process.most_pipes.map_or(usize::MAX, share));
+        self.io.set_most_pipes(process.most_pipes.map_or(usize::MAX, share));
+        self.io.set_most_clusters(process.most_clusters.map_or(usize::MAX, |most| {
+            // The reserve raises the limit. Messages that begin leave it to those that have begun, and at
+            // least half of the share: each of these holds its head, and takes one at a time for its body.
+            let most = share(most).max(process.reserved_clusters.saturating_add(1));
+            (most - process.reserved_clusters).min(most.div_ceil(2))
+        }));
     }
 
     /// What the calling lane has of `generation`; none before it was installed and after it was removed.

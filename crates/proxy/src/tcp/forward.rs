@@ -144,7 +144,7 @@ impl<'a> Pair<'a> {
                 break;
             }
             way.waits(Waits::Sender, here.now());
-            match from.recv_chain(&mut chain, way.room()).await {
+            match from.recv_chain_within_limit(&mut chain, way.room()).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(_) => return Err(Broken::At(way.sender)),
