@@ -94,7 +94,7 @@ pub(crate) struct Published {
     pub(crate) counters: Counters,
     /// Whose lane it is, for the watchdog.
     #[cfg(not(loom))]
-    pub(crate) thread: crate::watchdog::ThreadPlace,
+    pub(crate) thread: AtomicU32,
 }
 
 impl Published {
@@ -214,7 +214,7 @@ impl Home {
                 asleep: AtomicU64::new(0),
                 counters: Counters::default(),
                 #[cfg(not(loom))]
-                thread: crate::watchdog::ThreadPlace::new(),
+                thread: AtomicU32::new(0),
             },
             slots: Slots::new(),
             niced: LaneCell::new(Niced::new()),

@@ -161,7 +161,7 @@ impl Lane {
         home.wheel.restart();
         home.local.open.set(true);
         #[cfg(not(loom))]
-        home.published.thread.enter();
+        home.published.thread.store(crate::watchdog::this_thread(), Ordering::Relaxed);
         home::set_current(Some(home));
         isolate::enter(home);
         let lane = Self { home, looks: Looks::new(), not_send: PhantomData };
@@ -440,7 +440,7 @@ impl Drop for Lane {
         let mut unparker = {
             let mut unpark = home.unpark.lock();
             #[cfg(not(loom))]
-            home.published.thread.leave();
+            home.published.thread.store(0, Ordering::Relaxed);
             unpark.take()
         };
         end(&mut || drop(unparker.take())); // outside of the lock

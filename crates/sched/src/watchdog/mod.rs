@@ -16,17 +16,17 @@
 
 mod stack;
 
-pub(crate) use stack::ThreadPlace;
+pub(crate) use stack::this_thread;
 
 use crate::home::{self, Home};
 use crate::kind::TaskKind;
 use crate::report::report;
 use manylane_sync::LaneId;
-use manylane_sync::atomic::{AtomicBool, Ordering};
-use stack::stack_of;
+use manylane_sync::atomic::Ordering;
+use stack::{processor_time, stack_of};
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ impl Default for Limits {
 /// The thread that looks. Ends when this is dropped.
 #[derive(Debug)]
 pub struct Watchdog {
-    stop: Arc<AtomicBool>,
+    stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -76,33 +76,29 @@ impl Watchdog {
     ///
     /// # Errors
     /// Of the kind [`InvalidInput`](io::ErrorKind::InvalidInput) for limits that no watchdog can have; or the
-    /// system's, when it has no thread.
+    /// system's, when it has no thread or no signal.
     pub fn start(limits: Limits, mut warn: impl FnMut(&str) + Send + 'static) -> io::Result<Self> {
         if limits.warn < Limits::SHORTEST || limits.kill < limits.warn {
+            let (Limits { warn, kill }, shortest) = (limits, Limits::SHORTEST);
             let error = format!(
-                "a watchdog cannot warn after {:?} and kill after {:?}: warn after {:?} or more, and kill \
-                    not earlier",
-                limits.warn,
-                limits.kill,
-                Limits::SHORTEST
+                "a watchdog cannot warn after {warn:?} and kill after {kill:?}: warn after {shortest:?} or \
+                    more, and kill not earlier"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let mut watch = LaneWatch::new(limits)?;
+        let (stop, stopped) = channel();
         let thread = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
-            let mut watch = LaneWatch::new(limits);
-            while !stopped.load(Ordering::Relaxed) {
+            while stopped.recv_timeout(limits.warn / LOOKS) == Err(RecvTimeoutError::Timeout) {
                 for Found { kills, lane, text } in watch.look(Instant::now()) {
                     if kills {
                         abort(lane, &text);
                     }
                     warn(&text);
                 }
-                std::thread::park_timeout(limits.warn / LOOKS);
             }
         })?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -120,11 +116,8 @@ fn abort(stuck: LaneId, text: &str) -> ! {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join(); // a panic of `warn` has been printed
-        }
+        drop(self.stop.take());
+        let _ = self.thread.take().map(JoinHandle::join); // a panic of `warn` has been printed
     }
 }
 
@@ -156,9 +149,10 @@ struct Observed {
 }
 
 impl LaneWatch {
-    fn new(limits: Limits) -> Self {
-        let used = |home: &Home| home.published.thread.processor_time();
-        Self { limits, seen: HashMap::new(), looked: None, used }
+    fn new(limits: Limits) -> io::Result<Self> {
+        stack::install()?;
+        let used = |home: &Home| processor_time(&home.published.thread);
+        Ok(Self { limits, seen: HashMap::new(), looked: None, used })
     }
 
     fn look(&mut self, now: Instant) -> Vec<Found> {

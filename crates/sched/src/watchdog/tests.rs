@@ -1,25 +1,32 @@
 use super::*;
 use crate::{Class, Config, Lane, Time};
-use std::sync::mpsc;
+use manylane_sync::atomic::AtomicU32;
+use std::sync::{Mutex, mpsc};
 
 const LIMITS: Limits = Limits { warn: Duration::from_millis(100), kill: Duration::from_secs(1) };
 
-/// Looks at a task that waits for the test, in the watchdog's own time, until it would end the process: what
-/// is found of it, and when.
-fn looks_at(kind: &'static TaskKind, used: fn(&Home) -> Option<Duration>) -> Vec<(bool, String)> {
+/// Looks at a task that does `first`, which says that it runs, and then waits for the test, in the watchdog's own time, until it would
+/// end the process: what is found of it, when, and the first line of its stack.
+fn looks_at(
+    kind: &'static TaskKind,
+    first: fn(&dyn Fn()),
+    used: fn(&Home) -> Option<Duration>,
+) -> Vec<(bool, String, String)> {
+    static ALONE: Mutex<()> = Mutex::new(()); // a walk that hangs leaves no stack to others
+    let _alone = ALONE.lock();
     let (running, runs) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {
         let mut lane = Lane::new(Config::new()).expect("a new thread");
         let stuck = async move {
-            running.send(()).expect("the test listens");
+            first(&|| running.send(()).expect("the test listens"));
             released.recv().expect("the test tells");
         };
         lane.here().spawn(kind, Class::Normal, stuck).expect("memory");
         lane.round(Time::ZERO);
     });
     runs.recv().expect("the task runs");
-    let mut watch = LaneWatch { used, ..LaneWatch::new(LIMITS) };
+    let mut watch = LaneWatch { used, ..LaneWatch::new(LIMITS).expect("a signal") };
     let begin = Instant::now();
     let before = format!("a task of the kind `{}` has been running for ", kind.name());
     let mut of_it = |ms| {
@@ -29,10 +36,9 @@ fn looks_at(kind: &'static TaskKind, used: fn(&Home) -> Option<Duration>) -> Vec
     let mut all = Vec::new();
     for ms in (0..=15_000).step_by(25) {
         let Some(Found { kills, text, .. }) = of_it(ms) else { continue };
-        let (since, stack) =
-            text.split_once(&before).and_then(|(_, rest)| rest.split_once('\n')).expect(&text);
-        assert!(stack.starts_with("   0: 0x"), "{text}");
-        all.push((kills, since.to_owned()));
+        let mut lines = text.split_once(&before).expect(&text).1.lines().map(str::to_owned);
+        let mut next = || lines.next().expect("a sentence and a stack");
+        all.push((kills, next(), next()));
         if kills {
             break;
         }
@@ -46,25 +52,39 @@ fn looks_at(kind: &'static TaskKind, used: fn(&Home) -> Option<Duration>) -> Vec
 #[test]
 fn a_task_that_does_not_come_back_is_reported_once_and_kills_at_the_limit() {
     static STUCK: TaskKind = TaskKind::new("stuck in the test");
-    let all = looks_at(&STUCK, |_| None);
-    assert_eq!(all, [(false, "100ms".into()), (true, "1s".into())]);
+    // A machine with too much to do must not end the process, nor fill its log: who is given no processor has
+    // ten times as long.
+    let (works, waits): (fn(&Home) -> _, fn(&Home) -> _) = (|_| None, |_| Some(Duration::from_millis(7)));
+    for (used, times) in [(works, ["100ms", "1s"]), (waits, ["1s", "10s"])] {
+        let all = looks_at(&STUCK, |runs| runs(), used);
+        assert!(all.iter().all(|(.., stack)| stack.starts_with("   0: 0x")), "{all:?}");
+        let all: Vec<_> = all.iter().map(|(kills, since, _)| (*kills, &**since)).collect();
+        assert_eq!(all, [(false, times[0]), (true, times[1])]);
+    }
 }
 
-/// A machine with too much to do must not end the process, nor fill its log.
 #[test]
-fn a_task_whose_thread_is_given_no_processor_has_ten_times_as_long() {
-    static STARVED: TaskKind = TaskKind::new("starved in the test");
-    let all = looks_at(&STARVED, |_| Some(Duration::from_millis(7)));
-    assert_eq!(all, [(false, "1s".into()), (true, "10s".into())]);
+fn a_walk_that_does_not_end_is_given_up_and_none_begins_beside_it() {
+    static HANGS: TaskKind = TaskKind::new("hangs in the test");
+    let all = looks_at(&HANGS, stack::walk_without_end, |_| None);
+    stack::end_walk();
+    let stacks: Vec<_> = all.iter().map(|(.., stack)| stack.trim()).collect();
+    assert_eq!(
+        stacks,
+        [
+            "there is no stack: the walk through it does not end",
+            "there is no stack: the handler of an earlier signal has not ended"
+        ]
+    );
 }
 
 #[test]
 fn the_processor_time_of_a_lanes_thread_grows_while_it_works_and_is_unknown_without_a_thread() {
-    let place = ThreadPlace::new();
-    assert_eq!(place.processor_time(), None);
-    place.enter();
-    let before = place.processor_time().expect("the system tells");
-    while place.processor_time().expect("the system tells") < before + Duration::from_millis(2) {}
+    let place = AtomicU32::new(0);
+    assert_eq!(processor_time(&place), None);
+    place.store(this_thread(), Ordering::Relaxed);
+    let before = processor_time(&place).expect("the system tells");
+    while processor_time(&place).expect("the system tells") < before + Duration::from_millis(2) {}
 }
 
 #[test]
@@ -74,7 +94,7 @@ fn limits_that_make_no_sense_are_refused_in_a_sentence() {
         Watchdog::start(limits, |_| {}).expect_err("refused").to_string(),
         "a watchdog cannot warn after 1s and kill after 5ms: warn after 1ms or more, and kill not earlier"
     );
-    let mut watch = LaneWatch::new(Limits { warn: Duration::MAX, kill: Duration::MAX });
+    let mut watch = LaneWatch::new(Limits { warn: Duration::MAX, kill: Duration::MAX }).expect("a signal");
     let now = Instant::now();
     let _ = (watch.look(now), watch.look(now + Duration::from_secs(1)));
 }
