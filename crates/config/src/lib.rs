@@ -14,5 +14,5 @@ pub mod table;
 pub mod tree;
 pub mod value;
 
-pub use build::{Loaded, load};
+pub use build::{Loaded, algorithms, load};
 pub use manylane_expr::{Shown, guess, nearest, none_of};

@@ -266,3 +266,20 @@ fn a_server_that_stays_where_it_is_needs_no_resolvers() {
         generation.backends[0].servers.iter().map(|server| server.resolution.is_some()).collect();
     assert_eq!(resolved, [false, false, true]);
 }
+
+/// The words are rows of config, what they do are rows of balance.
+#[test]
+fn balance_shows_each_algorithm_by_the_word_that_chose_it() {
+    for (name, _) in manylane_config::algorithms() {
+        let words = match name {
+            "hash" => "hash src",
+            "hdr" => "hdr(x)",
+            "url_param" => "url_param x",
+            name => name,
+        };
+        let lines = format!(" mode http\n timeout connect 1s\n timeout server 1s\n balance {words}\n");
+        let generation = built(&format!("backend b\n{lines} server s 127.0.0.1:1\n"));
+        let backend = &generation.backends[0];
+        assert_eq!(backend.key.algorithm_name(backend.balancer.algorithm()), name);
+    }
+}

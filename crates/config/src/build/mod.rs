@@ -12,6 +12,7 @@ pub(crate) mod parse;
 mod section;
 
 pub(crate) use line::{Line, Prefix};
+pub use parse::algorithms;
 
 use crate::cond::Build;
 use crate::diag::Diagnostics;

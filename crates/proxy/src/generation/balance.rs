@@ -39,19 +39,12 @@ impl BalanceKey {
     /// `balance`, as it is shown.
     pub fn algorithm_name(&self, algorithm: Algorithm) -> &'static str {
         match (algorithm, self) {
-            (Algorithm::RoundRobin, _) => "roundrobin",
-            (Algorithm::StaticRr, _) => "static-rr",
-            (Algorithm::LeastConn, _) => "leastconn",
-            (Algorithm::First, _) => "first",
-            (Algorithm::Random { .. }, _) => "random",
-            (Algorithm::Ewma { .. }, _) => "ewma",
-            (Algorithm::Maglev(_), _) => "maglev",
-            (Algorithm::Hash(_), Self::None | Self::Expression) => "hash",
             (Algorithm::Hash(_), Self::RdpCookie) => "rdp-cookie",
             (Algorithm::Hash(_), Self::Source) => "source",
             (Algorithm::Hash(_), Self::Uri(_)) => "uri",
             (Algorithm::Hash(_), Self::Parameter(..)) => "url_param",
             (Algorithm::Hash(_), Self::Header(..)) => "hdr",
+            (algorithm, _) => algorithm.name(),
         }
     }
 

@@ -158,8 +158,7 @@ impl Generation {
     fn with_server(&self, backend: &str, name: &str, words: &[String]) -> Result<Changed, String> {
         let backend = self.backend_named(backend).ok_or("No such backend.")?;
         let algorithm = backend.balancer.algorithm();
-        let moves = !algorithm.is_static() && !matches!(algorithm, manylane_balance::Algorithm::Maglev(_));
-        if !moves || backend.of_client.is_some() {
+        if algorithm.is_static() || !algorithm.grows() || backend.of_client.is_some() {
             return Err("Backend must use a dynamic load balancing to support dynamic servers.".into());
         }
         if backend.balancer.servers().by_name(name).is_some() {

@@ -7,6 +7,7 @@ mod server;
 
 pub(crate) use listen::{bind, bind_line, octal};
 pub(crate) use log::{LOG_FORMATS, log};
+pub use proxy::algorithms;
 pub(crate) use proxy::{
     balance, capture, cookie, retry_on, source, split_condition, use_backend, use_server,
 };

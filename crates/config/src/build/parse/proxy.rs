@@ -61,22 +61,48 @@ pub(crate) fn use_server(b: &mut Builder<'_>, line: &Line<'_>) {
     b.proxy().use_server.extend(choice);
 }
 
-/// Names of algorithms.
-const ALGORITHMS: [&str; 13] = [
-    "ewma",
-    "first",
-    "hash",
-    "hdr",
-    "leastconn",
-    "maglev",
-    "random",
-    "rdp-cookie",
-    "roundrobin",
-    "source",
-    "static-rr",
-    "uri",
-    "url_param",
+/// An algorithm of `balance`.
+struct AlgorithmRow {
+    name: &'static str,
+    /// With what holds where its words leave something open.
+    algorithm: Algorithm,
+    /// Whether it takes something in parentheses.
+    takes_argument: bool,
+    /// Checks the words behind it.
+    options: Options,
+}
+
+type Options = fn(&mut Builder<'_>, &Line<'_>) -> bool;
+
+const fn row(name: &'static str, algorithm: Algorithm, options: Options) -> AlgorithmRow {
+    AlgorithmRow { name, algorithm, takes_argument: false, options }
+}
+
+const fn with_argument(name: &'static str, algorithm: Algorithm, options: Options) -> AlgorithmRow {
+    AlgorithmRow { takes_argument: true, ..row(name, algorithm, options) }
+}
+
+/// All algorithms, by name. What they do is `balance`'s.
+const ALGORITHMS: [AlgorithmRow; 13] = [
+    row("ewma", Algorithm::Ewma, no_options),
+    row("first", Algorithm::First, no_options),
+    row("hash", Algorithm::Hash, |b, line| has_word(b, line, "an expression")),
+    with_argument("hdr", Algorithm::Hdr, header_options),
+    row("leastconn", Algorithm::Leastconn, no_options),
+    row("maglev", Algorithm::Maglev, |_, _| true),
+    with_argument("random", Algorithm::Random(2), no_options),
+    with_argument("rdp-cookie", Algorithm::RdpCookie, no_options),
+    row("roundrobin", Algorithm::Roundrobin, no_options),
+    row("source", Algorithm::Source, no_options),
+    row("static-rr", Algorithm::StaticRr, no_options),
+    row("uri", Algorithm::Uri, uri_options),
+    row("url_param", Algorithm::UrlParam, url_param_options),
 ];
+
+/// The algorithms of `balance` by name, as written without arguments.
+pub fn algorithms() -> impl Iterator<Item = (&'static str, Algorithm)> {
+    ALGORITHMS.iter().map(|row| (row.name, row.algorithm))
+}
 
 /// The cookie that `balance rdp-cookie` looks for, unless it says otherwise: the user's name.
 const RDP_COOKIE: &str = "mstshash";
@@ -102,11 +128,8 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
             Err(error) => return b.found.alert(word.pos_at(error.at()), format!("'balance' : {error}")),
         },
     };
-    let rest = &line.words[1..];
-    let needs = |b: &mut Builder<'_>, what: &str| {
-        b.found.alert(line.end(), format!("'balance {}' expects {what}", word.shown()));
-    };
-    if open.is_some() && !matches!(name, b"hdr" | b"random" | b"rdp-cookie") {
+    let row = ALGORITHMS.iter().find(|row| row.name.as_bytes() == name);
+    if open.is_some() && row.is_none_or(|row| !row.takes_argument) {
         let message = format!(
             "'balance {}' expects no argument in parentheses, found '{}'",
             crate::Shown(name),
@@ -114,60 +137,55 @@ pub(crate) fn balance(b: &mut Builder<'_>, line: &Line<'_>) {
         );
         return b.found.alert(word.pos_at(name.len()), message);
     }
-    let (algorithm, allowed): (Algorithm, fn(&mut Builder<'_>, &Line<'_>) -> bool) = match name {
-        b"roundrobin" => (Algorithm::Roundrobin, no_options),
-        b"static-rr" => (Algorithm::StaticRr, no_options),
-        b"leastconn" => (Algorithm::Leastconn, no_options),
-        b"first" => (Algorithm::First, no_options),
-        b"source" => (Algorithm::Source, no_options),
-        b"ewma" => (Algorithm::Ewma, no_options),
-        b"maglev" => (Algorithm::Maglev, |_, _| true),
-        b"uri" => (Algorithm::Uri, uri_options),
-        b"url_param" if rest.is_empty() => return needs(b, "the name of a parameter"),
-        b"url_param" => (Algorithm::UrlParam, url_param_options),
-        b"hdr" if argument.is_none() => return needs(b, "the name of a header field in parentheses"),
-        b"hdr" => (Algorithm::Hdr, header_options),
-        b"hash" if rest.is_empty() => return needs(b, "an expression"),
-        b"hash" => (Algorithm::Hash, |_, _| true),
-        b"random" => {
-            let draws = match &argument {
-                None => Ok(2),
-                Some(argument) => value::integer(&argument.bytes, 1, i64::from(i32::MAX)),
-            };
-            match draws {
-                Ok(draws) => (Algorithm::Random(draws as u32), no_options),
+    let Some(row) = row else { return unknown_algorithm(b, word, name) };
+    if row.algorithm == Algorithm::Hdr && argument.is_none() {
+        return needs(b, line, "the name of a header field in parentheses");
+    }
+    let (mut algorithm, mut words) = (row.algorithm, line.words[1..].to_vec());
+    match (&mut algorithm, &argument) {
+        (Algorithm::Random(draws), Some(argument)) => {
+            match value::integer(&argument.bytes, 1, i64::from(i32::MAX)) {
+                Ok(number) => *draws = number as u32,
                 Err(error) => {
-                    return b
-                        .found
-                        .alert(word.pos_at(name.len() + 1), format!("'balance random' {}", error.message));
+                    let message = format!("'balance random' {}", error.message);
+                    return b.found.alert(word.pos_at(name.len() + 1), message);
                 }
             }
         }
-        b"rdp-cookie" => (Algorithm::RdpCookie, no_options),
-        b"log-hash" | b"sticky" => {
-            let message = format!(
-                "'balance {}' is an algorithm of HAProxy's mode log, which is not built yet",
-                crate::Shown(name)
-            );
-            return b.found.alert(word.pos(), message);
-        }
-        _ => {
-            return b.found.alert(word.pos(), manylane_expr::none_of("balance", ALGORITHMS, name));
-        }
-    };
-    if !allowed(b, line) {
-        return;
-    }
-    let mut words = rest.to_vec();
-    match (algorithm, &argument) {
-        (Algorithm::Hdr | Algorithm::RdpCookie, Some(argument)) => {
+        (_, Some(argument)) => {
             words.insert(0, Word::plain(argument.bytes.clone(), word.pos_at(argument.at)));
         }
         (Algorithm::RdpCookie, None) => words.insert(0, Word::plain(RDP_COOKIE, word.pos())),
-        _ => {}
+        (_, None) => {}
     }
-    let value = line.set(Balance { algorithm, words });
-    b.settings().balance = Some(value);
+    if (row.options)(b, line) {
+        let value = line.set(Balance { algorithm, words });
+        b.settings().balance = Some(value);
+    }
+}
+
+fn unknown_algorithm(b: &mut Builder<'_>, word: &Word, name: &[u8]) {
+    let message = match name {
+        b"log-hash" | b"sticky" => format!(
+            "'balance {}' is an algorithm of HAProxy's mode log, which is not built yet",
+            crate::Shown(name)
+        ),
+        _ => manylane_expr::none_of("balance", ALGORITHMS.map(|row| row.name), name),
+    };
+    b.found.alert(word.pos(), message);
+}
+
+fn needs(b: &mut Builder<'_>, line: &Line<'_>, what: &str) {
+    b.found.alert(line.end(), format!("'balance {}' expects {what}", line.words[0].shown()));
+}
+
+/// Whether there is a word behind the name; it is checked elsewhere.
+fn has_word(b: &mut Builder<'_>, line: &Line<'_>, what: &str) -> bool {
+    let there = line.words.len() > 1;
+    if !there {
+        needs(b, line, what);
+    }
+    there
 }
 
 fn no_options(b: &mut Builder<'_>, line: &Line<'_>) -> bool {
@@ -183,7 +201,7 @@ fn uri_options(b: &mut Builder<'_>, line: &Line<'_>) -> bool {
 /// `name [check_post [max]]`
 fn url_param_options(b: &mut Builder<'_>, line: &Line<'_>) -> bool {
     match line.words.get(2) {
-        None => true,
+        None => has_word(b, line, "the name of a parameter"),
         Some(word) if *word == "check_post" => {
             let fine = line.words.len() == 3 || line.own_int(b, 3, 0, i64::from(i32::MAX)).is_some();
             line.no_more(b, 4);
