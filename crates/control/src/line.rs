@@ -27,7 +27,7 @@ pub(crate) enum Unusable {
 impl Unusable {
     pub(crate) fn sentence(self) -> String {
         match self {
-            Self::NotText => "The command holds bytes that are no text (UTF-8); nothing was done.".into(),
+            Self::NotText => "A command expects text in UTF-8, found other bytes; nothing was done.".into(),
             Self::TooManyWords => {
                 format!(
                     "The command has more than {MOST_WORDS} words; nothing was done. Spaces within a word \

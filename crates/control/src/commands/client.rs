@@ -17,7 +17,7 @@ pub(super) fn set_mode(call: &mut Call<'_, '_>, name: &str, of: impl FnOnce(&mut
         }
         "on" => *mode = true,
         "off" => *mode = false,
-        _ => call.error(&format!("'{name}' takes 'on' or 'off', or nothing to tell which it is.")),
+        _ => call.error(&format!("'{name}' expects 'on', 'off' or nothing.")),
     }
 }
 
@@ -36,6 +36,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(86_400);
 pub(super) fn set_timeout(call: &mut Call<'_, '_>) {
     match manylane_config::value::time(call.word(0).as_bytes(), Unit::S) {
         Ok(time) if !time.is_zero() && time <= LONGEST_SILENCE => call.settings.timeout = time,
-        _ => call.error("Invalid timeout value: use a number of seconds, or one with a unit, up to 24h."),
+        _ if call.word(0).is_empty() => call.error("Expects an integer value."),
+        _ => call.error("Invalid timeout value: expected seconds, or a time with a unit, up to 24h."),
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         word => match word.parse::<u32>() {
             Ok(number) => Some(number),
             Err(_) => {
-                call.error("'show fd' takes nothing or the number of a descriptor.");
+                call.error("'show fd' expects nothing or the number of a descriptor.");
                 return Ok(());
             }
         },
@@ -40,7 +40,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     let read = match Control::aside().run(move || lines(wanted)) {
         Ok(working) => working.await,
         Err(refused) => {
-            call.error(&format!("Nothing is shown: {refused}."));
+            call.error(&format!("Cannot show descriptors: {refused}."));
             return Ok(());
         }
     };
@@ -51,7 +51,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 call.reply.breathe().await?;
             }
         }
-        Err(error) => call.error(&format!("The system does not tell of descriptors: {error}.")),
+        Err(error) => call.error(&format!("Cannot read the descriptors: {error}.")),
     }
     Ok(())
 }

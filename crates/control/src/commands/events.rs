@@ -17,7 +17,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         return Ok(());
     }
     let Some(ring) = rings.iter().find(|ring| ring.name() == name) else {
-        call.error("No such event sink; 'show events' lists those that there are.");
+        call.error("No such event sink; 'show events' lists all.");
         return Ok(());
     };
     let (mut waits, mut new) = (false, false);
@@ -27,7 +27,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
             "-n" => new = true,
             "-wn" | "-nw" => (waits, new) = (true, true),
             _ => {
-                call.error("unknown option: use -w to wait for new events, -n to begin with these.");
+                call.error("unknown option; -w waits for new events, -n begins with these.");
                 return Ok(());
             }
         }

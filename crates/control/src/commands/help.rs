@@ -25,11 +25,12 @@ pub(super) fn unknown(call: &mut Call<'_, '_>) {
         .rev()
         .map(|count| call.words[..count].join(" "))
         .find(|beginning| TABLE.iter().any(|row| row.words.starts_with(&**beginning)));
-    let text = if known.is_some() {
-        "Unknown command, but maybe one of the following ones is a better match:"
+    let first = call.words.first().map(String::as_str).unwrap_or_default();
+    let rest = if known.is_some() {
+        "but maybe one of the following ones is a better match:"
     } else {
-        "Unknown command: these are the ones there are:"
+        "these are the commands:"
     };
-    call.error(text);
+    call.error(&format!("Unknown command: '{first}', {rest}"));
     list(call, known.as_deref().unwrap_or(""));
 }

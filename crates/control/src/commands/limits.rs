@@ -13,7 +13,7 @@ static FORGET: TaskKind = TaskKind::new("clear counters");
 fn count(call: &mut Call<'_, '_>, word: &str, sentence: &str) -> Option<u32> {
     let count = word.parse().ok();
     if count.is_none() {
-        call.error(sentence);
+        call.error(if word.parse::<i64>().is_ok() { "Value out of range." } else { sentence });
     }
     count
 }
@@ -46,10 +46,14 @@ pub(super) fn set_maxconn_frontend(call: &mut Call<'_, '_>) {
     let Some(wanted) = count(call, word, "Integer value expected.") else { return };
     // 0 lets nobody in with HAProxy; here it would be no limit.
     if wanted == 0 {
-        return call.error("A limit of 0 lets nobody in: use a number from 1.");
+        return call.error("Integer value expected, from 1: a limit of 0 lets nobody in.");
     }
     frontend.places.set_most(wanted.into());
 }
+
+/// As HAProxy, without the rates of what is not built.
+const RATES: &str = "'set rate-limit' only supports :\n   - 'connections global' to set the most connections a \
+    second\n   - 'sessions global' to set the most sessions a second";
 
 /// `set rate-limit connections global`, `set rate-limit sessions global`
 pub(super) fn set_rate_limit(call: &mut Call<'_, '_>) {
@@ -57,17 +61,12 @@ pub(super) fn set_rate_limit(call: &mut Call<'_, '_>) {
         "connections" => &call.generation.connection_rate,
         "sessions" => &call.generation.session_rate,
         "http-compression" | "ssl-sessions" => {
-            return call.error("There is neither compression nor TLS here yet, whose rate could be limited.");
+            return call.error("Compression and TLS are not built yet, so their rates have no limit.");
         }
-        _ => {
-            return call.error(
-                "'set rate-limit' only supports 'connections', 'sessions', 'ssl-sessions', and \
-                    'http-compression'.",
-            );
-        }
+        _ => return call.error(RATES),
     };
     if call.word(1) != "global" {
-        return call.error("'set rate-limit connections' only supports 'global'.");
+        return call.error(RATES);
     }
     let word = call.word(2);
     if let Some(wanted) = count(call, word, "Expects an integer value.") {

@@ -61,7 +61,7 @@ impl<'c> Call<'c, '_> {
     fn local(&mut self) -> Option<Rc<Local>> {
         let local = Local::of(self.generation);
         if local.is_none() {
-            self.error("The configuration was just replaced: say it again.");
+            self.error("The configuration was just replaced: try again.");
         }
         local
     }
@@ -99,7 +99,7 @@ pub(crate) async fn run(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     } else if settings.level < row.level {
         call.error("Permission denied");
     } else if row.mode == Some(Mode::Expert) && !settings.expert {
-        call.error("This command is for experts: 'expert-mode on' comes before it.");
+        call.error("This command expects 'expert-mode on' before it.");
     } else {
         call.words = &call.words[count..];
         match row.run {

@@ -46,7 +46,7 @@ fn named(call: &mut Call<'_, '_>, kind: Kind, versioned: bool) -> Option<Named> 
     let mut version = None;
     if versioned && let Some(digits) = call.word(0).strip_prefix('@') {
         let Ok(number) = digits.parse() else {
-            call.error("Invalid version number: '@' and a number are expected, as 'prepare' told it.");
+            call.error("Invalid version number: expected '@' and the number that 'prepare' told.");
             return None;
         };
         version = Some(number);
@@ -147,7 +147,8 @@ pub(super) async fn add(call: &mut Call<'_, '_>, kind: Kind) {
                 identifier) and a payload"
         }
     };
-    if call.words.iter().filter(|word| !word.starts_with('@')).count() == 0 {
+    let words = call.words.iter().filter(|word| !word.starts_with('@')).count();
+    if words < if call.payload.is_some() { 1 } else { 2 } {
         return call.error(usage);
     }
     let Some(Named { version, list }) = named(call, kind, true) else { return };
@@ -181,9 +182,7 @@ fn pairs(kind: Kind, payload: &str) -> Result<Vec<Pair>, String> {
     for line in payload.lines() {
         let line = line.trim_start_matches([' ', '\t']).as_bytes();
         if line.is_empty() {
-            return Err(
-                "The payload has a line of blanks, which is no pattern; nothing was added.".to_owned()
-            );
+            return Err("A line of the payload expects a pattern, found none; nothing was added.".to_owned());
         }
         let (pattern, value) = if kind == Kind::Map { split(line) } else { (line, &b""[..]) };
         if kind == Kind::Map && value.is_empty() {
@@ -202,11 +201,12 @@ fn which(word: &str) -> Which<'_> {
 
 /// `del acl`, `del map`
 pub(super) async fn delete(call: &mut Call<'_, '_>, kind: Kind) {
-    let Some(Named { list, .. }) = named(call, kind, false) else { return };
-    let Some(key) = call.words.first().cloned() else {
+    let [_, key, ..] = call.words else {
         return call
             .error(&format!("This command expects two parameters: {} identifier and key.", kind.name()));
     };
+    let key = key.clone();
+    let Some(Named { list, .. }) = named(call, kind, false) else { return };
     if let Some(0) = aside(call, &list, move |list| list.remove(which(&key))).await {
         call.error("Key not found.");
     }
@@ -214,10 +214,10 @@ pub(super) async fn delete(call: &mut Call<'_, '_>, kind: Kind) {
 
 /// `set map`
 pub(super) async fn set(call: &mut Call<'_, '_>) {
-    let Some(Named { list, .. }) = named(call, Kind::Map, false) else { return };
-    let [key, value, ..] = call.words else {
+    let [_, key, value, ..] = call.words else {
         return call.error("'set map' expects three parameters: map identifier, key and value.");
     };
+    let Some(Named { list, .. }) = named(call, Kind::Map, false) else { return };
     let missing = match which(key) {
         Which::Id(_) => "key or pattern not found.",
         Which::Pattern(_) => "entry not found.",

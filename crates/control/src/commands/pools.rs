@@ -51,8 +51,8 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
     match Wish::read(call.words) {
         Some(wish) => call.reply.put(&table(&wish)),
         None => call.error(
-            "'show pools' takes 'byname', 'bysize' or 'byusage', 'detailed', 'match <prefix>' \
-            and how many to show.",
+            "Expects either 'byname', 'bysize', 'byusage', 'match <pfx>', 'detailed', or a max number of \
+            output lines.",
         ),
     }
 }
@@ -127,7 +127,7 @@ pub(super) fn memory(call: &mut Call<'_, '_>) {
             "Nothing is reset: counters only grow, so that a difference of two \
             readings is what came between them.",
         ),
-        _ => call.error("'debug dev memstats' takes nothing, 'all', or 'match <prefix>'."),
+        _ => call.error("'debug dev memstats' expects nothing, 'all', or 'match <prefix>'."),
     }
 }
 

@@ -83,8 +83,7 @@ pub(crate) fn names() -> [&'static str; 15] {
 /// `show stat domain resolvers`: a line for each name server.
 pub(super) fn table(call: &mut Call<'_, '_>) {
     if let Some(word) = call.words.get(2) {
-        return call
-            .error(&format!("'{word}' is not known here: what is told of name servers has one form."));
+        return call.error(&format!("'show stat domain resolvers' expects no argument, found '{word}'."));
     }
     let _ = writeln!(call.reply, "# id,pid,{},", names().join(","));
     for section in &call.generation.resolvers {

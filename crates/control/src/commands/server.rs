@@ -166,6 +166,9 @@ fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
         true => (&server.agent, "agent checks"),
         false => (&server.check, "health checks"),
     };
+    if what == "check-port" && call.word(2).is_empty() {
+        return call.error("set server <b>/<s> check-port requires a port.");
+    }
     let Some(check) = of.as_ref().filter(|check| !check.board.read().disabled) else {
         let dot = if what == "agent-send" { "." } else { "" };
         return call.error(&format!("{name} are not enabled on this server{dot}"));
@@ -180,9 +183,6 @@ fn aim(call: &mut Call<'_, '_>, server: &Server, what: &str) {
             call.error("'set server <srv> agent-send' expects what the agent is sent.")
         }
         "agent-send" => check.target.set(|aim| aim.send = Some(value.as_bytes().into())),
-        "check-port" if value.is_empty() => {
-            call.error("set server <b>/<s> check-port requires a port.");
-        }
         "agent-port" | "check-port" => match port(value) {
             Ok(port) => check.target.set(|aim| aim.port = Some(port)),
             Err(why) => call.error(why),
@@ -233,7 +233,9 @@ fn relocate(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serve
     if call.word(3) == "port" {
         let word = call.word(4);
         if word.starts_with(['+', '-']) {
-            return call.error("A port that depends on the client's is for the file to say.");
+            return call.error(
+                "'set server <srv> addr' expects a port, found an offset; only the file can have that.",
+            );
         }
         port = word.parse().ok().filter(|port: &u16| *port != 0);
         if port.is_none() {
@@ -244,7 +246,7 @@ fn relocate(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Serve
     let Some(local) = call.local() else { return };
     let before = match manylane_proxy::relocate(&local, backend, index, ip, port) {
         Ok(before) => before,
-        Err(why) => return call.error(&format!("Server '{}' cannot be elsewhere: {why}.", server.name)),
+        Err(why) => return call.error(&format!("Server '{}' keeps its address: {why}.", server.name)),
     };
     let mut changes = Vec::new();
     if before.ip != Some(ip) {
@@ -292,7 +294,7 @@ fn rename(call: &mut Call<'_, '_>, (backend, server, index): (&Backend, &Server,
         Err(NotRenamed::Wrong(why)) => {
             call.error(&format!("set server <b>/<s> fqdn failed because of '{word}': {why}."));
         }
-        Err(NotRenamed::Busy) => call.error("The resolvers section is busy: say it again."),
+        Err(NotRenamed::Busy) => call.error("The resolvers section is busy: try again."),
     }
 }
 

@@ -63,16 +63,18 @@ fn lanes() -> impl Iterator<Item = LaneId> {
 
 /// `show sess`
 pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
-    const USAGE: &str = "'show sess' takes nothing, 'all', the number of a session, 'older <age>', 'frontend \
-        <frontend>', 'backend <backend>' or \
-         'server <backend>/<server>'.";
-    let (which, in_full) = match (call.word(0), call.word(1)) {
+    let (word, value) = (call.word(0), call.word(1));
+    let (which, in_full) = match (word, value) {
         ("", _) => (Which::All, false),
         ("all", _) => (Which::All, true),
         ("older", age) => match manylane_config::value::time(age.as_bytes(), Unit::S) {
             Ok(age) => (Which::Older(age), false),
             Err(_) => {
-                call.error("'show sess older' expects an age: a number of seconds, or one with a unit.");
+                call.error(if age.is_empty() {
+                    "Expects a minimum age (in seconds by default)."
+                } else {
+                    "Invalid age."
+                });
                 return Ok(());
             }
         },
@@ -88,14 +90,14 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         ("server", name) => match name.split_once('/') {
             Some((backend, server)) => (Which::Server(backend.to_owned(), server.to_owned()), false),
             None => {
-                call.error(USAGE);
+                call.error("'show sess server' expects <backend>/<server>.");
                 return Ok(());
             }
         },
         (word, _) => match number(word) {
             Some(number) => (Which::Number(number), true),
             None => {
-                call.error(USAGE);
+                call.error(&format!("Unsupported option '{word}', try 'help' for more info."));
                 return Ok(());
             }
         },
@@ -236,7 +238,7 @@ pub(super) static HARMED: AtomicU64 = AtomicU64::new(0);
 pub(super) async fn panic(call: &mut Call<'_, '_>) {
     let Some(number) = number(call.word(0)) else {
         return call.error(
-            "'debug dev panic' takes the number of a stream (use 'show sess'), which then ends \
+            "'debug dev panic' expects the number of a stream (use 'show sess'), which then ends \
             as by a defect.",
         );
     };

@@ -703,7 +703,7 @@ pub(crate) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         first: true,
     };
     if let Err(refused) = call.reply.make(making).await? {
-        call.error(&format!("Nothing is shown: {refused}."));
+        call.error(&format!("Cannot show statistics: {refused}."));
     }
     Ok(())
 }

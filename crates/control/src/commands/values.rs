@@ -161,7 +161,7 @@ impl Form {
         for word in words {
             if !known.contains(&&**word) {
                 let mut text = String::new();
-                let _ = write!(text, "'{word}' is not known here: use {}.", known.join(", "));
+                let _ = write!(text, "Expected one of {}, found '{word}'.", known.join(", "));
                 call.error(&text);
                 return None;
             }

@@ -15,10 +15,11 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
     let delay = match manylane_config::value::time(call.word(0).as_bytes(), Unit::Ms) {
         Ok(delay) if delay <= LONGEST && !call.words.is_empty() => delay,
         _ => {
-            return call.error(
-                "'wait' expects a delay, up to 1h, in milliseconds or with a unit, and perhaps \
-                'srv-removable <backend>/<server>' behind it.",
-            );
+            return call.error(if call.word(0).is_empty() {
+                "Expects a duration in milliseconds."
+            } else {
+                "Invalid duration: expected milliseconds, or a time with a unit, up to 1h."
+            });
         }
     };
     let here = call.here;
@@ -28,11 +29,14 @@ pub(super) async fn wait(call: &mut Call<'_, '_>) {
         "srv-unused" | "srv-removable" if call.settings.level < Level::Admin => {
             return call.error("Permission denied");
         }
+        "srv-unused" | "srv-removable" if call.word(2).is_empty() => {
+            return call.error("Missing server name (<backend>/<server>).");
+        }
         "srv-unused" | "srv-removable" => match server::find(call, 2) {
             Some((backend, server, _)) => (&*backend.name, &*server.name),
             None => return,
         },
-        _ => return call.error("'wait' knows one condition, 'srv-removable <backend>/<server>'."),
+        _ => return call.error("'wait' expects 'srv-removable <backend>/<server>' as its condition."),
     };
     let until = here.now() + delay;
     loop {
