@@ -37,6 +37,6 @@ pub(super) fn set_timeout(call: &mut Call<'_, '_>) {
     match manylane_config::value::time(call.word(0).as_bytes(), Unit::S) {
         Ok(time) if !time.is_zero() && time <= LONGEST_SILENCE => call.settings.timeout = time,
         _ if call.word(0).is_empty() => call.error("Expects an integer value."),
-        _ => call.error("Invalid timeout value: expected seconds, or a time with a unit, up to 24h."),
+        _ => call.error("Invalid timeout value."),
     }
 }

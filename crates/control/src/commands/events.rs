@@ -17,7 +17,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         return Ok(());
     }
     let Some(ring) = rings.iter().find(|ring| ring.name() == name) else {
-        call.error("No such event sink; 'show events' lists all.");
+        call.error("No such event sink");
         return Ok(());
     };
     let (mut waits, mut new) = (false, false);
