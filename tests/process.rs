@@ -107,7 +107,7 @@ fn variables_of_the_program_are_defined() {
     assert_eq!(outcome.status.code(), Some(0), "{said}");
     let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
     let first = said.lines().find(|line| line.contains("test.cfg:1]")).unwrap();
-    assert!(first.contains(&host) && first.contains("/test.cfg 3.4 0."), "{said}");
+    assert!(first.contains(&host) && first.contains("/test.cfg 3.5 0."), "{said}");
     assert!(said.contains("as the file says"), "{said}");
     let given = check(&config, &["-L", "of-the-line"]);
     let said = String::from_utf8_lossy(&given.stderr).into_owned();
@@ -204,7 +204,17 @@ fn a_process_is_as_nice_as_the_file_says_while_it_runs() {
 #[test]
 fn conditions_versions_and_help_need_no_file() {
     let code = |words: &[&str]| command().args(words).output().unwrap().status.code();
-    assert_eq!(code(&["-cc", "version_atleast(3.4) && feature(THREAD)"]), Some(0));
+    // As HAProxy's next version (items 4 and 5 of haproxy-today).
+    for holds in [
+        "version_atleast(3.5) && version_before(3.6) && feature(THREAD)",
+        "version_atleast(v3.5-dev3) && version_atleast() && !version_before() && !fips_mode()",
+        "feature(PCRE2)",
+    ] {
+        assert_eq!(code(&["-cc", holds]), Some(0), "{holds}");
+    }
+    for not in ["version_before(v3.5-dev3)", "fips_mode()", "feature(HAVE_WORKING_TCP_MD5SIG)"] {
+        assert_eq!(code(&["-cc", not]), Some(1), "{not}");
+    }
     assert_eq!(code(&["-cc", "feature(OPENSSL)"]), Some(1));
     assert_eq!(code(&["-cc", "nonsense("]), Some(2));
     for (option, name) in [("-dS", "SPLICE"), ("-dR", "REUSEPORT"), ("-de", "EPOLL")] {

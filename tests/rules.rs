@@ -271,6 +271,38 @@ fn mistakes_in_rules_are_told_with_their_place() {
 }
 
 /// What haproxy has had since 2.7 or later: `pause`. How long it takes is seen by the rule itself.
+/// Backends that begin with a section differ, so a server in it is named with its backend (item 12 of
+/// haproxy-today).
+#[test]
+fn a_server_in_named_defaults_is_named_with_its_backend() {
+    for (line, code) in [
+        (" http-response set-header x %[srv_conn(b/www)]", Some(0)),
+        (" http-response set-header x %[srv_conn(www)]", Some(1)),
+        (" acl up srv_is_up(www)", Some(1)),
+        (" acl up srv_is_up(b/www)", Some(0)),
+        (" acl any nbsrv ge 1", Some(0)),
+        (" http-response set-header x y if { srv_queue(www) gt 1 }", Some(1)),
+        (" log-format %[srv_conn(b/www)]", Some(0)),
+    ] {
+        let config = format!(
+            "defaults d\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect 5s\n{line}\n\
+                listen b from d\n bind 127.0.0.1:1\n http-request set-header x %[srv_conn(www)]\n \
+                server www 127.0.0.1:1\n"
+        );
+        let outcome = check(&config, &[]);
+        let said = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        assert_eq!(outcome.status.code(), code, "{line}: {said}");
+        let sentence = "expects <backend>/<server> in a 'defaults' section as argument 1, found 'www'";
+        assert_eq!(said.contains(sentence), code == Some(1), "{line}: {said}");
+        if let Some(haproxy) = watch::Haproxy::program() {
+            let folder = Folder::new();
+            let file = folder.file("theirs.cfg", &config);
+            let theirs = std::process::Command::new(haproxy).arg("-c").arg("-f").arg(file).output().unwrap();
+            assert_eq!(theirs.status.code(), code, "{line}: {}", String::from_utf8_lossy(&theirs.stderr));
+        }
+    }
+}
+
 /// What HAProxy refuses, since it could do nothing.
 #[test]
 fn what_names_something_that_is_not_there_is_refused() {

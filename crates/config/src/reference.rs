@@ -216,7 +216,7 @@ const INTRODUCTION: &str = "\
 <!-- Made from the keywords of crates/config: `MANYLANE_BLESS=1 cargo test -p manylane-config --test table`. \
 -->
 
-Manylane reads HAProxy's configuration language, as of version 3.4. This page lists every keyword of it:
+Manylane reads HAProxy's configuration language, as of version 3.5. This page lists every keyword of it:
 what is read, what is
 accepted without effect and why, and what is refused by name. Nothing is ignored silently.
 

@@ -315,6 +315,9 @@ impl<'c, 'n> Args<'c, 'n> {
         let names = self.compiler.names;
         let (backend, server) = match memchr::memrchr(b'/', text) {
             Some(slash) => (names.proxy(&text[..slash], ProxySide::Back), &text[slash + 1..]),
+            None if self.compiler.in_defaults => {
+                return Err(self.expected(index, "<backend>/<server> in a 'defaults' section"));
+            }
             None => (names.current(ProxySide::Back), text),
         };
         backend

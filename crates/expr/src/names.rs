@@ -89,6 +89,9 @@ pub struct Compiler<'a> {
     pub looks_at_links: bool,
     /// The same of what a stream's log line says of its course: times, bytes, tries, its end.
     pub looks_at_course: bool,
+    /// The line at work stands in a `defaults` section: a server must be named with its backend, since the
+    /// backends that begin with the section differ.
+    pub in_defaults: bool,
     /// The file and line at work, as reports name them.
     pub place: Option<(&'a [u8], u32)>,
 }
@@ -109,6 +112,7 @@ impl<'a> Compiler<'a> {
             reads_data: false,
             looks_at_links: false,
             looks_at_course: false,
+            in_defaults: false,
             place: None,
         }
     }

@@ -25,7 +25,8 @@ pub(crate) fn in_use(arguments: &Arguments) -> Build {
 /// What `feature()` is true for: what a file may make use of, whichever library or system call is behind it.
 /// `CRYPT_H` and `LIBCRYPT` are hashed passwords, `CPU_AFFINITY` is `cpu-map`, `PRCTL` is `set-dumpable`,
 /// `BACKTRACE` and `THREAD_DUMP` are what the watchdog says of a lane that stands still, `SYSTEMD` is what
-/// the master tells the system's service manager, `TPROXY` is `transparent` and `usesrc`.
+/// the master tells the system's service manager, `TPROXY` is `transparent` and `usesrc`, `PCRE2` is the
+/// language of regular expressions.
 const BUILT: &[&str] = &[
     "ACCEPT4",
     "BACKTRACE",
@@ -38,6 +39,7 @@ const BUILT: &[&str] = &[
     "LINUX_TPROXY",
     "MATH",
     "NS",
+    "PCRE2",
     "PRCTL",
     "PROMEX",
     "RT",
@@ -49,8 +51,8 @@ const BUILT: &[&str] = &[
 ];
 
 /// Other names of HAProxy's. `NETFILTER` is among them because nobody asks for the address that a connection
-/// had before the firewall redirected it, and `PCRE` because regular expressions have an engine of their own,
-/// which refuses some of its language.
+/// had before the firewall redirected it, `PCRE` because the language of regular expressions is that of PCRE2,
+/// and `HAVE_WORKING_TCP_MD5SIG`, which HAProxy finds out with a socket, because `tcp-md5sig` is not built.
 const NOT_BUILT: &[&str] = &[
     "51DEGREES",
     "CLOSEFROM",
@@ -59,6 +61,7 @@ const NOT_BUILT: &[&str] = &[
     "ECH",
     "ENGINE",
     "EVPORTS",
+    "HAVE_WORKING_TCP_MD5SIG",
     "KQUEUE",
     "KTLS",
     "LIBATOMIC",
@@ -72,7 +75,6 @@ const NOT_BUILT: &[&str] = &[
     "OPENSSL_WOLFSSL",
     "OT",
     "PCRE",
-    "PCRE2",
     "PCRE2_JIT",
     "PCRE_JIT",
     "POLL",
@@ -151,6 +153,7 @@ mod tests {
             ("CRYPT_H", "user"),
             ("LIBCRYPT", "user"),
             ("PRCTL", "set-dumpable"),
+            ("HAVE_WORKING_TCP_MD5SIG", "tcp-md5sig"),
             ("LINUX_CAP", "setcap"),
             ("LUA", "lua-load"),
             ("OPENSSL", "crt-list"),

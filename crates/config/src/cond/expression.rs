@@ -195,7 +195,11 @@ impl Parser<'_> {
                 format!("predicate '{}' expects {arity} argument(s) in parentheses", predicate.name());
             return Err(self.error(begin, message));
         }
-        let found = arguments(self.text, open).map_err(|e| self.error(e.at(), e.to_string()))?;
+        let mut found = arguments(self.text, open).map_err(|e| self.error(e.at(), e.to_string()))?;
+        if arity == 1 && found.list.is_empty() {
+            // As HAProxy: nothing is a word, too, and a version that cannot be read.
+            found.list.push(Argument { at: open, bytes: Vec::new() });
+        }
         if found.list.len() != arity {
             let at = found.list.get(arity).map_or(open, |extra| extra.at);
             let message = format!(
@@ -265,10 +269,10 @@ mod tests {
             ("defined(SET) && !defined(UNSET)", true),
             ("feature(THREAD) && !feature(QUIC) && !feature(thread)", true),
             ("enabled(POLL) && !enabled(KQUEUE)", true),
-            ("version_atleast(3.4) && version_atleast(2.4-dev19) && version_atleast(2)", true),
-            ("version_atleast(3.4.1)", false),
-            ("version_before(3.4.1) && version_before(3.5-dev1)", true),
-            ("version_before(3.4)", false),
+            ("version_atleast(3.5) && version_atleast(2.4-dev19) && version_atleast(2)", true),
+            ("version_atleast(3.5.1)", false),
+            ("version_before(3.5.1) && version_before(3.6-dev1)", true),
+            ("version_before(3.5)", false),
             // As in HAProxy, what is no version is older than all.
             ("version_atleast(v3.5-dev3) && !version_before(v3.5-dev3)", true),
             ("fips_mode()", false),
@@ -305,7 +309,7 @@ mod tests {
             ("streq(a,b", 5, "expected ')'"),
             ("streq(\"a,b)", 6, "unmatched quote"),
             ("defined", 0, "expects 1 argument(s) in parentheses"),
-            ("defined()", 7, "expects 1 argument(s), found 0"),
+            ("defined()", 7, "'defined' expects a name, found ''"),
             ("openssl_version_before(x)", 23, "expects a version"),
             ("awslc_api_atleast(x)", 18, "expects a number"),
         ] {

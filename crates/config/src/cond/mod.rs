@@ -39,7 +39,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// Nothing built but the language itself, which is HAProxy 3.4's.
+    /// Nothing built but the language itself, which is HAProxy 3.5's.
     pub const fn bare() -> Self {
         Self {
             version: Version::SPOKEN,

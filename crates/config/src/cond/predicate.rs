@@ -112,7 +112,7 @@ impl Predicate {
             Defined | Enabled | Feature | SsllibNameStartsWith if text.is_empty() => "a name",
             _ => return None,
         };
-        Some((0, format!("'{}' expects {expected}, not '{}'", self.name(), Shown(text))))
+        Some((0, format!("'{}' expects {expected}, found '{}'", self.name(), Shown(text))))
     }
 
     pub(super) fn holds(self, arguments: &[Argument], environment: &Environment, build: &Build) -> bool {

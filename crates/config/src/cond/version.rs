@@ -26,7 +26,7 @@ enum Stage {
 
 impl Version {
     /// The version whose language this crate speaks.
-    pub const SPOKEN: Self = Self { major: 3, minor: 4, patch: 0, stage: Stage::Release, commits: 0 };
+    pub const SPOKEN: Self = Self { major: 3, minor: 5, patch: 0, stage: Stage::Release, commits: 0 };
 
     /// Reads a version; `None` when it does not begin with a digit or a number is too large.
     pub fn parse(text: &[u8]) -> Option<Self> {
@@ -168,14 +168,16 @@ mod tests {
             "3.4-dev0",
             "3.4",
             "3.4.1",
+            "3.5-dev3",
+            "3.5",
             "10.0",
         ];
         for pair in ordered.windows(2) {
             let [a, b] = [0, 1].map(|i| Version::parse(pair[i].as_bytes()).unwrap());
             assert!(a < b, "{} < {}", pair[0], pair[1]);
         }
-        assert_eq!(Version::parse(b"3.4"), Some(Version::SPOKEN));
-        assert_eq!(Version::parse(b"3.4.0"), Some(Version::SPOKEN));
+        assert_eq!(Version::parse(b"3.5"), Some(Version::SPOKEN));
+        assert_eq!(Version::parse(b"3.5.0"), Some(Version::SPOKEN));
         assert_eq!(Version::parse(b"2.9-dev3-abcdef-12"), Version::parse(b"2.9-dev3-12"));
     }
 

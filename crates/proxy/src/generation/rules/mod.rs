@@ -398,6 +398,7 @@ impl<'c> RuleReader<'c> {
         // Those of a section are visible in it only.
         let mut read_acls = |section: &Proxy| {
             let mut acls = Acls::new();
+            compiler.in_defaults = section.kind == tree::ProxyKind::Defaults;
             for acl in &section.acls {
                 self.directory.at.set(Some(acl.pos));
                 compiler.place = config.place(acl.pos);
@@ -426,7 +427,9 @@ impl<'c> RuleReader<'c> {
         let mut redirects = Vec::new();
         let http = proxy.settings.mode() == Mode::Http;
         let inherited = defaults.map_or(&[][..], |defaults| &defaults.rules);
+        reader.compiler.in_defaults = true;
         inherited.iter().for_each(|rule| reader.put(rule, http, &mut rules, &mut redirects));
+        reader.compiler.in_defaults = false;
         reader.acls = own;
         proxy.rules.iter().for_each(|rule| reader.put(rule, http, &mut rules, &mut redirects));
         self.directory.at.set(Some(proxy.pos));
