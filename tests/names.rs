@@ -849,8 +849,14 @@ fn what_cannot_be_asked_for_is_said_with_its_place() {
         ),
         ("server s 127.0.0.1:80 resolvers names resolve-net bogus", "'resolve-net' expects networks"),
         ("server s 127.0.0.1:80 resolve-opts bogus", "'resolve-opts' expects allow-dup-ip"),
-        ("http-request do-resolve(txn.a,nobody) str(a)", "expects the name of a resolvers section"),
-        ("http-request do-resolve(txn.a,names,ipv5) str(a)", "expects ipv4 or ipv6"),
+        (
+            "http-request do-resolve(txn.a,nobody) str(a)",
+            "expects the name of a 'resolvers' section, found 'nobody'",
+        ),
+        (
+            "http-request do-resolve(txn.a,names,ipv5) str(a)",
+            "expects (<variable>,<resolvers>[,ipv4|ipv6]), found 'do-resolve(txn.a,names,ipv5)'",
+        ),
     ] {
         let folder = Folder::new();
         let config = format!(

@@ -551,6 +551,9 @@ fn standard_error_tells_what_happens_to_servers_and_proxies() {
         ("disable server l/v", "no server available"),
         ("disable frontend f", "Paused"),
         ("enable frontend f", "Resumed"),
+        ("disable frontend l", "Paused proxy"),
+        ("enable frontend l", "Resumed proxy"),
+        ("shutdown frontend f", "Proxy f stopped"),
         ("", "Proxy b stopped"),
     ];
     let left = "0 sessions active, 0 requeued, 0 remaining in queue.";
@@ -579,6 +582,8 @@ fn standard_error_tells_what_happens_to_servers_and_proxies() {
         "[ALERT]    proxy 'l' has no server available!",
         "[WARNING]  Paused frontend f.",
         "[WARNING]  Resumed frontend f.",
+        "[WARNING]  Paused proxy l.",
+        "[WARNING]  Resumed proxy l.",
         "[WARNING]  Proxy f stopped (cumulated conns: FE: 0, BE: 0).",
         "[WARNING]  Proxy l stopped (cumulated conns: FE: 0, BE: 0).",
         "[WARNING]  Proxy b stopped (cumulated conns: FE: 0, BE: 0).",

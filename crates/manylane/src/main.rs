@@ -43,6 +43,7 @@ fn main() -> ExitCode {
             _ => start::start(&arguments),
         },
         Err(error) => {
+            say::introduced();
             say::alert(error);
             ExitCode::from(1)
         }

@@ -21,8 +21,27 @@ pub(crate) fn kept() -> String {
     KEPT.get().and_then(|kept| kept.lock().take()).unwrap_or_default()
 }
 
+/// Set once [`introduced`].
+static INTRODUCED: OnceLock<()> = OnceLock::new();
+
+/// Says no more what this program is: it has been said, the process is ready, or it is of no use.
+pub(crate) fn introduced() {
+    let _ = INTRODUCED.set(());
+}
+
+/// What HAProxy says before the first warning or error of its start: which program writes this.
+fn introduction() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let version = line("NOTICE", format_args!("manylane version is {}", env!("CARGO_PKG_VERSION")));
+    version + &line("NOTICE", format_args!("path to executable is {}", path.display()))
+}
+
 /// Lines that are written already, with their ends.
 pub(crate) fn text(text: &str) {
+    let warns = |line: &str| line.starts_with("[WARNING]") || line.starts_with("[ALERT]");
+    if text.lines().any(warns) && INTRODUCED.set(()).is_ok() {
+        self::text(&introduction());
+    }
     if let Some(kept) = KEPT.get()
         && let Some(kept) = &mut *kept.lock()
     {

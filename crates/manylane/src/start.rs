@@ -349,6 +349,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
                 let _ = kill(Pid::from_raw(pid), signal); // it may have ended already
             }
         }
+        say::introduced();
         if verbose {
             say::notice(format_args!("{lanes} lanes are ready"));
         }

@@ -9,7 +9,9 @@ use crate::reload::{Asker, Fresh, Outcome, Outside};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
 use manylane_net::{Begun, load};
-use manylane_proxy::generation::{Backend, Change, Changed, Changes, Frontend, MOST_BEHIND};
+use manylane_proxy::generation::{
+    Backend, Change, Changed, Changes, Frontend, FrontendGateState, MOST_BEHIND,
+};
 use manylane_proxy::{Beside, BoundListener, Generation, Local, accept};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
 use manylane_sync::{Arc, LaneId};
@@ -848,9 +850,9 @@ async fn stop(here: Here, (number, generation): (u64, &Arc<Generation>), lanes: 
         });
     }
     announce(generation, |front, back| {
-        let front = front.map_or(0, |frontend| frontend.counts.read_cheap_one(|counts| &counts.connections));
-        let back = back.map_or(0, |backend| backend.counts.read_cheap_one(|counts| &counts.streams));
-        Some(format!("stopped (cumulated conns: FE: {front}, BE: {back})."))
+        // `shutdown frontend` has told it.
+        let told = front.is_some_and(|frontend| frontend.gate.state() == FrontendGateState::Shut);
+        (!told).then(|| manylane_proxy::stopped(front, back))
     });
     let mut empty = pin!(emptied(lanes, number));
     let most = generation.process.hard_stop_after.unwrap_or(Duration::MAX);

@@ -47,7 +47,8 @@ pub use generation::Generation;
 pub use run::{
     AtWork, Backlogs, Beside, BindFailure, BoundListener, Cursor, Local, NotRenamed, Relocated, Slice,
     accept, administer, answer, bind, bind_beside, bind_listener, bound, change, end_stream, end_streams,
-    find, listen_again, panic_stream, relocate, rename, set_gate, set_maxconn, set_weight, slice, warn,
+    find, listen_again, panic_stream, relocate, rename, set_gate, set_maxconn, set_weight, slice, stopped,
+    warn,
 };
 #[cfg(not(any(loom, manylane_sim)))]
 pub use termination::{Cause, Phase, Termination};

@@ -145,6 +145,8 @@ pub(super) fn set_gate(call: &mut Call<'_, '_>, to: FrontendGateState) {
     let known = call.generation.frontends.iter().find(|own| *own.name == *word || Some(own.id) == id);
     let Some(frontend) = known else { return call.error("No such frontend.") };
     let Some(local) = call.local() else { return };
+    let backend = call.generation.backend_named(&frontend.name); // of a 'listen' section
+    let kind = if backend.is_some() { "proxy" } else { "frontend" };
     let before = match manylane_proxy::set_gate(frontend, to) {
         Ok(before) => before,
         Err(why) => return call.error(&format!("The frontend stays disabled: {why}.")),
@@ -162,11 +164,14 @@ pub(super) fn set_gate(call: &mut Call<'_, '_>, to: FrontendGateState) {
             call.error("All sockets are already disabled.")
         }
         (FrontendGateState::Open, FrontendGateState::Paused) => {
-            manylane_proxy::warn(&local, frontend, &format!("Paused frontend {}.", frontend.name));
+            manylane_proxy::warn(&local, frontend, &format!("Paused {kind} {}.", frontend.name));
         }
         (FrontendGateState::Paused, FrontendGateState::Open) => {
-            manylane_proxy::warn(&local, frontend, &format!("Resumed frontend {}.", frontend.name));
+            manylane_proxy::warn(&local, frontend, &format!("Resumed {kind} {}.", frontend.name));
         }
-        (_, FrontendGateState::Shut) => {}
+        (_, FrontendGateState::Shut) => {
+            let text = manylane_proxy::stopped(Some(frontend), backend);
+            manylane_proxy::warn(&local, frontend, &format!("Proxy {} {text}", frontend.name));
+        }
     }
 }

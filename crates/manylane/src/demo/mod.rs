@@ -55,6 +55,7 @@ backend colours
 
 /// Runs until it is interrupted.
 pub(crate) fn run(words: &[OsString]) -> ExitCode {
+    say::introduced();
     let mut ports = PORTS;
     for (port, word) in ports.iter_mut().zip(words) {
         match word.to_str().and_then(|text| text.parse().ok()).filter(|&port| port > 0) {

@@ -331,6 +331,14 @@ pub(crate) fn tell(local: &Local, backend: &Backend, level: Level, severity: &st
     print(local, severity, text);
 }
 
+/// What a proxy that stops is told with: how many connections its clients made, and how many streams its
+/// servers had.
+pub fn stopped(frontend: Option<&Frontend>, backend: Option<&Backend>) -> String {
+    let front = frontend.map_or(0, |frontend| frontend.counts.read_cheap_one(|counts| &counts.connections));
+    let back = backend.map_or(0, |backend| backend.counts.read_cheap_one(|counts| &counts.streams));
+    format!("stopped (cumulated conns: FE: {front}, BE: {back}).")
+}
+
 /// A line for the frontend's targets, and a warning for standard error: something was done to it.
 pub fn warn(local: &Local, frontend: &Frontend, text: &str) {
     if let Some(log) = &frontend.log {

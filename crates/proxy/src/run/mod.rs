@@ -18,7 +18,7 @@ mod relocate;
 mod streams;
 mod succeed;
 
-pub use changes::{administer, answer, change, find, set_maxconn, set_weight, warn};
+pub use changes::{administer, answer, change, find, set_maxconn, set_weight, stopped, warn};
 pub(crate) use changes::{say, tell};
 pub(crate) use event::{Event, WaiterSlot};
 pub(crate) use idle::{Idle, IdleClient};
