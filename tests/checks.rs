@@ -482,11 +482,13 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         ),
         (
             " option httpchk\n http-check connect proto h2",
-            "'http-check connect h2' is a keyword of HAProxy that this program refuses: HTTP/2 is not built yet",
+            "'http-check connect h2' is a keyword of HAProxy that this program refuses: HTTP/2 is not \
+                built yet",
         ),
         (
             " option httpchk\n http-check connect sni str(x)",
-            "'http-check connect sni' is a keyword of HAProxy that this program refuses: TLS is not built yet",
+            "'http-check connect sni' is a keyword of HAProxy that this program refuses: TLS is not built \
+                yet",
         ),
         (" option tcp-check\n tcp-check connect proto h1", "'proto' expects none, found 'h1'"),
         (" option tcp-check\n tcp-check connect via-socks4", "this program refuses: SOCKS4 is not built yet"),

@@ -136,7 +136,8 @@ fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
             "10:8 A 'bind' : '99999' is not a port in ':99999'; write a number from 1 to 65535",
             "10:14 A unknown keyword 'nmae' of a 'bind' line; did you mean 'name'?",
             "12:15 A unknown action 'dney' of 'http-request'; did you mean 'deny'?",
-            "14:10 A 'balance' expects ewma, first, hash, hdr, leastconn, maglev, random, rdp-cookie, roundrobin, \
+            "14:10 A 'balance' expects ewma, first, hash, hdr, leastconn, maglev, random, rdp-cookie, \
+                roundrobin, \
                 source, static-rr, uri or url_param, found 'roundrbin'; did you mean 'roundrobin'?",
             "15:24 A unknown keyword 'wieght' of a 'server' line; did you mean 'weight'?",
             "17:2 A 'stick on' is a keyword of HAProxy that this program refuses: stick tables are not built \

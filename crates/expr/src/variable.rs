@@ -132,7 +132,8 @@ impl VariableNames {
             return Err(Error::new(
                 0,
                 format!(
-                    "a variable's name expects a scope first (proc., sess., txn., req., res. or check.), found '{}'",
+                    "a variable's name expects a scope first (proc., sess., txn., req., res. or check.), \
+                        found '{}'",
                     Shown(text)
                 ),
             ));

@@ -79,7 +79,8 @@ impl Search<'_> {
         self.look(Named::Namespace(word.bytes().to_vec()), word.pos(), || {
             let missing = Namespace::named(&name).err()?;
             Some(format!(
-                "'namespace' expects a network namespace of this system, found '{name}': {missing}; 'ip netns add' \
+                "'namespace' expects a network namespace of this system, found '{name}': {missing}; 'ip \
+                    netns add' \
                 makes one"
             ))
         });

@@ -51,8 +51,9 @@ const BUILT: &[&str] = &[
 ];
 
 /// Other names of HAProxy's. `NETFILTER` is among them because nobody asks for the address that a connection
-/// had before the firewall redirected it, `PCRE` because the language of regular expressions is that of PCRE2,
-/// and `HAVE_WORKING_TCP_MD5SIG`, which HAProxy finds out with a socket, because `tcp-md5sig` is not built.
+/// had before the firewall redirected it, `PCRE` because the language of regular expressions is that of
+/// PCRE2, and `HAVE_WORKING_TCP_MD5SIG`, which HAProxy finds out with a socket, because `tcp-md5sig` is not
+/// built.
 const NOT_BUILT: &[&str] = &[
     "51DEGREES",
     "CLOSEFROM",

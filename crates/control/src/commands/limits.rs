@@ -52,7 +52,8 @@ pub(super) fn set_maxconn_frontend(call: &mut Call<'_, '_>) {
 }
 
 /// As HAProxy, without the rates of what is not built.
-const RATES: &str = "'set rate-limit' only supports :\n   - 'connections global' to set the most connections a \
+const RATES: &str = "'set rate-limit' only supports :\n   - 'connections global' to set the most \
+    connections a \
     second\n   - 'sessions global' to set the most sessions a second";
 
 /// `set rate-limit connections global`, `set rate-limit sessions global`

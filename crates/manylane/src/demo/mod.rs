@@ -62,7 +62,8 @@ pub(crate) fn run(words: &[OsString]) -> ExitCode {
             Some(number) => *port = number,
             None => {
                 say::alert(format_args!(
-                    "demo : expected a port from 1 to 65535, found '{}'; use: manylane demo [port [port of the page]]",
+                    "demo : expected a port from 1 to 65535, found '{}'; use: manylane demo [port [port of \
+                        the page]]",
                     word.display()
                 ));
                 return ExitCode::from(1);

@@ -107,7 +107,8 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let Some(ip) = given.unwrap_or(own) else {
             if given.is_none() {
                 let message = format!(
-                    "'agent-check' of server '{}' expects an 'agent-addr', found none, and its server has no IP address",
+                    "'agent-check' of server '{}' expects an 'agent-addr', found none, and its server has \
+                        no IP address",
                     server.name
                 );
                 refuse.found.alert(line.pos, message);

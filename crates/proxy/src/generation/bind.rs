@@ -320,7 +320,8 @@ fn lanes_of(words: &[Word], groups: &Groups, refuse: &mut Refuse<'_>) -> Option<
             (Some(None), _) => all = None,
             (None, _) => {
                 let message = format!(
-                    "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', or those of a group as \
+                    "'thread' expects lanes such as '1-4', '1,3', 'odd', 'even' or 'all', or those of a \
+                        group as \
                         in '1/1-4', found '{}'",
                     word.shown()
                 );

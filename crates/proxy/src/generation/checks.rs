@@ -328,7 +328,8 @@ fn place(
             || script.steps().iter().any(|step| matches!(step, Step::Connect(Connect { port: Some(_), .. })))
         {
             let message = format!(
-                "'port' of the checks expects an IP address, found server '{}' without one: write 'addr', or no port",
+                "'port' of the checks expects an IP address, found server '{}' without one: write 'addr', \
+                    or no port",
                 server.name
             );
             refuse.found.alert(pos, message);

@@ -122,7 +122,8 @@ impl Choice {
                 b"only-thread" => (false, Of::Thread),
                 b"drop-core" | b"only-core" | b"drop-cluster" | b"only-cluster" => {
                     let message = format!(
-                        "'{}' is a rule of HAProxy that this program refuses: name processors, nodes or threads",
+                        "'{}' is a rule of HAProxy that this program refuses: name processors, nodes or \
+                            threads",
                         rule.shown()
                     );
                     return Err((rule.pos(), message));

@@ -57,7 +57,8 @@ impl CpuMap {
         else {
             return wrong(
                 lanes,
-                "is no group and lanes: numbers from 1, ranges, 'odd', 'even' or 'all' are expected, as in '1/1-4'",
+                "is no group and lanes: numbers from 1, ranges, 'odd', 'even' or 'all' are expected, as in \
+                    '1/1-4'",
             );
         };
         let mut cpus = Numbers { list: Vec::new(), open: false };

@@ -23,7 +23,8 @@ pub(super) fn groups(global: &Global, refuse: &mut Refuse<'_>) -> Groups {
     let one = Groups::default();
     let Some(set) = global.thread_groups.filter(|set| set.value > 1) else {
         if let Some(line) = global.thread_group.first() {
-            let message = "'thread-group' expects several groups, found one, which has all lanes; write 'thread-groups'";
+            let message = "'thread-group' expects several groups, found one, which has all lanes; write \
+                'thread-groups'";
             refuse.found.alert(line.pos, message);
         }
         return one;

@@ -467,7 +467,8 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                     };
                     if pattern.is_some() {
                         let message = format!(
-                            "expected one word as the pattern, found '{}' behind it; quote the pattern, or put \
+                            "expected one word as the pattern, found '{}' behind it; quote the pattern, or \
+                                put \
                                 backslashes before its spaces",
                             word.shown()
                         );

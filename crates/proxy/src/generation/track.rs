@@ -70,7 +70,8 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             let name = format!("server '{}/{}'", backend.name, backend.servers[server].name);
             if line.options.check.is_some_and(|set| set.value) {
                 wrong(format!(
-                    "'track' expects a server without checks, found 'check' of {name}: leave out one of the two"
+                    "'track' expects a server without checks, found 'check' of {name}: leave out one of \
+                        the two"
                 ));
                 continue;
             }
@@ -123,7 +124,10 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             let root = format!("{}/{}", backends[at.backend].name, server(at).name);
             refuse.found.alert(
                 word.pos(),
-                format!("'track' of {name} expects a server with checks, found '{root}' without: put 'check' there"),
+                format!(
+                    "'track' of {name} expects a server with checks, found '{root}' without: put \
+                    'check' there"
+                ),
             );
         } else if let Some(tracked) = server(follower).tracks {
             backends[tracked.backend].servers[tracked.server].followers.add(follower);

@@ -101,9 +101,11 @@ impl Slots {
                 let name = || -> Box<[u8]> { name.bytes().into() };
                 match kind {
                     CaptureKind::Cookie if cookie.is_some() => {
-                        refuse
-                            .found
-                            .alert(*pos, "'capture cookie' expects to be the only one of its proxy, found another: remove one");
+                        refuse.found.alert(
+                            *pos,
+                            "'capture cookie' expects to be the only one of its proxy, found \
+                                another: remove one",
+                        );
                     }
                     CaptureKind::Cookie => {
                         if length > longest {

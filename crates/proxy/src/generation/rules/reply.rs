@@ -175,7 +175,8 @@ impl Reader<'_, '_, '_> {
                 }
                 _ => {
                     let message = format!(
-                        "'{keyword}' expects status, content-type, default-errorfiles, errorfile, errorfiles, \
+                        "'{keyword}' expects status, content-type, default-errorfiles, errorfile, \
+                            errorfiles, \
                             file, lf-file, string, lf-string or hdr, found '{}'",
                         word.shown()
                     );
