@@ -700,6 +700,50 @@ fn a_server_that_is_down_is_down_for_the_next_generation_at_once() {
     );
 }
 
+/// A check that is under way at a reload goes on, and its word counts; one about which the new file says
+/// something else is begun anew.
+#[test]
+fn checks_go_on_over_a_reload_unless_they_are_others() {
+    let (reached, at) = std::sync::mpsc::channel();
+    let slow = origin(move |stream| _ = reached.send(stream));
+    let file = |line: &str, path: &str, options: &str| {
+        format!(
+            "listen l\n bind WEB\n timeout check 1h\n option httpchk GET {path}\n{line} \
+             server s {slow} check inter 1h fall 1 rise 1 {options}\n"
+        )
+    };
+    let program = Changing::start(&file("", "/", ""));
+    let asked = |path: &str| {
+        let mut check: TcpStream = at.recv_timeout(PATIENCE).unwrap();
+        let mut request = vec![0; 4096];
+        let length = check.read(&mut request).unwrap();
+        assert!(request[..length].starts_with(format!("GET {path} ").as_bytes()));
+        check
+    };
+    let status = || program.column("l", "s", "status");
+    let mut check = asked("/");
+    // Another number in the file, another weight, more servers: nothing of it is about the check.
+    program.change(&file(" server r 127.0.0.1:1\n", "/", "weight 7"));
+    program.change(&file(" # nothing\n", "/", "maxconn 9"));
+    assert_eq!(status(), "UP");
+    assert!(at.try_recv().is_err(), "it is asked already");
+    check.write_all(b"HTTP/1.0 500 No\r\n\r\n").unwrap();
+    drop(check);
+    until(|| status() == "DOWN");
+    assert!(at.try_recv().is_err(), "it was asked once");
+    program.change(&file("", "/other", ""));
+    let mut check = asked("/other");
+    assert_eq!(status(), "DOWN");
+    program.change(&file("", "/other", "weight 2"));
+    check.write_all(b"HTTP/1.0 200 Yes\r\n\r\n").unwrap();
+    drop(check);
+    until(|| status() == "UP");
+    assert!(at.try_recv().is_err(), "it was asked once");
+    // A server that is the same without checks is what the file says then.
+    program.change(&file("", "/other", "").replace("check inter 1h fall 1 rise 1", ""));
+    assert_eq!(status(), "no check");
+}
+
 #[test]
 fn sockets_inside_of_the_process_are_kept() {
     let (server, _) = counted();

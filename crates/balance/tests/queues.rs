@@ -305,6 +305,32 @@ fn slow_start_raises_weight_and_limit_in_steps() {
     assert_eq!(taken, 25);
 }
 
+/// A slow start goes on when another balancer succeeds, by what that has for it.
+#[test]
+fn a_slow_start_goes_on_as_the_youngest_balancer_has_it() {
+    let made = |seconds| {
+        let slowstart = Duration::from_secs(seconds);
+        let slow = ServerSpec { weight: 100, maxconn: 50, slowstart, ..ServerSpec::new("slow", 1) };
+        Balancer::<Notify>::waking(Servers::new([slow]).unwrap(), Algorithm::RoundRobin, Options::default())
+    };
+    let (first, mut second, mut last) = (made(10), made(20), made(0));
+    let s = index(&first, 0);
+    first.set_operation(s, Operation::Down, NOW);
+    first.set_operation(s, Operation::Up, NOW);
+    let half = NOW + Duration::from_secs(5);
+    assert!(first.tick(half).is_some());
+    let weight = || first.servers()[s].state().effective_weight();
+    assert_eq!(weight(), 800);
+    second.succeed(&first, Some, half);
+    assert!(first.tick(half).is_none() && second.tick(half).is_some());
+    assert_eq!(weight(), 400);
+    let taken = (0..50).take_while(|_| first.take(s, half).is_ok()).count();
+    assert_eq!(taken, 12, "a quarter of the limit");
+    last.succeed(&second, Some, half);
+    assert_eq!(weight(), 1600);
+    assert_eq!((0..50).take_while(|_| first.take(s, half).is_ok()).count(), 38);
+}
+
 /// Threads that serve, wait, leave and die: no place is lost, none is given twice, nobody waits for ever.
 #[test]
 fn nothing_is_lost_or_doubled_when_many_threads_take_wait_and_leave() {

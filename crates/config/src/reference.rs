@@ -148,9 +148,8 @@ Without a keyword of their own:
 - TLS, HTTP/2, HTTP/3 (QUIC), stick tables, peers, compression, caches, SPOE and Lua: keywords that need
   them are below.
 - Log formats have no encodings `json` and `cbor`.
-- A reload leaves the options of sockets that exist as they are, ends a slow start that is under way, and
-  begins all checks anew with the states that servers have. Each generation has a queue of its own for a
-  server.
+- A reload leaves the options of sockets that exist as they are. Each generation has a queue of its own for
+  those who wait for any server of a backend, and counts for itself what algorithms by load compare.
 - A process that takes over from another does not take over files of unix sockets (it replaces them),
   sockets of the run-time interface, and sockets beyond the number of `shards`.
 - A master does not execute itself anew: it stays of the version that was started.

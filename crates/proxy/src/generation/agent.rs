@@ -2,7 +2,6 @@
 //! run time.
 
 use super::checks::{CheckTimeouts, Follows, ServerCheck};
-use super::notify::Notify;
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
 use manylane_check::{Board, Health, Init, Intervals, agent};
@@ -127,6 +126,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let send = agent_send.as_ref().map_or(&b""[..], |set| set.value.bytes());
         server.agent = Some(ServerCheck {
             script: Arc::new(agent::script(send)),
+            wording: send.into(),
             program: None,
             reuses: false,
             usual_header: SendHeader::default(),
@@ -149,7 +149,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             board: Arc::new(Board::new(health.clone())),
             health,
             target: Arc::default(),
-            notify: Notify::default(),
+            notify: Arc::default(),
         });
     }
 }

@@ -22,6 +22,8 @@ use std::time::Duration;
 pub struct ServerCheck {
     /// What is said and expected.
     pub script: Arc<Script>,
+    /// The words of the file that it was made of.
+    pub wording: Arc<[u8]>,
     /// `option external-check`: a program says it in place of them.
     pub program: Option<Program>,
     /// `check-reuse-pool`: it uses idle connections of requests, and leaves its own to them.
@@ -55,8 +57,9 @@ pub struct ServerCheck {
     pub board: Arc<Board>,
     /// What was set at run time.
     pub target: Arc<CheckTarget>,
-    /// Wakes who checks it: something else is to be done than to wait.
-    pub notify: Notify,
+    /// Wakes who checks it: something else is to be done than to wait. Generations whose checks of a server
+    /// are the same have it together, and one task goes on for all of them.
+    pub notify: Arc<Notify>,
 }
 
 /// A program that checks servers.
@@ -126,7 +129,7 @@ pub(super) fn checks(
     proxy: &Proxy,
     process: &Process,
     servers: &mut [Server],
-    script: &Arc<Script>,
+    (script, wording): (&Arc<Script>, &Arc<[u8]>),
     refuse: &mut Refuse<'_>,
 ) {
     let program = program(proxy, process, refuse);
@@ -200,6 +203,7 @@ pub(super) fn checks(
         let port = port.map(|set| set.value);
         server.check = Some(ServerCheck {
             script: script.clone(),
+            wording: wording.clone(),
             program: program.clone(),
             reuses: reuses && !elsewhere && !check_send_proxy.is_some_and(|set| set.value),
             has_address: addr.is_some(),
@@ -231,7 +235,7 @@ pub(super) fn checks(
             board: Arc::new(Board::new(health.clone())),
             health,
             target: Arc::default(),
-            notify: Notify::default(),
+            notify: Arc::default(),
         });
     }
 }

@@ -293,14 +293,31 @@ impl Server {
 }
 
 impl ServerCheck {
-    /// It goes on with what was found and set.
+    /// It goes on with what was found and set; if it is the same check, it is not begun anew.
     fn succeed(&mut self, was: &Self) {
         if self.place == was.place && self.follows == was.follows {
             self.target = was.target.clone();
+        }
+        if self.is_same(was) {
+            self.notify = was.notify.clone();
         }
         if let (Some(own), Some(was)) = (&mut self.observed, &was.observed) {
             own.succeed(was);
         }
         self.board = was.board.clone();
+    }
+
+    /// Whether the same is done for it, at the same times.
+    fn is_same(&self, was: &Self) -> bool {
+        // What is read anew for each check, or is found: no reason to begin.
+        let Self { log: _, observed: _, health: _, board: _, target: _, notify: _, .. } = self;
+        let Self { script: _, wording, program, reuses, place, follows, has_address, .. } = self;
+        let Self { connect, header, usual_header, relays, intervals, timeouts, .. } = self;
+        let addr = |check: &Self| check.follows.as_ref().map(|follows| Arc::as_ptr(&follows.addr));
+        (wording, program, reuses) == (&was.wording, &was.program, &was.reuses)
+            && (place, follows, has_address) == (&was.place, &was.follows, &was.has_address)
+            && addr(self) == addr(was)
+            && (connect, header, usual_header) == (&was.connect, &was.header, &was.usual_header)
+            && (relays, intervals, timeouts) == (&was.relays, &was.intervals, &was.timeouts)
     }
 }

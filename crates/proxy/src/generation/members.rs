@@ -231,7 +231,8 @@ impl Generation {
         let server = server::server(&line, &bare.settings, &self.process, number, place, None, &mut refuse);
         let proxy = Proxy { servers: vec![line], ..bare.clone() };
         let mut built = [server];
-        checks::checks(&proxy, &self.process, &mut built, &backend.check_script, &mut refuse);
+        let script = (&backend.check_script, &backend.check_wording);
+        checks::checks(&proxy, &self.process, &mut built, script, &mut refuse);
         agent::agents(&proxy, &self.process, &mut built, &mut refuse);
         let [server] = built;
         match first_alert(&found, None) {

@@ -148,6 +148,8 @@ pub struct BackendParts {
     pub pool_names: Vec<Expression>,
     /// How its servers are checked.
     pub check_script: Arc<manylane_check::Script>,
+    /// The words of the file that say so.
+    pub check_wording: Arc<[u8]>,
     /// What `mode http` adds.
     pub http: Http,
     /// Its rules; those of a `listen` run in its frontend.
@@ -479,7 +481,8 @@ fn one<'c>(
         server::check_dynamic_cookies(settings, &built, refuse);
         let pool_names = reader.servers(proxy, &mut built, refuse);
         let check_script = Arc::new(reader.compile(proxy, |compiler| steps::script(proxy, compiler, refuse)));
-        checks::checks(proxy, process, &mut built, &check_script, refuse);
+        let check_wording: Arc<[u8]> = steps::wording(settings).into();
+        checks::checks(proxy, process, &mut built, (&check_script, &check_wording), refuse);
         agent::agents(proxy, process, &mut built, refuse);
         if server::has_stand_in(settings) {
             let mut server =
@@ -509,6 +512,7 @@ fn one<'c>(
             number: all.backends.len(),
             pool_names,
             check_script,
+            check_wording,
             key,
             retries_connect: http.retry_on.connect,
             http,

@@ -8,7 +8,7 @@ use manylane_check::{
 };
 use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
-use manylane_config::tree::{Proxy, Statement};
+use manylane_config::tree::{Proxy, Settings, Statement};
 use manylane_expr::{Compiler, EvalPoints, Expression, Format, Regex, Scope, Use, When};
 use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, Rules};
@@ -69,6 +69,25 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
             http_script(kind, of(wanted), &with, compiler, refuse)
         }
     }
+}
+
+/// All words that the script is made of: where they are the same, it is.
+pub(super) fn wording(settings: &Settings) -> Vec<u8> {
+    let mut wording = Vec::new();
+    for line in settings.check_kind.iter().chain(&settings.check_steps) {
+        for word in std::iter::once(line.keyword.as_bytes()).chain(line.words.iter().map(Word::bytes)) {
+            wording.extend(word.len().to_ne_bytes());
+            wording.extend(word);
+        }
+        wording.push(b'\n');
+    }
+    let switches = [
+        settings.send_state.is_some(),
+        settings.disable_on_404.is_some(),
+        settings.option(Toggle::UNSAFE_RESPONSES),
+    ];
+    wording.extend(switches.map(u8::from));
+    wording
 }
 
 /// The user that `kind` has behind the word `user`.

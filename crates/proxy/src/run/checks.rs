@@ -7,7 +7,7 @@ use super::event::Event;
 use super::idle::Idle;
 use super::local::Local;
 use crate::conn_limit::ConnLimit;
-use crate::generation::{Backend, CheckTimeouts, SendHeader, Server, ServerCheck, operation};
+use crate::generation::{Backend, CheckTimeouts, Generation, SendHeader, Server, ServerCheck, operation};
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
 use manylane_check::{
@@ -41,8 +41,8 @@ pub(super) enum Kind {
     Agent,
 }
 
-/// What checks of a lane have in common, whichever generation serves of those that differ in a few servers
-/// only (`generation/members.rs`).
+/// What checks of a lane have in common, whichever of its generations have the servers. Another begins with
+/// a generation that allows another number of checks at once.
 #[derive(Debug)]
 pub(super) struct Checks {
     /// Those that it makes at once.
@@ -64,7 +64,7 @@ impl Checks {
 }
 
 impl Local {
-    /// The oldest of those that have their checks with it, and go on.
+    /// The oldest of those that have their checks with it, and go on: later ones may come to nothing.
     fn predecessor(&self) -> Option<Rc<Self>> {
         Self::all().find(|other| {
             Rc::ptr_eq(&other.checks, &self.checks)
@@ -73,75 +73,107 @@ impl Local {
         })
     }
 
-    /// It checks nobody any more. Checks of servers that another generation of the same making has go on
-    /// there, and need not know; others end.
+    /// It checks nobody any more. Checks that another generation has, too, go on there, and need not know;
+    /// others end.
     pub(super) fn leave_checks(&self) {
         let Some(successor) = self.predecessor() else {
             self.checks.over.happen();
             return self.checks.sockets.clear();
         };
-        for server in self.generation.others_than(&successor.generation).map(|(_, server)| server) {
-            server.check.iter().chain(&server.agent).for_each(|check| check.notify.ring());
+        for (_, server, kind) in checks_beside(&self.generation, Some(&successor.generation)) {
+            kind.of(server).iter().for_each(|check| check.notify.ring());
         }
     }
 }
 
-/// Has the lane of `local` check its part of the servers, of which each of `lanes` has one. Who is checked
-/// already goes on.
+/// Has the lane of `local` check its part of the servers, of which each of `lanes` has one. Checks that a
+/// generation before has, too, go on where they are.
 ///
 /// # Errors
 /// A sentence, when there is no memory left.
 pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
-    let begin = |backend: &Backend, server: &Arc<Server>, kind: Kind, delay: Duration| {
-        let own =
-            Checked { checks: local.checks.clone(), backend: backend.number, server: server.clone(), kind };
-        let what = if kind == Kind::Agent { &AGENT } else { &CHECK };
-        local
-            .here()
-            .spawn(what, Class::Normal, checking(local.here(), own, delay))
-            .map_err(|error| error.to_string())
-    };
-    if let Some(before) = local.predecessor() {
-        for (backend, server) in local
-            .generation
-            .others_than(&before.generation)
-            .filter(|(_, server)| server.number % lanes.len() == own)
-        {
-            for kind in [Kind::Health, Kind::Agent].into_iter().filter(|kind| kind.of(server).is_some()) {
-                begin(backend, server, kind, Duration::ZERO)?;
-            }
-        }
-        return Ok(());
-    }
-    let process = &local.generation.process;
-    for kind in [Kind::Health, Kind::Agent] {
-        let servers = || {
-            local
-                .generation
-                .backends
-                .iter()
-                .flat_map(|backend| backend.listed().map(move |server| (backend, server)))
+    let generation = &local.generation;
+    let before = local.predecessor();
+    let adds = before.as_ref().is_some_and(|before| before.generation.is_related(generation));
+    let fresh: Vec<_> =
+        checks_beside(generation, before.as_ref().map(|before| &*before.generation)).collect();
+    for (wanted, what) in [(Kind::Health, &CHECK), (Kind::Agent, &AGENT)] {
+        let fresh = || {
+            let of = fresh.iter().filter(|(.., kind)| *kind == wanted);
+            of.filter_map(|&(backend, server, kind)| Some((backend, server, kind.of(server)?)))
         };
-        let checked = || servers().filter_map(|(backend, server)| Some((backend, server, kind.of(server)?)));
-        let spreading = checked()
+        let spreading = fresh()
             .map(|(.., check)| check.intervals.inter)
             .filter(|inter| *inter >= Intervals::SPREADS_FROM);
-        let (shortest, count) = (spreading.min().unwrap_or_default(), checked().count());
-        for (place, (backend, server, check)) in
-            checked().enumerate().filter(|(place, _)| place % lanes.len() == own)
-        {
-            let room = if kind == Kind::Agent { check.intervals.inter } else { shortest };
-            begin(backend, server, kind, Intervals::first(room, process.max_spread_checks, place, count))?;
+        let (shortest, count) = (spreading.min().unwrap_or_default(), fresh().count());
+        for (place, (backend, server, check)) in fresh().enumerate() {
+            // Of a few that come later the first lanes would have all.
+            let lane = if before.is_some() { server.number } else { place };
+            if lane % lanes.len() != own {
+                continue;
+            }
+            let room = if wanted == Kind::Agent { check.intervals.inter } else { shortest };
+            let delay = match adds {
+                true => Duration::ZERO, // when they are enabled
+                false => Intervals::first(room, generation.process.max_spread_checks, place, count),
+            };
+            let own = Checked {
+                checks: local.checks.clone(),
+                backend: backend.name.clone(),
+                server: server.clone(),
+                kind: wanted,
+            };
+            local
+                .here()
+                .spawn(what, Class::Normal, checking(local.here(), own, delay))
+                .map_err(|error| error.to_string())?;
         }
     }
     Ok(())
 }
 
+/// The checks of a generation that `other` does not have. Backends that both have cost a look each.
+fn checks_beside<'a>(
+    own: &'a Generation,
+    other: Option<&'a Generation>,
+) -> impl Iterator<Item = (&'a Backend, &'a Arc<Server>, Kind)> {
+    let is_in = move |backend: &Arc<Backend>| {
+        other.is_some_and(|other| {
+            other.backends.get(backend.number).is_some_and(|other| Arc::ptr_eq(other, backend))
+        })
+    };
+    own.backends.iter().filter(move |backend| !is_in(backend)).flat_map(move |backend| {
+        let kinds = |server| [Kind::Health, Kind::Agent].map(|kind| (server, kind));
+        backend
+            .listed()
+            .flat_map(kinds)
+            .filter(|(server, kind)| kind.of(server).is_some())
+            .filter(move |(server, kind)| {
+                other.is_none_or(|other| find(other, &backend.name, server, *kind).is_none())
+            })
+            .map(move |(server, kind)| (&**backend, server, kind))
+    })
+}
+
+/// Where a generation has that check: the numbers of the backend and of the server.
+fn find(generation: &Generation, backend: &str, server: &Arc<Server>, kind: Kind) -> Option<(usize, Index)> {
+    let own = generation.backend_named(backend)?;
+    let servers = own.balancer.servers();
+    if own.has(server) {
+        return Some((own.number, servers.index(server.index)?));
+    }
+    let index = servers.by_name(&server.name)?;
+    let (check, known) = (kind.of(&own.servers[index.get()])?, kind.of(server)?);
+    Arc::ptr_eq(&check.notify, &known.notify).then_some((own.number, index))
+}
+
 /// A server that is checked.
 struct Checked {
     checks: Rc<Checks>,
-    backend: usize,
+    /// Its backend's name.
+    backend: Box<str>,
+    /// As the generation has it that had it checked last.
     server: Arc<Server>,
     kind: Kind,
 }
@@ -153,12 +185,15 @@ impl Kind {
 }
 
 impl Checked {
-    /// The lane's side of a generation that has the server and goes on: of several the oldest, since those
-    /// after it may come to nothing.
-    fn local(&self) -> Option<Rc<Local>> {
+    /// The lane's side of a generation that has the check and goes on, and where: of several the oldest,
+    /// since those after it may come to nothing.
+    fn find(&self) -> Option<(Rc<Local>, usize, Index)> {
         let goes_on =
             |local: &Rc<Local>| Rc::ptr_eq(&local.checks, &self.checks) && !local.stopping.has_happened();
-        Local::all().filter(goes_on).find(|local| local.generation.backends[self.backend].has(&self.server))
+        Local::all().filter(goes_on).find_map(|local| {
+            let (backend, index) = find(&local.generation, &self.backend, &self.server, self.kind)?;
+            Some((local, backend, index))
+        })
     }
 
     /// What `work` gives, unless checks end before.
@@ -167,15 +202,15 @@ impl Checked {
     }
 }
 
-/// Checks one server as long as a generation has it, on the same lane. While it waits for the next check it
-/// holds none of them.
-async fn checking(here: Here, own: Checked, delay: Duration) {
-    let server = &*own.server;
-    let Some(check) = own.kind.of(server) else { return };
+/// Checks one server as long as a generation has the check, on the same lane. While it waits for the next one
+/// it holds none of them.
+async fn checking(here: Here, mut own: Checked, delay: Duration) {
+    let Some(check) = own.kind.of(&own.server) else { return };
     let connector = Connector::new(check.connect.clone());
     let mut wait = delay;
-    let mut noise = (server.number as u32).wrapping_mul(0x9e37_79b9) | 1;
+    let mut noise = (own.server.number as u32).wrapping_mul(0x9e37_79b9) | 1;
     loop {
+        let Some(check) = own.kind.of(&own.server) else { return };
         let mut until = here.now() + wait;
         loop {
             let paused = !check.board.is_looked_after();
@@ -184,7 +219,7 @@ async fn checking(here: Here, own: Checked, delay: Duration) {
             }
             let sleep = here.sleep_until(if paused { Time::MAX } else { until });
             let Some(rung) = own.unless_over(check.notify.or(sleep)).await else { return };
-            if rung && own.local().is_none() {
+            if rung && own.find().is_none() {
                 return;
             }
             if rung && !paused {
@@ -193,10 +228,11 @@ async fn checking(here: Here, own: Checked, delay: Duration) {
         }
         // Those that are too many wait for their turn.
         let Some(_place) = own.unless_over(CheckGuard::enter(&own.checks.places)).await else { return };
-        let Some(local) = own.local() else { return };
+        let Some((local, backend, index)) = own.find() else { return };
         let generation = local.generation.clone();
-        let backend = &generation.backends[own.backend];
-        let Some(index) = backend.balancer.servers().index(server.index) else { return };
+        let backend = &generation.backends[backend];
+        own.server = backend.servers[index.get()].clone();
+        let Some(check) = own.kind.of(&own.server) else { return };
         let begun = here.now();
         let serves = check.board.begin() != Running::Down;
         let script = match check.target.read().send {
@@ -225,8 +261,9 @@ async fn checking(here: Here, own: Checked, delay: Duration) {
         };
         let Some(verdict) = verdict else { return };
         // Another generation may serve by now.
-        let Some(local) = own.local() else { return };
-        let backend = &local.generation.backends[own.backend];
+        let Some((local, backend, index)) = own.find() else { return };
+        let backend = &local.generation.backends[backend];
+        let Some(check) = own.kind.of(&backend.servers[index.get()]) else { return };
         if !check.board.is_looked_after() {
             check.board.cancel(); // since it began
             continue;

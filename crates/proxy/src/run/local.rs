@@ -186,6 +186,9 @@ impl Local {
             served.iter().rev().find(|before| before.generation.is_related(&generation)).cloned()
         });
         let connectors = connectors(&generation, predecessor.as_deref());
+        let checks = Self::newest()
+            .filter(|before| before.generation.process.max_checks == generation.process.max_checks)
+            .map(|before| before.checks.clone());
         let idle_pools = generation
             .backends
             .iter()
@@ -205,10 +208,7 @@ impl Local {
             logs,
             room: RefCell::new(Room::new(&generation)),
             io,
-            checks: predecessor.map_or_else(
-                || Checks::new(generation.process.max_checks),
-                |predecessor| predecessor.checks.clone(),
-            ),
+            checks: checks.unwrap_or_else(|| Checks::new(generation.process.max_checks)),
             generation,
             connectors,
             idle_pools,
