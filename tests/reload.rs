@@ -1038,6 +1038,52 @@ fn a_server_that_was_added_stays_if_the_file_has_it() {
     assert!(program.ask("get weight l/x").contains("No such server."));
 }
 
+/// A connection to a server that a stream of before a reload leaves behind serves streams of after it, also
+/// where the server has another number by then.
+#[test]
+fn connections_of_streams_of_before_serve_those_of_after() {
+    let (reached, at) = std::sync::mpsc::channel();
+    let count = Arc::new(AtomicUsize::new(0));
+    let connections = count.clone();
+    let server = origin(move |mut stream| {
+        connections.fetch_add(1, Ordering::SeqCst);
+        while stream.read(&mut [0; 4096]).is_ok_and(|length| length > 0) {
+            let (go, gone) = std::sync::mpsc::channel::<()>();
+            if reached.send(go).is_err() || gone.recv().is_err() {
+                return;
+            }
+            if stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    let proxies = |line: &str, version: u32| {
+        format!(
+            "listen l\n bind WEB\n http-reuse always\n http-response set-header x-version {version}\n{line} \
+             server s {server} pool-low-conn 0\n"
+        )
+    };
+    let program = Changing::start_as(Folder::new(), command(), " nbthread 1\n", &proxies("", 1));
+    let ask = || {
+        let mut client = connect(program.address);
+        write!(client, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        client
+    };
+    let mut before = ask();
+    let go: std::sync::mpsc::Sender<()> = at.recv_timeout(PATIENCE).unwrap();
+    program.change(&proxies(" server r 127.0.0.1:1 disabled\n", 2));
+    go.send(()).unwrap();
+    assert!(read_all(&mut before).contains("x-version: 1"));
+    until(|| program.column("l", "s", "idle_conn_cur") == "1");
+    for version in [2, 3] {
+        let mut after = ask();
+        at.recv_timeout(PATIENCE).unwrap().send(()).unwrap();
+        assert!(read_all(&mut after).contains(&format!("x-version: {version}")));
+        program.change(&proxies("", 3)); // what is idle goes along
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
 /// What the new file says of a server otherwise than the old one holds for those who came by that, too;
 /// what an operator did to it stays.
 #[test]

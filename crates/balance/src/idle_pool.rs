@@ -278,11 +278,11 @@ impl<C> IdlePool<C> {
         (place.turn == id.turn && place.connection.is_some()).then(|| self.remove(id.place))
     }
 
-    /// The oldest connection of a server, whatever its key: to make room for another.
-    pub fn take_oldest(&mut self, server: Index) -> Option<C> {
+    /// The oldest connection of a server, and its key.
+    pub fn take_oldest(&mut self, server: Index) -> Option<(u64, C)> {
         match self.servers[server.get()].oldest {
             NONE => None,
-            oldest => Some(self.remove(oldest)),
+            oldest => Some((self.places[oldest as usize].key, self.remove(oldest))),
         }
     }
 

@@ -209,8 +209,11 @@ impl Backend {
 
 impl Server {
     /// Whether a connection to one is as good for the other.
-    pub(crate) fn has_connections_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.addr, &other.addr) && (&self.connect, self.header) == (&other.connect, other.header)
+    fn has_connections_of(&self, other: &Self) -> bool {
+        let names = (self.pool_name, other.pool_name); // what they ask for may be something else
+        Arc::ptr_eq(&self.addr, &other.addr)
+            && (&self.connect, self.header) == (&other.connect, other.header)
+            && names == (None, None)
     }
 
     /// Whether it is the same server, as the file names it.
@@ -250,6 +253,9 @@ impl Server {
                     follows.addr = was.addr.clone();
                 }
             }
+        }
+        if self.has_connections_of(was) {
+            self.pool = was.pool;
         }
         for (own, was) in [(&mut self.check, &was.check), (&mut self.agent, &was.agent)] {
             if let (Some(own), Some(was)) = (own, was) {

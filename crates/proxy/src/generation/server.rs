@@ -19,7 +19,7 @@ use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
 use manylane_sched::Time;
 use manylane_sync::Arc;
-use manylane_sync::atomic::{AtomicBool, Ordering};
+use manylane_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ pub struct Server {
     pub number: usize,
     /// Number in its backend.
     pub index: usize,
+    /// What idle connections to it are known by: the same for the same server of all generations, as long as
+    /// these connect in the same way.
+    pub pool: u64,
     /// `id`, or the next free one of its backend.
     pub id: u32,
     /// Its name.
@@ -205,6 +208,9 @@ pub struct SendHeader {
     pub tls: bool,
 }
 
+/// Numbers servers that the process has had.
+static POOLS: AtomicU64 = AtomicU64::new(0);
+
 /// What lines say in place of a server's name when there is none.
 const NO_SERVER: &str = "<NOSRV>";
 
@@ -328,6 +334,7 @@ pub(super) fn server(
     Server {
         number,
         index,
+        pool: POOLS.fetch_add(1, Ordering::Relaxed),
         id: id.map_or(0, |set| set.value),
         name: text(name),
         cookie: match cookie {

@@ -14,7 +14,10 @@
 //!    made. A client without a request does not count: `maxconn` has one half of the descriptors for clients,
 //!    and idle clients need nothing of the other half. A lane that has less than its share of what may be in
 //!    use looks at no other lane; one that has more looks at all of them, at most once in [`LOOK_EVERY`].
-//! 5. A lane that gave a connection of a server away asks for none of that server until `pool-purge-delay`
+//! 5. The pools of the generation that serves are the lane's: what an older one has when it retires goes
+//!    there, and its streams take from there and leave their connections there, where both have the same
+//!    server.
+//! 6. A lane that gave a connection of a server away asks for none of that server until `pool-purge-delay`
 //!    has passed, and connects: else lanes that use a server in turns would pass one connection to and fro.
 
 use super::Local;
@@ -32,6 +35,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::OnceLock;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -137,7 +141,7 @@ impl Local {
         };
         let to = if server.addr.is_of_client() { client.destination() } else { None };
         let addr = server.addr.word() >> 1;
-        let index = server.index as u64;
+        let index = server.pool;
         let name = server.pool_name.and_then(|number| names[number]);
         let namespace = client.namespace_for(server);
         if from.is_none()
@@ -146,18 +150,18 @@ impl Local {
             && namespace.is_none()
             && packets == Packets::default()
         {
-            return Some(Self::key_for_all(server.index, addr));
+            return Some(Self::key_for_all(server.pool, addr));
         }
         let mut hash = hasher().build_hasher();
         (index, addr, from, to, name, namespace, packets).hash(&mut hash);
         Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
     }
 
-    /// What a connection is good for that is for any client: the server's number, as long as it has not
-    /// moved.
-    fn key_for_all(index: usize, addr: u32) -> u64 {
-        match (index as u64, addr) {
-            (index, 0) => index,
+    /// What a connection is good for that is for any client: the number of the server's pool, as long as it
+    /// has not moved.
+    fn key_for_all(pool: u64, addr: u32) -> u64 {
+        match (pool, addr) {
+            (pool, 0) => pool,
             moved => hasher().hash_one(moved) | 1 << 63,
         }
     }
@@ -172,7 +176,7 @@ impl Local {
         let present = server.connect.source.as_ref().and_then(|source| source.present.as_ref());
         let plain = server.header.is_none() && !server.stands_in && server.pool_name.is_none();
         let here = !matches!(present, Some(Present::Client | Present::ClientIp)) && server.addr.word() == 0;
-        (plain && here).then_some(server.index as u64)
+        (plain && here).then_some(server.pool)
     }
 
     /// An idle connection for a check: of this lane, since checks are no reason to wake another.
@@ -183,16 +187,25 @@ impl Local {
 
     /// Keeps the connection of a check for requests, and for the next check.
     pub(super) fn keep_own(&self, backend: &Backend, index: Index, idle: Idle) {
-        if let Some((next, backend, index)) = self.successor_with(backend, index) {
-            return next.keep_own(&next.generation.backends[backend], index, idle);
-        }
         if let Some(key) = Self::own_key(&backend.servers[index.get()]) {
             self.keep(backend, index, key, idle);
         }
     }
 
+    /// Who keeps connections to that server in the place of this generation, which serves no more: the lane's
+    /// pools are those of the generation that serves.
+    fn keeper(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
+        let next = self.successor().filter(|_| self.stopping.has_happened())?;
+        let own = next.generation.backend_named(&backend.name)?;
+        let (number, index) = (own.number, pooled_with(own, &backend.servers[index.get()])?);
+        Some((next, number, index))
+    }
+
     /// Keeps a connection, if there is room for it; else it is closed.
     pub(crate) fn keep(&self, backend: &Backend, index: Index, key: u64, idle: Idle) {
+        if let Some((next, backend, index)) = self.keeper(backend, index) {
+            return next.keep(&next.generation.backends[backend], index, key, idle);
+        }
         if self.is_above(self.generation.process.pool_low) || self.stopping.has_happened() {
             return;
         }
@@ -205,6 +218,9 @@ impl Local {
     /// The connection of the key that came last and is still good. It has served `least` requests, or none is
     /// given.
     pub(crate) fn take_kept(&self, backend: &Backend, index: Index, key: u64, least: u32) -> Option<Idle> {
+        if let Some((next, backend, index)) = self.keeper(backend, index) {
+            return next.take_kept(&next.generation.backends[backend], index, key, least);
+        }
         let mut idle_pool = self.idle_pools[backend.number].borrow_mut();
         loop {
             let idle = idle_pool.take(key)?;
@@ -222,7 +238,7 @@ impl Local {
     }
 
     /// A connection of another lane, if one has any to give (rule 2), and this one gave none away lately
-    /// (rule 5).
+    /// (rule 6).
     pub(crate) async fn take_over(
         &self,
         backend: &Backend,
@@ -230,18 +246,23 @@ impl Local {
         key: u64,
         least: u32,
     ) -> Option<Idle> {
-        if !self.generation.process.idle_shared {
+        let next = self.keeper(backend, index);
+        let (local, backend, index) = match &next {
+            Some((next, backend, index)) => (&**next, &*next.generation.backends[*backend], *index),
+            None => (self, backend, index),
+        };
+        if !local.generation.process.idle_shared {
             return None;
         }
         let here = self.here();
-        if self.idle_pools[backend.number].borrow().has_given(index, here.now()) {
+        if local.idle_pools[backend.number].borrow().has_given(index, here.now()) {
             return None;
         }
         let start = here.lane().index().wrapping_add(self.asked.get());
         let lane = backend.idle_pools.ask(index, start)?;
         self.asked.set(self.asked.get().wrapping_add(1));
         let (mut asked, giver) = oneshot();
-        let (generation, number) = (self.generation.clone(), backend.number);
+        let (generation, number) = (local.generation.clone(), backend.number);
         let give = move |_| give(generation, number, index, key, least, giver);
         Remote::new(lane).spawn_with(&TAKEOVER, Class::Urgent, give).ok()?;
         let answer = poll_fn(|context| asked.poll_task(context));
@@ -285,8 +306,7 @@ impl Local {
         self.idle.set(self.idle_pools.iter().map(|idle_pool| idle_pool.borrow().total()).sum());
     }
 
-    /// Gives what is good for anybody to the idle pools of another generation, where that has the same
-    /// server.
+    /// Gives what is idle to the pools of another generation, where that has the same server.
     pub(super) fn pass_idle(&self, next: &Self) {
         for (backend, idle_pool) in self
             .generation
@@ -302,18 +322,13 @@ impl Local {
                 continue;
             }
             for server in &backend.servers {
-                let same = successor.same_server(server).filter(|own| own.has_connections_of(server));
-                let Some(index) = same.and_then(|own| successor.balancer.servers().index(own.index)) else {
+                let (Some(from), Some(to)) =
+                    (backend.balancer.servers().index(server.index), pooled_with(successor, server))
+                else {
                     continue;
                 };
-                let mut kept = Vec::new();
-                let addr = server.addr.word() >> 1; // once: it may move meanwhile
-                while let Some(idle) = idle_pool.borrow_mut().take(Self::key_for_all(server.index, addr)) {
-                    kept.push(idle);
-                }
-                for idle in kept.into_iter().rev() {
-                    // so the one that was used last is again
-                    next.keep(successor, index, Self::key_for_all(index.get(), addr), idle);
+                while let Some((key, idle)) = idle_pool.borrow_mut().take_oldest(from) {
+                    next.keep(successor, to, key, idle); // so the one that was used last is again
                 }
             }
         }
@@ -353,6 +368,12 @@ impl Local {
         self.used.set((now, used));
         used
     }
+}
+
+/// The server there whose connections are as good as those to that one.
+fn pooled_with(backend: &Backend, server: &Server) -> Option<Index> {
+    let own = backend.same_server(server).filter(|own| own.pool == server.pool)?;
+    backend.balancer.servers().index(own.index)
 }
 
 /// On the lane that was asked: gives a connection, or says that there is none.
