@@ -313,17 +313,14 @@ impl ServerCheck {
         self.board = was.board.clone();
     }
 
-    /// Whether the same is done for it, at the same times.
+    /// Whether the same is done for it, at the same times. What is read anew for each check, as `log`, is no
+    /// reason to begin anew.
     fn is_same(&self, was: &Self) -> bool {
-        // What is read anew for each check, or is found: no reason to begin.
-        let Self { log: _, observed: _, health: _, board: _, target: _, notify: _, .. } = self;
-        let Self { script: _, wording, program, reuses, place, follows, has_address, .. } = self;
-        let Self { connect, header, usual_header, relays, intervals, timeouts, .. } = self;
         let addr = |check: &Self| check.follows.as_ref().map(|follows| Arc::as_ptr(&follows.addr));
-        (wording, program, reuses) == (&was.wording, &was.program, &was.reuses)
-            && (place, follows, has_address) == (&was.place, &was.follows, &was.has_address)
-            && addr(self) == addr(was)
-            && (connect, header, usual_header) == (&was.connect, &was.header, &was.usual_header)
-            && (relays, intervals, timeouts) == (&was.relays, &was.intervals, &was.timeouts)
+        (&self.wording, &self.program, self.reuses) == (&was.wording, &was.program, was.reuses)
+            && (&self.place, &self.follows, addr(self)) == (&was.place, &was.follows, addr(was))
+            && (&self.connect, self.has_address, self.relays) == (&was.connect, was.has_address, was.relays)
+            && (self.header, self.usual_header) == (was.header, was.usual_header)
+            && (self.intervals, self.timeouts) == (was.intervals, was.timeouts)
     }
 }
