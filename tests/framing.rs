@@ -654,3 +654,24 @@ fn cuts_do_not_matter() {
     }
     told(&wrongs);
 }
+
+#[test]
+fn tiny_chunks_leave_as_few() {
+    const CHUNKS: usize = 27_000;
+    let server = origin(|mut stream| {
+        let mut head = [0; 4096];
+        let _ = stream.read(&mut head);
+        let body = format!("{}0\r\n\r\n", "1\r\nx\r\n".repeat(CHUNKS));
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        let _ = stream.read(&mut [0]);
+    });
+    let program = start(server);
+    let mut client = connect(program.addresses[0]);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    let message = judge(&answer, false, true).unwrap().unwrap();
+    assert_eq!(message.body, b"x".repeat(CHUNKS));
+    assert!(answer.len() < CHUNKS + 4096, "{} bytes for {CHUNKS} of data", answer.len());
+}

@@ -4,7 +4,7 @@
 //! reserved once for all of them (R-G10), since a segment each would cost more than the copy, here and in the
 //! system call that sends them.
 
-use crate::chunks::Chunks;
+use crate::chunks::{self, Chunks};
 use crate::error::{Error, Problem};
 use crate::leniency::{Leniency, Relaxed};
 use crate::limits::Limits;
@@ -18,6 +18,10 @@ use manylane_http::Head;
 /// A chunk's data of fewer bytes in one segment is copied to what came before it, more is passed on by
 /// reference.
 const SMALL: usize = 1024;
+
+/// Chunks with fewer bytes of data are tiny: their framing is a tenth of them and more. Those that are there
+/// together are worth a copy, which is less than what they cost every hop behind.
+const TINY_CHUNK: usize = 64;
 
 /// No size's line is longer, in bytes: digits and line end; extensions are read over as they come.
 const LONGEST_LINE: usize = 16 + 2;
@@ -127,6 +131,22 @@ impl BodyReader {
             State::Chunked(chunks) => chunks.pass(n),
             State::UntilEnd | State::Trailers(_) | State::Done | State::Failed => {}
         }
+    }
+
+    /// Whether the next byte is the first of a chunk: here, and nowhere else, may [`read`](Self::read) take
+    /// turns with [`read_chunks`](Self::read_chunks).
+    #[inline]
+    pub fn is_between_chunks(&self) -> bool {
+        matches!(&self.state, State::Chunked(chunks) if chunks.is_between())
+    }
+
+    /// Whether `input`, which begins [between chunks](Self::is_between_chunks), begins with a chunk that has
+    /// few bytes and is not the last one of data: better passed on together with those behind it.
+    #[inline]
+    pub fn sees_tiny_chunks(input: &Chain) -> bool {
+        let Some(bytes) = input.front() else { return false };
+        let Some((start, len)) = chunks::whole(bytes, 0) else { return false };
+        len < TINY_CHUNK && bytes.get(start + len + 2).is_some_and(|next| *next != b'0')
     }
 
     /// Moves data from `input` behind what `out` has, without its framing: all that is there.

@@ -75,8 +75,8 @@ fn hex(byte: u8) -> Option<u64> {
 }
 
 /// Data and length of a chunk that is whole at `at`, in the usual form: up to seven digits, no extension.
-#[inline(always)] // one caller, and the closure in it should be part of its loop
-fn whole(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+#[inline(always)] // the closure of its caller should be part of its loop
+pub(crate) fn whole(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let rest = bytes.get(at..)?;
     let mut size = hex(*rest.first()?)? as usize;
     let mut digits = 1;
@@ -266,6 +266,12 @@ impl Chunks {
         let end = line_end(bytes);
         self.read(&bytes[..end], |_, _| {})?;
         Ok(end)
+    }
+
+    /// Whether the next byte is the first of a chunk.
+    #[inline]
+    pub(crate) fn is_between(&self) -> bool {
+        self.state == NEXT
     }
 
     /// `n` bytes of the present chunk's data went past; there are so many.

@@ -327,8 +327,11 @@ impl BodyWriter {
     /// # Errors
     /// [`WriteError::NoMemory`]; [`WriteError::Length`] where the body has no chunks.
     pub fn write_chunks(&mut self, chunks: &mut Chain, out: &mut Chain) -> Result<(), WriteError> {
-        if self.body != Body::Chunked || self.open {
+        if self.body != Body::Chunked {
             return Err(WriteError::Length);
+        }
+        if std::mem::take(&mut self.open) {
+            out.append(b"\r\n").map_err(|_| WriteError::NoMemory)?;
         }
         out.append_chain(chunks).map_err(|_| WriteError::NoMemory)
     }

@@ -418,3 +418,61 @@ fn what_is_for_one_hop_ends_there() {
         "with a blank though there is no reason"
     );
 }
+
+/// Passes a chunked body on as a proxy does: tiny chunks that are there together by their data, others as
+/// they came.
+fn pass_on(pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut reader = BodyReader::new(Body::Chunked, From::Client, Limits::default());
+    let mut writer = BodyWriter::new(Body::Chunked);
+    let (mut input, mut out, mut kept) = (Chain::new(), Chain::new(), false);
+    for piece in pieces {
+        input.append(&piece).expect("memory");
+        if reader.is_between_chunks() {
+            kept = !BodyReader::sees_tiny_chunks(&input);
+        }
+        let mut body = Chain::new();
+        let progress = match kept {
+            true => reader.read_chunks(&mut input, &mut body),
+            false => reader.read(&mut input, &mut body),
+        };
+        match kept {
+            true => writer.write_chunks(&mut body, &mut out).expect("chunks"),
+            false => writer.write(&mut body, &mut out).expect("chunks"),
+        }
+        if let Progress::Done(mut trailers) = progress.expect("valid") {
+            writer.end(trailers.as_mut(), &mut out).expect("chunks");
+        }
+    }
+    assert!(reader.is_done() && input.is_empty());
+    out.to_vec()
+}
+
+/// The data of a chunked body.
+fn data_of(framed: &[u8]) -> Vec<u8> {
+    let mut reader = BodyReader::new(Body::Chunked, From::Client, Limits::default());
+    let (mut input, mut out) = (Chain::new(), Chain::new());
+    input.append(framed).expect("memory");
+    assert!(matches!(reader.read(&mut input, &mut out), Ok(Progress::Done(_))) && input.is_empty());
+    out.to_vec()
+}
+
+#[test]
+fn tiny_chunks_that_are_there_together_go_on_as_one() {
+    let tiny = format!("{}0\r\n\r\n", "1\r\nx\r\n".repeat(500));
+    assert_eq!(
+        pass_on([tiny.clone().into_bytes()].into_iter()),
+        format!("1f4\r\n{}\r\n0\r\n\r\n", "x".repeat(500)).into_bytes()
+    );
+    // One alone, and large ones, are not worth it.
+    for as_it_came in ["5\r\nhello\r\n0\r\n\r\n", "40\r\n*\r\n40\r\n*\r\n0\r\n\r\n"] {
+        let as_it_came = as_it_came.replace('*', &"y".repeat(64));
+        assert_eq!(pass_on([as_it_came.clone().into_bytes()].into_iter()), as_it_came.into_bytes());
+    }
+    // Wherever it is cut, and whatever takes turns, it is the same body.
+    let large = format!("800\r\n{}\r\n", "z".repeat(2048));
+    let mixed = format!("{}{large}{}{large}3;a=b\r\nabc\r\n0\r\n\r\n", &tiny[..300], &tiny[..120]);
+    let data = data_of(mixed.as_bytes());
+    for step in (1..50).chain([100, 301, 420, 2_300, 5_000]) {
+        assert_eq!(data_of(&pass_on(mixed.as_bytes().chunks(step).map(<[u8]>::to_vec))), data, "{step}");
+    }
+}

@@ -1,7 +1,9 @@
 //! Bytes between two connections: who is waited for, and for how long.
 
+mod ends;
 mod timeouts;
 
+pub(crate) use ends::{BodyEnd, ClientEnd, NotSent, ServerEnd};
 pub(crate) use timeouts::{Direction, Side, StreamTimeouts, Timeouts, Timer, Waits};
 
 use manylane_net::SplicePolicy;

@@ -8,7 +8,7 @@ use crate::termination::Cause;
 use manylane_buf::Chain;
 use manylane_expr::Data;
 use manylane_h1::{Body, Request};
-use manylane_http::{Known, Version};
+use manylane_http::{Head, Known, Version};
 use manylane_sched::Time;
 use std::pin::pin;
 use std::time::Duration;
@@ -100,9 +100,8 @@ impl Session<'_> {
                 asked = true;
                 request.head.remove_fields(Known::EXPECT);
                 request.continue_expected = false;
-                let mut out = Chain::new();
-                out.append(b"HTTP/1.1 100 Continue\r\n\r\n").map_err(|_| NoBody::Left)?;
-                self.client.connection.send(&mut out).await.map_err(|_| NoBody::Left)?;
+                let mut head = Head::response(Version::HTTP_11, 100, None).map_err(|_| NoBody::Left)?;
+                self.client.end.send_interim(&mut head).await.map_err(|_| NoBody::Left)?;
                 up.wait_for_continue(false);
             }
             let deadline = whole.or(timeouts.map(|time| here.now() + time));

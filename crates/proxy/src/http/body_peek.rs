@@ -2,11 +2,12 @@
 //! forwarding.
 
 use super::pump::Broken;
+use crate::flow::BodyEnd;
 use crate::invalid::Found;
 use manylane_buf::Chain;
 use manylane_expr::Data;
 use manylane_h1::{Body, BodyReader, From, Limits, Progress};
-use manylane_net::Connection;
+use manylane_io::READ_AT_ONCE;
 use manylane_stats::Tally;
 
 /// What is here of a body.
@@ -25,7 +26,7 @@ pub(super) struct BodyPeek {
 
 /// A message's body as it comes in.
 pub(super) struct Incoming<'a> {
-    pub(super) connection: &'a Connection,
+    pub(super) server: BodyEnd<'a>,
     pub(super) input: &'a mut Chain,
     pub(super) seen: &'a mut BodyPeek,
     /// Bytes that came.
@@ -102,15 +103,13 @@ impl Incoming<'_> {
     pub(super) async fn gather(&mut self, least: usize) -> Result<(), Broken> {
         self.seen.begin(self.input)?;
         while !self.seen.is_enough(least) {
-            match self.connection.recv().await {
-                Ok(Some(segment)) => {
-                    self.received.add(segment.len() as u64);
-                    let new = self.input.len();
-                    self.input.push_compact(segment).map_err(|_| Broken::Memory)?;
-                    self.seen.add(self.input, new)?;
-                }
+            let new = self.input.len();
+            let more = self.server.receive(self.input, READ_AT_ONCE).await;
+            self.received.add((self.input.len() - new) as u64);
+            match more {
+                Ok(true) => self.seen.add(self.input, new)?,
                 // Whether it may end here is found out when it is forwarded.
-                Ok(None) => self.seen.end(),
+                Ok(false) => self.seen.end(),
                 Err(_) => return Err(Broken::Sender),
             }
         }

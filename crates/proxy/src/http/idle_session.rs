@@ -90,7 +90,8 @@ impl IdleSession {
     /// Whether a client is one that can be waited for here: of the system. Those of the process keep their
     /// place in a future.
     pub(crate) fn is_for(client: &Client) -> bool {
-        client.connection.stream().is_some() && client.received.is_empty()
+        client.end.whole().is_some_and(|connection| connection.stream().is_some())
+            && client.received.is_empty()
     }
 
     /// Whether it has something that only its generation understands.

@@ -225,7 +225,9 @@ impl Session<'_> {
     /// Whether it has something that only its generation understands; clients inside of the process stay in
     /// their place, too.
     fn belongs(&self) -> bool {
-        !self.private.is_empty() || self.scopes.has_session() || self.client.connection.stream().is_none()
+        !self.private.is_empty()
+            || self.scopes.has_session()
+            || self.client.end.connection().stream().is_none()
     }
 
     /// What rules may look at.

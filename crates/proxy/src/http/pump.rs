@@ -1,13 +1,13 @@
 //! A body from one connection to the other: framing taken off and put on, large pieces by reference, bulk by
 //! splicing.
 
-use crate::flow::{Direction, SPLICED_AT_ONCE, Waits};
+use crate::flow::{BodyEnd, Direction, SPLICED_AT_ONCE, Waits};
 use crate::invalid::Found;
 use manylane_buf::Chain;
 use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress, Relaxed};
 use manylane_http::Head;
 use manylane_io::Io;
-use manylane_net::{Connection, Expected, SplicePolicy};
+use manylane_net::{Expected, SplicePolicy};
 use manylane_stats::Tally;
 use std::cell::RefCell;
 
@@ -31,7 +31,9 @@ pub(super) struct Pump {
     writer: BodyWriter,
     /// How it goes on.
     framed: Body,
-    /// Chunks go on as they came.
+    /// Chunks go on as chunks.
+    chunks: bool,
+    /// They go on as they came; else their data does, as new ones.
     kept: bool,
     drop_trailers: bool,
     done: bool,
@@ -49,8 +51,8 @@ pub(super) struct Pump {
 pub(super) struct Ends<'a> {
     pub(super) io: &'a Io,
     pub(super) way: &'a Direction,
-    pub(super) from: &'a Connection,
-    pub(super) to: &'a Connection,
+    pub(super) from: BodyEnd<'a>,
+    pub(super) to: BodyEnd<'a>,
     pub(super) splice: Option<SplicePolicy>,
     /// Keeps what is sent.
     pub(super) kept: Option<&'a Kept>,
@@ -111,7 +113,7 @@ pub(super) async fn send(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) 
     let Ends { io, way, to, .. } = *ends;
     let here = io.here();
     let n = out.len() as u64;
-    way.send(here, to, out).await.map_err(|_| Broken::Receiver)?;
+    to.send(way, here, out).await.map_err(|_| Broken::Receiver)?;
     way.waits(Waits::Nobody, here.now());
     count(n);
     Ok(())
@@ -122,6 +124,7 @@ pub(super) async fn send_last(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u
     let Ends { io, way, to, .. } = *ends;
     let here = io.here();
     let n = out.len() as u64;
+    let BodyEnd::Http1(to) = to;
     way.send_last(here, to, out).await.map_err(|_| Broken::Receiver)?;
     way.waits(Waits::Nobody, here.now());
     count(n);
@@ -132,7 +135,8 @@ pub(super) async fn send_last(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u
 pub(super) async fn flush(ends: &Ends<'_>) -> Result<(), Broken> {
     let here = ends.io.here();
     ends.way.waits(Waits::Receiver, here.now());
-    ends.to.flush().await.map_err(|_| Broken::Receiver)?;
+    let BodyEnd::Http1(to) = ends.to;
+    to.flush().await.map_err(|_| Broken::Receiver)?;
     ends.way.waits(Waits::Nobody, here.now());
     Ok(())
 }
@@ -144,6 +148,7 @@ impl Pump {
             reader: BodyReader::new(found, from, limits),
             writer: BodyWriter::new(framed),
             framed,
+            chunks: found == Body::Chunked && framed == Body::Chunked,
             kept: found == Body::Chunked && framed == Body::Chunked,
             drop_trailers,
             done: matches!(found, Body::None | Body::Length(0)),
@@ -177,8 +182,8 @@ impl Pump {
     /// From here on it goes on as `framed`. Nothing was sent yet.
     pub(super) fn reframe(&mut self, framed: Body) {
         if framed != self.framed {
-            (self.framed, self.kept, self.writer, self.trailers) =
-                (framed, false, BodyWriter::new(framed), None);
+            (self.framed, self.chunks, self.kept) = (framed, false, false);
+            (self.writer, self.trailers) = (BodyWriter::new(framed), None);
             self.ahead |= self.done;
         }
     }
@@ -252,6 +257,9 @@ impl Pump {
         if self.done {
             return Ok(());
         }
+        if self.chunks && self.reader.is_between_chunks() {
+            self.kept = !BodyReader::sees_tiny_chunks(input);
+        }
         let progress = if self.kept {
             let mut chunks = Chain::new();
             let progress = self
@@ -309,7 +317,7 @@ impl Pump {
             }
             if !out.is_empty() {
                 let n = out.len() as u64;
-                way.send(here, to, out).await.map_err(|_| Broken::Receiver)?;
+                to.send(way, here, out).await.map_err(|_| Broken::Receiver)?;
                 count(n);
             }
             if self.done {
@@ -325,7 +333,7 @@ impl Pump {
             }
             way.waits(Waits::Sender, here.now());
             let had = input.len();
-            let more = from.recv_chain(input, way.room()).await;
+            let more = from.receive(input, way.room()).await;
             passage.received.add((input.len() - had) as u64);
             match more {
                 Ok(true) => way.called(here.now()),
@@ -357,8 +365,11 @@ impl Pump {
             None => Expected::UntilEnd { forwarded: way.bytes() },
         };
         let whole = self.writer.left().is_some() || bound.is_none(); // no chunks on either side
-        let Some((from, to)) =
-            policy.streams(from, to, expected).filter(|_| whole && !self.kept && bound != Some(0))
+        let Some((from, to)) = from
+            .whole()
+            .zip(to.whole())
+            .and_then(|(from, to)| policy.streams(from, to, expected))
+            .filter(|_| whole && !self.kept && bound != Some(0))
         else {
             return Ok(false);
         };

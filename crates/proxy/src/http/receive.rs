@@ -1,12 +1,11 @@
 //! What a server sends, as far as it is there at once: the head of its final response, and a body that came
 //! with it.
 
-use crate::flow::Direction;
+use crate::flow::{BodyEnd, ClientEnd, Direction, NotSent};
 use manylane_buf::Chain;
 use manylane_h1::{Body, RequestInfo, Response, ResponseParser, set_body};
 use manylane_http::Version;
 use manylane_io::READ_AT_ONCE;
-use manylane_net::Connection;
 use manylane_sched::Here;
 use manylane_stats::Tally;
 
@@ -26,7 +25,7 @@ pub(super) enum NoHead {
 
 /// Where responses go that come before the final one.
 pub(super) struct Onward<'a, C: Fn(u64)> {
-    pub(super) client: &'a Connection,
+    pub(super) client: &'a ClientEnd,
     /// The way that a body takes, which may be called for.
     pub(super) up: &'a Direction,
     pub(super) here: Here,
@@ -41,7 +40,7 @@ pub(super) struct Onward<'a, C: Fn(u64)> {
 /// The head of the final response, put into `place`. Those that come before it are passed on, to clients that
 /// know of them.
 pub(super) async fn receive<C: Fn(u64)>(
-    server: &Connection,
+    server: BodyEnd<'_>,
     input: &mut Chain,
     parser: &mut ResponseParser,
     asked: RequestInfo,
@@ -56,13 +55,12 @@ pub(super) async fn receive<C: Fn(u64)>(
                     onward.up.called(onward.here.now()); // for the body
                 }
                 if onward.version >= Version::HTTP_11 {
-                    let mut out = Chain::new();
-                    set_body(&mut head, Body::None, Body::None)
-                        .and_then(|()| head.emit(&mut out, None))
-                        .map_err(|_| NoHead::Memory)?;
-                    let length = out.len() as u64;
-                    onward.client.send(&mut out).await.map_err(|_| NoHead::Client)?;
-                    (onward.count)(length);
+                    set_body(&mut head, Body::None, Body::None).map_err(|_| NoHead::Memory)?;
+                    let sent = onward.client.send_interim(&mut head).await;
+                    (onward.count)(sent.map_err(|why| match why {
+                        NotSent::Memory => NoHead::Memory,
+                        NotSent::Failed => NoHead::Client,
+                    })?);
                 }
             }
             Ok(Some(response)) => {
@@ -71,7 +69,7 @@ pub(super) async fn receive<C: Fn(u64)>(
             }
             Ok(None) => {
                 let had = input.len();
-                let more = server.recv_chain(input, READ_AT_ONCE).await;
+                let more = server.receive(input, READ_AT_ONCE).await;
                 onward.received.add((input.len() - had) as u64);
                 match more {
                     Ok(true) => {}

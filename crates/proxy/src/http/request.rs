@@ -118,7 +118,7 @@ impl Session<'_> {
             }
             let waited = match woken.take() {
                 Some(wait) => wait,
-                None if begun && self.client.connection.stream().is_some() => {
+                None if begun && self.client.end.connection().stream().is_some() => {
                     match self.already(deadline).await {
                         Some(wait) => wait,
                         None if self.keep_partial_head(&parser, came, deadline) => {
@@ -158,7 +158,7 @@ impl Session<'_> {
 
     /// What waiting for more of a head brings without waiting.
     async fn already(&mut self, deadline: Time) -> Option<Wait> {
-        let stream = self.client.connection.stream()?;
+        let stream = self.client.end.connection().stream()?;
         let woken = poll_fn(|context| {
             let receive =
                 |context: &mut Context<'_>| stream.poll_recv(context).map_err(TransferError::Socket);
@@ -218,7 +218,7 @@ impl Session<'_> {
     pub(super) async fn wait(&mut self, deadline: Time, may_stop: bool) -> Wait {
         let outcome = {
             let mut stopping = self.local.stopping.waiter();
-            let connection = &self.client.connection;
+            let connection = self.client.end.connection();
             // Where it may stop, nothing of a request is held.
             let mut receiving = pin!(async {
                 if may_stop { connection.recv_within_limit().await } else { connection.recv().await }
@@ -327,7 +327,7 @@ impl Session<'_> {
 
     /// Sends the last that the client gets. The session [lingers](Self::linger) afterwards.
     pub(super) async fn send_last(&mut self, out: &mut Chain) {
-        let connection = &self.client.connection;
+        let connection = self.client.end.connection();
         let sending = connection.send_last(out);
         self.lingers = matches!(self.local.here().timeout(LINGERING.1, sending).await, Ok(Ok(())));
     }
@@ -338,7 +338,7 @@ impl Session<'_> {
         if !std::mem::take(&mut self.lingers) {
             return;
         }
-        let connection = &self.client.connection;
+        let connection = self.client.end.connection();
         let reading = async {
             let mut read = 0;
             while read <= LINGERING.0

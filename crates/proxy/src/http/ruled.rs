@@ -9,6 +9,7 @@ use super::pump::{Broken, Pump};
 use super::tries::Failed;
 use super::{Session, count_status, edit};
 use crate::counts::count_in_front;
+use crate::flow::NotSent;
 use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
 use crate::rules::{Answer, End, EvalPhase, Verdict, Walk, after_response, apply};
 use crate::run::{Begun, Streaming};
@@ -107,15 +108,13 @@ impl Session<'_> {
                     }
                 }
                 Ok(Verdict::Hint(mut head)) => {
-                    let mut out = Chain::new();
-                    let spoken = asking.version >= Version::HTTP_11;
-                    let made =
-                        set_body(&mut head, Body::None, Body::None).and_then(|()| head.emit(&mut out, None));
-                    let length = out.len() as u64;
-                    if spoken {
-                        if made.is_err() || self.client.connection.send(&mut out).await.is_err() {
-                            return Some(After::Close);
-                        }
+                    if asking.version >= Version::HTTP_11 {
+                        let made = set_body(&mut head, Body::None, Body::None).map_err(|_| NotSent::Memory);
+                        let sent = match made {
+                            Ok(()) => self.client.end.send_interim(&mut head).await,
+                            Err(why) => Err(why),
+                        };
+                        let Ok(length) = sent else { return Some(After::Close) };
                         self.note(|record| record.down += length);
                         self.frontend.counts.own().bytes_out.add(length);
                         self.listener.counts.own().bytes_out.add(length);
@@ -253,7 +252,7 @@ impl Session<'_> {
         let mut ended = false;
         loop {
             let more = {
-                let mut receiving = pin!(self.client.connection.recv());
+                let mut receiving = pin!(self.client.end.connection().recv());
                 let room = !ended && self.client.received.len() < HELD;
                 poll_fn(|context| {
                     if Pin::new(&mut sleep).poll(context).is_ready() {
@@ -515,7 +514,7 @@ impl Session<'_> {
         let reader = Reader { version: asking.version, method: asking.method };
         let framed =
             settle_response(&mut head, Body::Length(body.len() as u64), reader).map_err(|_| NoAnswer)?;
-        head.emit(&mut out, spellings).map_err(|_| NoAnswer)?;
+        self.client.end.send_head(&mut head, spellings, &mut out).map_err(|_| NoAnswer)?;
         if framed != Body::None {
             let mut writer = BodyWriter::new(framed);
             writer
@@ -550,7 +549,7 @@ impl Session<'_> {
             self.send_last(&mut out).await;
             return After::Close;
         }
-        let sending = self.client.connection.send(&mut out);
+        let sending = self.client.end.connection().send(&mut out);
         let sent = match self.frontend.timeouts.client {
             None => sending.await.is_ok(),
             Some(time) => matches!(self.local.here().timeout(time, sending).await, Ok(Ok(()))),

@@ -11,7 +11,7 @@ use super::report::termination;
 use super::settle::{Answered, Settled};
 use super::tries::{Failed, Outcome, RetryBudget, no_memory};
 use super::upload::{Leaving, Upload, Watched};
-use crate::flow::{StreamTimeouts, Waits};
+use crate::flow::{ServerEnd, StreamTimeouts, Waits};
 use crate::generation::Backend;
 use crate::rules::EvalPhase;
 use crate::run::{Observation, observe};
@@ -40,7 +40,7 @@ impl Session<'_> {
         &self,
         request: &mut Request,
         backend: &Backend,
-        (permit, new): (&ServerPermit, bool),
+        (server, permit, new): (&ServerEnd, &ServerPermit, bool),
         received: &mut Chain,
         up: &mut Pump,
     ) -> Result<Chain, Failed> {
@@ -69,7 +69,7 @@ impl Session<'_> {
             up.reframe(framed);
         }
         let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
-        request.head.emit(&mut out, spellings).map_err(|_| no_memory())?;
+        server.send_head(&mut request.head, spellings, &mut out).map_err(|_| no_memory())?;
         Ok(out)
     }
 
@@ -87,10 +87,10 @@ impl Session<'_> {
         budget: RetryBudget<'_>,
     ) -> Result<Outcome, Failed> {
         let local = self.local;
-        let &Attempt { ref connection, ref permit, reused, timings: _ } = attempt;
+        let &Attempt { end: ref server_end, ref permit, reused, timings: _ } = attempt;
         let index = permit.index();
         let new = reused.is_none();
-        let mut out = self.outgoing(request, backend, (permit, new), received, up)?;
+        let mut out = self.outgoing(request, backend, (server_end, permit, new), received, up)?;
         asking.gone.set(true);
         if request.head.authenticates_connection() {
             budget.authenticated.set(true);
@@ -116,7 +116,8 @@ impl Session<'_> {
         let splicing = self.splicing(backend);
         let begun = local.here().now();
         let mut from_server = Chain::new();
-        let client = &self.client.connection;
+        let client = &self.client.end;
+        let server = server_end.body();
         let (f, b) = (self.frontend.counts.own(), backend.counts.own());
         let count = |up: u64, down: u64| {
             b.sent.add(up);
@@ -128,8 +129,8 @@ impl Session<'_> {
             let up_ends = Ends {
                 io: &local.io,
                 way: &watch.up,
-                from: client,
-                to: connection,
+                from: client.body(),
+                to: server,
                 splice: splicing.up,
                 kept: budget.kept,
                 passage: Passage { received: &f.received, spliced: [&f.spliced_in, &b.spliced_out] },
@@ -156,7 +157,7 @@ impl Session<'_> {
                         received: &b.received,
                         count: count_interim,
                     };
-                    receive(connection, &mut from_server, &mut parser, asked, onward, &mut response).await
+                    receive(server, &mut from_server, &mut parser, asked, onward, &mut response).await
                 });
                 let leaving = backend.common.abort_on_close.then_some(Leaving::Closed);
                 let stays = going_up.while_there(reading, client, watched, leaving);
@@ -199,7 +200,7 @@ impl Session<'_> {
             for rules in self.lists(backend).filter(|rules| !rules.response.is_empty()) {
                 let mut seen = BodyPeek::new(response.body, From::Server, limits);
                 let incoming =
-                    Incoming { connection, input: &mut from_server, seen: &mut seen, received: &b.received };
+                    Incoming { server, input: &mut from_server, seen: &mut seen, received: &b.received };
                 let ruling = self.response_ruled(answered.phase(), rules, &mut response.head, incoming);
                 let ruled = permit.unless_ended(pin!(going_up.beside(pin!(ruling)))).await;
                 match ruled.map_err(|cause| Failed::Answer(502, Termination::new(cause, Phase::Headers)))? {
@@ -251,8 +252,8 @@ impl Session<'_> {
                 let down_ends = Ends {
                     io: &local.io,
                     way: &watch.down,
-                    from: connection,
-                    to: client,
+                    from: server,
+                    to: client.body(),
                     splice: splicing.down,
                     kept: None,
                     passage: Passage { received: &b.received, spliced: [&b.spliced_in, &f.spliced_out] },
@@ -311,7 +312,7 @@ impl Session<'_> {
                 // long as it is there and did not say that it leaves.
                 let rest = match &going_up.outcome {
                     None if complete && server_persists => {
-                        let mut leaving = pin!(connection.recv());
+                        let mut leaving = pin!(server_end.connection().recv());
                         let rest = pin!(poll_fn(|context| match going_up.poll_end(context) {
                             Poll::Ready(()) => Poll::Ready(()),
                             Poll::Pending => leaving.as_mut().poll(context).map(drop),
@@ -335,8 +336,9 @@ impl Session<'_> {
                     self.receives(segment.len());
                     received.push_compact(segment).map_err(|_| no_memory())?;
                 }
-                let ended =
-                    self.tunnel(backend, (connection, permit), back, received, from_server, count).await;
+                let ended = self
+                    .tunnel(backend, (server_end.connection(), permit), back, received, from_server, count)
+                    .await;
                 self.tunnelled(backend, permit.server(), ended);
                 return Ok(Outcome { whole: true, ..Outcome::CLOSE });
             }

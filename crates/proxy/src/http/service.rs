@@ -181,7 +181,7 @@ impl Session<'_> {
                 return After::Close;
             }
             if let Some(page) = &mut left {
-                page.write_to(&self.client.connection);
+                page.write_to(self.client.end.connection());
             }
         }
         if !counted {
@@ -233,7 +233,7 @@ impl Session<'_> {
             .map_err(|_| NoAnswer)?;
         let reader = Reader { version: asking.version, method: asking.method };
         let body = settle_response(&mut head, body, reader).map_err(|_| NoAnswer)?;
-        head.emit(&mut out, spellings).map_err(|_| NoAnswer)?;
+        self.client.end.send_head(&mut head, spellings, &mut out).map_err(|_| NoAnswer)?;
         self.note(|record| record.status = Some(head.status()));
         Ok((out, body))
     }
@@ -244,12 +244,12 @@ impl Session<'_> {
             return true;
         }
         self.count_sent(out.len() as u64);
-        self.in_time(self.client.connection.send(out)).await
+        self.in_time(self.client.end.connection().send(out)).await
     }
 
     /// The same of what the system did not have yet.
     async fn flush_part(&self) -> bool {
-        self.in_time(self.client.connection.flush()).await
+        self.in_time(self.client.end.connection().flush()).await
     }
 
     async fn in_time(&self, sending: impl Future<Output = Result<(), TransferError>>) -> bool {

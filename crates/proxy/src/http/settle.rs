@@ -213,7 +213,9 @@ impl Session<'_> {
         });
         let mut back = Chain::new();
         let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
-        let settled = settled.and_then(|framed| response_head.emit(&mut back, spellings).map(|()| framed));
+        let settled = settled.and_then(|framed| {
+            self.client.end.send_head(response_head, spellings, &mut back).map(|()| framed)
+        });
         let Ok(mut framed) = settled else { return Err(no_memory()) };
         let mut body = body;
         if framed != body {

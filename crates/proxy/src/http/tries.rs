@@ -5,6 +5,7 @@ use super::exchange::{About, After, Asking};
 use super::private::Purpose;
 use super::pump::{Kept, Pump};
 use super::upload::Watched;
+use crate::flow::ServerEnd;
 use crate::generation::{Backend, Reuse};
 use crate::rules::{Answer, End, EvalPhase};
 use crate::run::{Idle, Local};
@@ -244,7 +245,7 @@ impl Session<'_> {
                 }
             }
         };
-        let Attempt { connection, permit, reused, timings } = match attempt {
+        let Attempt { end, permit, reused, timings } = match attempt {
             Ok(attempt) => attempt,
             Err(failed) => {
                 if let Some(index) = failed.server {
@@ -283,7 +284,7 @@ impl Session<'_> {
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));
         asking.server.set(Some(index));
-        server::remember_link(local, &connection, memory);
+        server::remember_link(local, end.connection(), memory);
         permit.reached(&timings);
         // Where its leaving is watched for, the client may have sent something meanwhile.
         self.receives(self.client.received.len() - had);
@@ -296,7 +297,7 @@ impl Session<'_> {
         if !self.client.received.is_empty() {
             std::mem::swap(&mut received, &mut self.client.received);
         }
-        let attempt = Attempt { connection, permit, reused, timings };
+        let attempt = Attempt { end, permit, reused, timings };
         let budget = RetryBudget {
             left: tried.retries < tried.most(backend) && !self.scopes.memory.no_repetition.get(),
             again: tried.retries > 0,
@@ -307,10 +308,10 @@ impl Session<'_> {
         let mut watched = Watched::default();
         let outcome =
             self.served(request, asking, backend, &attempt, &mut received, &mut watched, up, budget).await;
-        let Attempt { connection, reused, permit, timings: _ } = attempt;
+        let Attempt { end, reused, permit, timings: _ } = attempt;
         drop(permit);
         if !matches!(outcome, Ok(Outcome { whole: true, .. })) {
-            connection.reset_on_close(); // else it might take what it got of a body for all of it
+            end.connection().reset_on_close(); // else it might take what it got of a body for all of it
         }
         if let Some(segment) = watched.received {
             self.receives(segment.len());
@@ -327,6 +328,7 @@ impl Session<'_> {
             self.send_last(&mut Chain::new()).await;
         }
         if again && let Some(purpose) = purpose.get() {
+            let ServerEnd::Http1(connection) = end;
             let idle = Idle { connection, served: reused.unwrap_or(0) + 1 };
             let authenticated = authenticated.get();
             match purpose.key() {

@@ -21,7 +21,7 @@ impl Session<'_> {
         from_server: Chain,
         count: impl Fn(u64, u64),
     ) -> Termination {
-        let client = &self.client.connection;
+        let client = self.client.end.connection();
         let head = back.len() as u64;
         if client.send(&mut back).await.is_err() {
             return Termination::new(Cause::ClientLeft, Phase::Data);

@@ -2,8 +2,8 @@
 //! meanwhile.
 
 use super::pump::Broken;
+use crate::flow::ClientEnd;
 use manylane_buf::Segment;
-use manylane_net::Connection;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -58,11 +58,11 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
     pub(super) async fn while_there<W: Future>(
         &mut self,
         mut work: Pin<&mut W>,
-        client: &Connection,
+        client: &ClientEnd,
         watched: &mut Watched,
         leaving: Option<Leaving>,
     ) -> Result<W::Output, Broken> {
-        let stream = client.stream().filter(|_| leaving.is_some());
+        let stream = client.connection().stream().filter(|_| leaving.is_some());
         let mut receiving = pin!(stream.map(|stream| stream.recv()));
         poll_fn(|context| {
             if let Poll::Ready(output) = self.poll_beside(work.as_mut(), context) {

@@ -3,7 +3,7 @@
 use super::ServerPermit;
 use super::leaving::unless_left;
 use super::permit::{NoPermit, Wanted};
-use crate::flow::Timer;
+use crate::flow::{ServerEnd, Timer};
 use crate::generation::{Backend, Redispatch, Server, ServerPlace};
 use crate::rules::Memory;
 use crate::run::{Idle, Local, Observation, observe};
@@ -25,7 +25,7 @@ const TURN_AROUND: Duration = Duration::from_secs(1);
 /// A server that was reached.
 #[derive(Debug)]
 pub(crate) struct Attempt {
-    pub(crate) connection: Connection,
+    pub(crate) end: ServerEnd,
     pub(crate) permit: ServerPermit,
     /// The connection was there already, and served so many requests.
     pub(crate) reused: Option<u32>,
@@ -166,7 +166,8 @@ pub(crate) fn at_once(
     match idle_pool(&permit, client) {
         IdleConn::This(Idle { connection, served }) => {
             permit.reuses();
-            Ok(Attempt { connection, permit, reused: Some(served), timings })
+            let end = ServerEnd::Http1(connection);
+            Ok(Attempt { end, permit, reused: Some(served), timings })
         }
         IdleConn::Nothing | IdleConn::Elsewhere { .. } | IdleConn::Redirect => Err(permit),
     }
@@ -207,7 +208,9 @@ pub(crate) async fn connect(
     .await;
     (timings.retries, timings.redispatched) = (tried.retries, tried.redispatched);
     match outcome {
-        Ok((connection, permit, reused)) => Ok(Attempt { connection, permit, reused, timings }),
+        Ok((connection, permit, reused)) => {
+            Ok(Attempt { end: ServerEnd::Http1(connection), permit, reused, timings })
+        }
         Err(ended) => Err(NotReached { ended, server, timings }),
     }
 }

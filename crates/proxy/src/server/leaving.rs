@@ -15,7 +15,7 @@ pub(super) async fn unless_left<T>(client: &mut Client, waiting: impl Future<Out
     let mut waiting = pin!(waiting);
     let mut received = None;
     let outcome = {
-        let mut receiving = pin!(client.connection.recv());
+        let mut receiving = pin!(client.end.connection().recv());
         poll_fn(|context| {
             if let Poll::Ready(output) = waiting.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));

@@ -1,5 +1,6 @@
 //! The client's side of a session.
 
+use crate::flow::ClientEnd;
 use crate::generation::{Server, Silence};
 use manylane_buf::Chain;
 use manylane_expr::Timestamp;
@@ -81,7 +82,7 @@ pub(crate) struct QuietClient {
 /// A client and its connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) connection: Connection,
+    pub(crate) end: ClientEnd,
     /// Who it is; none for connections that have no IP address.
     pub(crate) source: Option<SocketAddr>,
     /// Whom it connected to, as the proxy before this one tells.
@@ -105,7 +106,7 @@ impl Client {
             Incoming::Local(_) => None,
         };
         Self {
-            connection: incoming.into_connection(io),
+            end: ClientEnd::Http1(incoming.into_connection(io)),
             source,
             told: None,
             own: None,
@@ -121,7 +122,7 @@ impl Client {
     pub(crate) fn rest(self) -> QuietClient {
         debug_assert!(self.received.is_empty());
         let Self {
-            connection,
+            end,
             source: _,
             told: _,
             own,
@@ -131,6 +132,7 @@ impl Client {
             accepted,
             received: _,
         } = self;
+        let ClientEnd::Http1(connection) = end;
         QuietClient { connection, told: own, link_source, link_destination, greeting, accepted }
     }
 
@@ -141,7 +143,7 @@ impl Client {
             told.as_deref().map_or((link_source, None), |told| (told.source, told.destination));
         let received = Chain::new();
         Self {
-            connection,
+            end: ClientEnd::Http1(connection),
             source,
             told: destination,
             own: told,
@@ -160,7 +162,7 @@ impl Client {
 
     fn link_destination(&self) -> Option<SocketAddr> {
         *self.link_destination.get_or_init(|| {
-            let stream = self.connection.stream()?;
+            let stream = self.end.connection().stream()?;
             socket::local_address(stream.as_fd()).ok().and_then(ip)
         })
     }
@@ -232,7 +234,7 @@ impl Client {
     /// Marks what is sent to it from here on.
     pub(crate) fn mark(&self, packets: Packets) {
         if packets != Packets::default()
-            && let Some(stream) = self.connection.stream()
+            && let Some(stream) = self.end.connection().stream()
         {
             packets.mark(stream.as_fd());
         }
@@ -241,7 +243,7 @@ impl Client {
     /// The connection is over, and the client is not told: it goes on waiting. Without the privilege for that
     /// it gets a reset that no router passes on.
     pub(crate) fn vanish(&self, silence: Silence) {
-        if let Some(stream) = self.connection.stream() {
+        if let Some(stream) = self.end.connection().stream() {
             // What the system refuses is closed as usual.
             let _ = match silence {
                 Silence::Full => manylane_io::options::set_silent_close(stream.as_fd()),
@@ -253,10 +255,11 @@ impl Client {
     /// Takes what the client has sent already, at most [`SWALLOWED`] bytes: closing with bytes unread would
     /// be a reset.
     pub(crate) fn swallow(&self) {
+        let Some(connection) = self.end.whole() else { return };
         let mut read = 0;
         let mut context = Context::from_waker(Waker::noop());
         while read < SWALLOWED {
-            let receiving = pin!(self.connection.recv());
+            let receiving = pin!(connection.recv());
             match receiving.poll(&mut context) {
                 Poll::Ready(Ok(Some(segment))) => read += segment.len(),
                 _ => return,
@@ -266,7 +269,7 @@ impl Client {
 
     /// Closing the connection resets it: the client learns that nobody cared for what it sent.
     pub(crate) fn reset_on_close(&self) {
-        self.connection.reset_on_close();
+        self.end.connection().reset_on_close();
     }
 
     /// Whom a server may be shown as its client, where `usesrc` asks for one. No address where the field has

@@ -92,7 +92,7 @@ async fn header(local: &Rc<Local>, client: &mut Client) -> Result<(), NoGreeting
                 return client.received.trim_front(length).map_err(|_| NoGreeting::Failed);
             }
             None => {
-                let segment = client.connection.recv().await.map_err(|_| NoGreeting::Failed)?;
+                let segment = client.end.connection().recv().await.map_err(|_| NoGreeting::Failed)?;
                 let ended = if length == 0 { NoGreeting::Empty } else { NoGreeting::Truncated };
                 let segment = segment.ok_or(ended)?;
                 client.received.push_compact(segment).map_err(|_| NoGreeting::Failed)?;

@@ -178,7 +178,8 @@ impl Stream<'_> {
     ) -> Result<(), Termination> {
         let log = || self.log_now(backend, None);
         let what = Inspected { rules, delay, backend, server: None, log: &log };
-        let Client { connection, received, .. } = client;
+        let Client { end, received, .. } = client;
+        let connection = end.connection();
         let decided = {
             let inspecting = pin!(inspect(self.eval, &what, Direction::Request, connection, received));
             self.local.streams.unless_ended(self.streaming.entry(), inspecting).await
@@ -276,11 +277,12 @@ impl Stream<'_> {
                 return failed.ended;
             }
         };
-        let Attempt { connection, permit, reused: _, timings } = attempt;
+        let Attempt { end, permit, reused: _, timings } = attempt;
+        let connection = end.connection();
         self.note(|record| record.timings(timings));
         permit.reached(&timings);
         self.server = Some(permit.server().index);
-        server::remember_link(local, &connection, memory);
+        server::remember_link(local, connection, memory);
         if frontend.log.as_ref().is_some_and(|log| log.early) {
             self.log_now(Some(backend), Some(permit.server()));
             self.logged = true;
@@ -312,7 +314,7 @@ impl Stream<'_> {
             up: frontend.common.splice_request.or(backend.common.splice_request).filter(|_| allowed),
             down: frontend.common.splice_response.or(backend.common.splice_response).filter(|_| allowed),
         };
-        let pair = Pair::new(&local.io, &client.connection, &connection, &permit, timeouts);
+        let pair = Pair::new(&local.io, client.end.connection(), connection, &permit, timeouts);
         let server = permit.server();
         let count = |up: u64, down: u64| {
             let (f, b) = (frontend.counts.own(), backend.counts.own());
