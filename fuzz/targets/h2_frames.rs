@@ -88,7 +88,7 @@ fn play(role: Role, bytes: &[u8], step: usize, user: u8) -> (String, Option<Stri
                             Event::Request { stream, end, .. } | Event::TooLarge { stream, end } => {
                                 end.then_some(*stream)
                             }
-                            Event::Trailers { stream, .. } | Event::Writable { stream } => Some(*stream),
+                            Event::Trailers { stream, .. } => Some(*stream),
                             _ => None,
                         }
                     }
@@ -106,6 +106,9 @@ fn play(role: Role, bytes: &[u8], step: usize, user: u8) -> (String, Option<Stri
                 if user & 4 != 0 && stream.number() > 8 {
                     connection.shutdown().ok();
                 }
+            }
+            while let Some(stream) = connection.next_writable() {
+                story.push_str(&format!("writable {stream};"));
             }
             // What a peer has not seen counts, so output goes at the same points whatever the cut.
             assert!(connection.output_len() < 2 * MAX_OUTPUT);

@@ -49,6 +49,7 @@ pub(crate) static ROOMS: &[Room] = &[
     room("logs",      Refused,  ThroughSync),
     room("config",    Refused,  ThroughSync),
     room("expr",      Refused,  ThroughSync),
+    room("mux",       Refused,  ThroughSync),
     room("h1",        Refused,  ThroughSync),
     room("h2",        Refused,  ThroughSync),
     room("http",      Refused,  ThroughSync),

@@ -94,9 +94,6 @@ impl Pair {
                             server.send_data(NOW, stream, &mut left, true).expect("open");
                         }
                     }
-                    Event::Writable { stream } => {
-                        server.send_data(NOW, stream, &mut left, true).expect("open");
-                    }
                     _ => {}
                 }
             }
@@ -113,7 +110,7 @@ impl Pair {
             if left.is_empty() {
                 break;
             }
-            while let Some(Event::Writable { stream }) = server.poll_event() {
+            while let Some(stream) = server.next_writable() {
                 server.send_data(NOW, stream, &mut left, true).expect("open");
             }
         }

@@ -60,6 +60,9 @@ fn connection(mut socket: TcpStream, config: Config) -> Result<(), Failure> {
                 }
             }
         };
+        while let Some(stream) = connection.next_writable() {
+            go_on(&mut connection, &mut answers, now, stream)?;
+        }
         connection.poll_output(&mut output)?;
         let written = !output.is_empty();
         for segment in output.segments() {
@@ -111,7 +114,6 @@ fn handle(
             connection.send_response(stream, &Head::response(Version::HTTP_2, 431, None)?, true)?;
             return Ok(());
         }
-        Event::Writable { stream } => (stream, false),
         Event::Reset { stream, .. } => {
             answers.remove(&stream);
             return Ok(());
@@ -126,9 +128,16 @@ fn handle(
         connection.send_response(stream, &head, false)?;
         answer.begun = true;
     }
-    if !answer.begun {
-        return Ok(());
-    }
+    go_on(connection, answers, now, stream)
+}
+
+fn go_on(
+    connection: &mut Connection,
+    answers: &mut HashMap<StreamId, Answer>,
+    now: Duration,
+    stream: StreamId,
+) -> Result<(), Failure> {
+    let Some(answer) = answers.get_mut(&stream).filter(|answer| answer.begun) else { return Ok(()) };
     match connection.send_data(now, stream, &mut answer.rest, !answer.trailers) {
         Ok(sent) if sent.all => {
             if answer.trailers {

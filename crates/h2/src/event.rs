@@ -76,11 +76,6 @@ pub enum Event {
         /// Why.
         problem: Problem,
     },
-    /// A stream whose data was [held back](crate::Connection::send_data) may send now.
-    Writable {
-        /// The stream.
-        stream: StreamId,
-    },
     /// The peer's settings came, its first or others: how many streams it allows may be another number.
     Settings,
     /// The peer begins no further streams, or takes none; those behind `last` are told as

@@ -12,7 +12,7 @@ mod limits;
 mod scratch;
 mod stream_id;
 
-pub use conn::{Connection, PREFACE, Role, Sent};
+pub use conn::{Connection, Keyed, KeyedHasher, PREFACE, Role, Sent, StreamMap};
 pub use error::{ConnectionError, Problem, Reason, SendError};
 pub use event::Event;
 pub use glitch::{Glitch, Glitches};

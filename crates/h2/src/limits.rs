@@ -1,7 +1,7 @@
 //! What is allowed, and the bounds on what a peer can make us do.
 
-use crate::frame::DEFAULT_MAX;
 use crate::frame::settings::MAX_WINDOW;
+use crate::frame::{DEFAULT_MAX, HEADER};
 use std::time::Duration;
 
 /// The window of the connection and of each stream before anybody changes it (RFC 9113, 6.9.2).
@@ -38,9 +38,10 @@ pub const UPDATES_EARNED: u32 = 512;
 /// and resets. Who asks for so much and does not read the answers fills memory.
 pub const MAX_ANSWERS: usize = 32 * 1024;
 
-/// Output that waits to be written, in bytes, from which on no data is taken from streams. Enough to keep a
-/// socket busy; each byte more would be one that a slow reader holds.
-pub const OUTPUT_ROOM: usize = 64 * 1024;
+/// Output that waits to be written, in bytes, from which on no data is taken from streams: three frames of
+/// the usual size, each in a cluster of its own, so that a connection holds four with that of small frames.
+/// Enough to keep a socket busy; each byte more would be one that a slow reader holds.
+pub const OUTPUT_ROOM: usize = 3 * (HEADER + DEFAULT_MAX);
 
 /// Output that waits to be written, in bytes, from which on input is not looked at: who does not read answers
 /// gets no further ones, and TCP tells him.

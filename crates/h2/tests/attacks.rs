@@ -235,11 +235,11 @@ fn a_peer_that_opens_no_window_is_told_of() {
     end.connection.send_response(stream, &head, false).expect("it is open");
     let mut data = Chain::new();
     data.append(b"hello").expect("memory");
-    assert_eq!(end.connection.room(stream), 0);
+    assert_eq!(end.connection.room(end.now, stream), 0);
     let sent = end.connection.send_data(end.now, stream, &mut data, true).expect("it is open");
     assert_eq!((sent.bytes, sent.all, end.connection.blocked_since(stream)), (0, false, Some(end.now)));
-    let event = end.one(&frame(WINDOW_UPDATE, 0, 1, &5u32.to_be_bytes()));
-    assert!(matches!(event, Event::Writable { .. }), "{event:?}");
+    end.feed(&frame(WINDOW_UPDATE, 0, 1, &5u32.to_be_bytes())).expect("allowed");
+    assert_eq!(end.connection.next_writable(), Some(stream));
     assert!(end.connection.send_data(end.now, stream, &mut data, true).expect("it is open").all);
     assert_eq!(end.connection.blocked_since(stream), None);
 }

@@ -226,12 +226,13 @@ fn a_window_that_settings_made_negative_sends_nothing_until_it_is_positive() {
     // 0 - 60, then + 59, then + 2.
     end.feed(&frame(SETTINGS, 0, 0, &setting(4, 40))).expect("allowed");
     assert!(end.feed(&frame(WINDOW_UPDATE, 0, 1, &60u32.to_be_bytes())).expect("allowed").is_empty());
-    let event = end.one(&frame(WINDOW_UPDATE, 0, 1, &2u32.to_be_bytes()));
-    let Event::Writable { stream } = event else { panic!("{event:?}") };
+    assert_eq!(end.connection.next_writable(), None);
+    end.feed(&frame(WINDOW_UPDATE, 0, 1, &2u32.to_be_bytes())).expect("allowed");
+    let stream = end.connection.next_writable().expect("its window is open");
     assert_eq!(end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("open").bytes, 2);
     // Settings open it, too.
-    let events = end.feed(&frame(SETTINGS, 0, 0, &setting(4, 1_000))).expect("allowed");
-    assert!(matches!(events[..], [Event::Settings, Event::Writable { .. }]), "{events:?}");
+    end.feed(&frame(SETTINGS, 0, 0, &setting(4, 1_000))).expect("allowed");
+    assert_eq!(end.connection.next_writable(), Some(stream));
     assert!(end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("open").all);
     // And overflow it.
     let mut end = End::server(Config::default());
@@ -250,14 +251,11 @@ fn streams_that_wait_for_the_connection_take_turns() {
     let mut order = Vec::new();
     for _ in 0..6 {
         let update = frame(WINDOW_UPDATE, 0, 0, &16_384u32.to_be_bytes());
-        end.input.append(&update).expect("memory");
-        while end.connection.handle_input(end.now, &mut end.input).expect("allowed") {
-            while let Some(event) = end.connection.poll_event() {
-                let Event::Writable { stream } = event else { panic!("{event:?}") };
-                let data = &mut left[stream.number() as usize / 2];
-                end.connection.send_data(Duration::ZERO, stream, data, true).expect("it is open");
-                order.push(stream.number());
-            }
+        end.feed(&update).expect("allowed");
+        while let Some(stream) = end.connection.next_writable() {
+            let data = &mut left[stream.number() as usize / 2];
+            end.connection.send_data(Duration::ZERO, stream, data, true).expect("it is open");
+            order.push(stream.number());
         }
         end.written();
     }

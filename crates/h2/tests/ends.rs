@@ -194,6 +194,10 @@ fn play(scene: &Scene) {
                     happened(side, event, is_server, scene, &mut dice, &mut settled);
                 }
             }
+            while let Some(stream) = side.connection.next_writable() {
+                progress = true;
+                side.go_on(stream, &mut dice);
+            }
             if dice.roll(2) == 0 {
                 progress |= side.consume(&mut dice);
             }
@@ -276,7 +280,6 @@ fn happened(
             assert_eq!(trailers.value("x-len"), Some(got.0.to_string().as_bytes()));
             side.complete += 1;
         }
-        Event::Writable { stream } => side.go_on(stream, dice),
         other => panic!("{other:?}"),
     }
 }

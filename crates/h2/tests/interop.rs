@@ -205,10 +205,12 @@ fn our_client_and_their_server_agree() {
                         assert_eq!(trailers.value("x-sum"), Some(n.to_string().as_bytes()));
                         done += 1;
                     }
-                    Event::Writable { stream } => upload(&mut connection, &mut uploads, stream),
                     other => panic!("{other:?}"),
                 }
             }
+        }
+        while let Some(stream) = connection.next_writable() {
+            upload(&mut connection, &mut uploads, stream);
         }
     }
     assert_eq!(connection.open_streams(), 0);

@@ -21,6 +21,7 @@ mod streams;
 
 pub use receive::PREFACE;
 pub use send::Sent;
+pub use streams::{Keyed, KeyedHasher, StreamMap};
 
 use crate::error::{ConnectionError, Fault, Problem, Reason, SendError};
 use crate::event::Event;
@@ -30,12 +31,13 @@ use crate::glitch::{Glitch, Glitches};
 use crate::hpack;
 use crate::limits::{
     Allowance, CHEAP_BURST, CHEAP_PER_SECOND, Config, DEFAULT_WINDOW, MAX_ANSWERS, MAX_REMEMBERED,
-    OUTPUT_ROOM, RESET_BURST, RESETS_PER_SECOND,
+    RESET_BURST, RESETS_PER_SECOND,
 };
 use crate::stream_id::StreamId;
 use flow::{ReceiveWindow, SendWindow};
 use manylane_buf::Chain;
 use receive::{Block, Reading};
+use send::QUANTUM;
 use settle::Leaving;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -98,6 +100,8 @@ pub struct Connection {
     out: Chain,
     /// How often output was taken.
     outputs: u64,
+    /// Bytes that were taken and are not written yet.
+    unwritten: usize,
     /// Where small frames are written before they are cut off: one cluster for many.
     small: Chain,
     /// Bytes of answers in `out` (rule 4).
@@ -161,6 +165,7 @@ impl Connection {
             remembered: VecDeque::new(),
             out: Chain::new(),
             outputs: 0,
+            unwritten: 0,
             small: Chain::new(),
             answers: 0,
             settings_sent: Some(now),
@@ -210,11 +215,23 @@ impl Connection {
         self.streams.get(stream)?.blocked
     }
 
-    /// Bytes that [`send_data`](Self::send_data) would take now from one stream, without regard to others
-    /// that wait. Who has no data yet reads no more than that.
-    pub fn room(&self, stream: StreamId) -> usize {
-        let window = self.streams.get(stream).map_or(0, |stream| stream.send_window.room());
-        window.min(self.send_window.room()).min(OUTPUT_ROOM.saturating_sub(self.out.len()))
+    /// Bytes that [`send_data`](Self::send_data) would take now from a stream. 0: the stream waits from here
+    /// on, as one whose data is held back, and [`next_writable`](Self::next_writable) has it when there is
+    /// room. Who has no data yet asks this first and reads no more than that.
+    pub fn room(&mut self, now: Duration, id: StreamId) -> usize {
+        let others = !self.turns.is_empty();
+        let (all, frames) = (self.send_window.room(), self.output_room());
+        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.send != Side::Done) else {
+            return 0;
+        };
+        let frames = if others { frames.min(usize::from(stream.has_turn)) } else { frames };
+        let room = stream.send_window.room().min(all).min(frames * QUANTUM);
+        if room == 0 {
+            self.wait(now, id);
+        } else {
+            stream.blocked = None;
+        }
+        room
     }
 
     /// The error that has ended the connection.
@@ -223,16 +240,13 @@ impl Connection {
     }
 
     /// The next thing that happened. Call it until it has nothing; then there may be more input to handle.
-    /// Act on each event before the next is asked for: a stream that is told to be
-    /// [writable](Event::Writable) has its turn until then.
+    /// Act on each event before the next is asked for.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.event.take() {
             return Some(event);
         }
-        if let Some(stream) = self.refused.pop_front() {
-            return Some(Event::Reset { stream, reason: Reason::REFUSED_STREAM, problem: None });
-        }
-        self.next_turn().map(|stream| Event::Writable { stream })
+        let stream = self.refused.pop_front()?;
+        Some(Event::Reset { stream, reason: Reason::REFUSED_STREAM, problem: None })
     }
 
     /// Bytes of events that were [told](Event::Data) are dealt with: the peer may send as many more.
@@ -396,9 +410,11 @@ impl Connection {
         if stream.unconsumed == 0 || self.role == Role::Server { self.forget(id, false) } else { Ok(()) }
     }
 
-    /// The next stream that waits and can send.
-    fn next_turn(&mut self) -> Option<StreamId> {
-        if self.turns.is_empty() || self.send_window.room() == 0 || self.out.len() >= OUTPUT_ROOM {
+    /// The next stream that waits and can send: its turn is a frame while others wait. Ask when input was
+    /// handled, and when output was taken. Take no more at a time than [`turns`](Self::turns) says: those
+    /// behind would find no room.
+    pub fn next_writable(&mut self) -> Option<StreamId> {
+        if self.turns() == 0 {
             return None;
         }
         while let Some(id) = self.turns.pop_front() {
@@ -411,6 +427,28 @@ impl Connection {
             return Some(id);
         }
         None
+    }
+
+    /// How many streams that wait can send a frame now.
+    pub fn turns(&self) -> usize {
+        let none = self.turns.is_empty() || self.send_window.room() == 0;
+        if none { 0 } else { self.output_room().min(self.turns.len()) }
+    }
+
+    /// A stream waits for what it lacks: its window, or its turn.
+    fn wait(&mut self, now: Duration, id: StreamId) {
+        let all = self.send_window.room();
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        stream.has_turn = false;
+        let window = stream.send_window.room();
+        if window.min(all) == 0 {
+            stream.blocked.get_or_insert(now);
+        }
+        if window == 0 {
+            stream.waiting = Waiting::Window;
+        } else {
+            self.queue(id);
+        }
     }
 
     /// A stream waits for its turn.

@@ -84,7 +84,7 @@ impl Connection {
             }
             match self.step(now, input) {
                 Ok(true) => {}
-                Ok(false) => return Ok(self.has_turn()),
+                Ok(false) => return Ok(false),
                 Err(problem) => self.fail(ConnectionError { problem, reason: problem.reason() }),
             }
         }

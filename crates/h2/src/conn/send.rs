@@ -24,7 +24,7 @@ const MAX_PART: usize = MAX_CLUSTER - HEADER;
 const COPIED: usize = 512;
 
 /// Most bytes of a DATA frame: a turn of a stream that others wait beside.
-const QUANTUM: usize = frame::DEFAULT_MAX;
+pub(super) const QUANTUM: usize = frame::DEFAULT_MAX;
 
 /// What [`Connection::send_data`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Sent {
     /// Bytes that were taken.
     pub bytes: usize,
     /// All of them were, and the end, if it was to come. Else
-    /// [`Event::Writable`](crate::Event::Writable) tells when to go on.
+    /// [`Connection::next_writable`] tells when to go on.
     pub all: bool,
 }
 
@@ -120,7 +120,7 @@ impl Connection {
 
     /// Takes as much of `data` as windows and output have room for, by reference; with `end` and all of it
     /// taken, what is sent on the stream ends. What is left stays in `data`: the stream waits, and
-    /// [`Event::Writable`](crate::Event::Writable) tells when to call this again. While others wait, a stream
+    /// [`next_writable`](Self::next_writable) tells when to call this again. While others wait, a stream
     /// sends one frame each time, so all get their turn.
     ///
     /// # Errors
@@ -159,21 +159,14 @@ impl Connection {
             let its_turn = !others || (stream.has_turn && bytes == 0);
             let window = stream.send_window.room();
             let open = window.min(self.send_window.room());
-            let room = OUTPUT_ROOM.saturating_sub(self.out.len());
-            let n = open.min(room).min(data.len()).min(self.peer.max_frame).min(QUANTUM);
-            if !data.is_empty() && (n == 0 || !its_turn) {
-                stream.has_turn = false;
-                if open == 0 {
-                    stream.blocked.get_or_insert(now);
-                }
-                if window == 0 {
-                    stream.waiting = Waiting::Window;
-                } else {
-                    self.queue(id);
-                }
+            let full = self.out.len() + self.unwritten >= OUTPUT_ROOM;
+            let n = open.min(data.len()).min(self.peer.max_frame).min(QUANTUM);
+            if !data.is_empty() && (n == 0 || full || !its_turn) {
+                self.wait(now, id);
                 return Ok(Sent { bytes, all: false });
             }
             stream.blocked = None;
+            stream.waiting = Waiting::Nothing;
             stream.send_window.sent(n);
             let last = end && n == data.len();
             let before = data::before(n, last, id);
@@ -195,8 +188,8 @@ impl Connection {
         }
     }
 
-    /// Moves all output behind what `out` has. Call it when what it gave before is written, so that what
-    /// waits is bounded.
+    /// Moves all output behind what `out` has. Call it when what it gave before is written, or
+    /// [say](Self::set_unwritten) what is not, so that what waits is bounded.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]; it is still here then.
@@ -214,8 +207,16 @@ impl Connection {
         self.out.len()
     }
 
-    pub(super) fn has_turn(&self) -> bool {
-        !self.turns.is_empty() && self.send_window.room() > 0 && self.out.len() < OUTPUT_ROOM
+    /// Bytes of output that were taken and are not written yet count as if they were still here, from this
+    /// call to the next: a socket that is full holds them.
+    pub fn set_unwritten(&mut self, bytes: usize) {
+        self.unwritten = bytes;
+    }
+
+    /// Frames of data that there is room for. The last of them may reach beyond the bound, so that none is
+    /// cut for it.
+    pub(super) fn output_room(&self) -> usize {
+        OUTPUT_ROOM.saturating_sub(self.out.len() + self.unwritten).div_ceil(HEADER + QUANTUM)
     }
 
     fn check_side(&self, stream: StreamId, side: Side) -> Result<(), SendError> {

@@ -80,7 +80,16 @@ impl Stream {
 
 /// Multiplies by a secret, so that a peer cannot choose numbers that meet in one place of the table.
 #[derive(Clone, Debug)]
-pub(crate) struct Keyed(u64);
+pub struct Keyed(u64);
+
+/// What is kept for each stream of a connection.
+pub type StreamMap<T> = HashMap<StreamId, T, Keyed>;
+
+impl Default for Keyed {
+    fn default() -> Self {
+        Self(RandomState::new().build_hasher().finish() | 1)
+    }
+}
 
 impl BuildHasher for Keyed {
     type Hasher = KeyedHasher;
@@ -90,7 +99,9 @@ impl BuildHasher for Keyed {
     }
 }
 
-pub(crate) struct KeyedHasher {
+/// The state of [`Keyed`].
+#[derive(Debug)]
+pub struct KeyedHasher {
     key: u64,
     hash: u64,
 }
@@ -118,13 +129,12 @@ manylane_sync::lazy_static! {
 /// Those that are not closed.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    by_id: HashMap<u32, Pooled<Stream>, Keyed>,
+    by_id: StreamMap<Pooled<Stream>>,
 }
 
 impl Streams {
     pub(crate) fn new() -> Self {
-        let key = RandomState::new().build_hasher().finish() | 1;
-        Self { by_id: HashMap::with_hasher(Keyed(key)) }
+        Self { by_id: StreamMap::default() }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -133,24 +143,24 @@ impl Streams {
 
     #[inline]
     pub(crate) fn get(&self, id: StreamId) -> Option<&Stream> {
-        self.by_id.get(&id.number()).map(|stream| &**stream)
+        self.by_id.get(&id).map(|stream| &**stream)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
-        self.by_id.get_mut(&id.number()).map(|stream| &mut **stream)
+        self.by_id.get_mut(&id).map(|stream| &mut **stream)
     }
 
     pub(crate) fn insert(&mut self, id: StreamId, stream: Stream) -> Result<(), AllocError> {
-        self.by_id.insert(id.number(), POOL.alloc(stream)?);
+        self.by_id.insert(id, POOL.alloc(stream)?);
         Ok(())
     }
 
     pub(crate) fn remove(&mut self, id: StreamId) -> Option<Pooled<Stream>> {
-        self.by_id.remove(&id.number())
+        self.by_id.remove(&id)
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (StreamId, &mut Stream)> {
-        self.by_id.iter_mut().map(|(&id, stream)| (StreamId::new(id), &mut **stream))
+        self.by_id.iter_mut().map(|(&id, stream)| (id, &mut **stream))
     }
 }

@@ -1,0 +1,277 @@
+//! A connection of HTTP/2 over a transport: one task reads, writes, and keeps time.
+
+use super::core::{Incoming, Mux};
+use super::error::ConnEnd;
+use super::limits::{LEAVE_ANSWER, LINGER, LINGER_BYTES, READ};
+use super::stream::Stream;
+use manylane_buf::Chain;
+use manylane_h2::{Config, Reason, SendError};
+use manylane_net::{Connection, TransferError};
+use manylane_sched::{Here, Sleep, Time};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::ops::Deref;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// How long a connection waits for what. None: for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnTimeouts {
+    /// For the first request, the preface included: `timeout http-request`.
+    pub first: Option<Duration>,
+    /// For the next while no stream is open: `timeout http-keep-alive`.
+    pub idle: Option<Duration>,
+    /// For the peer to take more bytes: `timeout client`, `timeout server`.
+    pub write: Option<Duration>,
+    /// For the peer to acknowledge settings.
+    pub settings: Option<Duration>,
+}
+
+/// One connection of HTTP/2 on its lane, with the transport that it goes through. A cheap handle: copies are
+/// the same. What its streams need is in [`Mux`], to which this dereferences.
+#[derive(Clone, Debug)]
+pub struct Conn {
+    mux: Mux,
+    inner: Rc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    connection: Connection,
+    /// What came before this was made.
+    received: RefCell<Chain>,
+}
+
+impl Conn {
+    /// The server's side, for a client of the proxy. `received` is what came already, from the preface on.
+    ///
+    /// # Errors
+    /// [`SendError::NoMemory`]
+    pub fn server(
+        connection: Connection,
+        received: Chain,
+        config: Config,
+        here: Here,
+    ) -> Result<Self, SendError> {
+        Ok(Self::new(Mux::server(config, here)?, connection, received))
+    }
+
+    /// The client's side, for a server of the proxy.
+    ///
+    /// # Errors
+    /// [`SendError::NoMemory`]
+    pub fn client(connection: Connection, config: Config, here: Here) -> Result<Self, SendError> {
+        Ok(Self::new(Mux::client(config, here)?, connection, Chain::new()))
+    }
+
+    fn new(mux: Mux, connection: Connection, received: Chain) -> Self {
+        Self { mux, inner: Rc::new(Inner { connection, received: RefCell::new(received) }) }
+    }
+
+    /// The transport, for its addresses.
+    pub fn connection(&self) -> &Connection {
+        &self.inner.connection
+    }
+
+    /// Drives the connection until it is over: reads, writes, keeps the `timeouts`, and has `begin` take each
+    /// new request, for which it starts a task. Only one task may do so. Dropped, all streams end.
+    pub async fn run(&self, timeouts: &ConnTimeouts, begin: impl FnMut(Stream, Incoming)) -> ConnEnd {
+        let ends = Ends(&self.mux);
+        let sending = Cell::new(None);
+        let mut clock = Clock::new(self.mux.here(), timeouts);
+        let end = {
+            let mut reading = pin!(Some(self.read(begin)));
+            let mut writing = pin!(self.write(&sending));
+            poll_fn(|context| {
+                self.mux.set_driver(context);
+                if let Some(future) = reading.as_mut().as_pin_mut()
+                    && let Poll::Ready(end) = future.poll(context)
+                {
+                    if !matches!(end, ConnEnd::Protocol(_)) {
+                        return Poll::Ready(end);
+                    }
+                    reading.set(None);
+                    self.mux.fail(end);
+                }
+                if let Poll::Ready(end) = writing.as_mut().poll(context) {
+                    return Poll::Ready(end);
+                }
+                if self.mux.grant() {
+                    context.waker().wake_by_ref();
+                }
+                clock.poll(self, &sending, context)
+            })
+            .await
+        };
+        let end = match end {
+            // Nothing of it was left to be done.
+            ConnEnd::Closed | ConnEnd::Transport(_) if self.mux.is_drained() => ConnEnd::Drained,
+            _ => clock.end.unwrap_or(end),
+        };
+        self.mux.fail(end);
+        if matches!(end, ConnEnd::Drained | ConnEnd::Idle | ConnEnd::NoRequest | ConnEnd::Protocol(_)) {
+            // Then it had its time.
+            let _ = self.mux.here().timeout(LINGER, self.linger()).await;
+        }
+        drop(ends);
+        end
+    }
+
+    async fn read(&self, mut begin: impl FnMut(Stream, Incoming)) -> ConnEnd {
+        let mut input = self.inner.received.take();
+        loop {
+            if let Err(error) = self.mux.input(&mut input, &mut begin) {
+                return ConnEnd::Protocol(error);
+            }
+            if self.mux.is_stalled() {
+                // The writer wakes this task when it takes output.
+                poll_fn(|_| if self.mux.is_stalled() { Poll::Pending } else { Poll::Ready(()) }).await;
+                continue;
+            }
+            match self.connection().recv_chain(&mut input, READ).await {
+                Ok(true) => {}
+                Ok(false) => return ConnEnd::Closed,
+                Err(error) => return ConnEnd::Transport(error.kind()),
+            }
+        }
+    }
+
+    /// Writes until the last output is written. `sending`: since when a write waits, and for how many bytes.
+    async fn write(&self, sending: &Cell<Option<(Time, usize)>>) -> ConnEnd {
+        let connection = self.connection();
+        let mut out = Chain::new();
+        loop {
+            let last = match poll_fn(|context| self.mux.poll_output(context, &mut out)).await {
+                Ok(last) => last,
+                Err(_) => return ConnEnd::Transport(std::io::ErrorKind::OutOfMemory),
+            };
+            sending.set(Some((self.mux.here().now(), usize::MAX)));
+            let sent = if last { self.send_last(&mut out).await } else { connection.send(&mut out).await };
+            sending.set(None);
+            if let Err(error) = sent {
+                return ConnEnd::Transport(error.kind());
+            }
+            if last {
+                return self.mux.end();
+            }
+            self.mux.set_unwritten(connection.unsent());
+        }
+    }
+
+    async fn send_last(&self, out: &mut Chain) -> Result<(), TransferError> {
+        if out.is_empty() { self.connection().finish().await } else { self.connection().send_last(out).await }
+    }
+
+    /// Reads what the peer still sends, until it has read our last bytes and closes.
+    async fn linger(&self) {
+        let mut read = 0;
+        while read <= LINGER_BYTES
+            && let Ok(Some(segment)) = self.connection().recv().await
+        {
+            read += segment.len();
+        }
+    }
+}
+
+impl Deref for Conn {
+    type Target = Mux;
+
+    fn deref(&self) -> &Mux {
+        &self.mux
+    }
+}
+
+/// All streams end with the task that drives their connection.
+struct Ends<'a>(&'a Mux);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.fail(ConnEnd::Dropped);
+    }
+}
+
+/// What time does to a connection.
+struct Clock<'a> {
+    timeouts: &'a ConnTimeouts,
+    sleep: Sleep,
+    /// Why time has ended it.
+    end: Option<ConnEnd>,
+    /// Until when what is left may be written.
+    closing: Option<Time>,
+}
+
+impl<'a> Clock<'a> {
+    fn new(here: Here, timeouts: &'a ConnTimeouts) -> Self {
+        Self { timeouts, sleep: here.sleep_until(Time::MAX), end: None, closing: None }
+    }
+
+    /// Ends what has had its time, and waits for the next. Ready: nothing more is to be written.
+    fn poll(
+        &mut self,
+        conn: &Conn,
+        sending: &Cell<Option<(Time, usize)>>,
+        context: &mut Context<'_>,
+    ) -> Poll<ConnEnd> {
+        let mux = &conn.mux;
+        let now = mux.here().now();
+        loop {
+            let mut next = Time::MAX;
+            let mut has_passed = |since: Option<Time>, time: Option<Duration>| {
+                let Some((since, time)) = since.zip(time) else { return false };
+                let deadline = since + time;
+                next = next.min(deadline);
+                deadline <= now
+            };
+            let mut act = false;
+            if let Some((since, left)) = sending.get() {
+                // A peer that takes a little has its time from there on.
+                let unsent = conn.connection().unsent();
+                let since = if unsent < left { now } else { since };
+                sending.set(Some((since, unsent.min(left))));
+                if has_passed(Some(since), self.timeouts.write) {
+                    return Poll::Ready(ConnEnd::WriteTimeout);
+                }
+            }
+            if mux.is_over() {
+                let since = *self.closing.get_or_insert(now);
+                if has_passed(Some(since), Some(LINGER)) {
+                    return Poll::Ready(mux.end());
+                }
+            } else {
+                if has_passed(mux.settings_since(), self.timeouts.settings) {
+                    mux.abort(Reason::SETTINGS_TIMEOUT);
+                    act = true;
+                }
+                if has_passed(mux.leaves_since(), Some(LEAVE_ANSWER)) {
+                    mux.shutdown();
+                    act = true;
+                }
+                if let Some((since, begun)) = mux.idle_since()
+                    && self.end.is_none()
+                {
+                    let time = if begun { self.timeouts.idle } else { self.timeouts.first };
+                    if has_passed(Some(since), time) {
+                        self.end = Some(if begun { ConnEnd::Idle } else { ConnEnd::NoRequest });
+                        mux.leave();
+                        act = true;
+                    }
+                }
+            }
+            if act {
+                // What was written for that goes out now.
+                context.waker().wake_by_ref();
+                if !mux.is_over() {
+                    continue;
+                }
+            }
+            if self.sleep.deadline() != next {
+                self.sleep.reset(next);
+            }
+            if next == Time::MAX || Pin::new(&mut self.sleep).poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! The streams of a connection, without IO: bytes in, streams that wait and are woken, bytes out.
+//!
+//! Rules:
+//! 1. An entry lives as long as its [`Stream`] handle: events find streams by the table, handles theirs by
+//!    their number.
+//! 2. Whoever makes output wakes the driver, once until the driver takes it.
+//! 3. Streams that wait for room are woken as many at a time as can send a frame, in the order in which they
+//!    came; who does not use the turn has lost it. So no stream is woken in vain, and none reads for a
+//!    connection that cannot send.
+//! 4. No waker is kept longer than it is good for: each wake takes it out.
+
+use super::error::{ConnEnd, StreamError};
+use super::limits::MAX_INTERIM;
+use super::stream::{ResponseHead, Stream};
+use manylane_buf::Chain;
+use manylane_h2::{
+    Config, Connection, ConnectionError, Event, Glitches, MAX_OUTPUT, Reason, Request, Role, SendError,
+    StreamId, StreamMap,
+};
+use manylane_http::Head;
+use manylane_pool::{AllocError, Pool, Pooled};
+use manylane_sched::{Here, Time};
+use std::cell::{RefCell, RefMut};
+use std::fmt;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+/// A request that began.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The request; or its head was too large, which is answered with 431.
+    pub request: Result<Request, TooLarge>,
+    /// Nothing follows.
+    pub end: bool,
+}
+
+/// A head is larger than is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// What is kept of a stream beside what the protocol needs.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    /// Heads of responses, oldest first.
+    pub(crate) heads: Option<Pooled<QueuedHead>>,
+    /// What came and was not taken.
+    pub(crate) data: Chain,
+    pub(crate) trailers: Option<Pooled<Head>>,
+    /// All of it came.
+    pub(crate) end: bool,
+    /// All of ours was sent.
+    pub(crate) sent_end: bool,
+    pub(crate) over: Option<StreamError>,
+    /// Who waits for heads and data, for room, and for the end.
+    pub(crate) receiver: Option<Waker>,
+    pub(crate) sender: Option<Waker>,
+    pub(crate) watcher: Option<Waker>,
+}
+
+#[derive(Debug)]
+pub(crate) struct QueuedHead {
+    pub(crate) head: ResponseHead,
+    pub(crate) next: Option<Pooled<QueuedHead>>,
+}
+
+manylane_sync::lazy_static! {
+    static ENTRIES: Pool<Entry> = Pool::new("mux stream").expect("the size is a constant below the bound");
+}
+manylane_sync::lazy_static! {
+    static HEADS: Pool<QueuedHead> = Pool::new("mux head").expect("the size is a constant below the bound");
+}
+manylane_sync::lazy_static! {
+    static TRAILERS: Pool<Head> = Pool::new("mux trailers").expect("the size is a constant below the bound");
+}
+
+fn wake(waiter: &mut Option<Waker>) {
+    if let Some(waker) = waiter.take() {
+        waker.wake();
+    }
+}
+
+/// Has the task of `context` wait in a place.
+pub(crate) fn park(waiter: &mut Option<Waker>, context: &Context<'_>) {
+    match waiter {
+        Some(waker) if waker.will_wake(context.waker()) => {}
+        _ => *waiter = Some(context.waker().clone()),
+    }
+}
+
+impl Entry {
+    fn over(&mut self, error: StreamError) {
+        self.over.get_or_insert(error);
+        wake(&mut self.receiver);
+        wake(&mut self.sender);
+        wake(&mut self.watcher);
+    }
+
+    fn push_head(&mut self, head: ResponseHead) -> Result<(), AllocError> {
+        let new = HEADS.alloc(QueuedHead { head, next: None })?;
+        let mut count = 0;
+        let mut place = &mut self.heads;
+        while let Some(queued) = place {
+            place = &mut queued.next;
+            count += 1;
+        }
+        *place = Some(new);
+        if count >= MAX_INTERIM {
+            self.heads = self.heads.take().and_then(|mut oldest| oldest.next.take());
+        }
+        wake(&mut self.receiver);
+        Ok(())
+    }
+}
+
+pub(crate) struct State {
+    pub(crate) h2: Connection,
+    pub(crate) entries: StreamMap<Pooled<Entry>>,
+    /// The task that has the socket.
+    driver: Option<Waker>,
+    /// It waits for output.
+    wants_output: bool,
+    /// It does not read, since the peer does not.
+    stalled: bool,
+    /// Why the connection is over.
+    pub(crate) over: Option<ConnEnd>,
+    /// Requests that began.
+    begun: u64,
+    /// Since when there is no stream.
+    idle_since: Option<Time>,
+    /// When this side said that it leaves.
+    leaves_since: Option<Time>,
+}
+
+pub(crate) struct Core {
+    pub(crate) here: Here,
+    state: RefCell<State>,
+}
+
+/// The streams of one connection of HTTP/2, without its IO. A cheap handle: copies are the same.
+///
+/// Who drives it hands it [input](Self::input), takes [output](Self::poll_output), and calls
+/// [`grant`](Self::grant) after either. [`Conn`](super::Conn) does so with a socket.
+#[derive(Clone)]
+pub struct Mux(pub(crate) Rc<Core>);
+
+impl Mux {
+    /// The server's side of a connection, on the lane `here`.
+    ///
+    /// # Errors
+    /// [`SendError::NoMemory`]
+    pub fn server(config: Config, here: Here) -> Result<Self, SendError> {
+        Ok(Self::new(Connection::server(config, now(here))?, here))
+    }
+
+    /// The client's side.
+    ///
+    /// # Errors
+    /// [`SendError::NoMemory`]
+    pub fn client(config: Config, here: Here) -> Result<Self, SendError> {
+        Ok(Self::new(Connection::client(config, now(here))?, here))
+    }
+
+    fn new(h2: Connection, here: Here) -> Self {
+        let state = State {
+            h2,
+            entries: StreamMap::default(),
+            driver: None,
+            wants_output: false,
+            stalled: false,
+            over: None,
+            begun: 0,
+            idle_since: Some(here.now()),
+            leaves_since: None,
+        };
+        Self(Rc::new(Core { here, state: RefCell::new(state) }))
+    }
+
+    pub(crate) fn state(&self) -> RefMut<'_, State> {
+        self.0.state.borrow_mut()
+    }
+
+    // -- for who drives it
+
+    /// Reads frames from `input`, wakes the streams that they are for, and has `begin` take each new one.
+    /// What stays in `input` is the beginning of a frame, or all that comes while the peer does not read.
+    ///
+    /// # Errors
+    /// [`ConnectionError`]: write what is in the output, and close.
+    pub fn input(
+        &self,
+        input: &mut Chain,
+        begin: &mut impl FnMut(Stream, Incoming),
+    ) -> Result<(), ConnectionError> {
+        let now = now(self.0.here);
+        let mut state = self.state();
+        while state.h2.handle_input(now, input)? {
+            while let Some(event) = state.h2.poll_event() {
+                let Some((id, incoming)) = state.happened(event) else { continue };
+                drop(state);
+                begin(Stream::new(self.clone(), id), incoming);
+                state = self.state();
+            }
+        }
+        state.stalled = state.h2.output_len() >= MAX_OUTPUT;
+        Ok(())
+    }
+
+    /// Waits until there is output, and puts it behind what `out` has. True: it is the last.
+    ///
+    /// # Errors
+    /// [`SendError::NoMemory`]
+    pub fn poll_output(&self, context: &Context<'_>, out: &mut Chain) -> Poll<Result<bool, SendError>> {
+        let mut state = self.state();
+        state.h2.set_unwritten(0);
+        let last = state.is_over();
+        if state.h2.output_len() == 0 && !last {
+            park(&mut state.driver, context);
+            state.wants_output = true;
+            return Poll::Pending;
+        }
+        state.h2.poll_output(out)?;
+        state.h2.set_unwritten(out.len());
+        if std::mem::take(&mut state.stalled) {
+            context.waker().wake_by_ref();
+        }
+        Poll::Ready(Ok(last))
+    }
+
+    /// So many bytes of output that was taken are not written yet. Until this is said it is all of it.
+    pub fn set_unwritten(&self, bytes: usize) {
+        self.state().h2.set_unwritten(bytes);
+    }
+
+    /// Wakes streams that wait for room, as many as have it. True: others wait, and may have it where these
+    /// do not use theirs, so call this again when they had their turn.
+    pub fn grant(&self) -> bool {
+        let mut state = self.state();
+        for _ in 0..state.h2.turns() {
+            let Some(id) = state.h2.next_writable() else { break };
+            if let Some(entry) = state.entries.get_mut(&id) {
+                wake(&mut entry.sender);
+            }
+        }
+        state.h2.turns() > 0
+    }
+
+    /// Wakes the task of `context` when the connection changes on this side.
+    pub fn set_driver(&self, context: &Context<'_>) {
+        park(&mut self.state().driver, context);
+    }
+
+    /// Whether input waits until output is taken.
+    pub fn is_stalled(&self) -> bool {
+        self.state().stalled
+    }
+
+    /// The connection is over: all streams are told.
+    pub fn fail(&self, end: ConnEnd) {
+        let mut state = self.state();
+        state.over.get_or_insert(end);
+        for entry in state.entries.values_mut() {
+            if entry.over.is_none() && !(entry.end && entry.sent_end) {
+                entry.over(StreamError::Connection(end));
+            }
+        }
+        state.kick();
+    }
+
+    /// Since when it has no stream, and whether it ever had one.
+    pub fn idle_since(&self) -> Option<(Time, bool)> {
+        let state = self.state();
+        state.idle_since.map(|since| (since, state.begun > 0))
+    }
+
+    /// Since when settings wait for their acknowledgement.
+    pub fn settings_since(&self) -> Option<Time> {
+        self.state().h2.settings_unacknowledged_since().map(time)
+    }
+
+    /// When this side said that it leaves, where the peer has not answered.
+    pub fn leaves_since(&self) -> Option<Time> {
+        self.state().leaves_since
+    }
+
+    /// Whether nothing but what is in the output will be written.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state().is_over()
+    }
+
+    /// Whether either side leaves and no stream is left.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.state().h2.is_drained()
+    }
+
+    /// Why it is over.
+    pub(crate) fn end(&self) -> ConnEnd {
+        let state = self.state();
+        match (state.over, state.h2.error()) {
+            (Some(end), _) => end,
+            (None, Some(error)) => ConnEnd::Protocol(error),
+            (None, None) => ConnEnd::Drained,
+        }
+    }
+
+    /// Leaves without waiting for streams that may be under way: the connection had none for long.
+    pub(crate) fn leave(&self) {
+        self.shutdown();
+        if self.leaves_since().is_some() {
+            self.shutdown();
+        }
+    }
+
+    // -- for all
+
+    /// Says that no further streams are taken. Those under way go on; the connection ends behind the last.
+    pub fn shutdown(&self) {
+        let mut state = self.state();
+        state.leaves_since = match state.leaves_since {
+            None if state.h2.role() == Role::Server => Some(self.0.here.now()),
+            _ => None,
+        };
+        // Without memory the connection has failed, which its driver sees.
+        let _ = state.h2.shutdown();
+        state.kick();
+    }
+
+    /// Ends the connection at once.
+    pub fn abort(&self, reason: Reason) {
+        let mut state = self.state();
+        state.h2.abort(reason);
+        state.kick();
+    }
+
+    /// Streams that are open: `fc_nb_streams`, `bc_nb_streams`.
+    pub fn open_streams(&self) -> usize {
+        self.state().h2.open_streams() as usize
+    }
+
+    /// Whether a client may begin a stream now.
+    pub fn can_begin(&self) -> bool {
+        let state = self.state();
+        state.over.is_none() && state.h2.can_begin()
+    }
+
+    /// Whether either side has said that it leaves, or the connection is over.
+    pub fn is_leaving(&self) -> bool {
+        let state = self.state();
+        state.over.is_some() || state.h2.error().is_some() || state.h2.is_leaving()
+    }
+
+    /// How many streams the peer allows at a time: `bc_settings_streams_limit`.
+    pub fn peer_max_streams(&self) -> u32 {
+        self.state().h2.peer_max_streams()
+    }
+
+    /// Whether the server takes extended CONNECT (RFC 8441).
+    pub fn peer_takes_protocols(&self) -> bool {
+        self.state().h2.peer_takes_protocols()
+    }
+
+    /// Oddities of the peer so far: `fc_glitches`, `bc_glitches`.
+    pub fn glitches(&self) -> u32 {
+        self.state().h2.glitches().total()
+    }
+
+    /// The same by kind.
+    pub fn glitches_by_kind(&self) -> Glitches {
+        *self.state().h2.glitches()
+    }
+
+    /// Streams that began on it.
+    pub fn begun(&self) -> u64 {
+        self.state().begun
+    }
+
+    /// The lane.
+    pub fn here(&self) -> Here {
+        self.0.here
+    }
+
+    /// Begins a stream with a request, of a client. `scheme` is `http` or `https`; `protocol`: an extended
+    /// CONNECT (RFC 8441) in place of the head's method. `end`: there is no data.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was sent.
+    pub fn begin(
+        &self,
+        head: &Head,
+        scheme: &[u8],
+        protocol: Option<&[u8]>,
+        end: bool,
+    ) -> Result<Stream, SendError> {
+        let mut state = self.state();
+        if state.over.is_some() {
+            return Err(SendError::Failed);
+        }
+        let entry = ENTRIES.alloc(Entry { sent_end: end, ..Entry::default() });
+        let entry = entry.map_err(|_| SendError::NoMemory)?;
+        let id = state.h2.send_request(head, scheme, protocol, end)?;
+        state.add(id, entry);
+        state.kick();
+        drop(state);
+        Ok(Stream::new(self.clone(), id))
+    }
+}
+
+impl fmt::Debug for Mux {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.state.try_borrow() {
+            Ok(state) => f.debug_struct("Mux").field("h2", &state.h2).field("over", &state.over).finish(),
+            Err(_) => f.write_str("Mux(in use)"),
+        }
+    }
+}
+
+impl State {
+    /// Output was made, or the connection is over: its driver has something to do (rule 2).
+    pub(crate) fn kick(&mut self) {
+        if self.is_over() || (self.h2.output_len() > 0 && self.wants_output) {
+            self.wants_output = false;
+            wake(&mut self.driver);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.is_some() || self.h2.error().is_some() || self.h2.is_drained()
+    }
+
+    fn add(&mut self, id: StreamId, entry: Pooled<Entry>) {
+        self.entries.insert(id, entry);
+        self.begun += 1;
+        self.idle_since = None;
+    }
+
+    /// A handle is gone, and its stream has ended on our side at least.
+    pub(crate) fn remove(&mut self, id: StreamId, now: Time) {
+        drop(self.entries.remove(&id));
+        if self.entries.is_empty() {
+            self.idle_since = Some(now);
+            // The driver's time begins.
+            wake(&mut self.driver);
+        }
+        self.kick();
+    }
+
+    /// An event, for its stream; or a new one.
+    fn happened(&mut self, event: Event) -> Option<(StreamId, Incoming)> {
+        match event {
+            Event::Request { stream, request, end } => self.began(stream, Ok(request), end),
+            Event::TooLarge { stream, end } => self.began(stream, Err(TooLarge), end),
+            Event::Interim { stream, response } => {
+                self.tell(stream, |entry| entry.push_head(ResponseHead::Interim(response)))
+            }
+            Event::Response { stream, response, end } => self.tell(stream, |entry| {
+                entry.end = end;
+                entry.push_head(ResponseHead::Final { response, end })
+            }),
+            Event::Data { stream, mut data, end } => self.tell(stream, |entry| {
+                entry.data.append_compact(&mut data)?;
+                entry.end = end;
+                wake(&mut entry.receiver);
+                Ok::<_, manylane_buf::Error>(())
+            }),
+            Event::Trailers { stream, trailers } => self.tell(stream, |entry| {
+                entry.trailers = Some(TRAILERS.alloc(trailers)?);
+                entry.end = true;
+                wake(&mut entry.receiver);
+                Ok::<_, AllocError>(())
+            }),
+            Event::Reset { stream, reason, problem } => {
+                let error = match problem {
+                    Some(problem) => StreamError::Broken(problem),
+                    None if reason == Reason::REFUSED_STREAM && self.h2.role() == Role::Client => {
+                        StreamError::Refused
+                    }
+                    None => StreamError::Reset(reason),
+                };
+                if let Some(entry) = self.entries.get_mut(&stream) {
+                    entry.over(error);
+                }
+                None
+            }
+            Event::Refused { .. } | Event::Settings | Event::GoAway { .. } | Event::Pong { .. } => None,
+        }
+    }
+
+    fn began(
+        &mut self,
+        id: StreamId,
+        request: Result<Request, TooLarge>,
+        end: bool,
+    ) -> Option<(StreamId, Incoming)> {
+        match ENTRIES.alloc(Entry { end, ..Entry::default() }) {
+            Ok(entry) => {
+                self.add(id, entry);
+                Some((id, Incoming { request, end }))
+            }
+            Err(_) => {
+                // Nobody was told of it. Where it fails the connection does, which the driver sees.
+                let _ = self.h2.reset(id, Reason::REFUSED_STREAM);
+                None
+            }
+        }
+    }
+
+    /// Gives a stream something; without memory for that it ends.
+    fn tell<E>(
+        &mut self,
+        id: StreamId,
+        give: impl FnOnce(&mut Entry) -> Result<(), E>,
+    ) -> Option<(StreamId, Incoming)> {
+        let entry = self.entries.get_mut(&id)?;
+        if give(entry).is_err() {
+            entry.over(StreamError::Memory);
+            let _ = self.h2.reset(id, Reason::INTERNAL_ERROR);
+        }
+        None
+    }
+}
+
+/// The lane's time as the protocol has it.
+pub(crate) fn now(here: Here) -> Duration {
+    Duration::from_nanos(here.now().as_nanos())
+}
+
+/// The reverse.
+pub(crate) fn time(since: Duration) -> Time {
+    Time::from_nanos(since.as_nanos() as u64)
+}

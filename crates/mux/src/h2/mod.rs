@@ -1,0 +1,21 @@
+//! Connections of HTTP/2 and their streams.
+//!
+//! [`core`] has the streams of a connection, without IO; [`conn`] moves bytes between it and a socket;
+//! [`stream`] is what a stream's task has.
+
+#[cfg(not(any(loom, manylane_sim)))]
+mod conn;
+mod core;
+mod error;
+mod limits;
+mod stream;
+
+#[cfg(not(any(loom, manylane_sim)))]
+pub use conn::{Conn, ConnTimeouts};
+pub use core::{Incoming, Mux, TooLarge};
+pub use error::{ConnEnd, StreamError};
+pub use limits::{LEAVE_ANSWER, LINGER, LINGER_BYTES, MAX_INTERIM};
+pub use manylane_h2::{
+    Config, ConnectionError, Glitches, Problem, Reason, Request, Response, Scheme, SendError,
+};
+pub use stream::{Received, ResponseHead, Stream};

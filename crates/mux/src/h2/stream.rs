@@ -1,0 +1,291 @@
+//! One stream, as its task has it.
+
+use super::core::{Entry, Mux, State, now, park, time};
+use super::error::StreamError;
+use manylane_buf::Chain;
+use manylane_h2::{Reason, Response, Role, SendError, StreamId};
+use manylane_http::Head;
+use manylane_sched::Time;
+use std::fmt;
+use std::task::{Context, Poll};
+
+/// A stream of HTTP/2: one request and its response. It stays on the lane of its connection.
+///
+/// One task may wait in each direction. Dropped before it is over, it is reset: a request without a complete
+/// response with CANCEL; a server's behind a complete response, of which more of the request would come,
+/// with NO_ERROR.
+pub struct Stream {
+    mux: Mux,
+    id: StreamId,
+}
+
+/// A response as its head came.
+#[derive(Debug)]
+pub enum ResponseHead {
+    /// One that is not the last: 100, 103 and their like.
+    Interim(Response),
+    /// The response.
+    Final {
+        /// It.
+        response: Response,
+        /// Nothing follows.
+        end: bool,
+    },
+}
+
+/// What came on a stream.
+#[derive(Debug)]
+pub enum Received {
+    /// Data, which was put behind what the chain had.
+    Data,
+    /// Trailers, behind which nothing comes.
+    Trailers(Head),
+    /// All came.
+    End,
+}
+
+impl Stream {
+    pub(crate) fn new(mux: Mux, id: StreamId) -> Self {
+        Self { mux, id }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.id.number()
+    }
+
+    /// The streams of its connection.
+    pub fn mux(&self) -> &Mux {
+        &self.mux
+    }
+
+    /// Waits for the head of a response, of a client: interim ones, then the final one.
+    ///
+    /// # Errors
+    /// [`StreamError`]
+    pub fn poll_head(&mut self, context: &Context<'_>) -> Poll<Result<ResponseHead, StreamError>> {
+        self.entry(|entry| {
+            if let Some(mut queued) = entry.heads.take() {
+                entry.heads = queued.next.take();
+                return Poll::Ready(Ok(queued.into_inner().head));
+            }
+            waits(entry, context)
+        })
+    }
+
+    /// Waits for data or the end; puts at most `most` bytes of data behind `into`. What is taken is to be
+    /// [consumed](Self::consume) when it has gone on.
+    ///
+    /// What came before a stream was reset is there before the error.
+    ///
+    /// # Errors
+    /// [`StreamError`]
+    pub fn poll_recv(
+        &mut self,
+        context: &Context<'_>,
+        into: &mut Chain,
+        most: usize,
+    ) -> Poll<Result<Received, StreamError>> {
+        self.entry(|entry| {
+            let len = entry.data.len();
+            if len > 0 && most > 0 {
+                let moved = if len <= most {
+                    into.append_chain(&mut entry.data)
+                } else {
+                    entry.data.split_to(most).and_then(|mut part| into.append_chain(&mut part))
+                };
+                return Poll::Ready(moved.map(|()| Received::Data).map_err(|_| StreamError::Memory));
+            }
+            if let Some(trailers) = entry.trailers.take() {
+                return Poll::Ready(Ok(Received::Trailers(trailers.into_inner())));
+            }
+            if entry.end && len == 0 {
+                return Poll::Ready(Ok(Received::End));
+            }
+            waits(entry, context)
+        })
+    }
+
+    /// Whether all came and was taken.
+    pub fn is_received(&self) -> bool {
+        self.mux.state().entries.get(&self.id).is_none_or(|entry| {
+            entry.end && entry.data.is_empty() && entry.trailers.is_none() && entry.heads.is_none()
+        })
+    }
+
+    /// `n` bytes of data have gone on: the peer may send as many more.
+    pub fn consume(&mut self, n: usize) {
+        let mut state = self.mux.state();
+        // Where it fails the connection does, which all are told.
+        let _ = state.h2.consume(self.id, n);
+        state.kick();
+    }
+
+    /// Sends a response that is not the last, of a server.
+    ///
+    /// # Errors
+    /// [`StreamError`]
+    pub fn send_interim(&mut self, head: &Head) -> Result<(), StreamError> {
+        self.send(|state, id| state.h2.send_interim(id, head))
+    }
+
+    /// Sends the response, of a server. `end`: nothing follows.
+    ///
+    /// # Errors
+    /// [`StreamError`]
+    pub fn send_head(&mut self, head: &Head, end: bool) -> Result<(), StreamError> {
+        self.send(|state, id| {
+            state.h2.send_response(id, head, end)?;
+            state.sent_end(id, end);
+            Ok(())
+        })
+    }
+
+    /// Sends the last: trailers.
+    ///
+    /// # Errors
+    /// [`StreamError`]
+    pub fn send_trailers(&mut self, head: &Head) -> Result<(), StreamError> {
+        self.send(|state, id| {
+            state.h2.send_trailers(id, head)?;
+            state.sent_end(id, true);
+            Ok(())
+        })
+    }
+
+    /// Sends data, by reference. Ready when all of it is taken, and the end with it where it is `end`; else
+    /// what is left stays in `data`, and the task is woken when there is room.
+    ///
+    /// # Errors
+    /// [`StreamError`]
+    pub fn poll_send(
+        &mut self,
+        context: &Context<'_>,
+        data: &mut Chain,
+        end: bool,
+    ) -> Poll<Result<(), StreamError>> {
+        let now = now(self.mux.here());
+        let sent = self.send(|state, id| {
+            let sent = state.h2.send_data(now, id, data, end)?;
+            state.sent_end(id, end && sent.all);
+            if !sent.all
+                && let Some(entry) = state.entries.get_mut(&id)
+            {
+                park(&mut entry.sender, context);
+            }
+            Ok(sent.all)
+        });
+        match sent {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    /// Waits until data could be sent; how many bytes. Call it right before each read of what is to be sent,
+    /// and read no more: so nobody holds bytes that cannot go on.
+    ///
+    /// # Errors
+    /// [`StreamError`]
+    pub fn poll_room(&mut self, context: &Context<'_>) -> Poll<Result<usize, StreamError>> {
+        let now = now(self.mux.here());
+        let mut state = self.mux.state();
+        let room = state.h2.room(now, self.id);
+        if room > 0 {
+            return Poll::Ready(Ok(room));
+        }
+        let Some(entry) = state.entries.get_mut(&self.id) else { return Poll::Pending };
+        if let Some(error) = entry.over {
+            return Poll::Ready(Err(error));
+        }
+        park(&mut entry.sender, context);
+        Poll::Pending
+    }
+
+    /// Since when a window has held back what waits to be sent: a peer that opens none is ended by time.
+    pub fn blocked_since(&self) -> Option<Time> {
+        self.mux.state().h2.blocked_since(self.id).map(time)
+    }
+
+    /// Ends it at once.
+    pub fn reset(&mut self, reason: Reason) {
+        let mut state = self.mux.state();
+        let _ = state.h2.reset(self.id, reason);
+        if let Some(entry) = state.entries.get_mut(&self.id) {
+            entry.over.get_or_insert(StreamError::Send(SendError::Closed));
+            entry.data.clear();
+        }
+        state.kick();
+    }
+
+    /// Waits until it cannot go on: the peer has reset it, or its connection is over.
+    pub fn poll_gone(&mut self, context: &Context<'_>) -> Poll<StreamError> {
+        self.entry(|entry| match entry.over {
+            Some(error) => Poll::Ready(error),
+            None => {
+                park(&mut entry.watcher, context);
+                Poll::Pending
+            }
+        })
+    }
+
+    /// Works on its entry, which is there as long as this is.
+    fn entry<R>(&mut self, work: impl FnOnce(&mut Entry) -> Poll<R>) -> Poll<R> {
+        self.mux.state().entries.get_mut(&self.id).map_or(Poll::Pending, |entry| work(entry))
+    }
+
+    fn send<R>(
+        &mut self,
+        work: impl FnOnce(&mut State, StreamId) -> Result<R, SendError>,
+    ) -> Result<R, StreamError> {
+        let mut state = self.mux.state();
+        if let Some(error) = state.entries.get(&self.id).and_then(|entry| entry.over) {
+            return Err(error);
+        }
+        let done = work(&mut state, self.id);
+        state.kick();
+        done.map_err(StreamError::Send)
+    }
+}
+
+fn waits<R>(entry: &mut Entry, context: &Context<'_>) -> Poll<Result<R, StreamError>> {
+    match entry.over {
+        Some(error) => Poll::Ready(Err(error)),
+        None => {
+            park(&mut entry.receiver, context);
+            Poll::Pending
+        }
+    }
+}
+
+impl State {
+    fn sent_end(&mut self, id: StreamId, end: bool) {
+        if end && let Some(entry) = self.entries.get_mut(&id) {
+            entry.sent_end = true;
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let now = self.mux.here().now();
+        let mut state = self.mux.state();
+        let Some(entry) = state.entries.get(&self.id) else { return };
+        // Where these fail the connection does.
+        let _ = match (entry.over, entry.sent_end, entry.end) {
+            (Some(_), ..) => Ok(()),
+            (None, true, true) => state.h2.release(self.id),
+            (None, true, false) if state.h2.role() == Role::Server => {
+                state.h2.reset(self.id, Reason::NO_ERROR)
+            }
+            _ => state.h2.reset(self.id, Reason::CANCEL),
+        };
+        state.remove(self.id, now);
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({})", self.id.number())
+    }
+}
