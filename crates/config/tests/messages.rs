@@ -47,8 +47,8 @@ fn a_mistake_is_told_by_what_was_expected_and_what_was_found() {
             "16 A 'bind' : '127.0.0.1' is an address without a port; add one from 1 to 65535, as in ':80'",
         ),
         (
-            " bind :80 proto h2",
-            "17 A 'proto h2' is a keyword of HAProxy that this program refuses: HTTP/2 is not built yet",
+            " bind :80 proto quic",
+            "17 A 'proto quic' is a keyword of HAProxy that this program refuses: QUIC is not built yet",
         ),
         (" bind :80 proto h3", "17 A 'proto' expects h1|none, found 'h3'; did you mean 'h1'?"),
         (" bind :80 nmae x", "11 A unknown keyword 'nmae' of a 'bind' line; did you mean 'name'?"),

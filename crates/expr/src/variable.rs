@@ -232,6 +232,20 @@ impl Drop for Variables {
     }
 }
 
+impl Clone for Variables {
+    fn clone(&self) -> Self {
+        let copy = Self {
+            slots: self.slots.clone(),
+            bytes: self.bytes.clone(),
+            live: self.live,
+            count: self.count,
+            limit: self.limit,
+        };
+        copy.tell(0);
+        copy
+    }
+}
+
 impl Default for Variables {
     fn default() -> Self {
         Self::with_limit(MAX_SCOPE_BYTES)

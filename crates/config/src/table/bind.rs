@@ -66,7 +66,7 @@ options! {
     uid: u32 = int("number", 0, u32::MAX as i64), int, "uid", "owner of a unix socket's file, by number";
     group: Word = text("name"), word, "group", "group of a unix socket's file, by name";
     gid: u32 = int("number", 0, u32::MAX as i64), int, "gid", "group of a unix socket's file, by number";
-    proto: &'static str = choice("protocol", &["h1", "none"]), choice, "proto", "the protocol that is \
+    proto: &'static str = choice("protocol", &["h1", "h2", "none"]), choice, "proto", "the protocol that is \
         spoken, whatever is negotiated";
     cc: Word = text("name"), word, "cc", "congestion control";
     }

@@ -3,17 +3,24 @@
 //! Nothing above asks which version an end speaks, but the source and the sink of a body (`http::pump`) and
 //! what is only done with a connection of HTTP/1: splicing, tunnels, waiting at rest.
 
-use super::Direction;
+use super::{Direction, Waits};
 use manylane_buf::Chain;
-use manylane_http::{CaseTable, EditError, Head};
-use manylane_net::{Connection, TransferError};
+use manylane_http::{CaseTable, Head};
+use manylane_mux::h2;
+use manylane_net::Connection;
+use manylane_pool::{AllocError, Pool, Pooled};
 use manylane_sched::Here;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Context, Poll};
 
 /// The client's end.
 #[derive(Debug)]
 pub(crate) enum ClientEnd {
     /// Its connection, with one request at a time.
     Http1(Connection),
+    /// One of the streams of its connection.
+    Http2(Pooled<H2End>),
 }
 
 /// The server's end, for one request.
@@ -28,6 +35,174 @@ pub(crate) enum ServerEnd {
 pub(crate) enum BodyEnd<'a> {
     /// A connection, whose bytes are framed.
     Http1(&'a Connection),
+    /// A stream, which has data and an end.
+    Http2(&'a H2End),
+}
+
+/// A stream of HTTP/2, as both ways of an exchange use it at a time.
+#[derive(Debug)]
+pub(crate) struct H2End {
+    conn: h2::Conn,
+    /// That of the request.
+    scheme: h2::Scheme,
+    /// Borrowed while it is polled.
+    stream: RefCell<h2::Stream>,
+    /// Bytes that were taken and have not gone on.
+    taken: Cell<usize>,
+    /// The message that comes is over.
+    over: Cell<bool>,
+    trailers: RefCell<Option<Head>>,
+}
+
+manylane_sync::lazy_static! {
+    static STREAMS: Pool<H2End> =
+        Pool::new("h2 stream").expect("the size is a constant below the bound");
+}
+
+/// An end has failed: its connection, or its stream.
+#[derive(Debug)]
+pub(crate) struct EndFailed;
+
+/// A head could not be sent.
+#[derive(Debug)]
+pub(crate) enum NotSent {
+    /// There is no memory for it.
+    Memory,
+    /// The end has failed.
+    Failed,
+}
+
+/// Bytes that are asked of a stream at least, where the receiver has not taken as many at once lately: a
+/// frame of the usual size.
+const LEAST: usize = 16_384;
+
+impl H2End {
+    /// `over`: the message has nothing but its head.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn new(
+        conn: h2::Conn,
+        stream: h2::Stream,
+        scheme: h2::Scheme,
+        over: bool,
+    ) -> Result<Pooled<Self>, AllocError> {
+        STREAMS.alloc(Self {
+            conn,
+            scheme,
+            stream: RefCell::new(stream),
+            taken: Cell::new(0),
+            over: Cell::new(over),
+            trailers: RefCell::new(None),
+        })
+    }
+
+    /// The connection that it is a stream of.
+    pub(crate) fn conn(&self) -> &h2::Conn {
+        &self.conn
+    }
+
+    /// The scheme of the request.
+    pub(crate) fn scheme(&self) -> &[u8] {
+        self.scheme.as_bytes()
+    }
+
+    /// Receives data behind what `into` has; false when the message is [over](Self::over).
+    pub(crate) fn poll_receive(
+        &self,
+        context: &Context<'_>,
+        into: &mut Chain,
+        most: usize,
+    ) -> Poll<Result<bool, EndFailed>> {
+        let had = into.len();
+        let polled = self.stream.borrow_mut().poll_recv(context, into, most.max(LEAST));
+        polled.map(|received| match received {
+            Ok(h2::Received::Data) => {
+                self.taken.set(self.taken.get() + into.len() - had);
+                Ok(true)
+            }
+            Ok(h2::Received::Trailers(trailers)) => {
+                self.trailers.replace(Some(trailers));
+                self.over.set(true);
+                Ok(false)
+            }
+            Ok(h2::Received::End) => {
+                self.over.set(true);
+                Ok(false)
+            }
+            Err(_) => Err(EndFailed),
+        })
+    }
+
+    /// Whether all of the message was received: then its trailers, once, if it has any.
+    pub(crate) fn over(&self) -> Option<Option<Head>> {
+        self.over.get().then(|| self.trailers.take())
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    /// What was received has gone on, or is not wanted: as much may come.
+    pub(crate) fn gone_on(&self) {
+        let taken = self.taken.take();
+        if taken > 0 {
+            self.stream.borrow_mut().consume(taken);
+        }
+    }
+
+    /// Waits until it can go on no more.
+    pub(crate) fn poll_gone(&self, context: &Context<'_>) -> Poll<()> {
+        self.stream.borrow_mut().poll_gone(context).map(drop)
+    }
+
+    /// Ends it at once.
+    pub(crate) fn reset(&self, reason: h2::Reason) {
+        self.stream.borrow_mut().reset(reason);
+    }
+
+    fn sent(sent: Result<(), h2::StreamError>) -> Result<(), NotSent> {
+        sent.map_err(|error| match error {
+            h2::StreamError::Memory | h2::StreamError::Send(h2::SendError::NoMemory) => NotSent::Memory,
+            _ => NotSent::Failed,
+        })
+    }
+
+    fn send_interim(&self, head: &Head) -> Result<(), NotSent> {
+        Self::sent(self.stream.borrow_mut().send_interim(head))
+    }
+
+    fn send_head(&self, head: &Head, end: bool) -> Result<(), NotSent> {
+        Self::sent(self.stream.borrow_mut().send_head(head, end))
+    }
+
+    /// Sends trailers, and the end of the message with them.
+    pub(crate) fn send_trailers(&self, trailers: &Head) -> Result<(), EndFailed> {
+        self.stream.borrow_mut().send_trailers(trailers).map_err(|_| EndFailed)
+    }
+
+    /// Sends all of `data`, and the end of the message behind it where it is `end`. `took` is told when some
+    /// of it has gone while the rest waits.
+    ///
+    /// # Errors
+    /// [`EndFailed`]
+    pub(crate) async fn send(&self, data: &mut Chain, end: bool, took: impl Fn()) -> Result<(), EndFailed> {
+        poll_fn(|context| {
+            let before = data.len();
+            let sent = self.stream.borrow_mut().poll_send(context, data, end);
+            if sent.is_pending() && data.len() < before {
+                took();
+            }
+            sent.map_err(|_| EndFailed)
+        })
+        .await
+    }
+
+    /// Waits until data could be sent: how many bytes.
+    async fn room(&self) -> Result<usize, EndFailed> {
+        poll_fn(|context| self.stream.borrow_mut().poll_room(context)).await.map_err(|_| EndFailed)
+    }
 }
 
 impl ClientEnd {
@@ -36,13 +211,20 @@ impl ClientEnd {
     pub(crate) fn connection(&self) -> &Connection {
         match self {
             Self::Http1(connection) => connection,
+            Self::Http2(stream) => stream.conn.connection(),
         }
     }
 
     /// The connection where it carries nothing else, and bytes of it may be taken and sent as they are.
     pub(crate) fn whole(&self) -> Option<&Connection> {
+        self.body().whole()
+    }
+
+    /// The stream, where it is one.
+    pub(crate) fn h2(&self) -> Option<&H2End> {
         match self {
-            Self::Http1(connection) => Some(connection),
+            Self::Http1(_) => None,
+            Self::Http2(stream) => Some(stream),
         }
     }
 
@@ -50,6 +232,7 @@ impl ClientEnd {
     pub(crate) fn body(&self) -> BodyEnd<'_> {
         match self {
             Self::Http1(connection) => BodyEnd::Http1(connection),
+            Self::Http2(stream) => BodyEnd::Http2(stream),
         }
     }
 
@@ -66,67 +249,95 @@ impl ClientEnd {
                 connection.send(&mut out).await.map_err(|_| NotSent::Failed)?;
                 Ok(length)
             }
+            Self::Http2(stream) => stream.send_interim(head).map(|()| head.size() as u64),
         }
     }
 
-    /// Sends the head of the final response, or puts it behind `out`, so that it leaves with the body.
+    /// Sends the head of the final response, behind which nothing comes if it is the `end`; or puts it behind
+    /// `out`, so that it leaves with the body. How many bytes were sent.
     ///
     /// # Errors
-    /// [`EditError`]
+    /// [`NotSent`]
     pub(crate) fn send_head(
         &self,
         head: &mut Head,
         spellings: Option<&CaseTable>,
+        end: bool,
         out: &mut Chain,
-    ) -> Result<(), EditError> {
+    ) -> Result<u64, NotSent> {
         match self {
-            Self::Http1(_) => head.emit(out, spellings),
+            Self::Http1(_) => head.emit(out, spellings).map(|()| 0).map_err(|_| NotSent::Memory),
+            Self::Http2(stream) => stream.send_head(head, end).map(|()| head.size() as u64),
         }
     }
 }
 
-impl BodyEnd<'_> {
-    /// Receives what is there of a message behind what `into` has, up to about `most` bytes; false where the
-    /// connection has ended.
+impl<'a> BodyEnd<'a> {
+    /// Receives what is there of a message behind what `into` has, up to about `most` bytes; false where
+    /// nothing more will come: the connection has ended, or the message.
     ///
     /// # Errors
-    /// [`TransferError`]
-    pub(crate) async fn receive(self, into: &mut Chain, most: usize) -> Result<bool, TransferError> {
+    /// [`EndFailed`]
+    pub(crate) async fn receive(self, into: &mut Chain, most: usize) -> Result<bool, EndFailed> {
         match self {
-            Self::Http1(connection) => connection.recv_chain(into, most).await,
+            Self::Http1(connection) => connection.recv_chain(into, most).await.map_err(|_| EndFailed),
+            Self::Http2(stream) => poll_fn(|context| stream.poll_receive(context, into, most)).await,
         }
     }
 
-    /// Sends all of `chain`, which `way` is told of.
+    /// Sends all of `chain`, and the end of the message with it where it is `end` and that is told apart.
+    /// `way` is told of it.
     ///
     /// # Errors
-    /// [`TransferError`]
+    /// [`EndFailed`]
     pub(crate) async fn send(
         self,
         way: &Direction,
         here: Here,
         chain: &mut Chain,
-    ) -> Result<(), TransferError> {
+        end: bool,
+    ) -> Result<(), EndFailed> {
         match self {
-            Self::Http1(connection) => way.send(here, connection, chain).await,
+            Self::Http1(connection) => way.send(here, connection, chain).await.map_err(|_| EndFailed),
+            Self::Http2(stream) => {
+                let bytes = chain.len() as u64;
+                way.waits(Waits::Receiver, here.now());
+                stream.send(chain, end, || way.took(0, here.now())).await?;
+                way.took(bytes, here.now());
+                Ok(())
+            }
+        }
+    }
+
+    /// How many bytes are worth being read at once for it. Waits until it could take some.
+    ///
+    /// # Errors
+    /// [`EndFailed`]
+    pub(crate) async fn room(self, way: &Direction, here: Here) -> Result<usize, EndFailed> {
+        match self {
+            Self::Http1(_) => Ok(way.room()),
+            Self::Http2(stream) => {
+                way.waits(Waits::Receiver, here.now());
+                stream.room().await
+            }
         }
     }
 
     /// The connection, where it carries nothing else and its bytes may be spliced.
-    pub(crate) fn whole(&self) -> Option<&Connection> {
+    pub(crate) fn whole(self) -> Option<&'a Connection> {
         match self {
             Self::Http1(connection) => Some(connection),
+            Self::Http2(_) => None,
         }
     }
-}
 
-/// A head could not be sent.
-#[derive(Debug)]
-pub(crate) enum NotSent {
-    /// There is no memory for it.
-    Memory,
-    /// The connection has failed.
-    Failed,
+    /// The stream, where it is one.
+    pub(crate) fn h2(self) -> Option<&'a H2End> {
+        match self {
+            Self::Http1(_) => None,
+            Self::Http2(stream) => Some(stream),
+        }
+    }
 }
 
 impl ServerEnd {
@@ -147,15 +358,15 @@ impl ServerEnd {
     /// Sends the head of a request, or puts it behind `out`, so that it leaves with the body.
     ///
     /// # Errors
-    /// [`EditError`]
+    /// [`NotSent`]
     pub(crate) fn send_head(
         &self,
         head: &mut Head,
         spellings: Option<&CaseTable>,
         out: &mut Chain,
-    ) -> Result<(), EditError> {
+    ) -> Result<(), NotSent> {
         match self {
-            Self::Http1(_) => head.emit(out, spellings),
+            Self::Http1(_) => head.emit(out, spellings).map_err(|_| NotSent::Memory),
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct Listener {
     pub group: Option<Owner>,
     /// `accept-proxy`
     pub accept_proxy: bool,
+    /// `proto h2`: its clients speak HTTP/2 and nothing else.
+    pub http2: bool,
     /// `shards`
     pub shards: Shards,
     /// `shards by-group`, where there are several: the lanes of each group that accept; each has a socket of
@@ -143,7 +145,7 @@ pub(super) fn listeners(
         uid,
         group,
         gid,
-        proto: _, // HTTP/1 is spoken anyway
+        proto,
         cc,
         accept_proxy,
         defer_accept,
@@ -154,6 +156,11 @@ pub(super) fn listeners(
         mode,
         thread,
     } = options;
+    let http2 = proto.as_ref().is_some_and(|set| set.value == "h2");
+    if let Some(set) = proto.as_ref().filter(|_| http2 && settings.mode() != Mode::Http) {
+        let why = "'proto h2' : HTTP/2 is spoken in 'mode http' only: set that, or remove 'proto h2'";
+        refuse.found.alert(set.pos, why);
+    }
     let relative = mss.filter(|mss| mss.value < 0);
     refuse.idle(
         &relative,
@@ -263,6 +270,7 @@ pub(super) fn listeners(
                 user: user.clone(),
                 group: group.clone(),
                 accept_proxy: on(accept_proxy),
+                http2,
                 shards,
                 groups: groups.clone(),
                 lanes: lanes.clone(),

@@ -54,6 +54,8 @@ pub struct Http {
     /// `option idle-close-on-response`: idle connections outlive the request to stop, until their next
     /// response or timeout.
     pub outlives_stop: bool,
+    /// `option disable-h2-upgrade`: a client that begins with the preface of HTTP/2 is refused.
+    pub disable_h2_upgrade: bool,
     /// `option checkcache`: a response that a cache would keep with its cookie is refused.
     pub check_cache: bool,
     /// `option http-drop-request-trailers`
@@ -264,6 +266,7 @@ pub(super) fn http<'c>(
         },
         ignore_probes: on(Toggle::HTTP_IGNORE_PROBES),
         outlives_stop: on(Toggle::IDLE_CLOSE_ON_RESPONSE),
+        disable_h2_upgrade: on(Toggle::DISABLE_H2_UPGRADE),
         check_cache: on(Toggle::CHECKCACHE),
         drop_request_trailers: on(Toggle::HTTP_DROP_REQUEST_TRAILERS),
         drop_response_trailers: on(Toggle::HTTP_DROP_RESPONSE_TRAILERS),

@@ -3,6 +3,7 @@
 use super::bind::{self, Listener};
 use super::cpu_map::{CpuMap, cpu_map};
 use super::groups::{Groups, groups};
+use super::h2::H2Settings;
 use super::proxies::Ids;
 use super::refuse::Refuse;
 use manylane_buf::MAX_CLUSTER;
@@ -97,6 +98,8 @@ pub struct Process {
     pub most_clusters: Option<usize>,
     /// `tune.buffers.reserve`: clusters of each lane that only connections take of which something is held.
     pub reserved_clusters: usize,
+    /// `tune.h2.*`
+    pub h2: H2Settings,
     /// `tune.maxrewrite`: bytes of it that are kept for edits.
     pub maxrewrite: usize,
     /// `h1-accept-payload-with-any-method`
@@ -531,6 +534,7 @@ fn tune(tune: &Tune) -> Process {
         most_clusters: buffers_limit.map(|set| clusters(set.value)).filter(|most| *most > 0),
         reserved_clusters: clusters(buffers_reserve.map_or(BUFFERS_RESERVE, |set| set.value)),
         bufsize,
+        h2: H2Settings::default(),
         maxrewrite,
         spreads_connections: listener_multi_queue.is_none_or(|set| set.value != "off"),
         idle_shared: idle_pool_shared.is_none_or(|set| set.value != "off"),

@@ -6,7 +6,7 @@ use manylane_buf::Chain;
 use manylane_h1::{
     Body, Connection as Said, Limits, Persist, RequestInfo, ResponseParser, set_body, set_connection,
 };
-use manylane_http::{CaseTable, Head, Known, Method, Version, status};
+use manylane_http::{Head, Known, Method, Version, status};
 
 /// An answer that could not be made: there is no memory, or the file says that there is none.
 #[derive(Debug)]
@@ -54,17 +54,11 @@ pub(super) fn sized(mut head: Head, body: Chain) -> Result<Made, NoAnswer> {
     Ok(Made { head, said: Said::default(), body })
 }
 
-/// Writes the answer to something that is no request behind what `out` has; the connection ends with it.
-pub(super) fn write_early(
-    out: &mut Chain,
-    http: &Http,
-    spellings: Option<&CaseTable>,
-    code: u16,
-) -> Result<(), NoAnswer> {
-    let Made { mut head, said, mut body } = usual(&[http], None, code)?;
-    set_connection(&mut head, said, Persist::Close).map_err(|_| NoAnswer)?;
-    head.emit(out, spellings).map_err(|_| NoAnswer)?;
-    out.append_chain(&mut body).map_err(|_| NoAnswer)
+/// The answer to something that is no request; the connection ends with it.
+pub(super) fn early(http: &Http, code: u16) -> Result<Made, NoAnswer> {
+    let mut made = usual(&[http], None, code)?;
+    set_connection(&mut made.head, made.said, Persist::Close).map_err(|_| NoAnswer)?;
+    Ok(made)
 }
 
 /// A file was checked when the configuration was read: its head is one, and tells the length of its body.

@@ -37,7 +37,10 @@ impl Session<'_> {
     /// for a 100 and is given a final response may leave the body out (RFC 9110, 10.1.1): nothing would tell
     /// its next request from the body, so the connection ends.
     pub(super) fn ends_soon(&mut self, up: &mut Pump) -> bool {
-        up.skip(&mut self.client.received).is_ok()
+        if self.client.end.h2().is_some() {
+            return true; // nothing follows on a stream, and nobody waits for what is left
+        }
+        up.skip(self.client.end.body(), &mut self.client.received).is_ok()
             && !up.may_be_left_out()
             && (up.is_done() || up.left().is_some_and(|left| left <= SKIPPED))
     }
@@ -50,7 +53,7 @@ impl Session<'_> {
         let mut skipped = 0;
         loop {
             let there = self.client.received.len();
-            let skipping = up.skip(&mut self.client.received);
+            let skipping = up.skip(self.client.end.body(), &mut self.client.received);
             skipped += (there - self.client.received.len()) as u64;
             match skipping {
                 Ok(()) if up.is_done() => return true,
@@ -82,13 +85,15 @@ impl Session<'_> {
         let timeouts = self.frontend.timeouts.client;
         let mut asked = !request.continue_expected || request.head.version() < Version::HTTP_11;
         loop {
-            up.read_ahead(&mut self.client.received).map_err(|broken| match broken {
-                Broken::Framing(found) => {
-                    self.keep_request(&found, backend);
-                    NoBody::Wrong(found.error.status)
-                }
-                Broken::Sender | Broken::Receiver | Broken::Memory => NoBody::Left,
-            })?;
+            up.read_ahead(self.client.end.body(), &mut self.client.received).map_err(
+                |broken| match broken {
+                    Broken::Framing(found) => {
+                        self.keep_request(&found, backend);
+                        NoBody::Wrong(found.error.status)
+                    }
+                    Broken::Sender | Broken::Receiver | Broken::Memory => NoBody::Left,
+                },
+            )?;
             self.unsent.set(self.came + up.data().len() as u64);
             let enough = if least == 0 { room } else { least.min(room) };
             if up.is_done() || up.data().len() >= enough {

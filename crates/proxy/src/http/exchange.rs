@@ -63,6 +63,7 @@ impl Session<'_> {
     pub(super) fn body_of(&self, request: &Request) -> Pump {
         let http = &self.frontend.http;
         let mut up = Pump::new(
+            self.client.end.body(),
             request.body,
             request.body,
             From::Client,
@@ -104,7 +105,7 @@ impl Session<'_> {
         self.begin(&request.head);
         let rules = &*frontend.rules;
         if rules.reads_data
-            && let Err(broken) = up.read_ahead(&mut self.client.received)
+            && let Err(broken) = up.read_ahead(self.client.end.body(), &mut self.client.received)
         {
             self.keep_broken(&broken, None);
             return self
@@ -194,7 +195,7 @@ impl Session<'_> {
         }
         let listens = std::ptr::eq(&*backend.rules, rules);
         if backend.rules.reads_data
-            && let Err(broken) = up.read_ahead(&mut self.client.received)
+            && let Err(broken) = up.read_ahead(self.client.end.body(), &mut self.client.received)
         {
             self.keep_broken(&broken, Some(backend));
             self.leave(backend);
@@ -348,7 +349,7 @@ impl Session<'_> {
             self.note(|record| record.cookies = [asking.told.late.unwrap_or(usual), b'N']);
             edit::hide(head, cookie)?;
         }
-        if request.body == Body::Chunked {
+        if request.body == Body::Chunked && head.version() < Version::HTTP_11 {
             head.set_version(Version::HTTP_11)?; // a server of HTTP/1.0 might not look for chunks
         }
         edit::addresses(head, self.frontend, backend, &self.client)?;

@@ -73,18 +73,18 @@ pub(crate) struct IdleSession {
 }
 
 impl IdleSession {
-    /// A session that begins now, with a client that has sent nothing.
-    pub(crate) fn new(client: Client, local: &Local) -> Self {
+    /// A session that begins now, with a client that has sent nothing. None: it is a stream of one.
+    pub(crate) fn new(client: Client, local: &Local) -> Option<Self> {
         let (timer, since) = (Timer::new(local.here()), local.here().now());
-        Self {
-            client: client.rest(),
+        Some(Self {
+            client: client.rest()?,
             timer,
             since,
             requests: 0,
             last: None,
             more: None,
             _idle: IdleClient::new(),
-        }
+        })
     }
 
     /// Whether a client is one that can be waited for here: of the system. Those of the process keep their
@@ -201,6 +201,11 @@ impl Session<'_> {
         IdleSession::is_for(&self.client)
     }
 
+    /// Whether its client can be waited for at rest, also amid a head.
+    pub(super) fn may_wait_at_rest(&self) -> bool {
+        self.client.end.whole().is_some_and(|connection| connection.stream().is_some())
+    }
+
     /// Lets go of all that belongs to requests. None when it does not go on, or there is no memory for what
     /// few sessions have.
     #[inline(always)] // it is taken apart where it is
@@ -219,7 +224,7 @@ impl Session<'_> {
         // an index of what stands in a file
         let last = last.map(|(backend, server)| (backend as u32, server));
         Some(IdleSession {
-            client: client.rest(),
+            client: client.rest()?,
             timer,
             since,
             requests,

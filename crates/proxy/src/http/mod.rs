@@ -12,6 +12,7 @@ mod edit;
 mod exchange;
 mod failure;
 mod idle_session;
+mod multiplexed;
 mod private;
 mod pump;
 mod receive;
@@ -38,7 +39,7 @@ use exchange::{After, Asking};
 pub(crate) use idle_session::{IdleSession, Woken};
 use manylane_balance::Index;
 use manylane_pool::Pooled;
-use manylane_sched::{Class, Time};
+use manylane_sched::{Boxed, Class, Time};
 use private::Private;
 use request::{NoMore, PartialHead, Wait};
 use std::cell::{Cell, RefCell};
@@ -48,6 +49,15 @@ use std::rc::Rc;
 /// Requests that a client has served one after another when they are there at once. Then others have their
 /// turn.
 const PIPELINED_AT_ONCE: u32 = 16;
+
+/// What becomes of a session.
+enum Next {
+    /// It waits for its client's next request.
+    Rest,
+    Over,
+    /// Its client speaks HTTP/2.
+    Http2,
+}
 
 /// A client's session while there is a request.
 struct Session<'a> {
@@ -118,8 +128,8 @@ pub(crate) async fn begin(
         partial: None,
     };
     session.forget();
-    let goes_on = session.may_rest() || session.serve(None).await;
-    session.rest(goes_on)
+    let next = if session.may_rest() { Next::Rest } else { session.serve(None).await };
+    session.go_on(next).await
 }
 
 /// Goes on with a session that has news: of this frontend and listener, by their numbers. None when the
@@ -132,14 +142,28 @@ pub(crate) async fn wake(
 ) -> Option<IdleSession> {
     let frontend = &local.generation.frontends[whose.0];
     let (mut session, wait) = rest.wake(&local, frontend, &frontend.listeners[whose.1], woken);
-    let goes_on = session.serve(Some(wait)).await;
-    session.rest(goes_on)
+    let next = session.serve(Some(wait)).await;
+    session.go_on(next).await
 }
 
 impl Session<'_> {
+    /// Goes on as [`serve`](Self::serve) has found. None when the connection is over.
+    #[inline(always)] // it is taken apart where it is
+    async fn go_on(self, next: Next) -> Option<IdleSession> {
+        match next {
+            Next::Rest => self.rest(true),
+            Next::Over => self.rest(false),
+            Next::Http2 => {
+                if let Ok(connection) = Boxed::new(|| multiplexed::serve(self)) {
+                    connection.await;
+                }
+                None
+            }
+        }
+    }
+
     /// Serves one request after another until none is there; `woken` is what the session waited for before.
-    /// Whether the connection goes on.
-    async fn serve(&mut self, mut woken: Option<Wait>) -> bool {
+    async fn serve(&mut self, mut woken: Option<Wait>) -> Next {
         let frontend = self.frontend;
         let mut in_a_row = 0;
         if woken.is_none() {
@@ -164,7 +188,7 @@ impl Session<'_> {
                     self.requests += 1;
                     if after == After::Close || !up.is_done() && !pin!(self.skip(&mut up)).await {
                         self.linger().await;
-                        return false;
+                        return Next::Over;
                     }
                 }
                 Err(NoMore::Refused) => {
@@ -173,14 +197,15 @@ impl Session<'_> {
                     self.last = None;
                     self.log();
                     self.linger().await;
-                    return false;
+                    return Next::Over;
                 }
-                Err(NoMore::Partial) => return true,
-                Err(NoMore::End) => return false,
+                Err(NoMore::Partial) => return Next::Rest,
+                Err(NoMore::End) => return Next::Over,
+                Err(NoMore::Http2) => return Next::Http2,
             }
             self.forget();
             if self.may_rest() {
-                return true;
+                return Next::Rest;
             }
             in_a_row += 1;
             if in_a_row % PIPELINED_AT_ONCE == 0 {

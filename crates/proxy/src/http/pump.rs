@@ -1,13 +1,13 @@
 //! A body from one connection to the other: framing taken off and put on, large pieces by reference, bulk by
 //! splicing.
 
-use crate::flow::{BodyEnd, Direction, SPLICED_AT_ONCE, Waits};
+use crate::flow::{BodyEnd, Direction, H2End, SPLICED_AT_ONCE, Waits};
 use crate::invalid::Found;
 use manylane_buf::Chain;
 use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress, Relaxed};
 use manylane_http::Head;
 use manylane_io::Io;
-use manylane_net::{Expected, SplicePolicy};
+use manylane_net::{Connection, Expected, SplicePolicy};
 use manylane_stats::Tally;
 use std::cell::RefCell;
 
@@ -24,12 +24,28 @@ pub(super) enum Broken {
     Memory,
 }
 
+/// Where a body comes from: takes its framing off.
+#[derive(Debug)]
+enum Source {
+    Http1(BodyReader),
+    /// Data comes as it is, and its end is told.
+    Http2,
+}
+
+/// Where a body goes to: puts a framing around it.
+#[derive(Debug)]
+enum Sink {
+    Http1(BodyWriter),
+    /// Data goes as it is, and its end is told.
+    Http2,
+}
+
 /// One body on its way.
 #[derive(Debug)]
 pub(super) struct Pump {
-    reader: BodyReader,
-    writer: BodyWriter,
-    /// How it goes on.
+    source: Source,
+    sink: Sink,
+    /// How it is framed where it is.
     framed: Body,
     /// Chunks go on as chunks.
     chunks: bool,
@@ -45,6 +61,34 @@ pub(super) struct Pump {
     ahead: bool,
     data: Chain,
     trailers: Option<Head>,
+}
+
+impl Source {
+    /// Moves the data that is there from `input` behind `out`.
+    fn read(&mut self, from: BodyEnd<'_>, input: &mut Chain, out: &mut Chain) -> Result<Progress, Broken> {
+        match self {
+            Self::Http1(reader) => {
+                reader.read(input, out).map_err(|error| Broken::Framing(Found::new(input, error)))
+            }
+            Self::Http2 => {
+                out.append_chain(input).map_err(|_| Broken::Memory)?;
+                Ok(match from.h2().and_then(H2End::over) {
+                    Some(trailers) => Progress::Done(trailers),
+                    None => Progress::More,
+                })
+            }
+        }
+    }
+}
+
+impl Sink {
+    /// Moves all of `data` behind `out`, framed.
+    fn write(&mut self, data: &mut Chain, out: &mut Chain) -> Result<(), Broken> {
+        match self {
+            Self::Http1(writer) => writer.write(data, out).map_err(|_| Broken::Memory),
+            Self::Http2 => out.append_chain(data).map_err(|_| Broken::Memory),
+        }
+    }
 }
 
 /// The ends of a way, and what goes over it.
@@ -113,49 +157,75 @@ pub(super) async fn send(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) 
     let Ends { io, way, to, .. } = *ends;
     let here = io.here();
     let n = out.len() as u64;
-    to.send(way, here, out).await.map_err(|_| Broken::Receiver)?;
+    if n > 0 {
+        to.send(way, here, out, true).await.map_err(|_| Broken::Receiver)?;
+    }
     way.waits(Waits::Nobody, here.now());
     count(n);
     Ok(())
 }
 
 /// Sends `out`, behind which the connection is closed.
-pub(super) async fn send_last(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) -> Result<(), Broken> {
-    let Ends { io, way, to, .. } = *ends;
+pub(super) async fn send_last(
+    ends: &Ends<'_>,
+    connection: &Connection,
+    out: &mut Chain,
+    count: impl Fn(u64),
+) -> Result<(), Broken> {
+    let Ends { io, way, .. } = *ends;
     let here = io.here();
     let n = out.len() as u64;
-    let BodyEnd::Http1(to) = to;
-    way.send_last(here, to, out).await.map_err(|_| Broken::Receiver)?;
+    way.send_last(here, connection, out).await.map_err(|_| Broken::Receiver)?;
     way.waits(Waits::Nobody, here.now());
     count(n);
     Ok(())
 }
 
 /// Waits until all that was sent is the system's.
-pub(super) async fn flush(ends: &Ends<'_>) -> Result<(), Broken> {
+pub(super) async fn flush(ends: &Ends<'_>, connection: &Connection) -> Result<(), Broken> {
     let here = ends.io.here();
     ends.way.waits(Waits::Receiver, here.now());
-    let BodyEnd::Http1(to) = ends.to;
-    to.flush().await.map_err(|_| Broken::Receiver)?;
+    connection.flush().await.map_err(|_| Broken::Receiver)?;
     ends.way.waits(Waits::Nobody, here.now());
     Ok(())
 }
 
 impl Pump {
-    /// For a body that is framed as `found` and goes on as `framed`.
-    pub(super) fn new(found: Body, framed: Body, from: From, limits: Limits, drop_trailers: bool) -> Self {
+    /// For a body that comes from there, is framed as `found` if it is, and goes on as `framed` where it is.
+    pub(super) fn new(
+        source: BodyEnd<'_>,
+        found: Body,
+        framed: Body,
+        from: From,
+        limits: Limits,
+        drop_trailers: bool,
+    ) -> Self {
+        let (source, chunks) = match source {
+            BodyEnd::Http1(_) => {
+                (Source::Http1(BodyReader::new(found, from, limits)), found == Body::Chunked)
+            }
+            BodyEnd::Http2(_) => (Source::Http2, false),
+        };
+        let kept = chunks && framed == Body::Chunked;
         Self {
-            reader: BodyReader::new(found, from, limits),
-            writer: BodyWriter::new(framed),
+            source,
+            sink: Sink::Http1(BodyWriter::new(framed)),
             framed,
-            chunks: found == Body::Chunked && framed == Body::Chunked,
-            kept: found == Body::Chunked && framed == Body::Chunked,
+            chunks: kept,
+            kept,
             drop_trailers,
             done: matches!(found, Body::None | Body::Length(0)),
             waits_for_continue: false,
             ahead: false,
             data: Chain::new(),
             trailers: None,
+        }
+    }
+
+    /// It goes there.
+    pub(super) fn goes_to(&mut self, end: BodyEnd<'_>) {
+        if let BodyEnd::Http2(_) = end {
+            (self.sink, self.chunks, self.kept) = (Sink::Http2, false, false);
         }
     }
 
@@ -171,7 +241,10 @@ impl Pump {
 
     /// What a strict reader refuses in what was read. Said once.
     pub(super) fn take_relaxed(&mut self) -> Option<Relaxed> {
-        self.reader.take_relaxed()
+        match &mut self.source {
+            Source::Http1(reader) => reader.take_relaxed(),
+            Source::Http2 => None,
+        }
     }
 
     /// Trailers go no further.
@@ -183,7 +256,7 @@ impl Pump {
     pub(super) fn reframe(&mut self, framed: Body) {
         if framed != self.framed {
             (self.framed, self.chunks, self.kept) = (framed, false, false);
-            (self.writer, self.trailers) = (BodyWriter::new(framed), None);
+            (self.sink, self.trailers) = (Sink::Http1(BodyWriter::new(framed)), None);
             self.ahead |= self.done;
         }
     }
@@ -192,50 +265,56 @@ impl Pump {
     ///
     /// # Errors
     /// What is wrong with the body.
-    pub(super) fn read_ahead(&mut self, input: &mut Chain) -> Result<(), Broken> {
-        if self.done || input.is_empty() {
+    pub(super) fn read_ahead(&mut self, from: BodyEnd<'_>, input: &mut Chain) -> Result<(), Broken> {
+        if self.done || !self.has_news(from, input) {
             return Ok(());
         }
         self.waits_for_continue = false;
         self.kept = false; // data are wanted, not chunks
         self.ahead = true;
         let mut data = Chain::new();
-        let progress =
-            self.reader.read(input, &mut data).map_err(|error| Broken::Framing(Found::new(input, error)))?;
+        let progress = self.source.read(from, input, &mut data)?;
         self.data.append_compact(&mut data).map_err(|_| Broken::Memory)?;
         if let Progress::Done(trailers) = progress {
             (self.trailers, self.done) = (trailers, true);
         }
+        if let Some(stream) = from.h2() {
+            stream.gone_on(); // it is bounded by who reads ahead
+        }
         Ok(())
+    }
+
+    /// Whether there is something to read.
+    fn has_news(&self, from: BodyEnd<'_>, input: &Chain) -> bool {
+        !input.is_empty() || from.h2().is_some_and(H2End::is_over)
     }
 
     /// Drops what is there of it from `input`: nobody wants it.
     ///
     /// # Errors
     /// What is wrong with the body.
-    pub(super) fn skip(&mut self, input: &mut Chain) -> Result<(), Broken> {
-        if self.done || input.is_empty() {
+    pub(super) fn skip(&mut self, from: BodyEnd<'_>, input: &mut Chain) -> Result<(), Broken> {
+        if self.done || !self.has_news(from, input) {
             return Ok(());
         }
         self.waits_for_continue = false;
-        let progress = self
-            .reader
-            .read(input, &mut Chain::new())
-            .map_err(|error| Broken::Framing(Found::new(input, error)))?;
+        let progress = self.source.read(from, input, &mut Chain::new())?;
         self.done = matches!(progress, Progress::Done(_));
         Ok(())
     }
 
-    /// Bytes that are still to come, as far as the framing has told; none where only the connection's end is
-    /// its end.
+    /// Bytes that are still to come, as far as the framing has told; none where only the end tells.
     pub(super) fn left(&self) -> Option<u64> {
-        self.reader.passable()
+        match &self.source {
+            Source::Http1(reader) => reader.passable(),
+            Source::Http2 => None,
+        }
     }
 
     /// Puts what was read ahead behind `out`, framed. Nobody looks at it any more.
     fn write_ahead(&mut self, out: &mut Chain) -> Result<(), Broken> {
         let mut data = std::mem::take(&mut self.data);
-        self.writer.write(&mut data, out).map_err(|_| Broken::Memory)?;
+        self.sink.write(&mut data, out)?;
         if self.done {
             self.end_with_trailers(out)?;
         }
@@ -253,28 +332,29 @@ impl Pump {
     }
 
     /// Moves what is there from `input` to `out`.
-    fn step(&mut self, input: &mut Chain, out: &mut Chain) -> Result<(), Broken> {
+    fn step(&mut self, from: BodyEnd<'_>, input: &mut Chain, out: &mut Chain) -> Result<(), Broken> {
         if self.done {
             return Ok(());
         }
-        if self.chunks && self.reader.is_between_chunks() {
+        if self.chunks
+            && let Source::Http1(reader) = &self.source
+            && reader.is_between_chunks()
+        {
             self.kept = !BodyReader::sees_tiny_chunks(input);
         }
-        let progress = if self.kept {
+        let progress = if self.kept
+            && let (Source::Http1(reader), Sink::Http1(writer)) = (&mut self.source, &mut self.sink)
+        {
             let mut chunks = Chain::new();
-            let progress = self
-                .reader
+            let progress = reader
                 .read_chunks(input, &mut chunks)
                 .map_err(|error| Broken::Framing(Found::new(input, error)))?;
-            self.writer.write_chunks(&mut chunks, out).map_err(|_| Broken::Memory)?;
+            writer.write_chunks(&mut chunks, out).map_err(|_| Broken::Memory)?;
             progress
         } else {
             let mut data = Chain::new();
-            let progress = self
-                .reader
-                .read(input, &mut data)
-                .map_err(|error| Broken::Framing(Found::new(input, error)))?;
-            self.writer.write(&mut data, out).map_err(|_| Broken::Memory)?;
+            let progress = self.source.read(from, input, &mut data)?;
+            self.sink.write(&mut data, out)?;
             progress
         };
         self.progressed(progress, out)
@@ -291,8 +371,12 @@ impl Pump {
 
     /// Puts the end of the framing behind `out`.
     fn end_with_trailers(&mut self, out: &mut Chain) -> Result<(), Broken> {
-        let mut trailers = self.trailers.take().filter(|_| !self.drop_trailers);
-        self.writer.end(trailers.as_mut(), out).map_err(|_| Broken::Memory)
+        if self.drop_trailers {
+            self.trailers = None;
+        }
+        let Sink::Http1(writer) = &mut self.sink else { return Ok(()) };
+        let mut trailers = self.trailers.take();
+        writer.end(trailers.as_mut(), out).map_err(|_| Broken::Memory)
     }
 
     /// Sends `out`, and behind it the body, until that is complete. `input` has what was received already,
@@ -311,16 +395,28 @@ impl Pump {
             self.write_ahead(out)?;
         }
         loop {
-            self.step(input, out)?;
+            self.step(from, input, out)?;
             if let Some(kept) = kept {
                 kept.keep(out, std::mem::take(&mut new));
             }
-            if !out.is_empty() {
+            let ends_apart = self.done && matches!(self.sink, Sink::Http2);
+            if !out.is_empty() || ends_apart {
                 let n = out.len() as u64;
-                to.send(way, here, out).await.map_err(|_| Broken::Receiver)?;
-                count(n);
+                let end = ends_apart && self.trailers.is_none();
+                if n > 0 || end {
+                    to.send(way, here, out, end).await.map_err(|_| Broken::Receiver)?;
+                    count(n);
+                }
+            }
+            if let Some(stream) = from.h2() {
+                stream.gone_on();
             }
             if self.done {
+                if let Some(trailers) = &self.trailers
+                    && let Some(stream) = to.h2()
+                {
+                    stream.send_trailers(trailers).map_err(|_| Broken::Receiver)?;
+                }
                 way.waits(Waits::Nobody, here.now());
                 return Ok(());
             }
@@ -331,12 +427,14 @@ impl Pump {
             {
                 continue;
             }
+            let room = to.room(way, here).await.map_err(|_| Broken::Receiver)?;
             way.waits(Waits::Sender, here.now());
             let had = input.len();
-            let more = from.receive(input, way.room()).await;
+            let more = from.receive(input, room).await;
             passage.received.add((input.len() - had) as u64);
             match more {
                 Ok(true) => way.called(here.now()),
+                Ok(false) if from.h2().is_some() => {} // which the next step finds
                 Ok(false) => self.end(out)?,
                 Err(_) => return Err(Broken::Sender),
             }
@@ -345,8 +443,12 @@ impl Pump {
 
     /// The sender has closed: the end of a body that has no other.
     fn end(&mut self, out: &mut Chain) -> Result<(), Broken> {
-        self.reader.end().map_err(|_| Broken::Sender)?;
-        self.writer.end(None, out).map_err(|_| Broken::Memory)?;
+        if let Source::Http1(reader) = &mut self.source {
+            reader.end().map_err(|_| Broken::Sender)?;
+        }
+        if let Sink::Http1(writer) = &mut self.sink {
+            writer.end(None, out).map_err(|_| Broken::Memory)?;
+        }
         self.done = true;
         Ok(())
     }
@@ -359,12 +461,15 @@ impl Pump {
         count: impl Fn(u64),
     ) -> Result<bool, Broken> {
         let Ends { io, way, from, to, passage, .. } = *ends;
-        let bound = self.reader.passable();
+        let (Source::Http1(reader), Sink::Http1(writer)) = (&mut self.source, &mut self.sink) else {
+            return Ok(false);
+        };
+        let bound = reader.passable();
         let expected = match bound {
             Some(bytes) => Expected::Bytes(bytes),
             None => Expected::UntilEnd { forwarded: way.bytes() },
         };
-        let whole = self.writer.left().is_some() || bound.is_none(); // no chunks on either side
+        let whole = writer.left().is_some() || bound.is_none(); // no chunks on either side
         let Some((from, to)) = from
             .whole()
             .zip(to.whole())
@@ -389,13 +494,13 @@ impl Pump {
             }
             passage.received.add(n);
             passage.spliced.into_iter().for_each(|tally| tally.add(n));
-            self.reader.passed(n);
-            self.writer.passed(n).map_err(|_| Broken::Receiver)?;
+            reader.passed(n);
+            writer.passed(n).map_err(|_| Broken::Receiver)?;
             way.took(n, here.now());
             count(n);
             left -= n;
         }
-        self.done = self.reader.is_done();
+        self.done = reader.is_done();
         Ok(true)
     }
 }

@@ -9,7 +9,9 @@ use crate::invalid::Found;
 use crate::log::Record;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
-use manylane_h1::{Request, RequestParser};
+use manylane_h1::{Body, Request, RequestParser};
+use manylane_io::READ_AT_ONCE;
+use manylane_mux::h2::PREFACE;
 use manylane_net::TransferError;
 use manylane_pool::Pool;
 use manylane_sched::Time;
@@ -24,6 +26,8 @@ pub(super) enum NoMore {
     Refused,
     /// Nothing came: the client left, or was idle for too long, or the generation ends.
     End,
+    /// The client begins with the preface of HTTP/2: it speaks that from here on.
+    Http2,
     /// A part of its head came, which is in the session's [`PartialHead`]: the session rests until more
     /// comes.
     Partial,
@@ -44,6 +48,14 @@ pub(super) struct PartialHead {
 manylane_sync::lazy_static! {
     static PARTIAL: Pool<PartialHead> =
         Pool::new("partial head").expect("the size is a constant below the bound");
+}
+
+/// What the first bytes of a client are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Preface {
+    No,
+    Part,
+    Whole,
 }
 
 /// How waiting ended.
@@ -90,7 +102,12 @@ impl Session<'_> {
             PartialHead { parser, taken: came, deadline, .. } = partial.into_inner();
         }
         loop {
-            if begun {
+            let preface = if begun { self.preface() } else { Preface::No };
+            if preface == Preface::Whole {
+                self.record.take(); // its streams have theirs
+                return Err(NoMore::Http2);
+            }
+            if begun && preface == Preface::No {
                 let there = self.client.received.len();
                 let parsed = parser.parse(&mut self.client.received);
                 came += (there - self.client.received.len()) as u64;
@@ -118,7 +135,7 @@ impl Session<'_> {
             }
             let waited = match woken.take() {
                 Some(wait) => wait,
-                None if begun && self.client.end.connection().stream().is_some() => {
+                None if begun && self.may_wait_at_rest() => {
                     match self.already(deadline).await {
                         Some(wait) => wait,
                         None if self.keep_partial_head(&parser, came, deadline) => {
@@ -139,6 +156,8 @@ impl Session<'_> {
                         }
                     }
                 }
+                // Who speaks HTTP/2 does not understand an answer of HTTP/1.
+                Wait::Left | Wait::Late if self.listener.http2 => return Err(NoMore::End),
                 Wait::Left | Wait::Late if !begun && ends_in_silence(self.frontend, self.requests) => {
                     return Err(NoMore::End);
                 }
@@ -156,9 +175,33 @@ impl Session<'_> {
         }
     }
 
+    /// Whether the client's first bytes are the preface of HTTP/2. `option disable-h2-upgrade` lets a client
+    /// begin HTTP/1 only.
+    #[inline]
+    fn preface(&self) -> Preface {
+        let (alone, received) = (self.listener.http2, &self.client.received);
+        if self.requests > 0 || !alone && received.front().is_none_or(|bytes| !bytes.starts_with(b"P")) {
+            return Preface::No;
+        }
+        self.compare_preface(alone)
+    }
+
+    #[cold]
+    fn compare_preface(&self, alone: bool) -> Preface {
+        let bytes = self.client.received.segments().flat_map(|segment| segment.iter());
+        let common = bytes.zip(PREFACE).take_while(|(came, expected)| came == expected).count();
+        match common {
+            _ if alone => Preface::Whole, // what is none ends the connection
+            _ if self.frontend.http.disable_h2_upgrade => Preface::No,
+            _ if common == PREFACE.len() => Preface::Whole,
+            _ if common == self.client.received.len() => Preface::Part,
+            _ => Preface::No,
+        }
+    }
+
     /// What waiting for more of a head brings without waiting.
     async fn already(&mut self, deadline: Time) -> Option<Wait> {
-        let stream = self.client.end.connection().stream()?;
+        let stream = self.client.end.whole()?.stream()?;
         let woken = poll_fn(|context| {
             let receive =
                 |context: &mut Context<'_>| stream.poll_recv(context).map_err(TransferError::Socket);
@@ -194,7 +237,7 @@ impl Session<'_> {
     }
 
     /// A request begins, after nothing came since `waited_from`.
-    fn begin_record(&mut self, waited_from: Time) {
+    pub(super) fn begin_record(&mut self, waited_from: Time) {
         if self.frontend.log.is_some() || self.local.generation.looks_at_course {
             let now = self.local.here().now();
             let mut record = Record::new(now);
@@ -216,6 +259,16 @@ impl Session<'_> {
     /// Waits for bytes; where it `may_stop`, also for the end of the generation. But where another one goes
     /// on, or idle connections outlive the end, one more request is served.
     pub(super) async fn wait(&mut self, deadline: Time, may_stop: bool) -> Wait {
+        if let Some(stream) = self.client.end.h2() {
+            let (had, received) = (self.client.received.len(), &mut self.client.received);
+            let outcome = poll_fn(|context| match stream.poll_receive(context, received, READ_AT_ONCE) {
+                Poll::Ready(outcome) => Poll::Ready(if outcome.is_ok() { Wait::Bytes } else { Wait::Left }),
+                Poll::Pending => self.timer.poll(deadline, context).map(|()| Wait::Late),
+            })
+            .await;
+            self.receives(self.client.received.len() - had);
+            return outcome;
+        }
         let outcome = {
             let mut stopping = self.local.stopping.waiter();
             let connection = self.client.end.connection();
@@ -266,7 +319,7 @@ impl Session<'_> {
 
     /// Answers something that is no request, and reads on for a moment: a connection that is closed with
     /// bytes unread takes the answer with it.
-    async fn refuse(&mut self, status: u16, cause: Cause) {
+    pub(super) async fn refuse(&mut self, status: u16, cause: Cause) {
         // Without a byte there is no record yet.
         let null = self.record.borrow().is_none();
         match &self.frontend.log {
@@ -282,14 +335,12 @@ impl Session<'_> {
             record.status = Some(status);
             record.ended = Termination::new(cause, Phase::Request);
         });
-        let mut out = Chain::new();
-        let http = &self.frontend.http;
-        let spellings = self.local.generation.spellings.as_ref().filter(|_| http.spells);
-        if answer::write_early(&mut out, http, spellings, status).is_ok() {
+        if let Ok(made) = answer::early(&self.frontend.http, status) {
             let counts = self.frontend.counts.own();
             count_status!(counts, status);
-            counts.sent_early.add(out.len() as u64);
-            self.send_last(&mut out).await;
+            let sent =
+                pin!(self.send_answer(made.head, Body::Length(made.body.len() as u64), made.body, false));
+            counts.sent_early.add(sent.await.0);
         }
     }
 
@@ -312,22 +363,20 @@ impl Session<'_> {
             self.client.reset_on_close(); // what was sent is no whole response
             return After::Close;
         }
-        let mut out = Chain::new();
-        let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
-        if answer::write_early(&mut out, &self.frontend.http, spellings, 500).is_ok() {
+        if let Ok(made) = answer::early(&self.frontend.http, 500) {
             self.note(|record| record.status = Some(500));
             count_status!(self.frontend.counts.own(), 500);
             if let Some(backend) = backend {
                 count_status!(backend.counts.own(), 500);
             }
-            self.send_last(&mut out).await;
+            self.send_answer(made.head, Body::Length(made.body.len() as u64), made.body, false).await;
         }
         After::Close
     }
 
     /// Sends the last that the client gets. The session [lingers](Self::linger) afterwards.
     pub(super) async fn send_last(&mut self, out: &mut Chain) {
-        let connection = self.client.end.connection();
+        let Some(connection) = self.client.end.whole() else { return }; // others go on with it
         let sending = connection.send_last(out);
         self.lingers = matches!(self.local.here().timeout(LINGERING.1, sending).await, Ok(Ok(())));
     }
@@ -338,7 +387,7 @@ impl Session<'_> {
         if !std::mem::take(&mut self.lingers) {
             return;
         }
-        let connection = self.client.end.connection();
+        let Some(connection) = self.client.end.whole() else { return };
         let reading = async {
             let mut read = 0;
             while read <= LINGERING.0

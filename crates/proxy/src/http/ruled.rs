@@ -24,6 +24,14 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+/// An answer as it goes out, and whether the connection goes on after it.
+struct Fitted {
+    head: Head,
+    framed: Body,
+    body: Chain,
+    keep: bool,
+}
+
 /// What is read of a client in a tarpit at most, in bytes: the rest waits in its own system.
 const HELD: usize = 1 << 16;
 
@@ -39,7 +47,10 @@ impl Session<'_> {
         let at = self.local.here().now();
         let begun = Begun { number, frontend, listener, source: self.client.source, at };
         self.stream = Some(Streaming::begin(self.local, begun));
-        memory.remember(head, generation.process.longest_line);
+        match self.client.end.h2() {
+            None => memory.remember(head, generation.process.longest_line),
+            Some(stream) => memory.remember_whole(head, stream.scheme(), generation.process.longest_line),
+        }
         memory.capture_request(&self.frontend.captures, head);
         if generation.makes_ids_early {
             self.make_id(Some(head));
@@ -258,6 +269,9 @@ impl Session<'_> {
                     if Pin::new(&mut sleep).poll(context).is_ready() {
                         return Poll::Ready(None);
                     }
+                    if let Some(stream) = self.client.end.h2() {
+                        return stream.poll_gone(context).map(|()| None);
+                    }
                     if !room {
                         return Poll::Pending;
                     }
@@ -442,7 +456,7 @@ impl Session<'_> {
         let mut status = 0;
         let made = self.fitted(asking, about, answer, bodyless, &mut status);
         match made {
-            Ok((out, keep)) => self.send_answer(about.backend, status, out, keep).await,
+            Ok(fitted) => self.send_fitted(about.backend, status, fitted).await,
             Err(NoAnswer) => {
                 if status > 0 {
                     self.note(|record| record.status = Some(status));
@@ -460,7 +474,7 @@ impl Session<'_> {
         answer: Answer,
         bodyless: bool,
         status: &mut u16,
-    ) -> Result<(Chain, bool), NoAnswer> {
+    ) -> Result<Fitted, NoAnswer> {
         let frontend = self.frontend;
         let eval = self.eval();
         let backend = about.backend;
@@ -506,54 +520,72 @@ impl Session<'_> {
             && !matches!(*status, 400 | 408)
             && head.status() >= 200;
         let persist = if keep { Persist::KeepAlive } else { Persist::Close };
-        let mut out = Chain::new();
-        let spellings = self.local.generation.spellings.as_ref().filter(|_| frontend.http.spells);
         set_connection(&mut head, said, persist)
             .and_then(|()| edit::keep_alive(&mut head, asking.version, persist))
             .map_err(|_| NoAnswer)?;
         let reader = Reader { version: asking.version, method: asking.method };
         let framed =
             settle_response(&mut head, Body::Length(body.len() as u64), reader).map_err(|_| NoAnswer)?;
-        self.client.end.send_head(&mut head, spellings, &mut out).map_err(|_| NoAnswer)?;
-        if framed != Body::None {
-            let mut writer = BodyWriter::new(framed);
-            writer
-                .write(&mut body, &mut out)
-                .and_then(|()| writer.end(None, &mut out))
-                .map_err(|_| NoAnswer)?;
+        if framed == Body::None {
+            body.clear();
         }
-        Ok((out, keep))
+        Ok(Fitted { head, framed, body, keep })
     }
 
-    async fn send_answer(
-        &mut self,
-        backend: Option<&Backend>,
-        status: u16,
-        mut out: Chain,
-        keep: bool,
-    ) -> After {
-        self.note(|record| {
-            record.status = Some(status);
-            record.down += out.len() as u64;
-        });
-        let bytes = out.len() as u64;
+    async fn send_fitted(&mut self, backend: Option<&Backend>, status: u16, fitted: Fitted) -> After {
+        let Fitted { head, framed, body, keep } = fitted;
+        self.note(|record| record.status = Some(status));
         count_status!(self.frontend.counts.own(), status);
         if let Some(backend) = backend {
             count_status!(backend.counts.own(), status);
+        }
+        self.replied.set(true);
+        let (bytes, sent) = self.send_answer(head, framed, body, keep).await;
+        self.note(|record| record.down += bytes);
+        if let Some(backend) = backend {
             backend.counts.own().bytes_out.add(bytes);
         }
         self.frontend.counts.own().bytes_out.add(bytes);
         self.listener.counts.own().bytes_out.add(bytes);
-        self.replied.set(true);
+        if sent && keep { After::KeepAlive } else { After::Close }
+    }
+
+    /// Sends an answer of the proxy's own whole, the last where the connection does not go on: how many bytes
+    /// it has, and whether the client took them in its time.
+    pub(super) async fn send_answer(
+        &mut self,
+        mut head: Head,
+        framed: Body,
+        mut body: Chain,
+        keep: bool,
+    ) -> (u64, bool) {
+        let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
+        let mut out = Chain::new();
+        let Ok(apart) = self.client.end.send_head(&mut head, spellings, body.is_empty(), &mut out) else {
+            return (0, false);
+        };
+        if let Some(stream) = self.client.end.h2() {
+            let bytes = apart + body.len() as u64;
+            let sent = body.is_empty() || self.in_time(stream.send(&mut body, true, || ())).await;
+            return (bytes, sent);
+        }
+        let mut writer = BodyWriter::new(framed);
+        if writer.write(&mut body, &mut out).and_then(|()| writer.end(None, &mut out)).is_err() {
+            return (0, false);
+        }
+        let bytes = out.len() as u64;
         if !keep {
             self.send_last(&mut out).await;
-            return After::Close;
+            return (bytes, false);
         }
-        let sending = self.client.end.connection().send(&mut out);
-        let sent = match self.frontend.timeouts.client {
+        (bytes, self.in_time(self.client.end.connection().send(&mut out)).await)
+    }
+
+    /// What becomes of sending something to the client within its time.
+    pub(super) async fn in_time<E>(&self, sending: impl Future<Output = Result<(), E>>) -> bool {
+        match self.frontend.timeouts.client {
             None => sending.await.is_ok(),
             Some(time) => matches!(self.local.here().timeout(time, sending).await, Ok(Ok(()))),
-        };
-        if sent { After::KeepAlive } else { After::Close }
+        }
     }
 }

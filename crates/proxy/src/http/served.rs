@@ -19,7 +19,7 @@ use crate::server::{self, Attempt, ServerPermit};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_h1::{Body, From, Persist, Request, RequestInfo, Response, ResponseParser, settle_request};
-use manylane_http::{Method, Version};
+use manylane_http::{Known, Method, Version};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -63,12 +63,16 @@ impl Session<'_> {
             let Some(framed) = settle_request(&mut request.head, request.body).map_err(|_| no_memory())?
             else {
                 // who sent all of it may go on; what is wrong with it ends the connection anyway
-                let _ = up.read_ahead(received);
+                let _ = up.read_ahead(self.client.end.body(), received);
                 return Err(Failed::Answer(500, Termination::new(Cause::Internal, Phase::Headers)));
             };
             up.reframe(framed);
         }
         let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
+        // What comes as a stream of data has no field that says so.
+        if request.body == Body::Chunked && !request.head.has(Known::TRANSFER_ENCODING) {
+            request.head.set_field(Known::TRANSFER_ENCODING, b"chunked").map_err(|_| no_memory())?;
+        }
         server.send_head(&mut request.head, spellings, &mut out).map_err(|_| no_memory())?;
         Ok(out)
     }
@@ -222,8 +226,11 @@ impl Session<'_> {
                 }
             }
             self.check_cache(asking, backend, permit, &response.head).inspect_err(|_| answered_with())?;
-            let Settled { mut back, body, framed, persist, sends_off, server_persists } =
+            let Settled { mut back, sent, body, framed, persist, sends_off, server_persists } =
                 self.settle(answered, response, &mut from_server)?;
+            if sent > 0 {
+                count(0, sent);
+            }
             // Rules may have changed it, and as long as nothing was sent it may become another answer.
             let shown = response.head.status();
             self.replied.set(true);
@@ -237,7 +244,7 @@ impl Session<'_> {
                 }
             };
             if self.frontend.log.as_ref().is_some_and(|log| log.early) {
-                self.note(|record| record.down += back.len() as u64);
+                self.note(|record| record.down += back.len() as u64 + sent);
                 self.log();
             }
             if body == Body::Tunnel {
@@ -260,20 +267,22 @@ impl Session<'_> {
                 };
                 let whole = framed == body
                     && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
-                let goes_on = persist == Persist::KeepAlive;
-                let told = Cell::new(0);
+                // A stream ends by itself.
+                let whole_client = client.whole().filter(|_| persist != Persist::KeepAlive);
+                let told = Cell::new(sent);
                 let relaxed = Cell::new(None);
                 let ended = if whole {
                     count_shown();
                     let sending = pin!(async {
-                        match goes_on {
-                            true => send(&down_ends, &mut back, |n| count(0, n)).await,
-                            false => send_last(&down_ends, &mut back, |n| count(0, n)).await,
+                        match whole_client {
+                            None => send(&down_ends, &mut back, |n| count(0, n)).await,
+                            Some(client) => send_last(&down_ends, client, &mut back, |n| count(0, n)).await,
                         }
                     });
                     watch.over(&self.timer, permit, pin!(going_up.beside(sending))).await
                 } else {
-                    let mut down = Pump::new(body, framed, From::Server, limits, drop_trailers);
+                    let mut down = Pump::new(server, body, framed, From::Server, limits, drop_trailers);
+                    down.goes_to(client.body());
                     let sending = pin!(async {
                         let sent = |n| {
                             told.set(told.get() + n);
@@ -284,7 +293,10 @@ impl Session<'_> {
                         relaxed.set(down.take_relaxed());
                         ran?;
                         // the connection is closed behind it
-                        if goes_on { Ok(()) } else { flush(&down_ends).await }
+                        match whole_client {
+                            None => Ok(()),
+                            Some(client) => flush(&down_ends, client).await,
+                        }
                     });
                     let stays = going_up.while_there(sending, client, watched, Some(Leaving::Reset));
                     watch.over(&self.timer, permit, pin!(stays)).await

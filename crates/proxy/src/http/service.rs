@@ -17,7 +17,6 @@ use manylane_h1::{
     Body, Connection as Said, Persist, Reader, Request, frame_for, set_body, set_connection, settle_response,
 };
 use manylane_http::{Head, Known, Method, Version};
-use manylane_net::TransferError;
 use manylane_sync::Arc;
 use std::time::Duration;
 
@@ -163,7 +162,8 @@ impl Session<'_> {
         };
         self.note(|record| record.response = Some(Duration::ZERO));
         let mut counted = false;
-        let mut left = (body != Body::None).then(|| Telling::new(parts, body == Body::Chunked));
+        let chunked = body == Body::Chunked && self.client.end.h2().is_none();
+        let mut left = (body != Body::None).then(|| Telling::new(parts, chunked));
         while let Some(page) = left {
             // Made before what there is is sent, since most pages have one part only.
             let Ok(making) = page.turn() else {
@@ -180,14 +180,20 @@ impl Session<'_> {
             if !written || !self.send_part(&mut out).await || (left.is_some() && !self.flush_part().await) {
                 return After::Close;
             }
-            if let Some(page) = &mut left {
-                page.write_to(self.client.end.connection());
+            if let Some(page) = &mut left
+                && let Some(connection) = self.client.end.whole()
+            {
+                page.write_to(connection);
             }
         }
         if !counted {
             self.count_page(about.backend);
         }
         let sent = out.is_empty() || self.send_part(&mut out).await;
+        if let Some(stream) = self.client.end.h2() {
+            let sent = sent && (body == Body::None || self.in_time(stream.send(&mut out, true, || ())).await);
+            return if sent { After::KeepAlive } else { After::Close };
+        }
         if sent && persist == Persist::KeepAlive {
             return After::KeepAlive;
         }
@@ -233,7 +239,8 @@ impl Session<'_> {
             .map_err(|_| NoAnswer)?;
         let reader = Reader { version: asking.version, method: asking.method };
         let body = settle_response(&mut head, body, reader).map_err(|_| NoAnswer)?;
-        self.client.end.send_head(&mut head, spellings, &mut out).map_err(|_| NoAnswer)?;
+        let apart = self.client.end.send_head(&mut head, spellings, body == Body::None, &mut out);
+        self.count_sent(apart.map_err(|_| NoAnswer)?);
         self.note(|record| record.status = Some(head.status()));
         Ok((out, body))
     }
@@ -244,18 +251,17 @@ impl Session<'_> {
             return true;
         }
         self.count_sent(out.len() as u64);
-        self.in_time(self.client.end.connection().send(out)).await
+        match self.client.end.h2() {
+            Some(stream) => self.in_time(stream.send(out, false, || ())).await,
+            None => self.in_time(self.client.end.connection().send(out)).await,
+        }
     }
 
     /// The same of what the system did not have yet.
     async fn flush_part(&self) -> bool {
-        self.in_time(self.client.end.connection().flush()).await
-    }
-
-    async fn in_time(&self, sending: impl Future<Output = Result<(), TransferError>>) -> bool {
-        match self.frontend.timeouts.client {
-            None => sending.await.is_ok(),
-            Some(time) => matches!(self.local.here().timeout(time, sending).await, Ok(Ok(()))),
+        match self.client.end.whole() {
+            Some(connection) => self.in_time(connection.flush()).await,
+            None => true, // nothing is held there
         }
     }
 

@@ -6,6 +6,7 @@ use super::cacheable::gives_cookie_away;
 use super::edit;
 use super::exchange::Asking;
 use super::tries::{Failed, no_memory};
+use crate::flow::NotSent;
 use crate::generation::{Backend, CloseMode, Rules};
 use crate::rules::{Answer, Content, End, EvalPhase, Lookups, content};
 use crate::server::ServerPermit;
@@ -23,8 +24,10 @@ use manylane_sync::Arc;
 
 /// How a response goes on.
 pub(super) struct Settled {
-    /// Its head, written.
+    /// Its head, if that is not sent already.
     pub(super) back: Chain,
+    /// Bytes of it that were sent.
+    pub(super) sent: u64,
     /// What the server sends of a body, and how the client gets it.
     pub(super) body: Body,
     pub(super) framed: Body,
@@ -211,23 +214,15 @@ impl Session<'_> {
             let touched = response_head.is_reframed() || asking.method != method;
             if touched { settle_response(response_head, framed, reader) } else { Ok(framed) }
         });
-        let mut back = Chain::new();
-        let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
-        let settled = settled.and_then(|framed| {
-            self.client.end.send_head(response_head, spellings, &mut back).map(|()| framed)
-        });
         let Ok(mut framed) = settled else { return Err(no_memory()) };
-        let mut body = body;
+        let (mut body, mut chunks_end) = (body, false);
         if framed != body {
             match (body, framed) {
                 // A rule has made another answer of the one that agrees to the tunnel.
                 (Body::Tunnel, _) => {
                     return Err(Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers)));
                 }
-                (Body::None | Body::Length(0), Body::Chunked) => {
-                    BodyWriter::new(framed).end(None, &mut back).map_err(|_| no_memory())?;
-                    framed = body;
-                }
+                (Body::None | Body::Length(0), Body::Chunked) => (framed, chunks_end) = (body, true),
                 (Body::None | Body::Length(0), _) => framed = body,
                 (_, Body::None) => {
                     // What the server sends has no reader any more: it is read here if it is there, else the
@@ -243,6 +238,17 @@ impl Session<'_> {
         if response_head.status() < 200 && body != Body::Tunnel {
             persist = Persist::Close; // rules have made it one that is followed by another, and there is none
         }
-        Ok(Settled { back, body, framed, persist, sends_off: asking.keep && !keeps, server_persists })
+        let mut back = Chain::new();
+        let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
+        let end = matches!(body, Body::None | Body::Length(0));
+        let sent = self.client.end.send_head(response_head, spellings, end, &mut back);
+        let sent = sent.map_err(|why| match why {
+            NotSent::Memory => no_memory(),
+            NotSent::Failed => Failed::Client(Phase::Headers),
+        })?;
+        if chunks_end && self.client.end.h2().is_none() {
+            BodyWriter::new(Body::Chunked).end(None, &mut back).map_err(|_| no_memory())?;
+        }
+        Ok(Settled { back, sent, body, framed, persist, sends_off: asking.keep && !keeps, server_persists })
     }
 }

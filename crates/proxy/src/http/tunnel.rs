@@ -1,14 +1,19 @@
 //! A connection that carries another protocol: behind an upgrade or CONNECT.
 
 use super::Session;
-use crate::flow::Timeouts;
+use super::pump::{Broken, Ends, Passage, Pump};
+use crate::flow::{BodyEnd, StreamTimeouts, Timeouts};
 use crate::generation::{Backend, Server};
 use crate::server::ServerPermit;
 use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
+use manylane_h1::{Body, From};
 use manylane_net::Connection;
 use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 impl Session<'_> {
     /// The connection carries another protocol from here on.
@@ -21,12 +26,6 @@ impl Session<'_> {
         from_server: Chain,
         count: impl Fn(u64, u64),
     ) -> Termination {
-        let client = self.client.end.connection();
-        let head = back.len() as u64;
-        if client.send(&mut back).await.is_err() {
-            return Termination::new(Cause::ClientLeft, Phase::Data);
-        }
-        count(0, head);
         let tunnel = self.scopes.memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
         let usual = self.timeouts(backend);
         let timeouts = Timeouts {
@@ -35,6 +34,15 @@ impl Session<'_> {
             in_turn: false,
             ..usual
         };
+        let Some(client) = self.client.end.whole() else {
+            let tunnel = pin!(self.tunnel_of_stream(backend, (server, permit), timeouts, from_server, count));
+            return tunnel.await;
+        };
+        let head = back.len() as u64;
+        if client.send(&mut back).await.is_err() {
+            return Termination::new(Cause::ClientLeft, Phase::Data);
+        }
+        count(0, head);
         let (f, b) = (self.frontend.counts.own(), backend.counts.own());
         // What came before the tunnel was counted when it came.
         let (up_before, down_before) =
@@ -53,6 +61,75 @@ impl Session<'_> {
             .counting([[&f.spliced_in, &b.spliced_out], [&b.spliced_in, &f.spliced_out]]);
         pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count)
             .await
+    }
+
+    /// The same of a stream, whose head was sent: its data are the bytes of the tunnel.
+    async fn tunnel_of_stream(
+        &self,
+        backend: &Backend,
+        (server, permit): (&Connection, &ServerPermit),
+        timeouts: Timeouts,
+        mut from_server: Chain,
+        count: impl Fn(u64, u64),
+    ) -> Termination {
+        let here = self.local.here();
+        let watch = StreamTimeouts::new(timeouts, here.now());
+        let (client, server_end) = (self.client.end.body(), BodyEnd::Http1(server));
+        let (f, b) = (self.frontend.counts.own(), backend.counts.own());
+        let ends = |way, from, to, passage| Ends {
+            io: &self.local.io,
+            way,
+            from,
+            to,
+            splice: None,
+            kept: None,
+            passage,
+        };
+        let up_passage = Passage { received: &f.received, spliced: [&f.spliced_in, &b.spliced_out] };
+        let up_ends = ends(&watch.up, client, server_end, up_passage);
+        let down_passage = Passage { received: &b.received, spliced: [&b.spliced_in, &f.spliced_out] };
+        let down_ends = ends(&watch.down, server_end, client, down_passage);
+        let limits = backend.http.response_limits;
+        let mut up = Pump::new(client, Body::Tunnel, Body::Tunnel, From::Client, limits, true);
+        let mut down = Pump::new(server_end, Body::Tunnel, Body::Tunnel, From::Server, limits, true);
+        down.goes_to(client);
+        let (mut received, mut out, mut back) = (Chain::new(), Chain::new(), Chain::new());
+        let mut up = pin!(async {
+            up.run(&up_ends, &mut received, &mut out, |n| count(n, 0)).await?;
+            watch.up.end(here.now());
+            server.finish().await.map_err(|_| Broken::Receiver)
+        });
+        let mut down = pin!(async {
+            down.run(&down_ends, &mut from_server, &mut back, |n| count(0, n)).await?;
+            watch.down.end(here.now());
+            Ok(())
+        });
+        let (mut up_is_done, mut down_is_done) = (false, false);
+        let both = poll_fn(|context| {
+            for (way, is_done, sender, receiver) in [
+                (
+                    up.as_mut() as Pin<&mut dyn Future<Output = Result<(), Broken>>>,
+                    &mut up_is_done,
+                    Cause::ClientLeft,
+                    Cause::ServerLeft,
+                ),
+                (down.as_mut(), &mut down_is_done, Cause::ServerLeft, Cause::ClientLeft),
+            ] {
+                if !*is_done && let Poll::Ready(outcome) = way.poll(context) {
+                    match outcome {
+                        Ok(()) => *is_done = true,
+                        Err(Broken::Sender | Broken::Framing(_)) => return Poll::Ready(Err(sender)),
+                        Err(Broken::Receiver) => return Poll::Ready(Err(receiver)),
+                        Err(Broken::Memory) => return Poll::Ready(Err(Cause::Resource)),
+                    }
+                }
+            }
+            if up_is_done && down_is_done { Poll::Ready(Ok(())) } else { Poll::Pending }
+        });
+        match watch.over(&self.timer, permit, pin!(both)).await {
+            Ok(Ok(())) => Termination::NORMAL,
+            Ok(Err(cause)) | Err(cause) => Termination::new(cause, Phase::Data),
+        }
     }
 
     /// What is told of a tunnel that has ended.

@@ -4,6 +4,7 @@
 use super::pump::Broken;
 use crate::flow::ClientEnd;
 use manylane_buf::Segment;
+use manylane_net::Connection;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -62,11 +63,17 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
         watched: &mut Watched,
         leaving: Option<Leaving>,
     ) -> Result<W::Output, Broken> {
-        let stream = client.connection().stream().filter(|_| leaving.is_some());
+        let stream = client.whole().and_then(Connection::stream).filter(|_| leaving.is_some());
         let mut receiving = pin!(stream.map(|stream| stream.recv()));
         poll_fn(|context| {
             if let Poll::Ready(output) = self.poll_beside(work.as_mut(), context) {
                 return Poll::Ready(output);
+            }
+            // One that ends its stream is not interested any more, whatever is configured.
+            if let Some(stream) = client.h2()
+                && stream.poll_gone(context).is_ready()
+            {
+                return Poll::Ready(Err(Broken::Sender));
             }
             // As long as a body goes up, that is who hears of the client.
             if self.outcome.is_some()

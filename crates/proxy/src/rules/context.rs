@@ -193,7 +193,7 @@ impl EvalContext<'_> {
             listener: Some((ProxyId(self.frontend.number as u32), self.listener.index as u32)),
             listener_id: self.listener.id.into(),
             listener_name: self.listener.name.as_deref().unwrap_or_default().as_bytes(),
-            http_major: i64::from(self.frontend.mode == Mode::Http),
+            http_major: i64::from(self.frontend.mode == Mode::Http) << u8::from(self.peers.http2),
             proxied: self.peers.proxied,
             proxy_authority: self.greeting.and_then(|greeting| greeting.authority.as_deref()),
             proxy_unique_id: self.greeting.and_then(|greeting| greeting.unique_id.as_deref()),

@@ -5,7 +5,7 @@
 //! is allocated.
 
 use crate::generation::Captures;
-use manylane_buf::Segment;
+use manylane_buf::{Cluster, Segment};
 use manylane_expr::{RequestLine, Timestamp};
 use manylane_http::{Head, Known, List, Version};
 use manylane_logs::Level;
@@ -123,7 +123,12 @@ pub(crate) struct Memory {
 
 /// The version as log lines and captures have it.
 pub(crate) fn digits(version: Version) -> &'static [u8] {
-    if version >= Version::HTTP_11 { b"1.1" } else { b"1.0" }
+    match version {
+        version if version < Version::HTTP_11 => b"1.0",
+        version if version < Version::HTTP_2 => b"1.1",
+        version if version < Version::HTTP_3 => b"2.0",
+        _ => b"3.0",
+    }
 }
 
 impl Memory {
@@ -187,6 +192,33 @@ impl Memory {
             target: head.target().len(),
             version: head.version(),
             most,
+        });
+        self.line.replace(line);
+    }
+
+    /// The same of a request that came by HTTP/2, which has no such line: its address is whole, with
+    /// `scheme`, which none has that asks for a tunnel. Without memory there is none.
+    pub(crate) fn remember_whole(&self, head: &Head, scheme: &[u8], most: usize) {
+        let (method, target) = (head.method(), head.target());
+        let before: [&[u8]; 3] = match head.host() {
+            Some(host) if !scheme.is_empty() && target.starts_with(b"/") => [scheme, b"://", host],
+            _ => [b"", b"", b""],
+        };
+        let version = digits(head.version());
+        let parts = [method, b" ", before[0], before[1], before[2], target, b" HTTP/", version, b"\r\n"];
+        let length = parts.iter().map(|part| part.len()).sum();
+        let line = Cluster::alloc(length).ok().filter(|cluster| cluster.spare_len() >= length);
+        let line = line.map(|mut cluster| {
+            for part in parts {
+                cluster.put(part);
+            }
+            Line {
+                bytes: cluster.into_segment(),
+                method: method.len(),
+                target: before.iter().map(|part| part.len()).sum::<usize>() + target.len(),
+                version: head.version(),
+                most,
+            }
         });
         self.line.replace(line);
     }

@@ -22,7 +22,7 @@ static ACCEPT: TaskKind = TaskKind::new("accept");
 static GATES: TaskKind = TaskKind::new("news of gates");
 static HOUSEKEEPING: TaskKind = TaskKind::new("housekeeping");
 static METER: TaskKind = TaskKind::new("rates");
-pub(super) static SESSION: TaskKind = TaskKind::new("session");
+pub(crate) static SESSION: TaskKind = TaskKind::new("session");
 
 /// The sockets of a listener.
 #[derive(Debug)]

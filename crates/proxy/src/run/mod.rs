@@ -22,11 +22,11 @@ pub use changes::{administer, answer, change, find, set_maxconn, set_weight, sto
 pub(crate) use changes::{say, tell};
 pub(crate) use event::{Event, WaiterSlot};
 pub(crate) use idle::{Idle, IdleClient};
-pub(crate) use listen::ConnGuard;
 pub use listen::{
     Backlogs, Beside, BindFailure, BoundListener, accept, bind, bind_beside, bind_listener, bound,
     listen_again, set_gate,
 };
+pub(crate) use listen::{ConnGuard, SESSION};
 pub use local::Local;
 pub(crate) use local::{PageServed, replaced};
 pub(crate) use observe::{Observation, observe};

@@ -336,7 +336,7 @@ pub(crate) async fn enter(
     timings: &mut ConnectTimings,
 ) -> Result<ServerPermit, Termination> {
     let entering = pin!(ServerPermit::enter(local, backend, wanted, timer, timings));
-    let outcome = if backend.common.abort_on_close {
+    let outcome = if ends_waiting(backend, client) {
         let left = Termination::new(Cause::ClientLeft, Phase::Queue);
         unless_left(client, entering).await.map_err(|_| left)?
     } else {
@@ -361,13 +361,18 @@ pub(crate) async fn enter(
     })
 }
 
+/// Whether a client that leaves ends what is waited for. One that resets its stream always does.
+fn ends_waiting(backend: &Backend, client: &Client) -> bool {
+    backend.common.abort_on_close || client.end.h2().is_some()
+}
+
 /// Something that the client may end by leaving.
 async fn waiting<W: Future>(
     backend: &Backend,
     client: &mut Client,
     work: Pin<&mut W>,
 ) -> Result<W::Output, Termination> {
-    if !backend.common.abort_on_close {
+    if !ends_waiting(backend, client) {
         return Ok(work.await);
     }
     let left = Termination::new(Cause::ClientLeft, Phase::Connect);

@@ -13,6 +13,13 @@ pub(super) struct Left;
 /// for later; more is not asked for.
 pub(super) async fn unless_left<T>(client: &mut Client, waiting: impl Future<Output = T>) -> Result<T, Left> {
     let mut waiting = pin!(waiting);
+    if let Some(stream) = client.end.h2() {
+        return poll_fn(|context| match waiting.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => stream.poll_gone(context).map(|()| Err(Left)),
+        })
+        .await;
+    }
     let mut received = None;
     let outcome = {
         let mut receiving = pin!(client.end.connection().recv());

@@ -6,6 +6,7 @@ use manylane_buf::Chain;
 use manylane_expr::Timestamp;
 use manylane_http::{Head, List};
 use manylane_io::{Io, SocketAddrAny, socket};
+use manylane_mux::h2;
 use manylane_net::{Connection, Incoming, Packets};
 use manylane_pool::{AllocError, Pool, Pooled};
 use std::cell::OnceCell;
@@ -30,6 +31,8 @@ pub(crate) struct Peers {
     /// A header of the PROXY protocol came first.
     pub(crate) proxied: bool,
     pub(crate) accepted: Timestamp,
+    /// It speaks HTTP/2, if it speaks HTTP.
+    pub(crate) http2: bool,
 }
 
 /// The wall clock.
@@ -79,6 +82,16 @@ pub(crate) struct QuietClient {
     accepted: Timestamp,
 }
 
+/// Who a client is whose connection has many streams.
+#[derive(Debug)]
+pub(crate) struct ClientOrigin {
+    told: Option<ClientAddresses>,
+    link_source: Option<SocketAddr>,
+    link_destination: OnceCell<Option<SocketAddr>>,
+    greeting: Option<Greeting>,
+    accepted: Timestamp,
+}
+
 /// A client and its connection.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -118,8 +131,8 @@ impl Client {
         }
     }
 
-    /// Goes on without what belongs to a request, of which nothing may be left.
-    pub(crate) fn rest(self) -> QuietClient {
+    /// Goes on without what belongs to a request, of which nothing may be left. None: it is a stream.
+    pub(crate) fn rest(self) -> Option<QuietClient> {
         debug_assert!(self.received.is_empty());
         let Self {
             end,
@@ -132,8 +145,8 @@ impl Client {
             accepted,
             received: _,
         } = self;
-        let ClientEnd::Http1(connection) = end;
-        QuietClient { connection, told: own, link_source, link_destination, greeting, accepted }
+        let ClientEnd::Http1(connection) = end else { return None };
+        Some(QuietClient { connection, told: own, link_source, link_destination, greeting, accepted })
     }
 
     /// It asks for something again.
@@ -153,6 +166,37 @@ impl Client {
             accepted,
             received,
         }
+    }
+
+    /// The same client as `of`, with one of the streams of its connection.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn with_stream(of: &ClientOrigin, end: ClientEnd) -> Result<Self, AllocError> {
+        let ClientOrigin { told, link_source, link_destination, greeting, accepted } = of;
+        let own = told.map(|told| CLIENT_ADDRESSES.alloc(told)).transpose()?;
+        let greeting = greeting.clone().map(|greeting| GREETINGS.alloc(greeting)).transpose()?;
+        let (source, told) = own.as_deref().map_or((*link_source, None), |own| (own.source, own.destination));
+        Ok(Self {
+            end,
+            source,
+            told,
+            own,
+            link_source: *link_source,
+            link_destination: link_destination.clone(),
+            greeting,
+            accepted: *accepted,
+            received: Chain::new(),
+        })
+    }
+
+    /// Its connection, what came, and what all streams have of it. None: it is a stream.
+    pub(crate) fn split(self) -> Option<(Connection, Chain, ClientOrigin)> {
+        let Self { end, own, link_source, link_destination, greeting, accepted, received, .. } = self;
+        let ClientEnd::Http1(connection) = end else { return None };
+        let told = own.map(Pooled::into_inner);
+        let greeting = greeting.map(Pooled::into_inner);
+        Some((connection, received, ClientOrigin { told, link_source, link_destination, greeting, accepted }))
     }
 
     /// Whom it connected to. The first call costs a system call, unless the PROXY protocol told it.
@@ -176,6 +220,7 @@ impl Client {
             link_destination: self.link_destination(),
             proxied: self.greeting.is_some(),
             accepted: self.accepted,
+            http2: self.end.h2().is_some(),
         }
     }
 
@@ -250,12 +295,18 @@ impl Client {
                 Silence::ResetWithin(hops) => manylane_io::options::set_reset_within(stream.as_fd(), hops),
             };
         }
+        if let Some(stream) = self.end.h2() {
+            stream.conn().abort(h2::Reason::CANCEL);
+        }
     }
 
-    /// Takes what the client has sent already, at most [`SWALLOWED`] bytes: closing with bytes unread would
-    /// be a reset.
+    /// The connection is closed: takes what the client has sent already, at most [`SWALLOWED`] bytes, since
+    /// closing with bytes unread would be a reset. One of HTTP/2 ends with all its streams.
     pub(crate) fn swallow(&self) {
-        let Some(connection) = self.end.whole() else { return };
+        let connection = match &self.end {
+            ClientEnd::Http1(connection) => connection,
+            ClientEnd::Http2(stream) => return stream.conn().abort(h2::Reason::ENHANCE_YOUR_CALM),
+        };
         let mut read = 0;
         let mut context = Context::from_waker(Waker::noop());
         while read < SWALLOWED {
@@ -267,9 +318,13 @@ impl Client {
         }
     }
 
-    /// Closing the connection resets it: the client learns that nobody cared for what it sent.
+    /// Closing the connection resets it: the client learns that nobody cared for what it sent, or that what
+    /// it got is not all. A stream is reset at once.
     pub(crate) fn reset_on_close(&self) {
-        self.end.connection().reset_on_close();
+        match &self.end {
+            ClientEnd::Http1(connection) => connection.reset_on_close(),
+            ClientEnd::Http2(stream) => stream.reset(h2::Reason::INTERNAL_ERROR),
+        }
     }
 
     /// Whom a server may be shown as its client, where `usesrc` asks for one. No address where the field has

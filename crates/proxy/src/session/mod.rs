@@ -4,7 +4,7 @@ mod client;
 mod greeting;
 mod inspect;
 
-pub(crate) use client::{Client, Greeting, Peers, QuietClient, now};
+pub(crate) use client::{Client, ClientOrigin, Greeting, Peers, QuietClient, now};
 pub(crate) use inspect::{Inspected, inspect, request as looks_like_request};
 
 use crate::counts::count_in_front;
@@ -92,7 +92,7 @@ impl Held {
             && frontend.rules.session.is_empty();
         if asks && IdleSession::is_for(&client) {
             count_in_front!(frontend, listener, sessions_admitted);
-            return State::Rests(IdleSession::new(client, &self.local));
+            return IdleSession::new(client, &self.local).map_or(State::Over, State::Rests);
         }
         let (local, (frontend, listener)) = (self.local.clone(), (self.guard.frontend, self.guard.listener));
         State::works(move || async move {

@@ -1,0 +1,231 @@
+//! A client's connection of HTTP/2: each of its streams is a session of one request, in a task of its own.
+//!
+//! Streams have nothing of each other but what belongs to the connection ([`Multiplexed`]). One that begins
+//! while the private connections of the session are with another makes one of its own.
+
+use super::Session;
+use super::private::Private;
+use super::request::timeouts;
+use crate::counts::count_in_front;
+use crate::flow::{ClientEnd, H2End, Timer};
+use crate::panics::caught;
+use crate::run::{Local, SESSION};
+use crate::session::{Client, ClientOrigin};
+use crate::termination::Cause;
+use manylane_balance::Index;
+use manylane_expr::Variables;
+use manylane_h1::{Body, Connection as Said, Request};
+use manylane_http::{Known, Method};
+use manylane_mux::h2;
+use manylane_sched::Class;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// How long a client may take to acknowledge settings: a round trip, and time for one that is busy. Without
+/// that its limits are not known to hold.
+const SETTINGS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the streams of a connection share.
+struct Multiplexed {
+    local: Rc<Local>,
+    /// The numbers of the frontend and of its listener.
+    whose: (usize, usize),
+    conn: h2::Conn,
+    origin: ClientOrigin,
+    /// Requests so far.
+    requests: Cell<u64>,
+    /// The server of the last request.
+    last: Cell<Option<(usize, Index)>>,
+    /// Connections to servers that are this session's alone, and no stream's at the moment.
+    private: RefCell<Private>,
+    variables: RefCell<Option<Variables>>,
+}
+
+/// Serves a connection that begins to speak HTTP/2, to its end.
+pub(super) async fn serve(session: Session<'_>) {
+    let Session { local, frontend, listener, client, private, scopes, .. } = session;
+    let variables = scopes.take_session();
+    local.scopes.put(scopes);
+    let Some((connection, received, origin)) = client.split() else { return };
+    let config = local.generation.process.h2.of_client(&frontend.http.request_limits);
+    let Ok(conn) = h2::Conn::server(connection, received, config, local.here()) else { return };
+    let of = Rc::new(Multiplexed {
+        local: local.clone(),
+        whose: (listener.frontend, listener.index),
+        conn: conn.clone(),
+        origin,
+        requests: Cell::new(0),
+        last: Cell::new(None),
+        private: RefCell::new(private),
+        variables: RefCell::new(variables),
+    });
+    let (first, _) = timeouts(frontend, 0);
+    let (idle, _) = timeouts(frontend, 1);
+    let patience =
+        h2::ConnTimeouts { first, idle, write: frontend.timeouts.client, settings: Some(SETTINGS_PATIENCE) };
+    let mut running = pin!(conn.run(&patience, |stream, incoming| begin(&of, stream, incoming)));
+    let mut stopping = local.stopping.waiter();
+    let mut told = false;
+    poll_fn(|context| {
+        if !told {
+            let (event, place) = stopping.place();
+            let stays = event.has_happened()
+                && conn.open_streams() == 0
+                && (frontend.http.outlives_stop || local.keeps_idle());
+            if let Some((event, place)) = event.unless(stays, place, context)
+                && event.poll(place, context).is_ready()
+            {
+                told = true;
+                conn.shutdown();
+            }
+        }
+        running.as_mut().poll(context)
+    })
+    .await;
+}
+
+/// A stream begins: it has a task of its own. Without memory for that it is refused.
+fn begin(of: &Rc<Multiplexed>, stream: h2::Stream, incoming: h2::Incoming) {
+    let h2::Incoming { request, end } = incoming;
+    let scheme = request.as_ref().map_or(h2::Scheme::None, |request| request.scheme.clone());
+    let Ok(end) = H2End::new(of.conn.clone(), stream, scheme, end) else { return };
+    let (here, of) = (of.local.here(), of.clone());
+    let task = async move {
+        of.local.begun();
+        let counted = Counted(&of.local);
+        {
+            let mut work = pin!(of.stream(ClientEnd::Http2(end), request));
+            let over = || of.local.is_over();
+            poll_fn(|context| if over() { Poll::Ready(()) } else { work.as_mut().poll(context) }).await;
+        }
+        counted.end();
+    };
+    let _ = here.spawn(&SESSION, Class::Normal, task); // what is dropped ends its stream
+}
+
+/// A task of a stream, which its lane counts.
+struct Counted<'a>(&'a Local);
+
+impl Counted<'_> {
+    fn end(self) {
+        let Self(local) = self;
+        std::mem::forget(self);
+        local.ended();
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        // A defect ended it, and the lane goes on: the end of the process must not wait for it.
+        if std::thread::panicking() {
+            self.0.ended();
+        }
+    }
+}
+
+impl Multiplexed {
+    /// One stream, from its request to its end.
+    async fn stream(&self, end: ClientEnd, request: Result<h2::Request, h2::TooLarge>) {
+        let local = &self.local;
+        let frontend = &local.generation.frontends[self.whose.0];
+        let listener = &frontend.listeners[self.whose.1];
+        let Ok(client) = Client::with_stream(&self.origin, end) else { return };
+        let scopes = local.scopes.take();
+        if let Some(variables) = &*self.variables.borrow() {
+            scopes.put_session(variables.clone());
+        }
+        let requests = self.requests.replace(self.requests.get() + 1);
+        let mut session = Session {
+            local,
+            frontend,
+            listener,
+            client,
+            requests,
+            last: self.last.get(),
+            private: self.private.take(),
+            lingers: false,
+            stream: None,
+            timer: Timer::new(local.here()),
+            since: local.here().now(),
+            scopes,
+            record: RefCell::new(None),
+            came: 0,
+            unsent: Cell::new(0),
+            entered: Cell::new(None),
+            replied: Cell::new(false),
+            partial: None,
+        };
+        session.forget();
+        session.begin_record(session.since);
+        match request {
+            Ok(request) => session.serve_one(request).await,
+            Err(h2::TooLarge) => session.refuse_head().await,
+        }
+        if let Some(stream) = session.client.end.h2().filter(|_| !session.replied.get()) {
+            stream.reset(h2::Reason::REFUSED_STREAM); // so the client may ask again
+        }
+        let Session { last, private, scopes, .. } = session;
+        self.last.set(last);
+        if !private.is_empty() {
+            self.private.replace(private);
+        }
+        if let Some(variables) = scopes.take_session() {
+            self.variables.replace(Some(variables));
+        }
+        local.scopes.put(scopes);
+    }
+}
+
+impl Session<'_> {
+    /// Serves the request of a stream.
+    async fn serve_one(&mut self, request: h2::Request) {
+        let frontend = self.frontend;
+        let mut request = self.of_stream(request);
+        self.came = request.head.size() as u64;
+        self.receives(request.head.size());
+        self.unsent.set(self.came);
+        let now = self.local.here().now();
+        self.note(|record| record.request = Some(record.age(now)));
+        let counts = frontend.counts.own();
+        counts.streams.add(1);
+        counts.requests.add(1);
+        let mut up = self.body_of(&request);
+        if caught(pin!(self.exchange(&mut request, &mut up))).await.is_none() {
+            self.after_panic().await;
+        }
+        self.stream = None;
+        frontend.counts.own().streams_ended.add(1);
+        self.count_unsent();
+        self.log();
+    }
+
+    /// A request as the engine has it. A body without a length is one of chunks, to those who need to know
+    /// where it ends.
+    fn of_stream(&self, request: h2::Request) -> Request {
+        let h2::Request { head, length, .. } = request;
+        let over = self.client.end.h2().is_none_or(H2End::is_over);
+        let body = match (length, over) {
+            _ if head.method_kind() == Method::Connect => Body::None, // what follows is the tunnel's
+            (Some(length), _) => Body::Length(length),
+            (None, true) => Body::None,
+            (None, false) => Body::Chunked,
+        };
+        let continue_expected =
+            head.values(Known::EXPECT).any(|value| value.eq_ignore_ascii_case(b"100-continue"));
+        let te_trailers = head.has(Known::TE);
+        Request { head, body, connection: Said::default(), continue_expected, te_trailers }
+    }
+
+    /// A head came that is larger than is taken.
+    async fn refuse_head(&mut self) {
+        self.frontend.counts.own().requests.add(1);
+        count_in_front!(self.frontend, self.listener, request_errors);
+        self.refuse(431, Cause::Refused).await;
+        self.replied.set(true);
+        self.log();
+    }
+}

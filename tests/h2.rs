@@ -1,0 +1,583 @@
+//! HTTP/2 from clients, seen from outside: the crate `h2` asks, an origin of the test's own answers.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use bytes::Bytes;
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, fd, listener, origin, read_all};
+use h2::client::SendRequest;
+use http::{HeaderMap, Request, StatusCode, Version};
+use nix::sys::signal::Signal;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+
+/// A body that no window takes at once.
+const LARGE: usize = 1 << 20;
+
+/// Runs what asks, with as long as tests have.
+fn block<F: Future>(work: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let work = async { tokio::time::timeout(PATIENCE, work).await.expect("it takes too long") };
+    runtime.block_on(tokio::task::LocalSet::new().run_until(work))
+}
+
+/// A client with a connection of its own.
+async fn client(address: SocketAddr) -> SendRequest<Bytes> {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::task::spawn_local(connection);
+    client
+}
+
+/// What came back.
+#[derive(Debug)]
+struct Answer {
+    status: StatusCode,
+    fields: HeaderMap,
+    body: Vec<u8>,
+    trailers: Option<HeaderMap>,
+}
+
+impl Answer {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    async fn of(response: http::Response<h2::RecvStream>) -> Result<Self, h2::Error> {
+        assert_eq!(response.version(), Version::HTTP_2);
+        let (head, mut stream) = response.into_parts();
+        let mut body = Vec::new();
+        while let Some(piece) = stream.data().await {
+            let piece = piece?;
+            body.extend_from_slice(&piece);
+            stream.flow_control().release_capacity(piece.len()).unwrap();
+        }
+        let trailers = stream.trailers().await?;
+        Ok(Self { status: head.status, fields: head.headers, body, trailers })
+    }
+}
+
+/// Asks for `path` and waits for all of the answer.
+async fn get(client: &SendRequest<Bytes>, path: &str) -> Result<Answer, h2::Error> {
+    let mut client = client.clone().ready().await?;
+    let request = Request::get(format!("http://a.example{path}")).body(()).unwrap();
+    let (response, _) = client.send_request(request, true)?;
+    Answer::of(response.await?).await
+}
+
+/// Sends `body` with trailers, and waits for all of the answer.
+async fn post(client: &SendRequest<Bytes>, path: &str, body: Vec<u8>) -> Result<Answer, h2::Error> {
+    let mut client = client.clone().ready().await?;
+    let request = Request::post(format!("http://a.example{path}")).body(()).unwrap();
+    let (response, mut upload) = client.send_request(request, false)?;
+    let sending = async move {
+        let mut body = Bytes::from(body);
+        while !body.is_empty() {
+            upload.reserve_capacity(body.len());
+            let room = std::future::poll_fn(|context| upload.poll_capacity(context)).await.unwrap()?;
+            upload.send_data(body.split_to(room.min(body.len())), false)?;
+        }
+        let mut trailers = HeaderMap::new();
+        trailers.insert("x-sum", "1".parse().unwrap());
+        upload.send_trailers(trailers)
+    };
+    let sent = tokio::task::spawn_local(sending);
+    let response = response.await?;
+    sent.await.unwrap()?;
+    Answer::of(response).await
+}
+
+/// A request as an origin reads it: its head, its body, and its trailers.
+fn request(stream: &mut BufReader<TcpStream>) -> Option<(String, Vec<u8>, String)> {
+    fn lines(stream: &mut BufReader<TcpStream>) -> Option<String> {
+        let mut text = String::new();
+        while stream.read_line(&mut text).ok()? > 0 {
+            if text == "\r\n" || text.ends_with("\r\n\r\n") {
+                return Some(text);
+            }
+        }
+        None
+    }
+    let head = lines(stream)?;
+    let mut body = Vec::new();
+    if head.contains("transfer-encoding: chunked\r\n") {
+        loop {
+            let mut size = String::new();
+            stream.read_line(&mut size).ok()?;
+            let size = usize::from_str_radix(size.trim(), 16).ok()?;
+            if size == 0 {
+                return Some((head, body, lines(stream)?));
+            }
+            let mut chunk = vec![0; size + 2];
+            stream.read_exact(&mut chunk).ok()?;
+            body.extend_from_slice(&chunk[..size]);
+        }
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    body.resize(length.map_or(0, |length| length.parse().unwrap()), 0);
+    stream.read_exact(&mut body).ok()?;
+    Some((head, body, String::new()))
+}
+
+/// An origin of HTTP/1 that answers by the path it is asked for.
+fn server() -> SocketAddr {
+    origin(|stream| {
+        let mut out = stream.try_clone().unwrap();
+        let mut stream = BufReader::new(stream);
+        while let Some((head, body, trailers)) = request(&mut stream) {
+            let path = head.split(' ').nth(1).unwrap();
+            let sized = |text: &[u8]| {
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
+                [head.as_bytes(), text].concat()
+            };
+            let answer = match path {
+                "/large" => sized(&vec![b'x'; LARGE]),
+                "/echo" => sized(&body),
+                "/trailers" => {
+                    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n";
+                    format!("{chunked}x-length: {}\r\n{trailers}", body.len()).into_bytes()
+                }
+                "/until-end" => {
+                    let _ = out.write_all(b"HTTP/1.1 200 OK\r\n\r\nall of it");
+                    return;
+                }
+                "/hints" => {
+                    let _ = out.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+                    sized(b"hinted")
+                }
+                "/cut" => {
+                    let _ = out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbegun");
+                    return;
+                }
+                "/none" => b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
+                _ if head.starts_with("HEAD") => b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n".to_vec(),
+                _ => sized(head.as_bytes()),
+            };
+            if out.write_all(&answer).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// The program before such an origin, with what a frontend and `global` have beside. Where it listens, and
+/// lines of its log.
+fn start(frontend: &str, server: SocketAddr) -> (Manylane, SocketAddr, mpsc::Receiver<String>) {
+    let (web, address) = listener();
+    let (log, lines) = common_log();
+    let config = format!(
+        "global\n log {log} local0\n{DEFAULTS} mode http\n log global\n option httplog\nfrontend f\n \
+         bind {}\n\
+         {frontend}\n default_backend b\nbackend b\n server s {server}\n",
+        fd(&web)
+    );
+    (Manylane::start_ready(&config), address, lines)
+}
+
+/// A log target, and the texts of its lines.
+fn common_log() -> (SocketAddr, mpsc::Receiver<String>) {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let (send, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = [0; 65_536];
+        while let Ok(length) = socket.recv(&mut line) {
+            if send.send(String::from_utf8_lossy(&line[..length]).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, lines)
+}
+
+/// The next line that tells of a request.
+fn line(lines: &mpsc::Receiver<String>) -> String {
+    loop {
+        let line = lines.recv_timeout(PATIENCE).unwrap();
+        if line.contains('"') {
+            return line;
+        }
+    }
+}
+
+/// All that curl says.
+fn curl(arguments: &[&str]) -> String {
+    let fixed = ["-sS", "-m", "30", "-v", "--http2-prior-knowledge"];
+    let output = Command::new("curl").args(fixed).args(arguments).output().unwrap();
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn messages_go_to_a_server_of_http_1_and_back() {
+    let (_program, address, lines) = start("", server());
+    block(async {
+        let client = client(address).await;
+        let plain = get(&client, "/plain?a=b").await.unwrap();
+        assert_eq!(plain.status, 200);
+        let expected = ["GET /plain?a=b HTTP/1.1", "host: a.example", "", ""].join("\r\n");
+        assert_eq!(plain.text(), expected);
+        assert_eq!(plain.fields["content-length"], plain.body.len().to_string());
+
+        let large = get(&client, "/large").await.unwrap();
+        assert_eq!(large.body, vec![b'x'; LARGE]);
+        assert_eq!(get(&client, "/until-end").await.unwrap().text(), "all of it");
+        let none = get(&client, "/none").await.unwrap();
+        assert!(none.status == 204 && none.body.is_empty());
+
+        let body: Vec<u8> = (0..LARGE).map(|n| (n % 251) as u8).collect();
+        assert_eq!(post(&client, "/echo", body.clone()).await.unwrap().body, body);
+        let answer = post(&client, "/trailers", body).await.unwrap();
+        assert_eq!(answer.text(), "hello");
+        let trailers = answer.trailers.unwrap();
+        assert_eq!(trailers["x-length"], LARGE.to_string());
+        assert_eq!(trailers["x-sum"], "1");
+
+        let mut asking = client.clone().ready().await.unwrap();
+        let head = Request::head("http://a.example/head").body(()).unwrap();
+        let (response, _) = asking.send_request(head, true).unwrap();
+        let answer = Answer::of(response.await.unwrap()).await.unwrap();
+        assert!(answer.body.is_empty() && answer.fields["content-length"] == "7");
+    });
+    let line = line(&lines);
+    assert!(line.contains(" f b/s ") && line.contains(" 200 "), "{line}");
+    assert!(line.contains("\"GET http://a.example/plain?a=b HTTP/2.0\""), "{line}");
+}
+
+#[test]
+fn many_streams_are_served_at_a_time() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let own = count.clone();
+    const STREAMS: usize = 50;
+    let all = Arc::new(Barrier::new(STREAMS));
+    let server = origin(move |stream| {
+        let mut out = stream.try_clone().unwrap();
+        let mut stream = BufReader::new(stream);
+        while request(&mut stream).is_some() {
+            own.fetch_add(1, Ordering::SeqCst);
+            all.wait(); // each waits for all others
+            if out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                return;
+            }
+        }
+    });
+    let (_program, address, _lines) = start("", server);
+    block(async {
+        let client = client(address).await;
+        let mut asked = tokio::task::JoinSet::new();
+        for n in 0..2 * STREAMS {
+            let client = client.clone();
+            asked.spawn_local(async move { get(&client, &format!("/{n}")).await.unwrap().body });
+        }
+        while let Some(body) = asked.join_next().await {
+            assert_eq!(body.unwrap(), b"ok");
+        }
+    });
+    assert_eq!(count.load(Ordering::SeqCst), 2 * STREAMS);
+}
+
+#[test]
+fn answers_of_the_programs_own_are_whole() {
+    let rules = [
+        "stats uri /stats",
+        "http-request deny if { path /deny }",
+        "http-request redirect location /x if { path /r }",
+        "http-request return status 200 content-type a/b lf-string \"%[req.ver] %[fc_http_major] %HV %HU\" \
+         if { path /v }",
+        "http-request reject if { path /reject }",
+        "http-request wait-for-body time 10s if { path /wait }",
+        "http-request return status 200 content-type a/b lf-string \"%[req.body_len]\" if { path /wait }",
+        "errorfile 429 /dev/null",
+        "http-request deny deny_status 429 if { path /nothing }",
+    ];
+    let rules: String = rules.iter().map(|rule| format!(" {rule}\n")).collect();
+    let (_program, address, lines) = start(&rules, server());
+    block(async {
+        let client = client(address).await;
+        let denied = get(&client, "/deny").await.unwrap();
+        assert!(denied.status == 403 && denied.text().contains("403"));
+        assert_eq!(denied.fields["content-length"], denied.body.len().to_string());
+        let redirected = get(&client, "/r").await.unwrap();
+        assert!(redirected.status == 302 && redirected.fields["location"] == "/x");
+        let version = get(&client, "/v").await.unwrap();
+        assert_eq!(version.text(), "2.0 2 HTTP/2.0 http://a.example/v");
+        assert!(get(&client, "/stats").await.unwrap().text().contains("</html>"));
+        assert_eq!(post(&client, "/wait", vec![0; 10_000]).await.unwrap().text(), "10000");
+        // Without an answer it may be asked again, and nothing is lost for others.
+        let error = get(&client, "/nothing").await.unwrap_err();
+        assert_eq!(error.reason(), Some(h2::Reason::REFUSED_STREAM));
+        assert_eq!(get(&client, "/v").await.unwrap().status, 200);
+    });
+    assert!(line(&lines).contains(" f/<NOSRV> "));
+    let rejected = curl(&[&format!("http://{address}/reject")]);
+    assert!(rejected.contains("GOAWAY, error=11,"), "{rejected}"); // ENHANCE_YOUR_CALM
+}
+
+#[test]
+fn a_head_that_is_too_large_is_answered() {
+    let (_program, address, _lines) = start("", server());
+    block(async {
+        let client = client(address).await;
+        let mut asking = client.clone().ready().await.unwrap();
+        let mut large = Request::get("http://a.example/").header("x-large", "a".repeat(15_000));
+        large = large.header("x-more", "b".repeat(2_000));
+        let (response, _) = asking.send_request(large.body(()).unwrap(), true).unwrap();
+        assert_eq!(response.await.unwrap().status(), 431);
+        assert_eq!(get(&client, "/").await.unwrap().status, 200);
+    });
+}
+
+#[test]
+fn a_server_that_fails_in_mid_response_ends_its_stream_and_no_other() {
+    let (_program, address, lines) = start("", server());
+    block(async {
+        let client = client(address).await;
+        let large = tokio::task::spawn_local({
+            let client = client.clone();
+            async move { get(&client, "/large").await.unwrap().body.len() }
+        });
+        let error = get(&client, "/cut").await.unwrap_err();
+        assert_eq!(error.reason(), Some(h2::Reason::CANCEL));
+        assert_eq!(large.await.unwrap(), LARGE);
+    });
+    let both = [line(&lines), line(&lines)];
+    assert!(both.iter().any(|line| line.contains("/cut") && line.contains(" SD")), "{both:?}");
+}
+
+#[test]
+fn a_client_that_resets_a_stream_ends_its_request_and_no_other() {
+    let (gone, is_gone) = mpsc::channel();
+    let (came, has_come) = mpsc::channel();
+    let server = origin(move |stream| {
+        let mut out = stream.try_clone().unwrap();
+        let mut stream = BufReader::new(stream);
+        while let Some((head, ..)) = request(&mut stream) {
+            if head.contains(" /hang ") {
+                came.send(()).unwrap();
+                let _ = stream.read(&mut [0]);
+                gone.send(()).unwrap();
+                return;
+            }
+            let _ = out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        }
+    });
+    let (_program, address, lines) = start("", server);
+    block(async {
+        let client = client(address).await;
+        let mut asking = client.clone().ready().await.unwrap();
+        let hang = Request::get("http://a.example/hang").body(()).unwrap();
+        let (response, mut stream) = asking.send_request(hang, true).unwrap();
+        assert_eq!(get(&client, "/").await.unwrap().text(), "ok");
+        tokio::task::spawn_blocking(move || has_come.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+        stream.send_reset(h2::Reason::CANCEL);
+        drop(response);
+        assert_eq!(get(&client, "/").await.unwrap().text(), "ok");
+        tokio::task::spawn_blocking(move || is_gone.recv_timeout(PATIENCE).unwrap()).await.unwrap();
+    });
+    let all = [line(&lines), line(&lines), line(&lines)];
+    assert!(all.iter().any(|line| line.contains("/hang") && line.contains(" C")), "{all:?}");
+}
+
+#[test]
+fn interim_responses_and_expectations_go_both_ways() {
+    let (_program, address, _lines) =
+        start(" http-request wait-for-body time 10s if { path /waits }", server());
+    let hinted = curl(&[&format!("http://{address}/hints")]);
+    assert!(hinted.contains("< HTTP/2 103") && hinted.contains("< link: </a>"), "{hinted}");
+    assert!(hinted.contains("< HTTP/2 200") && hinted.contains("hinted"), "{hinted}");
+    let body = "x".repeat(5_000);
+    let expects = curl(&["-H", "Expect: 100-continue", "-d", &body, &format!("http://{address}/waits")]);
+    assert!(expects.contains("< HTTP/2 100") && expects.contains("< HTTP/2 200"), "{expects}");
+}
+
+#[test]
+fn the_preface_changes_the_protocol_where_it_may() {
+    let server = server();
+    let (plain, at) = listener();
+    let (alone, alone_at) = listener();
+    let (never, never_at) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "{DEFAULTS} mode http\nfrontend f\n bind {}\n bind {} proto h2\n default_backend b\n\
+         frontend n\n bind {}\n \
+         option disable-h2-upgrade\n default_backend b\nbackend b\n server s {server}\n",
+        fd(&plain),
+        fd(&alone),
+        fd(&never)
+    ));
+    // HTTP/1 and HTTP/2 side by side.
+    let ask = |address| {
+        let mut stream = connect(address);
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        read_all(&mut stream)
+    };
+    assert!(ask(at).starts_with("HTTP/1.1 200 OK"));
+    block(async {
+        for address in [at, alone_at] {
+            assert_eq!(get(&client(address).await, "/").await.unwrap().status, 200);
+        }
+    });
+    // Wherever the preface is cut.
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    for cut in [1, 3, 16, 18, 20, 24] {
+        let mut stream = connect(at);
+        stream.set_nodelay(true).unwrap();
+        stream.write_all(&preface[..cut]).unwrap();
+        stream.write_all(&preface[cut..]).unwrap();
+        let mut frame = [0; 4];
+        stream.read_exact(&mut frame).unwrap();
+        assert_eq!(frame[3], 4, "settings come first");
+    }
+    let mut stream = connect(never_at);
+    stream.write_all(preface).unwrap();
+    assert!(read_all(&mut stream).starts_with("HTTP/1.1 4"), "it is no request of HTTP/1");
+    let answer = ask(alone_at);
+    assert!(!answer.contains("HTTP/1"), "{answer:?}");
+}
+
+#[test]
+fn http_2_is_refused_where_it_cannot_be_spoken() {
+    let output =
+        check(&format!("{DEFAULTS}listen l\n mode tcp\n bind :0 proto h2\n server s 127.0.0.1:1\n"), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("'proto h2' : HTTP/2 is spoken in 'mode http' only"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_tunnel_carries_bytes_both_ways() {
+    let server = origin(|mut stream| {
+        let mut head = [0; 1024];
+        let length = stream.read(&mut head).unwrap();
+        assert!(head[..length].starts_with(b"CONNECT b.example:443 HTTP/1.1\r\n"));
+        stream.write_all(b"HTTP/1.1 200 Connected\r\n\r\n").unwrap();
+        let mut copy = stream.try_clone().unwrap();
+        let _ = std::io::copy(&mut stream, &mut copy);
+        let _ = copy.shutdown(std::net::Shutdown::Write);
+    });
+    let (_program, address, _lines) = start("", server);
+    block(async {
+        let mut asking = client(address).await.ready().await.unwrap();
+        let connect = Request::connect("b.example:443").body(()).unwrap();
+        let (response, mut up) = asking.send_request(connect, false).unwrap();
+        let response = response.await.unwrap();
+        assert_eq!(response.status(), 200);
+        let mut down = response.into_body();
+        for word in ["one", "two"] {
+            up.send_data(Bytes::from(word), false).unwrap();
+            assert_eq!(down.data().await.unwrap().unwrap(), word);
+            down.flow_control().release_capacity(word.len()).unwrap();
+        }
+        up.send_data(Bytes::from("end"), true).unwrap();
+        assert_eq!(down.data().await.unwrap().unwrap(), "end");
+        while let Some(data) = down.data().await {
+            assert_eq!(data.unwrap(), "");
+        }
+    });
+}
+
+/// So many streams are under way when the generation ends: all get their answers, and the client is told to
+/// begin no more.
+#[test]
+fn streams_under_way_outlive_a_reload_and_a_soft_stop() {
+    const STREAMS: usize = 40;
+    let (came, has_come) = mpsc::channel();
+    let go = Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
+    let own = go.clone();
+    let server = origin(move |stream| {
+        let mut out = stream.try_clone().unwrap();
+        let mut stream = BufReader::new(stream);
+        while request(&mut stream).is_some() {
+            let _ = came.send(());
+            let mut goes = own.0.lock().unwrap();
+            while !*goes {
+                goes = own.1.wait(goes).unwrap();
+            }
+            drop(goes);
+            if out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                return;
+            }
+        }
+    });
+    let (web, address) = listener();
+    let folder = Folder::new();
+    let socket = folder.0.join("control");
+    let config = format!(
+        "global\n stats socket {} level admin\n{DEFAULTS} mode http\nlisten l\n bind {}\n \
+         server s {server}\n",
+        socket.display(),
+        fd(&web)
+    );
+    let mut program = Manylane::start_ready(&config);
+    for stops in [false, true] {
+        *go.0.lock().unwrap() = false;
+        block(async {
+            let client = client(address).await;
+            let mut asked = tokio::task::JoinSet::new();
+            for _ in 0..STREAMS {
+                let client = client.clone();
+                asked.spawn_local(async move { get(&client, "/").await.unwrap().body });
+            }
+            let mut left = STREAMS;
+            while left > 0 {
+                match has_come.try_recv() {
+                    Ok(()) => left -= 1,
+                    Err(_) => tokio::task::yield_now().await,
+                }
+            }
+            if stops {
+                program.signal(Signal::SIGUSR1);
+            } else {
+                let mut control = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+                control.write_all(b"reload\n").unwrap();
+                let mut answer = String::new();
+                control.read_to_string(&mut answer).unwrap();
+                assert!(answer.contains("Reloaded"), "{answer}");
+            }
+            *go.0.lock().unwrap() = true;
+            go.1.notify_all();
+            while let Some(body) = asked.join_next().await {
+                assert_eq!(body.unwrap(), b"ok");
+            }
+            // The connection ends behind them; another one goes to what serves now.
+            while get(&client, "/").await.is_ok() {}
+        });
+    }
+    assert!(program.wait().success());
+}
+
+fn h2spec() -> Option<PathBuf> {
+    let own = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers/h2spec"));
+    if own.exists() {
+        return Some(own);
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join("h2spec")).find(|program| program.exists())
+}
+
+#[test]
+fn h2spec_finds_nothing() {
+    let Some(tool) = h2spec() else {
+        println!("not shown: there is no h2spec here; scripts/setup test installs it");
+        return;
+    };
+    let (web, address) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {} proto h2\n server s {}\n",
+        fd(&web),
+        server()
+    ));
+    let output = Command::new(tool)
+        .args(["--strict", "--timeout", "10", "--host", "127.0.0.1", "--port", &address.port().to_string()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let summary = said.lines().find(|line| line.contains("tests,")).unwrap_or("").to_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(summary.contains(" 0 failed") && !summary.starts_with("0 tests"), "{said}");
+}
