@@ -8,7 +8,7 @@
 
 use manylane_buf::{Chain, Cluster};
 use manylane_h2::{Config, Connection, Event, SendError, StreamId};
-use manylane_http::{Head, Known, Version};
+use manylane_http::{Head, Known, Method, Version};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -27,6 +27,8 @@ struct Answer {
     /// Trailers are sent behind it.
     trailers: bool,
     begun: bool,
+    /// The request was a HEAD.
+    bare: bool,
 }
 
 /// Serves each connection of `listener` in a thread of its own.
@@ -98,8 +100,9 @@ fn handle(
     let (stream, end) = match event {
         Event::Request { stream, request, end } => {
             let trailers = request.head.has("x-want-trailers");
+            let bare = request.head.method_kind() == Method::Head;
 
-            answers.insert(stream, Answer { trailers, ..Answer::default() });
+            answers.insert(stream, Answer { trailers, bare, ..Answer::default() });
             (stream, end)
         }
         Event::Data { stream, mut data, end } => {
@@ -125,8 +128,12 @@ fn handle(
         let mut head = Head::response(Version::HTTP_2, 200, None)?;
         answer.rest.append(BODY)?;
         head.add_field(Known::CONTENT_LENGTH, answer.rest.len().to_string().as_bytes())?;
-        connection.send_response(stream, &head, false)?;
+        let bare = answer.bare;
+        connection.send_response(stream, &head, bare)?;
         answer.begun = true;
+        if bare {
+            answers.remove(&stream);
+        }
     }
     go_on(connection, answers, now, stream)
 }

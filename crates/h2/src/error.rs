@@ -229,6 +229,9 @@ pub enum SendError {
     NoStream,
     /// The peer does not take heads of this size.
     TooLarge,
+    /// The data is not as long as the `Content-Length` of its head says. The stream is as it was: it cannot
+    /// be completed, and is to be reset.
+    WrongLength,
     /// The head cannot be written in HTTP/2; the sentence says why.
     Invalid(&'static str),
     /// The lane's pools have no memory. The connection has failed.
@@ -244,6 +247,7 @@ impl fmt::Display for SendError {
             Self::Order => "the stream is not where this may be sent",
             Self::NoStream => "no further stream may begin on this connection now",
             Self::TooLarge => "the peer does not take heads of this size",
+            Self::WrongLength => "the data is not as long as Content-Length says",
             Self::Invalid(what) => what,
             Self::NoMemory => "no memory for a frame",
             Self::Failed => "the connection has failed",

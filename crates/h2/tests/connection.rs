@@ -4,7 +4,8 @@
 mod support;
 
 use manylane_buf::Chain;
-use manylane_h2::{Config, Event, PREFACE, Problem, Reason, SendError};
+use manylane_h2::hpack::Decoder;
+use manylane_h2::{Config, Connection, Event, PREFACE, Problem, Reason, SendError};
 use manylane_http::{Head, Known, Version};
 use std::time::Duration;
 use support::*;
@@ -431,4 +432,98 @@ fn an_aborted_connection_says_why_and_does_nothing_more() {
     let written = end.written();
     assert_eq!((written.len(), written[0].kind), (1, GOAWAY));
     assert_eq!(written[0].payload, [1u32.to_be_bytes(), 4u32.to_be_bytes()].concat());
+}
+
+/// A request of HTTP/1 that asks to go on in HTTP/2.
+fn asks_for_h2c(method: &[u8], fields: &[(&str, &str)]) -> Head {
+    let mut head = Head::request(method, b"/", Version::HTTP_11).expect("a head");
+    for (name, value) in fields {
+        head.add_field(*name, value.as_bytes()).expect("room");
+    }
+    head
+}
+
+const UPGRADE: [(&str, &str); 3] =
+    [("Upgrade", "h2c"), ("Connection", "Upgrade, HTTP2-Settings"), ("HTTP2-Settings", "AAQAAAAD")];
+
+#[test]
+fn a_request_of_http_1_becomes_stream_1() {
+    let head = asks_for_h2c(b"GET", &UPGRADE);
+    let upgraded = Connection::upgraded(Config::default(), Duration::ZERO, &head).expect("memory");
+    let (connection, stream) = upgraded.expect("it asks as it has to");
+    let mut end = End { connection, now: Duration::ZERO, input: Chain::new(), decoder: Decoder::new(4096) };
+    let mut out = Chain::new();
+    end.connection.poll_output(&mut out).expect("memory");
+    let out = out.to_vec();
+    let behind = out.strip_prefix(
+        b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n".as_slice(),
+    );
+    assert_eq!(frames(behind.expect("the response comes first"))[0].kind, SETTINGS);
+    // Its window is that of the field.
+    let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
+    end.connection.send_response(stream, &head, false).expect("it is open");
+    let mut data = Chain::new();
+    data.append(b"hello").expect("memory");
+    let sent = end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("it is open");
+    assert_eq!((stream.number(), sent.bytes, sent.all), (1, 3, false));
+    end.feed(PREFACE).expect("the preface");
+    end.feed(&frame(SETTINGS, 0, 0, &setting(4, 4))).expect("settings");
+    assert_eq!(end.connection.next_writable(), Some(stream));
+    end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("it is open");
+    end.feed(&frame(WINDOW_UPDATE, 0, 1, &1u32.to_be_bytes())).expect("it is open");
+    assert_eq!(end.connection.next_writable(), Some(stream));
+    end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("it is open");
+    assert_eq!(end.connection.open_streams(), 0);
+    assert_eq!(began(&end.one(&get(3))).number(), 3);
+    // Nothing more comes on it.
+    let error = end.feed(&frame(DATA, 0, 1, b"x")).expect_err("its sender has ended it");
+    assert_eq!(error.problem, Problem::ClosedStream);
+}
+
+#[test]
+fn a_request_that_does_not_ask_as_it_has_to_is_not_upgraded() {
+    let [upgrade, connection, settings] = UPGRADE;
+    for fields in [
+        &[connection, settings][..],
+        &[upgrade, settings],
+        &[upgrade, connection],
+        &[("Upgrade", "h2"), connection, settings],
+        &[upgrade, ("Connection", "Upgrade"), settings],
+        &[upgrade, connection, settings, settings],
+        &[upgrade, connection, ("HTTP2-Settings", "AAQAAAA")],
+        &[upgrade, connection, ("HTTP2-Settings", "AAQAAAA=")],
+        &[upgrade, connection, ("HTTP2-Settings", "AAT_____")],
+    ] {
+        let head = asks_for_h2c(b"GET", fields);
+        let upgraded = Connection::upgraded(Config::default(), Duration::ZERO, &head).expect("memory");
+        assert!(upgraded.is_none(), "{fields:?}");
+    }
+}
+
+#[test]
+fn settings_that_we_change_hold_when_they_are_acknowledged() {
+    let mut end = End::server(Config::default());
+    let stream = began(&end.one(&post(1)));
+    end.connection.set_limits(end.now, 10, 1).expect("memory");
+    let written = end.written();
+    let told = [setting(4, 10), setting(3, 1)].concat();
+    assert_eq!((written.len(), written[0].kind, &written[0].payload), (1, SETTINGS, &told));
+    // The same again is not told, and another change waits for the acknowledgement.
+    end.connection.set_limits(end.now, 10, 1).expect("memory");
+    end.connection.set_limits(end.now, 20, 2).expect("memory");
+    assert!(end.written().is_empty());
+    // Meanwhile the old ones hold.
+    end.one(&post(3));
+    let data = |id, len| frame(DATA, 0, id, &vec![0; len]);
+    end.one(&data(1, 1_000));
+    end.one(&frame(SETTINGS, ACK, 0, &[]).into_iter().chain(post(5)).collect::<Vec<_>>());
+    assert_eq!(end.connection.open_streams(), 2, "the third was refused");
+    assert_eq!(end.written()[0].payload, [setting(4, 20), setting(3, 2)].concat());
+    // The window of the first is 990 bytes below nothing.
+    end.connection.consume(stream, 1_000).expect("it is open");
+    end.feed(&frame(SETTINGS, ACK, 0, &[])).expect("allowed");
+    assert!(end.written().iter().all(|frame| frame.kind == WINDOW_UPDATE));
+    let event = end.one(&data(3, 21));
+    let Event::Reset { problem, .. } = event else { panic!("{event:?}") };
+    assert_eq!(problem, Some(Problem::StreamWindow));
 }

@@ -6,6 +6,7 @@ mod support;
 use manylane_buf::Chain;
 use manylane_h2::{Config, Event, Problem, Reason, SendError};
 use manylane_http::{Head, Known, Method, Version};
+use std::time::Duration;
 use support::*;
 
 /// What becomes of a request with these fields: its head as text, or the problem.
@@ -471,4 +472,55 @@ fn large_heads_go_in_several_frames() {
     let event = end.one(&bytes);
     let Event::Request { request, .. } = event else { panic!("{event:?}") };
     assert_eq!(request.head.value("x"), Some(long.as_bytes()));
+}
+
+#[test]
+fn what_is_sent_is_as_long_as_its_head_says() {
+    let sends = |method: &str, status, length: &[&str], data: &[u8], end| -> Result<(), SendError> {
+        let mut server = End::server(Config::default());
+        let fields = [(":method", method), (":scheme", "http"), (":path", "/"), (":authority", "a")];
+        let stream = began(&server.one(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(&fields))));
+        let mut head = Head::response(Version::HTTP_2, status, None).expect("a head");
+        for length in length {
+            head.add_field("content-length", length.as_bytes()).expect("room");
+        }
+        if data.is_empty() && end {
+            return server.connection.send_response(stream, &head, true);
+        }
+        server.connection.send_response(stream, &head, false)?;
+        for (at, byte) in data.iter().enumerate() {
+            let mut piece = Chain::new();
+            piece.append(&[*byte]).expect("memory");
+            let end = end && at + 1 == data.len();
+            server.connection.send_data(Duration::ZERO, stream, &mut piece, end)?;
+        }
+        if !end {
+            server.connection.send_trailers(stream, &Head::trailers().expect("a head"))
+        } else {
+            Ok(())
+        }
+    };
+    for end in [true, false] {
+        assert_eq!(sends("GET", 200, &["3"], b"abc", end), Ok(()));
+        assert_eq!(sends("GET", 200, &[], b"abc", end), Ok(()));
+        assert_eq!(sends("GET", 200, &["3"], b"ab", end), Err(SendError::WrongLength));
+        assert_eq!(sends("GET", 200, &["3"], b"abcd", end), Err(SendError::WrongLength));
+        assert_eq!(sends("GET", 200, &["3"], b"", end), Err(SendError::WrongLength));
+        assert_eq!(sends("HEAD", 200, &["3"], b"", end), Ok(()));
+        assert_eq!(sends("HEAD", 200, &["3"], b"abc", end), Err(SendError::WrongLength));
+        assert_eq!(sends("GET", 304, &["3"], b"", end), Ok(()));
+        assert_eq!(sends("GET", 204, &[], b"a", end), Err(SendError::WrongLength));
+        for length in [&["x"][..], &[""], &["3", "3"]] {
+            assert!(matches!(sends("GET", 200, length, b"abc", end), Err(SendError::Invalid(_))));
+        }
+    }
+    let mut client = End::client(Config::default());
+    let mut head = Head::request(b"POST", b"/", Version::HTTP_11).expect("a head");
+    head.add_field("content-length", b"3").expect("room");
+    assert_eq!(client.connection.send_request(&head, b"http", None, true), Err(SendError::WrongLength));
+    let stream = client.connection.send_request(&head, b"http", None, false).expect("allowed");
+    let mut data = Chain::new();
+    data.append(b"abcd").expect("memory");
+    let sent = client.connection.send_data(Duration::ZERO, stream, &mut data, false);
+    assert_eq!((sent, data.len()), (Err(SendError::WrongLength), 4));
 }

@@ -18,6 +18,7 @@ mod receive;
 mod send;
 mod settle;
 mod streams;
+mod upgrade;
 
 pub use receive::PREFACE;
 pub use send::Sent;
@@ -38,7 +39,7 @@ use flow::{ReceiveWindow, SendWindow};
 use manylane_buf::Chain;
 use receive::{Block, Reading};
 use send::QUANTUM;
-use settle::Leaving;
+use settle::{Leaving, Limits};
 use std::collections::VecDeque;
 use std::time::Duration;
 use streams::{Side, Stream, Streams, Waiting};
@@ -108,6 +109,10 @@ pub struct Connection {
     answers: usize,
     /// When settings were sent that are not acknowledged.
     settings_sent: Option<Duration>,
+    /// What they said.
+    announced: Limits,
+    /// What holds meanwhile.
+    in_force: Limits,
     leaving: Leaving,
     glitches: Glitches,
     resets: Allowance,
@@ -132,9 +137,15 @@ impl Connection {
     }
 
     fn new(role: Role, config: Config, now: Duration) -> Result<Self, SendError> {
+        let mut connection = Self::begin(role, config, now);
+        connection.announce().map_err(|_| SendError::NoMemory)?;
+        Ok(connection)
+    }
+
+    fn begin(role: Role, config: Config, now: Duration) -> Self {
         let config = config.clamped();
         let resets = RESET_BURST.max(config.max_streams.saturating_mul(2));
-        let mut connection = Self {
+        Self {
             role,
             config,
             peer: Peer {
@@ -169,13 +180,13 @@ impl Connection {
             small: Chain::new(),
             answers: 0,
             settings_sent: Some(now),
+            announced: Limits::of(&config),
+            in_force: Limits { stream_window: DEFAULT_WINDOW, ..Limits::of(&config) },
             leaving: Leaving::default(),
             glitches: Glitches::default(),
             resets: Allowance::new(resets, RESETS_PER_SECOND, now),
             cheap: Allowance::new(CHEAP_BURST, CHEAP_PER_SECOND, now),
-        };
-        connection.announce().map_err(|_| SendError::NoMemory)?;
-        Ok(connection)
+        }
     }
 
     /// Which end it is.
@@ -466,15 +477,14 @@ impl Connection {
     }
 
     fn new_stream(&self, receive: Side, send: Side) -> Stream {
-        // Until they are acknowledged, our settings are not in force.
-        let window = if self.settings_sent.is_some() { DEFAULT_WINDOW } else { self.config.stream_window };
         Stream {
             receive,
             send,
             send_window: SendWindow::new(self.peer.stream_window.min(MAX_WINDOW)),
-            receive_window: ReceiveWindow::new(window),
+            receive_window: ReceiveWindow::new(self.in_force.stream_window),
             unconsumed: 0,
             promised: None,
+            owed: None,
             head_request: false,
             connect: false,
             released: false,

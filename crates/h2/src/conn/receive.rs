@@ -453,7 +453,7 @@ impl Connection {
     fn request(&mut self, now: Duration, block: &Block) -> Result<(), Problem> {
         let (id, end) = (block.stream, block.end);
         self.last_peer = id;
-        let full = self.open + self.unwritten_ends >= self.config.max_streams;
+        let full = self.open + self.unwritten_ends >= self.in_force.max_streams;
         if full || block.depends_on_itself {
             self.decode_in_vain(block)?;
             let problem = if full { Problem::TooManyStreams } else { Problem::OwnDependency };
@@ -464,8 +464,9 @@ impl Connection {
         let mut stream = self.new_stream(receive, Side::Head);
         let event = match decoded {
             Ok(request) => {
-                stream.connect = request.head.method_kind() == Method::Connect;
-                stream.promised = request.length.filter(|_| !stream.connect && request.protocol.is_none());
+                stream.head_request = request.head.method_kind() == Method::Head;
+                stream.connect = request.head.method_kind() == Method::Connect || request.protocol.is_some();
+                stream.promised = request.length.filter(|_| !stream.connect);
                 if end && stream.promised.is_some_and(|length| length > 0) {
                     return self.stream_error(now, id, Problem::WrongLength);
                 }

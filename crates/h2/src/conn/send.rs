@@ -10,7 +10,7 @@ use crate::limits::{OUTPUT_ROOM, UPDATES_EARNED};
 use crate::scratch;
 use crate::stream_id::StreamId;
 use manylane_buf::{Chain, MAX_CLUSTER};
-use manylane_http::{Head, Method};
+use manylane_http::{Head, Known, Method, syntax};
 use std::time::Duration;
 
 /// Smallest cluster for frames that are written here.
@@ -58,10 +58,14 @@ impl Connection {
             return Err(SendError::Invalid("the server does not take extended CONNECT"));
         }
         self.check_size(head)?;
+        let connect = head.method_kind() == Method::Connect || protocol.is_some();
+        let owed = length(head)?.filter(|_| !connect);
+        check_end(owed, end)?;
         self.send_head(id, end, |sent| head::request(sent, head, scheme, protocol, true))?;
         let mut stream = self.new_stream(Side::Head, if end { Side::Done } else { Side::Body });
         stream.head_request = head.method_kind() == Method::Head;
-        stream.connect = head.method_kind() == Method::Connect || protocol.is_some();
+        stream.connect = connect;
+        stream.owed = owed;
         self.sending(|this| {
             this.streams.insert(id, stream)?;
             Ok(())
@@ -80,6 +84,17 @@ impl Connection {
         self.check_size(head)?;
         if head.status() < 200 {
             return Err(SendError::Invalid("an interim response is not the last one"));
+        }
+        let said = length(head)?;
+        let owed = self.streams.get(stream).and_then(|stream| match head.status() {
+            200..=299 if stream.connect => None,
+            204 | 304 => Some(0),
+            _ if stream.head_request => Some(0),
+            _ => said,
+        });
+        check_end(owed, end)?;
+        if let Some(stream) = self.streams.get_mut(stream) {
+            stream.owed = owed;
         }
         self.send_head(stream, end, |sent| {
             head::response(sent, head);
@@ -111,6 +126,7 @@ impl Connection {
     pub fn send_trailers(&mut self, stream: StreamId, head: &Head) -> Result<(), SendError> {
         self.check_side(stream, Side::Body)?;
         self.check_size(head)?;
+        check_end(self.streams.get(stream).and_then(|stream| stream.owed), true)?;
         self.send_head(stream, true, |sent| {
             head::trailers(sent, head);
             Ok(())
@@ -133,7 +149,16 @@ impl Connection {
         end: bool,
     ) -> Result<Sent, SendError> {
         self.check_side(stream, Side::Body)?;
+        if let Some(owed) = self.streams.get(stream).and_then(|stream| stream.owed) {
+            let left = data.len() as u64;
+            if left > owed || (end && left < owed) {
+                return Err(SendError::WrongLength);
+            }
+        }
         let sent = self.sending(|this| this.take_data(now, stream, data, end))?;
+        if let Some(owed) = self.streams.get_mut(stream).and_then(|stream| stream.owed.as_mut()) {
+            *owed -= sent.bytes as u64;
+        }
         if sent.all && end {
             self.has_sent(stream, true)?;
         }
@@ -285,6 +310,21 @@ impl Connection {
             this.close_if_done(id)
         })
     }
+}
+
+/// What the `Content-Length` of a head says.
+fn length(head: &Head) -> Result<Option<u64>, SendError> {
+    let mut said = None;
+    for value in head.values(Known::CONTENT_LENGTH) {
+        let length = syntax::decimal(value).filter(|_| said.is_none());
+        said = Some(length.ok_or(SendError::Invalid("Content-Length is not one number"))?);
+    }
+    Ok(said)
+}
+
+/// Whether what is sent may end here.
+fn check_end(owed: Option<u64>, end: bool) -> Result<(), SendError> {
+    if end && owed.is_some_and(|owed| owed > 0) { Err(SendError::WrongLength) } else { Ok(()) }
 }
 
 /// Writes `parts` into a cluster that small frames share, and puts them behind what `out` has.

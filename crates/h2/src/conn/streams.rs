@@ -55,6 +55,8 @@ pub(crate) struct Stream {
     pub(crate) unconsumed: usize,
     /// Data that `Content-Length` still promises.
     pub(crate) promised: Option<u64>,
+    /// Data that the `Content-Length` of what we sent still promises.
+    pub(crate) owed: Option<u64>,
     /// Nobody wants what comes.
     pub(crate) released: bool,
     /// It is closed and not counted any more, but kept for what is not consumed.
