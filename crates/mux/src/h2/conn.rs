@@ -5,7 +5,7 @@ use super::error::ConnEnd;
 use super::limits::{LEAVE_ANSWER, LINGER, LINGER_BYTES, READ};
 use super::stream::Stream;
 use manylane_buf::Chain;
-use manylane_h2::{Config, Reason, SendError};
+use manylane_h2::{Config, Reason, Role, SendError};
 use manylane_net::{Connection, TransferError};
 use manylane_sched::{Here, Sleep, Time};
 use std::cell::{Cell, RefCell};
@@ -66,7 +66,8 @@ impl Conn {
         Ok(Self::new(Mux::client(config, here)?, connection, Chain::new()))
     }
 
-    fn new(mux: Mux, connection: Connection, received: Chain) -> Self {
+    /// Streams that were made before, with their transport. `received` is what came behind.
+    pub fn new(mux: Mux, connection: Connection, received: Chain) -> Self {
         Self { mux, inner: Rc::new(Inner { connection, received: RefCell::new(received) }) }
     }
 
@@ -107,11 +108,13 @@ impl Conn {
         };
         let end = match end {
             // Nothing of it was left to be done.
-            ConnEnd::Closed | ConnEnd::Transport(_) if self.mux.is_drained() => ConnEnd::Drained,
+            ConnEnd::Closed | ConnEnd::Transport(_) if self.mux.is_done() => ConnEnd::Drained,
             _ => clock.end.unwrap_or(end),
         };
         self.mux.fail(end);
-        if matches!(end, ConnEnd::Drained | ConnEnd::Idle | ConnEnd::NoRequest | ConnEnd::Protocol(_)) {
+        let said =
+            matches!(end, ConnEnd::Drained | ConnEnd::Idle | ConnEnd::NoRequest | ConnEnd::Protocol(_));
+        if said && self.mux.role() == Role::Server {
             // Then it had its time.
             let _ = self.mux.here().timeout(LINGER, self.linger()).await;
         }
@@ -156,7 +159,6 @@ impl Conn {
             if last {
                 return self.mux.end();
             }
-            self.mux.set_unwritten(connection.unsent());
         }
     }
 

@@ -161,6 +161,21 @@ impl Mux {
         Ok(Self::new(Connection::client(config, now(here))?, here))
     }
 
+    /// The server's side of a connection whose first request came in HTTP/1 with `Upgrade: h2c`. The output
+    /// begins with the response 101; the request, all of which came, is the stream. None: it does not ask for
+    /// that as it has to, and goes on as one of HTTP/1.
+    ///
+    /// # Errors
+    /// [`SendError::NoMemory`]
+    pub fn upgraded(config: Config, here: Here, request: &Head) -> Result<Option<(Self, Stream)>, SendError> {
+        let Some((h2, id)) = Connection::upgraded(config, now(here), request)? else { return Ok(None) };
+        let entry = ENTRIES.alloc(Entry { end: true, ..Entry::default() });
+        let mux = Self::new(h2, here);
+        mux.state().add(id, entry.map_err(|_| SendError::NoMemory)?);
+        let stream = Stream::new(mux.clone(), id);
+        Ok(Some((mux, stream)))
+    }
+
     fn new(h2: Connection, here: Here) -> Self {
         let state = State {
             h2,
@@ -206,7 +221,8 @@ impl Mux {
         Ok(())
     }
 
-    /// Waits until there is output, and puts it behind what `out` has. True: it is the last.
+    /// Waits until there is output, and puts it behind what `out` has. True: it is the last. What was taken
+    /// before is written when this is called.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -225,11 +241,6 @@ impl Mux {
             context.waker().wake_by_ref();
         }
         Poll::Ready(Ok(last))
-    }
-
-    /// So many bytes of output that was taken are not written yet. Until this is said it is all of it.
-    pub fn set_unwritten(&self, bytes: usize) {
-        self.state().h2.set_unwritten(bytes);
     }
 
     /// Wakes streams that wait for room, as many as have it. True: others wait, and may have it where these
@@ -288,9 +299,10 @@ impl Mux {
         self.state().is_over()
     }
 
-    /// Whether either side leaves and no stream is left.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.state().h2.is_drained()
+    /// Whether either side leaves and no stream is open, though what came may not be taken yet.
+    pub(crate) fn is_done(&self) -> bool {
+        let state = self.state();
+        state.h2.is_leaving() && state.h2.open_streams() == 0
     }
 
     /// Why it is over.
@@ -330,6 +342,23 @@ impl Mux {
         let mut state = self.state();
         state.h2.abort(reason);
         state.kick();
+    }
+
+    /// Allows other windows of streams, and as a server another number of them, when the peer has
+    /// acknowledged it.
+    ///
+    /// # Errors
+    /// [`SendError`]
+    pub fn set_limits(&self, stream_window: u32, max_streams: u32) -> Result<(), SendError> {
+        let mut state = self.state();
+        let set = state.h2.set_limits(now(self.0.here), stream_window, max_streams);
+        state.kick();
+        set
+    }
+
+    /// Which end it is.
+    pub fn role(&self) -> Role {
+        self.state().h2.role()
     }
 
     /// Streams that are open: `fc_nb_streams`, `bc_nb_streams`.

@@ -16,6 +16,6 @@ pub use core::{Incoming, Mux, TooLarge};
 pub use error::{ConnEnd, StreamError};
 pub use limits::{LEAVE_ANSWER, LINGER, LINGER_BYTES, MAX_INTERIM};
 pub use manylane_h2::{
-    Config, ConnectionError, Glitches, PREFACE, Problem, Reason, Request, Response, Scheme, SendError,
+    Config, ConnectionError, Glitches, PREFACE, Problem, Reason, Request, Response, Role, Scheme, SendError,
 };
 pub use stream::{Received, ResponseHead, Stream};

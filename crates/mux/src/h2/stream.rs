@@ -198,6 +198,9 @@ impl Stream {
         if let Some(error) = entry.over {
             return Poll::Ready(Err(error));
         }
+        if entry.sent_end {
+            return Poll::Ready(Err(StreamError::Send(SendError::Closed)));
+        }
         park(&mut entry.sender, context);
         Poll::Pending
     }

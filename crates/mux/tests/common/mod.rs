@@ -4,12 +4,17 @@
 use manylane_buf::Chain;
 use manylane_http::{Head, Known, Version};
 use manylane_io::{Driver, Io};
-use manylane_mux::h2::{Incoming, Received, ResponseHead, Stream, StreamError};
+use manylane_mux::h2::{
+    self, Conn, ConnEnd, ConnTimeouts, Incoming, Received, ResponseHead, Stream, StreamError,
+};
 use manylane_net::Connection;
 use manylane_sched::{Class, Config, Here, Lane, TaskKind};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::os::unix::net::UnixStream;
+use std::rc::Rc;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::task::Poll;
 use std::time::Duration;
 
 pub(crate) static TASK: TaskKind = TaskKind::new("test");
@@ -139,4 +144,68 @@ pub(crate) async fn echo(mut stream: Stream, incoming: Incoming) -> Result<(), S
         }
     }
     Ok(())
+}
+
+/// Sends `len` bytes, each piece made when there is room for it, which takes it at once.
+pub(crate) async fn pump(stream: &mut Stream, n: usize, len: usize) -> Result<(), StreamError> {
+    let all = pattern(n, len);
+    let mut at = 0;
+    while at < len {
+        poll_fn(|context| {
+            let room = match stream.poll_room(context) {
+                Poll::Ready(Ok(room)) => room,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            };
+            let piece = room.min(len - at).min(16_384);
+            let mut data = chain(&all[at..at + piece]);
+            at += piece;
+            let sent = stream.poll_send(context, &mut data, at == len);
+            assert!(sent.is_ready(), "it takes as much as it had room for");
+            sent
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Waits until `condition` holds, which a task of this lane brings about.
+pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
+    let here = Here::current().unwrap();
+    while !condition() {
+        here.yield_now().await;
+    }
+}
+
+/// Drives a connection in a task of its own, with a task for each stream; the cell has the end.
+pub(crate) fn drive<F: Future<Output = ()> + 'static>(
+    conn: &Conn,
+    timeouts: ConnTimeouts,
+    serve: impl Fn(Stream, Incoming) -> F + 'static,
+) -> Rc<Cell<Option<ConnEnd>>> {
+    let ended = Rc::new(Cell::new(None));
+    let (conn, end) = (conn.clone(), ended.clone());
+    spawn(async move {
+        end.set(Some(conn.run(&timeouts, |stream, incoming| spawn(serve(stream, incoming))).await));
+    });
+    ended
+}
+
+/// A client, driven.
+pub(crate) fn client(connection: Connection, config: h2::Config) -> (Conn, Rc<Cell<Option<ConnEnd>>>) {
+    let conn = Conn::client(connection, config, Here::current().unwrap()).unwrap();
+    let end = drive(&conn, ConnTimeouts::default(), |_, _| async { panic!("a server begins a stream") });
+    (conn, end)
+}
+
+/// A server, driven.
+pub(crate) fn server<F: Future<Output = ()> + 'static>(
+    connection: Connection,
+    config: h2::Config,
+    timeouts: ConnTimeouts,
+    serve: impl Fn(Stream, Incoming) -> F + 'static,
+) -> (Conn, Rc<Cell<Option<ConnEnd>>>) {
+    let conn = Conn::server(connection, Chain::new(), config, Here::current().unwrap()).unwrap();
+    let end = drive(&conn, timeouts, serve);
+    (conn, end)
 }

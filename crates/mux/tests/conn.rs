@@ -1,0 +1,465 @@
+//! Connections between their own two ends: streams beside each other, how they end, and what time does.
+#![cfg(not(any(loom, manylane_sim)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use manylane_buf::Chain;
+use manylane_http::Known;
+use manylane_mux::h2::{
+    Config, Conn, ConnEnd, ConnTimeouts, Incoming, MAX_INTERIM, Mux, Problem, Reason, Received, ResponseHead,
+    SendError, Stream, StreamError,
+};
+use manylane_net::{Connection, LocalStream};
+use manylane_sched::Here;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{Read, Write};
+use std::rc::Rc;
+use std::time::Duration;
+
+const NONE: ConnTimeouts = ConnTimeouts { first: None, idle: None, write: None, settings: None };
+
+/// A number that stands in the path.
+fn number(incoming: &Incoming) -> usize {
+    let target = incoming.request.as_ref().unwrap().head.target();
+    std::str::from_utf8(&target[1..]).unwrap().parse().unwrap()
+}
+
+/// Answers `/n` with `n` bytes.
+async fn answer(mut stream: Stream, incoming: Incoming) {
+    let n = number(&incoming);
+    stream.send_head(&response(200), n == 0).unwrap();
+    pump(&mut stream, n, n).await.unwrap();
+}
+
+/// Asks for `/n`, and checks the answer of `n` bytes.
+async fn ask(conn: &Conn, n: usize) -> Result<(), StreamError> {
+    let mut stream =
+        conn.begin(&request(b"GET", &format!("/{n}")), b"http", None, true).map_err(StreamError::Send)?;
+    let ResponseHead::Final { response, .. } = head(&mut stream).await? else { panic!("an interim one") };
+    assert_eq!(response.head.status(), 200);
+    let (data, _) = body(&mut stream).await?;
+    assert!(data == pattern(n, n), "{n} bytes");
+    Ok(())
+}
+
+#[test]
+fn local_sockets_carry_it_as_well() {
+    on_lane(|_| async {
+        let (a, b) = manylane_local::Socket::pair(manylane_local::Kind::Stream);
+        let [a, b] = [a, b].map(|socket| Connection::Local(LocalStream::new(socket)));
+        let (_, end) = server(a, Config::default(), NONE, answer);
+        let (conn, ours) = client(b, Config::default());
+        for n in [0, 1, 300_000] {
+            ask(&conn, n).await.unwrap();
+        }
+        conn.shutdown();
+        until(|| end.get().is_some() && ours.get().is_some()).await;
+        assert_eq!((end.get(), ours.get()), (Some(ConnEnd::Drained), Some(ConnEnd::Drained)));
+    });
+}
+
+#[test]
+fn a_server_that_resets_in_mid_stream_touches_no_other_stream() {
+    on_lane(|io| async move {
+        let (a, b) = pair(&io);
+        let (_, end) = server(a, Config::default(), NONE, |mut stream, incoming| async move {
+            if number(&incoming) % 3 > 0 {
+                return answer(stream, incoming).await;
+            }
+            stream.send_head(&response(200), false).unwrap();
+            send(&mut stream, &mut chain(&[7; 20_000]), false).await.unwrap();
+            stream.reset(Reason::INTERNAL_ERROR);
+        });
+        let (conn, _) = client(b, Config::default());
+        let done = Rc::new(Cell::new(0));
+        for n in 90_000..90_060 {
+            let (conn, done) = (conn.clone(), done.clone());
+            spawn(async move {
+                let outcome = ask(&conn, n).await;
+                let reset = StreamError::Reset(Reason::INTERNAL_ERROR);
+                assert_eq!(outcome, if n % 3 > 0 { Ok(()) } else { Err(reset) }, "{n}");
+                done.set(done.get() + 1);
+            });
+        }
+        until(|| done.get() == 60).await;
+        assert_eq!((end.get(), conn.open_streams()), (None, 0));
+    });
+}
+
+#[test]
+fn a_thousand_open_streams_drain_without_loss() {
+    on_lane(|io| async move {
+        let (a, b) = pair(&io);
+        let config = Config { max_streams: 1_000, ..Config::default() };
+        let go = Rc::new(Cell::new(false));
+        let may = go.clone();
+        let (served, end) = server(a, config, NONE, move |mut stream, incoming| {
+            let go = may.clone();
+            async move {
+                // Half of them have begun their answers.
+                let n = number(&incoming);
+                if n % 2 == 0 {
+                    stream.send_head(&response(200), false).unwrap();
+                }
+                until(|| go.get()).await;
+                if n % 2 == 1 {
+                    stream.send_head(&response(200), false).unwrap();
+                }
+                pump(&mut stream, n, n).await.unwrap();
+            }
+        });
+        let (conn, ours) = client(b, config);
+        let done = Rc::new(Cell::new(0));
+        for n in 1_000..2_000 {
+            let (conn, done) = (conn.clone(), done.clone());
+            spawn(async move {
+                ask(&conn, n).await.unwrap();
+                done.set(done.get() + 1);
+            });
+        }
+        until(|| served.open_streams() == 1_000).await;
+        served.shutdown();
+        until(|| conn.is_leaving()).await;
+        assert!(matches!(conn.begin(&request(b"GET", "/1"), b"http", None, true), Err(SendError::NoStream)));
+        go.set(true);
+        until(|| end.get().is_some() && ours.get().is_some()).await;
+        assert_eq!((done.get(), served.begun()), (1_000, 1_000));
+        assert_eq!((end.get(), ours.get()), (Some(ConnEnd::Drained), Some(ConnEnd::Drained)));
+    });
+}
+
+#[test]
+fn streams_under_way_when_a_server_leaves_are_taken() {
+    on_lane(|io| async move {
+        let (a, b) = pair(&io);
+        let (served, end) = server(a, Config::default(), NONE, answer);
+        let (conn, _) = client(b, Config::default());
+        ask(&conn, 1).await.unwrap();
+        // Neither knows of the other's.
+        let mut stream = conn.begin(&request(b"GET", "/5"), b"http", None, true).unwrap();
+        served.shutdown();
+        let (data, _) = body(&mut stream).await.unwrap();
+        assert_eq!(data, pattern(5, 5));
+        drop(stream);
+        until(|| end.get().is_some()).await;
+        assert_eq!((end.get(), served.begun()), (Some(ConnEnd::Drained), 2));
+    });
+}
+
+/// What a stream that `serve` handles gives to who asks with `method`.
+fn outcome<F: Future<Output = ()> + 'static, R: Send + 'static, G: Future<Output = R>>(
+    serve: impl Fn(Stream, Incoming) -> F + Send + 'static,
+    method: &'static [u8],
+    end: bool,
+    then: impl FnOnce(Stream) -> G + Send + 'static,
+) -> R {
+    on_lane(move |io| async move {
+        let (a, b) = pair(&io);
+        let (served, _) = server(a, Config::default(), NONE, serve);
+        let (conn, _) = client(b, Config::default());
+        let stream = conn.begin(&request(method, "/"), b"http", None, end).unwrap();
+        let outcome = then(stream).await;
+        until(|| conn.open_streams() == 0 && served.open_streams() == 0).await;
+        outcome
+    })
+}
+
+#[test]
+fn a_handle_that_is_dropped_resets_its_stream() {
+    // Before anything is sent.
+    let cancelled = outcome(
+        |_, _| async {},
+        b"GET",
+        true,
+        |mut stream| async move { (head(&mut stream).await.unwrap_err(), body(&mut stream).await.unwrap_err()) },
+    );
+    assert_eq!(cancelled, (StreamError::Reset(Reason::CANCEL), StreamError::Reset(Reason::CANCEL)));
+    // In mid-response: what came before is there.
+    let short = outcome(
+        |mut stream, _| async move {
+            stream.send_head(&response(200), false).unwrap();
+            send(&mut stream, &mut chain(b"abc"), false).await.unwrap();
+        },
+        b"GET",
+        true,
+        |mut stream| async move {
+            head(&mut stream).await.unwrap();
+            let mut data = Chain::new();
+            let first = recv(&mut stream, &mut data).await;
+            assert!(matches!(first, Ok(Received::Data)));
+            (data.to_vec(), recv(&mut stream, &mut data).await.unwrap_err())
+        },
+    );
+    assert_eq!(short, (b"abc".to_vec(), StreamError::Reset(Reason::CANCEL)));
+    // Behind a complete response, before the end of the request: the response stays.
+    let complete = outcome(
+        |mut stream, _| async move {
+            stream.send_head(&response(200), false).unwrap();
+            send(&mut stream, &mut chain(b"abc"), true).await.unwrap();
+        },
+        b"POST",
+        false,
+        |mut stream| async move {
+            let gone = poll_fn(|context| stream.poll_gone(context)).await;
+            head(&mut stream).await.unwrap();
+            let more = send(&mut stream, &mut chain(b"x"), true).await.unwrap_err();
+            (body(&mut stream).await.unwrap().0, more, gone)
+        },
+    );
+    let no_error = StreamError::Reset(Reason::NO_ERROR);
+    assert_eq!(complete, (b"abc".to_vec(), no_error, no_error));
+    // By a client.
+    let told = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let (tell, heard) = (told.clone(), told.clone());
+    outcome(
+        move |mut stream, _| {
+            let tell = tell.clone();
+            async move { *tell.lock().unwrap() = Some(poll_fn(|context| stream.poll_gone(context)).await) }
+        },
+        b"POST",
+        false,
+        move |stream| async move {
+            until(|| stream.mux().peer_max_streams() != u32::MAX).await; // it was written
+            drop(stream);
+            until(|| heard.lock().unwrap().is_some()).await;
+        },
+    );
+    assert_eq!(*told.lock().unwrap(), Some(StreamError::Reset(Reason::CANCEL)));
+}
+
+#[test]
+fn interim_responses_come_in_order_and_are_bounded() {
+    let statuses = outcome(
+        |mut stream, _| async move {
+            for status in 102..102 + MAX_INTERIM as u16 + 2 {
+                stream.send_interim(&response(status)).unwrap();
+            }
+            stream.send_head(&response(204), true).unwrap();
+        },
+        b"GET",
+        true,
+        |mut stream| async move {
+            // All of them came before the first is taken.
+            until(|| stream.mux().open_streams() == 0).await;
+            let mut statuses = Vec::new();
+            loop {
+                match head(&mut stream).await.unwrap() {
+                    ResponseHead::Interim(response) => statuses.push(response.head.status()),
+                    ResponseHead::Final { response, end } => {
+                        assert!(end);
+                        statuses.push(response.head.status());
+                        return statuses;
+                    }
+                }
+            }
+        },
+    );
+    let last = 104 + MAX_INTERIM as u16;
+    assert_eq!(statuses, (last - MAX_INTERIM as u16 + 1..last).chain([204]).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_shorter_than_its_length_is_not_completed() {
+    let outcome = outcome(
+        |mut stream, _| async move {
+            let mut head = response(200);
+            head.add_field(Known::CONTENT_LENGTH, b"5").unwrap();
+            stream.send_head(&head, false).unwrap();
+            let error = send(&mut stream, &mut chain(b"abc"), true).await.unwrap_err();
+            assert_eq!(error, StreamError::Send(SendError::WrongLength));
+            stream.reset(Reason::INTERNAL_ERROR);
+        },
+        b"GET",
+        true,
+        |mut stream| async move { body(&mut stream).await.unwrap_err() },
+    );
+    assert_eq!(outcome, StreamError::Reset(Reason::INTERNAL_ERROR));
+}
+
+// -- a peer that is bytes
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+const ACK: [u8; 9] = [0, 0, 0, 4, 1, 0, 0, 0, 0];
+
+/// The frames that a server writes to who sends `bytes`: kind, flags, stream, payload. Until it closes; or,
+/// where `close`, until the other side of the socket does so.
+fn exchange(
+    config: Config,
+    timeouts: ConnTimeouts,
+    bytes: Vec<u8>,
+) -> (Vec<(u8, u8, u32, Vec<u8>)>, Option<ConnEnd>) {
+    on_lane(move |io| async move {
+        let (ours, mut theirs) = half_pair(&io);
+        let (_, end) = server(ours, config, timeouts, answer);
+        let (told, all) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut all = Vec::new();
+            theirs.write_all(&bytes).unwrap();
+            theirs.read_to_end(&mut all).unwrap();
+            told.send(all).unwrap();
+        });
+        until(|| end.get().is_some()).await;
+        (frames(&all.recv().unwrap()), end.get())
+    })
+}
+
+fn frames(mut bytes: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
+    let mut all = Vec::new();
+    while let [a, b, c, kind, flags, d, e, f, g, rest @ ..] = bytes {
+        let len = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        all.push((*kind, *flags, u32::from_be_bytes([*d, *e, *f, *g]), rest[..len].to_vec()));
+        bytes = &rest[len..];
+    }
+    assert!(bytes.is_empty(), "whole frames");
+    all
+}
+
+fn goaway(frames: &[(u8, u8, u32, Vec<u8>)]) -> Option<u32> {
+    let (.., payload) = frames.iter().rfind(|frame| frame.0 == 7)?;
+    Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()))
+}
+
+const SOON: Option<Duration> = Some(Duration::from_millis(20));
+
+/// A request for `/3`, as stream 1.
+fn get() -> Vec<u8> {
+    [&[0, 0, 8, 1, 5, 0, 0, 0, 1][..], &[0x82, 0x86, 0x41, 1, b'a', 0x44, 2], b"/3"].concat()
+}
+
+#[test]
+fn time_ends_connections_with_a_reason() {
+    let greeting = [PREFACE, &SETTINGS, &ACK].concat();
+    // Nothing comes, or no request.
+    for bytes in [vec![], greeting.clone()] {
+        let (frames, end) = exchange(Config::default(), ConnTimeouts { first: SOON, ..NONE }, bytes);
+        assert_eq!((goaway(&frames), end), (Some(0), Some(ConnEnd::NoRequest)));
+    }
+    // One request and no further.
+    let mut get = get();
+    get[2] = (get.len() - 9) as u8;
+    let asks = [greeting, get].concat();
+    let (frames, end) = exchange(Config::default(), ConnTimeouts { idle: SOON, ..NONE }, asks.clone());
+    assert_eq!((goaway(&frames), end), (Some(0), Some(ConnEnd::Idle)));
+    assert!(frames.iter().any(|frame| (frame.0, frame.2, &frame.3[..]) == (0, 1, &pattern(3, 3))));
+    // Settings that are not acknowledged.
+    let bytes = [PREFACE, &SETTINGS].concat();
+    let (frames, end) = exchange(Config::default(), ConnTimeouts { settings: SOON, ..NONE }, bytes);
+    assert_eq!(goaway(&frames), Some(Reason::SETTINGS_TIMEOUT.code()));
+    let Some(ConnEnd::Protocol(error)) = end else { panic!("{end:?}") };
+    assert_eq!(error.reason, Reason::SETTINGS_TIMEOUT);
+}
+
+#[test]
+fn pings_are_answered_and_oddities_end_the_connection_at_the_threshold() {
+    let greeting = [PREFACE, &SETTINGS, &ACK].concat();
+    let ping = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], b"12345678"].concat();
+    // Continuations without bytes.
+    let begin = [0, 0, 0, 1, 1, 0, 0, 0, 1];
+    let more = [0, 0, 0, 9, 0, 0, 0, 0, 1];
+    let bytes = [greeting, ping, begin.to_vec(), more.repeat(4)].concat();
+    let (frames, end) = exchange(Config { glitches: 3, ..Config::default() }, NONE, bytes);
+    assert!(frames.contains(&(6, 1, 0, b"12345678".to_vec())));
+    assert_eq!(goaway(&frames), Some(Reason::ENHANCE_YOUR_CALM.code()));
+    let Some(ConnEnd::Protocol(error)) = end else { panic!("{end:?}") };
+    assert_eq!(error.problem, Problem::Glitches);
+}
+
+#[test]
+fn a_peer_that_takes_no_bytes_is_given_up() {
+    on_lane(|io| async move {
+        let (ours, mut theirs) = half_pair(&io);
+        let told = Rc::new(RefCell::new(Vec::new()));
+        let tell = told.clone();
+        let timeouts = ConnTimeouts { write: SOON, ..NONE };
+        let (_, end) = server(ours, Config::default(), timeouts, move |mut stream, _| {
+            let tell = tell.clone();
+            async move {
+                stream.send_head(&response(200), false).unwrap();
+                let error = pump(&mut stream, 0, 1 << 24).await.unwrap_err();
+                tell.borrow_mut().push(error);
+            }
+        });
+        let mut get = get();
+        get[2] = (get.len() - 9) as u8;
+        // Its windows are large, but it does not read.
+        let window = [&[0, 0, 6, 4, 0, 0, 0, 0, 0][..], &[0, 4, 0x7f, 0xff, 0xff, 0xff]].concat();
+        let update = [&[0, 0, 4, 8, 0, 0, 0, 0, 0][..], &[0x7f, 0, 0, 0]].concat();
+        theirs.write_all(&[PREFACE, &window, &ACK, &update, &get].concat()).unwrap();
+        until(|| end.get().is_some() && !told.borrow().is_empty()).await;
+        assert_eq!(end.get(), Some(ConnEnd::WriteTimeout));
+        assert_eq!(told.borrow()[..], [StreamError::Connection(ConnEnd::WriteTimeout)]);
+    });
+}
+
+#[test]
+fn a_client_that_does_not_answer_the_goaway_is_not_waited_for() {
+    on_lane(|io| async move {
+        let (ours, mut theirs) = half_pair(&io);
+        let (conn, end) = server(ours, Config::default(), NONE, answer);
+        theirs.write_all(&[PREFACE, &SETTINGS, &ACK].concat()).unwrap();
+        until(|| conn.settings_since().is_none()).await;
+        conn.shutdown();
+        until(|| end.get().is_some()).await;
+        assert_eq!(end.get(), Some(ConnEnd::Drained));
+    });
+}
+
+#[test]
+fn streams_hear_that_their_connection_is_gone() {
+    on_lane(|io| async move {
+        let (ours, theirs) = half_pair(&io);
+        let (conn, end) = client(ours, Config::default());
+        let mut stream = conn.begin(&request(b"POST", "/"), b"http", None, false).unwrap();
+        drop(theirs);
+        let error = head(&mut stream).await.unwrap_err();
+        assert!(matches!(error, StreamError::Connection(_)), "{error:?}");
+        assert_eq!(send(&mut stream, &mut chain(b"x"), false).await, Err(error));
+        assert_eq!(poll_fn(|context| stream.poll_gone(context)).await, error);
+        until(|| end.get().is_some()).await;
+        assert!(!conn.can_begin() && conn.is_leaving());
+        let begun = conn.begin(&request(b"POST", "/"), b"http", None, false);
+        assert!(matches!(begun, Err(SendError::Failed)));
+    });
+}
+
+#[test]
+fn a_request_of_http_1_goes_on_as_stream_1() {
+    on_lane(|io| async move {
+        let (ours, mut theirs) = half_pair(&io);
+        let here = Here::current().unwrap();
+        let mut head = request(b"GET", "/5");
+        head.add_field(Known::UPGRADE, b"h2c").unwrap();
+        head.add_field(Known::CONNECTION, b"upgrade, http2-settings").unwrap();
+        assert!(Mux::upgraded(Config::default(), here, &head).unwrap().is_none());
+        head.add_field(Known::HTTP2_SETTINGS, b"AAQAAAAD").unwrap();
+        let (mux, mut stream) = Mux::upgraded(Config::default(), here, &head).unwrap().unwrap();
+        let conn = Conn::new(mux, ours, chain(PREFACE));
+        let end = drive(&conn, NONE, answer);
+        spawn(async move {
+            assert!(stream.is_received());
+            stream.send_head(&response(200), false).unwrap();
+            pump(&mut stream, 5, 5).await.unwrap();
+        });
+        let (told, all) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            // The window was that of the field, and is 5 from here on; a GOAWAY of ours ends it.
+            let settings = [&[0, 0, 6, 4, 0, 0, 0, 0, 0][..], &[0, 4, 0, 0, 0, 5]].concat();
+            theirs.write_all(&[settings, ACK.to_vec()].concat()).unwrap();
+            theirs.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
+            let mut all = Vec::new();
+            theirs.read_to_end(&mut all).unwrap();
+            told.send(all).unwrap();
+        });
+        until(|| end.get().is_some()).await;
+        let all = all.recv().unwrap();
+        let at = all.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+        assert!(all.starts_with(b"HTTP/1.1 101 "));
+        let frames = frames(&all[at + 4..]);
+        let data: Vec<u8> = frames.iter().filter(|f| f.0 == 0).flat_map(|f| f.3.clone()).collect();
+        assert_eq!((data, end.get()), (pattern(5, 5), Some(ConnEnd::Drained)));
+    });
+}
