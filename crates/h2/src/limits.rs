@@ -39,9 +39,9 @@ pub const UPDATES_EARNED: u32 = 512;
 pub const MAX_ANSWERS: usize = 32 * 1024;
 
 /// Output that waits to be written, in bytes, from which on no data is taken from streams: three frames of
-/// the usual size, each in a cluster of its own, so that a connection holds four with that of small frames.
-/// Enough to keep a socket busy; each byte more would be one that a slow reader holds.
-pub const OUTPUT_ROOM: usize = 3 * (HEADER + DEFAULT_MAX);
+/// the usual size, each in a cluster of its own, and small ones in one cluster beside them. Enough to keep a
+/// socket busy; each byte more would be one that a slow reader holds.
+pub const OUTPUT_ROOM: usize = 3 * (HEADER + DEFAULT_MAX) + 2048;
 
 /// Output that waits to be written, in bytes, from which on input is not looked at: who does not read answers
 /// gets no further ones, and TCP tells him.

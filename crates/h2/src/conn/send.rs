@@ -175,6 +175,7 @@ impl Connection {
         let others = !self.turns.is_empty();
         let mut bytes = 0;
         loop {
+            let room = self.output_room();
             let Some(stream) = self.streams.get_mut(id) else { return Ok(Sent { bytes, all: false }) };
             if data.is_empty() && !(end && bytes == 0) {
                 (stream.has_turn, stream.waiting, stream.blocked) = (false, Waiting::Nothing, None);
@@ -184,9 +185,8 @@ impl Connection {
             let its_turn = !others || (stream.has_turn && bytes == 0);
             let window = stream.send_window.room();
             let open = window.min(self.send_window.room());
-            let full = self.out.len() + self.unwritten >= OUTPUT_ROOM;
             let n = open.min(data.len()).min(self.peer.max_frame).min(QUANTUM);
-            if !data.is_empty() && (n == 0 || full || !its_turn) {
+            if !data.is_empty() && (n == 0 || room == 0 || !its_turn) {
                 self.wait(now, id);
                 return Ok(Sent { bytes, all: false });
             }
@@ -220,8 +220,7 @@ impl Connection {
     /// [`SendError::NoMemory`]; it is still here then.
     pub fn poll_output(&mut self, out: &mut Chain) -> Result<(), SendError> {
         out.append_chain(&mut self.out).map_err(|_| SendError::NoMemory)?;
-        // An idle connection keeps no cluster.
-        self.small.clear();
+        self.small_is_idle();
         (self.answers, self.unwritten_ends) = (0, 0);
         self.outputs += 1;
         Ok(())
@@ -236,12 +235,19 @@ impl Connection {
     /// call to the next: a socket that is full holds them.
     pub fn set_unwritten(&mut self, bytes: usize) {
         self.unwritten = bytes;
+        self.small_is_idle();
     }
 
-    /// Frames of data that there is room for. The last of them may reach beyond the bound, so that none is
-    /// cut for it.
+    /// An idle connection keeps no cluster; one that waits for its peer adds to the one that it has anyway.
+    fn small_is_idle(&mut self) {
+        if self.unwritten < QUANTUM && self.out.is_empty() {
+            self.small.clear();
+        }
+    }
+
+    /// Frames of data that there is room for, whole ones.
     pub(super) fn output_room(&self) -> usize {
-        OUTPUT_ROOM.saturating_sub(self.out.len() + self.unwritten).div_ceil(HEADER + QUANTUM)
+        OUTPUT_ROOM.saturating_sub(self.out.len() + self.unwritten) / (HEADER + QUANTUM)
     }
 
     fn check_side(&self, stream: StreamId, side: Side) -> Result<(), SendError> {

@@ -99,6 +99,9 @@ impl Conn {
                 if let Poll::Ready(end) = writing.as_mut().poll(context) {
                     return Poll::Ready(end);
                 }
+                if sending.get().is_none() {
+                    self.mux.set_unwritten(self.connection().unsent());
+                }
                 if self.mux.grant() {
                     context.waker().wake_by_ref();
                 }

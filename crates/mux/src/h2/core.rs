@@ -120,6 +120,8 @@ pub(crate) struct State {
     driver: Option<Waker>,
     /// It waits for output.
     wants_output: bool,
+    /// Bytes of output that was taken and is not written.
+    unwritten: usize,
     /// It does not read, since the peer does not.
     stalled: bool,
     /// Why the connection is over.
@@ -182,6 +184,7 @@ impl Mux {
             entries: StreamMap::default(),
             driver: None,
             wants_output: false,
+            unwritten: 0,
             stalled: false,
             over: None,
             begun: 0,
@@ -221,26 +224,34 @@ impl Mux {
         Ok(())
     }
 
-    /// Waits until there is output, and puts it behind what `out` has. True: it is the last. What was taken
-    /// before is written when this is called.
+    /// Waits until there is output, and puts it behind what `out` has. True: it is the last. Until
+    /// [it is said](Self::set_unwritten) that it is written it counts as output that waits.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
     pub fn poll_output(&self, context: &Context<'_>, out: &mut Chain) -> Poll<Result<bool, SendError>> {
         let mut state = self.state();
-        state.h2.set_unwritten(0);
         let last = state.is_over();
         if state.h2.output_len() == 0 && !last {
             park(&mut state.driver, context);
             state.wants_output = true;
             return Poll::Pending;
         }
+        let unwritten = state.unwritten + state.h2.output_len();
+        state.unwritten = unwritten;
+        state.h2.set_unwritten(unwritten);
         state.h2.poll_output(out)?;
-        state.h2.set_unwritten(out.len());
         if std::mem::take(&mut state.stalled) {
             context.waker().wake_by_ref();
         }
         Poll::Ready(Ok(last))
+    }
+
+    /// So many bytes of the output that was taken are not written yet.
+    pub fn set_unwritten(&self, bytes: usize) {
+        let mut state = self.state();
+        state.unwritten = bytes;
+        state.h2.set_unwritten(bytes);
     }
 
     /// Wakes streams that wait for room, as many as have it. True: others wait, and may have it where these
