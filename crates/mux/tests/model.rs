@@ -1,0 +1,37 @@
+//! Both ends of a connection, with random operations on their streams, beside a model.
+#![cfg(not(any(loom, manylane_sim)))]
+
+mod play;
+
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn cases(usual: u32, long: u32) -> ProptestConfig {
+    ProptestConfig::with_cases(if std::env::var_os("MANYLANE_LONG").is_some() { long } else { usual })
+}
+
+static BYTES: AtomicUsize = AtomicUsize::new(0);
+static COMPLETE: AtomicUsize = AtomicUsize::new(0);
+static SPOILED: AtomicUsize = AtomicUsize::new(0);
+static WAITS: AtomicUsize = AtomicUsize::new(0);
+
+proptest! {
+    #![proptest_config(cases(60, 5_000))]
+
+    fn random(bytes in proptest::collection::vec(any::<u8>(), 0..1_500)) {
+        let reached = play::run(&bytes);
+        BYTES.fetch_add(reached.bytes, Ordering::Relaxed);
+        COMPLETE.fetch_add(reached.complete as usize, Ordering::Relaxed);
+        SPOILED.fetch_add(reached.resets as usize, Ordering::Relaxed);
+        WAITS.fetch_add(reached.waits as usize, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn streams_carry_what_they_are_given_and_touch_no_other() {
+    random();
+    let reached = [&BYTES, &COMPLETE, &SPOILED, &WAITS].map(|count| count.load(Ordering::Relaxed));
+    println!("bytes, directions that were complete, resets, waits: {reached:?}");
+    let least = [1_000_000, 100, 100, 1_000];
+    assert!(reached.iter().zip(least).all(|(reached, least)| *reached >= least), "{reached:?}");
+}

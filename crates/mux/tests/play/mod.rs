@@ -1,0 +1,374 @@
+//! Both ends of a connection and what is done with their streams, out of bytes: each operation beside a model
+//! that knows what was sent. The property test and the fuzz target share it.
+//!
+//! [`run`] panics when a byte is lost, made up or out of order, when an end comes early or not at all, when a
+//! stream hears of a reset that neither end made, and when somebody waits who is never woken.
+
+use manylane_buf::Chain;
+use manylane_http::{Head, Known, Version};
+use manylane_mux::h2::{Config, Mux, Reason, Received, ResponseHead, Stream, StreamError};
+use manylane_sched::{Config as LaneConfig, Lane, ThreadPoller, Time};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// Resets of a run: more would be an attack.
+const MOST_RESETS: u32 = 80;
+/// Streams of a run.
+const MOST_STREAMS: u32 = 60;
+/// Bytes that are sent on a stream in one operation.
+const MOST_SENT: usize = 30_000;
+
+/// What a run has reached, so that a test can tell that its inputs are worth something.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reached {
+    pub(crate) streams: u32,
+    pub(crate) complete: u32,
+    pub(crate) resets: u32,
+    pub(crate) bytes: usize,
+    pub(crate) waits: u32,
+}
+
+/// Tells that somebody was woken.
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One direction of a stream, from who sends to who receives.
+#[derive(Default)]
+struct Flow {
+    head: bool,
+    /// Bytes that were given to be sent, and are not taken yet.
+    pending: Chain,
+    given: usize,
+    /// The last was given, and taken.
+    ends: bool,
+    ended: bool,
+    received: usize,
+    complete: bool,
+    sender: Arc<Flag>,
+    receiver: Arc<Flag>,
+}
+
+/// A stream: its handles, at the client and at the server, and its directions there and back.
+#[derive(Default)]
+struct Both {
+    handles: [Option<Stream>; 2],
+    flows: [Flow; 2],
+    /// One of them was reset, or its handle dropped early.
+    spoiled: bool,
+}
+
+struct Play<'a> {
+    bytes: &'a [u8],
+    ends: [Mux; 2],
+    /// What is on its way to the server, and to the client.
+    wires: [Chain; 2],
+    streams: BTreeMap<u32, Both>,
+    driver: Arc<Flag>,
+    /// A window is small.
+    narrow: bool,
+    reached: Reached,
+}
+
+fn byte(id: u32, flow: usize, at: usize) -> u8 {
+    (id as usize * 31 + flow * 101 + at * 7) as u8
+}
+
+/// Plays `bytes`.
+///
+/// # Panics
+/// As the module says.
+pub(crate) fn run(bytes: &[u8]) -> Reached {
+    let mut lane = Lane::new(LaneConfig::new().clock(|| Time::ZERO)).expect("a thread without one");
+    let here = lane.here();
+    let [client, server, bytes @ ..] = bytes else { return Reached::default() };
+    let config = |choice: u8| Config {
+        stream_window: [1, 400, 5_000, 65_535, 1 << 20][usize::from(choice) % 5],
+        max_streams: [3, 100][usize::from(choice / 5) % 2],
+        ..Config::default()
+    };
+    let bytes = bytes.to_vec();
+    let (client, server) = (config(*client), config(*server));
+    lane.block_on(&mut ThreadPoller::new(), async move {
+        let ends = [Mux::client(client, here).expect("memory"), Mux::server(server, here).expect("memory")];
+        let mut play = Play {
+            bytes: &bytes,
+            ends,
+            wires: Default::default(),
+            streams: BTreeMap::new(),
+            driver: Arc::default(),
+            narrow: client.stream_window.min(server.stream_window) < 1_000,
+            reached: Reached::default(),
+        };
+        while !play.bytes.is_empty() {
+            play.step();
+        }
+        play.settle();
+        play.reached
+    })
+    .expect("the lane goes on")
+}
+
+impl Play<'_> {
+    fn take(&mut self) -> usize {
+        let Some((first, rest)) = self.bytes.split_first() else { return 0 };
+        self.bytes = rest;
+        usize::from(*first)
+    }
+
+    fn step(&mut self) {
+        let operation = self.take();
+        let number = self.take();
+        let id = match self.streams.len() {
+            0 => 0,
+            len => *self.streams.keys().nth(number % len).expect("so many are there"),
+        };
+        let (end, much) = (number / 16 % 2, self.take());
+        match operation % 12 {
+            0 | 1 => self.begin(much % 3 == 0),
+            2 => {
+                self.carry(number % 2, 1 + much * 5);
+            }
+            3 => {
+                self.carry_both(usize::MAX);
+            }
+            4 | 5 => self.give(id, end, much * much % MOST_SENT, much % 5 == 0),
+            6 | 7 => {
+                self.receive(id, end, 1 + much * 50);
+            }
+            8 => self.answer(id, much % 4 == 0),
+            9 if self.reached.resets < MOST_RESETS => self.reset(id, end, much % 2 == 0),
+            10 => self.give(id, end, MOST_SENT, false),
+            11 if number == 7 => self.ends[end].shutdown(),
+            _ => {
+                self.carry_both(200);
+            }
+        }
+    }
+
+    fn begin(&mut self, end: bool) {
+        if !self.ends[0].can_begin() || self.reached.streams >= MOST_STREAMS {
+            return;
+        }
+        let mut head = Head::request(b"POST", b"/", Version::HTTP_11).expect("a head");
+        head.add_field(Known::HOST, b"a").expect("room");
+        let stream = self.ends[0].begin(&head, b"http", None, end).expect("it may begin");
+        let mut both = Both::default();
+        (both.flows[0].head, both.flows[0].ends, both.flows[0].ended) = (true, end, end);
+        let id = stream.id();
+        both.handles[0] = Some(stream);
+        self.streams.insert(id, both);
+        self.reached.streams += 1;
+    }
+
+    /// Moves bytes from one end to the other: to the server where `to` is 0. Whether any moved.
+    fn carry(&mut self, to: usize, most: usize) -> bool {
+        let waker = Waker::from(self.driver.clone());
+        let context = Context::from_waker(&waker);
+        let (from, to_end) = (&self.ends[to], &self.ends[1 - to]);
+        if let Poll::Ready(last) = from.poll_output(&context, &mut self.wires[to]) {
+            let _ = last.expect("memory");
+        }
+        let n = most.min(self.wires[to].len());
+        let mut part = self.wires[to].split_to(n).expect("so many are there");
+        let streams = &mut self.streams;
+        // What is left of a frame waits with the input of a real connection; here it goes back.
+        let handled = to_end.input(&mut part, &mut |stream: Stream, incoming| {
+            incoming.request.expect("a small head");
+            let both = streams.get_mut(&stream.id()).expect("the client began it");
+            both.handles[1] = Some(stream);
+        });
+        handled.expect("both keep the rules");
+        let moved = n > part.len();
+        self.wires[to].prepend_chain(&mut part).expect("memory");
+        from.set_unwritten(self.wires[to].len());
+        while from.grant() {}
+        while to_end.grant() {}
+        moved
+    }
+
+    fn carry_both(&mut self, most: usize) -> bool {
+        (0..2).fold(false, |moved, end| moved | self.carry(end, most))
+    }
+
+    /// Gives an end more to send, on a stream.
+    fn give(&mut self, id: u32, end: usize, len: usize, last: bool) {
+        let Some(both) = self.streams.get_mut(&id) else { return };
+        let flow = &mut both.flows[end];
+        if flow.ends || !flow.head || both.handles[end].is_none() {
+            return;
+        }
+        // Windows of a byte take that many frames.
+        let len = if self.narrow { len.min(50) } else { len };
+        let bytes: Vec<u8> = (flow.given..flow.given + len).map(|at| byte(id, end, at)).collect();
+        flow.pending.append(&bytes).expect("memory");
+        (flow.given, flow.ends) = (flow.given + len, last);
+        self.send(id, end);
+    }
+
+    /// Sends what waits, first as much as there is room for. Whether anything happened.
+    fn send(&mut self, id: u32, end: usize) -> bool {
+        let Some(both) = self.streams.get_mut(&id) else { return false };
+        let (flow, spoiled) = (&mut both.flows[end], both.spoiled);
+        let Some(stream) = both.handles[end].as_mut().filter(|_| flow.head && !flow.ended) else {
+            return false;
+        };
+        let before = flow.pending.len();
+        if before == 0 && !flow.ends {
+            return false;
+        }
+        let waker = Waker::from(flow.sender.clone());
+        let mut context = Context::from_waker(&waker);
+        flow.sender.0.store(false, Ordering::Relaxed);
+        match stream.poll_send(&mut context, &mut flow.pending, flow.ends) {
+            Poll::Ready(Ok(())) => {
+                assert!(flow.pending.is_empty());
+                flow.ended = flow.ends;
+            }
+            Poll::Ready(Err(error)) => {
+                assert!(spoiled || error == StreamError::Refused, "{id}: {error:?}");
+                both.handles[end] = None;
+                both.spoiled = true;
+            }
+            Poll::Pending => self.reached.waits += 1,
+        }
+        let sent = before - self.streams[&id].flows[end].pending.len();
+        self.reached.bytes += sent;
+        sent > 0
+    }
+
+    /// A server answers a stream.
+    fn answer(&mut self, id: u32, end: bool) {
+        let Some(both) = self.streams.get_mut(&id) else { return };
+        let flow = &mut both.flows[1];
+        let Some(stream) = both.handles[1].as_mut().filter(|_| !flow.head) else { return };
+        let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
+        match stream.send_head(&head, end) {
+            Ok(()) => (flow.head, flow.ends, flow.ended) = (true, end, end),
+            Err(error) => {
+                assert!(both.spoiled, "{id}: {error:?}");
+                both.handles[1] = None;
+            }
+        }
+    }
+
+    /// An end takes what came, at most so much. Whether anything happened.
+    fn receive(&mut self, id: u32, end: usize, most: usize) -> bool {
+        let Some(both) = self.streams.get_mut(&id) else { return false };
+        let (other, spoiled) = (1 - end, both.spoiled);
+        let flow = &mut both.flows[other];
+        let Some(stream) = both.handles[end].as_mut().filter(|_| !flow.complete) else { return false };
+        let waker = Waker::from(flow.receiver.clone());
+        let context = Context::from_waker(&waker);
+        flow.receiver.0.store(false, Ordering::Relaxed);
+        let mut data = Chain::new();
+        let outcome = match stream.poll_head(&context) {
+            Poll::Ready(Ok(ResponseHead::Final { .. })) => return true,
+            Poll::Ready(Ok(ResponseHead::Interim(_))) => panic!("there is none"),
+            // A server has none to wait for.
+            _ => stream.poll_recv(&context, &mut data, most),
+        };
+        match outcome {
+            Poll::Ready(Ok(Received::Data)) => {
+                let bytes = data.to_vec();
+                assert!(!bytes.is_empty() && bytes.len() <= most);
+                let wanted = (flow.received..).map(|at| byte(id, other, at));
+                assert!(bytes.iter().copied().eq(wanted.take(bytes.len())), "{id}: what was sent");
+                flow.received += bytes.len();
+                assert!(flow.received <= flow.given);
+                stream.consume(bytes.len());
+            }
+            Poll::Ready(Ok(Received::End)) => {
+                assert!(flow.ends && flow.received == flow.given, "{id}: the end comes behind all");
+                flow.complete = true;
+                self.reached.complete += 1;
+            }
+            Poll::Ready(Ok(Received::Trailers(_))) => panic!("there are none"),
+            Poll::Ready(Err(error)) => {
+                assert!(spoiled || error == StreamError::Refused, "{id}: {error:?}");
+                both.handles[end] = None;
+                both.spoiled = true;
+            }
+            Poll::Pending => {
+                self.reached.waits += 1;
+                return false;
+            }
+        }
+        true
+    }
+
+    fn reset(&mut self, id: u32, end: usize, drops: bool) {
+        let Some(both) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = both.handles[end].as_mut() else { return };
+        self.reached.resets += 1;
+        both.spoiled = true;
+        if !drops {
+            stream.reset(Reason::INTERNAL_ERROR);
+        }
+        both.handles[end] = None;
+    }
+
+    /// All go on until nobody can. After the first time only who was woken is asked again.
+    fn settle(&mut self) {
+        for id in self.streams.keys().copied().collect::<Vec<_>>() {
+            self.answer(id, false);
+        }
+        let mut first = true;
+        loop {
+            let mut moved = self.carry_both(usize::MAX);
+            for id in self.streams.keys().copied().collect::<Vec<_>>() {
+                for end in 0..2 {
+                    // Both end what they send.
+                    if first || !self.streams[&id].flows[end].ends {
+                        self.answer(id, false);
+                        self.give(id, end, 0, true);
+                    }
+                    let flow = |play: &Self| {
+                        let flow = &play.streams[&id].flows;
+                        let woken = |flag: &Flag| first || flag.0.load(Ordering::Relaxed);
+                        (woken(&flow[end].sender), woken(&flow[1 - end].receiver))
+                    };
+                    while flow(self).0 && self.send(id, end) {
+                        moved = true;
+                    }
+                    while flow(self).1 && self.receive_all(id, end) {
+                        moved = true;
+                    }
+                }
+            }
+            if !moved && !first {
+                break;
+            }
+            first = false;
+        }
+        for (id, both) in &self.streams {
+            if both.spoiled {
+                continue;
+            }
+            for flow in &both.flows {
+                assert!(flow.complete && flow.received == flow.given, "{id}: all of it came");
+            }
+        }
+        self.streams.clear();
+        while self.carry_both(usize::MAX) {}
+        for end in &self.ends {
+            assert_eq!(end.open_streams(), 0);
+        }
+    }
+
+    /// Takes all that is there; what it waits for then wakes it.
+    fn receive_all(&mut self, id: u32, end: usize) -> bool {
+        let mut any = false;
+        while self.receive(id, end, usize::MAX) {
+            any = true;
+        }
+        any
+    }
+}
