@@ -1,6 +1,6 @@
 //! Memory that is only used within one call: a lane's own, so that idle connections have none of it.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 
 /// Bytes that a vector may keep between calls; what a huge head made it take beyond is given back.
 const KEEP: usize = 64 * 1024;
@@ -20,20 +20,21 @@ pub(crate) struct Scratch {
 }
 
 thread_local! {
-    static LANE: RefCell<Scratch> = RefCell::default();
+    static LANE: Cell<Scratch> = Cell::default();
 }
 
-/// Lends the lane's memory, all of it empty. Not to be called within itself.
+/// Lends the lane's memory, all of it empty. It is taken meanwhile, since the simulator's lanes share a
+/// thread and may change places in `work`.
 pub(crate) fn with<R>(work: impl FnOnce(&mut Scratch) -> R) -> R {
-    LANE.with_borrow_mut(|scratch| {
-        let result = work(scratch);
-        let Scratch { block, strings, text, pseudo, cookies } = scratch;
-        for vector in [block, strings, text, pseudo, cookies] {
-            vector.clear();
-            if vector.capacity() > KEEP {
-                vector.shrink_to(KEEP);
-            }
+    let mut scratch = LANE.take();
+    let result = work(&mut scratch);
+    let Scratch { block, strings, text, pseudo, cookies } = &mut scratch;
+    for vector in [block, strings, text, pseudo, cookies] {
+        vector.clear();
+        if vector.capacity() > KEEP {
+            vector.shrink_to(KEEP);
         }
-        result
-    })
+    }
+    LANE.set(scratch);
+    result
 }

@@ -1,4 +1,4 @@
-//! Both ends of a connection, with random operations on their streams, beside a model.
+//! Random frames, and random operations on the streams of both ends of a connection, beside a model.
 #![cfg(not(any(loom, manylane_sim)))]
 
 mod play;
@@ -25,6 +25,23 @@ proptest! {
         SPOILED.fetch_add(reached.resets as usize, Ordering::Relaxed);
         WAITS.fetch_add(reached.waits as usize, Ordering::Relaxed);
     }
+
+    fn frames(bytes in proptest::collection::vec(any::<u8>(), 0..600), step in 1usize..100) {
+        let (streams, bytes) = play::frames(&bytes, step);
+        STREAMS.fetch_add(streams, Ordering::Relaxed);
+        DATA.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+static STREAMS: AtomicUsize = AtomicUsize::new(0);
+static DATA: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn streams_are_told_what_random_frames_say() {
+    frames();
+    let reached = [&STREAMS, &DATA].map(|count| count.load(Ordering::Relaxed));
+    println!("streams, bytes: {reached:?}");
+    assert!(reached[0] > 50 && reached[1] > 50, "{reached:?}");
 }
 
 #[test]

@@ -305,35 +305,6 @@ impl Mux {
         self.state().leaves_since
     }
 
-    /// Whether nothing but what is in the output will be written.
-    pub(crate) fn is_over(&self) -> bool {
-        self.state().is_over()
-    }
-
-    /// Whether either side leaves and no stream is open, though what came may not be taken yet.
-    pub(crate) fn is_done(&self) -> bool {
-        let state = self.state();
-        state.h2.is_leaving() && state.h2.open_streams() == 0
-    }
-
-    /// Why it is over.
-    pub(crate) fn end(&self) -> ConnEnd {
-        let state = self.state();
-        match (state.over, state.h2.error()) {
-            (Some(end), _) => end,
-            (None, Some(error)) => ConnEnd::Protocol(error),
-            (None, None) => ConnEnd::Drained,
-        }
-    }
-
-    /// Leaves without waiting for streams that may be under way: the connection had none for long.
-    pub(crate) fn leave(&self) {
-        self.shutdown();
-        if self.leaves_since().is_some() {
-            self.shutdown();
-        }
-    }
-
     // -- for all
 
     /// Says that no further streams are taken. Those under way go on; the connection ends behind the last.
@@ -442,6 +413,39 @@ impl Mux {
         state.kick();
         drop(state);
         Ok(Stream::new(self.clone(), id))
+    }
+}
+
+/// For who has a socket.
+#[cfg(not(any(loom, manylane_sim)))]
+impl Mux {
+    /// Whether nothing but what is in the output will be written.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state().is_over()
+    }
+
+    /// Whether either side leaves and no stream is open, though what came may not be taken yet.
+    pub(crate) fn is_done(&self) -> bool {
+        let state = self.state();
+        state.h2.is_leaving() && state.h2.open_streams() == 0
+    }
+
+    /// Why it is over.
+    pub(crate) fn end(&self) -> ConnEnd {
+        let state = self.state();
+        match (state.over, state.h2.error()) {
+            (Some(end), _) => end,
+            (None, Some(error)) => ConnEnd::Protocol(error),
+            (None, None) => ConnEnd::Drained,
+        }
+    }
+
+    /// Leaves without waiting for streams that may be under way: the connection had none for long.
+    pub(crate) fn leave(&self) {
+        self.shutdown();
+        if self.leaves_since().is_some() {
+            self.shutdown();
+        }
     }
 }
 

@@ -18,4 +18,5 @@ pub const LINGER: Duration = Duration::from_secs(1);
 pub const LINGER_BYTES: usize = 1 << 20;
 
 /// Bytes that are read at once: where a peer sends much, four clusters.
+#[cfg(not(any(loom, manylane_sim)))]
 pub(crate) const READ: usize = 4 * manylane_buf::MAX_CLUSTER;

@@ -1,10 +1,11 @@
-//! Both ends of a connection and what is done with their streams, out of bytes: each operation beside a model
+//! Random frames beside the protocol alone; and both ends of a connection and what is done with their streams, out of bytes: each operation beside a model
 //! that knows what was sent. The property test and the fuzz target share it.
 //!
 //! [`run`] panics when a byte is lost, made up or out of order, when an end comes early or not at all, when a
 //! stream hears of a reset that neither end made, and when somebody waits who is never woken.
 
 use manylane_buf::Chain;
+use manylane_h2::{Connection, Event, StreamId};
 use manylane_http::{Head, Known, Version};
 use manylane_mux::h2::{Config, Mux, Reason, Received, ResponseHead, Stream, StreamError};
 use manylane_sched::{Config as LaneConfig, Lane, ThreadPoller, Time};
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 /// Resets of a run: more would be an attack.
 const MOST_RESETS: u32 = 80;
@@ -371,4 +373,141 @@ impl Play<'_> {
         }
         any
     }
+}
+
+/// Header blocks that make heads often enough.
+const BLOCKS: [&[u8]; 5] = [
+    b"\x82\x86\x84\x41\x01a",
+    b"\x83\x86\x84\x41\x01a\x5c\x015",
+    b"\x83\x87\x85\x01\x01b\x40\x01x\x01y",
+    b"\x88",
+    b"\x40\x01x\x01y",
+];
+
+/// Frames of a client out of random bytes: four of each say what it is, so that most are nearly valid.
+fn nearly_valid(bytes: &[u8]) -> Vec<u8> {
+    let mut all = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+    let (mut rest, mut next) = (bytes, 1u8);
+    while let [kind, flags, stream, len, behind @ ..] = rest {
+        let (raw, behind) = behind.split_at(usize::from(len % 32).min(behind.len()));
+        rest = behind;
+        // Mostly heads that begin streams, and data for these; now and then anything.
+        let wild = kind & 0xf0 == 0xf0;
+        let kind = if wild { kind % 12 } else { [1, 0, 0, 0, 1, 0, 3, 8][usize::from(kind % 8)] };
+        let begins = next == 1 || kind == 1 && stream % 4 > 0;
+        let kind = if begins { 1 } else { kind };
+        let flags = match kind {
+            _ if wild => *flags,
+            1 => flags & 1 | 4,
+            _ => u8::from(flags & 7 == 7),
+        };
+        // Of the last eight that began.
+        let of = if begins { next } else { next.saturating_sub(2 + 2 * (stream % 8)).max(1) };
+        next = if begins && next < 0xf0 { next + 2 } else { next };
+        let update = [0, 0, len / 8, 1];
+        let payload = match kind {
+            1 | 9 => BLOCKS[usize::from(*len) % BLOCKS.len()],
+            3 | 8 if !wild => &update,
+            _ => raw,
+        };
+        all.extend_from_slice(&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, of]);
+        all.extend_from_slice(payload);
+    }
+    all
+}
+
+/// What came of a stream: its data, whether all came, and why it ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    data: Vec<u8>,
+    end: bool,
+    error: Option<StreamError>,
+}
+
+/// Has a server read random frames in pieces of `step` bytes, and the protocol beside it, whose events are
+/// what its streams are to be told. How many streams began, and how many bytes came on them.
+///
+/// # Panics
+/// When streams are told anything else.
+pub(crate) fn frames(bytes: &[u8], step: usize) -> (usize, usize) {
+    let mut lane = Lane::new(LaneConfig::new().clock(|| Time::ZERO)).expect("a thread without one");
+    let here = lane.here();
+    let wire = nearly_valid(bytes);
+    lane.block_on(&mut ThreadPoller::new(), async move {
+        let config = Config { max_streams: 5, ..Config::default() };
+        let mux = Mux::server(config, here).expect("memory");
+        let context = Context::from_waker(Waker::noop());
+        let mut plain = Connection::server(config, Duration::ZERO).expect("memory");
+        let mut inputs = [Chain::new(), Chain::new()];
+        let mut handles: BTreeMap<u32, Stream> = BTreeMap::new();
+        let (mut told, mut wanted) = (BTreeMap::<u32, Told>::new(), BTreeMap::<u32, Told>::new());
+        for piece in wire.chunks(step.max(1)) {
+            for input in &mut inputs {
+                input.append(piece).expect("memory");
+            }
+            let outcome = mux.input(&mut inputs[0], &mut |stream: Stream, incoming| {
+                told.insert(stream.id(), Told { end: incoming.end, ..Told::default() });
+                handles.insert(stream.id(), stream);
+            });
+            for (id, stream) in &mut handles {
+                let told = told.get_mut(id).expect("it began");
+                let mut data = Chain::new();
+                loop {
+                    match stream.poll_recv(&context, &mut data, 7) {
+                        Poll::Ready(Ok(Received::End)) => break told.end = true,
+                        Poll::Ready(Ok(_)) => {}
+                        Poll::Ready(Err(error)) => break told.error = Some(error),
+                        Poll::Pending => break,
+                    }
+                }
+                stream.consume(data.len());
+                told.data.extend(data.to_vec());
+            }
+            let (mut consumed, mut failed) = (Vec::new(), None);
+            loop {
+                match plain.handle_input(Duration::ZERO, &mut inputs[1]) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => break failed = Some(error),
+                }
+                while let Some(event) = plain.poll_event() {
+                    match event {
+                        Event::Request { stream, end, .. } | Event::TooLarge { stream, end } => {
+                            of(&mut wanted, stream).end = end;
+                        }
+                        Event::Data { stream, data, end } => {
+                            consumed.push((stream, data.len()));
+                            of(&mut wanted, stream).data.extend(data.to_vec());
+                            of(&mut wanted, stream).end = end;
+                        }
+                        Event::Trailers { stream, .. } => of(&mut wanted, stream).end = true,
+                        Event::Reset { stream, reason, problem } if !of(&mut wanted, stream).end => {
+                            let reset = StreamError::Reset(reason);
+                            of(&mut wanted, stream).error = Some(problem.map_or(reset, StreamError::Broken));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            assert_eq!((outcome.err(), &told), (failed, &wanted));
+            if failed.is_some() {
+                break;
+            }
+            for (stream, n) in consumed {
+                plain.consume(stream, n).expect("memory");
+            }
+            let mut out = Chain::new();
+            if let Poll::Ready(last) = mux.poll_output(&context, &mut out) {
+                last.expect("memory");
+            }
+            mux.set_unwritten(0);
+            plain.poll_output(&mut Chain::new()).expect("memory");
+        }
+        (told.len(), told.values().map(|told| told.data.len()).sum())
+    })
+    .expect("the lane goes on")
+}
+
+fn of(told: &mut BTreeMap<u32, Told>, stream: StreamId) -> &mut Told {
+    told.entry(stream.number()).or_default()
 }
