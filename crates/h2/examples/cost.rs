@@ -86,15 +86,12 @@ impl Pair {
         let mut left = body.share().expect("memory");
         while server.handle_input(NOW, wire).expect("the rules are kept") {
             while let Some(event) = server.poll_event() {
-                match event {
-                    Event::Request { stream, request, .. } => {
-                        black_box(&request);
-                        server.send_response(stream, response, left.is_empty()).expect("open");
-                        if !left.is_empty() {
-                            server.send_data(NOW, stream, &mut left, true).expect("open");
-                        }
+                if let Event::Request { stream, request, .. } = event {
+                    black_box(&request);
+                    server.send_response(stream, response, left.is_empty()).expect("open");
+                    if !left.is_empty() {
+                        server.send_data(NOW, stream, &mut left, true).expect("open");
                     }
-                    _ => {}
                 }
             }
         }

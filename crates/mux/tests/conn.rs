@@ -66,7 +66,7 @@ fn a_server_that_resets_in_mid_stream_touches_no_other_stream() {
     on_lane(|io| async move {
         let (a, b) = pair(&io);
         let (_, end) = server(a, Config::default(), NONE, |mut stream, incoming| async move {
-            if number(&incoming) % 3 > 0 {
+            if !number(&incoming).is_multiple_of(3) {
                 return answer(stream, incoming).await;
             }
             stream.send_head(&response(200), false).unwrap();
@@ -80,7 +80,7 @@ fn a_server_that_resets_in_mid_stream_touches_no_other_stream() {
             spawn(async move {
                 let outcome = ask(&conn, n).await;
                 let reset = StreamError::Reset(Reason::INTERNAL_ERROR);
-                assert_eq!(outcome, if n % 3 > 0 { Ok(()) } else { Err(reset) }, "{n}");
+                assert_eq!(outcome, if n.is_multiple_of(3) { Err(reset) } else { Ok(()) }, "{n}");
                 done.set(done.get() + 1);
             });
         }
@@ -101,11 +101,11 @@ fn a_thousand_open_streams_drain_without_loss() {
             async move {
                 // Half of them have begun their answers.
                 let n = number(&incoming);
-                if n % 2 == 0 {
+                if n.is_multiple_of(2) {
                     stream.send_head(&response(200), false).unwrap();
                 }
                 until(|| go.get()).await;
-                if n % 2 == 1 {
+                if !n.is_multiple_of(2) {
                     stream.send_head(&response(200), false).unwrap();
                 }
                 pump(&mut stream, n, n).await.unwrap();
@@ -174,7 +174,10 @@ fn a_handle_that_is_dropped_resets_its_stream() {
         |_, _| async {},
         b"GET",
         true,
-        |mut stream| async move { (head(&mut stream).await.unwrap_err(), body(&mut stream).await.unwrap_err()) },
+        |mut stream| async move {
+            let error = head(&mut stream).await.unwrap_err();
+            (error, body(&mut stream).await.unwrap_err())
+        },
     );
     assert_eq!(cancelled, (StreamError::Reset(Reason::CANCEL), StreamError::Reset(Reason::CANCEL)));
     // In mid-response: what came before is there.
@@ -285,13 +288,11 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 const ACK: [u8; 9] = [0, 0, 0, 4, 1, 0, 0, 0, 0];
 
-/// The frames that a server writes to who sends `bytes`: kind, flags, stream, payload. Until it closes; or,
-/// where `close`, until the other side of the socket does so.
-fn exchange(
-    config: Config,
-    timeouts: ConnTimeouts,
-    bytes: Vec<u8>,
-) -> (Vec<(u8, u8, u32, Vec<u8>)>, Option<ConnEnd>) {
+/// Kind, flags, stream, payload.
+type Frame = (u8, u8, u32, Vec<u8>);
+
+/// The frames that a server writes to who sends `bytes`, until it closes.
+fn exchange(config: Config, timeouts: ConnTimeouts, bytes: Vec<u8>) -> (Vec<Frame>, Option<ConnEnd>) {
     on_lane(move |io| async move {
         let (ours, mut theirs) = half_pair(&io);
         let (_, end) = server(ours, config, timeouts, answer);
@@ -307,7 +308,7 @@ fn exchange(
     })
 }
 
-fn frames(mut bytes: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
+fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     let mut all = Vec::new();
     while let [a, b, c, kind, flags, d, e, f, g, rest @ ..] = bytes {
         let len = u32::from_be_bytes([0, *a, *b, *c]) as usize;
@@ -318,7 +319,7 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, u8, u32, Vec<u8>)> {
     all
 }
 
-fn goaway(frames: &[(u8, u8, u32, Vec<u8>)]) -> Option<u32> {
+fn goaway(frames: &[Frame]) -> Option<u32> {
     let (.., payload) = frames.iter().rfind(|frame| frame.0 == 7)?;
     Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()))
 }

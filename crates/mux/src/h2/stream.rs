@@ -35,6 +35,7 @@ pub enum ResponseHead {
 
 /// What came on a stream.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // a box would ask the global allocator for room
 pub enum Received {
     /// Data, which was put behind what the chain had.
     Data,

@@ -125,8 +125,11 @@ pub(crate) async fn echo(mut stream: Stream, incoming: Incoming) -> Result<(), S
     let mut head = response(200);
     head.add_field("x-path", request.head.target()).unwrap();
     stream.send_head(&head, incoming.end)?;
+    if incoming.end {
+        return Ok(());
+    }
     let mut count = 0;
-    while !incoming.end {
+    loop {
         let mut data = Chain::new();
         match recv(&mut stream, &mut data).await? {
             Received::Data => {
@@ -143,7 +146,6 @@ pub(crate) async fn echo(mut stream: Stream, incoming: Incoming) -> Result<(), S
             }
         }
     }
-    Ok(())
 }
 
 /// Sends `len` bytes, each piece made when there is room for it, which takes it at once.

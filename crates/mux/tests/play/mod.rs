@@ -1,5 +1,6 @@
-//! Random frames beside the protocol alone; and both ends of a connection and what is done with their streams, out of bytes: each operation beside a model
-//! that knows what was sent. The property test and the fuzz target share it.
+//! Random frames beside the protocol alone; and both ends of a connection and what is done with their
+//! streams, out of bytes: each operation beside a model that knows what was sent. The property tests and the
+//! fuzz target share it.
 //!
 //! [`run`] panics when a byte is lost, made up or out of order, when an end comes early or not at all, when a
 //! stream hears of a reset that neither end made, and when somebody waits who is never woken.
@@ -227,9 +228,9 @@ impl Play<'_> {
             return false;
         }
         let waker = Waker::from(flow.sender.clone());
-        let mut context = Context::from_waker(&waker);
+        let context = Context::from_waker(&waker);
         flow.sender.0.store(false, Ordering::Relaxed);
-        match stream.poll_send(&mut context, &mut flow.pending, flow.ends) {
+        match stream.poll_send(&context, &mut flow.pending, flow.ends) {
             Poll::Ready(Ok(())) => {
                 assert!(flow.pending.is_empty());
                 flow.ended = flow.ends;
