@@ -464,3 +464,74 @@ fn a_request_of_http_1_goes_on_as_stream_1() {
         assert_eq!((data, end.get()), (pattern(5, 5), Some(ConnEnd::Drained)));
     });
 }
+
+#[test]
+fn streams_take_turns_and_bytes_are_not_copied() {
+    use manylane_buf::{Cluster, Segment};
+    use std::task::{Context, Waker};
+    on_lane(|_| async {
+        let context = Context::from_waker(Waker::noop());
+        let here = Here::current().unwrap();
+        let client = Mux::client(Config::default(), here).unwrap();
+        let server = Mux::server(Config { connection_window: 1 << 20, ..Config::default() }, here).unwrap();
+        // What the server says, and what the client sends next.
+        let carry = |from: &Mux, to: &Mux, began: &mut Vec<Stream>| {
+            let mut wire = Chain::new();
+            let _ = from.poll_output(&context, &mut wire);
+            from.set_unwritten(0);
+            let segments: Vec<Segment> = wire.segments().cloned().collect();
+            to.input(&mut wire, &mut |stream, _| began.push(stream)).unwrap();
+            segments
+        };
+        let mut served = Vec::new();
+        carry(&server, &client, &mut served);
+        let mut streams: Vec<_> =
+            (0..8).map(|_| client.begin(&request(b"POST", "/"), b"http", None, false).unwrap()).collect();
+        carry(&client, &server, &mut served);
+        let cluster = || Cluster::with(&[7; 16_384]).unwrap().into_segment();
+        // All have more than there is room for.
+        let clusters: Vec<Vec<Segment>> = (0..8).map(|_| (0..3).map(|_| cluster()).collect()).collect();
+        let mut data: Vec<Chain> = Vec::new();
+        for of in &clusters {
+            let mut chain = Chain::new();
+            of.iter().for_each(|segment| chain.push_back(segment.clone()).unwrap());
+            data.push(chain);
+        }
+        let mut sent = Vec::new();
+        while data.iter().any(|data| !data.is_empty()) {
+            for (n, (stream, data)) in streams.iter_mut().zip(&mut data).enumerate() {
+                let before = data.len();
+                if before > 0 {
+                    let _ = stream.poll_send(&context, data, false);
+                }
+                sent.push((n, before - data.len()));
+            }
+            let written = carry(&client, &server, &mut served);
+            for segment in written.iter().filter(|segment| segment.len() == 16_384) {
+                assert!(clusters.iter().flatten().any(|cluster| cluster.shares_with(segment)));
+            }
+            // What came goes on as it is, too.
+            for stream in &mut served {
+                let mut got = Chain::new();
+                while stream.poll_recv(&context, &mut got, usize::MAX).is_ready() {}
+                for segment in got.segments() {
+                    assert!(clusters.iter().flatten().any(|cluster| cluster.shares_with(segment)));
+                }
+                stream.consume(got.len());
+            }
+            carry(&server, &client, &mut Vec::new());
+            client.grant();
+        }
+        // The first took what there was; from then on each sends a frame at a time, and none is left behind.
+        let frames: Vec<_> = sent.iter().filter(|(_, bytes)| *bytes > 0).collect();
+        assert_eq!(frames[0], &(0, 3 * 16_384));
+        let mut counts = [0; 8];
+        for (n, bytes) in &frames[1..15] {
+            assert_eq!(*bytes, 16_384);
+            counts[*n] += 1;
+            let all = &counts[1..];
+            assert!(all.iter().max().unwrap() - all.iter().min().unwrap() <= 2, "{frames:?}");
+        }
+        assert!(counts[1..].iter().all(|count| *count > 0), "{counts:?}");
+    });
+}

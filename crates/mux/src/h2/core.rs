@@ -255,7 +255,8 @@ impl Mux {
     }
 
     /// Wakes streams that wait for room, as many as have it. True: others wait, and may have it where these
-    /// do not use theirs, so call this again when they had their turn.
+    /// do not use theirs, so call this again when they had their turn; not before, or those find no room and
+    /// wait behind all others.
     pub fn grant(&self) -> bool {
         let mut state = self.state();
         for _ in 0..state.h2.turns() {
