@@ -157,6 +157,7 @@ problems! {
     TooManyStreams REFUSED_STREAM "more streams at a time than SETTINGS_MAX_CONCURRENT_STREAMS"
     // -- attacks
     TooLargeBlock ENHANCE_YOUR_CALM "a header block is larger than what is read of one"
+    DecodedBlock ENHANCE_YOUR_CALM "a header block decodes to more than is read of one"
     ContinuationFlood ENHANCE_YOUR_CALM "a header block comes in too many CONTINUATION frames"
     Resets ENHANCE_YOUR_CALM "too many streams are reset in a short time"
     CheapFrames ENHANCE_YOUR_CALM "too many frames that ask for an answer or change nothing"
@@ -168,8 +169,8 @@ problems! {
 }
 
 impl From<hpack::Error> for Problem {
-    fn from(_: hpack::Error) -> Self {
-        Self::Compression
+    fn from(error: hpack::Error) -> Self {
+        if error == hpack::Error::TooMuch { Self::DecodedBlock } else { Self::Compression }
     }
 }
 

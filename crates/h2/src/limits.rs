@@ -12,6 +12,11 @@ pub const DEFAULT_WINDOW: u32 = 65_535;
 /// bandwidth.
 pub const MAX_CONTINUATIONS: u32 = 16;
 
+/// How many times `SETTINGS_MAX_HEADER_LIST_SIZE`, as we announce it, one header block may decode to. A head
+/// that is somewhat too large is read and answered with 431. Of one that is beyond this two bytes name an
+/// entry as large as the table, so a block of 31,000 bytes would keep the lane busy for 50 ms.
+pub const DECODED_TIMES: usize = 4;
+
 /// Streams that may be reset in one go, by the peer (*Rapid Reset*) or by us for the peer's faults
 /// (*MadeYouReset*): a browser that leaves a page resets what it had open, up to the usual bound of 100
 /// streams, and may do so twice in a moment. Where more streams are allowed at a time, twice as many may be

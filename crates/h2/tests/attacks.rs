@@ -184,7 +184,8 @@ fn output_is_bounded_and_input_waits_for_it() {
 
 #[test]
 fn a_bomb_of_headers_costs_no_more_than_its_bytes() {
-    // An entry of nearly the whole table, and 15,000 references to it, which would make 60 MB.
+    // An entry of nearly the whole table, and 10 references to it: they are decoded and not stored. Of 12,000,
+    // which would make 48 MB, most are not even decoded.
     let mut end = End::server(Config::default());
     let value = "y".repeat(4_000);
     let mut bomb = Vec::new();
@@ -195,10 +196,14 @@ fn a_bomb_of_headers_costs_no_more_than_its_bytes() {
     bomb.extend_from_slice(&[0x40, 1, b'x', 0x7f, 0xa1, 0x1e]);
     bomb.extend_from_slice(value.as_bytes());
     let small = bomb.len();
-    bomb.resize(small + 12_000, 0xbe);
+    bomb.resize(small + 10, 0xbe);
     let event = end.one(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb));
     assert!(matches!(event, Event::TooLarge { .. }), "{event:?}");
     assert_eq!(end.connection.glitches().of(Glitch::LargeHead), 1);
+    bomb.resize(small + 12_000, 0xbe);
+    let mut end = End::server(Config::default());
+    let error = end.feed(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb)).expect_err("a bomb");
+    assert_eq!((error.problem, error.reason), (Problem::DecodedBlock, Reason::ENHANCE_YOUR_CALM));
 }
 
 #[test]
@@ -242,4 +247,29 @@ fn a_peer_that_opens_no_window_is_told_of() {
     assert_eq!(end.connection.next_writable(), Some(stream));
     assert!(end.connection.send_data(end.now, stream, &mut data, true).expect("it is open").all);
     assert_eq!(end.connection.blocked_since(stream), None);
+}
+
+#[test]
+fn a_block_that_names_a_large_entry_again_and_again_is_not_decoded() {
+    // One entry of 3,900 bytes, then fields of a byte or two that name it: as it is, or its name with an empty
+    // value, with and without a place in the table.
+    for (first, repeated) in [(0x40, &b"\xbe"[..]), (0x40, b"\x7e\x00"), (0x40, b"\x0f\x2f\x00")] {
+        let mut block = block(GET);
+        block.extend_from_slice(&[first, 0x7f, 0xbd, 0x1d]);
+        block.extend_from_slice(&[b'x'; 3_900]);
+        block.extend_from_slice(&[1, b'y']);
+        block.extend(repeated.repeat(100));
+        let mut end = End::server(Config::default());
+        let error = end.feed(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &block)).expect_err("too much");
+        let wanted = (Problem::DecodedBlock, Reason::ENHANCE_YOUR_CALM);
+        assert_eq!((error.problem, error.reason), wanted);
+    }
+    // What is a little too large is answered.
+    let large = "x".repeat(4_000);
+    let fields: Vec<(&str, &str)> = (0..5).map(|_| ("x-large", &*large)).collect();
+    let mut end = End::server(Config::default());
+    let bytes = block(&[GET, &fields].concat());
+    let (head, rest) = bytes.split_at(16_000);
+    let frames = [frame(HEADERS, END_STREAM, 1, head), frame(CONTINUATION, END_HEADERS, 1, rest)].concat();
+    assert!(matches!(end.one(&frames), Event::TooLarge { .. }));
 }

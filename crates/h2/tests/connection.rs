@@ -527,3 +527,37 @@ fn settings_that_we_change_hold_when_they_are_acknowledged() {
     let Event::Reset { problem, .. } = event else { panic!("{event:?}") };
     assert_eq!(problem, Some(Problem::StreamWindow));
 }
+
+#[test]
+fn the_smallest_table_of_a_frame_of_settings_is_signalled() {
+    let mut end = End::server(Config::default());
+    let sizes = [setting(1, 100), setting(1, 0), setting(1, 4_096)].concat();
+    end.feed(&frame(SETTINGS, 0, 0, &sizes)).expect("allowed");
+    end.one(&get(1));
+    let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
+    end.written();
+    end.connection.send_response(end_stream(), &head, true).expect("it is open");
+    // 0, then 4,096: 0x3f 0xe1 0x1f.
+    assert!(end.written()[0].payload.starts_with(&[0x20, 0x3f, 0xe1, 0x1f]));
+}
+
+#[test]
+fn a_stream_whose_window_opens_and_closes_waits_once() {
+    let mut end = End::server(Config::default());
+    end.feed(&frame(SETTINGS, 0, 0, &setting(4, 1 << 20))).expect("allowed");
+    // It waits for the connection's window.
+    let mut data = answered(&mut end, 1, 100_000);
+    for _ in 0..100 {
+        end.feed(&frame(SETTINGS, 0, 0, &setting(4, 0))).expect("allowed");
+        end.connection.send_data(end.now, end_stream(), &mut data, true).expect("it is open");
+        end.feed(&frame(SETTINGS, 0, 0, &setting(4, 1 << 20))).expect("allowed");
+        end.written();
+    }
+    end.feed(&frame(WINDOW_UPDATE, 0, 0, &1_000_000u32.to_be_bytes())).expect("allowed");
+    assert_eq!(end.connection.turns(), 1);
+}
+
+/// The first stream.
+fn end_stream() -> manylane_h2::StreamId {
+    began(&End::server(Config::default()).one(&get(1)))
+}

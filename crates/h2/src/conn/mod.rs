@@ -31,8 +31,8 @@ use crate::frame::{DEFAULT_MAX, goaway, rst_stream, window_update};
 use crate::glitch::{Glitch, Glitches};
 use crate::hpack;
 use crate::limits::{
-    Allowance, CHEAP_BURST, CHEAP_PER_SECOND, Config, DEFAULT_WINDOW, MAX_ANSWERS, MAX_REMEMBERED,
-    RESET_BURST, RESETS_PER_SECOND,
+    Allowance, CHEAP_BURST, CHEAP_PER_SECOND, Config, DECODED_TIMES, DEFAULT_WINDOW, MAX_ANSWERS,
+    MAX_REMEMBERED, RESET_BURST, RESETS_PER_SECOND,
 };
 use crate::stream_id::StreamId;
 use flow::{ReceiveWindow, SendWindow};
@@ -160,7 +160,8 @@ impl Connection {
             block: None,
             settled: false,
             // Both the old and the new size are allowed until ours is acknowledged.
-            decoder: hpack::Decoder::new(hpack::DEFAULT_TABLE.max(config.table as usize)),
+            decoder: hpack::Decoder::new(hpack::DEFAULT_TABLE.max(config.table as usize))
+                .with_most(DECODED_TIMES * config.header_list() as usize),
             encoder: hpack::Encoder::default(),
             streams: Streams::new(),
             last_peer: StreamId::CONNECTION,
@@ -429,10 +430,11 @@ impl Connection {
             return None;
         }
         while let Some(id) = self.turns.pop_front() {
-            let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.waiting == Waiting::Turn)
-            else {
+            let Some(stream) = self.streams.get_mut(id) else { continue };
+            stream.queued = false;
+            if stream.waiting != Waiting::Turn {
                 continue;
-            };
+            }
             stream.waiting = Waiting::Nothing;
             stream.has_turn = true;
             return Some(id);
@@ -464,14 +466,15 @@ impl Connection {
 
     /// A stream waits for its turn.
     fn queue(&mut self, id: StreamId) {
-        let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.waiting != Waiting::Turn) else {
-            return;
-        };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         stream.waiting = Waiting::Turn;
-        // Entries of streams that are gone must not pile up.
+        if std::mem::replace(&mut stream.queued, true) {
+            return;
+        }
+        // Entries of streams that are gone must not pile up; a stream has one at most.
         if self.turns.len() >= 2 * self.streams.len() + 16 {
             let streams = &self.streams;
-            self.turns.retain(|&id| streams.get(id).is_some_and(|s| s.waiting == Waiting::Turn));
+            self.turns.retain(|&id| streams.get(id).is_some());
         }
         self.turns.push_back(id);
     }
@@ -491,6 +494,7 @@ impl Connection {
             ended: false,
             end_sent: None,
             waiting: Waiting::Nothing,
+            queued: false,
             has_turn: false,
             blocked: None,
         }

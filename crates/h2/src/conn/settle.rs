@@ -104,11 +104,12 @@ impl Connection {
 
     /// The peer's settings are in force.
     pub(super) fn apply(&mut self, payload: &Chain) -> Result<(), Problem> {
-        let (mut peer, mut table) = (self.peer, None);
+        let (mut peer, encoder) = (self.peer, &mut self.encoder);
         let role = self.role;
         settings::read(payload, |setting| {
             match setting {
-                Setting::HeaderTableSize(size) => table = Some(size),
+                // Each in order: the smallest has to be signalled, too (RFC 7541, 4.2).
+                Setting::HeaderTableSize(size) => encoder.set_limit(size as usize),
                 // No server may push to one, nor say so (RFC 9113, 6.5.2).
                 Setting::EnablePush(true) if role == Role::Client => return Err(Problem::BadSetting),
                 Setting::MaxConcurrentStreams(streams) => peer.max_streams = streams,
@@ -123,9 +124,6 @@ impl Connection {
             }
             Ok(())
         })?;
-        if let Some(size) = table {
-            self.encoder.set_limit(size as usize);
-        }
         let change = i64::from(peer.stream_window) - i64::from(self.peer.stream_window);
         self.peer = peer;
         if change != 0 {

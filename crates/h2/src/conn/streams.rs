@@ -68,6 +68,8 @@ pub(crate) struct Stream {
     /// The request was a CONNECT, after whose success there is no message but a tunnel.
     pub(crate) connect: bool,
     pub(crate) waiting: Waiting,
+    /// It has an entry in the queue.
+    pub(crate) queued: bool,
     /// It was told that it may send.
     pub(crate) has_turn: bool,
     /// Since when it has data that a window holds back.

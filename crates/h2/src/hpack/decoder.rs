@@ -1,6 +1,6 @@
 //! Header blocks into fields (RFC 7541, 3 and 6).
 
-use super::table::Table;
+use super::table::{OVERHEAD, Table};
 use super::{Error, Line, huffman, integer, static_table};
 
 /// Changes of the table's size at the beginning of one block: RFC 7541, 4.2 has a use for two.
@@ -16,6 +16,8 @@ pub struct Decoder {
     /// The peer has acknowledged this limit, which is below the table's size: its next block has to begin
     /// with a change to at most that.
     owed: Option<usize>,
+    /// Bytes that one block may decode to, as `SETTINGS_MAX_HEADER_LIST_SIZE` counts them.
+    most: usize,
 }
 
 impl Decoder {
@@ -23,7 +25,13 @@ impl Decoder {
     /// [`DEFAULT_TABLE`](super::DEFAULT_TABLE), with which each connection begins, the peer has to ask for
     /// it.
     pub fn new(limit: usize) -> Self {
-        Self { table: Table::new(limit.min(super::DEFAULT_TABLE)), limit, owed: None }
+        Self { table: Table::new(limit.min(super::DEFAULT_TABLE)), limit, owed: None, most: usize::MAX }
+    }
+
+    /// The same with a bound on what one block decodes to, counted as `SETTINGS_MAX_HEADER_LIST_SIZE` is: two
+    /// bytes of a block can name an entry as large as the table.
+    pub fn with_most(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// Another `SETTINGS_HEADER_TABLE_SIZE` is in force, since the peer has acknowledged it.
@@ -42,8 +50,7 @@ impl Decoder {
     /// Reads one block and tells `sink` of each field. `strings` is where decoded strings stand meanwhile.
     ///
     /// The sink cannot stop it, since the table has to follow the whole block; what costs memory is for the
-    /// sink to bound. The work is bounded by the block: each byte of it adds at most one field, which is
-    /// told as a reference.
+    /// sink to bound. [`with_most`](Self::with_most) bounds the work, the sink's included.
     ///
     /// # Errors
     /// [`Error`]: the connection cannot go on, since the table is not the peer's any more.
@@ -54,16 +61,23 @@ impl Decoder {
         mut sink: impl FnMut(Line<'_>),
     ) -> Result<(), Error> {
         let mut at = self.updates(block)?;
+        let mut left = self.most;
+        let mut told = |line: Line<'_>| {
+            let size = line.name.len() + line.value.len() + OVERHEAD;
+            left = left.checked_sub(size).ok_or(Error::TooMuch)?;
+            sink(line);
+            Ok(())
+        };
         while let Some(&first) = block.get(at) {
             match first {
                 0x80.. => {
                     let index = integer::read(block, &mut at, 7)?;
                     let (name, value) = self.entry(index)?;
-                    sink(Line { name, value, never_indexed: false });
+                    told(Line { name, value, never_indexed: false })?;
                 }
-                0x40..0x80 => self.literal(block, &mut at, 6, strings, true, &mut sink)?,
+                0x40..0x80 => self.literal(block, &mut at, 6, strings, true, &mut told)?,
                 0x20..0x40 => return Err(Error::LateUpdate),
-                0x00..0x20 => self.literal(block, &mut at, 4, strings, false, &mut sink)?,
+                0x00..0x20 => self.literal(block, &mut at, 4, strings, false, &mut told)?,
             }
         }
         Ok(())
@@ -104,11 +118,16 @@ impl Decoder {
         prefix: u32,
         strings: &mut Vec<u8>,
         keep: bool,
-        sink: &mut impl FnMut(Line<'_>),
+        told: &mut impl FnMut(Line<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let never_indexed = !keep && block.get(*at).is_some_and(|first| first & 0x10 != 0);
         let index = integer::read(block, at, prefix)?;
         strings.clear();
+        if !keep && index > static_table::LEN {
+            let (name, _) = self.entry(index)?;
+            string(block, at, strings)?;
+            return told(Line { name, value: strings, never_indexed });
+        }
         // Names of the table are copied, since it changes.
         let fixed = match static_table::get(index) {
             Some((name, _)) => Some(name),
@@ -126,7 +145,7 @@ impl Decoder {
         string(block, at, strings)?;
         let (own, value) = strings.split_at(split);
         let name = fixed.unwrap_or(own);
-        sink(Line { name, value, never_indexed });
+        told(Line { name, value, never_indexed })?;
         if keep {
             self.table.insert(name, value);
         }

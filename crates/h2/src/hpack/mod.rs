@@ -55,6 +55,8 @@ pub enum Error {
     LateUpdate,
     /// The table's size was not changed though the settings ask for it.
     MissingUpdate,
+    /// It decodes to more than is read of one ([`Decoder::with_most`]).
+    TooMuch,
 }
 
 impl fmt::Display for Error {
@@ -67,6 +69,7 @@ impl fmt::Display for Error {
             Self::Update => "a header block makes the table larger than the settings allow",
             Self::LateUpdate => "a header block changes the table's size behind a field",
             Self::MissingUpdate => "a header block does not make the table as small as the settings ask",
+            Self::TooMuch => "a header block decodes to more than is read of one",
         })
     }
 }
