@@ -218,7 +218,7 @@ fn a_handle_that_is_dropped_resets_its_stream() {
     let told = std::sync::Arc::new(std::sync::Mutex::new(None));
     let (tell, heard) = (told.clone(), told.clone());
     outcome(
-        move |mut stream, _| {
+        move |stream, _| {
             let tell = tell.clone();
             async move { *tell.lock().unwrap() = Some(poll_fn(|context| stream.poll_gone(context)).await) }
         },
@@ -236,7 +236,7 @@ fn a_handle_that_is_dropped_resets_its_stream() {
 #[test]
 fn interim_responses_come_in_order_and_are_bounded() {
     let statuses = outcome(
-        |mut stream, _| async move {
+        |stream, _| async move {
             for status in 102..102 + MAX_INTERIM as u16 + 2 {
                 stream.send_interim(&response(status)).unwrap();
             }

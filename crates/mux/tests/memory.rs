@@ -27,7 +27,7 @@ fn clusters() -> u64 {
 }
 
 /// Answers without end: a cluster is filled, as a read does it, when there is room for what it has.
-async fn endless(mut stream: Stream, incoming: Incoming, sent: Rc<Cell<u64>>) {
+async fn endless(stream: Stream, incoming: Incoming, sent: Rc<Cell<u64>>) {
     drop(incoming);
     stream.send_head(&response(200), false).unwrap();
     let mut left = Chain::new();

@@ -31,13 +31,13 @@ fn ready<T>(poll: Poll<T>) -> T {
 fn exchange(context: &Context<'_>, client: &Mux, server: &Mux, bytes: usize) {
     let mut head = Head::request(b"POST", b"/a", Version::HTTP_11).unwrap();
     head.add_field(Known::HOST, b"a.example").unwrap();
-    let mut stream = client.begin(&head, b"http", None, false).unwrap();
+    let stream = client.begin(&head, b"http", None, false).unwrap();
     let mut data = Chain::new();
     data.append(&[b'x'; 3_000][..bytes]).unwrap();
     ready(stream.poll_send(context, &mut data, true)).unwrap();
     let mut served = None;
     carry(context, client, server, |stream| served = Some(stream));
-    let mut peer = served.unwrap();
+    let peer = served.unwrap();
     let mut got = Chain::new();
     while !matches!(ready(peer.poll_recv(context, &mut got, usize::MAX)).unwrap(), Received::End) {}
     peer.consume(got.len());

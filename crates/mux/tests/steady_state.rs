@@ -44,12 +44,12 @@ fn a_request_with_its_response_asks_for_nothing() {
             let mut head = Head::request(b"POST", b"/a/b?c=d", Version::HTTP_11).unwrap();
             head.add_field(Known::HOST, b"a.example").unwrap();
             head.add_field(Known::USER_AGENT, b"a test").unwrap();
-            let mut stream = client.begin(&head, b"http", None, false).unwrap();
+            let stream = client.begin(&head, b"http", None, false).unwrap();
             let mut data = Chain::new();
             data.append(&[b'x'; 3_000]).unwrap();
             ready(stream.poll_send(context, &mut data, true)).unwrap();
             carry(context, &client, &server, |stream, _| served = Some(stream));
-            let mut peer = served.take().unwrap();
+            let peer = served.take().unwrap();
             let mut got = Chain::new();
             while !matches!(ready(peer.poll_recv(context, &mut got, 1_000)).unwrap(), Received::End) {}
             peer.consume(got.len());

@@ -11,7 +11,8 @@ use std::task::{Context, Poll};
 
 /// A stream of HTTP/2: one request and its response. It stays on the lane of its connection.
 ///
-/// One task may wait in each direction. Dropped before it is over, it is reset: a request without a complete
+/// Its methods take it by reference, so that what receives and what sends may be two futures of a task. One
+/// task may wait in each direction. Dropped before it is over, it is reset: a request without a complete
 /// response with CANCEL; a server's behind a complete response, of which more of the request would come,
 /// with NO_ERROR.
 pub struct Stream {
@@ -64,7 +65,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`StreamError`]
-    pub fn poll_head(&mut self, context: &Context<'_>) -> Poll<Result<ResponseHead, StreamError>> {
+    pub fn poll_head(&self, context: &Context<'_>) -> Poll<Result<ResponseHead, StreamError>> {
         self.entry(|entry| {
             if let Some(mut queued) = entry.heads.take() {
                 entry.heads = queued.next.take();
@@ -82,7 +83,7 @@ impl Stream {
     /// # Errors
     /// [`StreamError`]
     pub fn poll_recv(
-        &mut self,
+        &self,
         context: &Context<'_>,
         into: &mut Chain,
         most: usize,
@@ -115,7 +116,7 @@ impl Stream {
     }
 
     /// `n` bytes of data have gone on: the peer may send as many more.
-    pub fn consume(&mut self, n: usize) {
+    pub fn consume(&self, n: usize) {
         let mut state = self.mux.state();
         // Where it fails the connection does, which all are told.
         let _ = state.h2.consume(self.id, n);
@@ -126,7 +127,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`StreamError`]
-    pub fn send_interim(&mut self, head: &Head) -> Result<(), StreamError> {
+    pub fn send_interim(&self, head: &Head) -> Result<(), StreamError> {
         self.send(|state, id| state.h2.send_interim(id, head))
     }
 
@@ -134,7 +135,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`StreamError`]
-    pub fn send_head(&mut self, head: &Head, end: bool) -> Result<(), StreamError> {
+    pub fn send_head(&self, head: &Head, end: bool) -> Result<(), StreamError> {
         self.send(|state, id| {
             state.h2.send_response(id, head, end)?;
             state.sent_end(id, end);
@@ -146,7 +147,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`StreamError`]
-    pub fn send_trailers(&mut self, head: &Head) -> Result<(), StreamError> {
+    pub fn send_trailers(&self, head: &Head) -> Result<(), StreamError> {
         self.send(|state, id| {
             state.h2.send_trailers(id, head)?;
             state.sent_end(id, true);
@@ -160,7 +161,7 @@ impl Stream {
     /// # Errors
     /// [`StreamError`]
     pub fn poll_send(
-        &mut self,
+        &self,
         context: &Context<'_>,
         data: &mut Chain,
         end: bool,
@@ -188,7 +189,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`StreamError`]
-    pub fn poll_room(&mut self, context: &Context<'_>) -> Poll<Result<usize, StreamError>> {
+    pub fn poll_room(&self, context: &Context<'_>) -> Poll<Result<usize, StreamError>> {
         let now = now(self.mux.here());
         let mut state = self.mux.state();
         let room = state.h2.room(now, self.id);
@@ -212,7 +213,7 @@ impl Stream {
     }
 
     /// Ends it at once.
-    pub fn reset(&mut self, reason: Reason) {
+    pub fn reset(&self, reason: Reason) {
         let mut state = self.mux.state();
         let _ = state.h2.reset(self.id, reason);
         if let Some(entry) = state.entries.get_mut(&self.id) {
@@ -223,7 +224,7 @@ impl Stream {
     }
 
     /// Waits until it cannot go on: the peer has reset it, or its connection is over.
-    pub fn poll_gone(&mut self, context: &Context<'_>) -> Poll<StreamError> {
+    pub fn poll_gone(&self, context: &Context<'_>) -> Poll<StreamError> {
         self.entry(|entry| match entry.over {
             Some(error) => Poll::Ready(error),
             None => {
@@ -234,12 +235,12 @@ impl Stream {
     }
 
     /// Works on its entry, which is there as long as this is.
-    fn entry<R>(&mut self, work: impl FnOnce(&mut Entry) -> Poll<R>) -> Poll<R> {
+    fn entry<R>(&self, work: impl FnOnce(&mut Entry) -> Poll<R>) -> Poll<R> {
         self.mux.state().entries.get_mut(&self.id).map_or(Poll::Pending, |entry| work(entry))
     }
 
     fn send<R>(
-        &mut self,
+        &self,
         work: impl FnOnce(&mut State, StreamId) -> Result<R, SendError>,
     ) -> Result<R, StreamError> {
         let mut state = self.mux.state();
