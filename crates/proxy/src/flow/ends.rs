@@ -236,17 +236,22 @@ impl ClientEnd {
         }
     }
 
-    /// Sends the head of an interim response: how many bytes it has.
+    /// Sends the head of an interim response, which `way` is told of: how many bytes it has.
     ///
     /// # Errors
     /// [`NotSent`]
-    pub(crate) async fn send_interim(&self, head: &mut Head) -> Result<u64, NotSent> {
+    pub(crate) async fn send_interim(
+        &self,
+        way: &Direction,
+        here: Here,
+        head: &mut Head,
+    ) -> Result<u64, NotSent> {
         match self {
             Self::Http1(connection) => {
                 let mut out = Chain::new();
                 head.emit(&mut out, None).map_err(|_| NotSent::Memory)?;
                 let length = out.len() as u64;
-                connection.send(&mut out).await.map_err(|_| NotSent::Failed)?;
+                way.send(here, connection, &mut out).await.map_err(|_| NotSent::Failed)?;
                 Ok(length)
             }
             Self::Http2(stream) => stream.send_interim(head).map(|()| head.size() as u64),

@@ -158,6 +158,14 @@ impl Direction {
         self.sends(here, to, bytes, pin!(to.send_last(chain))).await
     }
 
+    /// Waits until its receiver has taken all that was sent before.
+    ///
+    /// # Errors
+    /// What the connection says.
+    pub(crate) async fn flush(&self, here: Here, to: &Connection) -> Result<(), TransferError> {
+        self.sends(here, to, 0, pin!(to.flush())).await
+    }
+
     /// Waits for a send.
     #[inline]
     async fn sends<F: Future<Output = Result<(), TransferError>>>(
@@ -246,6 +254,27 @@ impl StreamTimeouts {
         Self { timeouts, up: Direction::new(Side::Client, now), down: Direction::new(Side::Server, now) }
     }
 
+    /// For what the proxy itself sends to the client: only the client is waited for.
+    pub(crate) fn for_client(client: Option<Duration>, now: Time) -> Self {
+        let this = Self::new(Timeouts { client, ..Timeouts::default() }, now);
+        this.up.waits(Waits::Nobody, now);
+        this
+    }
+
+    /// What `work` gives, unless a side is out of patience first. It is pinned by the caller, since to move
+    /// it costs.
+    pub(crate) async fn in_time<F: Future>(
+        &self,
+        timer: &Timer,
+        mut work: Pin<&mut F>,
+    ) -> Result<F::Output, Cause> {
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => self.poll_deadline(timer, context).map(Err),
+        })
+        .await
+    }
+
     /// What `work` gives, unless a side is out of patience first, or somebody else ends the stream of
     /// `permit`. It is pinned by the caller, since to move it costs.
     pub(crate) async fn over<F: Future>(
@@ -261,17 +290,23 @@ impl StreamTimeouts {
             if let Some(cause) = permit.ended(context) {
                 return Poll::Ready(Err(cause));
             }
-            while let Some((deadline, cause)) = self.deadline() {
-                if deadline <= timer.here.now() {
-                    return Poll::Ready(Err(cause));
-                }
-                if timer.poll(deadline, context).is_pending() {
-                    return Poll::Pending;
-                }
-            }
-            Poll::Pending
+            self.poll_deadline(timer, context).map(Err)
         })
         .await
+    }
+
+    /// Ready when a side is out of patience; else the task is woken then.
+    #[inline]
+    fn poll_deadline(&self, timer: &Timer, context: &mut Context<'_>) -> Poll<Cause> {
+        while let Some((deadline, cause)) = self.deadline() {
+            if deadline <= timer.here.now() {
+                return Poll::Ready(cause);
+            }
+            if timer.poll(deadline, context).is_pending() {
+                break;
+            }
+        }
+        Poll::Pending
     }
 
     /// When the first side is out of patience, and what that means.

@@ -18,8 +18,8 @@ use std::time::Duration;
 pub(super) enum NoBody {
     /// It took too long.
     Late,
-    /// The client left, or there is no memory.
-    Left,
+    /// The client left, or takes nothing, or there is no memory: nobody is to be answered.
+    Left(Cause),
     /// It is not framed as it should be: the status of the answer.
     Wrong(u16),
     /// Somebody else ended the stream.
@@ -91,7 +91,7 @@ impl Session<'_> {
                         self.keep_request(&found, backend);
                         NoBody::Wrong(found.error.status)
                     }
-                    Broken::Sender | Broken::Receiver | Broken::Memory => NoBody::Left,
+                    Broken::Sender | Broken::Receiver | Broken::Memory => NoBody::Left(Cause::ClientLeft),
                 },
             )?;
             self.unsent.set(self.came + up.data().len() as u64);
@@ -105,8 +105,13 @@ impl Session<'_> {
                 asked = true;
                 request.head.remove_fields(Known::EXPECT);
                 request.continue_expected = false;
-                let mut head = Head::response(Version::HTTP_11, 100, None).map_err(|_| NoBody::Left)?;
-                self.client.end.send_interim(&mut head).await.map_err(|_| NoBody::Left)?;
+                let gone = NoBody::Left(Cause::ClientLeft);
+                let mut head = Head::response(Version::HTTP_11, 100, None).map_err(|_| gone)?;
+                match self.send_interim(&mut head).await {
+                    Ok(sent) => sent.map_err(|_| gone)?,
+                    Err(Cause::ClientSilent) => return Err(NoBody::Left(Cause::ClientSilent)),
+                    Err(cause) => return Err(NoBody::Ended(cause)),
+                };
                 up.wait_for_continue(false);
             }
             let deadline = whole.or(timeouts.map(|time| here.now() + time));
@@ -115,7 +120,7 @@ impl Session<'_> {
             match local.streams.unless_ended(entry, waiting).await {
                 Ok(Wait::Bytes) => {}
                 Ok(Wait::Late) => return Err(NoBody::Late),
-                Ok(Wait::Left | Wait::Stopping) => return Err(NoBody::Left),
+                Ok(Wait::Left | Wait::Stopping) => return Err(NoBody::Left(Cause::ClientLeft)),
                 Err(cause) => return Err(NoBody::Ended(cause)),
             }
         }

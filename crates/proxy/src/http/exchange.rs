@@ -310,8 +310,8 @@ impl Session<'_> {
                 self.note(|record| record.request = None); // the body belongs to what was waited for
                 self.fail(asking, about, 408, ended(Cause::ClientSilent), false).await
             }
-            NoBody::Left => {
-                self.note(|record| record.ended = ended(Cause::ClientLeft));
+            NoBody::Left(cause) => {
+                self.note(|record| record.ended = ended(cause));
                 count_in_front!(self.frontend, self.listener, request_errors);
                 After::Close
             }

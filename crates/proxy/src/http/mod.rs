@@ -27,7 +27,7 @@ mod tunnel;
 mod upload;
 
 use crate::counts::count_in_front;
-use crate::flow::{Splicing, Timeouts, Timer};
+use crate::flow::{NotSent, Splicing, StreamTimeouts, Timeouts, Timer};
 use crate::generation::{Backend, Frontend, Listener};
 use crate::log::Record;
 use crate::panics::caught;
@@ -38,6 +38,7 @@ use crate::termination::Cause;
 use exchange::{After, Asking};
 pub(crate) use idle_session::{IdleSession, Woken};
 use manylane_balance::Index;
+use manylane_http::Head;
 use manylane_pool::Pooled;
 use manylane_sched::{Boxed, Class, Time};
 use private::Private;
@@ -272,6 +273,20 @@ impl Session<'_> {
     /// What `work` gives, unless somebody else ends the request at work first.
     async fn unless_ended<W: Future>(&self, work: Pin<&mut W>) -> Result<W::Output, Cause> {
         self.local.streams.unless_ended(self.entry(), work).await
+    }
+
+    /// For what the proxy itself sends to the client, each step of which has `timeout client`.
+    fn client_timeouts(&self) -> StreamTimeouts {
+        let time = self.scopes.memory.client_timeout.get().or(self.frontend.timeouts.client);
+        StreamTimeouts::for_client(time, self.local.here().now())
+    }
+
+    /// Sends the head of an interim response of the proxy's own: how many bytes it has, unless the client
+    /// takes it too slowly or somebody else ends the request at work.
+    async fn send_interim(&self, head: &mut Head) -> Result<Result<u64, NotSent>, Cause> {
+        let timeouts = self.client_timeouts();
+        let sending = pin!(self.client.end.send_interim(&timeouts.down, self.local.here(), head));
+        self.unless_ended(pin!(timeouts.in_time(&self.timer, sending))).await?
     }
 
     /// The request at work, among the lane's streams.

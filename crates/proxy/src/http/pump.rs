@@ -184,8 +184,7 @@ pub(super) async fn send_last(
 /// Waits until all that was sent is the system's.
 pub(super) async fn flush(ends: &Ends<'_>, connection: &Connection) -> Result<(), Broken> {
     let here = ends.io.here();
-    ends.way.waits(Waits::Receiver, here.now());
-    connection.flush().await.map_err(|_| Broken::Receiver)?;
+    ends.way.flush(here, connection).await.map_err(|_| Broken::Receiver)?;
     ends.way.waits(Waits::Nobody, here.now());
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What a server sends, as far as it is there at once: the head of its final response, and a body that came
 //! with it.
 
-use crate::flow::{BodyEnd, ClientEnd, Direction, NotSent};
+use crate::flow::{BodyEnd, ClientEnd, Direction, NotSent, Waits};
 use manylane_buf::Chain;
 use manylane_h1::{Body, RequestInfo, Response, ResponseParser, set_body};
 use manylane_http::Version;
@@ -28,6 +28,8 @@ pub(super) struct Onward<'a, C: Fn(u64)> {
     pub(super) client: &'a ClientEnd,
     /// The way that a body takes, which may be called for.
     pub(super) up: &'a Direction,
+    /// The way of the response.
+    pub(super) down: &'a Direction,
     pub(super) here: Here,
     /// What the client speaks.
     pub(super) version: Version,
@@ -47,16 +49,19 @@ pub(super) async fn receive<C: Fn(u64)>(
     onward: Onward<'_, C>,
     place: &mut Option<Response>,
 ) -> Result<(), NoHead> {
+    let (down, here) = (onward.down, onward.here);
+    down.waits(Waits::Sender, here.now());
     loop {
         match parser.parse(input, asked) {
             Ok(Some(response)) if response.is_interim() => {
                 let mut head = response.head;
                 if head.status() == 100 {
-                    onward.up.called(onward.here.now()); // for the body
+                    onward.up.called(here.now()); // for the body
                 }
                 if onward.version >= Version::HTTP_11 {
                     set_body(&mut head, Body::None, Body::None).map_err(|_| NoHead::Memory)?;
-                    let sent = onward.client.send_interim(&mut head).await;
+                    let sent = onward.client.send_interim(down, here, &mut head).await;
+                    down.waits(Waits::Sender, here.now());
                     (onward.count)(sent.map_err(|why| match why {
                         NotSent::Memory => NoHead::Memory,
                         NotSent::Failed => NoHead::Client,

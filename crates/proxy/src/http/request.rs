@@ -374,11 +374,19 @@ impl Session<'_> {
         After::Close
     }
 
-    /// Sends the last that the client gets. The session [lingers](Self::linger) afterwards.
+    /// Sends something of the proxy's own. Whether the client took it, each step in `timeout client`.
+    pub(super) async fn send(&self, out: &mut Chain) -> bool {
+        let timeouts = self.client_timeouts();
+        let sending = pin!(timeouts.down.send(self.local.here(), self.client.end.connection(), out));
+        matches!(timeouts.in_time(&self.timer, sending).await, Ok(Ok(())))
+    }
+
+    /// The same of the last that the client gets. The session [lingers](Self::linger) afterwards.
     pub(super) async fn send_last(&mut self, out: &mut Chain) {
         let Some(connection) = self.client.end.whole() else { return }; // others go on with it
-        let sending = connection.send_last(out);
-        self.lingers = matches!(self.local.here().timeout(LINGERING.1, sending).await, Ok(Ok(())));
+        let timeouts = self.client_timeouts();
+        let sending = pin!(timeouts.down.send_last(self.local.here(), connection, out));
+        self.lingers = matches!(timeouts.in_time(&self.timer, sending).await, Ok(Ok(())));
     }
 
     /// Reads on for a moment, if the client is to read something last: a connection that is closed with bytes

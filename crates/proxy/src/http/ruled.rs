@@ -2,7 +2,7 @@
 //! answered here.
 
 use super::answer::{self, Made, NoAnswer};
-use super::body::data;
+use super::body::{NoBody, data};
 use super::body_peek::Incoming;
 use super::exchange::{About, After, Asking};
 use super::pump::{Broken, Pump};
@@ -120,12 +120,19 @@ impl Session<'_> {
                 }
                 Ok(Verdict::Hint(mut head)) => {
                     if asking.version >= Version::HTTP_11 {
-                        let made = set_body(&mut head, Body::None, Body::None).map_err(|_| NotSent::Memory);
-                        let sent = match made {
-                            Ok(()) => self.client.end.send_interim(&mut head).await,
-                            Err(why) => Err(why),
+                        let sent = match set_body(&mut head, Body::None, Body::None) {
+                            Ok(()) => self.send_interim(&mut head).await,
+                            Err(_) => Ok(Err(NotSent::Memory)),
                         };
-                        let Ok(length) = sent else { return Some(After::Close) };
+                        let about = About { backend, head: &request.head };
+                        let length = match sent {
+                            Ok(Ok(length)) => length,
+                            Ok(Err(_)) => return Some(After::Close),
+                            Err(cause @ Cause::ClientSilent) => {
+                                return Some(self.no_body(asking, about, NoBody::Left(cause)).await);
+                            }
+                            Err(cause) => return Some(self.ended(asking, about, cause).await),
+                        };
                         self.note(|record| record.down += length);
                         self.frontend.counts.own().bytes_out.add(length);
                         self.listener.counts.own().bytes_out.add(length);
@@ -578,7 +585,8 @@ impl Session<'_> {
             self.send_last(&mut out).await;
             return (bytes, false);
         }
-        (bytes, self.in_time(self.client.end.connection().send(&mut out)).await)
+        let sent = self.send(&mut out).await;
+        (bytes, sent)
     }
 
     /// What becomes of sending something to the client within its time.

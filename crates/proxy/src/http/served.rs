@@ -11,7 +11,7 @@ use super::report::termination;
 use super::settle::{Answered, Settled};
 use super::tries::{Failed, Outcome, RetryBudget, no_memory};
 use super::upload::{Leaving, Upload, Watched};
-use crate::flow::{ServerEnd, StreamTimeouts, Waits};
+use crate::flow::{ServerEnd, StreamTimeouts};
 use crate::generation::Backend;
 use crate::rules::EvalPhase;
 use crate::run::{Observation, observe};
@@ -148,7 +148,6 @@ impl Session<'_> {
             let mut response = None; // a large value, which is put where it stays
             let head = {
                 let reading = pin!(async {
-                    watch.down.waits(Waits::Sender, local.here().now());
                     let count_interim = |n| {
                         count(0, n);
                         count_status!(permit.server().counts.own(), 100);
@@ -156,6 +155,7 @@ impl Session<'_> {
                     let onward = Onward {
                         client,
                         up: &watch.up,
+                        down: &watch.down,
                         here: local.here(),
                         version: asking.version,
                         received: &b.received,

@@ -18,6 +18,7 @@ use manylane_h1::{
 };
 use manylane_http::{Head, Known, Method, Version};
 use manylane_sync::Arc;
+use std::pin::pin;
 use std::time::Duration;
 
 impl Session<'_> {
@@ -253,16 +254,16 @@ impl Session<'_> {
         self.count_sent(out.len() as u64);
         match self.client.end.h2() {
             Some(stream) => self.in_time(stream.send(out, false, || ())).await,
-            None => self.in_time(self.client.end.connection().send(out)).await,
+            None => self.send(out).await,
         }
     }
 
     /// The same of what the system did not have yet.
     async fn flush_part(&self) -> bool {
-        match self.client.end.whole() {
-            Some(connection) => self.in_time(connection.flush()).await,
-            None => true, // nothing is held there
-        }
+        let Some(connection) = self.client.end.whole() else { return true }; // nothing is held there
+        let timeouts = self.client_timeouts();
+        let flushing = pin!(timeouts.down.flush(self.local.here(), connection));
+        matches!(timeouts.in_time(&self.timer, flushing).await, Ok(Ok(())))
     }
 
     fn count_sent(&self, bytes: u64) {

@@ -23,7 +23,7 @@ impl Session<'_> {
         (server, permit): (&Connection, &ServerPermit),
         mut back: Chain,
         received: Chain,
-        from_server: Chain,
+        mut from_server: Chain,
         count: impl Fn(u64, u64),
     ) -> Termination {
         let tunnel = self.scopes.memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
@@ -38,15 +38,12 @@ impl Session<'_> {
             let tunnel = pin!(self.tunnel_of_stream(backend, (server, permit), timeouts, from_server, count));
             return tunnel.await;
         };
-        let head = back.len() as u64;
-        if client.send(&mut back).await.is_err() {
-            return Termination::new(Cause::ClientLeft, Phase::Data);
+        if back.append_chain(&mut from_server).is_err() {
+            return Termination::new(Cause::Resource, Phase::Data);
         }
-        count(0, head);
         let (f, b) = (self.frontend.counts.own(), backend.counts.own());
         // What came before the tunnel was counted when it came.
-        let (up_before, down_before) =
-            (Cell::new(received.len() as u64), Cell::new(from_server.len() as u64));
+        let (up_before, down_before) = (Cell::new(received.len() as u64), Cell::new(back.len() as u64));
         let new = |before: &Cell<u64>, bytes: u64| {
             let old = before.get().min(bytes);
             before.set(before.get() - old);
@@ -59,8 +56,7 @@ impl Session<'_> {
         };
         let pair = Pair::new(&self.local.io, client, server, permit, timeouts)
             .counting([[&f.spliced_in, &b.spliced_out], [&b.spliced_in, &f.spliced_out]]);
-        pair.forward(received, std::future::ready(Ok((from_server, false))), self.splicing(backend), count)
-            .await
+        pair.forward(received, std::future::ready(Ok((back, false))), self.splicing(backend), count).await
     }
 
     /// The same of a stream, whose head was sent: its data are the bytes of the tunnel.

@@ -1,0 +1,174 @@
+//! Clients that take little or nothing of what they are sent: each has its time, no more, and nobody else is
+//! blamed for it (R-G1).
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+use common::watch::{Syslog, ask, until};
+use common::{Folder, Manylane, PATIENCE, descriptors, fd, listener, origin};
+use rustix::net::{AddressFamily, SocketType};
+use std::cell::Cell;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// More than the system takes for a client that does not read, and what io_uring keeps on top of that.
+const TOO_MUCH: usize = 40_000;
+
+/// Little is taken by the system for a client, so that the program has to wait. Heads may be large.
+const GLOBAL: &str = "global\n nbthread 1\n tune.sndbuf.client 4096\n tune.bufsize 65536\n";
+
+/// All times but the client's.
+const TIMES: &str = "defaults\n mode http\n timeout server 1h\n timeout connect 5s\n timeout tunnel 1h\n";
+
+/// A client for which the system takes little.
+fn small(address: SocketAddr) -> TcpStream {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 1).unwrap();
+    rustix::net::connect(&socket, &address).unwrap();
+    let client = TcpStream::from(socket);
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    client
+}
+
+/// A header field of so many bytes, or many.
+fn fields(bytes: usize) -> String {
+    format!("X: {}\r\n", "x".repeat(995)).repeat(bytes / 1000)
+}
+
+/// Reads a request's head; whether there is one.
+fn head(reader: &mut impl BufRead) -> bool {
+    let mut line = String::new();
+    while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
+        if line == "\r\n" {
+            return true;
+        }
+        line.clear();
+    }
+    false
+}
+
+/// A server that sends `first` to each request, and then `then`.
+fn server(first: String, then: &'static str) -> SocketAddr {
+    origin(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while head(&mut reader) {
+            let sent = stream.write_all(first.as_bytes()).and_then(|()| stream.write_all(then.as_bytes()));
+            if sent.is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// Clients that send the same and read nothing are let go of.
+fn are_let_go(config: &str, sent: &[u8]) {
+    let (socket, address) = listener();
+    let program = Manylane::start_ready(&config.replace("@bind", &fd(&socket)));
+    let before = descriptors(program.pid());
+    let seen = Cell::new(false); // the first of them was accepted
+    let _clients: Vec<TcpStream> = (0..8)
+        .map(|_| {
+            let mut client = small(address);
+            let _ = client.write_all(sent); // as much as is taken
+            until(|| seen.get() || descriptors(program.pid()) > before);
+            seen.set(true);
+            client
+        })
+        .collect();
+    until(|| descriptors(program.pid()) <= before);
+}
+
+#[test]
+fn a_client_that_does_not_take_a_100_is_let_go() {
+    // A body that does not come with the head: it is asked for, however fast it comes.
+    let request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\nExpect: 100-continue\r\n\r\n";
+    let sent = format!("{request}{}", "x".repeat(70_000)).repeat(1000);
+    are_let_go(
+        &format!(
+            "{GLOBAL}{TIMES} timeout client 1s\nfrontend f\n bind @bind\n option http-buffer-request\n \
+             http-request return status 204\n"
+        ),
+        sent.as_bytes(),
+    );
+}
+
+#[test]
+fn a_client_that_does_not_take_an_early_hint_is_let_go() {
+    let rule = format!(" http-request early-hint X {}\n", "x".repeat(1000)).repeat(TOO_MUCH / 1000);
+    are_let_go(
+        &format!(
+            "{GLOBAL}{TIMES} timeout client 1s\nfrontend f\n bind @bind\n{rule} http-request return status \
+             200\n"
+        ),
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    );
+}
+
+const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
+
+/// A server that agrees to a tunnel, at length.
+fn upgrades() -> SocketAddr {
+    let fields = fields(TOO_MUCH);
+    server(
+        format!("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n{fields}\r\n"),
+        "",
+    )
+}
+
+#[test]
+fn a_client_that_does_not_take_the_head_of_a_tunnel_is_let_go() {
+    let times = TIMES.replace("timeout tunnel 1h", "timeout client 1s");
+    are_let_go(&format!("{GLOBAL}{times}listen l\n bind @bind\n server s {}\n", upgrades()), UPGRADE);
+}
+
+/// An operator ends a tunnel whose client does not take its head.
+#[test]
+fn a_tunnel_that_has_not_begun_is_ended_from_elsewhere() {
+    let (socket, address) = listener();
+    let folder = Folder::new();
+    let control = folder.0.join("control");
+    let program = Manylane::start_ready(&format!(
+        "{GLOBAL} stats socket {} level admin\n{TIMES} timeout client 1h\nlisten l\n bind {}\n server s {}\n",
+        control.display(),
+        fd(&socket),
+        upgrades()
+    ));
+    let before = descriptors(program.pid());
+    let mut client = small(address);
+    client.write_all(UPGRADE).unwrap();
+    until(|| descriptors(program.pid()) >= before + 2);
+    until(|| {
+        ask(&control, "shutdown sessions server l/s");
+        descriptors(program.pid()) <= before
+    });
+}
+
+/// The server has sent what it owes: a client that does not take it is the silent one, and no reason to take
+/// the server for failed.
+#[test]
+fn a_server_is_not_blamed_for_a_client_that_does_not_take_what_comes_first() {
+    let (socket, address) = listener();
+    let (folder, syslog) = (Folder::new(), Syslog::new());
+    let control = folder.0.join("control");
+    let first = format!("HTTP/1.1 103 Early Hints\r\n{}\r\n", fields(TOO_MUCH));
+    let times = TIMES.replace("server 1h", "server 1s");
+    let _program = Manylane::start_ready(&format!(
+        "{GLOBAL} stats socket {} level admin\n{times} timeout client 1s\n log {} local0\n option \
+         httplog\nlisten l\n bind {}\n server s {} observe layer7 error-limit 1 on-error mark-down check inter \
+         1h\n",
+        control.display(),
+        syslog.address(),
+        fd(&socket),
+        server(first, "")
+    ));
+    let mut client = small(address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let line = syslog.wait("GET / ");
+    assert!(line.contains(" cH-- ") && line.contains(" 408 "), "{line}");
+    let state = ask(&control, "show servers state l");
+    let server = state.lines().find(|line| line.contains(" s ")).unwrap();
+    assert_eq!(server.split(' ').nth(5), Some("2"), "it is up: {server}");
+}
