@@ -14,7 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 
 /// A body that no window takes at once.
 const LARGE: usize = 1 << 20;
@@ -580,4 +580,211 @@ fn h2spec_finds_nothing() {
     let summary = said.lines().find(|line| line.contains("tests,")).unwrap_or("").to_owned();
     assert!(output.status.success(), "{said}");
     assert!(summary.contains(" 0 failed") && !summary.starts_with("0 tests"), "{said}");
+}
+
+/// Requests that an origin of HTTP/2 has seen, each with the number of its connection.
+type Seen = Arc<Mutex<Vec<(usize, String)>>>;
+
+/// An origin of HTTP/2 that answers by the path it is asked for.
+fn server_of_2() -> (SocketAddr, Seen) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let seen = Seen::default();
+    let own = seen.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let serve = async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            for number in 1.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::task::spawn_local(connection(stream, number, own.clone()));
+            }
+        };
+        runtime.block_on(tokio::task::LocalSet::new().run_until(serve));
+    });
+    (address, seen)
+}
+
+async fn connection(stream: tokio::net::TcpStream, number: usize, seen: Seen) {
+    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+    while let Some(Ok((request, respond))) = connection.accept().await {
+        let path = request.uri().path().to_owned();
+        seen.lock().unwrap().push((number, path.clone()));
+        if path == "/leave" {
+            connection.graceful_shutdown();
+        }
+        let first = seen.lock().unwrap().iter().filter(|(_, seen)| *seen == path).count() == 1;
+        tokio::task::spawn_local(respond_to(request, respond, first));
+    }
+}
+
+async fn respond_to(
+    request: Request<h2::RecvStream>,
+    mut respond: h2::server::SendResponse<Bytes>,
+    first: bool,
+) -> Option<()> {
+    let (head, mut upload) = request.into_parts();
+    if head.uri.path() == "/refuse" && first {
+        respond.send_reset(h2::Reason::REFUSED_STREAM);
+        return None;
+    }
+    let mut body = Vec::new();
+    while let Some(piece) = upload.data().await {
+        let piece = piece.ok()?;
+        body.extend_from_slice(&piece);
+        upload.flow_control().release_capacity(piece.len()).ok()?;
+    }
+    let trailers = upload.trailers().await.ok()?;
+    let response = http::Response::builder().header("x-method", head.method.as_str());
+    let (text, length) = match head.uri.path() {
+        "/large" => (vec![b'x'; LARGE], true),
+        "/echo" => (body, false),
+        "/cut" => (vec![b'x'; LARGE], false), // its head has gone when the rest has
+        _ => (format!("{} {} {:?}", head.method, head.uri, head.headers).into_bytes(), true),
+    };
+    let response = if length { response.header("content-length", text.len()) } else { response };
+    let bodyless = head.method == http::Method::HEAD;
+    let mut out = respond.send_response(response.body(()).unwrap(), bodyless).ok()?;
+    if bodyless {
+        return None;
+    }
+    let mut text = Bytes::from(text);
+    while !text.is_empty() {
+        out.reserve_capacity(text.len());
+        let room = std::future::poll_fn(|context| out.poll_capacity(context)).await?.ok()?;
+        out.send_data(text.split_to(room.min(text.len())), false).ok()?;
+    }
+    match (head.uri.path(), trailers) {
+        ("/cut", _) => out.send_reset(h2::Reason::INTERNAL_ERROR),
+        (_, Some(trailers)) => out.send_trailers(trailers).ok()?,
+        (_, None) => out.send_data(Bytes::new(), true).ok()?,
+    }
+    Some(())
+}
+
+/// The program before such an origin, and what the server's line has beside.
+fn start_before_2(backend: &str, options: &str) -> (Manylane, SocketAddr, Seen) {
+    let (server, seen) = server_of_2();
+    let (web, address) = listener();
+    let program = Manylane::start_ready(&format!(
+        "{}\n mode http\nfrontend f\n bind {}\n default_backend b\nbackend b\n{backend} \
+         server s {server} proto h2 {options}\n",
+        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        fd(&web)
+    ));
+    (program, address, seen)
+}
+
+/// The connections that an origin has seen requests on.
+fn connections(seen: &Seen) -> Vec<usize> {
+    let mut numbers: Vec<usize> = seen.lock().unwrap().iter().map(|(number, _)| *number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+#[test]
+fn messages_go_to_a_server_of_http_2_and_back() {
+    let (_program, address, seen) = start_before_2(" http-reuse always\n", "");
+    block(async {
+        let client = client(address).await;
+        let plain = get(&client, "/plain?a=b").await.unwrap();
+        assert!(plain.text().starts_with("GET http://a.example/plain?a=b "), "{}", plain.text());
+        assert_eq!(get(&client, "/large").await.unwrap().body, vec![b'x'; LARGE]);
+        let body: Vec<u8> = (0..LARGE).map(|n| (n % 251) as u8).collect();
+        let echoed = post(&client, "/echo", body.clone()).await.unwrap();
+        assert_eq!(echoed.body, body);
+        assert_eq!(echoed.trailers.unwrap()["x-sum"], "1");
+    });
+    // The same of a client of HTTP/1.
+    let ask = |request: &str| {
+        let mut stream = connect(address);
+        stream.write_all(request.as_bytes()).unwrap();
+        read_all(&mut stream)
+    };
+    let head = "HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n";
+    let plain = ask(&format!("GET /plain {head}\r\n"));
+    assert!(plain.starts_with("HTTP/1.1 200 OK\r\n") && plain.contains("\r\nx-method: GET\r\n"), "{plain}");
+    assert!(plain.contains("\r\n\r\nGET http://a.example/plain "), "{plain}");
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\nX-Sum: 1\r\n\r\n";
+    let echoed = ask(&format!("POST /echo {head}{chunked}"));
+    assert!(echoed.contains("transfer-encoding: chunked\r\n"), "{echoed}");
+    assert!(echoed.ends_with("\r\n0\r\nx-sum: 1\r\n\r\n") && echoed.contains("hello"), "{echoed}");
+    let sized = ask(&format!("POST /echo {head}Content-Length: 5\r\n\r\nhello"));
+    assert!(sized.ends_with("\r\n\r\n5\r\nhello\r\n0\r\n\r\n"), "{sized}");
+    let old = ask("GET /large HTTP/1.0\r\n\r\n");
+    assert!(old.ends_with(&"x".repeat(LARGE)));
+    assert!(!ask(&format!("HEAD /plain {head}\r\n")).contains("GET http"));
+    assert_eq!(connections(&seen), [1], "one connection does for all");
+}
+
+#[test]
+fn a_stream_that_a_server_refuses_goes_elsewhere() {
+    let (_program, address, seen) = start_before_2(" http-reuse always\n", "");
+    block(async {
+        let client = client(address).await;
+        assert_eq!(get(&client, "/refuse").await.unwrap().status, 200);
+    });
+    assert_eq!(seen.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn a_server_of_http_2_that_resets_a_stream_ends_no_other() {
+    let (_program, address, _seen) = start_before_2(" http-reuse always\n", "");
+    block(async {
+        let client = client(address).await;
+        let large = tokio::task::spawn_local({
+            let client = client.clone();
+            async move { get(&client, "/large").await.unwrap().body.len() }
+        });
+        assert!(get(&client, "/cut").await.is_err());
+        assert_eq!(large.await.unwrap(), LARGE);
+        assert_eq!(get(&client, "/plain").await.unwrap().status, 200);
+    });
+    let mut stream = connect(address);
+    stream.write_all(b"GET /cut HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let cut = read_all(&mut stream);
+    assert!(cut.starts_with("HTTP/1.1 200 OK") && !cut.ends_with("0\r\n\r\n"), "{cut}");
+}
+
+#[test]
+fn connections_to_servers_of_http_2_are_kept_as_configured() {
+    let ask = |address, path: &'static str| block(async { get(&client(address).await, path).await.unwrap() });
+    // A connection serves so many requests behind its first.
+    let (_program, address, seen) = start_before_2(" http-reuse always\n", "max-reuse 2");
+    for _ in 0..6 {
+        assert_eq!(ask(address, "/").status, 200);
+    }
+    let numbers: Vec<usize> = seen.lock().unwrap().iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [1, 1, 1, 2, 2, 2]);
+    // One for each session, and none that is kept.
+    for (backend, options) in [(" http-reuse never\n", ""), (" http-reuse always\n", "pool-max-conn 0")] {
+        let (_program, address, seen) = start_before_2(backend, options);
+        for _ in 0..3 {
+            assert_eq!(ask(address, "/").status, 200);
+        }
+        assert_eq!(connections(&seen), [1, 2, 3], "{backend}{options}");
+    }
+    // A server that leaves is asked over another connection.
+    let (_program, address, seen) = start_before_2(" http-reuse always\n", "");
+    for path in ["/leave", "/", "/"] {
+        assert_eq!(ask(address, path).status, 200);
+    }
+    assert_eq!(connections(&seen).len(), 2);
+}
+
+#[test]
+fn what_is_not_built_of_servers_of_http_2_is_refused() {
+    for (lines, wrong) in [
+        (" mode tcp\n server s 127.0.0.1:1 proto h2\n", "HTTP/2 is spoken in 'mode http' only"),
+        (
+            " mode http\n option httpchk\n server s 127.0.0.1:1 proto h2 check\n",
+            "health checks over HTTP/2 are not built yet",
+        ),
+    ] {
+        let output = check(&format!("{DEFAULTS}listen l\n bind :0\n{lines}"), &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(wrong), "{said}");
+    }
 }

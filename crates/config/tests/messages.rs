@@ -50,7 +50,7 @@ fn a_mistake_is_told_by_what_was_expected_and_what_was_found() {
             " bind :80 proto quic",
             "17 A 'proto quic' is a keyword of HAProxy that this program refuses: QUIC is not built yet",
         ),
-        (" bind :80 proto h3", "17 A 'proto' expects h1|none, found 'h3'; did you mean 'h1'?"),
+        (" bind :80 proto h3", "17 A 'proto' expects h1|h2|none, found 'h3'; did you mean 'h1' or 'h2'?"),
         (" bind :80 nmae x", "11 A unknown keyword 'nmae' of a 'bind' line; did you mean 'name'?"),
         (" bind :80 name", "11 A 'name' expects <name>, found none"),
         (" bind $NOTHING", "7 A 'bind' expects an address, and '$NOTHING' is empty: is the variable set?"),

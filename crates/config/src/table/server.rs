@@ -84,7 +84,8 @@ options! {
         for no bound";
     pool_purge_delay: Duration = time("delay"), time, "pool-purge-delay", "time between purges of half of \
         the idle connections";
-    proto: &'static str = choice("protocol", &["h1", "none"]), choice, "proto", "the protocol that is spoken";
+    proto: &'static str = choice("protocol", &["h1", "h2", "none"]), choice, "proto", "the protocol that \
+        is spoken";
     redir: Word = text("prefix"), word, "redir", "GET and HEAD requests are redirected to the server with \
         this prefix";
     resolve_net: Word = text("network[,...]"), word, "resolve-net", "networks whose addresses are preferred";

@@ -10,7 +10,7 @@ use manylane_mux::h2;
 use manylane_net::Connection;
 use manylane_pool::{AllocError, Pool, Pooled};
 use manylane_sched::Here;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
@@ -28,6 +28,8 @@ pub(crate) enum ClientEnd {
 pub(crate) enum ServerEnd {
     /// A connection that this request has for itself.
     Http1(Connection),
+    /// A stream of a connection that requests share, once it has begun.
+    Http2(h2::Conn, OnceCell<Pooled<H2End>>),
 }
 
 /// One end of a body's way.
@@ -150,6 +152,24 @@ impl H2End {
         if taken > 0 {
             self.stream.borrow_mut().consume(taken);
         }
+    }
+
+    /// Waits for the head of a response.
+    pub(crate) async fn head(&self) -> Result<h2::ResponseHead, h2::StreamError> {
+        let head = poll_fn(|context| self.stream.borrow_mut().poll_head(context)).await?;
+        if let h2::ResponseHead::Final { end: true, .. } = head {
+            self.over.set(true);
+        }
+        Ok(head)
+    }
+
+    /// Receives what is there without waiting.
+    pub(crate) async fn receive_now(&self, into: &mut Chain) {
+        poll_fn(|context| {
+            while let Poll::Ready(Ok(true)) = self.poll_receive(context, into, LEAST) {}
+            Poll::Ready(())
+        })
+        .await;
     }
 
     /// Waits until it can go on no more.
@@ -345,33 +365,69 @@ impl<'a> BodyEnd<'a> {
     }
 }
 
+/// A request could not be sent to a server.
+#[derive(Debug)]
+pub(crate) enum NotBegun {
+    /// There is no memory for it.
+    Memory,
+    /// The connection takes no streams any more: another one does.
+    Refused,
+    /// The request cannot be said in the server's version of HTTP.
+    Invalid,
+}
+
 impl ServerEnd {
+    /// A stream of `conn`, which begins with its request.
+    pub(crate) fn stream_of(conn: h2::Conn) -> Self {
+        Self::Http2(conn, OnceCell::new())
+    }
+
     /// The connection that carries it, for what is known of that.
     pub(crate) fn connection(&self) -> &Connection {
         match self {
             Self::Http1(connection) => connection,
+            Self::Http2(conn, _) => conn.connection(),
         }
     }
 
-    /// Where a body comes from, or goes to.
-    pub(crate) fn body(&self) -> BodyEnd<'_> {
+    /// Whether it is a stream.
+    pub(crate) fn is_h2(&self) -> bool {
+        matches!(self, Self::Http2(..))
+    }
+
+    /// Where a body comes from, or goes to. None of a stream before its head was sent.
+    pub(crate) fn body(&self) -> Option<BodyEnd<'_>> {
         match self {
-            Self::Http1(connection) => BodyEnd::Http1(connection),
+            Self::Http1(connection) => Some(BodyEnd::Http1(connection)),
+            Self::Http2(_, stream) => stream.get().map(|stream| BodyEnd::Http2(stream)),
         }
     }
 
-    /// Sends the head of a request, or puts it behind `out`, so that it leaves with the body.
+    /// Sends the head of a request, behind which nothing comes if it is the `end`; or puts it behind `out`,
+    /// so that it leaves with the body. How many bytes were sent.
     ///
     /// # Errors
-    /// [`NotSent`]
+    /// [`NotBegun`]
     pub(crate) fn send_head(
         &self,
         head: &mut Head,
+        scheme: &[u8],
         spellings: Option<&CaseTable>,
+        end: bool,
         out: &mut Chain,
-    ) -> Result<(), NotSent> {
+    ) -> Result<u64, NotBegun> {
         match self {
-            Self::Http1(_) => head.emit(out, spellings).map_err(|_| NotSent::Memory),
+            Self::Http1(_) => head.emit(out, spellings).map(|()| 0).map_err(|_| NotBegun::Memory),
+            Self::Http2(conn, place) => {
+                let stream = conn.begin(head, scheme, None, end).map_err(|error| match error {
+                    h2::SendError::NoMemory => NotBegun::Memory,
+                    h2::SendError::Invalid(_) => NotBegun::Invalid,
+                    _ => NotBegun::Refused,
+                })?;
+                let stream = H2End::new(conn.clone(), stream, h2::Scheme::None, false);
+                let _ = place.set(stream.map_err(|_| NotBegun::Memory)?); // it is begun once
+                Ok(head.size() as u64)
+            }
         }
     }
 }

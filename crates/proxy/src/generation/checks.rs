@@ -170,6 +170,15 @@ pub(super) fn checks(
                 ),
             );
         }
+        if let Some(set) = line.options.proto.filter(|set| set.value == "h2" && script.is_http())
+            && check_proto.is_none()
+            && addr.is_none()
+            && port.is_none()
+        {
+            let why = "'proto h2' : health checks over HTTP/2 are not built yet: say 'check-proto h1' where \
+                the server also speaks HTTP/1, or let the check only connect";
+            refuse.found.alert(set.pos, why);
+        }
         let time = |set: &Option<Set<Duration>>| set.map(|set| set.value);
         let inter = time(inter).unwrap_or(Intervals::USUAL).max(Intervals::SHORTEST);
         let connect =

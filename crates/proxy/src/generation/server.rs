@@ -13,7 +13,7 @@ use manylane_check::{Past, Running};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::table::{ServerOptions, Toggle};
-use manylane_config::tree::{self, ProxyHeader, Set, Settings};
+use manylane_config::tree::{self, Mode, ProxyHeader, Set, Settings};
 use manylane_expr::Format;
 use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, CommonOptions, ConnectOptions, Endpoint, Present, Source};
@@ -51,6 +51,8 @@ pub struct Server {
     pub namespace_of_client: bool,
     /// What its connections begin with.
     pub header: Option<SendHeader>,
+    /// `proto h2`: it speaks HTTP/2, and each of its connections serves many requests at a time.
+    pub http2: bool,
     /// `weight`, 0 to 256.
     pub weight: u16,
     /// `backup`
@@ -264,7 +266,7 @@ pub(super) fn server(
         pool_low_conn,
         pool_max_conn,
         pool_purge_delay,
-        proto: _, // HTTP/1 is spoken anyway
+        proto,
         redir,
         resolve_net: _, // of the resolution, as these
         resolve_opts: _,
@@ -288,6 +290,11 @@ pub(super) fn server(
     let namespace_of_client = namespace.as_ref().is_some_and(|set| set.value == *"*");
     let on = |set: &Option<Set<bool>>| set.is_some_and(|set| set.value);
     let header = header(send_proxy, proxy_v2_options);
+    let http2 = proto.as_ref().is_some_and(|set| set.value == "h2");
+    if let Some(set) = proto.as_ref().filter(|_| http2 && settings.mode() != Mode::Http) {
+        let why = "'proto h2' : HTTP/2 is spoken in 'mode http' only: set that, or remove 'proto h2'";
+        refuse.found.alert(set.pos, why);
+    }
     let common = CommonOptions {
         user_timeout: tcp_ut.map(|set| set.value),
         keep_alive: keep_alive(
@@ -348,6 +355,7 @@ pub(super) fn server(
         connect,
         namespace_of_client,
         header,
+        http2,
         weight: weight.map_or(1, |set| set.value.min(256) as u16),
         backup: on(backup),
         disabled: on(disabled),

@@ -34,10 +34,12 @@ pub(super) struct Incoming<'a> {
 }
 
 impl BodyPeek {
-    pub(super) fn new(body: Body, from: From, limits: Limits) -> Self {
+    pub(super) fn new(server: BodyEnd<'_>, body: Body, from: From, limits: Limits) -> Self {
         let none = matches!(body, Body::None | Body::Length(0) | Body::Tunnel);
+        // Data of a stream has no framing, and its end is told apart.
+        let framed = if server.h2().is_some() && !none { Body::UntilClose } else { body };
         Self {
-            reader: BodyReader::new(body, from, limits),
+            reader: BodyReader::new(framed, from, limits),
             announced: match body {
                 Body::Length(length) => Some(length),
                 _ => None,

@@ -117,6 +117,23 @@ impl Session<'_> {
         }
     }
 
+    /// A connection of HTTP/2 to a server that may serve one request more.
+    pub(super) fn take_shared(
+        local: &Local,
+        backend: &Backend,
+        key: Option<u64>,
+        first: bool,
+        permit: &ServerPermit,
+    ) -> IdleConn {
+        let least = match (backend.http.reuse, first) {
+            (Reuse::Never, _) => return IdleConn::Nothing,
+            (Reuse::Safe | Reuse::Aggressive, true) => 2,
+            (Reuse::Always, _) | (_, false) => 1,
+        };
+        let conn = key.and_then(|key| local.take_shared(backend, permit.server(), key, least));
+        conn.map_or(IdleConn::Nothing, IdleConn::Shared)
+    }
+
     /// A connection from the lane's idle pool that may serve.
     pub(super) fn take_idle(
         local: &Local,

@@ -74,6 +74,10 @@ impl Session<'_> {
                 observe(self.local, backend, permit.index(), Observation::BadHead);
                 failure.or_again(on.junk, error.status, failure.failed(Cause::Refused))
             }
+            // Nothing was done with it, so it is as if the server had not been reached.
+            NoHead::Refused => {
+                failure.or_again(backend.retries_connect, 502, failure.failed(Cause::ServerLeft))
+            }
             NoHead::Memory => no_memory(),
             NoHead::Client => Failed::Client(Phase::Headers),
         }

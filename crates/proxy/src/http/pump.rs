@@ -53,6 +53,8 @@ pub(super) struct Pump {
     kept: bool,
     drop_trailers: bool,
     done: bool,
+    /// The receiver was told so.
+    ended: bool,
     /// The sender waits for a 100 before it sends the body (`Expect: 100-continue`), and nothing of the body
     /// has come.
     waits_for_continue: bool,
@@ -125,6 +127,11 @@ impl Kept {
     pub(super) fn new(room: usize, body: Body) -> Self {
         let fits = !matches!(body, Body::Length(length) if length > room as u64);
         Self { room, sent: RefCell::new(fits.then(Chain::new)) }
+    }
+
+    /// Whether nothing was sent.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sent.borrow().as_ref().is_none_or(Chain::is_empty)
     }
 
     /// Whether all that was sent is here.
@@ -214,6 +221,7 @@ impl Pump {
             kept,
             drop_trailers,
             done: matches!(found, Body::None | Body::Length(0)),
+            ended: false,
             waits_for_continue: false,
             ahead: false,
             data: Chain::new(),
@@ -221,11 +229,31 @@ impl Pump {
         }
     }
 
-    /// It goes there.
-    pub(super) fn goes_to(&mut self, end: BodyEnd<'_>) {
-        if let BodyEnd::Http2(_) = end {
-            (self.sink, self.chunks, self.kept) = (Sink::Http2, false, false);
+    /// It goes to a stream, as data.
+    pub(super) fn goes_to_stream(&mut self) {
+        (self.sink, self.chunks, self.kept, self.ended) = (Sink::Http2, false, false, false);
+    }
+
+    /// It goes to a connection of HTTP/1, though it went to a stream before.
+    pub(super) fn goes_to_connection(&mut self) {
+        if let Sink::Http2 = self.sink {
+            self.sink = Sink::Http1(BodyWriter::new(self.framed));
         }
+    }
+
+    /// Whether it goes to a stream.
+    pub(super) fn is_for_stream(&self) -> bool {
+        matches!(self.sink, Sink::Http2)
+    }
+
+    /// Whether there is nothing but an end.
+    pub(super) fn is_empty(&self) -> bool {
+        self.done && self.data.is_empty() && self.trailers.is_none()
+    }
+
+    /// Its end was sent with the head.
+    pub(super) fn ends_with_head(&mut self) {
+        self.ended = true;
     }
 
     /// Notes that the sender waits for a 100 before it sends the body, or that it was sent one.
@@ -398,7 +426,7 @@ impl Pump {
             if let Some(kept) = kept {
                 kept.keep(out, std::mem::take(&mut new));
             }
-            let ends_apart = self.done && matches!(self.sink, Sink::Http2);
+            let ends_apart = self.done && !self.ended && matches!(self.sink, Sink::Http2);
             if !out.is_empty() || ends_apart {
                 let n = out.len() as u64;
                 let end = ends_apart && self.trailers.is_none();

@@ -1,11 +1,12 @@
 //! What a server sends, as far as it is there at once: the head of its final response, and a body that came
 //! with it.
 
-use crate::flow::{BodyEnd, ClientEnd, Direction, NotSent, Waits};
+use crate::flow::{BodyEnd, ClientEnd, Direction, H2End, NotSent, Waits};
 use manylane_buf::Chain;
-use manylane_h1::{Body, RequestInfo, Response, ResponseParser, set_body};
-use manylane_http::Version;
+use manylane_h1::{Body, Connection as Said, RequestInfo, Response, ResponseParser, set_body};
+use manylane_http::{Head, Method, Version};
 use manylane_io::READ_AT_ONCE;
+use manylane_mux::h2;
 use manylane_sched::Here;
 use manylane_stats::Tally;
 
@@ -17,6 +18,8 @@ pub(super) enum NoHead {
     Cut,
     /// It is none.
     Junk(manylane_h1::Error),
+    /// The server has not looked at the request, and says so.
+    Refused,
     /// There is no memory to pass on what came before it.
     Memory,
     /// The client does not take what came before it.
@@ -49,25 +52,13 @@ pub(super) async fn receive<C: Fn(u64)>(
     onward: Onward<'_, C>,
     place: &mut Option<Response>,
 ) -> Result<(), NoHead> {
-    let (down, here) = (onward.down, onward.here);
-    down.waits(Waits::Sender, here.now());
+    onward.down.waits(Waits::Sender, onward.here.now());
+    if let Some(stream) = server.h2() {
+        return receive_from(stream, asked, &onward, place).await;
+    }
     loop {
         match parser.parse(input, asked) {
-            Ok(Some(response)) if response.is_interim() => {
-                let mut head = response.head;
-                if head.status() == 100 {
-                    onward.up.called(here.now()); // for the body
-                }
-                if onward.version >= Version::HTTP_11 {
-                    set_body(&mut head, Body::None, Body::None).map_err(|_| NoHead::Memory)?;
-                    let sent = onward.client.send_interim(down, here, &mut head).await;
-                    down.waits(Waits::Sender, here.now());
-                    (onward.count)(sent.map_err(|why| match why {
-                        NotSent::Memory => NoHead::Memory,
-                        NotSent::Failed => NoHead::Client,
-                    })?);
-                }
-            }
+            Ok(Some(response)) if response.is_interim() => onward.interim(response.head).await?,
             Ok(Some(response)) => {
                 *place = Some(response);
                 return Ok(());
@@ -83,6 +74,62 @@ pub(super) async fn receive<C: Fn(u64)>(
                 }
             }
             Err(error) => return Err(NoHead::Junk(error)),
+        }
+    }
+}
+
+impl<C: Fn(u64)> Onward<'_, C> {
+    /// Passes on a response that another one follows.
+    async fn interim(&self, mut head: Head) -> Result<(), NoHead> {
+        if head.status() == 100 {
+            self.up.called(self.here.now()); // for the body
+        }
+        if self.version < Version::HTTP_11 {
+            return Ok(());
+        }
+        set_body(&mut head, Body::None, Body::None).map_err(|_| NoHead::Memory)?;
+        let sent = self.client.send_interim(self.down, self.here, &mut head).await;
+        self.down.waits(Waits::Sender, self.here.now());
+        (self.count)(sent.map_err(|why| match why {
+            NotSent::Memory => NoHead::Memory,
+            NotSent::Failed => NoHead::Client,
+        })?);
+        Ok(())
+    }
+}
+
+/// The same of a stream.
+async fn receive_from<C: Fn(u64)>(
+    stream: &H2End,
+    asked: RequestInfo,
+    onward: &Onward<'_, C>,
+    place: &mut Option<Response>,
+) -> Result<(), NoHead> {
+    loop {
+        let head = stream.head().await.map_err(|error| match error {
+            h2::StreamError::Refused => NoHead::Refused,
+            h2::StreamError::Connection(_) => NoHead::Nothing,
+            h2::StreamError::Memory => NoHead::Memory,
+            _ => NoHead::Cut,
+        })?;
+        match head {
+            h2::ResponseHead::Interim(response) => {
+                onward.received.add(response.head.size() as u64);
+                onward.interim(response.head).await?;
+            }
+            h2::ResponseHead::Final { response: h2::Response { head, length }, end } => {
+                onward.received.add(head.size() as u64);
+                let body = match (head.status(), length) {
+                    (200..=299, _) if asked.method == Method::Connect && !end => Body::Tunnel,
+                    (204 | 304, _) => Body::None,
+                    _ if asked.method == Method::Head => Body::None,
+                    (_, Some(length)) => Body::Length(length),
+                    _ if end => Body::Length(0),
+                    (_, None) => Body::Chunked, // to those who need to know where it ends
+                };
+                *place = Some(Response { head, body, connection: Said::default() });
+                return Ok(());
+            }
         }
     }
 }

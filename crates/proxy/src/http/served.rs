@@ -11,7 +11,7 @@ use super::report::termination;
 use super::settle::{Answered, Settled};
 use super::tries::{Failed, Outcome, RetryBudget, no_memory};
 use super::upload::{Leaving, Upload, Watched};
-use crate::flow::{ServerEnd, StreamTimeouts};
+use crate::flow::{BodyEnd, H2End, NotBegun, ServerEnd, StreamTimeouts};
 use crate::generation::Backend;
 use crate::rules::EvalPhase;
 use crate::run::{Observation, observe};
@@ -42,10 +42,22 @@ impl Session<'_> {
         backend: &Backend,
         (server, permit, new): (&ServerEnd, &ServerPermit, bool),
         received: &mut Chain,
-        up: &mut Pump,
-    ) -> Result<Chain, Failed> {
+        (up, kept): (&mut Pump, Option<&Kept>),
+    ) -> Result<(Chain, u64), Failed> {
         let mut out = Chain::new();
-        if new && let Some(how) = permit.server().header {
+        // What was sent of a body is kept as it was framed.
+        if up.is_for_stream() != server.is_h2() && kept.is_some_and(|kept| !kept.is_empty()) {
+            return Err(Failed::Answer(502, Termination::new(Cause::ServerLeft, Phase::Headers)));
+        }
+        if server.is_h2() {
+            up.goes_to_stream();
+        } else {
+            up.goes_to_connection();
+        }
+        if new
+            && !server.is_h2()
+            && let Some(how) = permit.server().header
+        {
             let phase = EvalPhase {
                 request: Some(&request.head),
                 backend: Some(backend),
@@ -66,15 +78,31 @@ impl Session<'_> {
                 let _ = up.read_ahead(self.client.end.body(), received);
                 return Err(Failed::Answer(500, Termination::new(Cause::Internal, Phase::Headers)));
             };
-            up.reframe(framed);
+            if !server.is_h2() {
+                up.reframe(framed);
+            }
         }
         let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
         // What comes as a stream of data has no field that says so.
-        if request.body == Body::Chunked && !request.head.has(Known::TRANSFER_ENCODING) {
+        let chunked = request.body == Body::Chunked && !server.is_h2();
+        if chunked && !request.head.has(Known::TRANSFER_ENCODING) {
             request.head.set_field(Known::TRANSFER_ENCODING, b"chunked").map_err(|_| no_memory())?;
         }
-        server.send_head(&mut request.head, spellings, &mut out).map_err(|_| no_memory())?;
-        Ok(out)
+        let end =
+            up.is_empty() && kept.is_none_or(Kept::is_empty) && request.head.method_kind() != Method::Connect;
+        let scheme = self.client.end.h2().map_or(&b"http"[..], H2End::scheme);
+        let sent = server.send_head(&mut request.head, scheme, spellings, end, &mut out);
+        if end {
+            up.ends_with_head();
+        }
+        match sent {
+            Ok(sent) => Ok((out, sent)),
+            Err(NotBegun::Memory) => Err(no_memory()),
+            Err(NotBegun::Invalid) => {
+                Err(Failed::Answer(400, Termination::new(Cause::Refused, Phase::Headers)))
+            }
+            Err(NotBegun::Refused) => Err(Failed::Again { persistent: false }),
+        }
     }
 
     /// The request goes to a server that was reached, and its response comes back.
@@ -94,7 +122,15 @@ impl Session<'_> {
         let &Attempt { end: ref server_end, ref permit, reused, timings: _ } = attempt;
         let index = permit.index();
         let new = reused.is_none();
-        let mut out = self.outgoing(request, backend, (server_end, permit, new), received, up)?;
+        let body = (&mut *up, budget.kept);
+        let outgoing = self.outgoing(request, backend, (server_end, permit, new), received, body);
+        let (mut out, sent_head) = match outgoing {
+            Err(Failed::Again { persistent: _ }) if !budget.left => {
+                return Err(Failed::Answer(502, Termination::new(Cause::ServerLeft, Phase::Headers)));
+            }
+            outgoing => outgoing?,
+        };
+        let server = server_end.body().ok_or_else(no_memory)?; // it has begun
         asking.gone.set(true);
         if request.head.authenticates_connection() {
             budget.authenticated.set(true);
@@ -121,7 +157,6 @@ impl Session<'_> {
         let begun = local.here().now();
         let mut from_server = Chain::new();
         let client = &self.client.end;
-        let server = server_end.body();
         let (f, b) = (self.frontend.counts.own(), backend.counts.own());
         let count = |up: u64, down: u64| {
             b.sent.add(up);
@@ -129,6 +164,9 @@ impl Session<'_> {
             resent.set(resent.get() - before);
             self.count(backend, Some(index), up - before, down);
         };
+        if sent_head > 0 {
+            count(sent_head, 0);
+        }
         let (ended, persist, server_persists) = {
             let up_ends = Ends {
                 io: &local.io,
@@ -192,7 +230,7 @@ impl Session<'_> {
                 return Err(Failed::Again { persistent: budget.persistent });
             }
             let closes = !backend.rules.response_content.is_empty()
-                && self.response_contents(request, response, backend, permit, &from_server)?;
+                && self.response_contents(request, response, backend, (server, permit), &from_server)?;
             self.answered(response, asking, backend, permit, begun);
 
             // From here on the client sees what comes.
@@ -202,7 +240,7 @@ impl Session<'_> {
             self.scopes.memory.response.set(Some((response.head.version(), status)));
             self.scopes.memory.capture_response(&self.frontend.captures, &response.head);
             for rules in self.lists(backend).filter(|rules| !rules.response.is_empty()) {
-                let mut seen = BodyPeek::new(response.body, From::Server, limits);
+                let mut seen = BodyPeek::new(server, response.body, From::Server, limits);
                 let incoming =
                     Incoming { server, input: &mut from_server, seen: &mut seen, received: &b.received };
                 let ruling = self.response_ruled(answered.phase(), rules, &mut response.head, incoming);
@@ -265,6 +303,9 @@ impl Session<'_> {
                     kept: None,
                     passage: Passage { received: &b.received, spliced: [&b.spliced_in, &f.spliced_out] },
                 };
+                if let Some(stream) = server.h2() {
+                    stream.receive_now(&mut from_server).await;
+                }
                 let whole = framed == body
                     && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
                 // A stream ends by itself.
@@ -282,7 +323,9 @@ impl Session<'_> {
                     watch.over(&self.timer, permit, pin!(going_up.beside(sending))).await
                 } else {
                     let mut down = Pump::new(server, body, framed, From::Server, limits, drop_trailers);
-                    down.goes_to(client.body());
+                    if client.h2().is_some() {
+                        down.goes_to_stream();
+                    }
                     let sending = pin!(async {
                         let sent = |n| {
                             told.set(told.get() + n);
@@ -325,9 +368,10 @@ impl Session<'_> {
                 let rest = match &going_up.outcome {
                     None if complete && server_persists => {
                         let mut leaving = pin!(server_end.connection().recv());
-                        let rest = pin!(poll_fn(|context| match going_up.poll_end(context) {
-                            Poll::Ready(()) => Poll::Ready(()),
-                            Poll::Pending => leaving.as_mut().poll(context).map(drop),
+                        let rest = pin!(poll_fn(|context| match (going_up.poll_end(context), server) {
+                            (Poll::Ready(()), _) => Poll::Ready(()),
+                            (Poll::Pending, BodyEnd::Http1(_)) => leaving.as_mut().poll(context).map(drop),
+                            (Poll::Pending, BodyEnd::Http2(stream)) => stream.poll_gone(context),
                         }));
                         watch.over(&self.timer, permit, rest).await
                     }
@@ -348,9 +392,7 @@ impl Session<'_> {
                     self.receives(segment.len());
                     received.push_compact(segment).map_err(|_| no_memory())?;
                 }
-                let ended = self
-                    .tunnel(backend, (server_end.connection(), permit), back, received, from_server, count)
-                    .await;
+                let ended = self.tunnel(backend, (server, permit), back, received, from_server, count).await;
                 self.tunnelled(backend, permit.server(), ended);
                 return Ok(Outcome { whole: true, ..Outcome::CLOSE });
             }

@@ -6,7 +6,7 @@ use super::cacheable::gives_cookie_away;
 use super::edit;
 use super::exchange::Asking;
 use super::tries::{Failed, no_memory};
-use crate::flow::NotSent;
+use crate::flow::{BodyEnd, NotSent};
 use crate::generation::{Backend, CloseMode, Rules};
 use crate::rules::{Answer, Content, End, EvalPhase, Lookups, content};
 use crate::server::ServerPermit;
@@ -17,7 +17,7 @@ use manylane_h1::{
     Body, BodyReader, BodyWriter, From, Persist, Progress, Reader, Request, Response, frame_for, set_body,
     set_connection, settle_response,
 };
-use manylane_http::{Head, Method};
+use manylane_http::{Head, Known, Method};
 use manylane_logs::Level;
 use manylane_sched::Time;
 use manylane_sync::Arc;
@@ -78,10 +78,10 @@ impl Session<'_> {
         request: &Request,
         response: &Response,
         backend: &Backend,
-        permit: &ServerPermit,
+        (server, permit): (BodyEnd<'_>, &ServerPermit),
         from_server: &Chain,
     ) -> Result<bool, Failed> {
-        let mut seen = BodyPeek::new(response.body, From::Server, backend.http.response_limits);
+        let mut seen = BodyPeek::new(server, response.body, From::Server, backend.http.response_limits);
         if backend.rules.reads_data {
             let _ = seen.begin(from_server); // what is wrong with it is found again when it is forwarded
         }
@@ -237,6 +237,13 @@ impl Session<'_> {
         }
         if response_head.status() < 200 && body != Body::Tunnel {
             persist = Persist::Close; // rules have made it one that is followed by another, and there is none
+        }
+        // What comes as a stream of data has no field that says so.
+        if framed == Body::Chunked
+            && self.client.end.h2().is_none()
+            && !response_head.has(Known::TRANSFER_ENCODING)
+        {
+            response_head.set_field(Known::TRANSFER_ENCODING, b"chunked").map_err(|_| no_memory())?;
         }
         let mut back = Chain::new();
         let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);

@@ -15,7 +15,7 @@ use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_h1::Request;
 use manylane_http::Method;
-use manylane_net::Packets;
+use manylane_net::{Connection, Packets};
 use std::cell::Cell;
 use std::pin::pin;
 
@@ -141,6 +141,32 @@ impl Session<'_> {
         }
     }
 
+    /// Begins to speak HTTP/2 with a server over a new connection, which others share if it has a key. Where
+    /// that cannot be, the status of the answer.
+    async fn speak_http2(
+        &self,
+        request: &Request,
+        backend: &Backend,
+        permit: &ServerPermit,
+        key: Option<u64>,
+        connection: Connection,
+    ) -> Result<ServerEnd, u16> {
+        if let Some(how) = permit.server().header {
+            let phase = EvalPhase {
+                request: Some(&request.head),
+                backend: Some(backend),
+                server: Some(permit.server()),
+                ..EvalPhase::default()
+            };
+            let header = server::header(how, permit.server(), &self.client, &self.eval(), phase);
+            let mut out = Chain::new();
+            header.map_err(|_| 500_u16).and_then(|header| out.append(&header).map_err(|_| 500))?;
+            connection.send(&mut out).await.map_err(|_| 503_u16)?;
+        }
+        let conn = self.local.share(backend, permit.index(), key, connection).map_err(|_| 500_u16)?;
+        Ok(ServerEnd::stream_of(conn))
+    }
+
     /// [`ends_soon`](Self::ends_soon), of a body of which a server may have got a part: then it has to be
     /// whole.
     fn ends_behind(&mut self, asking: &Asking, up: &mut Pump) -> bool {
@@ -187,6 +213,9 @@ impl Session<'_> {
             purpose.set(Some(this));
             if anew {
                 return IdleConn::Nothing;
+            }
+            if permit.server().http2 {
+                return Self::take_shared(local, backend, key, first, permit);
             }
             // What a key tells of is equal where the key is.
             match private.take(this, key.is_some() || packets == Packets::default() && !readdressed) {
@@ -280,6 +309,19 @@ impl Session<'_> {
             }
         };
         let index = permit.index();
+        let end = match end {
+            ServerEnd::Http1(connection) if permit.server().http2 => {
+                let shared = purpose
+                    .get()
+                    .and_then(|purpose| purpose.key())
+                    .filter(|_| backend.http.reuse != Reuse::Never);
+                let begins = pin!(self.speak_http2(request, backend, &permit, shared, connection));
+                begins.await.map_err(|status| {
+                    Failed::Answer(status, Termination::new(Cause::ServerLeft, Phase::Connect))
+                })?
+            }
+            end => end,
+        };
         // As if it had the right cookie: a rule will choose the same server again.
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));
@@ -310,8 +352,20 @@ impl Session<'_> {
             self.served(request, asking, backend, &attempt, &mut received, &mut watched, up, budget).await;
         let Attempt { end, reused, permit, timings: _ } = attempt;
         drop(permit);
-        if !matches!(outcome, Ok(Outcome { whole: true, .. })) {
-            end.connection().reset_on_close(); // else it might take what it got of a body for all of it
+        let connection = match end {
+            ServerEnd::Http1(connection) => Some(connection),
+            ServerEnd::Http2(conn, stream) => {
+                drop(stream); // which ends it where it is not over
+                let alone = backend.http.reuse == Reuse::Never
+                    || purpose.get().is_none_or(|purpose| purpose.key().is_none());
+                local.release_shared(backend, index, &conn, alone);
+                None
+            }
+        };
+        if let Some(connection) = &connection
+            && !matches!(outcome, Ok(Outcome { whole: true, .. }))
+        {
+            connection.reset_on_close(); // else it might take what it got of a body for all of it
         }
         if let Some(segment) = watched.received {
             self.receives(segment.len());
@@ -327,8 +381,10 @@ impl Session<'_> {
             // the client may be sending what nobody reads: let it read the answer
             self.send_last(&mut Chain::new()).await;
         }
-        if again && let Some(purpose) = purpose.get() {
-            let ServerEnd::Http1(connection) = end;
+        if again
+            && let Some(purpose) = purpose.get()
+            && let Some(connection) = connection
+        {
             let idle = Idle { connection, served: reused.unwrap_or(0) + 1 };
             let authenticated = authenticated.get();
             match purpose.key() {

@@ -9,7 +9,6 @@ use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_h1::{Body, From};
-use manylane_net::Connection;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -20,7 +19,7 @@ impl Session<'_> {
     pub(super) async fn tunnel(
         &self,
         backend: &Backend,
-        (server, permit): (&Connection, &ServerPermit),
+        (server, permit): (BodyEnd<'_>, &ServerPermit),
         mut back: Chain,
         received: Chain,
         mut from_server: Chain,
@@ -34,8 +33,9 @@ impl Session<'_> {
             in_turn: false,
             ..usual
         };
-        let Some(client) = self.client.end.whole() else {
-            let tunnel = pin!(self.tunnel_of_stream(backend, (server, permit), timeouts, from_server, count));
+        let (Some(client), Some(server)) = (self.client.end.whole(), server.whole()) else {
+            let chains = [received, from_server, back];
+            let tunnel = pin!(self.tunnel_of_streams(backend, (server, permit), timeouts, chains, count));
             return tunnel.await;
         };
         if back.append_chain(&mut from_server).is_err() {
@@ -59,18 +59,18 @@ impl Session<'_> {
         pair.forward(received, std::future::ready(Ok((back, false))), self.splicing(backend), count).await
     }
 
-    /// The same of a stream, whose head was sent: its data are the bytes of the tunnel.
-    async fn tunnel_of_stream(
+    /// The same where one end is a stream: its data are the bytes of the tunnel.
+    async fn tunnel_of_streams(
         &self,
         backend: &Backend,
-        (server, permit): (&Connection, &ServerPermit),
+        (server, permit): (BodyEnd<'_>, &ServerPermit),
         timeouts: Timeouts,
-        mut from_server: Chain,
+        [mut received, mut from_server, mut back]: [Chain; 3],
         count: impl Fn(u64, u64),
     ) -> Termination {
         let here = self.local.here();
         let watch = StreamTimeouts::new(timeouts, here.now());
-        let (client, server_end) = (self.client.end.body(), BodyEnd::Http1(server));
+        let client = self.client.end.body();
         let (f, b) = (self.frontend.counts.own(), backend.counts.own());
         let ends = |way, from, to, passage| Ends {
             io: &self.local.io,
@@ -82,23 +82,28 @@ impl Session<'_> {
             passage,
         };
         let up_passage = Passage { received: &f.received, spliced: [&f.spliced_in, &b.spliced_out] };
-        let up_ends = ends(&watch.up, client, server_end, up_passage);
+        let up_ends = ends(&watch.up, client, server, up_passage);
         let down_passage = Passage { received: &b.received, spliced: [&b.spliced_in, &f.spliced_out] };
-        let down_ends = ends(&watch.down, server_end, client, down_passage);
+        let down_ends = ends(&watch.down, server, client, down_passage);
         let limits = backend.http.response_limits;
         let mut up = Pump::new(client, Body::Tunnel, Body::Tunnel, From::Client, limits, true);
-        let mut down = Pump::new(server_end, Body::Tunnel, Body::Tunnel, From::Server, limits, true);
-        down.goes_to(client);
-        let (mut received, mut out, mut back) = (Chain::new(), Chain::new(), Chain::new());
+        let mut down = Pump::new(server, Body::Tunnel, Body::Tunnel, From::Server, limits, true);
+        if client.h2().is_some() {
+            down.goes_to_stream();
+        }
+        if server.h2().is_some() {
+            up.goes_to_stream();
+        }
+        let mut out = Chain::new();
         let mut up = pin!(async {
             up.run(&up_ends, &mut received, &mut out, |n| count(n, 0)).await?;
             watch.up.end(here.now());
-            server.finish().await.map_err(|_| Broken::Receiver)
+            finish(server).await
         });
         let mut down = pin!(async {
             down.run(&down_ends, &mut from_server, &mut back, |n| count(0, n)).await?;
             watch.down.end(here.now());
-            Ok(())
+            finish(client).await
         });
         let (mut up_is_done, mut down_is_done) = (false, false);
         let both = poll_fn(|context| {
@@ -141,5 +146,13 @@ impl Session<'_> {
             }
             _ => {}
         }
+    }
+}
+
+/// Nothing more is sent to this end; a stream was told so with the last data.
+async fn finish(end: BodyEnd<'_>) -> Result<(), Broken> {
+    match end.whole() {
+        Some(connection) => connection.finish().await.map_err(|_| Broken::Receiver),
+        None => Ok(()),
     }
 }

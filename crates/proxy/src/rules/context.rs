@@ -211,7 +211,8 @@ impl EvalContext<'_> {
                 .server
                 .filter(|server| !server.stands_in)
                 .map(|server| (server.id.into(), server.name.as_bytes())),
-            http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some()),
+            http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some())
+                << u8::from(phase.server.is_some_and(|server| server.http2)),
             timeout: backend.map_or(0, |backend| millis(backend.timeouts.server)),
             current_timeout: backend
                 .map_or(0, |backend| millis(memory.server_timeout.get().or(backend.timeouts.server))),

@@ -5,6 +5,7 @@ use super::event::Event;
 use super::idle::Idle;
 use super::listen::BoundListener;
 use super::passwords::Passwords;
+use super::shared_conns::SharedConns;
 use super::streams::Streams;
 use crate::generation::{Backend, Frontend, Generation, Server, inherit_late, set_now};
 use crate::log::Room;
@@ -38,6 +39,8 @@ pub struct Local {
     pub(crate) connectors: Box<[Rc<Connector>]>,
     /// Idle connections to servers, by the backends' numbers.
     pub(super) idle_pools: Box<[RefCell<IdlePool<Idle>>]>,
+    /// Those that many requests share.
+    pub(super) shared_conns: SharedConns,
     /// How many lie there.
     pub(super) idle: Cell<usize>,
     /// Descriptors in use on all lanes, and when they were looked at.
@@ -212,6 +215,7 @@ impl Local {
             generation,
             connectors,
             idle_pools,
+            shared_conns: SharedConns::default(),
             idle: Cell::new(0),
             used: Cell::new((Time::ZERO, 0)),
             asked: Cell::new(0),
@@ -367,6 +371,7 @@ impl Local {
         Self::all().filter(|local| local.stopping.has_happened()).for_each(|local| local.stopping.happen());
         self.leave_checks();
         self.close_idle();
+        self.shared_conns.shutdown();
         if let Some(next) = Self::newest() {
             let kept = &next.generation.logs.ring_servers;
             let own = self.generation.logs.ring_servers.iter();

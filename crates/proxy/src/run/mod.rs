@@ -15,6 +15,7 @@ mod observe;
 mod passwords;
 mod program;
 mod relocate;
+mod shared_conns;
 mod streams;
 mod succeed;
 

@@ -11,6 +11,7 @@ use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
 use manylane_io::{SocketAddrAny, socket};
+use manylane_mux::h2;
 use manylane_net::{Connection, Endpoint, Served, Step};
 use manylane_sched::Time;
 use std::net::SocketAddr;
@@ -65,6 +66,8 @@ impl ConnectTimings {
 pub(crate) enum IdleConn {
     /// This connection.
     This(Idle),
+    /// A stream of this connection.
+    Shared(h2::Conn),
     /// Nothing, and a new one is made.
     Nothing,
     /// Nothing, and none is made: the client is sent there by itself.
@@ -169,6 +172,11 @@ pub(crate) fn at_once(
             let end = ServerEnd::Http1(connection);
             Ok(Attempt { end, permit, reused: Some(served), timings })
         }
+        IdleConn::Shared(conn) => {
+            permit.reuses();
+            let reused = Some(begun(&conn));
+            Ok(Attempt { end: ServerEnd::stream_of(conn), permit, reused, timings })
+        }
         IdleConn::Nothing | IdleConn::Elsewhere { .. } | IdleConn::Redirect => Err(permit),
     }
 }
@@ -208,9 +216,7 @@ pub(crate) async fn connect(
     .await;
     (timings.retries, timings.redispatched) = (tried.retries, tried.redispatched);
     match outcome {
-        Ok((connection, permit, reused)) => {
-            Ok(Attempt { end: ServerEnd::Http1(connection), permit, reused, timings })
-        }
+        Ok((end, permit, reused)) => Ok(Attempt { end, permit, reused, timings }),
         Err(ended) => Err(NotReached { ended, server, timings }),
     }
 }
@@ -228,7 +234,7 @@ async fn tries(
     mut idle_pool: impl FnMut(&ServerPermit, &Client) -> IdleConn,
     last: &mut Option<Index>,
     timings: &mut ConnectTimings,
-) -> Result<(Connection, ServerPermit, Option<u32>), Termination> {
+) -> Result<(ServerEnd, ServerPermit, Option<u32>), Termination> {
     let counts = backend.counts.own();
     let retries_most = if backend.retries_connect { tried.most(backend) } else { 0 };
     let here = local.here();
@@ -247,6 +253,11 @@ async fn tries(
         tried.count(backend, permit.index());
         let idle = match idle_pool(&permit, client) {
             IdleConn::This(idle) => Some(idle),
+            IdleConn::Shared(conn) => {
+                permit.reuses();
+                let served = begun(&conn);
+                return Ok((ServerEnd::stream_of(conn), permit, Some(served)));
+            }
             IdleConn::Nothing => None,
             IdleConn::Redirect => return Err(Termination::new(Cause::Local, Phase::Connect)),
             // Seldom, so what it needs is not a part of every session.
@@ -256,7 +267,7 @@ async fn tries(
         };
         if let Some(Idle { connection, served }) = idle {
             permit.reuses();
-            return Ok((connection, permit, Some(served)));
+            return Ok((ServerEnd::Http1(connection), permit, Some(served)));
         }
         local.make_room(backend);
         let server = permit.server();
@@ -274,7 +285,7 @@ async fn tries(
             Ok(connection) => {
                 observe(local, backend, permit.index(), Observation::Connected);
                 timings.connected = here.now().since(entered);
-                return Ok((connection, permit, None));
+                return Ok((ServerEnd::Http1(connection), permit, None));
             }
             Err(cause) if cause.is_order() => return Err(Termination::new(cause, Phase::Connect)),
             Err(cause) => cause,
@@ -299,6 +310,11 @@ async fn tries(
             waiting(backend, client, pin!(here.sleep(pause))).await?;
         }
     }
+}
+
+/// Requests that a connection has served, or serves.
+fn begun(conn: &h2::Conn) -> u32 {
+    u32::try_from(conn.begun()).unwrap_or(u32::MAX)
 }
 
 /// Remembers where a server is that was not reached.

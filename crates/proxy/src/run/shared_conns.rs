@@ -1,0 +1,122 @@
+//! Connections of HTTP/2 to servers: the requests of a lane share them, as many at a time as the server
+//! allows.
+//!
+//! A connection lies here from its begin to its end under the [key](Local::key) that says what it is good
+//! for. One that is for a single client is driven here, too, but nobody else finds it. The connection closes
+//! when it had no stream for `pool-purge-delay`, or when the lane stops.
+
+use super::Local;
+use crate::generation::{Backend, Server};
+use manylane_balance::Index;
+use manylane_mux::h2::{Conn, ConnTimeouts, SendError};
+use manylane_net::Connection;
+use manylane_sched::{Class, TaskKind};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+static SERVER: TaskKind = TaskKind::new("h2 connection to a server");
+
+/// How long a server may take to acknowledge settings: a round trip, and time for one that is busy.
+const SETTINGS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A lane's connections of HTTP/2 to servers of one generation.
+#[derive(Debug, Default)]
+pub(crate) struct SharedConns(RefCell<Vec<SharedConn>>);
+
+#[derive(Debug)]
+struct SharedConn {
+    backend: usize,
+    index: Index,
+    /// None: for one client alone.
+    key: Option<u64>,
+    conn: Conn,
+}
+
+impl SharedConns {
+    /// Those that begin no streams any more are forgotten; their own task drives them to their end.
+    fn forget_leaving(&self) {
+        self.0.borrow_mut().retain(|shared| !shared.conn.is_leaving());
+    }
+
+    /// All end when their streams have.
+    pub(super) fn shutdown(&self) {
+        for shared in self.0.take() {
+            shared.conn.shutdown();
+        }
+    }
+}
+
+impl Local {
+    /// A connection of the key that can begin a stream, and has begun `least` before. One that has served as
+    /// many as its server's `max-reuse` allows ends behind them.
+    pub(crate) fn take_shared(
+        &self,
+        backend: &Backend,
+        server: &Server,
+        key: u64,
+        least: u64,
+    ) -> Option<Conn> {
+        self.shared_conns.forget_leaving();
+        let conns = self.shared_conns.0.borrow();
+        let own = conns.iter().filter(|shared| shared.backend == backend.number && shared.key == Some(key));
+        let mut own = own.map(|shared| &shared.conn);
+        own.find(|conn| {
+            let used = server.max_reuse.is_some_and(|most| conn.begun() > u64::from(most));
+            if used {
+                conn.shutdown();
+            }
+            !used && conn.begun() >= least && conn.can_begin()
+        })
+        .cloned()
+    }
+
+    /// Speaks HTTP/2 over a new connection, which others of the key use, too.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub(crate) fn share(
+        self: &Rc<Self>,
+        backend: &Backend,
+        index: Index,
+        key: Option<u64>,
+        connection: Connection,
+    ) -> Result<Conn, SendError> {
+        let config = self.generation.process.h2.of_server(&backend.http.response_limits);
+        let conn = Conn::client(connection, config, self.here())?;
+        let purge = backend.servers[index.get()].pool_purge;
+        let timeouts = ConnTimeouts {
+            first: Some(purge),
+            idle: Some(purge),
+            write: backend.timeouts.server,
+            settings: Some(SETTINGS_PATIENCE),
+        };
+        let (driven, local) = (conn.clone(), Rc::downgrade(self));
+        let task = async move {
+            driven.run(&timeouts, |stream, _| drop(stream)).await;
+            if let Some(local) = local.upgrade() {
+                local.shared_conns.forget_leaving();
+            }
+        };
+        self.here().spawn(&SERVER, Class::Normal, task).map_err(|_| SendError::NoMemory)?;
+        let shared = SharedConn { backend: backend.number, index, key, conn: conn.clone() };
+        self.shared_conns.0.borrow_mut().push(shared);
+        Ok(conn)
+    }
+
+    /// A stream of the connection has ended. Where it was the last, and more are idle than the server's
+    /// `pool-max-conn` allows, or the connection is one client's alone, it ends.
+    pub(crate) fn release_shared(&self, backend: &Backend, index: Index, conn: &Conn, alone: bool) {
+        if conn.open_streams() > 0 {
+            return;
+        }
+        let most = backend.servers[index.get()].pool_max;
+        let is_idle = |shared: &&SharedConn| {
+            shared.backend == backend.number && shared.index == index && shared.conn.open_streams() == 0
+        };
+        let idle = || self.shared_conns.0.borrow().iter().filter(is_idle).count();
+        if alone || most.is_some_and(|most| idle() > most as usize) {
+            conn.shutdown();
+        }
+    }
+}
