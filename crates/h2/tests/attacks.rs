@@ -184,8 +184,8 @@ fn output_is_bounded_and_input_waits_for_it() {
 
 #[test]
 fn a_bomb_of_headers_costs_no_more_than_its_bytes() {
-    // An entry of nearly the whole table, and 10 references to it: they are decoded and not stored. Of 12,000,
-    // which would make 48 MB, most are not even decoded.
+    // An entry of nearly the whole table, and 10 references to it: they are decoded and not stored. Of
+    // 12,000, which would make 48 MB, most are not even decoded.
     let mut end = End::server(Config::default());
     let value = "y".repeat(4_000);
     let mut bomb = Vec::new();
@@ -251,8 +251,8 @@ fn a_peer_that_opens_no_window_is_told_of() {
 
 #[test]
 fn a_block_that_names_a_large_entry_again_and_again_is_not_decoded() {
-    // One entry of 3,900 bytes, then fields of a byte or two that name it: as it is, or its name with an empty
-    // value, with and without a place in the table.
+    // One entry of 3,900 bytes, then fields of a byte or two that name it: as it is, or its name with an
+    // empty value, with and without a place in the table.
     for (first, repeated) in [(0x40, &b"\xbe"[..]), (0x40, b"\x7e\x00"), (0x40, b"\x0f\x2f\x00")] {
         let mut block = block(GET);
         block.extend_from_slice(&[first, 0x7f, 0xbd, 0x1d]);
@@ -270,6 +270,7 @@ fn a_block_that_names_a_large_entry_again_and_again_is_not_decoded() {
     let mut end = End::server(Config::default());
     let bytes = block(&[GET, &fields].concat());
     let (head, rest) = bytes.split_at(16_000);
-    let frames = [frame(HEADERS, END_STREAM, 1, head), frame(CONTINUATION, END_HEADERS, 1, rest)].concat();
-    assert!(matches!(end.one(&frames), Event::TooLarge { .. }));
+    let first = frame(HEADERS, END_STREAM, 1, head);
+    let both = [first, frame(CONTINUATION, END_HEADERS, 1, rest)].concat();
+    assert!(matches!(end.one(&both), Event::TooLarge { .. }));
 }

@@ -535,3 +535,51 @@ fn streams_take_turns_and_bytes_are_not_copied() {
         assert!(counts[1..].iter().all(|count| *count > 0), "{counts:?}");
     });
 }
+
+#[test]
+fn a_peer_that_reads_no_answers_is_not_read_until_it_does() {
+    on_lane(|io| async move {
+        let (ours, mut theirs) = half_pair(&io);
+        let config = Config { max_streams: 1_000, ..Config::default() };
+        let (conn, end) = server(ours, config, NONE, |stream, _| async move {
+            let mut head = response(200);
+            head.add_field("x-large", &[b'x'; 5_000]).unwrap(); // more than a table holds
+            stream.send_head(&head, true).unwrap();
+        });
+        let mut next = 1u32;
+        let mut requests = |count: u32| -> Vec<u8> {
+            let mut all = Vec::new();
+            for _ in 0..count {
+                all.extend([0, 0, 6, 1, 5]);
+                all.extend(next.to_be_bytes());
+                all.extend([0x82, 0x86, 0x84, 0x41, 1, b'a']);
+                next += 2;
+            }
+            all
+        };
+        theirs.write_all(&[PREFACE, &SETTINGS, &ACK].concat()).unwrap();
+        // The first answers fill the socket, those behind them the output, and then no request is taken.
+        let mut asked = 0;
+        while !conn.is_stalled() {
+            theirs.write_all(&requests(10)).unwrap();
+            asked += 10;
+            assert!(asked < 1_000, "what a socket holds, MAX_OUTPUT, and no more");
+            until(|| conn.is_stalled() || conn.begun() == asked && conn.open_streams() == 0).await;
+        }
+        assert!(conn.begun() < asked);
+        let reader = std::thread::spawn(move || {
+            let (mut all, mut some) = (Vec::new(), [0; 60_000]);
+            loop {
+                match theirs.read(&mut some).unwrap() {
+                    0 => return frames(&all),
+                    n => all.extend(&some[..n]),
+                }
+            }
+        });
+        until(|| conn.begun() == asked && conn.open_streams() == 0).await;
+        conn.shutdown();
+        until(|| end.get().is_some()).await;
+        let answers = reader.join().unwrap().iter().filter(|frame| frame.0 == 1).count();
+        assert_eq!((answers as u64, end.get()), (asked, Some(ConnEnd::Drained)));
+    });
+}
