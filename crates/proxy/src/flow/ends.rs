@@ -47,8 +47,7 @@ pub(crate) struct H2End {
     conn: h2::Conn,
     /// That of the request.
     scheme: h2::Scheme,
-    /// Borrowed while it is polled.
-    stream: RefCell<h2::Stream>,
+    stream: h2::Stream,
     /// Bytes that were taken and have not gone on.
     taken: Cell<usize>,
     /// The message that comes is over.
@@ -92,7 +91,7 @@ impl H2End {
         STREAMS.alloc(Self {
             conn,
             scheme,
-            stream: RefCell::new(stream),
+            stream,
             taken: Cell::new(0),
             over: Cell::new(over),
             trailers: RefCell::new(None),
@@ -117,7 +116,7 @@ impl H2End {
         most: usize,
     ) -> Poll<Result<bool, EndFailed>> {
         let had = into.len();
-        let polled = self.stream.borrow_mut().poll_recv(context, into, most.max(LEAST));
+        let polled = self.stream.poll_recv(context, into, most.max(LEAST));
         polled.map(|received| match received {
             Ok(h2::Received::Data) => {
                 self.taken.set(self.taken.get() + into.len() - had);
@@ -150,13 +149,13 @@ impl H2End {
     pub(crate) fn gone_on(&self) {
         let taken = self.taken.take();
         if taken > 0 {
-            self.stream.borrow_mut().consume(taken);
+            self.stream.consume(taken);
         }
     }
 
     /// Waits for the head of a response.
     pub(crate) async fn head(&self) -> Result<h2::ResponseHead, h2::StreamError> {
-        let head = poll_fn(|context| self.stream.borrow_mut().poll_head(context)).await?;
+        let head = poll_fn(|context| self.stream.poll_head(context)).await?;
         if let h2::ResponseHead::Final { end: true, .. } = head {
             self.over.set(true);
         }
@@ -174,12 +173,12 @@ impl H2End {
 
     /// Waits until it can go on no more.
     pub(crate) fn poll_gone(&self, context: &Context<'_>) -> Poll<()> {
-        self.stream.borrow_mut().poll_gone(context).map(drop)
+        self.stream.poll_gone(context).map(drop)
     }
 
     /// Ends it at once.
     pub(crate) fn reset(&self, reason: h2::Reason) {
-        self.stream.borrow_mut().reset(reason);
+        self.stream.reset(reason);
     }
 
     fn sent(sent: Result<(), h2::StreamError>) -> Result<(), NotSent> {
@@ -190,16 +189,16 @@ impl H2End {
     }
 
     fn send_interim(&self, head: &Head) -> Result<(), NotSent> {
-        Self::sent(self.stream.borrow_mut().send_interim(head))
+        Self::sent(self.stream.send_interim(head))
     }
 
     fn send_head(&self, head: &Head, end: bool) -> Result<(), NotSent> {
-        Self::sent(self.stream.borrow_mut().send_head(head, end))
+        Self::sent(self.stream.send_head(head, end))
     }
 
     /// Sends trailers, and the end of the message with them.
     pub(crate) fn send_trailers(&self, trailers: &Head) -> Result<(), EndFailed> {
-        self.stream.borrow_mut().send_trailers(trailers).map_err(|_| EndFailed)
+        self.stream.send_trailers(trailers).map_err(|_| EndFailed)
     }
 
     /// Sends all of `data`, and the end of the message behind it where it is `end`. `took` is told when some
@@ -210,7 +209,7 @@ impl H2End {
     pub(crate) async fn send(&self, data: &mut Chain, end: bool, took: impl Fn()) -> Result<(), EndFailed> {
         poll_fn(|context| {
             let before = data.len();
-            let sent = self.stream.borrow_mut().poll_send(context, data, end);
+            let sent = self.stream.poll_send(context, data, end);
             if sent.is_pending() && data.len() < before {
                 took();
             }
@@ -221,7 +220,7 @@ impl H2End {
 
     /// Waits until data could be sent: how many bytes.
     async fn room(&self) -> Result<usize, EndFailed> {
-        poll_fn(|context| self.stream.borrow_mut().poll_room(context)).await.map_err(|_| EndFailed)
+        poll_fn(|context| self.stream.poll_room(context)).await.map_err(|_| EndFailed)
     }
 }
 

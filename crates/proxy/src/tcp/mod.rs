@@ -339,7 +339,7 @@ impl Stream<'_> {
         };
         let looked = async {
             let mut received = Chain::new();
-            let decided = inspect(self.eval, &what, Direction::Response, &connection, &mut received).await;
+            let decided = inspect(self.eval, &what, Direction::Response, connection, &mut received).await;
             client.mark(memory.client_packets.take());
             match decided {
                 Ok(Content::Reject) => Err(Termination::new(Cause::Refused, Phase::Data)),
