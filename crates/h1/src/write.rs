@@ -375,6 +375,3 @@ impl BodyWriter {
         Ok(())
     }
 }
-
-/// The whole answer to `Expect: 100-continue`.
-pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

@@ -63,12 +63,6 @@ impl<'a> Iterator for Cookies<'a> {
     }
 }
 
-/// The cookie that a `Set-Cookie` field's value sets; its attributes follow, from the first semicolon or
-/// comma on.
-pub fn set_cookie(value: &[u8]) -> Option<Cookie<'_>> {
-    cookie(value, 0..find_either_outside_quotes(value, b";,"))
-}
-
 fn cookie(value: &[u8], part: Range<usize>) -> Option<Cookie<'_>> {
     let within = |piece: &[u8]| {
         let start = piece.as_ptr().addr() - value.as_ptr().addr();
@@ -111,13 +105,5 @@ mod tests {
         assert_eq!(all("a=1, b=2"), [pair("a", "1"), pair("b", "2")]);
         assert_eq!(all(",a=1 ,b=\"2,3\";c"), [pair("a", "1"), pair("b", "\"2,3\""), pair("c", "")]);
         assert_eq!(all("a=\"b;c\"; d=\"e"), [pair("a", "\"b;c\""), pair("d", "\"e")]);
-    }
-
-    #[test]
-    fn a_set_cookie_has_one_cookie() {
-        let cookie = set_cookie(b"SRV=s1; path=/; Secure").expect("one");
-        assert_eq!((cookie.name, cookie.value, cookie.at), (&b"SRV"[..], &b"s1"[..], 0..6));
-        assert_eq!(set_cookie(b"; path=/"), None);
-        assert_eq!(set_cookie(b"=x"), None);
     }
 }

@@ -4,14 +4,12 @@
 mod authority;
 mod connauth;
 mod cookie;
-mod date;
 mod fields;
 mod head;
 mod hop;
 mod list;
 mod method;
 mod name;
-mod reply;
 pub mod status;
 pub mod syntax;
 mod target;
@@ -19,16 +17,15 @@ mod version;
 
 pub use authority::{split_host_port, without_default_port, without_user};
 pub use connauth::names_connection_scheme;
-pub use cookie::{Cookie, Cookies, set_cookie};
-pub use date::{DATE_LEN, DateCache, format_date, parse_date};
+pub use cookie::{Cookie, Cookies};
 pub use fields::{FieldLine, Fields, MAX_FIELDS, PushError};
 pub use head::{
     CaseTable, CaseTableError, EditError, Field, FieldId, FieldIter, Head, Kind, ListValues, MAX_HEAD,
     RequestLine, StatusLine, Values,
 };
-pub use list::{List, Parameters, unquoted};
+pub use list::List;
 pub use method::Method;
 pub use name::{Known, Name, NameRef};
-pub use reply::{MAX_REPLY, Reply, ReplyError, has_page, redirect};
+pub use status::has_page;
 pub use target::{Form, Target};
 pub use version::Version;

@@ -78,37 +78,6 @@ impl<'a> Iterator for List<'a> {
     }
 }
 
-/// Parameters: `name=value` between semicolons, as behind a media type. A value in quotes is given without
-/// them, escapes as they stand; a name without a value has none.
-#[derive(Clone, Debug)]
-pub struct Parameters<'a>(List<'a>);
-
-impl<'a> Parameters<'a> {
-    /// Those in `value`, all parts between semicolons: what stands before the first is the first name.
-    pub fn new(value: &'a [u8]) -> Self {
-        Self(List::separated_by(value, b';'))
-    }
-}
-
-impl<'a> Iterator for Parameters<'a> {
-    type Item = (&'a [u8], Option<&'a [u8]>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let part = self.0.next()?;
-        let Some(equals) = memchr::memchr(b'=', part) else { return Some((part, None)) };
-        let value = trim(&part[equals + 1..]);
-        Some((trim(&part[..equals]), Some(unquoted(value))))
-    }
-}
-
-/// What stands between the quotes of a quoted string, escapes as they are; all of it if it is not one.
-pub fn unquoted(value: &[u8]) -> &[u8] {
-    match value {
-        [b'"', inner @ .., b'"'] => inner,
-        _ => value,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,14 +94,5 @@ mod tests {
         assert_eq!(members(br#""a,\",b",c"#), [r#"\"a,\\\",b\""#, "c"]);
         assert_eq!(members(br#"a,"b,c"#), ["a", r#"\"b,c"#]);
         assert_eq!(members(br#"a\,b"#), [r"a\\", "b"]);
-    }
-
-    #[test]
-    fn parameters_have_names_and_values() {
-        let all: Vec<_> = Parameters::new(br#"text/html; charset="utf;8" ;x ; y = 1"#).collect();
-        assert_eq!(
-            all,
-            [(&b"text/html"[..], None), (b"charset", Some(&b"utf;8"[..])), (b"x", None), (b"y", Some(b"1")),]
-        );
     }
 }

@@ -68,6 +68,15 @@ pub fn reason(status: u16) -> &'static str {
     }
 }
 
+/// Whether there is a page for that status, which error files may take the place of.
+pub fn has_page(status: u16) -> bool {
+    matches!(
+        status,
+        200 | 400 | 401 | 403 | 404 | 405 | 407 | 408 | 410 | 413 | 414 | 421 | 422 | 425 | 429 | 431 | 500
+            ..=505
+    )
+}
+
 fn class(status: u16) -> &'static str {
     match status {
         100..=199 => "Informational",

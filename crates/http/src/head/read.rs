@@ -161,18 +161,6 @@ impl Head {
         self.values(name).count()
     }
 
-    /// How many members the list has: `hdr_cnt`.
-    #[inline]
-    pub fn list_count<'n>(&self, name: impl Into<NameRef<'n>>) -> usize {
-        self.list_values(name).count()
-    }
-
-    /// Whether the list has this member, in any case: for `Connection: close` and its like.
-    #[inline]
-    pub fn list_has<'n>(&self, name: impl Into<NameRef<'n>>, member: &[u8]) -> bool {
-        self.list_values(name).any(|value| value.eq_ignore_ascii_case(member))
-    }
-
     /// The bytes as they were received, the empty line included; none for a head that was made here.
     #[inline]
     pub fn original(&self) -> Option<&Segment> {
