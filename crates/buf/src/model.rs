@@ -11,7 +11,6 @@ use crate::{
 use manylane_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::cell::Cell;
 use std::io::{BufRead, IoSlice, Read};
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -232,13 +231,10 @@ impl Run<'_> {
             6 | 7 => {
                 let n = self.position(self.chains[a].1.len());
                 let (chain, model) = &mut self.chains[a];
-                let front = kind == 6;
-                let done = if front { chain.trim_front(n) } else { chain.trim_back(n) };
+                let done = chain.trim_front(n);
                 assert_eq!(done.is_ok(), n <= model.len());
-                if done.is_ok() && front {
+                if done.is_ok() {
                     model.drain(..n);
-                } else if done.is_ok() {
-                    model.truncate(model.len() - n);
                 }
             }
             8 => {
@@ -252,19 +248,12 @@ impl Run<'_> {
                 }
                 let (mut other, mut bytes) = std::mem::take(&mut self.chains[b]);
                 let (chain, model) = &mut self.chains[a];
-                let back = kind == 9;
-                let moved =
-                    if back { chain.append_chain(&mut other) } else { chain.prepend_chain(&mut other) };
-                if let Err(error) = moved {
+                if let Err(error) = chain.append_chain(&mut other) {
                     self.chains[b] = (other, bytes);
                     return self.refused(&error, injected);
                 }
                 assert!(other.is_empty() && other.segment_count() == 0);
-                if back {
-                    model.append(&mut bytes);
-                } else {
-                    model.splice(0..0, bytes);
-                }
+                model.append(&mut bytes);
             }
             11 | 12 => {
                 let n = self.size();
@@ -367,21 +356,19 @@ impl Run<'_> {
                     assert!(!chain.starts_with(&front), "the last of {} bytes differs", front.len());
                 }
                 assert!(!chain.starts_with(&[&model[..], &[byte]].concat()), "longer than the chain");
-                assert_eq!(chain.find_byte(byte), model.iter().position(|&each| each == byte));
+                assert_eq!(chain.cursor().find(byte), model.iter().position(|&each| each == byte));
             }
             26 => {
                 let (least, n) = (self.byte(), self.size());
                 let bytes = self.bytes(n);
                 let (chain, model) = &mut self.chains[a];
                 let filled = chain.spare(least, 2048).map(|spare| {
-                    let write = |room: &mut [MaybeUninit<u8>]| {
+                    let filled = spare.fill(|room| {
                         assert!(room.len() >= least.max(1));
                         let n = n.min(room.len());
-                        room[..n].write_copy_of_slice(&bytes[..n]);
-                        Ok::<_, ()>(n)
-                    };
-                    // SAFETY: as many bytes are written as are told.
-                    unsafe { spare.fill_count(write) }.expect("nothing failed")
+                        Ok::<_, ()>(room[..n].write_copy_of_slice(&bytes[..n]))
+                    });
+                    filled.expect("nothing failed")
                 });
                 match filled {
                     Ok(put) => model.extend_from_slice(&bytes[..put]),

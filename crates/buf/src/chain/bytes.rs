@@ -244,25 +244,6 @@ impl Spare<'_> {
             }
         }
     }
-
-    /// As [`fill`](Self::fill), for a `write` that only tells how many bytes it has initialised.
-    ///
-    /// # Safety
-    /// As many bytes as it returns are initialised, from the start on.
-    ///
-    /// # Errors
-    /// Those of `write`; then nothing was added.
-    #[inline]
-    pub unsafe fn fill_count<E>(
-        self,
-        write: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<usize, E>,
-    ) -> Result<usize, E> {
-        self.fill(|room| {
-            let n = write(room)?;
-            // SAFETY: by contract.
-            Ok(unsafe { room[..n].assume_init_mut() })
-        })
-    }
 }
 
 impl fmt::Debug for Spare<'_> {

@@ -144,17 +144,6 @@ impl Chain {
         }
     }
 
-    /// Drops the last `n` bytes. Cannot fail for lack of memory.
-    ///
-    /// # Errors
-    /// [`OutOfRange`] when there are fewer; then nothing is dropped.
-    #[inline]
-    pub fn trim_back(&mut self, n: usize) -> Result<(), OutOfRange> {
-        OutOfRange::check("trim of the last", "chain", n, self.len)?;
-        self.truncate(self.len - n);
-        Ok(())
-    }
-
     /// Drops all bytes behind the first `len`; nothing happens if there are not so many.
     #[inline]
     pub fn truncate(&mut self, len: usize) {

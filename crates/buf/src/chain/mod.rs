@@ -180,22 +180,6 @@ impl Chain {
         }
     }
 
-    /// Moves all of `other` before this. As [`append_chain`](Self::append_chain).
-    ///
-    /// # Errors
-    /// As [`append_chain`](Self::append_chain).
-    pub fn prepend_chain(&mut self, other: &mut Self) -> Result<(), Error> {
-        if self.is_empty() {
-            std::mem::swap(self, other);
-            return Ok(());
-        }
-        self.segments.reserve(other.segment_count())?;
-        while let Some(segment) = other.pop_back() {
-            self.push_front_reserved(segment);
-        }
-        Ok(())
-    }
-
     /// Drops all segments, and gives the ring's memory back.
     pub fn clear(&mut self) {
         while self.pop_front().is_some() {}

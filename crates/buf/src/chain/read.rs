@@ -57,11 +57,6 @@ impl Chain {
         true
     }
 
-    /// The offset of the first `byte`, if there is one.
-    pub fn find_byte(&self, byte: u8) -> Option<usize> {
-        self.cursor().find(byte)
-    }
-
     /// All bytes in one vector. Allocates and copies: for tests, logs and cold paths.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
