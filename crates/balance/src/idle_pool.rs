@@ -147,8 +147,6 @@ struct IdleSlot<C> {
     server: Index,
     /// When it was put here.
     since: Time,
-    /// Which use of the place this is.
-    turn: u32,
     /// Towards the top and the bottom of its key; in free places `below` is the next free one.
     above: u32,
     below: u32,
@@ -168,13 +166,6 @@ struct OfServer {
     purged: Time,
     /// When another lane last got one.
     gave: Option<Time>,
-}
-
-/// Where a connection lies; for taking just this one out when its server closed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct IdleSlotId {
-    place: u32,
-    turn: u32,
 }
 
 /// One lane's idle connections for one backend.
@@ -212,7 +203,7 @@ impl<C> IdlePool<C> {
     ///
     /// # Errors
     /// The connection, when the server has its `pool-max-conn` of them, or keeps none: close it.
-    pub fn put(&mut self, server: Index, key: u64, connection: C, now: Time) -> Result<IdleSlotId, C> {
+    pub fn put(&mut self, server: Index, key: u64, connection: C, now: Time) -> Result<(), C> {
         let limits = &self.idle_pools.limits[server.get()];
         let of = &mut self.servers[server.get()];
         if limits.purge.is_zero()
@@ -232,7 +223,6 @@ impl<C> IdlePool<C> {
                     key,
                     server,
                     since: now,
-                    turn: 0,
                     above: NONE,
                     below: NONE,
                     newer: NONE,
@@ -255,7 +245,6 @@ impl<C> IdlePool<C> {
         let place = &mut self.places[number as usize];
         (place.connection, place.key, place.server, place.since) = (Some(connection), key, server, now);
         (place.above, place.below, place.newer, place.older) = (NONE, below, NONE, older);
-        let id = IdleSlotId { place: number, turn: place.turn };
         if below != NONE {
             self.places[below as usize].above = number;
         }
@@ -263,19 +252,13 @@ impl<C> IdlePool<C> {
             self.places[older as usize].newer = number;
         }
         self.publish(server, 1);
-        Ok(id)
+        Ok(())
     }
 
     /// The connection with this key that came last (rule 2).
     pub fn take(&mut self, key: u64) -> Option<C> {
         let top = *self.keys.get(&key)?;
         Some(self.remove(top))
-    }
-
-    /// This one, if it still lies here.
-    pub fn take_this(&mut self, id: IdleSlotId) -> Option<C> {
-        let place = self.places.get(id.place as usize)?;
-        (place.turn == id.turn && place.connection.is_some()).then(|| self.remove(id.place))
     }
 
     /// The oldest connection of a server, and its key.
@@ -373,11 +356,6 @@ impl<C> IdlePool<C> {
         }
     }
 
-    /// When the server's oldest idle connection was put here.
-    pub fn oldest_since(&self, server: Index) -> Option<Time> {
-        self.places.get(self.servers[server.get()].oldest as usize).map(|place| place.since)
-    }
-
     /// So many more lie here. Not how many: another idle pool of the lane may have some of the same idle
     /// pools, too, while one takes the place of the other.
     fn publish(&self, server: Index, more: i32) {
@@ -389,7 +367,6 @@ impl<C> IdlePool<C> {
         let free = std::mem::replace(&mut self.free, number);
         let place = &mut self.places[number as usize];
         let connection = place.connection.take().expect("who is linked is there");
-        place.turn = place.turn.wrapping_add(1);
         let (key, server, above, below, newer, older) = (
             place.key,
             place.server,

@@ -25,7 +25,7 @@ mod state;
 
 pub use algorithm::{Affinity, Algorithm, HashMethod, HashType, Input, Key, NoPick, Options};
 pub use balancer::{Balancer, Full, Priority, QueueFull, Settings, StaticWeight, Turn, Wait};
-pub use idle_pool::{IdleLimits, IdlePool, IdlePools, IdleSlotId, LOOKED_AT};
+pub use idle_pool::{IdleLimits, IdlePool, IdlePools, LOOKED_AT};
 pub use oneshot::{Reply, Request, oneshot};
 pub use queue::{QueuePosition, Waiter};
 pub use servers::{Server, Servers};

@@ -36,21 +36,6 @@ fn the_connection_that_came_last_is_taken_first_and_only_with_its_key() {
 }
 
 #[test]
-fn a_connection_that_its_server_closed_is_found_by_its_place_and_never_another() {
-    let s = servers(1);
-    let mut idle_pool = IdlePool::new(idle_pools(IdleLimits::default(), 1));
-    let places: Vec<_> = (0..3).map(|n| idle_pool.put(s[0], 1, n, NOW).unwrap()).collect();
-    assert_eq!(idle_pool.take_this(places[1]), Some(1));
-    assert_eq!(idle_pool.take_this(places[1]), None, "it is gone");
-    idle_pool.put(s[0], 1, 9, NOW).unwrap(); // in the same place
-    assert_eq!(idle_pool.take_this(places[1]), None, "another's turn");
-    assert_eq!(
-        [idle_pool.take(1), idle_pool.take(1), idle_pool.take(1), idle_pool.take(1)],
-        [Some(9), Some(2), Some(0), None]
-    );
-}
-
-#[test]
 fn half_of_what_nobody_needed_is_closed_each_delay() {
     let s = servers(1);
     let mut idle_pool = IdlePool::new(idle_pools(IdleLimits::default(), 1));
@@ -67,7 +52,6 @@ fn half_of_what_nobody_needed_is_closed_each_delay() {
     }
     idle_pool.purge(at(10));
     assert_eq!(idle_pool.len(s[0]), 5, "five were never needed: three of them go");
-    assert_eq!(idle_pool.oldest_since(s[0]), Some(NOW));
     for (second, left) in [(15, 2), (20, 1), (25, 0)] {
         let next = idle_pool.purge(at(second));
         assert_eq!((idle_pool.len(s[0]), next.is_some()), (left, left > 0));
@@ -169,7 +153,6 @@ fn only_lanes_that_have_more_than_they_want_to_keep_are_asked() {
 enum Step {
     Put(usize, u64),
     Take(u64),
-    This(usize),
     Oldest(usize),
 }
 
@@ -179,30 +162,24 @@ proptest! {
     fn an_idle_pool_is_a_pile_for_each_key(steps in prop::collection::vec(prop_oneof![
         3 => (0usize..3, 0u64..4).prop_map(|(s, k)| Step::Put(s, k)),
         2 => (0u64..12).prop_map(Step::Take),
-        1 => (0usize..40).prop_map(Step::This),
         1 => (0usize..3).prop_map(Step::Oldest),
     ], 0..200)) {
         let s = servers(3);
         let idle_pools = idle_pools(IdleLimits::default(), 3);
         let mut idle_pool = IdlePool::new(idle_pools.clone());
         let mut model: Vec<(usize, u64, usize)> = Vec::new(); // server, key, connection
-        let mut places = Vec::new();
+        let mut connections = 0;
         for step in steps {
             match step {
                 Step::Put(server, key) => {
                     let key = key * 3 + server as u64;
-                    let connection = places.len();
-                    places.push(idle_pool.put(s[server], key, connection, NOW).unwrap());
-                    model.push((server, key, connection));
+                    idle_pool.put(s[server], key, connections, NOW).unwrap();
+                    model.push((server, key, connections));
+                    connections += 1;
                 }
                 Step::Take(key) => {
                     let found = model.iter().rposition(|m| m.1 == key).map(|at| model.remove(at).2);
                     prop_assert_eq!(idle_pool.take(key), found);
-                }
-                Step::This(connection) => {
-                    let Some(&place) = places.get(connection) else { continue };
-                    let found = model.iter().position(|m| m.2 == connection).map(|at| model.remove(at).2);
-                    prop_assert_eq!(idle_pool.take_this(place), found);
                 }
                 Step::Oldest(server) => {
                     let found = model.iter().position(|m| m.0 == server).map(|at| model.remove(at).2);
