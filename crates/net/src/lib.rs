@@ -54,6 +54,6 @@ pub use listen::{
 #[cfg(not(any(loom, manylane_sim)))]
 pub use options::*;
 #[cfg(not(any(loom, manylane_sim)))]
-pub use serve::{Serving, Spread, SpreadReport, spread_report};
+pub use serve::{Serving, Spread};
 #[cfg(not(any(loom, manylane_sim)))]
 pub use splice::{Expected, SPLICE_FROM, SplicePolicy};

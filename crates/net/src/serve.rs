@@ -5,42 +5,7 @@ use crate::listen::{AcceptError, Acceptor};
 use crate::loads::{Balance, LaneGuard, Presence};
 use manylane_io::Io;
 use manylane_sched::{Class, Remote, TaskKind};
-use manylane_stats::{CounterGroup, counters};
 use std::cell::RefCell;
-
-counters! {
-    /// What lanes did with the connections that they accepted.
-    struct Counts {
-        /// Served where they were accepted.
-        kept,
-        /// Given to another lane.
-        given,
-        /// Closed, because there was no memory for their task, or the chosen lane had just ended.
-        refused,
-    }
-}
-
-static SPREAD: CounterGroup<Counts> = CounterGroup::new();
-
-/// What the lanes did with the connections that they accepted, since the program began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpreadReport {
-    /// Served where they were accepted.
-    pub kept: u64,
-    /// Given to another lane.
-    pub given: u64,
-    /// Closed, because there was no memory for their task, or the chosen lane had just ended.
-    pub refused: u64,
-}
-
-/// Sums over all lanes, read while they go on.
-pub fn spread_report() -> SpreadReport {
-    SpreadReport {
-        kept: SPREAD.read_cheap_one(|counts| &counts.kept),
-        given: SPREAD.read_cheap_one(|counts| &counts.given),
-        refused: SPREAD.read_cheap_one(|counts| &counts.refused),
-    }
-}
 
 thread_local! {
     /// The driver of this thread's lane, while it serves.
@@ -105,26 +70,18 @@ where
     /// Has one connection served. It is closed if there is no memory for its task.
     pub fn give(&self, incoming: Incoming) {
         let lane_guard = self.balance.seat_for(&incoming);
-        let spread = SPREAD.own();
         let here = self.io.here();
-        let outcome = if lane_guard.lane() == here.lane() {
-            spread.kept.add(1);
+        // If there is no memory it is dropped with its task, and so is closed.
+        let _ = if lane_guard.lane() == here.lane() {
             let task = (self.serve)(self.io.clone(), incoming, lane_guard);
             here.spawn(self.kind, self.class, task).map(|_| ())
         } else {
-            spread.given.add(1);
             let serve = self.serve.clone();
             Remote::new(lane_guard.lane()).spawn_with(self.kind, self.class, move |_| async move {
                 // The lane may have stopped serving while this was on its way.
-                let Some(io) = IO.with_borrow(Clone::clone) else {
-                    SPREAD.own().refused.add(1);
-                    return;
-                };
+                let Some(io) = IO.with_borrow(Clone::clone) else { return };
                 serve(io, incoming, lane_guard).await;
             })
         };
-        if outcome.is_err() {
-            spread.refused.add(1); // it was dropped with its task, and so is closed
-        }
     }
 }
