@@ -133,11 +133,6 @@ impl Civil {
         &MONTHS[usize::from(self.month) - 1][..3]
     }
 
-    /// Three letters.
-    pub fn day_name(&self) -> &'static str {
-        &DAYS[usize::from(self.weekday)][..3]
-    }
-
     /// `+0200`
     pub fn put_offset(&self, out: &mut Writer<'_>) -> Option<()> {
         let minutes = self.offset.abs() / 60;

@@ -245,12 +245,6 @@ impl Format {
     pub fn has_aliases(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Alias(..)))
     }
-
-    /// Whether a part needs more of the response than its status and times: such a line is written when the
-    /// response has ended.
-    pub fn has_samples(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Sample(..)))
-    }
 }
 
 /// Spaces that are always written become text, and texts that follow one another are one.
