@@ -77,22 +77,6 @@ impl Placement {
         }
         Self { lanes, usable: usable.len(), quota }
     }
-
-    /// Lanes by cache, for `balance` and the idle pools. (The program groups its lanes by number so far.)
-    pub fn cache_groups(&self) -> Vec<Vec<usize>> {
-        self.groups(|place| (place.node, place.cache))
-    }
-
-    /// Lanes by NUMA node.
-    pub fn node_groups(&self) -> Vec<Vec<usize>> {
-        self.groups(|place| (place.node, 0))
-    }
-
-    fn groups(&self, key: impl Fn(&Cpu) -> (usize, usize)) -> Vec<Vec<usize>> {
-        // Equal keys stand together: the lanes are sorted by them.
-        let numbers: Vec<usize> = (0..self.lanes.len()).collect();
-        numbers.chunk_by(|&a, &b| key(&self.lanes[a]) == key(&self.lanes[b])).map(<[usize]>::to_vec).collect()
-    }
 }
 
 /// A thread could not be pinned.
@@ -253,8 +237,6 @@ mod tests {
         let tree = Tree::new("groups", &files);
         let placement = Placement::read_from(&tree.0, &[0, 1, 2, 3, 5, 6]);
         assert_eq!(placement.lanes.iter().map(|place| place.cpu).collect::<Vec<_>>(), [0, 2, 1, 3, 5, 6]);
-        assert_eq!(placement.cache_groups(), [vec![0, 1], vec![2, 3], vec![4, 5]]);
-        assert_eq!(placement.node_groups(), [vec![0, 1, 2, 3], vec![4, 5]]);
         assert_eq!((placement.usable, placement.quota), (6, None));
     }
 
@@ -263,7 +245,6 @@ mod tests {
         let tree = Tree::new("nothing", &[]);
         let placement = Placement::read_from(&tree.0, &[1, 3]);
         assert_eq!(placement.lanes.len(), 2);
-        assert_eq!(placement.cache_groups(), [vec![0, 1]]);
     }
 
     #[test]
