@@ -54,9 +54,11 @@ fn a_task_that_does_not_come_back_is_reported_once_and_kills_at_the_limit() {
     static STUCK: TaskKind = TaskKind::new("stuck in the test");
     // A machine with too much to do must not end the process, nor fill its log: who is given no processor has
     // ten times as long.
-    let (works, waits): (fn(&Home) -> _, fn(&Home) -> _) = (|_| None, |_| Some(Duration::from_millis(7)));
-    for (used, times) in [(works, ["100ms", "1s"]), (waits, ["1s", "10s"])] {
-        let all = looks_at(&STUCK, |runs| runs(), used);
+    let waits = |_: &Home| Some(Duration::from_millis(7));
+    for (all, times) in [
+        (looks_at(&STUCK, |runs| runs(), |_| None), ["100ms", "1s"]),
+        (looks_at(&STUCK, |runs| runs(), waits), ["1s", "10s"]),
+    ] {
         assert!(all.iter().all(|(.., stack)| stack.starts_with("   0: 0x")), "{all:?}");
         let all: Vec<_> = all.iter().map(|(kills, since, _)| (*kills, &**since)).collect();
         assert_eq!(all, [(false, times[0]), (true, times[1])]);
