@@ -5,7 +5,8 @@ use crate::hash::HashFunction;
 use crate::lane::Wants;
 use crate::snapshot::{Members, Prepared};
 use crate::spec::Index;
-use crate::{by_key, ewma, first, leastconn, maglev, random, ring, roundrobin, sequence};
+use crate::turns::Turns;
+use crate::{by_key, ewma, first, leastconn, maglev, random, ring, roundrobin};
 use manylane_sched::Time;
 
 /// `balance`: how a server is chosen.
@@ -48,7 +49,7 @@ pub(crate) struct Row {
     /// What it needs on each lane.
     pub(crate) wants: fn(&Options) -> Wants,
     /// Makes one period of turns.
-    pub(crate) turns: fn(&[(u16, u32)]) -> Vec<u16>,
+    pub(crate) turns: fn(&mut Members<'_>) -> Turns,
     /// Computes what else it follows.
     pub(crate) prepare: fn(&mut Members<'_>) -> Prepared,
 }
@@ -62,14 +63,14 @@ impl Row {
             grows: true,
             by_key: false,
             wants: |_| Wants::default(),
-            turns: sequence::smooth_turns,
+            turns: Turns::smooth,
             prepare: |_| Prepared::Nothing,
         }
     }
 
     /// The same for one that has no turns.
     pub(crate) const fn without_turns(name: &'static str) -> Self {
-        Self { turns: |_| Vec::new(), ..Self::new(name) }
+        Self { turns: |_| Turns::Own(Box::default()), ..Self::new(name) }
     }
 }
 

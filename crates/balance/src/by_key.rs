@@ -4,13 +4,13 @@
 
 use crate::algorithm::{Affinity, HashType, Key, NoPick, Row};
 use crate::balancer::Pick;
+use crate::roundrobin;
 use crate::snapshot::Prepared;
 use crate::spec::Index;
-use crate::{roundrobin, sequence};
 use manylane_expr::hash;
 
 pub(crate) const ROW: Row =
-    Row { by_key: true, is_static: true, turns: sequence::static_turns, ..Row::new("hash") };
+    Row { by_key: true, is_static: true, turns: roundrobin::static_turns, ..Row::new("hash") };
 
 fn hash_of(kind: HashType, key: Key<'_>) -> Option<u32> {
     let hash = match key {
@@ -29,7 +29,7 @@ pub(crate) fn pick(pick: &Pick<'_>, kind: HashType) -> Result<Index, NoPick> {
         Prepared::Ring(ring) => ring.pick(&snapshot.weights, hash, good),
         Prepared::Maglev(maglev) => maglev.pick(hash, good),
         _ => {
-            let turns = &snapshot.turns;
+            let turns = snapshot.turns.own();
             let place = hash as usize % turns.len();
             let (before, from) = turns.split_at(place);
             from.iter().chain(before).map(|&server| usize::from(server)).find(|&server| good(server))

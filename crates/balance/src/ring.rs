@@ -35,9 +35,9 @@ pub(crate) const ROW: Row = Row {
 
 /// The ring of all servers, made anew if it lacks points; or a small one of those who take part.
 fn prepare(members: &mut Members<'_>) -> Prepared {
-    let all = members.ring.take().filter(|ring| ring.covers(members.by_server));
+    let all = members.kept.ring.take().filter(|ring| ring.covers(members.by_server));
     let all = all.unwrap_or_else(|| Arc::new(full(members)));
-    *members.ring = Some(all.clone());
+    members.kept.ring = Some(all.clone());
     Prepared::Ring(if all.is_sparse(members.total) { Arc::new(Ring::new(members.hashed())) } else { all })
 }
 

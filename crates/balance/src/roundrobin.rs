@@ -18,12 +18,21 @@ use crate::algorithm::{NoPick, Row};
 use crate::balancer::Pick;
 use crate::lane::LaneState;
 use crate::sequence;
+use crate::snapshot::Members;
 use crate::spec::Index;
+use crate::turns::Turns;
 use manylane_sync::lane;
 
 pub(crate) const ROW: Row = Row::new("roundrobin");
-pub(crate) const STATIC: Row =
-    Row { is_static: true, turns: sequence::static_turns, ..Row::new("static-rr") };
+pub(crate) const STATIC: Row = Row { is_static: true, turns: static_turns, ..Row::new("static-rr") };
+
+/// Also of map-based hashing.
+pub(crate) fn static_turns(members: &mut Members<'_>) -> Turns {
+    Turns::Own(sequence::static_turns(members.weights).into())
+}
+
+/// Turns that are passed over at most, by far the most of which are of servers that take no part.
+const MOST_PASSED: usize = 64;
 
 /// Turns that are looked at for one with room before the words of bits are.
 const TRIES: usize = 8;
@@ -56,10 +65,10 @@ fn next(state: &LaneState, len: usize) -> usize {
 #[inline]
 pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
     let turns = &pick.snapshot.turns;
-    let turn = || usize::from(turns[next(pick.lane, turns.len())]);
-    let found = match turns.is_empty() {
-        true => None,
-        false => (0..TRIES).map(|_| turn()).find(|&server| pick.is_good(server)),
+    let turn = || turns.at(next(pick.lane, turns.len()));
+    let found = match turns.len() {
+        0 => None,
+        _ => (0..MOST_PASSED).filter_map(|_| turn()).take(TRIES).find(|&server| pick.is_good(server)),
     };
     pick.or_any(found)
 }

@@ -6,6 +6,7 @@ use crate::random::AliasTable;
 use crate::ring::Ring;
 use crate::servers::Servers;
 use crate::spec::Index;
+use crate::turns::{AllTurns, Turns};
 use manylane_sync::Arc;
 
 /// The servers that requests are balanced over at the moment. Replaced as a whole, never changed.
@@ -24,7 +25,7 @@ pub(crate) struct Snapshot {
     /// Whether one of them has a limit of connections.
     pub(crate) limited: bool,
     /// One period of turns, for algorithms that have such.
-    pub(crate) turns: Box<[u16]>,
+    pub(crate) turns: Turns,
     /// What else the algorithm follows.
     pub(crate) prepared: Prepared,
 }
@@ -43,13 +44,13 @@ pub(crate) enum Prepared {
 }
 
 impl Snapshot {
-    /// `ring` is the one of all servers that was made before, for consistent hashing.
+    /// `kept` is what was made of all servers before.
     pub(crate) fn new(
         version: u64,
         servers: &Servers,
         algorithm: &Algorithm,
         all_backups: bool,
-        ring: &mut Option<Arc<Ring>>,
+        kept: &mut Kept,
     ) -> Self {
         let usable = |backup| {
             servers
@@ -71,8 +72,8 @@ impl Snapshot {
         let pairs: Vec<(u16, u32)> = members.iter().map(|&index| (index.0, weights[index.get()])).collect();
         let total = weights.iter().map(|&weight| u64::from(weight)).sum();
         let row = algorithm.row();
-        let prepared =
-            (row.prepare)(&mut Members { servers, by_server: &weights, weights: &pairs, total, ring });
+        let mut of_row = Members { servers, by_server: &weights, weights: &pairs, total, kept };
+        let (prepared, turns) = ((row.prepare)(&mut of_row), (row.turns)(&mut of_row));
         Self {
             version,
             total,
@@ -80,10 +81,19 @@ impl Snapshot {
             members: members.iter().map(|index| index.0).collect(),
             weights: weights.into(),
             by_rank: by_rank.into(),
-            turns: (row.turns)(&pairs).into(),
+            turns,
             prepared,
         }
     }
+}
+
+/// What is made of all servers, whether they take part or not: snapshots share it.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// For consistent hashing.
+    pub(crate) ring: Option<Arc<Ring>>,
+    /// For turns, where there are many.
+    pub(crate) turns: Option<Arc<AllTurns>>,
 }
 
 /// What an algorithm prepares itself by.
@@ -96,8 +106,7 @@ pub(crate) struct Members<'a> {
     pub(crate) weights: &'a [(u16, u32)],
     /// The sum of these.
     pub(crate) total: u64,
-    /// The ring of all servers that was made before, for consistent hashing.
-    pub(crate) ring: &'a mut Option<Arc<Ring>>,
+    pub(crate) kept: &'a mut Kept,
 }
 
 impl Members<'_> {
@@ -121,7 +130,7 @@ mod tests {
     fn a_change_within_full_weights_makes_no_ring() {
         let spec = |id| ServerSpec { weight: 10, ..ServerSpec::new(format!("s{id}"), id) };
         let servers = Servers::new((1..=1000).map(spec)).expect("names and ids differ");
-        let mut all = None;
+        let mut all = Kept::default();
         let mut ring = || {
             let algorithm = Algorithm::Hash(HashType::CONSISTENT);
             match Snapshot::new(0, &servers, &algorithm, false, &mut all).prepared {

@@ -5,14 +5,14 @@ use super::core::Core;
 use super::{Balancer, Own};
 use crate::algorithm::{Algorithm, Options};
 use crate::queue::Waiter;
-use crate::ring::Ring;
 use crate::servers::{Server, Servers};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Kept, Snapshot};
 use crate::spec::{Index, MAX_WEIGHT};
 use crate::state::{Admin, Operation, Standing};
 use manylane_sched::Time;
+use manylane_sync::Arc;
+use manylane_sync::MutexGuard;
 use manylane_sync::atomic::{Ordering, fence};
-use manylane_sync::{Arc, MutexGuard};
 use std::fmt;
 use std::time::Duration;
 
@@ -25,8 +25,7 @@ const SHORTEST_STEP: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     version: u64,
-    /// The ring of all servers, for consistent hashing: snapshots share it.
-    ring: Option<Arc<Ring>>,
+    kept: Kept,
 }
 
 /// A weight that this server cannot have now.
@@ -54,7 +53,7 @@ impl Changes {
         algorithm: &Algorithm,
         options: &Options,
     ) -> Snapshot {
-        Snapshot::new(self.version, servers, algorithm, options.all_backups, &mut self.ring)
+        Snapshot::new(self.version, servers, algorithm, options.all_backups, &mut self.kept)
     }
 }
 
