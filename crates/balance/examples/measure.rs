@@ -1,5 +1,6 @@
 //! Nanoseconds of one request (pick, take, release) by algorithm and number of servers, and of one change of
-//! a server's state with 1,000 of them, on one lane: the least of many samples.
+//! a server's state with 1,000 of them, of one weight and of 256 weights, on one lane: the least of many
+//! samples.
 //! `cargo run --release -p manylane-balance --example measure`
 
 use manylane_balance::{Admin, Algorithm, Balancer, HashType, Input, Key, Options, ServerSpec, Servers};
@@ -10,7 +11,10 @@ use std::time::Instant;
 
 fn main() {
     let mut reader = Reader::new();
-    println!("{:<22}{:>8}{:>8}{:>14}{:>16}", "ns a request", 1, 500, "500, maxconn", "a change, 1000");
+    println!(
+        "{:<22}{:>8}{:>8}{:>14}{:>16}{:>16}",
+        "ns a request", 1, 500, "500, maxconn", "a change, 1000", "of 256 weights"
+    );
     for (name, algorithm) in [
         ("roundrobin", Algorithm::RoundRobin),
         ("static-rr", Algorithm::StaticRr),
@@ -22,8 +26,8 @@ fn main() {
         ("hash, consistent", Algorithm::Hash(HashType::CONSISTENT)),
         ("maglev", Algorithm::Maglev(HashType::MAP)),
     ] {
-        let change = {
-            let spec = |id| ServerSpec { weight: 10, ..ServerSpec::new(format!("s{id}"), id) };
+        let mut change = |weight: fn(u32) -> u16| {
+            let spec = |id| ServerSpec { weight: weight(id), ..ServerSpec::new(format!("s{id}"), id) };
             let servers = Servers::new((1..=1000).map(spec)).expect("names and ids differ");
             let b = Balancer::new(servers, algorithm, Options::default());
             let mut sample = |n: usize| {
@@ -38,6 +42,7 @@ fn main() {
             };
             (0..300).map(&mut sample).fold(f64::MAX, f64::min)
         };
+        let (equal, unequal) = (change(|_| 10), change(|id| (id % 256 + 1) as u16));
         let best = |servers: u32, maxconn: u32| {
             let spec = |id| ServerSpec { weight: 10, maxconn, ..ServerSpec::new(format!("s{id}"), id) };
             let servers = Servers::new((1..=servers).map(spec)).expect("names and ids differ");
@@ -59,6 +64,6 @@ fn main() {
             (0..300).map(|_| sample()).fold(f64::MAX, f64::min)
         };
         let (one, many, limited) = (best(1, 0), best(500, 0), best(500, 1000));
-        println!("{name:<22}{one:>8.1}{many:>8.1}{limited:>14.1}{change:>16.0}");
+        println!("{name:<22}{one:>8.1}{many:>8.1}{limited:>14.1}{equal:>16.0}{unequal:>16.0}");
     }
 }

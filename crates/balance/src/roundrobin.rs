@@ -20,7 +20,7 @@ use crate::lane::LaneState;
 use crate::sequence;
 use crate::snapshot::Members;
 use crate::spec::Index;
-use crate::turns::Turns;
+use crate::turns::{KeptTurns, Turns};
 use manylane_sync::lane;
 
 pub(crate) const ROW: Row = Row::new("roundrobin");
@@ -64,11 +64,20 @@ fn next(state: &LaneState, len: usize) -> usize {
 /// The next server in turn that is good, looking at up to [`TRIES`] turns; else any.
 #[inline]
 pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
-    let turns = &pick.snapshot.turns;
-    let turn = || turns.at(next(pick.lane, turns.len()));
-    let found = match turns.len() {
-        0 => None,
-        _ => (0..MOST_PASSED).filter_map(|_| turn()).take(TRIES).find(|&server| pick.is_good(server)),
+    let found = match &pick.snapshot.turns {
+        Turns::Own(servers) if servers.is_empty() => None,
+        Turns::Own(servers) => {
+            let turn = |_| usize::from(servers[next(pick.lane, servers.len())]);
+            (0..TRIES).map(turn).find(|&server| pick.is_good(server))
+        }
+        Turns::Kept(kept) => passing(pick, kept),
     };
     pick.or_any(found)
+}
+
+/// The same where turns are passed over.
+#[inline(never)]
+fn passing(pick: &Pick<'_>, kept: &KeptTurns) -> Option<usize> {
+    let turn = |_| kept.at(next(pick.lane, kept.len()));
+    (0..MOST_PASSED).filter_map(turn).take(TRIES).find(|&server| pick.is_good(server))
 }

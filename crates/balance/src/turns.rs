@@ -21,11 +21,15 @@ const SPARSE: u64 = 8;
 #[derive(Debug)]
 pub(crate) enum Turns {
     Own(Box<[u16]>),
-    Kept {
-        all: Arc<AllTurns>,
-        /// Turns that take part now, by server.
-        shares: Box<[u32]>,
-    },
+    Kept(KeptTurns),
+}
+
+/// Turns of all servers, and which of them take part.
+#[derive(Debug)]
+pub(crate) struct KeptTurns {
+    all: Arc<AllTurns>,
+    /// How many take part, by server.
+    shares: Box<[u32]>,
 }
 
 /// The turns of all servers at their full weights.
@@ -92,38 +96,30 @@ impl Turns {
             share.max(weight.min(1).into()) as u32
         };
         let shares = members.by_server.iter().enumerate().map(share).collect();
-        Self::Kept { all, shares }
+        Self::Kept(KeptTurns { all, shares })
     }
 
     /// Whose they are, where they are those who take part alone.
     pub(crate) fn own(&self) -> &[u16] {
         match self {
             Self::Own(servers) => servers,
-            Self::Kept { .. } => &[],
+            Self::Kept(_) => &[],
         }
     }
+}
 
-    #[inline]
+impl KeptTurns {
     pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Own(servers) => servers.len(),
-            Self::Kept { all, .. } => all.servers.len(),
-        }
+        self.all.servers.len()
     }
 
     /// Whose turn that is; nobody's if it takes no part.
-    #[inline]
     pub(crate) fn at(&self, position: usize) -> Option<usize> {
-        match self {
-            Self::Own(servers) => Some(usize::from(servers[position])),
-            Self::Kept { all, shares } => {
-                let server = usize::from(all.servers[position]);
-                let (share, count) = (u64::from(shares[server]), u64::from(all.counts[server]));
-                let before = |nth: u64| nth * share / count; // of the first `nth` turns, those that take part
-                let nth = u64::from(all.nth[position]);
-                (share == count || share != 0 && before(nth + 1) > before(nth)).then_some(server)
-            }
-        }
+        let server = usize::from(self.all.servers[position]);
+        let (share, count) = (u64::from(self.shares[server]), u64::from(self.all.counts[server]));
+        let before = |nth: u64| nth * share / count; // of the first `nth` turns, those that take part
+        let nth = u64::from(self.all.nth[position]);
+        (share == count || share != 0 && before(nth + 1) > before(nth)).then_some(server)
     }
 }
 
@@ -155,7 +151,7 @@ mod tests {
         let mut kept = Kept::default();
         let mut turns = || Snapshot::new(0, &servers, &Algorithm::RoundRobin, false, &mut kept).turns;
         let table = |turns: &Turns| match turns {
-            Turns::Kept { all, .. } => Some(all.clone()),
+            Turns::Kept(kept) => Some(kept.all.clone()),
             Turns::Own(_) => None,
         };
         let first = table(&turns()).expect("they are many");
@@ -164,6 +160,7 @@ mod tests {
         weigh(199, 1);
         let now = turns();
         assert!(Arc::ptr_eq(&first, &table(&now).expect("they are many")), "no table was made");
+        let Turns::Kept(now) = now else { panic!("they are many") };
         let mut counts = [0; 250];
         let mut places = Vec::new();
         for position in 0..now.len() {
