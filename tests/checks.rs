@@ -437,7 +437,10 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         (" server a 127.0.0.1 check", "has no port, and its checks have none either"),
         (" server a 127.0.0.1:1 check addr 1.2.3.4.5.6.7:x:y", "'addr' : "),
         (" option httpchk GET / HTTP/2.0", "expected a version such as HTTP/1.1, found 'HTTP/2.0'"),
-        (" option httpchk\n http-check expect status 2xx", "expects statuses and ranges of them"),
+        (
+            " option httpchk\n http-check expect status 2xx",
+            "expected statuses or ranges such as 200,301-399, found '2xx'",
+        ),
         (" option httpchk\n http-check expect string", "'http-check expect' expects"),
         (" option httpchk\n http-check expect rstring (", "this regular expression is refused"),
         (" option httpchk\n http-check expect string a b", "expected one word as the pattern, found 'b'"),

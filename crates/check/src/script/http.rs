@@ -205,7 +205,7 @@ impl StatusRanges {
         let ranges = std::str::from_utf8(text).ok().and_then(|text| text.split(',').map(range).collect());
         ranges.map(Self).ok_or_else(|| {
             let got = String::from_utf8_lossy(text);
-            format!("expects statuses and ranges of them as 200,301-399, found '{got}'")
+            format!("expected statuses or ranges such as 200,301-399, found '{got}'")
         })
     }
 

@@ -398,12 +398,23 @@ fn rule(b: &mut Builder<'_>, line: &Line<'_>) {
             let known: Vec<&str> = list.actions().map(|action| action.name.trim_end_matches('(')).collect();
             let head = name.bytes().split(|byte| *byte == b'(').next().unwrap_or_default();
             let bare = Word::plain(head, name.pos());
+            let others: Vec<&str> = Ruleset::LISTS
+                .into_iter()
+                .filter(|other| other.action(name.bytes()).is_some())
+                .map(Ruleset::name)
+                .collect();
             let message = match proposal(&bare, known.iter().copied()).as_str() {
-                "" => format!(
-                    "unknown action '{}' of '{}', there are {}",
+                _ if !others.is_empty() => format!(
+                    "action '{}' not allowed in '{}'; it is one of {}",
                     name.shown(),
                     list.name(),
-                    known.join(", ")
+                    others.join(", ")
+                ),
+                "" => format!(
+                    "unknown action '{}' of '{}'; 'manylane --help {}' lists all",
+                    name.shown(),
+                    list.name(),
+                    list.name()
                 ),
                 guess => format!("unknown action '{}' of '{}'{guess}", name.shown(), list.name()),
             };

@@ -425,7 +425,7 @@ pub(super) fn answer(file: &ErrorFile, refuse: &mut Refuse<'_>) -> Option<Arc<[u
         Ok(message) => Some(message),
         Err(_) if is_known(refuse) => None, // a 'listen' asks twice, and so do all who share their defaults
         Err(why) => {
-            refuse.found.alert(file.pos, format!("error file '{}' cannot be used: {why}", path.display()));
+            refuse.found.alert(file.pos, format!("cannot use error file '{}': {why}", path.display()));
             None
         }
     }

@@ -176,7 +176,7 @@ fn unknown_algorithm(b: &mut Builder<'_>, word: &Word, name: &[u8]) {
 }
 
 fn needs(b: &mut Builder<'_>, line: &Line<'_>, what: &str) {
-    b.found.alert(line.end(), format!("'balance {}' expects {what}", line.words[0].shown()));
+    b.found.alert(line.end(), format!("'balance {}' expects {what}, found none", line.words[0].shown()));
 }
 
 /// Whether there is a word behind the name; it is checked elsewhere.
