@@ -278,16 +278,18 @@ fn a_server_in_named_defaults_is_named_with_its_backend() {
     for (line, code) in [
         (" http-response set-header x %[srv_conn(b/www)]", Some(0)),
         (" http-response set-header x %[srv_conn(www)]", Some(1)),
-        (" acl up srv_is_up(www)", Some(1)),
+        (" acl up srv_is_up(www)", Some(0)),
+        (" acl up srv_is_up(www)\n http-response set-header x y if up", Some(1)),
         (" acl up srv_is_up(b/www)", Some(0)),
         (" acl any nbsrv ge 1", Some(0)),
         (" http-response set-header x y if { srv_queue(www) gt 1 }", Some(1)),
         (" log-format %[srv_conn(b/www)]", Some(0)),
     ] {
+        let times = " mode http\n timeout client 5s\n timeout server 5s\n timeout connect 5s\n";
         let config = format!(
-            "defaults d\n mode http\n timeout client 5s\n timeout server 5s\n timeout connect 5s\n{line}\n\
-                listen b from d\n bind 127.0.0.1:1\n http-request set-header x %[srv_conn(www)]\n \
-                server www 127.0.0.1:1\n"
+            "defaults e\n{times}frontend f from e\n bind 127.0.0.1:81\n default_backend b\n\
+                defaults d\n{times}{line}\nbackend b from d\n server www 127.0.0.1:82\n \
+                http-request set-header x %[srv_conn(www)]\n"
         );
         let outcome = check(&config, &[]);
         let said = String::from_utf8_lossy(&outcome.stderr).into_owned();

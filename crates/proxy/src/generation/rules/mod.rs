@@ -398,7 +398,8 @@ impl<'c> RuleReader<'c> {
         // Those of a section are visible in it only.
         let mut read_acls = |section: &Proxy| {
             let mut acls = Acls::new();
-            compiler.in_defaults = section.kind == tree::ProxyKind::Defaults;
+            // As HAProxy: ACLs that no rule of the section can use are not looked at so.
+            compiler.in_defaults = section.kind == tree::ProxyKind::Defaults && !section.rules.is_empty();
             for acl in &section.acls {
                 self.directory.at.set(Some(acl.pos));
                 compiler.place = config.place(acl.pos);
