@@ -457,7 +457,9 @@ fn balancers_of_one_server_fill_its_places_together() {
     assert_eq!((before.take(s, NOW), next.take(s, NOW)), (Err(Full), Err(Full)));
     // One more follows, and one that another file has made.
     let last = next.follow([spec("s0", 1), spec("s1", 2), spec("s2", 3)], |number| number < 2, NOW).unwrap();
-    let mut other = limited(&[(9, 0), (3, 0)], Options::default());
+    let specs = [ServerSpec { maxconn: 9, ..ServerSpec::new("x", 1) }, spec("s0", 2)];
+    let mut other: Balancer<Notify> =
+        Balancer::waking(Servers::new(specs).unwrap(), Algorithm::RoundRobin, Options::default());
     let of_other = index(&other, 1);
     other.succeed(&last, |index| (index == of_other).then_some(s), NOW);
     assert_eq!((last.take(s, NOW), other.take(of_other, NOW)), (Err(Full), Err(Full)));

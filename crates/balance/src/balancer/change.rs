@@ -99,7 +99,7 @@ impl<W: Waiter> Balancer<W> {
         if self.own.core.algorithm.is_static() && weight != 0 && weight != server.spec.weight {
             return Err(StaticWeight::Static(server.spec.weight));
         }
-        let turn = self.own.core.turn.lock();
+        let turn = self.own.shared.turn.lock();
         let served = server.state.serves_its_own();
         server.state.set_weight(weight);
         self.own.changed(turn, &[(index, served)], now);
@@ -124,7 +124,7 @@ impl<W: Waiter> Balancer<W> {
         to: impl FnOnce(Standing) -> Standing,
     ) -> (Standing, Standing) {
         let state = &self.own.core.servers[index].state;
-        let turn = self.own.core.turn.lock();
+        let turn = self.own.shared.turn.lock();
         let before = state.standing();
         let after = to(before);
         if before != after {
@@ -137,7 +137,7 @@ impl<W: Waiter> Balancer<W> {
     /// Changes any of the servers at once.
     pub fn update_all(&self, now: Time, to: impl Fn(Index, Settings) -> Settings) {
         let core = &self.own.core;
-        let turn = core.turn.lock();
+        let turn = self.own.shared.turn.lock();
         let mut changed = Vec::new();
         for (index, server) in core.servers.iter() {
             let state = &server.state;
@@ -176,12 +176,12 @@ impl<W: Waiter> Balancer<W> {
         if !warms || !servers.iter().any(|(_, server)| server.state.is_warming()) {
             return None;
         }
-        let turn = own.core.turn.lock();
+        let turn = own.shared.turn.lock();
         let mut next = Time::MAX;
         let mut warming = Vec::new();
         for (index, server) in servers.iter().filter(|(_, server)| server.state.is_warming()) {
-            if !own.governs(index) {
-                continue;
+            if !own.all(index).youngest().is_some_and(|(youngest, _)| std::ptr::eq(&**youngest, &**own)) {
+                continue; // rule 3
             }
             let (state, slowstart) = (&server.state, server.spec.slowstart);
             if state.warmth(slowstart, now) >= 1.0 {
@@ -202,24 +202,21 @@ impl<W: Waiter> Balancer<W> {
 }
 
 impl<W: Waiter> Own<W> {
-    /// Whether this is the youngest balancer of the server.
-    fn governs(&self, index: Index) -> bool {
-        let shared = &self.servers[index.get()];
-        !shared.has_several()
-            || shared.all().last().is_some_and(|youngest| std::ptr::eq(&*youngest.own, self))
+    /// Whether no younger balancer has the servers.
+    pub(super) fn is_youngest(&self) -> bool {
+        self.shared.is_youngest(self)
     }
 
     /// Publishes a snapshot in each balancer that has one of these servers. Gives the others. For who has the
     /// turn.
     fn publish_for(&self, changed: &[Change]) -> Vec<Arc<Self>> {
         let mut others: Vec<Arc<Self>> = Vec::new();
-        for shared in changed.iter().map(|(index, _)| &self.servers[index.get()]) {
-            if !shared.has_several() {
-                continue;
-            }
-            for other in shared.all().iter().map(|one| &one.own).filter(|one| !std::ptr::eq(&***one, self)) {
-                if !others.iter().any(|known| Arc::ptr_eq(known, other)) {
-                    others.push(other.clone());
+        if self.shared.has_several() {
+            for (index, _) in changed {
+                for (other, _) in self.all(*index).others() {
+                    if !others.iter().any(|known| Arc::ptr_eq(known, other)) {
+                        others.push(other.clone());
+                    }
                 }
             }
         }
@@ -232,8 +229,8 @@ impl<W: Waiter> Own<W> {
     /// balancer.
     fn changed(&self, turn: MutexGuard<'_, ()>, changed: &[Change], now: Time) {
         for &(index, served) in changed {
-            match self.servers[index.get()].all().last() {
-                Some(youngest) => youngest.own.warm(youngest.index, served, now), // rule 3
+            match self.all(index).youngest() {
+                Some((youngest, index)) => youngest.warm(index, served, now), // rule 3
                 None => self.warm(index, served, now),
             }
         }

@@ -11,7 +11,6 @@ use crate::spec::Index;
 use crate::{LANES_PER_GROUP, QUEUE_LINES};
 use manylane_sync::{Arc, LockClass, Mutex, PerLane, Published};
 
-static TURN: LockClass = LockClass::new("changes of a backend's servers", 49);
 static CHANGES: LockClass = LockClass::new("snapshots of a balancer", 50);
 
 pub(crate) struct Core {
@@ -21,8 +20,6 @@ pub(crate) struct Core {
     /// Some of them have a `slowstart`.
     pub(super) warms: bool,
     pub(crate) snapshot: Published<Snapshot>,
-    /// For who changes servers; one for all balancers of the backend.
-    pub(super) turn: Arc<Mutex<()>>,
     pub(super) changes: Mutex<Changes>,
     /// Shared with the balancers that it follows: the loads of both are of the same servers.
     pub(crate) lanes: Arc<Lanes>,
@@ -67,7 +64,6 @@ impl Core {
         Self {
             warms,
             snapshot: Published::new(first),
-            turn: before.map_or_else(|| Arc::new(Mutex::new(&TURN, ())), |before| before.turn.clone()),
             changes: Mutex::new(&CHANGES, changes),
             lanes,
             earlier,

@@ -82,11 +82,10 @@ impl<W: Waiter> Own<W> {
     /// Brings the limit up to date, as the youngest balancer of the server has it, and lets those in who wait
     /// when it grew. Whether it grew.
     pub(super) fn adapt(&self, index: Index, now: Time) -> bool {
-        let shared = &self.servers[index.get()];
-        if !shared.has_several() {
+        if !self.shared.has_several() {
             return self.core.is_limited(index) && self.adapt_own(index, now);
         }
-        shared.all().last().is_some_and(|youngest| youngest.own.adapt_own(youngest.index, now))
+        self.all(index).youngest().is_some_and(|(youngest, index)| youngest.adapt_own(index, now))
     }
 
     /// The same of all servers.
@@ -127,9 +126,9 @@ impl<W: Waiter> Own<W> {
         }
         // They are counted behind the fence, or look behind theirs: see `enqueue`, and `WaitingForAny::add`.
         self.settle(index);
-        for one in self.servers[index.get()].all().iter() {
-            one.own.core.gates.mark_room(one.index);
-            one.own.offer(one.index);
+        for (one, index) in self.all(index).iter() {
+            one.core.gates.mark_room(index);
+            one.offer(index);
         }
         true
     }

@@ -12,7 +12,7 @@ pub(crate) use pick::Pick;
 pub use waiting::{Priority, QueueFull, Turn, Wait};
 
 use self::core::Core;
-use self::shared::SharedServer;
+use self::shared::Shared;
 use crate::algorithm::{Algorithm, Input, NoPick, Options};
 use crate::gate::Gates;
 use crate::queue::{Queue, Waiter};
@@ -21,6 +21,7 @@ use crate::spec::{BuildError, Index, ServerSpec};
 use manylane_sched::Time;
 use manylane_sync::{Arc, Reader};
 use std::fmt;
+use std::sync::OnceLock;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -34,7 +35,9 @@ pub struct Balancer<W: Waiter = Waker> {
 /// A balancer, as others have it that share servers with it ([`shared`]).
 struct Own<W: Waiter> {
     core: Core,
-    servers: Box<[Arc<SharedServer<W>>]>,
+    shared: Arc<Shared<W>>,
+    /// Those who wait for a server, where a balancer limits it.
+    queues: Box<[Arc<OnceLock<Queue<W>>>]>,
     /// For any server.
     any: Queue<W>,
 }
@@ -64,29 +67,35 @@ impl<W: Waiter> Balancer<W> {
     /// A balancer over `servers`, whose queues wake by `W`.
     pub fn waking(servers: Servers, algorithm: Algorithm, options: Options) -> Self {
         let core = Core::new(servers, algorithm, options, None);
-        let servers = core.servers.iter().map(|_| Arc::new(SharedServer::new())).collect();
-        Self::of(core, servers)
+        let queues = core.servers.iter().map(|_| Arc::default()).collect();
+        Self::of(core, Arc::default(), queues)
     }
 
-    fn of(core: Core, servers: Box<[Arc<SharedServer<W>>]>) -> Self {
-        let balancer = Self { own: Arc::new(Own { any: core.queue(), servers, core }) };
+    fn of(core: Core, shared: Arc<Shared<W>>, queues: Box<[Arc<OnceLock<Queue<W>>>]>) -> Self {
+        let balancer = Self { own: Arc::new(Own { any: core.queue(), shared, queues, core }) };
         balancer.attach();
         balancer
     }
 
     fn attach(&self) {
-        for (index, _) in self.own.core.servers.iter() {
-            self.own.servers[index.get()].attach(&self.own, index);
+        let Own { core, shared, queues, .. } = &*self.own;
+        for (index, _) in core.servers.iter().filter(|(index, _)| core.is_limited(*index)) {
+            queues[index.get()].get_or_init(|| core.queue());
         }
+        shared.attach(&self.own);
     }
 
     fn detach(&self) {
-        for (index, server) in self.own.core.servers.iter() {
-            let left = self.own.servers[index.get()].detach(&self.own);
-            // It may have been the youngest, and the only one that limits the server.
-            if let Some(youngest) = left.last()
-                && !youngest.own.core.is_limited(youngest.index)
-                && server.state.maxconn() != 0
+        let Own { core, shared, .. } = &*self.own;
+        // The youngest may be the only one that limits a server.
+        let limited: Vec<_> = match self.own.is_youngest() {
+            true => core.servers.iter().filter(|(index, _)| core.is_limited(*index)).collect(),
+            false => Vec::new(),
+        };
+        let left = shared.detach(&self.own);
+        for (index, server) in limited.into_iter().filter(|_| !left.is_empty()) {
+            if let Some((youngest, index)) = self.own.all(index).youngest()
+                && !youngest.core.is_limited(index)
             {
                 server.state.set_maxconn(0);
                 server.state.gate.set_limit(u32::MAX);
@@ -111,22 +120,22 @@ impl<W: Waiter> Balancer<W> {
         let staying = |number: usize| own.core.servers.index(number).filter(|_| stays(number));
         let same = |number: usize| Some(own.core.servers[staying(number)?].state.clone());
         let servers = Servers::with_states(specs, same)?;
-        let shared = |number: usize| match staying(number) {
-            Some(index) => own.servers[index.get()].clone(),
-            None => Arc::new(SharedServer::new()),
+        let queue = |number: usize| {
+            staying(number).map_or_else(Arc::default, |index| own.queues[index.get()].clone())
         };
-        let shared = (0..servers.len()).map(shared).collect();
+        let queues = (0..servers.len()).map(queue).collect();
         // What changes meanwhile would be in neither's snapshot.
-        let turn = own.core.turn.lock();
+        let turn = own.shared.turn.lock();
         let core = Core::new(servers, own.core.algorithm, own.core.options, Some(&own.core));
-        let next = Self::of(core, shared);
+        let next = Self::of(core, own.shared.clone(), queues);
         drop(turn);
         next.own.adapt_all(now);
         Ok(next)
     }
 
-    /// The servers for which `of_before` says which of `before`'s they are go on as they are there: states,
-    /// weights, limits and queues are the same for both balancers from now on. Before the first request.
+    /// The servers for which `of_before` says which of `before`'s they are, of the same name, go on as they
+    /// are there: states, weights, limits and queues are the same for both balancers from now on. Before the
+    /// first request.
     ///
     /// # Panics
     /// When the balancer is in use already.
@@ -134,8 +143,8 @@ impl<W: Waiter> Balancer<W> {
         self.detach();
         let before = &before.own;
         let own = Arc::get_mut(&mut self.own).expect("a balancer succeeds another before it is used");
-        own.core.turn = before.core.turn.clone();
-        let turn = before.core.turn.lock();
+        own.shared = before.shared.clone();
+        let turn = before.shared.turn.lock();
         for (index, then) in (0..own.core.servers.len())
             .filter_map(|number| own.core.servers.index(number))
             .filter_map(|index| Some((index, of_before(index)?)))
@@ -143,6 +152,7 @@ impl<W: Waiter> Balancer<W> {
         {
             let state = before.core.servers[then].state.clone();
             let spec = &own.core.servers[index].spec;
+            debug_assert_eq!(spec.name, before.core.servers[then].spec.name, "it is found by its name");
             if !before.core.is_limited(then) {
                 state.set_maxconn(spec.maxconn); // nobody went by what it was
             }
@@ -151,7 +161,7 @@ impl<W: Waiter> Balancer<W> {
                 state.update_effective(spec.slowstart, now, false);
             }
             own.core.servers.set_state(index, state);
-            own.servers[index.get()] = before.servers[then.get()].clone();
+            own.queues[index.get()] = before.queues[then.get()].clone();
         }
         own.core.gates = Gates::new(&own.core.servers);
         self.attach();

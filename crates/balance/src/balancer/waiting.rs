@@ -9,7 +9,6 @@
 //!    there is room.
 //! 3. A place that was handed to a request which had left goes to the next.
 
-use super::shared::Attached;
 use super::{Balancer, Core, Own};
 use crate::gate::{Released, WaitingFor};
 use crate::queue::{Claims, Outcome, Queue, QueuePosition, Waiter};
@@ -199,7 +198,7 @@ enum Passed {
 
 impl<W: Waiter> Own<W> {
     fn queue(&self, index: Index) -> &Queue<W> {
-        self.servers[index.get()].queue()
+        self.queues[index.get()].get().expect("only servers with a limit have those who wait")
     }
 
     /// A place on `index`, which the caller holds, goes to the first of `queue`, of whom the caller has
@@ -219,12 +218,11 @@ impl<W: Waiter> Own<W> {
     pub(super) fn free(&self, index: Index) {
         let Core { gates, .. } = &self.core;
         let gate = gates.of(index);
-        let shared = &self.servers[index.get()];
         let mut offer = false;
         loop {
-            let passed = match shared.has_several() {
+            let passed = match self.shared.has_several() {
                 false => self.pass_to_any(index),
-                true => self.pass_to_any_of(&shared.all()),
+                true => self.pass_to_any_of_all(index),
             };
             match passed {
                 Passed::On => break,
@@ -238,8 +236,8 @@ impl<W: Waiter> Own<W> {
                     }
                 }
                 Released::Freed => {
-                    if shared.has_several() {
-                        self.offer_to_others(&shared.all());
+                    if self.shared.has_several() {
+                        self.offer_to_others(index);
                     }
                     if !gates.released(index) || !gates.is_wanted(index) {
                         break;
@@ -270,18 +268,19 @@ impl<W: Waiter> Own<W> {
 
     /// The same where several balancers have the server: by the one whose request came first.
     #[cold]
-    fn pass_to_any_of(&self, all: &[Attached<W>]) -> Passed {
-        let wanting = all.iter().filter(|one| one.own.core.gates.is_wanted(one.index));
-        let first = wanting.min_by_key(|one| one.own.any.first_key());
-        first.map_or(Passed::Nobody, |one| one.own.pass_to_any(one.index))
+    fn pass_to_any_of_all(&self, index: Index) -> Passed {
+        let all = self.all(index);
+        let wanting = all.iter().filter(|(one, index)| one.core.gates.is_wanted(*index));
+        let first = wanting.min_by_key(|(one, _)| one.any.first_key());
+        first.map_or(Passed::Nobody, |(one, index)| one.pass_to_any(index))
     }
 
     /// There is room on the server: for those who wait by another balancer, too.
     #[cold]
-    fn offer_to_others(&self, all: &[Attached<W>]) {
-        for Attached { own, index } in all.iter().filter(|one| !std::ptr::eq(&*one.own, self)) {
-            if own.core.gates.released(*index) {
-                own.offer(*index);
+    fn offer_to_others(&self, index: Index) {
+        for (one, index) in self.all(index).others() {
+            if one.core.gates.released(index) {
+                one.offer(index);
             }
         }
     }
