@@ -13,7 +13,7 @@
 //!    may be others by now.
 //!
 //! 5. Checks of servers that both have go on on the same lanes, those that are under way, too
-//!    (`run/checks.rs`); idle connections to servers of other backends stay where they lie.
+//!    (`run/checks.rs`); idle connections go over (`run/idle.rs`).
 //!
 //! # Cost
 //! Nothing for requests. A change copies pointers to the servers of its backend, on a thread beside the

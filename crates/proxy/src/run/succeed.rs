@@ -3,9 +3,9 @@
 //! # Protocol
 //! 1. The lanes have their side of the new generation, and accept for it, before the old one
 //!    [retires](Local::retire) anywhere. Both accept from the same sockets meanwhile.
-//! 2. A lane of the old one accepts no more, then, and stops checking servers. What is idle goes over:
-//!    connections to servers that are as they were, and clients between two requests, if the new one has
-//!    their frontend and listener.
+//! 2. A lane of the old one accepts no more, then. Checks that both have go on for the new one, others end.
+//!    What is idle goes over: connections to servers that are as they were, also those that streams of the
+//!    old one leave later, and clients between two requests, if the new one has their frontend and listener.
 //! 3. What is at work ends where it began. A client whose session has what only the old generation
 //!    understands, variables of rules or a connection to a server of its own, is told with its next response
 //!    that the connection ends.
