@@ -739,8 +739,18 @@ fn checks_go_on_over_a_reload_unless_they_are_others() {
     drop(check);
     until(|| status() == "UP");
     assert!(at.try_recv().is_err(), "it was asked once");
+    // In maintenance nobody looks after it, also where the file begins to want that.
+    assert_eq!(program.ask("disable server l/s").trim(), "");
+    let unchecked = |file: String| file.replace("check inter 1h fall 1 rise 1", "");
+    program.change(&unchecked(file("", "/other", "")));
+    program.change(&file("", "/other", ""));
+    assert_eq!(status(), "MAINT");
+    assert!(at.try_recv().is_err(), "it is not asked");
+    assert_eq!(program.ask("enable server l/s").trim(), "");
+    let check = asked("/other");
+    program.change(&unchecked(file("", "/other", "")));
+    drop(check);
     // A server that is the same without checks is what the file says then.
-    program.change(&file("", "/other", "").replace("check inter 1h fall 1 rise 1", ""));
     assert_eq!(status(), "no check");
 }
 

@@ -96,6 +96,13 @@ impl Generation {
             let Backend { balancer, servers, .. } = &mut *backend;
             let same = |index: Index| was.same_server(&servers[index.get()]);
             balancer.succeed(&was.balancer, |index| was.balancer.servers().index(same(index)?.index), now);
+            for (index, own) in balancer.servers().iter() {
+                let check = servers[index.get()].check.as_ref();
+                let begins = check.filter(|_| same(index).is_some_and(|was| was.check.is_none()));
+                if let Some(check) = begins.filter(|_| own.state().standing().is_in_maintenance()) {
+                    check.board.pause();
+                }
+            }
         }
         self.settle_followers(now);
     }
