@@ -9,8 +9,9 @@ use common::watch::{Syslog, ask, until};
 use common::{Folder, Manylane, PATIENCE, descriptors, fd, listener, origin};
 use rustix::net::{AddressFamily, SocketType};
 use std::cell::Cell;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// More than the system takes for a client that does not read, and what io_uring keeps on top of that.
@@ -68,13 +69,14 @@ fn are_let_go(config: &str, sent: &[u8]) {
     let (socket, address) = listener();
     let program = Manylane::start_ready(&config.replace("@bind", &fd(&socket)));
     let before = descriptors(program.pid());
-    let seen = Cell::new(false); // the first of them was accepted
+    let seen = Cell::new(false);
     let _clients: Vec<TcpStream> = (0..8)
         .map(|_| {
             let mut client = small(address);
-            let _ = client.write_all(sent); // as much as is taken
+            // The first of them was accepted: from there on they are to go.
             until(|| seen.get() || descriptors(program.pid()) > before);
             seen.set(true);
+            let _ = client.write_all(sent); // as much as is taken
             client
         })
         .collect();
@@ -88,7 +90,7 @@ fn a_client_that_does_not_take_a_100_is_let_go() {
     let sent = format!("{request}{}", "x".repeat(70_000)).repeat(1000);
     are_let_go(
         &format!(
-            "{GLOBAL}{TIMES} timeout client 1s\nfrontend f\n bind @bind\n option http-buffer-request\n \
+            "{GLOBAL}{TIMES} timeout client 3s\nfrontend f\n bind @bind\n option http-buffer-request\n \
              http-request return status 204\n"
         ),
         sent.as_bytes(),
@@ -100,7 +102,7 @@ fn a_client_that_does_not_take_an_early_hint_is_let_go() {
     let rule = format!(" http-request early-hint X {}\n", "x".repeat(1000)).repeat(TOO_MUCH / 1000);
     are_let_go(
         &format!(
-            "{GLOBAL}{TIMES} timeout client 1s\nfrontend f\n bind @bind\n{rule} http-request return status \
+            "{GLOBAL}{TIMES} timeout client 3s\nfrontend f\n bind @bind\n{rule} http-request return status \
              200\n"
         ),
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -120,7 +122,7 @@ fn upgrades() -> SocketAddr {
 
 #[test]
 fn a_client_that_does_not_take_the_head_of_a_tunnel_is_let_go() {
-    let times = TIMES.replace("timeout tunnel 1h", "timeout client 1s");
+    let times = TIMES.replace("timeout tunnel 1h", "timeout client 3s");
     are_let_go(&format!("{GLOBAL}{times}listen l\n bind @bind\n server s {}\n", upgrades()), UPGRADE);
 }
 
@@ -171,4 +173,136 @@ fn a_server_is_not_blamed_for_a_client_that_does_not_take_what_comes_first() {
     let state = ask(&control, "show servers state l");
     let server = state.lines().find(|line| line.contains(" s ")).unwrap();
     assert_eq!(server.split(' ').nth(5), Some("2"), "it is up: {server}");
+}
+
+/// Bytes of responses of which the system takes a part only, while io_uring keeps the rest.
+const SIZES: [usize; 8] = [3000, 5000, 7000, 9000, 11_000, 13_000, 15_000, 17_000];
+
+/// Clients that have each asked for as many bytes, and read none.
+fn asked(address: SocketAddr) -> Vec<(TcpStream, usize)> {
+    let ask = |bytes: usize| {
+        let mut client = small(address);
+        client.write_all(format!("GET /{bytes} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+        (client, bytes)
+    };
+    SIZES.map(ask).into()
+}
+
+/// Reads responses to their end, and that of the connection.
+fn are_whole(clients: Vec<(TcpStream, usize)>) {
+    for (client, bytes) in clients {
+        let mut reader = BufReader::new(client);
+        assert!(head(&mut reader), "{bytes}");
+        let mut body = Vec::new();
+        reader.read_to_end(&mut body).unwrap();
+        assert_eq!(body.len(), bytes);
+    }
+}
+
+/// Answers each request with as many bytes as its path says, and tells of that.
+fn bodies() -> (SocketAddr, mpsc::Receiver<()>) {
+    let (tell, told) = mpsc::channel();
+    let server = origin(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 || !head(&mut reader) {
+                return;
+            }
+            let bytes = line.split(['/', ' ']).nth(2).unwrap().parse().unwrap();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n{}", "x".repeat(bytes));
+            stream.write_all(answer.as_bytes()).unwrap();
+            let _ = tell.send(());
+        }
+    });
+    (server, told)
+}
+
+/// The time between two requests begins when the client has its response: more of them than it takes pass
+/// before the client reads.
+#[test]
+fn a_response_is_whole_for_a_client_that_reads_it_late() {
+    let (socket, address) = listener();
+    let (server, told) = bodies();
+    let _program = Manylane::start_ready(&format!(
+        "{GLOBAL}{TIMES} timeout client 1h\n timeout http-keep-alive 100ms\nlisten l\n bind {}\n server s {}\n",
+        fd(&socket),
+        server
+    ));
+    let clients = asked(address);
+    SIZES.iter().for_each(|_| told.recv_timeout(PATIENCE).unwrap());
+    // One that reads at once is closed when its time is over, so that of the others is, too.
+    let mut prompt = small(address);
+    prompt.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    are_whole(vec![(prompt, 1)]);
+    are_whole(clients);
+}
+
+/// A response is whole although the program is told to end before the client reads.
+#[test]
+fn a_response_is_whole_for_a_client_that_reads_it_when_the_program_ends() {
+    let (socket, address) = listener();
+    let (server, told) = bodies();
+    let mut program = Manylane::start_ready(&format!(
+        "{GLOBAL}{TIMES} timeout client 1h\nlisten l\n bind {}\n server s {}\n",
+        fd(&socket),
+        server
+    ));
+    let clients = asked(address);
+    SIZES.iter().for_each(|_| told.recv_timeout(PATIENCE).unwrap());
+    let mut prompt = small(address);
+    prompt.write_all(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    told.recv_timeout(PATIENCE).unwrap();
+    program.signal(nix::sys::signal::Signal::SIGUSR1);
+    // It may ask for a moment after its response; when that is over, so is the moment of those before it.
+    are_whole(vec![(prompt, 1)]);
+    are_whole(clients);
+    assert!(program.wait().success());
+}
+
+/// A client that does not take its response is let go.
+#[test]
+fn a_client_that_does_not_take_its_response_is_let_go() {
+    let (socket, address) = listener();
+    let (server, told) = bodies();
+    let program = Manylane::start_ready(&format!(
+        "{GLOBAL}{TIMES} timeout client 1s\n option http-server-close\nlisten l\n bind {}\n server s {}\n",
+        fd(&socket),
+        server
+    ));
+    let before = descriptors(program.pid());
+    let _clients = asked(address);
+    SIZES.iter().for_each(|_| told.recv_timeout(PATIENCE).unwrap());
+    until(|| descriptors(program.pid()) <= before);
+}
+
+/// In TCP mode, servers that have sent all of their answers and closed, and clients that do not read them:
+/// each has its time, also for what io_uring keeps of an answer when its server is done.
+#[test]
+fn a_client_that_does_not_read_is_let_go_when_its_server_has_ended() {
+    let (socket, address) = listener();
+    let (tell, told) = mpsc::channel();
+    let server = origin(move |mut stream| {
+        let mut size = [0];
+        stream.read_exact(&mut size).unwrap();
+        let _ = stream.write_all(&vec![b'x'; 1000 * usize::from(size[0])]);
+        drop(stream);
+        tell.send(()).unwrap();
+    });
+    let times = TIMES.replace("mode http", "mode tcp");
+    let program = Manylane::start_ready(&format!(
+        "{GLOBAL}{times} timeout client 1s\nlisten l\n bind {}\n server s {server}\n",
+        fd(&socket)
+    ));
+    let before = descriptors(program.pid());
+    let clients: Vec<TcpStream> = (2..60)
+        .map(|size| {
+            let mut client = small(address);
+            client.write_all(&[size]).unwrap();
+            client.shutdown(Shutdown::Write).unwrap();
+            client
+        })
+        .collect();
+    clients.iter().for_each(|_| told.recv_timeout(PATIENCE).unwrap());
+    until(|| descriptors(program.pid()) <= before);
 }

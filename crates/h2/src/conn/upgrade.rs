@@ -53,8 +53,9 @@ impl Connection {
 
 /// The settings of a request that asks to go on in HTTP/2: one `HTTP2-Settings`, which `Connection` names.
 fn asked<'b>(request: &Head, bytes: &'b mut [u8; MOST]) -> Option<&'b [u8]> {
-    let named = |name: &[u8]| request.list_has(Known::CONNECTION, name);
-    let asks = request.list_has(Known::UPGRADE, b"h2c") && named(b"upgrade") && named(b"http2-settings");
+    let has = |field, member: &[u8]| request.list_values(field).any(|own| own.eq_ignore_ascii_case(member));
+    let named = |name| has(Known::CONNECTION, name);
+    let asks = has(Known::UPGRADE, b"h2c") && named(b"upgrade") && named(b"http2-settings");
     if !asks || request.count(Known::HTTP2_SETTINGS) != 1 {
         return None;
     }

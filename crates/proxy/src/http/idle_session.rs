@@ -6,7 +6,7 @@
 use super::Session;
 use super::private::Private;
 use super::request::{PartialHead, Wait, ends_in_silence, timeouts};
-use crate::flow::Timer;
+use crate::flow::{StreamTimeouts, Timer};
 use crate::generation::{Frontend, Listener};
 use crate::run::{Event, IdleClient, Local, WaiterSlot};
 use crate::session::{Client, QuietClient};
@@ -15,8 +15,9 @@ use manylane_buf::Segment;
 use manylane_expr::Variables;
 use manylane_net::TransferError;
 use manylane_pool::{Pool, Pooled};
-use manylane_sched::Time;
+use manylane_sched::{Here, Time};
 use std::cell::{Cell, RefCell};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -97,6 +98,22 @@ impl IdleSession {
     /// Whether it has something that only its generation understands.
     pub(crate) fn belongs(&self) -> bool {
         self.more.is_some()
+    }
+
+    /// Whether the system has not taken all of the last response: as long as that is so, nothing but bytes of
+    /// the client may end this.
+    pub(crate) fn owes(&self) -> bool {
+        self.client.connection.unsent() > 0
+    }
+
+    /// Has the client take the rest of its response, each step in `timeout client`. The time between two
+    /// requests begins behind it. Whether the client took it.
+    async fn deliver(&mut self, frontend: &Frontend, here: Here) -> bool {
+        let timeouts = StreamTimeouts::for_client(frontend.timeouts.client, here.now());
+        let flushing = pin!(timeouts.down.flush(here, &self.client.connection));
+        let taken = timeouts.in_time(&self.timer, flushing).await;
+        self.since = here.now();
+        matches!(taken, Ok(Ok(())))
     }
 
     /// Whether a part of a request is there: its generation serves it.
@@ -233,6 +250,16 @@ impl Session<'_> {
             _idle: IdleClient::new(),
         })
     }
+}
+
+/// A client that has not taken all of its response is waited for as its receiver, whatever else would have
+/// ended its session. None when the connection is over.
+pub(crate) async fn deliver(
+    local: Rc<Local>,
+    whose: (usize, usize),
+    mut idle: IdleSession,
+) -> Option<IdleSession> {
+    idle.deliver(&local.generation.frontends[whose.0], local.here()).await.then_some(idle)
 }
 
 /// Waits until the client sends something or leaves, the generation ends if that matters, or the deadline has

@@ -36,7 +36,7 @@ use crate::run::{Local, Streaming};
 use crate::session::Client;
 use crate::termination::Cause;
 use exchange::{After, Asking};
-pub(crate) use idle_session::{IdleSession, Woken};
+pub(crate) use idle_session::{IdleSession, Woken, deliver};
 use manylane_balance::Index;
 use manylane_http::Head;
 use manylane_pool::Pooled;

@@ -365,17 +365,24 @@ impl Session<'_> {
                 let complete = matches!(ended, Ok(Ok(Ok(()))));
                 // A server that answered early may go on reading: what is left of the body is its own, as
                 // long as it is there and did not say that it leaves.
-                let rest = match &going_up.outcome {
-                    None if complete && server_persists => {
-                        let mut leaving = pin!(server_end.connection().recv());
-                        let rest = pin!(poll_fn(|context| match (going_up.poll_end(context), server) {
-                            (Poll::Ready(()), _) => Poll::Ready(()),
-                            (Poll::Pending, BodyEnd::Http1(_)) => leaving.as_mut().poll(context).map(drop),
-                            (Poll::Pending, BodyEnd::Http2(stream)) => stream.poll_gone(context),
-                        }));
-                        watch.over(&self.timer, permit, rest).await
-                    }
-                    _ => Ok(()),
+                let unsent = matches!(server, BodyEnd::Http1(connection) if connection.unsent() > 0);
+                let owed = going_up.outcome.is_none() || unsent;
+                let rest = if owed && complete && server_persists {
+                    let mut leaving = pin!(server_end.connection().recv());
+                    let mut ending = pin!(async {
+                        poll_fn(|context| going_up.poll_end(context)).await;
+                        if let BodyEnd::Http1(connection) = server {
+                            let _ = flush(&up_ends, connection).await; // a failure was told by sending
+                        }
+                    });
+                    let rest = pin!(poll_fn(|context| match (ending.as_mut().poll(context), server) {
+                        (Poll::Ready(()), _) => Poll::Ready(()),
+                        (Poll::Pending, BodyEnd::Http1(_)) => leaving.as_mut().poll(context).map(drop),
+                        (Poll::Pending, BodyEnd::Http2(stream)) => stream.poll_gone(context),
+                    }));
+                    watch.over(&self.timer, permit, rest).await
+                } else {
+                    Ok(())
                 };
                 let termination = termination(&ended, rest, &going_up.outcome, server_persists);
                 self.passed_on(backend, permit, &ended, termination);
@@ -403,6 +410,7 @@ impl Session<'_> {
         let served = reused.unwrap_or(0) + 1;
         let again = server_persists
             && from_server.is_empty()
+            && server_end.connection().unsent() == 0
             && permit.server().max_reuse.is_none_or(|most| served <= most);
         let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
         // Who asked for a tunnel may have sent what should go through it, and who is sent off another

@@ -389,10 +389,11 @@ async fn give(
     let backend = &generation.backends[backend];
     let Some(Idle { connection, served }) = local.take_kept(backend, index, key, least) else { return };
     let stream = match connection {
-        Connection::Socket(stream) => stream,
+        // Else it would wait for the server to take the rest.
+        Connection::Socket(stream) if stream.unsent() == 0 => stream,
         // Sockets of the process are this lane's; making another costs little.
-        local_one @ Connection::Local(_) => {
-            local.keep(backend, index, key, Idle { connection: local_one, served });
+        own => {
+            local.keep(backend, index, key, Idle { connection: own, served });
             return;
         }
     };

@@ -120,6 +120,12 @@ impl Held {
         false
     }
 
+    #[cold]
+    fn deliver(&self, rest: IdleSession) -> State {
+        let (local, whose) = (self.local.clone(), (self.guard.frontend, self.guard.listener));
+        State::works(move || http::deliver(local, whose, rest))
+    }
+
     fn wake(&self, rest: IdleSession, woken: http::Woken) -> State {
         let (local, whose) = (self.local.clone(), (self.guard.frontend, self.guard.listener));
         State::works(move || http::wake(local, whose, rest, woken))
@@ -163,8 +169,12 @@ impl Future for Session {
                     let stopping = of.local.stopping.unless(stays || end.is_some(), &mut of.place, context);
                     let woken = ready!(rest.poll(frontend, stopping, end, context));
                     let State::Rests(rest) = std::mem::replace(state, State::Over) else { continue };
-                    if let Some(woken) = woken {
-                        *state = of.wake(rest, woken);
+                    match woken {
+                        Some(woken @ http::Woken::Bytes(_)) => *state = of.wake(rest, woken),
+                        // With io_uring a response may be on its way for longer than it takes to send it.
+                        _ if rest.owes() => *state = of.deliver(rest),
+                        Some(woken) => *state = of.wake(rest, woken),
+                        None => {}
                     }
                 }
                 State::Works(work) => {

@@ -118,6 +118,7 @@ impl<'a> Pair<'a> {
                 count(n);
             }
             if only {
+                way.flush(here, to).await.map_err(|_| Broken::At(way.receiver()))?;
                 return Err(Broken::Ended(Termination::NORMAL));
             }
             let spliced = policy
@@ -150,13 +151,15 @@ impl<'a> Pair<'a> {
                 Err(_) => return Err(Broken::At(way.sender)),
             }
         }
+        // With io_uring a send is over before its receiver has all of it. That this end is closed already is
+        // its own news.
+        let _ = way.flush(here, to).await;
         way.end(here.now());
         if way.receiver() == Side::Server && self.permit.backend().common.no_linger {
             // It is not told of an end, but reset, and what it had to say is lost with that.
-            let _ = to.flush().await;
             return Err(Broken::Ended(Termination::NORMAL));
         }
-        // The other direction goes on; that this end is closed already is its own news.
+        // The other direction goes on.
         let _ = to.finish().await;
         Ok(())
     }
