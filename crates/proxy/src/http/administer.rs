@@ -2,7 +2,7 @@
 //! What became of it is told behind a redirect to the page, as HAProxy does: `;st=DONE`.
 //!
 //! A browser sends a form with the password that it knows for us also when a page of another site asks it to.
-//! It says so (`Sec-Fetch-ServerAddr`), and then nothing is done. What the page does not show (`stats scope`)
+//! It says so (`Sec-Fetch-Site`), and then nothing is done. What the page does not show (`stats scope`)
 //! its forms do not change.
 
 use super::Session;
@@ -31,7 +31,7 @@ pub(super) enum Formed {
     Denied,
 }
 
-/// Whether a browser says that another site's page has sent a request: by `Sec-Fetch-ServerAddr`, which it
+/// Whether a browser says that another site's page has sent a request: by `Sec-Fetch-Site`, which it
 /// sends to sites that it trusts to be who they are, and which knows better than we do whom it asked; else by
 /// `Origin`, which it sends with all forms (`null` where it does not tell). Rules may have changed the fields
 /// since: what counts is what was received.

@@ -11,7 +11,7 @@ pub(crate) struct Event {
     waiters: RefCell<Waiters>,
 }
 
-/// ConnLimit of those who wait; a place that was left is used again.
+/// Places of those who wait; a place that was left is used again.
 #[derive(Debug, Default)]
 struct Waiters {
     wakers: Vec<Option<Waker>>,

@@ -91,7 +91,7 @@ enum Mark {
 pub(crate) struct Begun {
     /// Which no other stream of the process has.
     pub(crate) number: u64,
-    /// ConnLimit of the frontend in its generation, and of the listener in that.
+    /// Place of the frontend in its generation, and of the listener in that.
     pub(crate) frontend: u32,
     pub(crate) listener: u32,
     pub(crate) source: Option<SocketAddr>,
