@@ -289,7 +289,7 @@ fn a_client_that_does_not_read_is_let_go_when_its_server_has_ended() {
         drop(stream);
         tell.send(()).unwrap();
     });
-    let times = TIMES.replace("mode http", "mode tcp");
+    let times = TIMES.replace("mode http", "mode tcp").replace(" timeout tunnel 1h\n", "");
     let program = Manylane::start_ready(&format!(
         "{GLOBAL}{times} timeout client 1s\nlisten l\n bind {}\n server s {server}\n",
         fd(&socket)
@@ -305,4 +305,32 @@ fn a_client_that_does_not_read_is_let_go_when_its_server_has_ended() {
         .collect();
     clients.iter().for_each(|_| told.recv_timeout(PATIENCE).unwrap());
     until(|| descriptors(program.pid()) <= before);
+}
+
+/// A client that waits to be asked for its body, and a server that waits for the body: the client is the
+/// silent one, and no reason to take the server for failed.
+#[test]
+fn a_server_is_not_blamed_for_a_client_that_keeps_its_body() {
+    let (socket, address) = listener();
+    let (folder, syslog) = (Folder::new(), Syslog::new());
+    let control = folder.0.join("control");
+    let server = origin(|mut stream| drop(std::io::copy(&mut stream, &mut std::io::sink())));
+    let times = TIMES.replace("server 1h", "server 1s");
+    let _program = Manylane::start_ready(&format!(
+        "{GLOBAL} stats socket {} level admin\n{times} timeout client 1s\n log {} local0\n option \
+         httplog\nlisten l\n bind {}\n server s {server} observe layer7 error-limit 1 on-error mark-down \
+         check inter 1h\n",
+        control.display(),
+        syslog.address(),
+        fd(&socket)
+    ));
+    let mut client = small(address);
+    client
+        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+        .unwrap();
+    let line = syslog.wait("POST / ");
+    assert!(line.contains(" cH-- ") && line.contains(" 408 "), "{line}");
+    let state = ask(&control, "show servers state l");
+    let server = state.lines().find(|line| line.contains(" s ")).unwrap();
+    assert_eq!(server.split(' ').nth(5), Some("2"), "it is up: {server}");
 }

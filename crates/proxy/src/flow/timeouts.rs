@@ -326,7 +326,11 @@ impl StreamTimeouts {
         };
         let timeouts = &self.timeouts;
         let client = one(Side::Client, Cause::ClientSilent, timeouts.client, timeouts.client_fin);
-        let server = one(Side::Server, Cause::ServerSilent, timeouts.server, timeouts.server_fin);
+        // A client that waits to be asked for its body need not be asked, and may send it unasked (RFC 9110,
+        // 10.1.1): that it does not is no fault of the server, which waits for it, too.
+        let excused = self.up.excused.get() && self.up.waits.get() == Waits::Sender;
+        let cause = if excused { Cause::ClientSilent } else { Cause::ServerSilent };
+        let server = one(Side::Server, cause, timeouts.server, timeouts.server_fin);
         let server = server.filter(|_| !(timeouts.in_turn && self.up.is_waiting_for(Side::Client)));
         match (client, server) {
             (Some(client), Some(server)) => Some(if client.0 <= server.0 { client } else { server }),
