@@ -130,7 +130,14 @@ pub(crate) async fn begin(
     };
     session.forget();
     let next = if session.may_rest() { Next::Rest } else { session.serve(None).await };
-    session.go_on(next).await
+    if let Next::Http2 = next {
+        // In a block of its own: most sessions never need it.
+        if let Ok(connection) = Boxed::new(|| multiplexed::serve(session)) {
+            connection.await;
+        }
+        return None;
+    }
+    session.rest(matches!(next, Next::Rest))
 }
 
 /// Goes on with a session that has news: of this frontend and listener, by their numbers. None when the
@@ -144,25 +151,17 @@ pub(crate) async fn wake(
     let frontend = &local.generation.frontends[whose.0];
     let (mut session, wait) = rest.wake(&local, frontend, &frontend.listeners[whose.1], woken);
     let next = session.serve(Some(wait)).await;
-    session.go_on(next).await
+    if let Next::Http2 = next {
+        // In a block of its own: most sessions never need it.
+        if let Ok(connection) = Boxed::new(|| multiplexed::serve(session)) {
+            connection.await;
+        }
+        return None;
+    }
+    session.rest(matches!(next, Next::Rest))
 }
 
 impl Session<'_> {
-    /// Goes on as [`serve`](Self::serve) has found. None when the connection is over.
-    #[inline(always)] // it is taken apart where it is
-    async fn go_on(self, next: Next) -> Option<IdleSession> {
-        match next {
-            Next::Rest => self.rest(true),
-            Next::Over => self.rest(false),
-            Next::Http2 => {
-                if let Ok(connection) = Boxed::new(|| multiplexed::serve(self)) {
-                    connection.await;
-                }
-                None
-            }
-        }
-    }
-
     /// Serves one request after another until none is there; `woken` is what the session waited for before.
     async fn serve(&mut self, mut woken: Option<Wait>) -> Next {
         let frontend = self.frontend;
