@@ -159,8 +159,8 @@ fn a_server_is_not_blamed_for_a_client_that_does_not_take_what_comes_first() {
     let times = TIMES.replace("server 1h", "server 1s");
     let _program = Manylane::start_ready(&format!(
         "{GLOBAL} stats socket {} level admin\n{times} timeout client 1s\n log {} local0\n option \
-         httplog\nlisten l\n bind {}\n server s {} observe layer7 error-limit 1 on-error mark-down check inter \
-         1h\n",
+         httplog\nlisten l\n bind {}\n server s {} observe layer7 error-limit 1 on-error mark-down check \
+         inter 1h\n",
         control.display(),
         syslog.address(),
         fd(&socket),
@@ -225,7 +225,8 @@ fn a_response_is_whole_for_a_client_that_reads_it_late() {
     let (socket, address) = listener();
     let (server, told) = bodies();
     let _program = Manylane::start_ready(&format!(
-        "{GLOBAL}{TIMES} timeout client 1h\n timeout http-keep-alive 100ms\nlisten l\n bind {}\n server s {}\n",
+        "{GLOBAL}{TIMES} timeout client 1h\n timeout http-keep-alive 100ms\nlisten l\n bind {}\n server s \
+         {}\n",
         fd(&socket),
         server
     ));
