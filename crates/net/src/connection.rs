@@ -277,6 +277,14 @@ pub enum TransferError {
 }
 
 impl TransferError {
+    /// Whether it is this side that failed, for want of memory: the other one has done nothing wrong.
+    pub fn is_memory(&self) -> bool {
+        match self {
+            Self::Socket(error) => error.kind() == io::ErrorKind::OutOfMemory,
+            Self::Local(error) => matches!(error, manylane_local::Error::NoBuffers(_)),
+        }
+    }
+
     /// The same in std's terms.
     pub fn kind(&self) -> io::ErrorKind {
         match self {

@@ -190,7 +190,8 @@ impl Play<'_> {
         });
         handled.expect("both keep the rules");
         let moved = n > part.len();
-        self.wires[to].prepend_chain(&mut part).expect("memory");
+        part.append_chain(&mut self.wires[to]).expect("memory");
+        self.wires[to] = part;
         from.set_unwritten(self.wires[to].len());
         while from.grant() {}
         while to_end.grant() {}

@@ -7,7 +7,7 @@ use super::{Direction, Waits};
 use manylane_buf::Chain;
 use manylane_http::{CaseTable, Head};
 use manylane_mux::h2;
-use manylane_net::Connection;
+use manylane_net::{Connection, TransferError};
 use manylane_pool::{AllocError, Pool, Pooled};
 use manylane_sched::Here;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -61,8 +61,29 @@ manylane_sync::lazy_static! {
 }
 
 /// An end has failed: its connection, or its stream.
-#[derive(Debug)]
-pub(crate) struct EndFailed;
+#[derive(Debug, Default)]
+pub(crate) struct EndFailed {
+    /// For want of memory on this side: the peer has done nothing wrong.
+    is_memory: bool,
+}
+
+impl EndFailed {
+    pub(crate) fn is_memory(&self) -> bool {
+        self.is_memory
+    }
+}
+
+impl From<TransferError> for EndFailed {
+    fn from(error: TransferError) -> Self {
+        Self { is_memory: error.is_memory() }
+    }
+}
+
+impl From<h2::StreamError> for EndFailed {
+    fn from(error: h2::StreamError) -> Self {
+        Self { is_memory: matches!(error, h2::StreamError::Memory) }
+    }
+}
 
 /// A head could not be sent.
 #[derive(Debug)]
@@ -131,7 +152,7 @@ impl H2End {
                 self.over.set(true);
                 Ok(false)
             }
-            Err(_) => Err(EndFailed),
+            Err(error) => Err(error.into()),
         })
     }
 
@@ -198,7 +219,7 @@ impl H2End {
 
     /// Sends trailers, and the end of the message with them.
     pub(crate) fn send_trailers(&self, trailers: &Head) -> Result<(), EndFailed> {
-        self.stream.send_trailers(trailers).map_err(|_| EndFailed)
+        Ok(self.stream.send_trailers(trailers)?)
     }
 
     /// Sends all of `data`, and the end of the message behind it where it is `end`. `took` is told when some
@@ -213,14 +234,14 @@ impl H2End {
             if sent.is_pending() && data.len() < before {
                 took();
             }
-            sent.map_err(|_| EndFailed)
+            sent.map_err(EndFailed::from)
         })
         .await
     }
 
     /// Waits until data could be sent: how many bytes.
     async fn room(&self) -> Result<usize, EndFailed> {
-        poll_fn(|context| self.stream.poll_room(context)).await.map_err(|_| EndFailed)
+        Ok(poll_fn(|context| self.stream.poll_room(context)).await?)
     }
 }
 
@@ -304,7 +325,7 @@ impl<'a> BodyEnd<'a> {
     /// [`EndFailed`]
     pub(crate) async fn receive(self, into: &mut Chain, most: usize) -> Result<bool, EndFailed> {
         match self {
-            Self::Http1(connection) => connection.recv_chain(into, most).await.map_err(|_| EndFailed),
+            Self::Http1(connection) => Ok(connection.recv_chain(into, most).await?),
             Self::Http2(stream) => poll_fn(|context| stream.poll_receive(context, into, most)).await,
         }
     }
@@ -322,7 +343,7 @@ impl<'a> BodyEnd<'a> {
         end: bool,
     ) -> Result<(), EndFailed> {
         match self {
-            Self::Http1(connection) => way.send(here, connection, chain).await.map_err(|_| EndFailed),
+            Self::Http1(connection) => Ok(way.send(here, connection, chain).await?),
             Self::Http2(stream) => {
                 let bytes = chain.len() as u64;
                 way.waits(Waits::Receiver, here.now());

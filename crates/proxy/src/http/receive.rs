@@ -20,7 +20,7 @@ pub(super) enum NoHead {
     Junk(manylane_h1::Error),
     /// The server has not looked at the request, and says so.
     Refused,
-    /// There is no memory to pass on what came before it.
+    /// There is no memory to receive it, or to pass on what came before it.
     Memory,
     /// The client does not take what came before it.
     Client,
@@ -69,6 +69,7 @@ pub(super) async fn receive<C: Fn(u64)>(
                 onward.received.add((input.len() - had) as u64);
                 match more {
                     Ok(true) => {}
+                    Err(error) if error.is_memory() => return Err(NoHead::Memory),
                     Ok(false) | Err(_) if input.is_empty() => return Err(NoHead::Nothing),
                     Ok(false) | Err(_) => return Err(NoHead::Cut),
                 }
