@@ -989,7 +989,7 @@ os.execv(sys.argv[1], sys.argv[1:])
     let file = folder.file(
         "test.cfg",
         &format!(
-            "global\n stats socket {}\n{DEFAULTS} mode http\nlisten l\n bind {}\n http-request return status 200\n",
+            "global\n stats socket {}\n{DEFAULTS} mode http\nlisten l\n bind {}\n http-request return\n",
             control.display(),
             fd(&socket)
         ),

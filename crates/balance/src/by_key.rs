@@ -21,9 +21,17 @@ fn hash_of(kind: HashType, key: Key<'_>) -> Option<u32> {
     Some(if kind.avalanche { hash::avalanche(hash) } else { hash })
 }
 
-/// The server that the hash belongs to; another only where its load is bounded or affinity is not kept.
+/// The key's server, or the next in turn where there is no key.
+#[inline]
 pub(crate) fn pick(pick: &Pick<'_>, kind: HashType) -> Result<Index, NoPick> {
-    let Some(hash) = hash_of(kind, pick.input.key) else { return roundrobin::pick(pick) };
+    match hash_of(kind, pick.input.key) {
+        Some(hash) => of_hash(pick, hash),
+        None => roundrobin::pick(pick),
+    }
+}
+
+/// The server that the hash belongs to; another only where its load is bounded or affinity is not kept.
+fn of_hash(pick: &Pick<'_>, hash: u32) -> Result<Index, NoPick> {
     let (snapshot, avoid) = (pick.snapshot, pick.avoid);
     let find = |good: &dyn Fn(usize) -> bool| match &snapshot.prepared {
         Prepared::Ring(ring) => ring.pick(&snapshot.weights, hash, good),

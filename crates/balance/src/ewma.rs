@@ -26,7 +26,9 @@ pub(crate) const ROW: Row = Row {
 };
 
 /// The one with the least expected time.
+#[inline]
 pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
+    pick.look_around();
     let (lane, now) = (pick.lane, pick.input.now);
     let found = lane.times.as_ref().and_then(|times| {
         let expected = |server| times.expected(server, lane, pick.snapshot, now);

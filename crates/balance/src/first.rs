@@ -24,6 +24,7 @@ pub(crate) const ROW: Row = Row::without_turns("first");
 const SPREAD: usize = 64;
 
 /// The first with room; in a crowd one behind it, by lane.
+#[inline]
 pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
     let spread = pick.lane.crowded.get() > pick.input.now.as_nanos();
     pick.by_rank(0, if spread { manylane_sync::lane::current().index() % SPREAD } else { 0 })

@@ -23,7 +23,9 @@ pub(crate) fn prepare(members: &mut Members<'_>) -> Prepared {
 }
 
 /// The least loaded for its weight.
+#[inline]
 pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
+    pick.look_around();
     let bound = pick.bound();
     let weighted =
         |of: usize, by: usize| u64::from(pick.lane.seen(of)) * u64::from(pick.snapshot.weights[by]);

@@ -16,8 +16,6 @@ pub(crate) struct Pick<'a> {
     pub(crate) input: &'a Input<'a>,
     /// The server that it is not to be if there is another; one that is none where there is nothing to avoid.
     pub(crate) avoid: usize,
-    /// Servers whose loads were looked at for it.
-    pub(crate) looked: Option<Range<usize>>,
 }
 
 pub(super) fn pick(
@@ -31,11 +29,17 @@ pub(super) fn pick(
     }
     // With one server there is nothing to avoid.
     let avoid = input.avoid.map(Index::get).filter(|_| snapshot.members.len() > 1).unwrap_or(usize::MAX);
-    let looked = lane.look_around((&core.lanes, &core.earlier), core.servers.len(), input.now);
-    core.algorithm.pick(&Pick { core, snapshot, lane, input, avoid, looked })
+    core.algorithm.pick(&Pick { core, snapshot, lane, input, avoid })
 }
 
 impl Pick<'_> {
+    /// Looks at loads on other lanes, if it is time to; those of which servers.
+    #[inline]
+    pub(crate) fn look_around(&self) -> Option<Range<usize>> {
+        let core = self.core;
+        self.lane.look_around((&core.lanes, &core.earlier), core.servers.len(), self.input.now)
+    }
+
     /// Whether the server is to be chosen if it is the algorithm's.
     #[inline]
     pub(crate) fn is_good(&self, server: usize) -> bool {
@@ -98,7 +102,10 @@ impl Pick<'_> {
     /// `hash-balance-factor`: how many requests a server may have.
     pub(crate) fn bound(&self) -> Bound<'_> {
         let factor = u64::from(self.core.options.balance_factor);
-        let slots = (factor != 0 && self.lane.view.is_some()).then(|| (self.lane.seen_total() + 1) * factor);
+        let slots = (factor != 0 && self.lane.view.is_some()).then(|| {
+            self.look_around();
+            (self.lane.seen_total() + 1) * factor
+        });
         Bound { snapshot: self.snapshot, lane: self.lane, slots }
     }
 }

@@ -22,11 +22,11 @@ use crate::home::{self, Home};
 use crate::kind::TaskKind;
 use crate::report::report;
 use manylane_sync::LaneId;
-use manylane_sync::atomic::Ordering;
+use manylane_sync::atomic::{AtomicBool, Ordering};
 use stack::{processor_time, stack_of};
 use std::collections::HashMap;
 use std::io;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ impl Default for Limits {
 /// The thread that looks. Ends when this is dropped.
 #[derive(Debug)]
 pub struct Watchdog {
-    stop: Option<Sender<()>>,
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -87,18 +87,20 @@ impl Watchdog {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
         let mut watch = LaneWatch::new(limits)?;
-        let (stop, stopped) = channel();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
         let thread = std::thread::Builder::new().name("watchdog".to_owned()).spawn(move || {
-            while stopped.recv_timeout(limits.warn / LOOKS) == Err(RecvTimeoutError::Timeout) {
+            while !stopped.load(Ordering::Relaxed) {
                 for Found { kills, lane, text } in watch.look(Instant::now()) {
                     if kills {
                         abort(lane, &text);
                     }
                     warn(&text);
                 }
+                std::thread::park_timeout(limits.warn / LOOKS);
             }
         })?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread) })
     }
 }
 
@@ -116,8 +118,11 @@ fn abort(stuck: LaneId, text: &str) -> ! {
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        let _ = self.thread.take().map(JoinHandle::join); // a panic of `warn` has been printed
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join(); // a panic of `warn` has been printed
+        }
     }
 }
 

@@ -192,7 +192,7 @@ fn addresses(home: &Home) -> Result<Vec<usize>, &'static str> {
 }
 
 /// Takes the next request for this thread as a handler does that then hangs.
-#[cfg(test)]
+#[cfg(all(test, not(manylane_sim)))]
 pub(super) fn walk_without_end(may_be_asked: &dyn Fn()) {
     let mut set = std::mem::MaybeUninit::uninit();
     // SAFETY: makes a set of signals, and blocks them on this thread.
@@ -209,7 +209,7 @@ pub(super) fn walk_without_end(may_be_asked: &dyn Fn()) {
 }
 
 /// Ends it.
-#[cfg(test)]
+#[cfg(all(test, not(manylane_sim)))]
 pub(super) fn end_walk() {
     STATE.store(DONE, Ordering::Release);
 }

@@ -5,8 +5,8 @@ use std::sync::{Mutex, mpsc};
 
 const LIMITS: Limits = Limits { warn: Duration::from_millis(100), kill: Duration::from_secs(1) };
 
-/// Looks at a task that does `first`, which says that it runs, and then waits for the test, in the watchdog's own time, until it would
-/// end the process: what is found of it, when, and the first line of its stack.
+/// Looks at a task that does `first`, which says that it runs, and then waits for the test, in the watchdog's
+/// own time, until it would end the process: what is found of it, when, and the first line of its stack.
 fn looks_at(
     kind: &'static TaskKind,
     first: fn(&dyn Fn()),
