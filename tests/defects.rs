@@ -56,7 +56,9 @@ fn a_panic_ends_its_stream_and_nothing_else() {
             let line = shown.lines().find(|line| line.contains(words));
             line.map(|line| number = line.split(':').next().unwrap().to_owned()).is_some()
         });
-        assert!(ask(&socket, &format!("debug dev panic {number}")).contains("'expert-mode on' comes before"));
+        assert!(
+            ask(&socket, &format!("debug dev panic {number}")).contains("expects 'expert-mode on' before it")
+        );
         assert_eq!(ask(&socket, &format!("expert-mode on; debug dev panic {number}")).trim(), "");
     };
 

@@ -86,20 +86,24 @@ fn started(config: &str, address: SocketAddr, warm: &str) -> (Manylane, Quiet) {
     let folder = Folder::new();
     let control = folder.0.join("control");
     let program = Manylane::start_ready(&format!("global\n stats socket {}\n{config}", control.display()));
-    let mut client = connect(address);
-    client.write_all(GET).unwrap();
-    let answer = read_all(&mut client);
-    assert!(answer.starts_with(warm), "{answer}");
-    // The program's end of that connection: its line in the kernel's table has no inode once no descriptor is
-    // left.
-    let (ours, theirs) = (client.local_addr().unwrap().port(), address.port());
-    drop(client);
-    until("the connection of the warm-up stays open", || {
+    // Open at a time, so that both lanes serve some and have what they keep for their next requests.
+    let mut clients: Vec<TcpStream> = (0..4).map(|_| connect(address)).collect();
+    clients.iter_mut().for_each(|client| client.write_all(GET).unwrap());
+    for client in &mut clients {
+        let answer = read_all(client);
+        assert!(answer.starts_with(warm), "{answer}");
+    }
+    // The program's ends of these connections: their lines in the kernel's table have no inode once no
+    // descriptor is left.
+    let theirs = address.port();
+    let ours: Vec<u16> = clients.iter().map(|client| client.local_addr().unwrap().port()).collect();
+    drop(clients);
+    until("the connections of the warm-up stay open", || {
         let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
         !table.lines().skip(1).any(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let is = |word: &str, port: u16| word.ends_with(&format!(":{port:04X}"));
-            is(words[1], theirs) && is(words[2], ours) && words[9] != "0"
+            is(words[1], theirs) && ours.iter().any(|ours| is(words[2], *ours)) && words[9] != "0"
         })
     });
     let quiet = Quiet { descriptors: descriptors(&program), used: used(&control), control, _folder: folder };
