@@ -499,7 +499,8 @@ fn clients_that_do_not_read_make_us_hold_little() {
             }
             "/chunks" => {
                 stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
-                pours(&mut stream, &b"1\r\nx\r\n".repeat(2000));
+                // As small as they may be without going on as one.
+                pours(&mut stream, &[&b"40\r\n"[..], &[b'x'; 64], b"\r\n"].concat().repeat(200));
             }
             "/interim" => pours(&mut stream, &b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n".repeat(400)),
             _ => {

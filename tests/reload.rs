@@ -1130,8 +1130,8 @@ fn what_the_new_file_says_of_a_server_holds_for_streams_of_before() {
         (columns("s"), columns("t")),
         (["no check", "7", "2"].map(String::from), ["MAINT", "3", ""].map(String::from))
     );
+    clients.iter().for_each(|_| release.send(()).unwrap());
     for client in &mut clients {
-        release.send(()).unwrap();
         assert!(read_all(client).starts_with("HTTP/1.1 200 "));
     }
     program.change(&proxies("disabled", "weight 6"));

@@ -144,7 +144,8 @@ fn a_tunnel_that_has_not_begun_is_ended_from_elsewhere() {
     until(|| descriptors(program.pid()) >= before + 2);
     until(|| {
         ask(&control, "shutdown sessions server l/s");
-        descriptors(program.pid()) <= before
+        // The command's own connection may still be there; the tunnel has two.
+        descriptors(program.pid()) <= before + 1
     });
 }
 

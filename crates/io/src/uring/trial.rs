@@ -58,7 +58,10 @@ pub(crate) fn run() -> Result<(), Failure> {
     if !OPERATIONS.iter().all(|operation| probe.is_supported(*operation)) {
         return Err(Failure { step: "asking for operations", errno: Errno::OPNOTSUPP });
     }
-    let buffers = Buffers::new(&ring).map_err(failed("registering buffers"))?;
+    let mut buffers = Buffers::new(&ring).map_err(failed("registering buffers"))?;
+    if buffers.is_dry() {
+        return Err(Failure { step: "filling buffers", errno: Errno::NOMEM });
+    }
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let (ours, theirs) = pair.map_err(failed("making a pair of sockets"))?;
     let mut trial = Trial { ring, buffers, received: Vec::new(), sent: 0, receives: true };
