@@ -25,7 +25,6 @@ const POSITION: Why = Is("where the line is: words have their own");
 const DROPPED: &[(&str, &str, Why)] = &[
     ("BindOptions", "guid_prefix", Documented("Bind options", "guid-prefix")),
     ("BindOptions", "label", Is("text of the user's, for the user")),
-    ("BindOptions", "proto", Is("the reader lets HTTP/1 in only, which is spoken anyway")),
     ("Config", "files", Is("the reader makes positions of them")),
     ("Global", "default_path", Is("the reader makes paths of it")),
     ("Global", "disable_fast_forward", Documented("Process", "tune.disable-fast-forward")),
@@ -44,7 +43,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Server", "template", Is("the reader has made a server of each number")),
     ("ServerOptions", "log_bufsize", Is("of log backends, whose mode is refused")),
     ("ServerOptions", "non_stick", Documented("Server options", "non-stick")),
-    ("ServerOptions", "proto", Is("the reader lets HTTP/1 in only, which is spoken anyway")),
     ("ServerOptions", "shard", Documented("Server options", "shard")),
     ("Settings", "default_server", Is("the reader has put it into the servers")),
     ("Settings", "timeouts", Is("asked for one by one: `Settings::timeout`")),
@@ -74,7 +72,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
 /// Switches that nothing is done for, and why that is what they say.
 const ALWAYS: &[(&str, &str)] = &[
     ("CONTSTATS", "counters always grow while streams last"),
-    ("DISABLE_H2_UPGRADE", "HTTP/2 is not spoken"),
     ("HTTP_KEEP_ALIVE", "it is so unless another of the three modes is set, which the reader sees to"),
     ("HTTP_NO_DELAY", "nothing is ever held back"),
 ];
