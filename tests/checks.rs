@@ -485,8 +485,8 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         ),
         (
             " option httpchk\n http-check connect proto h2",
-            "'http-check connect h2' is a keyword of HAProxy that this program refuses: HTTP/2 is not \
-                built yet",
+            "'http-check connect h2' is a keyword of HAProxy that this program refuses: checks over \
+                HTTP/2 are not built yet",
         ),
         (
             " option httpchk\n http-check connect sni str(x)",

@@ -103,7 +103,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             1,
             "time after which an idle HTTP/2 connection is asked whether it lives",
         )
-        .refused("HTTP/2 is not built yet"),
+        .refused("HTTP/2 asks no idle peer yet"),
         own("tcp-ss", BIND, "<number>", 1, "the first packet is kept").refused("it is not built yet"),
         own("tcp-md5sig", BIND, "<key>", 1, "TCP segments are signed").refused("it is not built yet"),
         own("ktls", BIND, "on|off", 1, "TLS in the kernel").refused(tls),

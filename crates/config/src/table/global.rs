@@ -125,7 +125,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .refused("such requests are refused here, since two parsers could frame them differently"),
         flag("h2-workaround-bogus-websocket-clients", GLOBAL, "HTTP/2 does not announce WebSocket support")
-            .refused("HTTP/2 is not built yet"),
+            .refused("HTTP/2 announces none yet"),
         own(
             "hard-stop-after",
             GLOBAL,

@@ -242,7 +242,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             1,
             "time after which an idle HTTP/2 connection is asked whether it lives",
         )
-        .refused("HTTP/2 is not built yet"),
+        .refused("HTTP/2 asks no idle peer yet"),
         own("strict-maxconn", SERVER, "", 0, "idle connections count for maxconn")
             .refused("it is not built yet"),
     ]);

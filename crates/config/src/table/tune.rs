@@ -146,7 +146,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .default("on")
             .idle(edge),
     );
-    let http2 = "HTTP/2 is not built yet, and nothing else heeds it; the line may stay";
+    let http2 = "HTTP/2 has fixed values yet; the line may stay";
     for (name, help) in [
         ("tune.h2.be.glitches-threshold", "glitches after which a server's HTTP/2 connection is closed"),
         ("tune.h2.be.initial-window-size", "bytes that a server may send on a new HTTP/2 stream"),

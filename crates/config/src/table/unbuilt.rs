@@ -100,10 +100,9 @@ const CHOICES: &[Row] = &[
     ("mode", "log", "balancing of log lines is not built yet"),
     ("mode", "spop", "SPOE is not built yet"),
     ("proto", "fcgi", "FastCGI is not built"),
-    ("proto", "h2", "HTTP/2 is not built yet"),
     ("proto", "quic", "QUIC is not built yet"),
     ("proto", "spop", "SPOE is not built yet"),
-    ("ws", "h2", "HTTP/2 is not built yet"),
+    ("ws", "h2", "WebSocket over HTTP/2 is not built yet"),
 ];
 
 /// Why a value of a keyword is refused, if it is one of HAProxy's.

@@ -394,7 +394,7 @@ const GROUPS: &[(&[&str], &str)] = &[
     (INTERNAL, "it shows the inside of HAProxy"),
     (TCP_INFO, "the kernel's numbers of a connection are not read yet"),
     (TIMERS, "it is not built yet; log formats have %T... for times and %B, %U for bytes"),
-    (HTTP2, "HTTP/2 is not built yet"),
+    (HTTP2, "HTTP/2 does not tell it yet"),
     (OTHER, "it is not built yet"),
 ];
 

@@ -273,7 +273,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                     let Some(value) = self.value("proto") else { break };
                     match (value.bytes(), http) {
                         (b"h1", true) | (b"none", false) => {}
-                        (b"h2", true) => self.unbuilt(value, "HTTP/2 is not built yet"),
+                        (b"h2", true) => self.unbuilt(value, "checks over HTTP/2 are not built yet"),
                         _ => self.expects(value, "proto", if http { "h1" } else { "none" }),
                     }
                 }
