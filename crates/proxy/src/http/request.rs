@@ -338,9 +338,9 @@ impl Session<'_> {
         if let Ok(made) = answer::early(&self.frontend.http, status) {
             let counts = self.frontend.counts.own();
             count_status!(counts, status);
-            let sent =
-                pin!(self.send_answer(made.head, Body::Length(made.body.len() as u64), made.body, false));
-            counts.sent_early.add(sent.await.0);
+            let framed = Body::Length(made.body.len() as u64);
+            let count = |_: &Self, bytes| counts.sent_early.add(bytes);
+            pin!(self.send_answer(made.head, framed, made.body, false, count)).await;
         }
     }
 
@@ -369,7 +369,8 @@ impl Session<'_> {
             if let Some(backend) = backend {
                 count_status!(backend.counts.own(), 500);
             }
-            self.send_answer(made.head, Body::Length(made.body.len() as u64), made.body, false).await;
+            let framed = Body::Length(made.body.len() as u64);
+            self.send_answer(made.head, framed, made.body, false, |_, _| {}).await;
         }
         After::Close
     }

@@ -547,46 +547,47 @@ impl Session<'_> {
             count_status!(backend.counts.own(), status);
         }
         self.replied.set(true);
-        let (bytes, sent) = self.send_answer(head, framed, body, keep).await;
-        self.note(|record| record.down += bytes);
-        if let Some(backend) = backend {
-            backend.counts.own().bytes_out.add(bytes);
-        }
-        self.frontend.counts.own().bytes_out.add(bytes);
-        self.listener.counts.own().bytes_out.add(bytes);
+        let count = |session: &Self, bytes| {
+            session.note(|record| record.down += bytes);
+            if let Some(backend) = backend {
+                backend.counts.own().bytes_out.add(bytes);
+            }
+            session.frontend.counts.own().bytes_out.add(bytes);
+            session.listener.counts.own().bytes_out.add(bytes);
+        };
+        let sent = self.send_answer(head, framed, body, keep, count).await;
         if sent && keep { After::KeepAlive } else { After::Close }
     }
 
-    /// Sends an answer of the proxy's own whole, the last where the connection does not go on: how many bytes
-    /// it has, and whether the client took them in its time.
+    /// Sends an answer of the proxy's own whole, the last where the connection does not go on. Whether the
+    /// client took it in its time. `count` is told its bytes before: who has read it finds it counted.
     pub(super) async fn send_answer(
         &mut self,
         mut head: Head,
         framed: Body,
         mut body: Chain,
         keep: bool,
-    ) -> (u64, bool) {
+        count: impl FnOnce(&Self, u64),
+    ) -> bool {
         let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
         let mut out = Chain::new();
         let Ok(apart) = self.client.end.send_head(&mut head, spellings, body.is_empty(), &mut out) else {
-            return (0, false);
+            return false;
         };
         if let Some(stream) = self.client.end.h2() {
-            let bytes = apart + body.len() as u64;
-            let sent = body.is_empty() || self.in_time(stream.send(&mut body, true, || ())).await;
-            return (bytes, sent);
+            count(self, apart + body.len() as u64);
+            return body.is_empty() || self.in_time(stream.send(&mut body, true, || ())).await;
         }
         let mut writer = BodyWriter::new(framed);
         if writer.write(&mut body, &mut out).and_then(|()| writer.end(None, &mut out)).is_err() {
-            return (0, false);
+            return false;
         }
-        let bytes = out.len() as u64;
+        count(self, out.len() as u64);
         if !keep {
             self.send_last(&mut out).await;
-            return (bytes, false);
+            return false;
         }
-        let sent = self.send(&mut out).await;
-        (bytes, sent)
+        self.send(&mut out).await
     }
 
     /// What becomes of sending something to the client within its time.
