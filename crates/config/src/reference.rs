@@ -19,6 +19,22 @@ fn usage(row: &Keyword) -> String {
     with_arguments(&format!("{no}{}", row.name), &row.usage())
 }
 
+/// A usage in lines that can be read, since code in Markdown is not broken.
+fn broken(usage: &str) -> Vec<String> {
+    const WIDTH: usize = 100;
+    let mut lines: Vec<String> = Vec::new();
+    for word in usage.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Type, unit and range of an argument.
 fn kind(arg: &Arg) -> Option<String> {
     Some(match arg.kind {
@@ -188,7 +204,10 @@ pub fn markdown() -> String {
         let (refused, others): (Vec<&Keyword>, Vec<&Keyword>) =
             rows.into_iter().partition(|row| matches!(row.status, Status::Refused(_)));
         for row in others {
-            put(&mut out, format_args!("\n**`{}`**\\\n", usage(row)));
+            out.push('\n');
+            for line in broken(&usage(row)) {
+                put(&mut out, format_args!("**`{line}`**\\\n"));
+            }
             wrap(&mut out, "", &format!("{}.", sentence(row.help)));
             for (what, text) in facts(row) {
                 wrap(&mut out, "- ", &format!("{what}: {text}"));

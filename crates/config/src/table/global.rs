@@ -121,9 +121,9 @@ pub(super) fn rows() -> Vec<Keyword> {
         flag(
             "h1-do-not-close-on-insecure-transfer-encoding",
             GLOBAL,
-            "a connection stays open after a request with both length and transfer coding",
+            "a connection stays open after a request with length and transfer coding",
         )
-        .refused("such requests are refused here, since two parsers could frame them differently"),
+        .refused("two parsers could frame such requests differently: they are refused"),
         flag("h2-workaround-bogus-websocket-clients", GLOBAL, "HTTP/2 does not announce WebSocket support")
             .refused("HTTP/2 announces none yet"),
         own(
