@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
 use manylane_sched::{
-    Class, Config, Here, Lane, LateWake, Poller, Remote, Round, TaskId, TaskKind, ThreadPoller, Time, Unpark,
-    isolate,
+    Class, Config, Here, Lane, LaneReport, LateWake, Poller, Remote, Round, TaskId, TaskKind, ThreadPoller,
+    Time, Unpark, isolate,
 };
 use manylane_sync::{LaneId, LockClass, Mutex};
 use std::cell::Cell;
@@ -23,26 +23,30 @@ static KIND: TaskKind = TaskKind::new("test");
 /// Of locks of this test under which others are woken. Not std's: ThreadSanitizer sees what these order.
 static OUTER: LockClass = LockClass::new("test", 0);
 
-/// A thread with a lane that runs until it is stopped.
-fn start() -> (Remote, JoinHandle<()>) {
+/// A thread with a lane that runs until it is stopped, and then gives its report: once the lane is dropped,
+/// its number and counters go on with the lane of another test.
+fn start() -> (Remote, JoinHandle<LaneReport>) {
     start_with(Config::new())
 }
 
-fn start_with(config: Config) -> (Remote, JoinHandle<()>) {
+fn start_with(config: Config) -> (Remote, JoinHandle<LaneReport>) {
     let (tell, told) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let mut lane = Lane::new(config).expect("a new thread has no lane");
         tell.send(lane.remote()).expect("the test listens");
         lane.run(&mut ThreadPoller::new()).expect("this poller has no errors");
+        let id = lane.id();
+        manylane_sched::report().into_iter().find(|report| report.lane == id).expect("it ran")
     });
     (told.recv().expect("the lane starts"), thread)
 }
 
-fn stop(lanes: Vec<(Remote, JoinHandle<()>)>) {
-    for (remote, thread) in lanes {
+fn stop(lanes: Vec<(Remote, JoinHandle<LaneReport>)>) -> Vec<LaneReport> {
+    let end = |(remote, thread): (Remote, JoinHandle<LaneReport>)| {
         remote.stop().expect("it runs");
-        thread.join().expect("no task panicked");
-    }
+        thread.join().expect("no task panicked")
+    };
+    lanes.into_iter().map(end).collect()
 }
 
 #[test]
@@ -209,10 +213,7 @@ fn tasks_that_spawn_on_random_lanes_all_run_once() {
     tree(DEPTH, seed, remotes.clone(), counted.clone(), done);
     count(&told, 1 << DEPTH);
     assert_eq!(counted.load(Ordering::Relaxed), (2 << DEPTH) - 1);
-    stop(lanes);
-    let reports = manylane_sched::report();
-    for remote in remotes.iter() {
-        let report = reports.iter().find(|report| report.lane == remote.lane()).unwrap();
+    for report in stop(lanes) {
         assert_eq!((report.live, report.run_queue()), (0, 0), "{report:?}");
         assert_eq!(report.spawned, report.completed);
     }
