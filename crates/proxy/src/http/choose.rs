@@ -125,11 +125,8 @@ impl Session<'_> {
         first: bool,
         permit: &ServerPermit,
     ) -> IdleConn {
-        let least = match (backend.http.reuse, first) {
-            (Reuse::Never, _) => return IdleConn::Nothing,
-            (Reuse::Safe | Reuse::Aggressive, true) => 2,
-            (Reuse::Always, _) | (_, false) => 1,
-        };
+        let Some(least) = served_before(backend.http.reuse, first, true) else { return IdleConn::Nothing };
+        let least = u64::from(least.max(1)); // whose it is begins its first stream
         let conn = key.and_then(|key| local.take_shared(backend, permit.server(), key, least));
         conn.map_or(IdleConn::Nothing, IdleConn::Shared)
     }
@@ -143,15 +140,25 @@ impl Session<'_> {
         permit: &ServerPermit,
     ) -> IdleConn {
         let index = permit.index();
-        let least = match (backend.http.reuse, first) {
-            (Reuse::Never, _) | (Reuse::Safe, true) => return IdleConn::Nothing,
-            (Reuse::Aggressive, true) => 2,
-            (Reuse::Always, _) | (_, false) => 0,
-        };
+        let Some(least) = served_before(backend.http.reuse, first, false) else { return IdleConn::Nothing };
         let Some(key) = key else { return IdleConn::Nothing };
         match local.take_kept(backend, index, key, least) {
             Some(idle) => IdleConn::This(idle),
             None => IdleConn::Elsewhere { key, least },
         }
+    }
+}
+
+/// How many requests a connection has served before it may be given one more; `None`: it may not.
+///
+/// The `first` request of a client is not repeated when the connection turns out to have ended, so that a
+/// connection must have shown that its server keeps it. `safe` gives such a request none that is idle, but one
+/// that is `shared`, since a stream that an ending connection refused goes to another.
+const fn served_before(reuse: Reuse, first: bool, shared: bool) -> Option<u32> {
+    match (reuse, first) {
+        (Reuse::Never, _) => None,
+        (Reuse::Safe, true) if !shared => None,
+        (Reuse::Safe | Reuse::Aggressive, true) => Some(2),
+        (Reuse::Always, _) | (_, false) => Some(0),
     }
 }
