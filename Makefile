@@ -113,7 +113,7 @@ long-faults: ## 10,000 slow clients of the program, with each driver
 			echo "NOT SHOWN HERE: the kernel refuses io_uring"; \
 		else \
 			echo "$$driver:"; \
-			MANYLANE_LONG=1 MANYLANE_DRIVER=$$driver cargo test --profile stress --package manylane --test faults slow_clients -- --nocapture; \
+			MANYLANE_LONG=1 MANYLANE_DRIVER=$$driver cargo test --profile stress --package manylane --test e2e slow_clients_hold -- --nocapture; \
 		fi; \
 	done
 
@@ -123,7 +123,7 @@ long-reloads: ## 100 reloads under load of each kind, with each driver
 			echo "NOT SHOWN HERE: the kernel refuses io_uring"; \
 		else \
 			echo "$$driver:"; \
-			MANYLANE_LONG=1 MANYLANE_DRIVER=$$driver cargo test --profile stress --package manylane --test reload --test master --test takeover lost -- --nocapture; \
+			MANYLANE_LONG=1 MANYLANE_DRIVER=$$driver cargo test --profile stress --package manylane --test e2e -- --nocapture nobody_is_lost no_request_is_lost nobody_who_connects_is_lost; \
 		fi; \
 	done
 

@@ -1,9 +1,7 @@
 //! Agents beside servers, end to end: each of their words, and what an operator says of them. The same is
 //! played to the installed HAProxy.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::{Syslog, both, until};
 use common::{DEFAULTS, PATIENCE, named, origin};

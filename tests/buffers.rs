@@ -1,8 +1,6 @@
 //! `tune.buffers.limit`: connections wait for buffers, none is dropped, and all complete (R-D4).
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, fd, listener, origin_of};
 use manylane_io::options::{SocketOption, set_option};

@@ -1,8 +1,6 @@
 //! Health checks, end to end: servers that go down and come up, and what is told of it.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::{Haproxy, Syslog, ask, until};
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, own_ip, read_all};

@@ -2,9 +2,7 @@
 //! `retry-on` (R-G1). What they do in HAProxy's way is compared with HAProxy in `differential/`; here is what
 //! takes more than one step of a client.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Manylane, connect, fd, listener, named, origin, read_all};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,8 +1,6 @@
 //! The run-time interface, end to end.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin};
 use std::io::{Read, Write};

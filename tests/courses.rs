@@ -1,8 +1,6 @@
 //! What log lines say of a stream's course: its times, its bytes and how it ended.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::{Syslog, ask, until};
 use common::{Folder, Manylane, check, connect, fd, listener, origin, read_all};

@@ -1,8 +1,6 @@
 //! A defect of the program ends the stream that meets it: a panic is no end of the process.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::{Syslog, ask, until};
 use common::{DEFAULTS, Folder, Manylane, connect, end_of, fd, listener, origin, read_all};

@@ -1,8 +1,6 @@
 //! The demonstration that the README begins with.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{command, connect, free, read_all};
 use nix::sys::signal::{Signal, kill};

@@ -1,9 +1,7 @@
 //! What peers send a byte at a time takes memory by its bytes, wherever it waits for its end (SECURITY.md,
 //! *What one connection can make us hold*).
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Manylane, PATIENCE, connect, fd, listener, origin};
 use std::io::{Read, Write};

@@ -1,9 +1,7 @@
 //! What it costs lanes to show many servers: the background reporter makes `show stat` and scrapes beside
 //! them.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, read_all};
 use std::fmt::Write as _;

@@ -2,9 +2,7 @@
 //! lets one keep, and descriptors and memory come back (R-G1). With `MANYLANE_LONG` set there are 10,000 slow
 //! clients.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, read_all};
 use std::collections::BTreeMap;

@@ -3,9 +3,7 @@
 //!
 //! What is not installed is named and left out; `scripts/setup test` installs all of it.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::{Haproxy, Syslog};
 use common::{DEFAULTS, Folder, Manylane, fd, free, listener, origin};

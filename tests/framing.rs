@@ -4,9 +4,7 @@
 //!
 //! `MANYLANE_SEED` repeats a run of random ones, `MANYLANE_LONG=1` makes it 13 times as long.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, origin, watch};
 use std::io::{Read, Write};

@@ -1,8 +1,6 @@
 //! HTTP/2 from clients, seen from outside: the crate `h2` asks, an origin of the test's own answers.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use bytes::Bytes;
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, fd, listener, origin, read_all};

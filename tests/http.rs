@@ -1,8 +1,6 @@
 //! HTTP mode, end to end (R-G1).
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, nobody, origin, read_all};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,9 +1,7 @@
 //! What is one client's stays with it, and what one connection can make us hold has a bound (SECURITY.md,
 //! both tables).
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::{Syslog, ask as command, until};
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin, reset};
@@ -475,8 +473,8 @@ fn clients_that_do_not_read_make_us_hold_little() {
     const MOST: usize = 600;
     let (stalled, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counted = (stalled.clone(), gone.clone());
-    // Sends until nothing is taken any more. What was taken in part is gone on with: another beginning would be
-    // no chunk, and the program would rightly close.
+    // Sends until nothing is taken any more. What was taken in part is gone on with: another beginning would
+    // be no chunk, and the program would rightly close.
     let pours = move |stream: &mut TcpStream, piece: &[u8]| {
         stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         let mut at = 0;

@@ -1,8 +1,6 @@
 //! A master process and its worker: `-W`, `-Ws`, `-S`, `master-worker`.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::until;
 use common::{Folder, PATIENCE, Traffic, command, own_address, status_of};

@@ -1,8 +1,6 @@
 //! Servers that come and go while the program runs: `add server`, `del server`, `wait srv-removable`.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin};
 use std::io::{Read, Write};

@@ -1,9 +1,7 @@
 //! Names of servers, end to end (R-G9): name servers whose answers change, lie, stop; what an operator says.
 //! The same is played to the installed HAProxy, line by line, where it does the same.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::dns::{Dns, Lie};
 use common::watch::{Played, Syslog, ask, both, until};

@@ -1,8 +1,6 @@
 //! The page of counters as a form (`stats admin`), and who may see it (`stats http-request`).
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Manylane, connect, fd, listener};
 use std::io::{Read, Write};

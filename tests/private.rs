@@ -1,9 +1,7 @@
 //! Connections to servers that are authenticated (NTLM, Negotiate): they serve the client that did so, and
 //! nobody else.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::until;
 use common::{DEFAULTS, Folder, Manylane, connect, fd, listener, origin};

@@ -1,8 +1,6 @@
 //! The process: its command line, its exit codes, its signals.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{
     DEFAULTS, Folder, Manylane, check, command, connect, echo, end_of, fd, listener, origin, read_all,

@@ -1,8 +1,6 @@
 //! Another configuration in the running process: `reload` and SIGHUP.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::until;
 use common::{DEFAULTS, Folder, PATIENCE, command, connect, fd, listener, origin, read_all};

@@ -1,9 +1,7 @@
 //! Connections to servers that are used again: by which request, on which lane, and when they are closed
 //! (R-G5).
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::{Syslog, both, until};
 use common::{DEFAULTS, Manylane, connect, fd, free, listener, origin, read_all, reset};

@@ -1,8 +1,6 @@
 //! Rules and conditions, end to end.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, check, connect, fd, listener, named, origin, read_all, watch};
 use std::io::{Read, Write};

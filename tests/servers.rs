@@ -1,8 +1,6 @@
 //! Options of servers that show at the server: who it sees as its client, and what a connection begins with.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::{Syslog, ask};
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, nobody, origin, read_all};

@@ -1,9 +1,7 @@
 //! Clients that take little or nothing of what they are sent: each has its time, no more, and nobody else is
 //! blamed for it (R-G1).
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::{Syslog, ask, until};
 use common::{Folder, Manylane, PATIENCE, descriptors, fd, listener, origin};

@@ -1,9 +1,7 @@
 //! Servers that change, end to end: those that track others, those whose sessions end with them, and what an
 //! operator says of them. The same is played to the installed HAProxy, line by line.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::watch::{Played, Syslog, ask, both, until};
 use common::{DEFAULTS, Folder, Manylane, connect, echo, fd, listener, named, nobody, origin, read_all};

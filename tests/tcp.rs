@@ -1,8 +1,6 @@
 //! TCP mode, end to end (R-G1).
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{
     DEFAULTS, Manylane, PATIENCE, connect, echo, end_of, fd, listener, named, nobody, origin, read_all, reset,

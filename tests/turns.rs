@@ -1,8 +1,6 @@
 //! Clients of one lane have turns, whatever one of them sends at once.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Manylane, connect, fd, listener, origin, read_all};
 use nix::sys::signal::Signal;

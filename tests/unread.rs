@@ -1,9 +1,7 @@
 //! Answers of the program's own to requests with a body: the connection goes on behind a body that is small,
 //! and the next request begins behind it.
 
-#![allow(clippy::unwrap_used)] // helpers of tests are tests too
-
-mod common;
+use crate::common;
 
 use common::{DEFAULTS, Manylane, connect, end_of, fd, listener};
 use std::io::{BufRead, BufReader, Read, Write};

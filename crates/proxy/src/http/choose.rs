@@ -151,9 +151,9 @@ impl Session<'_> {
 
 /// How many requests a connection has served before it may be given one more; `None`: it may not.
 ///
-/// The `first` request of a client is not repeated when the connection turns out to have ended, so that a
-/// connection must have shown that its server keeps it. `safe` gives such a request none that is idle, but one
-/// that is `shared`, since a stream that an ending connection refused goes to another.
+/// The `first` request of a client is not repeated when the connection turns out to have ended, so that the
+/// connection must have shown that its server keeps it. `safe` gives such a request none that is idle, but
+/// one that is `shared`, since a stream that an ending connection refused goes to another.
 const fn served_before(reuse: Reuse, first: bool, shared: bool) -> Option<u32> {
     match (reuse, first) {
         (Reuse::Never, _) => None,

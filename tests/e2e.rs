@@ -1,0 +1,39 @@
+//! The program end to end. One program of tests, since each more is built and linked in each profile.
+
+#![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+mod common;
+
+mod agents;
+mod buffers;
+mod checks;
+mod contents;
+mod control;
+mod courses;
+mod defects;
+mod demo;
+mod drips;
+mod dumps;
+mod faults;
+mod foreign;
+mod framing;
+mod h2;
+mod http;
+mod isolation;
+mod logs;
+mod master;
+mod members;
+mod names;
+mod page;
+mod private;
+mod process;
+mod reload;
+mod reuse;
+mod rules;
+mod servers;
+mod slow_readers;
+mod states;
+mod takeover;
+mod tcp;
+mod turns;
+mod unread;
