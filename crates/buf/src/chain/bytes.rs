@@ -3,14 +3,25 @@
 use super::Chain;
 use crate::cluster::Cluster;
 use crate::error::Error;
+use crate::header::Header;
 use crate::segment::{Claim, Segment};
 use crate::store::{CLUSTER_SIZES, MAX_CLUSTER};
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// The cluster for `n` more bytes of a longer run: the smallest that takes all, else the largest.
-fn cluster_for(n: usize) -> Result<Cluster, Error> {
-    Cluster::alloc(n.clamp(1, MAX_CLUSTER))
+/// Fewer bytes than this fill less than half of a large cluster, and lie in several small ones instead: a copy
+/// leaves at most a small cluster nearly empty.
+const SPARSE: usize = (size_of::<Header>() + MAX_CLUSTER) / 2;
+
+/// The size of the next cluster for `n` bytes.
+const fn size_for(n: usize) -> usize {
+    if n < SPARSE { CLUSTER_SIZES[0] } else { MAX_CLUSTER }
+}
+
+/// How many clusters `n` bytes take.
+const fn clusters_for(n: usize) -> usize {
+    let rest = n % MAX_CLUSTER;
+    n / MAX_CLUSTER + rest.div_ceil(size_for(rest))
 }
 
 impl Chain {
@@ -37,11 +48,12 @@ impl Chain {
     /// Copies `bytes` into new clusters behind the last segment, or does nothing.
     #[inline(never)]
     pub(super) fn append_clusters(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
-        self.segments.reserve(bytes.len().div_ceil(MAX_CLUSTER))?;
+        let number = clusters_for(bytes.len());
+        self.segments.reserve(number)?;
         let mut added = Self::new();
-        added.segments.reserve(bytes.len().div_ceil(MAX_CLUSTER))?;
+        added.segments.reserve(number)?;
         while !bytes.is_empty() {
-            let mut cluster = cluster_for(bytes.len())?;
+            let mut cluster = Cluster::alloc(size_for(bytes.len()))?;
             bytes = &bytes[cluster.put(bytes)..];
             added.push_back_reserved(cluster.into_segment());
         }
