@@ -333,14 +333,16 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     if let Some(unsuitable) = unsuitable.filter(|_| !quiet) {
         say::notice(format_args!("{unsuitable}; the driver is {driver}"));
     }
-    // A thread, so not before the process has gone to the background.
+    // A thread, so not before the process has gone to the background. A process without it serves as well, in a
+    // debugger for instance that keeps the signal for itself.
     let _watchdog = watchdog::start(process.warn_blocked, move |stuck| {
         manylane_control::stuck();
         if !quiet {
             say::warning(stuck.to_string().trim_end());
         }
     })
-    .map_err(|error| format!("Cannot start the watchdog: {error}"))?;
+    .inspect_err(|error| say::warning(format_args!("The watchdog does not run: {error}")))
+    .ok();
     let (verbose, joined, most_reloads) = (arguments.verbose, arguments.worker, process.most_reloads);
     let (finish, terminate) = (arguments.finish.clone(), arguments.terminate.clone());
     let started = move || {
