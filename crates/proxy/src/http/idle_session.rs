@@ -169,15 +169,14 @@ impl IdleSession {
         })
     }
 
-    /// The session, with what it waited for.
+    /// The session, which goes on with what it is [`woken`](Session::woken) with.
     #[inline(always)] // it is made where it stays
     pub(super) fn wake<'a>(
         self,
         local: &'a Rc<Local>,
         frontend: &'a Frontend,
         listener: &'a Listener,
-        woken: Woken,
-    ) -> (Session<'a>, Wait) {
+    ) -> Session<'a> {
         let Self { client, timer, since, requests, last, more, _idle: _ } = self;
         let (requests, last) = (requests.into(), last.map(|(backend, server)| (backend as usize, server)));
         let scopes = local.scopes.take();
@@ -186,7 +185,7 @@ impl IdleSession {
             scopes.put_session(variables);
         }
         let (client, record) = (Client::wake(client), RefCell::new(None));
-        let mut session = Session {
+        Session {
             local,
             frontend,
             listener,
@@ -205,10 +204,7 @@ impl IdleSession {
             entered: Cell::new(None),
             replied: Cell::new(false),
             partial,
-        };
-        session.regain_partial_head();
-        let wait = session.woken(woken);
-        (session, wait)
+        }
     }
 }
 

@@ -149,7 +149,9 @@ pub(crate) async fn wake(
     woken: Woken,
 ) -> Option<IdleSession> {
     let frontend = &local.generation.frontends[whose.0];
-    let (mut session, wait) = rest.wake(&local, frontend, &frontend.listeners[whose.1], woken);
+    let mut session = rest.wake(&local, frontend, &frontend.listeners[whose.1]);
+    session.regain_partial_head();
+    let wait = session.woken(woken);
     let next = session.serve(Some(wait)).await;
     if let Next::Http2 = next {
         // In a block of its own: most sessions never need it.
