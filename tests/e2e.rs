@@ -9,6 +9,7 @@ mod buffers;
 mod checks;
 mod contents;
 mod control;
+mod costs;
 mod courses;
 mod defects;
 mod demo;

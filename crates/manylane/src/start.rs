@@ -333,8 +333,8 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     if let Some(unsuitable) = unsuitable.filter(|_| !quiet) {
         say::notice(format_args!("{unsuitable}; the driver is {driver}"));
     }
-    // A thread, so not before the process has gone to the background. A process without it serves as well, in a
-    // debugger for instance that keeps the signal for itself.
+    // A thread, so not before the process has gone to the background. A process without it serves as well, in
+    // a debugger for instance that keeps the signal for itself.
     let _watchdog = watchdog::start(process.warn_blocked, move |stuck| {
         manylane_control::stuck();
         if !quiet {

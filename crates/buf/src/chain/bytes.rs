@@ -9,8 +9,8 @@ use crate::store::{CLUSTER_SIZES, MAX_CLUSTER};
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// Fewer bytes than this fill less than half of a large cluster, and lie in several small ones instead: a copy
-/// leaves at most a small cluster nearly empty.
+/// Fewer bytes than this fill less than half of a large cluster, and lie in several small ones instead: a
+/// copy leaves at most a small cluster nearly empty.
 const SPARSE: usize = (size_of::<Header>() + MAX_CLUSTER) / 2;
 
 /// The size of the next cluster for `n` bytes.

@@ -6,9 +6,9 @@
 //! [`push_compact`](Chain::push_compact).
 //!
 //! Rule: in a chain that grows by these functions alone, every segment but the first and the last fills at
-//! least half of its cluster's memory, header included, and a last one that was copied lies in a small cluster.
-//! So the chain holds at most twice its bytes and two clusters, of which one is small where the bytes were cut
-//! out of larger reads; one cluster, as long as nothing is taken from its front.
+//! least half of its cluster's memory, header included, and a last one that was copied lies in a small
+//! cluster. So the chain holds at most twice its bytes and two clusters, of which one is small where the
+//! bytes were cut out of larger reads; one cluster, as long as nothing is taken from its front.
 
 use super::Chain;
 use crate::error::{Error, PushError};

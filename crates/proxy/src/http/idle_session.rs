@@ -5,7 +5,7 @@
 
 use super::Session;
 use super::private::Private;
-use super::request::{PartialHead, Wait, ends_in_silence, timeouts};
+use super::request::{PartialHead, ends_in_silence, timeouts};
 use crate::flow::{StreamTimeouts, Timer};
 use crate::generation::{Frontend, Listener};
 use crate::run::{Event, IdleClient, Local, WaiterSlot};
