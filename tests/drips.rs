@@ -492,10 +492,8 @@ fn commands_take_no_more_drop_by_drop() {
 /// Clients of a process whose memory is bounded, and the bytes that each has it keep: more than fit.
 const TOO_MANY: (usize, usize) = (800, 120_000);
 
-/// Under `-m` clients that want more memory than there is are sent away; the process lives, and serves the
-/// next one.
-#[test]
-fn memory_that_is_bounded_ends_streams_and_not_the_process() {
+/// A process with little memory, and clients that have it keep all of that.
+fn without_memory() -> (Manylane, SocketAddr, Vec<TcpStream>) {
     let (socket, address) = listener();
     let rules = " http-request return status 200 if { path /small }\n option http-buffer-request\n";
     let config = format!(
@@ -504,7 +502,7 @@ fn memory_that_is_bounded_ends_streams_and_not_the_process() {
         defaults(),
         fd(&socket)
     );
-    let (mut program, mut said) = Manylane::start_heard(&config, &["-V", "-m", "90"]);
+    let (program, mut said) = Manylane::start_heard(&config, &["-V", "-m", "90"]);
     while !said.next().unwrap().unwrap().contains("lanes are ready") {}
     std::thread::spawn(move || said.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
     let begin = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 130000\r\n\r\n";
@@ -526,6 +524,15 @@ fn memory_that_is_bounded_ends_streams_and_not_the_process() {
         std::thread::yield_now();
     }
     all_is_read(address.port(), false);
+    std::mem::forget(socket); // connections wait there until they are accepted, or the test ends
+    (program, address, clients)
+}
+
+/// Under `-m` clients that want more memory than there is are sent away; the process lives, and serves the
+/// next one.
+#[test]
+fn memory_that_is_bounded_ends_streams_and_not_the_process() {
+    let (mut program, address, clients) = without_memory();
     assert!(program.runs(), "the process has ended");
     drop(clients);
     let began = Instant::now();
@@ -540,4 +547,27 @@ fn memory_that_is_bounded_ends_streams_and_not_the_process() {
         assert!(began.elapsed() < PATIENCE, "nobody is served: {answer}");
         std::thread::yield_now();
     }
+}
+
+/// What the supervisor is told takes no memory that clients can take: a signal is not lost, and the process
+/// ends with its last client.
+#[test]
+fn a_process_without_memory_hears_signals() {
+    let (mut program, _, clients) = without_memory();
+    program.signal(nix::sys::signal::Signal::SIGUSR1);
+    common::watch::until(|| !waits(program.pid()));
+    drop(clients);
+    let began = Instant::now();
+    while program.runs() {
+        assert!(began.elapsed() < PATIENCE, "the process does not end");
+        std::thread::yield_now();
+    }
+    assert!(program.wait().success());
+}
+
+/// Whether a signal waits for a process, which none of its threads has taken yet.
+fn waits(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).unwrap();
+    pending.trim() != "0000000000000000"
 }

@@ -1,7 +1,8 @@
 //! The lanes of the process, and what happens to them: started, told to stop, waited for.
 //!
 //! The first lane runs on the main thread, and the supervisor is a task of it. Whoever has something to tell
-//! it, another lane or the thread that waits for signals, sends it a task that puts an event into its list.
+//! it, another lane or the thread that waits for signals, puts an event into its list and wakes it. That takes
+//! no memory of a pool: under `-m` an event that was lost would hold up a reload, or the end, for ever.
 
 use crate::defect;
 use crate::last_words::{SLOWEST, last_words};
@@ -14,7 +15,7 @@ use manylane_proxy::generation::{
 };
 use manylane_proxy::{Beside, BoundListener, Generation, Local, accept};
 use manylane_sched::{Class, Config, Here, Lane, Remote, TaskKind};
-use manylane_sync::{Arc, LaneId};
+use manylane_sync::{Arc, LaneId, LockClass, Mutex};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::cell::RefCell;
@@ -22,12 +23,10 @@ use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::OnceLock;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-static TELL: TaskKind = TaskKind::new("event");
 static ORDER: TaskKind = TaskKind::new("order");
 
 /// What the supervisor is told.
@@ -62,14 +61,16 @@ enum Event {
     Signal(i32),
 }
 
-#[derive(Default)]
 struct Inbox {
     events: VecDeque<Event>,
+    /// Of the supervisor's task, while it waits.
     waker: Option<Waker>,
 }
 
+static EVENTS: LockClass = LockClass::new("events for the supervisor", LockClass::LEAF);
+static INBOX: Mutex<Inbox> = Mutex::new(&EVENTS, Inbox { events: VecDeque::new(), waker: None });
+
 thread_local! {
-    static INBOX: RefCell<Inbox> = RefCell::default();
     /// Who has asked for a reload, on the supervisor's lane.
     static ASKERS: RefCell<Vec<Asker>> = RefCell::default();
     /// Servers that are to come or go, and who asked for it, there too.
@@ -80,9 +81,7 @@ thread_local! {
 pub(crate) async fn reload() -> Outcome {
     let asker = Asker::default();
     ASKERS.with_borrow_mut(|askers| askers.push(asker.clone()));
-    if let Some(here) = Here::current() {
-        tell(here.remote(), Event::ReloadWanted);
-    }
+    tell(Event::ReloadWanted);
     asker.outcome().await
 }
 
@@ -90,40 +89,65 @@ pub(crate) async fn reload() -> Outcome {
 pub(crate) async fn change(change: Change) -> Outcome {
     let asker = Asker::default();
     CHANGES.with_borrow_mut(|changes| changes.push_back((change, asker.clone())));
-    if let Some(here) = Here::current() {
-        tell(here.remote(), Event::AskedFor);
-    }
+    tell(Event::AskedFor);
     asker.outcome().await
 }
 
-/// Tells the supervisor. When it has ended already, nobody needs to know.
-fn tell(supervisor: Remote, event: Event) {
-    let _ = supervisor.spawn(&TELL, Class::Urgent, async move {
-        let waker = INBOX.with_borrow_mut(|inbox| {
-            inbox.events.push_back(event);
-            inbox.waker.take()
-        });
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    });
+/// Tells the supervisor, from any thread. When it has ended already, nobody needs to know.
+fn tell(event: Event) {
+    let waker = {
+        let mut inbox = INBOX.lock();
+        inbox.events.push_back(event);
+        inbox.waker.take()
+    };
+    if let Some(waker) = waker {
+        waker.wake();
+    }
 }
 
 async fn next_event() -> Event {
     poll_fn(|context| {
-        INBOX.with_borrow_mut(|inbox| match inbox.events.pop_front() {
+        let mut inbox = INBOX.lock();
+        match inbox.events.pop_front() {
             Some(event) => Poll::Ready(event),
             None => {
                 inbox.waker = Some(context.waker().clone());
                 Poll::Pending
             }
-        })
+        }
     })
     .await
 }
 
-/// The supervisor's lane, once there is one.
-static SUPERVISOR: OnceLock<Remote> = OnceLock::new();
+/// Whether the lanes are to end, and their wakers: one that waits for memory to be told would not end.
+struct End {
+    is_near: bool,
+    wakers: Vec<Waker>,
+}
+
+static END: Mutex<End> = Mutex::new(&EVENTS, End { is_near: false, wakers: Vec::new() });
+
+/// Ends the lanes that wait for [`the_end`].
+fn end_lanes() {
+    let wakers = {
+        let mut end = END.lock();
+        end.is_near = true;
+        std::mem::take(&mut end.wakers)
+    };
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+async fn the_end() {
+    poll_fn(|context| {
+        let mut end = END.lock();
+        if end.is_near {
+            return Poll::Ready(());
+        }
+        end.wakers.push(context.waker().clone());
+        Poll::Pending
+    })
+    .await;
+}
 
 /// Tells the supervisor what agents want to be changed.
 #[derive(Debug)]
@@ -131,9 +155,7 @@ pub(crate) struct Wishes;
 
 impl Changes for Wishes {
     fn ask(&self, change: Change) {
-        if let Some(supervisor) = SUPERVISOR.get() {
-            tell(*supervisor, Event::Wanted(change));
-        }
+        tell(Event::Wanted(change));
     }
 }
 
@@ -199,13 +221,11 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
         Ok(driver) => driver,
         Err(error) => return Ending::Failed(error.to_string()),
     };
-    let supervisor = lane.remote();
-    let _ = SUPERVISOR.set(supervisor);
-    if let Err(error) = watch_signals(supervisor) {
+    if let Err(error) = watch_signals() {
         return Ending::Failed(format!("cannot watch signals: {error}"));
     }
     let first = lane.id();
-    Local::install(driver.io(), work.generation.clone(), move || tell(supervisor, Event::Emptied(0, first)));
+    Local::install(driver.io(), work.generation.clone(), move || tell(Event::Emptied(0, first)));
     if let Some(services) = work.services.take()
         && let Err(error) = services(&driver.io())
     {
@@ -213,7 +233,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     }
     let mut threads = Vec::new();
     for number in 1..work.lanes {
-        match start_lane(number, &work, supervisor) {
+        match start_lane(number, &work) {
             Ok(thread) => threads.push(thread),
             Err(error) => return Ending::Failed(format!("cannot start lane {number}: {error}")),
         }
@@ -230,10 +250,10 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
 }
 
 /// One more lane.
-fn start_lane(number: usize, work: &Work, supervisor: Remote) -> std::io::Result<JoinHandle<()>> {
+fn start_lane(number: usize, work: &Work) -> std::io::Result<JoinHandle<()>> {
     let (generation, choice) = (work.generation.clone(), work.driver);
     std::thread::Builder::new().name(format!("lane {number}")).spawn(move || {
-        let failed = |error: String| tell(supervisor, Event::Failed(format!("lane {number}: {error}")));
+        let failed = |error: String| tell(Event::Failed(format!("lane {number}: {error}")));
         place(&generation, number); // before it has memory
         let mut lane = match Lane::new(config(&generation)) {
             Ok(lane) => lane,
@@ -244,9 +264,9 @@ fn start_lane(number: usize, work: &Work, supervisor: Remote) -> std::io::Result
             Err(error) => return failed(error.to_string()),
         };
         let id = lane.id();
-        Local::install(driver.io(), generation, move || tell(supervisor, Event::Emptied(0, id)));
-        tell(supervisor, Event::Ready(lane.id()));
-        if let Err(error) = lane.run(&mut driver) {
+        Local::install(driver.io(), generation, move || tell(Event::Emptied(0, id)));
+        tell(Event::Ready(lane.id()));
+        if let Err(error) = lane.block_on(&mut driver, the_end()) {
             failed(error.to_string());
         }
         Local::remove_all();
@@ -268,14 +288,14 @@ fn place(generation: &Generation, lane: usize) {
 
 /// A thread that waits for signals and tells them. What SIGQUIT asks for, the use of memory, it says itself:
 /// lanes do not wait for a terminal.
-fn watch_signals(supervisor: Remote) -> std::io::Result<()> {
+fn watch_signals() -> std::io::Result<()> {
     // SIGUSR2 is for masters, and often sent to all processes of a service: it is no end of this one.
     let mut signals = Signals::new([SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGTTOU, SIGTTIN, SIGQUIT])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             match signal {
                 SIGQUIT => eprint!("{}", manylane_control::pools()),
-                signal => tell(supervisor, Event::Signal(signal)),
+                signal => tell(Event::Signal(signal)),
             }
         }
     })?;
@@ -300,18 +320,14 @@ fn order(
 
 /// Has a lane let go of its side of the generation of that number, by what `how` does. Where it has none,
 /// since there was no memory when it was to begin, nothing is left of it. Whether there is memory to tell it.
-fn let_go(
-    (lane, supervisor): (LaneId, Remote),
-    (number, generation): (u64, &Arc<Generation>),
-    how: fn(&Local),
-) -> bool {
+fn let_go(lane: LaneId, (number, generation): (u64, &Arc<Generation>), how: fn(&Local)) -> bool {
     let generation = generation.clone();
     let ordered = Remote::new(lane).spawn_with(&ORDER, Class::Urgent, move |_| async move {
         match Local::of(&generation) {
             Some(local) => how(&local),
-            None => tell(supervisor, Event::Emptied(number, lane)),
+            None => tell(Event::Emptied(number, lane)),
         }
-        tell(supervisor, Event::Retired(number));
+        tell(Event::Retired(number));
     });
     ordered.is_ok()
 }
@@ -392,7 +408,6 @@ struct Supervisor {
 impl Supervisor {
     /// Has all lanes accept for what serves. Each tells.
     fn begin(&mut self, before: Option<&Arc<Generation>>) {
-        let supervisor = self.here.remote();
         self.untold.clear();
         for &lane in &*self.lanes {
             let Serving { number, generation, bound } = &self.serving;
@@ -402,13 +417,13 @@ impl Supervisor {
                 let own = if Arc::ptr_eq(local.generation(), &fresh) {
                     local.clone()
                 } else {
-                    Local::install(local.io(), fresh, move || tell(supervisor, Event::Emptied(number, lane)))
+                    Local::install(local.io(), fresh, move || tell(Event::Emptied(number, lane)))
                 };
                 let event = match accept(&own, &bound, &all) {
                     Ok(()) => Event::Accepting(number),
                     Err(error) => Event::Refused(number, error),
                 };
-                tell(supervisor, event);
+                tell(event);
             };
             let serves = before.unwrap_or(generation);
             // On the first lane at once: a command that closes or opens a frontend there finds all whose gate
@@ -423,10 +438,8 @@ impl Supervisor {
             };
             if !ordered {
                 self.untold.push(lane);
-                tell(
-                    supervisor,
-                    Event::Refused(number, "cannot tell a lane to accept: its memory is used up".into()),
-                );
+                let error = "cannot tell a lane to accept: its memory is used up".into();
+                tell(Event::Refused(number, error));
             }
         }
     }
@@ -466,12 +479,12 @@ impl Supervisor {
             );
             return self.over(What::Files, Err(text));
         }
-        let (reread, supervisor) = (reread.clone(), self.here.remote());
+        let reread = reread.clone();
         let (generation, bound) = (self.serving.generation.clone(), self.serving.bound.clone());
         let read = move || {
             let outcome = defect::caught(|| reread((&generation, &bound)));
             drop((generation, bound)); // before the supervisor goes on
-            tell(supervisor, Event::Read(outcome.map(Box::new)));
+            tell(Event::Read(outcome.map(Box::new)));
         };
         let begun = match outside {
             Some(outside) => outside.run(read),
@@ -496,12 +509,12 @@ impl Supervisor {
                 )));
                 continue;
             }
-            let (generation, supervisor) = (self.serving.generation.clone(), self.here.remote());
+            let generation = self.serving.generation.clone();
             // Beside the lanes: a backend may have very many servers.
             let thread = std::thread::Builder::new().name("servers".into()).spawn(move || {
                 let made = defect::caught(|| generation.with(&change));
                 drop(generation); // before the supervisor goes on
-                tell(supervisor, Event::Made(made.map(Box::new)));
+                tell(Event::Made(made.map(Box::new)));
             });
             match thread {
                 Ok(_) => {
@@ -600,10 +613,10 @@ impl Supervisor {
         let here = self.here;
         let waiting = async move {
             here.sleep(after).await;
-            tell(here.remote(), Event::Limit(number));
+            tell(Event::Limit(number));
         };
         if here.spawn(&LIMIT, Class::Normal, waiting).is_err() {
-            tell(here.remote(), Event::Limit(number)); // there is no memory to wait
+            tell(Event::Limit(number)); // there is no memory to wait
         }
     }
 
@@ -654,12 +667,11 @@ impl Supervisor {
 
     /// A generation serves no more, by what `how` does on each lane.
     fn retire(&mut self, number: u64, generation: Arc<Generation>, how: fn(&Local)) {
-        let supervisor = self.here.remote();
         for &lane in &*self.lanes {
-            if !let_go((lane, supervisor), (number, &generation), how) {
-                tell(supervisor, Event::Retired(number)); // it serves both, then
+            if !let_go(lane, (number, &generation), how) {
+                tell(Event::Retired(number)); // it serves both, then
                 if self.untold.contains(&lane) {
-                    tell(supervisor, Event::Emptied(number, lane)); // it never began
+                    tell(Event::Emptied(number, lane)); // it never began
                 }
             }
         }
@@ -820,9 +832,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         drop(bound);
         stop(here, (number, &generation), &lanes).await
     };
-    for lane in lanes.into_iter().filter(|lane| *lane != here.lane()) {
-        let _ = Remote::new(lane).stop();
-    }
+    end_lanes();
     ending
 }
 
@@ -834,27 +844,31 @@ fn refuse(asker: Asker) {
     asker.answer(Err("Not reloaded: the process ends.".into()));
 }
 
+/// When a lane is told again what there was no memory to tell it.
+const AGAIN: Duration = Duration::from_millis(100);
+
 /// The soft stop: no new connections; those that are there may finish, within `hard-stop-after`.
 async fn stop(here: Here, (number, generation): (u64, &Arc<Generation>), lanes: &[LaneId]) -> Ending {
     generation.process_stats.stop();
     if !generation.process.grace.is_zero() {
         here.sleep(generation.process.grace).await;
     }
-    for &lane in lanes {
+    let stops = |lane| {
         order(lane, Class::Urgent, generation, |local| {
             // Processors are for the successor.
             if let Some(here) = Here::current() {
                 here.set_busy_poll(Duration::ZERO);
             }
             local.stop();
-        });
-    }
+        })
+    };
+    let untold = lanes.iter().copied().filter(|lane| !stops(*lane)).collect();
     announce(generation, |front, back| {
         // `shutdown frontend` has told it.
         let told = front.is_some_and(|frontend| frontend.gate.state() == FrontendGateState::Shut);
         (!told).then(|| manylane_proxy::stopped(front, back))
     });
-    let mut empty = pin!(emptied(lanes, number));
+    let mut empty = pin!(emptied(here, (lanes, number), (untold, stops)));
     let most = generation.process.hard_stop_after.unwrap_or(Duration::MAX);
     if let Ok(ending) = here.timeout(most, empty.as_mut()).await {
         return ending;
@@ -867,15 +881,14 @@ async fn stop(here: Here, (number, generation): (u64, &Arc<Generation>), lanes: 
         (left > 0).then(|| format!("hard-stopped ({left} remaining conns will be closed)."))
     });
     // Clients are told, and lines written: each lane has its time for it.
-    let supervisor = here.remote();
     for &lane in lanes {
         let ends = move |here| async move {
             Local::end_all_streams();
             last_words(here).await;
-            tell(supervisor, Event::Silent);
+            tell(Event::Silent);
         };
         if Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends).is_err() {
-            tell(supervisor, Event::Silent); // there is no memory for it
+            tell(Event::Silent); // there is no memory for it
         }
     }
     here.timeout(SLOWEST, empty).await.unwrap_or(Ending::Done)
@@ -907,11 +920,21 @@ fn announce(
 }
 
 /// How the process ends when all sessions are over, or when it is told to end before. `number` is the
-/// generation's that stops.
-async fn emptied(lanes: &[LaneId], number: u64) -> Ending {
+/// generation's that stops. There was no memory to stop the lanes `untold`: `stops` tries again.
+async fn emptied(
+    here: Here,
+    (lanes, number): (&[LaneId], u64),
+    (mut untold, stops): (Vec<LaneId>, impl Fn(LaneId) -> bool),
+) -> Ending {
     let (mut told, mut silent) = (Vec::new(), 0);
     loop {
-        match next_event().await {
+        let wait = if untold.is_empty() { Duration::MAX } else { AGAIN };
+        let Ok(event) = here.timeout(wait, next_event()).await else {
+            manylane_pool::reserve::restore();
+            untold.retain(|lane| !stops(*lane));
+            continue;
+        };
+        match event {
             Event::Silent => {
                 silent += 1;
                 if silent == lanes.len() {
@@ -954,11 +977,11 @@ mod tests {
         let wishes = manylane_proxy::generation::Wishes::default();
         let generation = Arc::new(Generation::build(&loaded.config, wishes, &mut loaded.found));
         let mut lane = Lane::new(Config::new()).expect("a new thread");
-        assert!(let_go((lane.id(), lane.remote()), (7, &generation), Local::stop));
-        while INBOX.with_borrow(|inbox| inbox.events.len()) < 2 {
+        assert!(let_go(lane.id(), (7, &generation), Local::stop));
+        while INBOX.lock().events.len() < 2 {
             lane.round(Time::ZERO);
         }
-        let told = INBOX.with_borrow_mut(|inbox| std::mem::take(&mut inbox.events));
+        let told = std::mem::take(&mut INBOX.lock().events);
         assert!(matches!(told[0], Event::Emptied(7, own) if own == lane.id()));
         assert!(matches!(told[1], Event::Retired(7)));
     }
