@@ -250,8 +250,9 @@ pub struct Proxy {
     pub description: Option<Set<Word>>,
     /// `bind`
     pub binds: Vec<Bind>,
-    /// `server`, and those that `server-template` lines made.
-    pub servers: Vec<Server>,
+    /// `server`, and those that `server-template` lines made. Each by itself: a table of thousands
+    /// that doubles would take three times the memory for a moment.
+    pub servers: Vec<Box<Server>>,
     /// `acl`
     pub acls: Vec<Acl>,
     /// Rules of all lists in order.

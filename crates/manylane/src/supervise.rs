@@ -1,12 +1,13 @@
 //! The lanes of the process, and what happens to them: started, told to stop, waited for.
 //!
 //! The first lane runs on the main thread, and the supervisor is a task of it. Whoever has something to tell
-//! it, another lane or the thread that waits for signals, puts an event into its list and wakes it. That takes
-//! no memory of a pool: under `-m` an event that was lost would hold up a reload, or the end, for ever.
+//! it, another lane or the thread that waits for signals, puts an event into its list and wakes it. That
+//! takes no memory of a pool: under `-m` an event that was lost would hold up a reload, or the end, for ever.
 
 use crate::defect;
-use crate::last_words::{SLOWEST, last_words};
-use crate::reload::{Asker, Fresh, Outcome, Outside};
+use crate::jobs::{JobThread, SMALL_STACK};
+use crate::last_words::{SLOWEST, last_words, lines_sent};
+use crate::reload::{Asker, Fresh, Outcome};
 use crate::say;
 use manylane_io::{Choice, Driver, Io};
 use manylane_net::{Begun, load};
@@ -192,8 +193,8 @@ pub(crate) type Reread = dyn Fn((&Generation, &[BoundListener])) -> Result<Fresh
 /// What reloading needs.
 pub(crate) struct Reloads {
     pub(crate) reread: Arc<Box<Reread>>,
-    /// Where that is done by a process in a `chroot`.
-    pub(crate) outside: Option<Outside>,
+    /// Where that is done, beside the lanes.
+    pub(crate) files: Option<JobThread>,
     /// What the run-time interface works on.
     pub(crate) current: Rc<RefCell<Arc<Generation>>>,
 }
@@ -231,6 +232,9 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     {
         return Ending::Failed(error);
     }
+    let Some(says) = JobThread::to_say() else {
+        return Ending::Failed("cannot start a thread to write to standard error".into());
+    };
     let mut threads = Vec::new();
     for number in 1..work.lanes {
         match start_lane(number, &work) {
@@ -240,7 +244,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     }
     place(&work.generation, 0); // now that there are the others, who would have inherited it
     let here = lane.here();
-    let ending = lane.block_on(&mut driver, supervise(here, work, started));
+    let ending = lane.block_on(&mut driver, supervise(here, work, says, started));
     Local::remove_all();
     drop(lane); // its sessions end with it
     for thread in threads {
@@ -291,7 +295,7 @@ fn place(generation: &Generation, lane: usize) {
 fn watch_signals() -> std::io::Result<()> {
     // SIGUSR2 is for masters, and often sent to all processes of a service: it is no end of this one.
     let mut signals = Signals::new([SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGTTOU, SIGTTIN, SIGQUIT])?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
+    std::thread::Builder::new().name("signals".into()).stack_size(SMALL_STACK).spawn(move || {
         for signal in signals.forever() {
             match signal {
                 SIGQUIT => eprint!("{}", manylane_control::pools()),
@@ -402,6 +406,8 @@ struct Supervisor {
     numbers: u64,
     /// Lanes that could not be told to begin with what serves.
     untold: Vec<LaneId>,
+    /// Writes to standard error.
+    says: JobThread,
     quiet: bool,
 }
 
@@ -469,8 +475,8 @@ impl Supervisor {
         }
         self.again = false;
         self.askers = std::mem::take(&mut self.next_askers);
-        let Some(Reloads { reread, outside, .. }) = &self.reloads else { return };
-        if let Some(folder) = self.serving.generation.process.chroot.as_ref().filter(|_| outside.is_none()) {
+        let Some(Reloads { reread, files, .. }) = &self.reloads else { return };
+        if let Some(folder) = self.serving.generation.process.chroot.as_ref().filter(|_| files.is_none()) {
             let text = format!(
                 "The files cannot be read from inside of 'chroot {}', and the system has refused \
                  a thread outside of it; start another process with '-sf {}'.",
@@ -486,8 +492,8 @@ impl Supervisor {
             drop((generation, bound)); // before the supervisor goes on
             tell(Event::Read(outcome.map(Box::new)));
         };
-        let begun = match outside {
-            Some(outside) => outside.run(read),
+        let begun = match files {
+            Some(files) => files.run(read),
             None => std::thread::Builder::new().name("reload".into()).spawn(read).map(drop),
         };
         match begun {
@@ -710,9 +716,8 @@ impl Supervisor {
         if !self.quiet || outcome.is_err() {
             let (Ok(said) | Err(said)) = &outcome;
             let (said, end) = (said.trim_end().to_owned(), end.clone());
-            // Whoever reads may be slow, and a lane must not wait.
-            let _ =
-                std::thread::Builder::new().name("say".into()).spawn(move || say::all(&said, severity, &end));
+            let text = say::lines(&said, severity, &end);
+            let _ = self.says.run(move || say::text(&text)); // it ends with the supervisor
         }
         let told = match outcome {
             Ok(said) => Ok(said + &end),
@@ -725,7 +730,7 @@ impl Supervisor {
     }
 }
 
-async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
+async fn supervise(here: Here, work: Work, says: JobThread, started: impl FnOnce()) -> Ending {
     let Work { generation, bound, lanes: count, quiet, driver: _, services: _, mut begun, reload: reloads } =
         work;
     let mut lanes = vec![here.lane()];
@@ -766,6 +771,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
             stops: false,
             numbers: 0,
             untold: Vec::new(),
+            says,
             quiet,
         };
         supervisor.begin(None);
@@ -830,8 +836,9 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         refuse_changes();
         let Serving { number, generation, bound } = supervisor.serving;
         drop(bound);
-        stop(here, (number, &generation), &lanes).await
+        stop(here, (number, &generation), &lanes, &supervisor.says).await
     };
+    INBOX.lock().waker = None; // nobody waits for what is told from here on
     end_lanes();
     ending
 }
@@ -848,7 +855,12 @@ fn refuse(asker: Asker) {
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The soft stop: no new connections; those that are there may finish, within `hard-stop-after`.
-async fn stop(here: Here, (number, generation): (u64, &Arc<Generation>), lanes: &[LaneId]) -> Ending {
+async fn stop(
+    here: Here,
+    (number, generation): (u64, &Arc<Generation>),
+    lanes: &[LaneId],
+    says: &JobThread,
+) -> Ending {
     generation.process_stats.stop();
     if !generation.process.grace.is_zero() {
         here.sleep(generation.process.grace).await;
@@ -870,8 +882,10 @@ async fn stop(here: Here, (number, generation): (u64, &Arc<Generation>), lanes: 
     });
     let mut empty = pin!(emptied(here, (lanes, number), (untold, stops)));
     let most = generation.process.hard_stop_after.unwrap_or(Duration::MAX);
-    if let Ok(ending) = here.timeout(most, empty.as_mut()).await {
-        return ending;
+    match here.timeout(most, empty.as_mut()).await {
+        Ok(Ending::Done) => return last_lines(here, lanes, says).await,
+        Ok(ending) => return ending,
+        Err(_) => {}
     }
     say::warning("soft-stop running for too long, performing a hard-stop.");
     announce(generation, |front, _| {
@@ -892,6 +906,37 @@ async fn stop(here: Here, (number, generation): (u64, &Arc<Generation>), lanes: 
         }
     }
     here.timeout(SLOWEST, empty).await.unwrap_or(Ending::Done)
+}
+
+/// Waits until what the process has said was written, by its lanes and on standard error: a reader that does
+/// not read is waited for until [`SLOWEST`] is over.
+async fn last_lines(here: Here, lanes: &[LaneId], says: &JobThread) -> Ending {
+    for &lane in lanes {
+        let ends = |here| async move {
+            lines_sent(here).await;
+            tell(Event::Silent);
+        };
+        if Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends).is_err() {
+            tell(Event::Silent); // there is no memory for it
+        }
+    }
+    if says.run(|| tell(Event::Silent)).is_err() {
+        tell(Event::Silent);
+    }
+    let all = async {
+        let mut silent = 0;
+        while silent <= lanes.len() {
+            match next_event().await {
+                Event::Silent => silent += 1,
+                Event::Signal(signal @ (SIGTERM | SIGINT)) => return Ending::Signal(signal),
+                Event::ReloadWanted => ASKERS.take().into_iter().for_each(refuse),
+                Event::AskedFor => refuse_changes(),
+                _ => {}
+            }
+        }
+        Ending::Done
+    };
+    here.timeout(SLOWEST, all).await.unwrap_or(Ending::Done)
 }
 
 /// Says something of each proxy on standard error and to its log targets: `what` is given its frontend, and

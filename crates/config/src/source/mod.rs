@@ -99,6 +99,11 @@ impl Sources {
         load::load(self, path)
     }
 
+    /// Bytes of all files.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The files in the order of reading.
     pub fn files(&self) -> impl Iterator<Item = FileId> + use<> {
         (0..self.files.len() as u32).map(FileId)

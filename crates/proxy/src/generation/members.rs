@@ -229,7 +229,7 @@ impl Generation {
         let mut found = Diagnostics::new(false);
         let mut refuse = Refuse::new(&mut found, saved, true);
         let server = server::server(&line, &bare.settings, &self.process, number, place, None, &mut refuse);
-        let proxy = Proxy { servers: vec![line], ..bare.clone() };
+        let proxy = Proxy { servers: vec![Box::new(line)], ..bare.clone() };
         let mut built = [server];
         let script = (&backend.check_script, &backend.check_wording);
         checks::checks(&proxy, &self.process, &mut built, script, &mut refuse);
@@ -504,7 +504,7 @@ fn line(mode: Mode, name: &str, words: &[String]) -> Result<(tree::Server, Optio
         return Err(why);
     }
     let track = track.map(|word| word.shown().to_string());
-    Ok((server.ok_or("The line is no server's.")?, track))
+    Ok((*server.ok_or("The line is no server's.")?, track))
 }
 
 /// What is wrong first, but at `known`.

@@ -464,7 +464,7 @@ fn one<'c>(
         });
     }
     if kind.is_backend() {
-        let mut built = Vec::new();
+        let mut built = Vec::with_capacity(servers.len() + 1); // tables that double would need as much again
         let states = all.files.of(proxy, refuse);
         for line in servers {
             let state = states

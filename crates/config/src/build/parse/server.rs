@@ -21,7 +21,7 @@ pub(crate) fn server(b: &mut Builder<'_>, line: &Line<'_>) {
     let options = std::mem::take(&mut b.server);
     let Some(address) = address else { return };
     let server = Server { name, address, options, pos: line.pos(), template: None };
-    b.proxy().servers.push(server);
+    b.proxy().servers.push(Box::new(server));
 }
 
 fn check_name(b: &mut Builder<'_>, line: &Line<'_>, name: &Word) -> bool {
@@ -83,7 +83,7 @@ pub(crate) fn server_template(b: &mut Builder<'_>, line: &Line<'_>) {
         }
         let server =
             Server { name, address: address.clone(), options, pos: line.pos(), template: Some(number) };
-        b.proxy().servers.push(server);
+        b.proxy().servers.push(Box::new(server));
     }
 }
 
