@@ -306,7 +306,7 @@ impl Pages for Metrics {
             begun: false,
             resolved: false,
         };
-        Ok(Page { content_type: "text/plain; version=0.0.4", refresh: None, parts: Box::new(making) })
+        Ok(Page::new("text/plain; version=0.0.4", None, making))
     }
 
     fn statistics(

@@ -138,7 +138,7 @@ pub(crate) fn page(
 ) -> Page {
     let asked = PageQuery::read(asked);
     if asked.schema {
-        return Page { content_type: "application/json", refresh: None, parts: Box::new(Schema) };
+        return Page::new("application/json", None, Schema);
     }
     let typed = asked.typed && !asked.json;
     let form = Form {
@@ -171,7 +171,7 @@ pub(crate) fn page(
         (_, true) => "text/plain",
         _ => "text/html",
     };
-    Page { content_type, refresh, parts: Box::new(making) }
+    Page::new(content_type, refresh, making)
 }
 
 /// `show schema json`

@@ -50,8 +50,20 @@ pub struct Page {
     pub content_type: &'static str,
     /// `refresh`: seconds after which a browser asks again.
     pub refresh: Option<u64>,
-    /// What is in it.
-    pub parts: Box<dyn Parts>,
+    /// What is in it. Who asks for the head alone, or breaks off, has it freed by the reporter, too.
+    parts: Owned<Box<dyn Parts>>,
+}
+
+impl Page {
+    /// One that `parts` makes.
+    pub fn new(content_type: &'static str, refresh: Option<u64>, parts: impl Parts + 'static) -> Self {
+        Self { content_type, refresh, parts: Owned(Some(Box::new(parts))) }
+    }
+
+    /// On its way to a client, in chunks or as it is.
+    pub(crate) fn telling(self, chunked: bool) -> Telling<Box<dyn Parts>> {
+        Telling { parts: self.parts, chunked, socket: None }
+    }
 }
 
 impl fmt::Debug for Page {
@@ -328,6 +340,8 @@ mod tests {
     fn what_is_left_is_freed_on_a_thread_wherever_it_is_dropped() {
         let (sender, freed) = std::sync::mpsc::channel();
         let own = std::thread::current().id();
+        drop(Page::new("text/plain", None, Heavy(sender.clone())));
+        assert_ne!(freed.recv().unwrap(), own);
         drop(Telling::new(Heavy(sender.clone()), true));
         assert_ne!(freed.recv().unwrap(), own);
         drop(Telling::new(Heavy(sender.clone()), true).told());

@@ -7,7 +7,7 @@ use super::exchange::{About, After, Asking};
 use super::pump::Pump;
 use super::{Session, count_status, edit};
 use crate::generation::{Backend, PageAction, StatsPage};
-use crate::pages::{Page, Telling};
+use crate::pages::Page;
 use crate::rules::{Answer, End, EvalPhase, any_holds, challenge, see_other};
 use crate::run::PageServed;
 use crate::termination::{Cause, Phase, Termination};
@@ -153,18 +153,17 @@ impl Session<'_> {
         (_served, page): (PageServed, Page),
         bodyless: bool,
     ) -> After {
-        let Page { content_type, refresh, parts } = page;
         let persist = if self.keeps(asking) && bodyless { Persist::KeepAlive } else { Persist::Close };
         let (body, persist) = frame_for(Body::Chunked, asking.version, persist);
         let Ok((mut out, body)) =
-            self.page_head(asking, about.backend, (content_type, refresh), body, persist)
+            self.page_head(asking, about.backend, (page.content_type, page.refresh), body, persist)
         else {
             return After::Close;
         };
         self.note(|record| record.response = Some(Duration::ZERO));
         let mut counted = false;
         let chunked = body == Body::Chunked && self.client.end.h2().is_none();
-        let mut left = (body != Body::None).then(|| Telling::new(parts, chunked));
+        let mut left = (body != Body::None).then(|| page.telling(chunked));
         while let Some(page) = left {
             // Made before what there is is sent, since most pages have one part only.
             let Ok(making) = page.turn() else {
