@@ -32,7 +32,7 @@ pub(crate) enum Woken {
 
 /// What few sessions have between two requests.
 #[derive(Debug, Default)]
-struct More {
+pub(super) struct More {
     private: Private,
     variables: Option<Variables>,
     /// What came of the next request.
@@ -41,6 +41,11 @@ struct More {
 
 manylane_sync::lazy_static! {
     static MORE: Pool<More> = Pool::new("idle session").expect("the size is a constant below the bound");
+}
+
+/// Room for what few sessions have; none without memory.
+pub(super) fn place() -> Option<Pooled<More>> {
+    MORE.alloc(More::default()).ok()
 }
 
 /// How long a client that has just connected may take to ask when its generation ends and no other goes on.
@@ -204,6 +209,7 @@ impl IdleSession {
             entered: Cell::new(None),
             replied: Cell::new(false),
             partial,
+            place: None,
         }
     }
 }
@@ -223,7 +229,7 @@ impl Session<'_> {
     /// few sessions have.
     #[inline(always)] // it is taken apart where it is
     pub(super) fn rest(self, goes_on: bool) -> Option<IdleSession> {
-        let Self { local, client, requests, last, private, timer, since, scopes, partial, .. } = self;
+        let Self { local, client, requests, last, private, timer, since, scopes, partial, place, .. } = self;
         let variables = scopes.take_session();
         local.scopes.put(scopes);
         if !goes_on {
@@ -231,7 +237,11 @@ impl Session<'_> {
         }
         let more = match variables {
             None if private.is_empty() && partial.is_none() => None,
-            variables => Some(MORE.alloc(More { private, variables, partial }).ok()?),
+            variables => {
+                let mut more = place.or_else(self::place)?;
+                *more = More { private, variables, partial };
+                Some(more)
+            }
         };
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
         // an index of what stands in a file

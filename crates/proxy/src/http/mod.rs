@@ -94,6 +94,8 @@ struct Session<'a> {
     replied: Cell<bool>,
     /// What came of the next request, when the session is about to rest.
     partial: Option<Pooled<PartialHead>>,
+    /// Room for that at rest, once it is kept.
+    place: Option<Pooled<idle_session::More>>,
 }
 
 /// Serves what the client of a new session sent with the connection, if it did. None when the connection is
@@ -127,6 +129,7 @@ pub(crate) async fn begin(
         entered: Cell::new(None),
         replied: Cell::new(false),
         partial: None,
+        place: None,
     };
     session.forget();
     let next = if session.may_rest() { Next::Rest } else { session.serve(None).await };

@@ -158,6 +158,7 @@ impl Multiplexed {
             entered: Cell::new(None),
             replied: Cell::new(false),
             partial: None,
+            place: None,
         };
         session.forget();
         session.begin_record(session.since);

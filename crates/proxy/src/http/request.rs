@@ -1,7 +1,7 @@
 //! The next request of a client, waited for with the patience that is due.
 
 use super::exchange::After;
-use super::idle_session::{Woken, may_begin, until};
+use super::idle_session::{Woken, may_begin, place, until};
 use super::{Session, answer, count_status};
 use crate::counts::count_in_front;
 use crate::generation::Frontend;
@@ -141,7 +141,10 @@ impl Session<'_> {
                         None if self.keep_partial_head(&parser, came, deadline) => {
                             return Err(NoMore::Partial);
                         }
-                        None => Wait::Left, // no memory: nothing can go on
+                        None => {
+                            self.refuse(500, Cause::Resource).await; // there is no memory to wait
+                            return Err(NoMore::Refused);
+                        }
                     }
                 }
                 None => self.wait(deadline, !begun).await,
@@ -214,9 +217,11 @@ impl Session<'_> {
         Some(self.woken(woken))
     }
 
-    /// Makes the session ready to rest although a part of a head came. False when there is no memory.
+    /// Makes the session ready to rest although a part of a head came. False when there is no memory: so
+    /// resting does not fail behind this, where nobody would be told.
     #[cold]
     fn keep_partial_head(&mut self, parser: &RequestParser, taken: u64, deadline: Time) -> bool {
+        let Some(place) = place() else { return false };
         let partial = PARTIAL.alloc_with(|| PartialHead {
             parser: parser.clone(),
             received: std::mem::take(&mut self.client.received),
@@ -224,7 +229,7 @@ impl Session<'_> {
             deadline,
             record: self.record.take(),
         });
-        self.partial = partial.ok();
+        (self.partial, self.place) = (partial.ok(), Some(place));
         self.partial.is_some()
     }
 
