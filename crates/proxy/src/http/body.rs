@@ -91,7 +91,8 @@ impl Session<'_> {
                         self.keep_request(&found, backend);
                         NoBody::Wrong(found.error.status)
                     }
-                    Broken::Sender | Broken::Receiver | Broken::Memory => NoBody::Left(Cause::ClientLeft),
+                    Broken::Sender | Broken::Receiver => NoBody::Left(Cause::ClientLeft),
+                    Broken::Memory => NoBody::Left(Cause::Resource),
                 },
             )?;
             self.unsent.set(self.came + up.data().len() as u64);

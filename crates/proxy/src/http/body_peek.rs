@@ -112,7 +112,7 @@ impl Incoming<'_> {
                 Ok(true) => self.seen.add(self.input, new)?,
                 // Whether it may end here is found out when it is forwarded.
                 Ok(false) => self.seen.end(),
-                Err(_) => return Err(Broken::Sender),
+                Err(error) => return Err(Broken::sender(error)),
             }
         }
         Ok(())

@@ -1,13 +1,13 @@
 //! A body from one connection to the other: framing taken off and put on, large pieces by reference, bulk by
 //! splicing.
 
-use crate::flow::{BodyEnd, Direction, H2End, SPLICED_AT_ONCE, Waits};
+use crate::flow::{BodyEnd, Direction, EndFailed, H2End, SPLICED_AT_ONCE, Waits};
 use crate::invalid::Found;
 use manylane_buf::Chain;
 use manylane_h1::{Body, BodyReader, BodyWriter, From, Limits, Progress, Relaxed};
 use manylane_http::Head;
 use manylane_io::Io;
-use manylane_net::{Connection, Expected, SplicePolicy};
+use manylane_net::{Connection, Expected, SplicePolicy, TransferError};
 use manylane_stats::Tally;
 use std::cell::RefCell;
 
@@ -22,6 +22,18 @@ pub(super) enum Broken {
     Framing(Box<Found>),
     /// There is no memory.
     Memory,
+}
+
+impl Broken {
+    /// Receiving from the sender failed; not by its fault where there is no memory for what it sends.
+    pub(super) fn sender(error: impl Into<EndFailed>) -> Self {
+        if error.into().is_memory() { Self::Memory } else { Self::Sender }
+    }
+
+    /// The same of sending to the receiver.
+    pub(super) fn receiver(error: impl Into<EndFailed>) -> Self {
+        if error.into().is_memory() { Self::Memory } else { Self::Receiver }
+    }
 }
 
 /// Where a body comes from: takes its framing off.
@@ -165,7 +177,7 @@ pub(super) async fn send(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) 
     let here = io.here();
     let n = out.len() as u64;
     if n > 0 {
-        to.send(way, here, out, true).await.map_err(|_| Broken::Receiver)?;
+        to.send(way, here, out, true).await.map_err(Broken::receiver)?;
     }
     way.waits(Waits::Nobody, here.now());
     count(n);
@@ -182,7 +194,7 @@ pub(super) async fn send_last(
     let Ends { io, way, .. } = *ends;
     let here = io.here();
     let n = out.len() as u64;
-    way.send_last(here, connection, out).await.map_err(|_| Broken::Receiver)?;
+    way.send_last(here, connection, out).await.map_err(Broken::receiver)?;
     way.waits(Waits::Nobody, here.now());
     count(n);
     Ok(())
@@ -191,7 +203,7 @@ pub(super) async fn send_last(
 /// Waits until all that was sent is the system's.
 pub(super) async fn flush(ends: &Ends<'_>, connection: &Connection) -> Result<(), Broken> {
     let here = ends.io.here();
-    ends.way.flush(here, connection).await.map_err(|_| Broken::Receiver)?;
+    ends.way.flush(here, connection).await.map_err(Broken::receiver)?;
     ends.way.waits(Waits::Nobody, here.now());
     Ok(())
 }
@@ -431,7 +443,7 @@ impl Pump {
                 let n = out.len() as u64;
                 let end = ends_apart && self.trailers.is_none();
                 if n > 0 || end {
-                    to.send(way, here, out, end).await.map_err(|_| Broken::Receiver)?;
+                    to.send(way, here, out, end).await.map_err(Broken::receiver)?;
                     count(n);
                 }
             }
@@ -442,7 +454,7 @@ impl Pump {
                 if let Some(trailers) = &self.trailers
                     && let Some(stream) = to.h2()
                 {
-                    stream.send_trailers(trailers).map_err(|_| Broken::Receiver)?;
+                    stream.send_trailers(trailers).map_err(Broken::receiver)?;
                 }
                 way.waits(Waits::Nobody, here.now());
                 return Ok(());
@@ -454,7 +466,7 @@ impl Pump {
             {
                 continue;
             }
-            let room = to.room(way, here).await.map_err(|_| Broken::Receiver)?;
+            let room = to.room(way, here).await.map_err(Broken::receiver)?;
             way.waits(Waits::Sender, here.now());
             let had = input.len();
             let more = from.receive(input, room).await;
@@ -463,7 +475,7 @@ impl Pump {
                 Ok(true) => way.called(here.now()),
                 Ok(false) if from.h2().is_some() => {} // which the next step finds
                 Ok(false) => self.end(out)?,
-                Err(_) => return Err(Broken::Sender),
+                Err(error) => return Err(Broken::sender(error)),
             }
         }
     }
@@ -513,8 +525,10 @@ impl Pump {
             let limit = usize::try_from(left).unwrap_or(usize::MAX).min(SPLICED_AT_ONCE);
             let n = match splicer.step(from, to, limit).await {
                 Ok(n) => n as u64,
-                Err(_) if splicer.held() > 0 => return Err(Broken::Receiver),
-                Err(_) => return Err(Broken::Sender),
+                Err(error) if splicer.held() > 0 => {
+                    return Err(Broken::receiver(TransferError::Socket(error)));
+                }
+                Err(error) => return Err(Broken::sender(TransferError::Socket(error))),
             };
             if n == 0 {
                 return Ok(false); // the end: reading tells it once more, and what it means is decided there

@@ -77,7 +77,8 @@ impl Session<'_> {
         termination: Termination,
     ) {
         let server = permit.server().counts.own();
-        if termination.cause != Cause::Normal && !termination.cause.is_order() {
+        let own = termination.cause.is_order() || termination.cause == Cause::Resource;
+        if termination.cause != Cause::Normal && !own {
             let b = backend.counts.own();
             let by_client = matches!(termination.cause, Cause::ClientLeft | Cause::ClientSilent);
             let aborts = if by_client {
@@ -135,14 +136,38 @@ pub(super) fn termination(
             (Err(cause), _) => (cause, Phase::Data),
             (Ok(()), Some(Err(Broken::Sender))) => (Cause::ClientLeft, Phase::Data),
             (Ok(()), Some(Err(Broken::Framing(_)))) => (Cause::Refused, Phase::Data),
+            (Ok(()), Some(Err(Broken::Memory))) => (Cause::Resource, Phase::Data),
             (Ok(()), Some(Err(_))) => (Cause::ServerLeft, Phase::Data),
             (Ok(()), None) if server_persists => (Cause::ServerLeft, Phase::Data),
             (Ok(()), _) => return Termination::NORMAL,
         },
         Ok(Err(Broken::Framing(_))) => (Cause::Refused, Phase::Data),
+        Ok(Err(Broken::Memory) | Ok(Err(Broken::Memory))) => (Cause::Resource, Phase::Data),
         Ok(Err(_)) | Ok(Ok(Err(Broken::Receiver))) => (Cause::ClientLeft, Phase::Data),
         Ok(_) => (Cause::ServerLeft, Phase::Data),
         Err(cause) => (*cause, Phase::Data),
     };
     Termination::new(cause, phase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::EndFailed;
+    use manylane_mux::h2::StreamError;
+
+    /// Else it would count as an abort of that peer, and servers would be marked as failing.
+    #[test]
+    fn want_of_memory_amid_a_body_is_no_fault_of_a_peer() {
+        let own = |broken| matches!(broken, Broken::Memory);
+        assert!(own(Broken::sender(StreamError::Memory)) && own(Broken::receiver(StreamError::Memory)));
+        assert!(matches!(Broken::sender(EndFailed::default()), Broken::Sender));
+        assert!(matches!(Broken::receiver(EndFailed::default()), Broken::Receiver));
+        let cause = |ended, request| termination(&ended, Ok(()), &request, true).cause;
+        assert_eq!(cause(Ok(Ok(Err(Broken::Memory))), None), Cause::Resource);
+        assert_eq!(cause(Ok(Err(Broken::Memory)), None), Cause::Resource);
+        assert_eq!(cause(Ok(Ok(Ok(()))), Some(Err(Broken::Memory))), Cause::Resource);
+        assert_eq!(cause(Ok(Ok(Err(Broken::Sender))), None), Cause::ServerLeft);
+        assert_eq!(cause(Ok(Err(Broken::Sender)), None), Cause::ClientLeft);
+    }
 }

@@ -44,7 +44,8 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
         {
             match outcome {
                 Err(broken @ (Broken::Sender | Broken::Framing(_) | Broken::Memory)) => {
-                    self.outcome = Some(Err(Broken::Sender));
+                    let is_memory = matches!(broken, Broken::Memory);
+                    self.outcome = Some(Err(if is_memory { Broken::Memory } else { Broken::Sender }));
                     return Poll::Ready(Err(broken));
                 }
                 outcome => self.outcome = Some(outcome),

@@ -521,6 +521,11 @@ impl Local {
         SERVED.with_borrow_mut(|served| served.retain(|local| !std::ptr::eq(&**local, self)));
     }
 
+    /// Lines for logs that the calling lane has not sent yet.
+    pub fn unsent_lines() -> usize {
+        SERVED.with_borrow(|served| served.iter().map(|local| local.logs.unsent()).sum())
+    }
+
     /// The calling thread's lane ends.
     pub fn remove_all() {
         drop(SERVED.take()); // outside of the borrow: what is dropped may look
