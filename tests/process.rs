@@ -933,6 +933,23 @@ fn a_process_serves_with_little_memory_and_says_what_is_too_little() {
     assert!(said.contains("-m 95 is too little: with 2 lanes it is at least 96"), "{said}");
 }
 
+/// A thread writes them: the process waits for it, and does not end amid its work.
+#[test]
+fn the_last_lines_of_an_idle_process_are_said() {
+    const BACKENDS: usize = 300;
+    let (socket, _) = listener();
+    let mut config = format!("{DEFAULTS}listen l\n bind {}\n server s {}\n", fd(&socket), echo());
+    (0..BACKENDS).for_each(|number| config += &format!("backend b{number}\n"));
+    for _ in 0..20 {
+        let (mut program, mut said) = Manylane::start_heard(&config, &["-V"]);
+        while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+        program.signal(Signal::SIGUSR1);
+        let stopped = said.map(Result::unwrap).filter(|line| line.contains(" stopped (cumulated conns"));
+        assert_eq!(stopped.count(), BACKENDS + 1);
+        assert!(program.wait().success());
+    }
+}
+
 #[test]
 fn the_pools_are_told_on_sigquit() {
     let (socket, address) = listener();

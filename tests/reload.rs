@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::watch::until;
-use common::{DEFAULTS, Folder, PATIENCE, command, connect, fd, listener, origin, read_all};
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, command, connect, fd, listener, origin, read_all};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
@@ -1179,4 +1179,40 @@ fn a_limit_holds_over_a_reload() {
     }
     served.into_iter().for_each(|go| go.send(()).unwrap());
     assert!(clients.into_iter().all(|client| client.join().unwrap().ends_with("slow")));
+}
+
+/// A reload that does not fit under `-m` beside what serves is refused before anything is built, and the
+/// process lives. How much fits depends on the build: with the least of these nothing does.
+#[test]
+fn a_reload_that_does_not_fit_is_refused() {
+    let (socket, address) = listener();
+    let mut config =
+        format!("{DEFAULTS} mode http\nfrontend f\n bind {}\n http-request return status 200\n", fd(&socket))
+            .replace("nbthread 2", "nbthread 1");
+    for backend in 0..800 {
+        config += &format!("backend b{backend}\n");
+        (0..8).for_each(|server| config += &format!(" server s{server} 127.0.0.1:9\n"));
+    }
+    let mut refused = 0;
+    for megabytes in ["170", "180", "190", "200"] {
+        let (mut program, mut said) = Manylane::start_heard(&config, &["-V", "-m", megabytes]);
+        while !said.next().expect("it starts").unwrap().contains("lanes are ready") {}
+        for _ in 0..2 {
+            program.signal(Signal::SIGHUP);
+            let mut heard = String::new();
+            while !heard.contains("generation ") {
+                heard = format!("{heard}\n{}", said.next().expect("it lives").unwrap());
+            }
+            if heard.contains("Not reloaded") {
+                assert!(heard.contains("beside the one that serves it needs about "), "{heard}");
+                refused += 1;
+            }
+        }
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        assert!(read_all(&mut client).starts_with("HTTP/1.1 200 "));
+        program.signal(Signal::SIGUSR1);
+        assert!(program.wait().success());
+    }
+    assert!(refused > 0, "all of them fit");
 }

@@ -59,6 +59,11 @@ impl LaneLogs {
         }
     }
 
+    /// Lines of this lane that are not sent yet, for all targets.
+    pub fn unsent(&self) -> usize {
+        self.outboxes.iter().map(|outbox| outbox.unsent()).sum()
+    }
+
     /// Lines that wait on this lane for the target at this place.
     ///
     /// # Panics

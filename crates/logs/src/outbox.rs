@@ -137,6 +137,11 @@ impl Outbox {
         self.filling.borrow().ends.len()
     }
 
+    /// Lines that wait, and those of which it is not known yet what becomes of them.
+    pub(crate) fn unsent(&self) -> usize {
+        self.waiting() + self.under_way.get()
+    }
+
     pub(crate) fn close(&self) {
         self.closed.set(true);
         for waker in [self.waker.take(), self.closing.take()].into_iter().flatten() {

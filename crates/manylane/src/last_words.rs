@@ -1,5 +1,6 @@
 //! How long streams whose time is over may take for their last words to their clients and logs.
 
+use manylane_proxy::Local;
 use manylane_sched::Here;
 use std::time::Duration;
 
@@ -18,6 +19,18 @@ pub(crate) const SLOWEST: Duration = Duration::from_secs(10);
 pub(crate) async fn last_words(here: Here) {
     for _ in 0..STEPS {
         here.sleep(LAST_WORDS / STEPS).await;
+    }
+}
+
+/// Waits until the lines of the calling lane have left the process, for as long at most: whoever reads them
+/// may have stopped.
+pub(crate) async fn lines_sent(here: Here) {
+    const LOOKS: u32 = 100;
+    for _ in 0..LOOKS {
+        if Local::unsent_lines() == 0 {
+            return;
+        }
+        here.sleep(LAST_WORDS / LOOKS).await;
     }
 }
 

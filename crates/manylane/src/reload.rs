@@ -1,12 +1,11 @@
 //! Another configuration while the lanes go on: read and checked beside what serves, on a thread of its own,
 //! since names may have to be looked up.
 //!
-//! A process in a `chroot` reads on a thread that stays outside ([`Outside`]): all files that the
-//! configuration names, `/etc/passwd` and what names are resolved by are where they were at the start. The
-//! thread has the rights of the user that the process became.
+//! The thread of a process in a `chroot` stays outside: all files that the configuration names, `/etc/passwd`
+//! and what names are resolved by are where they were at the start. It has the rights of the user that the
+//! process became.
 
 use crate::arguments::Arguments;
-use crate::master::{Sender, channel};
 use crate::{start, system};
 use manylane_config::diag::ExitCode as Code;
 use manylane_proxy::{Beside, BoundListener, Generation};
@@ -17,37 +16,6 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-
-/// A thread that sees the system's files when the process is in a `chroot`. It ends with this.
-pub(crate) struct Outside(Sender<Job>);
-
-type Job = Box<dyn FnOnce() + Send>;
-
-impl Outside {
-    /// To be called before the `chroot`. On Linux a thread may have a root of its own, which is the process's
-    /// until one of both changes. `None` where the system refuses that, as some containers do.
-    pub(crate) fn new(gets_no_rights: bool) -> Option<Self> {
-        let (give, jobs) = channel::<Job>();
-        let (tell, told) = channel();
-        let run = move || {
-            if gets_no_rights {
-                system::no_new_rights(); // of each thread by itself
-            }
-            let own = nix::sched::unshare(nix::sched::CloneFlags::CLONE_FS);
-            let _ = tell.send(own.is_ok()); // the starter waits
-            while let Ok(job) = jobs.recv() {
-                job();
-            }
-        };
-        std::thread::Builder::new().name("files".into()).spawn(run).ok()?;
-        told.recv().is_ok_and(|own| own).then_some(Self(give))
-    }
-
-    /// Has the thread run `job` behind those that it was given before.
-    pub(crate) fn run(&self, job: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-        self.0.send(Box::new(job)).map_err(|_| std::io::Error::other("the thread for files has ended"))
-    }
-}
 
 /// What was read: it is good, and its listeners are bound.
 pub(crate) struct Fresh {

@@ -69,10 +69,10 @@ pub(crate) fn say(severity: &str, message: impl Display) {
     text(&line(severity, message));
 }
 
-/// Several lines that are written already, and one more. Nobody may be there to read them.
-pub(crate) fn all(text: &str, severity: &str, last: &str) {
+/// Several lines that are written already, and one more.
+pub(crate) fn lines(text: &str, severity: &str, last: &str) -> String {
     let between = if text.is_empty() { "" } else { "\n" };
-    self::text(&format!("{text}{between}{}", line(severity, last)));
+    format!("{text}{between}{}", line(severity, last))
 }
 
 /// An error.

@@ -1,10 +1,10 @@
 //! From the command line to running lanes.
 
 use crate::arguments::{self, Arguments, usage};
+use crate::jobs::JobThread;
 use crate::master::{self, Joined};
-use crate::reload::Outside;
 use crate::supervise::{self, Ending, Reloads, Services, Work};
-use crate::{environment, exists, reload, say, system, version, watchdog};
+use crate::{environment, exists, memory, reload, say, system, version, watchdog};
 use manylane_config::cond::evaluate_option;
 use manylane_config::diag::{Check, ExitCode as Code, Outcome, Severity};
 use manylane_config::load;
@@ -64,7 +64,7 @@ fn run(arguments: &Arguments) -> ExitCode {
         eprint!("{}", usage());
         return ExitCode::from(1);
     }
-    let generation = match read(arguments) {
+    let generation = match read_first(arguments) {
         Ok(generation) => generation,
         Err(code) => return code,
     };
@@ -159,6 +159,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     if sources.files().next().is_none() {
         return Err("option '-f' expects files whose names end in .cfg in its folders, found none".to_owned());
     }
+    memory::has_room_for(sources.bytes())?;
     let mut before = environment::before(&sources, arguments.local_peer.as_deref());
     environment::tell_master(&mut before, arguments);
     let mut loaded = load(&sources, &version::in_use(arguments), before, arguments.diagnose);
@@ -170,6 +171,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     };
     let mut generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
     exists::check(&loaded.config, &mut loaded.found);
+    memory::read(sources.bytes());
     let strict = arguments.warnings_are_errors || generation.process.zero_warning;
     let check = Check { warnings_are_errors: strict, has_listener: generation.listens() };
     let pid = std::process::id();
@@ -182,6 +184,20 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
         generation.logs.open_console();
     }
     Ok(Read { generation, verdict, said, alerts })
+}
+
+/// [`read`] at the start. Where memory is bounded, on a thread of its own: the allocator gives what a thread
+/// has left to others, so the next generation but one takes the place of this one.
+fn read_first(arguments: &Arguments) -> Result<Generation, ExitCode> {
+    if arguments.megabytes.is_none() {
+        return read(arguments);
+    }
+    memory::measure();
+    let reader = std::thread::Builder::new().name("files".into());
+    std::thread::scope(|scope| match reader.spawn_scoped(scope, || read(arguments)) {
+        Ok(thread) => thread.join().unwrap_or(Err(ExitCode::FAILURE)), // a panic has told itself
+        Err(_) => read(arguments),
+    })
 }
 
 /// Reads and checks the configuration; the code to end with when that was all, or when it is of no use.
@@ -316,7 +332,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     drop(pidfile);
     system::renice("runtime", process.nice); // while it may: lanes inherit it
     // A thread, so not before the process has gone to the background.
-    let outside = process.chroot.as_ref().and_then(|_| Outside::new(!process.insecure_setuid));
+    let files = JobThread::for_files(process.chroot.is_some(), !process.insecure_setuid);
     identity.assume(process.chroot.as_deref())?;
     if !process.insecure_setuid {
         system::no_new_rights();
@@ -346,6 +362,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     let (verbose, joined, most_reloads) = (arguments.verbose, arguments.worker, process.most_reloads);
     let (finish, terminate) = (arguments.finish.clone(), arguments.terminate.clone());
     let started = move || {
+        memory::serves();
         for (list, signal) in [(finish, Signal::SIGUSR1), (terminate, Signal::SIGTERM)] {
             for pid in list {
                 let _ = kill(Pid::from_raw(pid), signal); // it may have ended already
@@ -398,7 +415,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         quiet,
         services,
         begun: Some(begun),
-        reload: Some(Reloads { reread: Arc::new(reread), outside, current }),
+        reload: Some(Reloads { reread: Arc::new(reread), files, current }),
     };
     match supervise::run(work, started) {
         Ending::Done => Ok(ExitCode::SUCCESS),

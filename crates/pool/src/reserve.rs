@@ -154,6 +154,32 @@ pub fn keep(bytes: usize) -> bool {
     take_pieces()
 }
 
+/// How many of `bytes` the system gives now, in the shape in which large tables grow: a third of them in one
+/// piece, the rest in small ones. All of it goes back at once. Nothing while memory [is short](is_short).
+pub fn available(bytes: usize) -> usize {
+    if is_short() {
+        return 0;
+    }
+    MAY_FAIL.set(true);
+    let large = bytes / 3;
+    let small = (bytes - large).div_ceil(PIECE.size());
+    let mut blocks: Vec<Vec<u8>> = Vec::new();
+    let mut found = 0;
+    if blocks.try_reserve_exact(small + 1).is_ok() {
+        for size in std::iter::once(large).chain(std::iter::repeat_n(PIECE.size(), small)) {
+            let mut block = Vec::new();
+            if block.try_reserve_exact(size).is_ok() {
+                found += size;
+                blocks.push(std::hint::black_box(block)); // else it might never be asked for
+            } else if size < large {
+                break;
+            }
+        }
+    }
+    MAY_FAIL.set(false);
+    found.min(bytes)
+}
+
 /// Whether memory is short: what was kept is in use.
 pub fn is_short() -> bool {
     SHORT.load(Ordering::Relaxed) != 0
