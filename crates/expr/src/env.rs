@@ -117,6 +117,45 @@ pub struct ServerFacts<'a> {
     pub current_tunnel: i64,
 }
 
+/// A connection as samples show it, beside its addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// Streams that it has now.
+    pub streams: u32,
+    /// Streams that it may have at a time.
+    pub streams_limit: u32,
+    /// Oddities of the peer so far; none where they are not counted.
+    pub glitches: Option<u32>,
+    /// What is wrong with it.
+    pub error: Option<LinkError>,
+}
+
+impl Default for LinkFacts {
+    /// One that carries one stream at a time, and is well.
+    fn default() -> Self {
+        Self { streams: 1, streams_limit: 1, glitches: None, error: None }
+    }
+}
+
+/// What is wrong with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkError {
+    /// Its number in HAProxy's manual, at `fc_err_name`.
+    pub code: u8,
+    /// Its name there.
+    pub name: &'static str,
+    /// For people.
+    pub sentence: &'static str,
+}
+
+/// The connections of the stream.
+pub trait Links {
+    /// To the client.
+    fn front(&self) -> LinkFacts;
+    /// To the server; nothing where there is none.
+    fn back(&self) -> Option<LinkFacts>;
+}
+
 /// What the stream remembers of its messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamFacts<'a> {
@@ -245,6 +284,8 @@ pub struct Env<'a> {
     pub client: &'a ClientFacts<'a>,
     /// The server's side.
     pub server: &'a ServerFacts<'a>,
+    /// Both connections, where there are any.
+    pub links: Option<&'a dyn Links>,
     /// What the stream remembers.
     pub stream: &'a StreamFacts<'a>,
     /// What only log lines have.

@@ -27,7 +27,8 @@ pub use cast::{cast, is_castable, parse_int};
 pub use clock::{Civil, Zone};
 pub use convert::When;
 pub use env::{
-    ClientFacts, Data, Env, Host, Number, ProxyFacts, RequestLine, ServerFacts, StreamFacts, Timestamp,
+    ClientFacts, Data, Env, Host, LinkError, LinkFacts, Links, Number, ProxyFacts, RequestLine, ServerFacts,
+    StreamFacts, Timestamp,
 };
 pub use error::{Error, none_of};
 pub use eval_points::{Direction, EvalPoints};

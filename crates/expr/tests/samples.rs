@@ -132,3 +132,18 @@ fn targets_in_absolute_form_have_address_and_port() {
     assert_eq!(world.text("path"), None);
     assert_eq!(world.text("url").as_deref(), Some("*"));
 }
+
+#[test]
+fn samples_tell_of_the_servers_connection() {
+    let mut world = World::new();
+    for (sample, expected) in [
+        ("bc_glitches", "3"),
+        ("bc_nb_streams", "2"),
+        ("bc_settings_streams_limit", "100"),
+        ("bc_err", "47"),
+        ("bc_err_name", "NAME"),
+        ("bc_err_str", "It is broken"),
+    ] {
+        assert_eq!(world.text(sample).as_deref(), Some(expected), "{sample}");
+    }
+}

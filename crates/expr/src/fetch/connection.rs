@@ -2,7 +2,7 @@
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
-use crate::env::{Env, Number};
+use crate::env::{Env, LinkFacts, Number};
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
 use crate::sample::{Absent, Fetched, Type, Value, found};
@@ -48,6 +48,34 @@ pub(crate) enum Connection {
     CapturedVersion,
     CapturedResponseVersion,
     AcceptDate,
+    FrontLink(LinkFact),
+    BackLink(LinkFact),
+}
+
+/// Something of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkFact {
+    Error,
+    ErrorName,
+    ErrorSentence,
+    Glitches,
+    Streams,
+    StreamsLimit,
+}
+
+impl LinkFact {
+    fn of(self, facts: LinkFacts) -> Fetched<'static> {
+        match self {
+            Self::Error => found(Value::Int(facts.error.map_or(0, |error| error.code.into()))),
+            Self::ErrorName => some(Some(facts.error.map_or("", |error| error.name).as_bytes())),
+            Self::ErrorSentence => {
+                some(Some(facts.error.map_or("Success", |error| error.sentence).as_bytes()))
+            }
+            Self::Glitches => int(facts.glitches.map(i64::from)),
+            Self::Streams => int(Some(facts.streams.into())),
+            Self::StreamsLimit => int(Some(facts.streams_limit.into())),
+        }
+    }
 }
 
 /// One end of one connection.
@@ -113,6 +141,42 @@ pub(super) const ROWS: &[Row] = &[
         ANSWERED,
         "the server's port of the connection to it",
         C::Port(End::BackDestination)
+    ),
+    plain!(
+        "bc_err",
+        Int,
+        ANSWERED,
+        "the number of what is wrong with the server's connection, or 0",
+        C::BackLink(LinkFact::Error)
+    ),
+    plain!(
+        "bc_err_name",
+        Str,
+        ANSWERED,
+        "the name of that, empty if nothing is",
+        C::BackLink(LinkFact::ErrorName)
+    ),
+    plain!("bc_err_str", Str, ANSWERED, "the same for people", C::BackLink(LinkFact::ErrorSentence)),
+    plain!(
+        "bc_glitches",
+        Int,
+        ANSWERED,
+        "oddities of the server on its HTTP/2 connection",
+        C::BackLink(LinkFact::Glitches)
+    ),
+    plain!(
+        "bc_nb_streams",
+        Int,
+        ANSWERED,
+        "streams that the server's connection has now",
+        C::BackLink(LinkFact::Streams)
+    ),
+    plain!(
+        "bc_settings_streams_limit",
+        Int,
+        ANSWERED,
+        "streams that the server's connection may have at a time",
+        C::BackLink(LinkFact::StreamsLimit)
     ),
     plain!("bc_http_major", Int, ANSWERED, "1 for HTTP/1 to the server, 2 for HTTP/2", C::BackHttpMajor),
     plain!("bc_src", Addr, ANSWERED, "our address of the connection to the server", C::Addr(End::BackSource)),
@@ -206,6 +270,42 @@ pub(super) const ROWS: &[Row] = &[
         C::IsLocal(End::LinkDestination)
     ),
     plain!("fc_dst_port", Int, LINK, "the connection's own destination port", C::Port(End::LinkDestination)),
+    plain!(
+        "fc_err",
+        Int,
+        LINK,
+        "the number of what is wrong with the client's connection, or 0",
+        C::FrontLink(LinkFact::Error)
+    ),
+    plain!(
+        "fc_err_name",
+        Str,
+        LINK,
+        "the name of that, empty if nothing is",
+        C::FrontLink(LinkFact::ErrorName)
+    ),
+    plain!("fc_err_str", Str, LINK, "the same for people", C::FrontLink(LinkFact::ErrorSentence)),
+    plain!(
+        "fc_glitches",
+        Int,
+        LINK,
+        "oddities of the client on its HTTP/2 connection",
+        C::FrontLink(LinkFact::Glitches)
+    ),
+    plain!(
+        "fc_nb_streams",
+        Int,
+        LINK,
+        "streams that the client's connection has now",
+        C::FrontLink(LinkFact::Streams)
+    ),
+    plain!(
+        "fc_settings_streams_limit",
+        Int,
+        HANDSHAKEN,
+        "streams that the client's connection may have at a time",
+        C::FrontLink(LinkFact::StreamsLimit)
+    ),
     plain!("fc_http_major", Int, LINK, "1 for HTTP/1 from the client, 2 for HTTP/2", C::FrontHttpMajor),
     plain!("fc_pp_authority", Str, LINK, "the authority in the PROXY protocol's header", C::ProxyAuthority),
     plain!("fc_pp_unique_id", Str, LINK, "the unique id in the PROXY protocol's header", C::ProxyUniqueId),
@@ -273,7 +373,8 @@ fn nonempty(text: &[u8]) -> Option<&[u8]> {
 impl Connection {
     /// Whether it is about the connection to the server.
     pub(super) fn looks_at_link(self) -> bool {
-        matches!(self, Self::Addr(end) | Self::Port(end) | Self::IsLocal(end) if end.is_back())
+        matches!(self, Self::BackLink(_))
+            || matches!(self, Self::Addr(end) | Self::Port(end) | Self::IsLocal(end) if end.is_back())
     }
 
     pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
@@ -288,6 +389,10 @@ impl Connection {
                 .of(env)
                 .map_or(Err(Absent::Never), |addr| found(Value::Bool(env.host.is_local(addr.ip())))),
             Self::AcceptDate => int(Some(client.accepted.seconds)),
+            Self::FrontLink(fact) => env.links.map_or(Err(Absent::Never), |links| fact.of(links.front())),
+            Self::BackLink(fact) => {
+                env.links.and_then(crate::env::Links::back).map_or(Err(Absent::Never), |facts| fact.of(facts))
+            }
             Self::BackHttpMajor => int((server.http_major > 0).then_some(server.http_major)),
             Self::FrontHttpMajor => int((client.http_major > 0).then_some(client.http_major)),
             // Until one is chosen, the frontend stands in its place.

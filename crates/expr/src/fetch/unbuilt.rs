@@ -340,31 +340,14 @@ const TIMERS: &[&str] = &[
     "txn.timer.user",
 ];
 
-const HTTP2: &[&str] = &[
-    "bc_glitches",
-    "bc_nb_streams",
-    "bc_settings_streams_limit",
-    "bs.aborted",
-    "bs.id",
-    "bs.rst_code",
-    "fc_glitches",
-    "fc_nb_streams",
-    "fc_settings_streams_limit",
-    "fs.aborted",
-    "fs.id",
-    "fs.rst_code",
-];
+const HTTP2: &[&str] = &["bs.aborted", "bs.id", "bs.rst_code", "fs.aborted", "fs.id", "fs.rst_code"];
 
 const OTHER: &[&str] = &[
     "acl",
     "bc_be_queue",
-    "bc_err",
-    "bc_err_str",
     "bc_srv_queue",
     "distcc_body",
     "distcc_param",
-    "fc_err",
-    "fc_err_str",
     "fc_pp_tlv",
     "fcgi.docroot",
     "fcgi.index",
@@ -373,10 +356,8 @@ const OTHER: &[&str] = &[
     "res.cache_name",
     "res.comp",
     "res.comp_algo",
-    "bc_err_name",
     "bc_reused",
     "cur_client_timeout",
-    "fc_err_name",
     "req.cook_names",
     "req.ssl_cipherlist",
     "req.ssl_keyshare_groups",

@@ -52,6 +52,20 @@ impl Names for TestNames {
 
 pub struct TestHost;
 
+/// A client's connection of HTTP/1, and a server's of HTTP/2 that is broken.
+struct TestLinks;
+
+impl Links for TestLinks {
+    fn front(&self) -> LinkFacts {
+        LinkFacts::default()
+    }
+
+    fn back(&self) -> Option<LinkFacts> {
+        let error = LinkError { code: 47, name: "NAME", sentence: "It is broken" };
+        Some(LinkFacts { streams: 2, streams_limit: 100, glitches: Some(3), error: Some(error) })
+    }
+}
+
 impl Host for TestHost {
     fn number(&self, which: Number) -> Option<i64> {
         Some(match which {
@@ -206,6 +220,7 @@ impl World {
             response_data: data(&self.response_bytes, self.complete),
             client: &self.client,
             server: &self.server,
+            links: Some(&TestLinks),
             stream: &self.stream,
             log: self.log.as_ref(),
             variables: Scopes {

@@ -200,9 +200,17 @@ impl Connection {
         self.open
     }
 
-    /// How many streams the peer allows at a time: `bc_settings_streams_limit` of a client.
+    /// How many streams the peer allows at a time.
     pub fn peer_max_streams(&self) -> u32 {
         self.peer.max_streams
+    }
+
+    /// How many streams there may be at a time: `fc_settings_streams_limit`, `bc_settings_streams_limit`.
+    pub fn streams_limit(&self) -> u32 {
+        match self.role {
+            Role::Client => self.peer.max_streams.min(self.config.max_streams),
+            Role::Server => self.config.max_streams,
+        }
     }
 
     /// Whether the peer takes extended CONNECT (RFC 8441). Before its settings came it does not.

@@ -279,6 +279,6 @@ impl Connection {
         self.failed.is_none()
             && self.next_own.is_some()
             && !self.is_leaving()
-            && self.open < self.peer.max_streams.min(self.config.max_streams)
+            && self.open < self.streams_limit()
     }
 }

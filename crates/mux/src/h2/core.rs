@@ -361,9 +361,14 @@ impl Mux {
         state.over.is_some() || state.h2.error().is_some() || state.h2.is_leaving()
     }
 
-    /// How many streams the peer allows at a time: `bc_settings_streams_limit`.
+    /// How many streams the peer allows at a time.
     pub fn peer_max_streams(&self) -> u32 {
         self.state().h2.peer_max_streams()
+    }
+
+    /// How many streams there may be at a time: `fc_settings_streams_limit`, `bc_settings_streams_limit`.
+    pub fn streams_limit(&self) -> u32 {
+        self.state().h2.streams_limit()
     }
 
     /// Whether the server takes extended CONNECT (RFC 8441).

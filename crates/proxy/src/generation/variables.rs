@@ -90,6 +90,7 @@ fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zo
         response_data: Data::default(),
         client: &client,
         server: &server,
+        links: None,
         stream: &stream,
         log: None,
         variables: Scopes { process: Some(variables), ..Scopes::default() },

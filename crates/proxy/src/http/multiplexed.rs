@@ -161,6 +161,7 @@ impl Multiplexed {
             place: None,
         };
         session.forget();
+        session.scopes.memory.links.set_front(self.conn.clone());
         session.begin_record(session.since);
         match request {
             Ok(request) => session.serve_one(request).await,

@@ -7,7 +7,7 @@ use super::pump::{Kept, Pump};
 use super::upload::Watched;
 use crate::flow::ServerEnd;
 use crate::generation::{Backend, Reuse};
-use crate::rules::{Answer, End, EvalPhase};
+use crate::rules::{Answer, BackLink, End, EvalPhase};
 use crate::run::{Idle, Local};
 use crate::server::{self, Attempt, ConnectTimings, IdleConn, NotReached, ServerPermit, Tried, Wanted};
 use crate::session::Client;
@@ -327,6 +327,11 @@ impl Session<'_> {
         self.last = Some((backend.number, index));
         asking.server.set(Some(index));
         server::remember_link(local, end.connection(), memory);
+        if let ServerEnd::Http2(conn, _) = &end
+            && local.generation.looks_at_links
+        {
+            memory.links.set_back(BackLink::Http2(conn.clone()));
+        }
         permit.reached(&timings);
         // Where its leaving is watched for, the client may have sent something meanwhile.
         self.receives(self.client.received.len() - had);

@@ -260,6 +260,7 @@ impl EvalContext<'_> {
             response_data: phase.response_data,
             client: &client,
             server: &server,
+            links: Some(&memory.links),
             stream: &stream,
             log: phase.log,
             variables: manylane_expr::Scopes {

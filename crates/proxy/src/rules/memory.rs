@@ -4,6 +4,7 @@
 //! One of a session, used again by request after request: texts keep their memory, so in steady state nothing
 //! is allocated.
 
+use super::Links;
 use crate::generation::Captures;
 use manylane_buf::{Cluster, Segment};
 use manylane_expr::{RequestLine, Timestamp};
@@ -115,6 +116,8 @@ pub(crate) struct Memory {
     pub(crate) last_rule: Cell<Option<u32>>,
     /// The ends of the connection to the server, ours and its, where the configuration looks at them.
     pub(crate) link: Cell<(Option<SocketAddr>, Option<SocketAddr>)>,
+    /// Both connections, of which the server's is looked at where the configuration does so.
+    pub(crate) links: Links,
     /// `set-fc-mark`, `set-fc-tos`: until the connection is told.
     pub(crate) client_packets: Cell<Packets>,
     /// `set-bc-mark`, `set-bc-tos`
@@ -154,6 +157,7 @@ impl Memory {
             destination,
             last_rule,
             link,
+            links,
             client_packets,
             server_packets,
         } = self;
@@ -175,6 +179,7 @@ impl Memory {
         destination.take();
         last_rule.take();
         link.take();
+        links.clear();
         client_packets.take();
         server_packets.take();
     }

@@ -5,6 +5,7 @@ mod apply;
 mod content;
 mod context;
 mod key;
+mod links;
 mod memory;
 mod normalize;
 mod set;
@@ -16,5 +17,6 @@ pub(crate) use apply::{Entrance, Verdict, Walk, after_response, any_holds, apply
 pub(crate) use content::{Content, Lookups, content};
 pub(crate) use context::{EvalContext, EvalPhase, Scopes, Spare, current_of, proxy_facts};
 pub(crate) use key::key;
+pub(crate) use links::{BackLink, Links};
 pub(crate) use memory::{LogLevel, Memory};
 pub use normalize::Normalizer;

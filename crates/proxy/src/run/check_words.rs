@@ -93,6 +93,7 @@ impl<'a> CheckWords<'a> {
             response_data: answer,
             client: &client,
             server: &server,
+            links: None,
             stream: &stream,
             log: Some(&log),
             variables: manylane_expr::Scopes {

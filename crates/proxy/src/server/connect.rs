@@ -5,7 +5,7 @@ use super::leaving::unless_left;
 use super::permit::{NoPermit, Wanted};
 use crate::flow::{ServerEnd, Timer};
 use crate::generation::{Backend, Redispatch, Server, ServerPlace};
-use crate::rules::Memory;
+use crate::rules::{BackLink, Memory};
 use crate::run::{Idle, Local, Observation, observe};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
@@ -329,9 +329,11 @@ pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
 /// Remembers between whom a connection to a server is, where the configuration looks at that: two calls of
 /// the system.
 pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Memory) {
-    if local.generation.looks_at_links
-        && let Some(stream) = connection.stream()
-    {
+    if !local.generation.looks_at_links {
+        return;
+    }
+    memory.links.set_back(BackLink::Single);
+    if let Some(stream) = connection.stream() {
         let ip = |address: SocketAddrAny| SocketAddr::try_from(address).ok();
         let own = socket::local_address(stream.as_fd()).ok().and_then(ip);
         let peer = socket::peer_address(stream.as_fd()).ok().and_then(ip);

@@ -4,6 +4,7 @@ use super::Client;
 use super::client::Greeting;
 use crate::generation::Frontend;
 use crate::run::Local;
+use manylane_expr::LinkError;
 use manylane_net::proxy_protocol::{Ends, HeaderError, Parsed, kind, parse};
 use std::rc::Rc;
 
@@ -27,17 +28,23 @@ pub(super) enum NoGreeting {
 }
 
 impl NoGreeting {
-    /// What the log says: the words that HAProxy's users look for.
-    pub(super) const fn words(self) -> &'static str {
-        match self {
-            Self::Empty => "Connection closed while waiting for PROXY protocol header",
-            Self::Truncated => "Truncated PROXY protocol header received",
-            Self::Failed => "Connection error while waiting for PROXY protocol header",
-            Self::Late => "Timeout while waiting for PROXY protocol header",
-            Self::NoHeader => "Received something which does not look like a PROXY protocol header",
-            Self::Unhandled => "Received an unhandled protocol in the PROXY protocol header",
-            Self::Bad => "Received an invalid PROXY protocol header",
-        }
+    /// What the log says: the words that HAProxy's users look for, with their number there.
+    pub(super) const fn error(self) -> LinkError {
+        let (code, name, sentence) = match self {
+            Self::Empty => (11, "PRX_EMPTY", "Connection closed while waiting for PROXY protocol header"),
+            Self::Failed => (12, "PRX_ABORT", "Connection error while waiting for PROXY protocol header"),
+            Self::Late => (13, "PRX_TIMEOUT", "Timeout while waiting for PROXY protocol header"),
+            Self::Truncated => (14, "PRX_TRUNCATED", "Truncated PROXY protocol header received"),
+            Self::NoHeader => {
+                let sentence = "Received something which does not look like a PROXY protocol header";
+                (15, "PRX_NOT_HDR", sentence)
+            }
+            Self::Bad => (16, "PRX_BAD_HDR", "Received an invalid PROXY protocol header"),
+            Self::Unhandled => {
+                (17, "PRX_BAD_PROTO", "Received an unhandled protocol in the PROXY protocol header")
+            }
+        };
+        LinkError { code, name, sentence }
     }
 }
 

@@ -246,7 +246,9 @@ async fn admit(
         }
         if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
             let eval = facts_of(local, frontend, listener, client, scopes);
-            crate::log::refused(log, &eval, why.words());
+            let error = why.error();
+            scopes.memory.links.set_front_error(error);
+            crate::log::refused(log, &eval, error.sentence);
         }
         return None;
     }

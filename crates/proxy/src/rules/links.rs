@@ -1,0 +1,77 @@
+//! The connections of the stream at work, for samples that tell of them.
+
+use manylane_expr::{LinkError, LinkFacts};
+use manylane_mux::h2::Conn;
+use std::cell::{Cell, RefCell};
+
+/// See the module. A client's connection of HTTP/1 or TCP needs no word here.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    /// Something is set.
+    is_set: Cell<bool>,
+    front: RefCell<Option<Conn>>,
+    front_error: Cell<Option<LinkError>>,
+    back: RefCell<Option<BackLink>>,
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(crate) enum BackLink {
+    /// This stream's alone.
+    Single,
+    /// Of HTTP/2.
+    Http2(Conn),
+}
+
+impl Links {
+    /// The client's connection is of HTTP/2.
+    pub(crate) fn set_front(&self, conn: Conn) {
+        self.is_set.set(true);
+        self.front.replace(Some(conn));
+    }
+
+    /// The client's connection is of no use.
+    pub(crate) fn set_front_error(&self, error: LinkError) {
+        self.is_set.set(true);
+        self.front_error.set(Some(error));
+    }
+
+    /// There is a connection to a server.
+    pub(crate) fn set_back(&self, link: BackLink) {
+        self.is_set.set(true);
+        self.back.replace(Some(link));
+    }
+
+    /// The next request begins.
+    #[inline]
+    pub(super) fn clear(&self) {
+        if self.is_set.replace(false) {
+            self.front.take();
+            self.front_error.take();
+            self.back.take();
+        }
+    }
+}
+
+fn facts_of(conn: &Conn) -> LinkFacts {
+    LinkFacts {
+        streams: u32::try_from(conn.open_streams()).unwrap_or(u32::MAX),
+        streams_limit: conn.streams_limit(),
+        glitches: Some(conn.glitches()),
+        error: None,
+    }
+}
+
+impl manylane_expr::Links for Links {
+    fn front(&self) -> LinkFacts {
+        let facts = self.front.borrow().as_ref().map(facts_of).unwrap_or_default();
+        LinkFacts { error: self.front_error.get(), ..facts }
+    }
+
+    fn back(&self) -> Option<LinkFacts> {
+        self.back.borrow().as_ref().map(|link| match link {
+            BackLink::Single => LinkFacts::default(),
+            BackLink::Http2(conn) => facts_of(conn),
+        })
+    }
+}
