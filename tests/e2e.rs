@@ -19,6 +19,7 @@ mod faults;
 mod foreign;
 mod framing;
 mod h2;
+mod h2_settings;
 mod http;
 mod isolation;
 mod logs;

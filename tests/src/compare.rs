@@ -85,8 +85,11 @@ fn got_text(got: &Got) -> String {
     }
 }
 
-/// What came when the client had finished: answers, or other bytes.
+/// What came when the client had finished: answers, frames of HTTP/2, or other bytes.
 fn rest_text(mut rest: &[u8]) -> String {
+    if let Some(text) = frames_text(rest) {
+        return text;
+    }
     let mut text = String::new();
     while rest.starts_with(b"HTTP/") {
         match Message::read(&mut rest, Kind::Answer { to_head: false }) {
@@ -95,6 +98,33 @@ fn rest_text(mut rest: &[u8]) -> String {
         }
     }
     text + &rest.escape_ascii().to_string()
+}
+
+/// Frames of HTTP/2 in words, stream by stream, and those of the connection behind them. Settings, windows
+/// and compressed heads are each program's own. None where the bytes are no such frames.
+fn frames_text(mut rest: &[u8]) -> Option<String> {
+    let mut frames = Vec::new();
+    while let [a, b, c, kind, _, d, e, f, g, behind @ ..] = rest {
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        let payload = behind.get(..length)?;
+        let code = || payload.last_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+        let text = match kind {
+            _ if frames.is_empty() && *kind != 4 => return None,
+            0 => format!("DATA {}", payload.escape_ascii()),
+            1 => "HEADERS".to_owned(),
+            3 => format!("RST_STREAM {}", code()?),
+            4 | 8 => String::new(),
+            7 => format!("GOAWAY {} {}", u32::from_be_bytes(*payload.first_chunk()?), code()?),
+            other => format!("frame of kind {other}"),
+        };
+        frames.push((u32::from_be_bytes([*d, *e, *f, *g]), text));
+        rest = &behind[length..];
+    }
+    let told = !frames.is_empty() && rest.is_empty();
+    frames.retain(|(_, text)| !text.is_empty());
+    frames.sort_by_key(|(stream, _)| (*stream == 0, *stream));
+    let lines = frames.into_iter().map(|(stream, text)| format!("\n{stream}: {text}"));
+    told.then(|| lines.collect())
 }
 
 /// An answer of the program itself is compared without its body, whose words are each program's own; origins

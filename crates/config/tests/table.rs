@@ -248,7 +248,7 @@ fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_looked_a
     for (line, why) in [
         ("tune.ssl.default-dh-param 2048", "TLS is not built yet"),
         ("tune.ssl.force-private-cache", "TLS is not built yet"),
-        ("tune.h2.max-concurrent-streams 100", "HTTP/2 has fixed values yet"),
+        ("tune.h2.zero-copy-fwd-send off", "without being copied"),
         ("tune.quic.frontend.max-idle-timeout 30s", "QUIC is not built yet"),
         ("tune.lua.maxmem 100", "Lua is not built yet"),
         ("tune.comp.maxlevel 1", "compression is not built yet"),

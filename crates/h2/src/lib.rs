@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod conn;
+mod counts;
 mod error;
 mod event;
 mod frame;
@@ -13,6 +14,7 @@ mod scratch;
 mod stream_id;
 
 pub use conn::{Connection, Keyed, KeyedHasher, PREFACE, Role, Sent, StreamMap};
+pub use counts::Counts;
 pub use error::{ConnectionError, Problem, Reason, SendError};
 pub use event::Event;
 pub use glitch::{Glitch, Glitches};

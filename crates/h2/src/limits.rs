@@ -81,6 +81,10 @@ pub struct Config {
     pub connect_protocol: bool,
     /// Oddities of the peer that end the connection: `tune.h2.*.glitches-threshold`. 0: none do.
     pub glitches: u32,
+    /// Frames that are handled in one turn: `tune.h2.*.max-frames-at-once`. 0: no bound.
+    pub frames_at_once: u32,
+    /// RST_STREAM frames that are handled in one turn: `tune.h2.fe.max-rst-at-once`. 0: no bound.
+    pub resets_at_once: u32,
 }
 
 impl Default for Config {
@@ -97,6 +101,8 @@ impl Default for Config {
             table: 4_096,
             connect_protocol: false,
             glitches: 0,
+            frames_at_once: 0,
+            resets_at_once: 0,
         }
     }
 }

@@ -5,8 +5,8 @@ mod support;
 
 use manylane_buf::Chain;
 use manylane_h2::{
-    CHEAP_BURST, CHEAP_PER_SECOND, Config, Connection, ConnectionError, Event, Glitch, MAX_ANSWERS,
-    MAX_CONTINUATIONS, MAX_OUTPUT, OUTPUT_ROOM, Problem, RESET_BURST, RESETS_PER_SECOND, Reason,
+    CHEAP_BURST, CHEAP_PER_SECOND, Config, Connection, ConnectionError, Counts, Event, Glitch, MAX_ANSWERS,
+    MAX_CONTINUATIONS, MAX_OUTPUT, OUTPUT_ROOM, PREFACE, Problem, RESET_BURST, RESETS_PER_SECOND, Reason,
 };
 use manylane_http::{Head, Version};
 use std::time::Duration;
@@ -227,6 +227,73 @@ fn the_threshold_of_glitches_ends_the_connection() {
     let mut end = End::server(Config { glitches: 3, ..Config::default() });
     let bad = |n: u32| frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &block(&[("X", "y")]));
     assert_eq!(until_it_ends(&mut end, bad), (2, Problem::Glitches));
+}
+
+#[test]
+fn a_tolerant_connection_counts_glitches_and_goes_on_until_it_is_not() {
+    let mut end = End::server(Config { glitches: 3, ..Config::default() });
+    end.connection.set_tolerant(true);
+    let bad = |n: u32| frame(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &block(&[("X", "y")]));
+    (0..5).for_each(|n| drop(end.feed(&bad(n)).expect("tolerated")));
+    assert_eq!(end.connection.glitches().total(), 5);
+    end.connection.set_tolerant(false);
+    let error = end.feed(&bad(5)).expect_err("it is at the threshold");
+    assert_eq!((error.problem, error.reason), (Problem::Glitches, Reason::ENHANCE_YOUR_CALM));
+}
+
+#[test]
+fn a_turn_has_so_many_frames_and_so_many_resets() {
+    let mut end = End::server(Config { frames_at_once: 4, resets_at_once: 2, ..Config::default() });
+    end.connection.begin_turn();
+    let ping = frame(PING, 0, 0, &[1; 8]);
+    end.feed(&ping.repeat(6)).expect("allowed");
+    assert!(end.connection.is_turn_over());
+    assert_eq!((end.written().len(), end.input.len()), (4, 2 * ping.len()));
+    end.connection.begin_turn();
+    end.feed(&[]).expect("allowed");
+    assert_eq!((end.written().len(), end.input.len(), end.connection.is_turn_over()), (2, 0, false));
+
+    end.connection.begin_turn();
+    assert_eq!(end.feed(&[get(1), get(3), get(5)].concat()).expect("allowed").len(), 3);
+    end.connection.begin_turn();
+    let reset = |stream| frame(RST_STREAM, 0, stream, &8u32.to_be_bytes());
+    let all = [reset(1), reset(3), reset(5)].concat();
+    assert_eq!(end.feed(&all).expect("allowed").len(), 2);
+    assert!(end.connection.is_turn_over());
+    end.connection.begin_turn();
+    assert_eq!(end.feed(&[]).expect("allowed").len(), 1);
+}
+
+#[test]
+fn what_came_and_what_went_wrong_is_counted_once() {
+    let mut end = End::fresh_server(Config::default());
+    end.feed(PREFACE).expect("the preface");
+    end.feed(&[frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, ACK, 0, &[])].concat()).expect("settings");
+    let open = frame(HEADERS, END_HEADERS, 1, &block(GET));
+    let bad = frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&[("X", "y")]));
+    end.feed(&[open, frame(DATA, 0, 1, b"a"), frame(DATA, 0, 1, b"b"), bad].concat()).expect("allowed");
+    end.feed(&frame(RST_STREAM, 0, 1, &8u32.to_be_bytes())).expect("allowed");
+    let expected = Counts {
+        headers: 2,
+        data: 2,
+        settings: 2,
+        rst_stream: 1,
+        stream_errors: 1,
+        rst_stream_sent: 1,
+        refused: 1,
+        ..Counts::default()
+    };
+    assert_eq!(end.connection.take_counts(), expected);
+    assert_eq!(end.connection.take_counts(), Counts::default());
+    end.feed(&frame(GOAWAY, 0, 0, &[0; 8])).expect("allowed");
+    end.feed(&frame(DATA, 0, 99, b"a")).expect_err("no such stream");
+    let expected = Counts { goaway: 1, connection_errors: 1, goaway_sent: 1, ..Counts::default() };
+    assert_eq!(end.connection.take_counts(), expected);
+    // What this side ends is nobody's fault.
+    let mut end = End::server(Config::default());
+    end.connection.take_counts();
+    end.connection.abort(Reason::SETTINGS_TIMEOUT);
+    assert_eq!(end.connection.take_counts(), Counts::default());
 }
 
 #[test]

@@ -60,6 +60,36 @@ counters! {
         pub spliced_in,
         /// Of the bytes to HTTP clients, those that were spliced from a server.
         pub spliced_out,
+        /// Requests of HTTP/2, whose streams are counted among all and here.
+        pub h2_requests,
+        /// Connections whose clients may speak nothing else.
+        pub h2_only,
+        /// Connections of HTTP/2.
+        pub h2_connections,
+        /// Of these, those that ended.
+        pub h2_connections_ended,
+        /// Streams of HTTP/2.
+        pub h2_streams,
+        /// Of these, those that ended.
+        pub h2_streams_ended,
+        /// HEADERS frames that came over HTTP/2.
+        pub h2_headers,
+        /// DATA frames that came.
+        pub h2_data,
+        /// SETTINGS frames that came.
+        pub h2_settings,
+        /// RST_STREAM frames that came.
+        pub h2_rst_stream,
+        /// GOAWAY frames that came.
+        pub h2_goaway,
+        /// Rules of a connection that a peer broke.
+        pub h2_connection_errors,
+        /// Rules of a stream that a peer broke.
+        pub h2_stream_errors,
+        /// RST_STREAM frames that were sent for that.
+        pub h2_rst_stream_sent,
+        /// GOAWAY frames that were sent for that.
+        pub h2_goaway_sent,
         /// Responses with status 1xx.
         pub responses_1xx,
         /// Responses with status 2xx.
@@ -218,6 +248,32 @@ stream_counts! {
     spliced_in,
     /// Of these that they were sent, those that were spliced from a client.
     spliced_out,
+    /// Connections of HTTP/2.
+    h2_connections,
+    /// Of these, those that ended.
+    h2_connections_ended,
+    /// Streams of HTTP/2.
+    h2_streams,
+    /// Of these, those that ended.
+    h2_streams_ended,
+    /// HEADERS frames that came over HTTP/2.
+    h2_headers,
+    /// DATA frames that came.
+    h2_data,
+    /// SETTINGS frames that came.
+    h2_settings,
+    /// RST_STREAM frames that came.
+    h2_rst_stream,
+    /// GOAWAY frames that came.
+    h2_goaway,
+    /// Rules of a connection that a peer broke.
+    h2_connection_errors,
+    /// Rules of a stream that a peer broke.
+    h2_stream_errors,
+    /// RST_STREAM frames that were sent for that.
+    h2_rst_stream_sent,
+    /// GOAWAY frames that were sent for that.
+    h2_goaway_sent,
 }
 
 stream_counts! {

@@ -17,6 +17,8 @@ mod flow;
 #[cfg(not(any(loom, manylane_sim)))]
 pub mod generation;
 #[cfg(not(any(loom, manylane_sim)))]
+mod h2_counts;
+#[cfg(not(any(loom, manylane_sim)))]
 mod http;
 #[cfg(not(any(loom, manylane_sim)))]
 pub mod invalid;

@@ -54,6 +54,47 @@ tune! {
         which a server's connection is closed; 0 for never";
     h1_fe_glitches: u64 = int("number", 0, MANY), int, "tune.h1.fe.glitches-threshold", "0", "glitches after \
         which a client's connection is closed; 0 for never";
+    h2_be_glitches: u64 = int("number", 0, MANY), int, "tune.h2.be.glitches-threshold", "0", "glitches after \
+        which a server's HTTP/2 connection is closed; 0 for never";
+    h2_be_window: u64 = int("bytes", 0, MANY), int, "tune.h2.be.initial-window-size", "0", "bytes that a \
+        server may send on an HTTP/2 stream before they go on; 0 for what 'tune.h2.initial-window-size' says";
+    h2_be_streams: u64 = int("number", 0, MANY), int, "tune.h2.be.max-concurrent-streams", "0", "streams \
+        that a server's HTTP/2 connection has at a time; 0 for what 'tune.h2.max-concurrent-streams' says";
+    h2_be_frames_at_once: u64 = int("number", 0, MANY), int, "tune.h2.be.max-frames-at-once", "0", "frames \
+        of a server's HTTP/2 connection handled in one go before others get their turn; 0 for no bound";
+    h2_be_rxbuf: u64 = size("bytes", 0, MANY as u64), size, "tune.h2.be.rxbuf", "1600k", "bytes that all \
+        streams of a server's HTTP/2 connection may have sent before they go on, at least 65535; 0 for the \
+        default";
+    h2_fe_glitches: u64 = int("number", 0, MANY), int, "tune.h2.fe.glitches-threshold", "0", "glitches after \
+        which a client's HTTP/2 connection is closed; 0 for never";
+    h2_fe_window: u64 = int("bytes", 0, MANY), int, "tune.h2.fe.initial-window-size", "0", "bytes that a \
+        client may send on an HTTP/2 stream before they go on; 0 for what 'tune.h2.initial-window-size' says";
+    h2_fe_streams: u64 = int("number", 0, MANY), int, "tune.h2.fe.max-concurrent-streams", "0", "streams \
+        that a client's HTTP/2 connection may have at a time; 0 for what 'tune.h2.max-concurrent-streams' \
+        says";
+    h2_fe_frames_at_once: u64 = int("number", 0, MANY), int, "tune.h2.fe.max-frames-at-once", "0", "frames \
+        of a client's HTTP/2 connection handled in one go before others get their turn; 0 for no bound";
+    h2_fe_resets_at_once: u64 = int("number", 0, MANY), int, "tune.h2.fe.max-rst-at-once", "0", "stream \
+        resets of a client's HTTP/2 connection handled in one go before others get their turn; 0 for no \
+        bound";
+    h2_fe_total_streams: u64 = int("number", 0, MANY), int, "tune.h2.fe.max-total-streams", "0", "streams \
+        after which a client is asked to make another HTTP/2 connection; 0 for no bound";
+    h2_fe_rxbuf: u64 = size("bytes", 0, MANY as u64), size, "tune.h2.fe.rxbuf", "1600k", "bytes that all \
+        streams of a client's HTTP/2 connection may have sent before they go on, at least 65535; 0 for the \
+        default";
+    h2_header_table: u64 = int("bytes", 4096, 65_536), int, "tune.h2.header-table-size", "4096", "bytes of \
+        the HPACK table that a peer may use";
+    h2_window: u64 = int("bytes", 0, MANY), int, "tune.h2.initial-window-size", "65535", "bytes that a peer \
+        may send on an HTTP/2 stream before they go on; 0 for the default";
+    h2_log_errors: &'static str = choice("errors", &["none", "connection", "stream"]), choice,
+        "tune.h2.log-errors", "stream", "HTTP/2 errors of clients that are logged where no request is: none, \
+            those that end the connection, or those that end a stream, too";
+    h2_streams: u64 = int("number", 1, MANY), int, "tune.h2.max-concurrent-streams", "100", "streams of an \
+        HTTP/2 connection at a time";
+    h2_max_frame: u64 = int("bytes", 16_384, 16_777_215), int, "tune.h2.max-frame-size", "16384", "bytes of \
+        an HTTP/2 frame that a peer may send";
+    h2_zero_copy_send: bool = switch("state"), switch, "tune.h2.zero-copy-fwd-send", "on", "HTTP/2 bytes are \
+        sent without copying";
     http_cookielen: u64 = int("bytes", 1, 65_535), int, "tune.http.cookielen", "63", "bytes of a captured \
         cookie";
     http_logurilen: u64 = int("bytes", 1, 65_535), int, "tune.http.logurilen", "1023", "bytes of a request's \
@@ -146,29 +187,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             .default("on")
             .idle(edge),
     );
-    let http2 = "HTTP/2 has fixed values yet; the line may stay";
-    for (name, help) in [
-        ("tune.h2.be.glitches-threshold", "glitches after which a server's HTTP/2 connection is closed"),
-        ("tune.h2.be.initial-window-size", "bytes that a server may send on a new HTTP/2 stream"),
-        ("tune.h2.be.max-concurrent-streams", "streams at once on a server's HTTP/2 connection"),
-        ("tune.h2.be.max-frames-at-once", "frames of a server's HTTP/2 connection handled in one go"),
-        ("tune.h2.be.rxbuf", "bytes that a server's HTTP/2 connection may buffer"),
-        ("tune.h2.fe.glitches-threshold", "glitches after which a client's HTTP/2 connection is closed"),
-        ("tune.h2.fe.initial-window-size", "bytes that a client may send on a new HTTP/2 stream"),
-        ("tune.h2.fe.max-concurrent-streams", "streams at once on a client's HTTP/2 connection"),
-        ("tune.h2.fe.max-frames-at-once", "frames of a client's HTTP/2 connection handled in one go"),
-        ("tune.h2.fe.max-rst-at-once", "stream resets of a client handled in one go"),
-        ("tune.h2.fe.max-total-streams", "streams after which a client's HTTP/2 connection is closed"),
-        ("tune.h2.fe.rxbuf", "bytes that a client's HTTP/2 connection may buffer"),
-        ("tune.h2.header-table-size", "bytes of the HPACK table"),
-        ("tune.h2.initial-window-size", "bytes that may be sent on a new HTTP/2 stream"),
-        ("tune.h2.max-concurrent-streams", "streams at once on an HTTP/2 connection"),
-        ("tune.h2.max-frame-size", "bytes of an HTTP/2 frame"),
-        ("tune.h2.log-errors", "which HTTP/2 errors are logged"),
-        ("tune.h2.zero-copy-fwd-send", "HTTP/2 bytes are sent without copying"),
-    ] {
-        rows.push(own(name, GLOBAL, "<value>", 1, help).idle(http2));
-    }
     for (name, help) in [
         ("tune.comp.maxlevel", "highest level of compression"),
         ("tune.zlib.memlevel", "memory of a zlib stream"),

@@ -124,11 +124,11 @@ columns! {
     Srid "srid" "MCP" "0 for a server of the file: how often its number was another one's";
     SessOther "sess_other" "MCP" "sessions other than of HTTP";
     H1sess "h1sess" "MCP" "sessions of HTTP/1";
-    H2sess "h2sess" "MCP" "sessions of HTTP/2 (0)";
+    H2sess "h2sess" "MCP" "sessions of HTTP/2";
     H3sess "h3sess" "MCP" "sessions of HTTP/3 (0)";
     ReqOther "req_other" "MCP" "requests other than of HTTP (0)";
     H1req "h1req" "MCP" "requests of HTTP/1";
-    H2req "h2req" "MCP" "requests of HTTP/2 (0)";
+    H2req "h2req" "MCP" "requests of HTTP/2";
     H3req "h3req" "MCP" "requests of HTTP/3 (0)";
     Proto "proto" "SGP" "protocol of a listener";
     // In tables a column `-` stands here, before those of protocols.
@@ -228,19 +228,19 @@ columns! {
     QuicStreamDataBlocked "quic_stream_data_blocked" "MCP" "QUIC: STREAM_DATA_BLOCKED frames received (0)";
     QuicStreamsBlockedBidi "quic_streams_blocked_bidi" "MCP" "QUIC: STREAMS_BLOCKED_BIDI frames received (0)";
     QuicStreamsBlockedUni "quic_streams_blocked_uni" "MCP" "QUIC: STREAMS_BLOCKED_UNI frames received (0)";
-    H2HeadersRcvd "h2_headers_rcvd" "MCP" "HEADERS frames received (0: there is no HTTP/2 here)";
-    H2DataRcvd "h2_data_rcvd" "MCP" "DATA frames received (0: there is no HTTP/2 here)";
-    H2SettingsRcvd "h2_settings_rcvd" "MCP" "SETTINGS frames received (0: there is no HTTP/2 here)";
-    H2RstStreamRcvd "h2_rst_stream_rcvd" "MCP" "RST_STREAM frames received (0: there is no HTTP/2 here)";
-    H2GoawayRcvd "h2_goaway_rcvd" "MCP" "GOAWAY frames received (0: there is no HTTP/2 here)";
-    H2DetectedConnProtocolErrors "h2_detected_conn_protocol_errors" "MCP" "errors of HTTP/2 connections (0)";
-    H2DetectedStrmProtocolErrors "h2_detected_strm_protocol_errors" "MCP" "errors of HTTP/2 streams (0)";
-    H2RstStreamResp "h2_rst_stream_resp" "MCP" "RST_STREAM frames sent for errors (0)";
-    H2GoawayResp "h2_goaway_resp" "MCP" "GOAWAY frames sent for errors (0)";
-    H2OpenConnections "h2_open_connections" "MGP" "HTTP/2 connections (0)";
-    H2BackendOpenStreams "h2_backend_open_streams" "MGP" "HTTP/2 streams (0)";
-    H2TotalConnections "h2_total_connections" "MCP" "HTTP/2 connections since the start (0)";
-    H2BackendTotalStreams "h2_backend_total_streams" "MCP" "HTTP/2 streams since the start (0)";
+    H2HeadersRcvd "h2_headers_rcvd" "MCP" "HTTP/2 HEADERS frames received";
+    H2DataRcvd "h2_data_rcvd" "MCP" "HTTP/2 DATA frames received";
+    H2SettingsRcvd "h2_settings_rcvd" "MCP" "HTTP/2 SETTINGS frames received, acknowledgements too";
+    H2RstStreamRcvd "h2_rst_stream_rcvd" "MCP" "HTTP/2 RST_STREAM frames received";
+    H2GoawayRcvd "h2_goaway_rcvd" "MCP" "HTTP/2 GOAWAY frames received";
+    H2DetectedConnProtocolErrors "h2_detected_conn_protocol_errors" "MCP" "HTTP/2 connections with errors";
+    H2DetectedStrmProtocolErrors "h2_detected_strm_protocol_errors" "MCP" "HTTP/2 streams with errors";
+    H2RstStreamResp "h2_rst_stream_resp" "MCP" "HTTP/2 RST_STREAM frames sent for that";
+    H2GoawayResp "h2_goaway_resp" "MCP" "HTTP/2 GOAWAY frames sent for that";
+    H2OpenConnections "h2_open_connections" "MGP" "HTTP/2 connections";
+    H2BackendOpenStreams "h2_backend_open_streams" "MGP" "HTTP/2 streams";
+    H2TotalConnections "h2_total_connections" "MCP" "HTTP/2 connections since the start";
+    H2BackendTotalStreams "h2_backend_total_streams" "MCP" "HTTP/2 streams since the start";
     H1OpenConnections "h1_open_connections" "MGP" "HTTP/1 connections; to servers, those with streams and \
         those that lie idle for all";
     H1OpenStreams "h1_open_streams" "MGP" "HTTP/1 streams";

@@ -145,6 +145,36 @@ impl Sums {
         self.of_name(&self.counted, name)
     }
 
+    /// What was counted in `all`, but not in `some` of it.
+    fn without(&self, all: &str, some: &str) -> u64 {
+        self.get(all).saturating_sub(self.get(some))
+    }
+
+    /// Fills the columns of HTTP/2. Its connections and its streams now.
+    fn http2(&self, line: &mut Line) -> (u64, u64) {
+        let connections = self.now("h2_connections", "h2_connections_ended");
+        let streams = self.now("h2_streams", "h2_streams_ended");
+        line.count(Column::H2OpenConnections, connections);
+        line.count(Column::H2BackendOpenStreams, streams);
+        self.fill(
+            line,
+            &[
+                (Column::H2TotalConnections, "h2_connections"),
+                (Column::H2BackendTotalStreams, "h2_streams"),
+                (Column::H2HeadersRcvd, "h2_headers"),
+                (Column::H2DataRcvd, "h2_data"),
+                (Column::H2SettingsRcvd, "h2_settings"),
+                (Column::H2RstStreamRcvd, "h2_rst_stream"),
+                (Column::H2GoawayRcvd, "h2_goaway"),
+                (Column::H2DetectedConnProtocolErrors, "h2_connection_errors"),
+                (Column::H2DetectedStrmProtocolErrors, "h2_stream_errors"),
+                (Column::H2RstStreamResp, "h2_rst_stream_sent"),
+                (Column::H2GoawayResp, "h2_goaway_sent"),
+            ],
+        );
+        (connections, streams)
+    }
+
     /// The largest of a lane.
     fn largest(&self, name: &str) -> u64 {
         self.of_name(&self.largest, name)
@@ -247,7 +277,9 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
         line.values[protocol] = Some(Number64(0));
     }
     if frontend.mode == Mode::Http {
-        sums.fill(&mut line, &[(Column::H1sess, "sessions_admitted"), (Column::H1req, "requests")]);
+        line.count(Column::H1sess, sums.without("sessions_admitted", "h2_only"));
+        line.count(Column::H1req, sums.without("requests", "h2_requests"));
+        sums.fill(&mut line, &[(Column::H2sess, "h2_connections"), (Column::H2req, "h2_requests")]);
     } else {
         sums.fill(&mut line, &[(Column::SessOther, "sessions_admitted")]);
     }
@@ -256,14 +288,18 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
     line.protocols();
     if frontend.mode == Mode::Http {
         sums.fill(&mut line, RESPONSES);
-        line.count(Column::H1OpenConnections, sums.now("sessions", "sessions_ended"));
-        line.count(Column::H1OpenStreams, sums.now("streams", "streams_ended"));
+        let (connections, streams) = sums.http2(&mut line);
+        line.count(
+            Column::H1OpenConnections,
+            sums.now("sessions", "sessions_ended").saturating_sub(connections),
+        );
+        line.count(Column::H1OpenStreams, sums.now("streams", "streams_ended").saturating_sub(streams));
+        line.count(Column::H1TotalConnections, sums.without("sessions_admitted", "h2_only"));
+        line.count(Column::H1TotalStreams, sums.without("streams", "h2_requests"));
         line.count(Column::H1BytesOut, sums.get("bytes_out") + sums.get("sent_early"));
         sums.fill(
             &mut line,
             &[
-                (Column::H1TotalConnections, "sessions_admitted"),
-                (Column::H1TotalStreams, "streams"),
                 (Column::H1BytesIn, "received"),
                 (Column::H1SplicedBytesIn, "spliced_in"),
                 (Column::H1SplicedBytesOut, "spliced_out"),
@@ -608,13 +644,16 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
             line.set(Column::Cookie, Text(String::from_utf8_lossy(&cookie.name).into_owned()));
         }
         let at_work = sums.now("reached", "left");
+        let (_, streams) = sums.http2(&mut line);
+        let at_work = at_work.saturating_sub(streams);
         line.count(Column::H1OpenConnections, at_work + backend.idle_pools.idle_in_all());
         line.count(Column::H1OpenStreams, at_work);
-        line.count(Column::H1TotalStreams, sums.get("connects") + sums.get("reuses"));
+        let begun = sums.get("connects") + sums.get("reuses");
+        line.count(Column::H1TotalStreams, begun.saturating_sub(sums.get("h2_streams")));
+        line.count(Column::H1TotalConnections, sums.without("connects", "h2_connections"));
         sums.fill(
             &mut line,
             &[
-                (Column::H1TotalConnections, "connects"),
                 (Column::H1BytesIn, "received"),
                 (Column::H1BytesOut, "sent"),
                 (Column::H1SplicedBytesIn, "spliced_in"),

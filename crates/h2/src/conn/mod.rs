@@ -24,6 +24,7 @@ pub use receive::PREFACE;
 pub use send::Sent;
 pub use streams::{Keyed, KeyedHasher, StreamMap};
 
+use crate::counts::Counts;
 use crate::error::{ConnectionError, Fault, Problem, Reason, SendError};
 use crate::event::Event;
 use crate::frame::settings::MAX_WINDOW;
@@ -115,8 +116,19 @@ pub struct Connection {
     in_force: Limits,
     leaving: Leaving,
     glitches: Glitches,
+    /// Glitches beyond the threshold do not end the connection now.
+    tolerant: bool,
     resets: Allowance,
     cheap: Allowance,
+    counts: Counts,
+    turn: Turn,
+}
+
+/// What was handled of the input in this turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turn {
+    frames: u32,
+    resets: u32,
 }
 
 impl Connection {
@@ -185,8 +197,11 @@ impl Connection {
             in_force: Limits { stream_window: DEFAULT_WINDOW, ..Limits::of(&config) },
             leaving: Leaving::default(),
             glitches: Glitches::default(),
+            tolerant: false,
             resets: Allowance::new(resets, RESETS_PER_SECOND, now),
             cheap: Allowance::new(CHEAP_BURST, CHEAP_PER_SECOND, now),
+            counts: Counts::default(),
+            turn: Turn::default(),
         }
     }
 
@@ -221,6 +236,31 @@ impl Connection {
     /// Oddities of the peer so far.
     pub fn glitches(&self) -> &Glitches {
         &self.glitches
+    }
+
+    /// Whether the peer's glitches beyond [`Config::glitches`] are counted and nothing more from here on: for
+    /// who ends connections for them only while the processor is busy.
+    pub fn set_tolerant(&mut self, tolerant: bool) {
+        self.tolerant = tolerant;
+    }
+
+    /// What happened since this was called last.
+    pub fn take_counts(&mut self) -> Counts {
+        std::mem::take(&mut self.counts)
+    }
+
+    /// Whether as much of the input was handled as one turn may have ([`Config::frames_at_once`],
+    /// [`Config::resets_at_once`]): the rest is left there until others had theirs and
+    /// [`begin_turn`](Self::begin_turn) is called.
+    pub fn is_turn_over(&self) -> bool {
+        let Config { frames_at_once, resets_at_once, .. } = self.config;
+        let reached = |count, most| most > 0 && count >= most;
+        reached(self.turn.frames, frames_at_once) || reached(self.turn.resets, resets_at_once)
+    }
+
+    /// Another turn begins.
+    pub fn begin_turn(&mut self) {
+        self.turn = Turn::default();
     }
 
     /// Since when settings wait for their acknowledgement, for who ends connections by time
@@ -337,6 +377,9 @@ impl Connection {
     /// The connection cannot go on (rule 5).
     fn fail(&mut self, error: ConnectionError) {
         self.failed = Some(error);
+        let of_peer = u32::from(error.problem.is_of_peer());
+        self.counts.connection_errors += of_peer;
+        self.counts.goaway_sent += of_peer;
         // Without memory for it the peer sees the connection end and nothing else.
         let _ = self.put(&goaway::frame(self.last_peer, error.reason));
     }
@@ -358,7 +401,11 @@ impl Connection {
     fn glitch(&mut self, kind: Glitch) -> Result<(), Problem> {
         self.glitches.add(kind);
         let most = self.config.glitches;
-        if most > 0 && self.glitches.total() >= most { Err(Problem::Glitches) } else { Ok(()) }
+        if most > 0 && self.glitches.total() >= most && !self.tolerant {
+            Err(Problem::Glitches)
+        } else {
+            Ok(())
+        }
     }
 
     /// A frame came that changes nothing.
@@ -382,7 +429,9 @@ impl Connection {
 
     /// A stream broke a rule: it ends, the connection goes on.
     fn stream_error(&mut self, now: Duration, stream: StreamId, problem: Problem) -> Result<(), Problem> {
+        self.counts.stream_errors += 1;
         self.answer(&rst_stream::frame(stream, problem.reason()))?;
+        self.counts.rst_stream_sent += 1;
         self.remember(stream);
         let known = self.streams.get(stream).is_some();
         if known {
@@ -392,6 +441,7 @@ impl Connection {
         self.glitch(kind)?;
         self.count_reset(now)?;
         let reason = problem.reason();
+        self.counts.refused += u32::from(!known);
         self.event = Some(if known {
             Event::Reset { stream, reason, problem: Some(problem) }
         } else {

@@ -67,7 +67,7 @@ impl Connection {
     /// Reads frames from `input` until something happened that [`poll_event`](Self::poll_event) tells, or
     /// more bytes are needed. True: there are events; take them all and call it again. What it reads is out
     /// of `input`; what it leaves there is the beginning of a frame, or all that comes while the peer does
-    /// not read ([`MAX_OUTPUT`]).
+    /// not read ([`MAX_OUTPUT`]) or while [the turn is over](Self::is_turn_over).
     ///
     /// # Errors
     /// [`ConnectionError`]: write what is in the output, and close.
@@ -79,7 +79,7 @@ impl Connection {
             if let Some(failed) = self.failed {
                 return Err(failed);
             }
-            if self.out.len() >= MAX_OUTPUT {
+            if self.out.len() >= MAX_OUTPUT || self.is_turn_over() {
                 return Ok(false);
             }
             match self.step(now, input) {
@@ -158,10 +158,13 @@ impl Connection {
             return Ok(false);
         }
         input.trim_front(HEADER).map_err(|_| Problem::NoMemory)?;
+        self.turn.frames += 1;
         if header.kind == Kind::Data {
             self.data(now, header, input)?;
+            self.counts.data += 1;
             return Ok(true);
         }
+        self.count_frame(header.kind);
         let payload = input.split_to(needed)?;
         let rest = header.len - needed;
         self.reading = if rest > 0 { Reading::Skip(rest) } else { Reading::Frame };
@@ -190,6 +193,21 @@ impl Connection {
             Kind::Unknown => self.cheap_frame(now)?,
         }
         Ok(true)
+    }
+
+    /// A frame came, of another kind than DATA.
+    fn count_frame(&mut self, kind: Kind) {
+        let count = match kind {
+            Kind::Headers => &mut self.counts.headers,
+            Kind::Settings => &mut self.counts.settings,
+            Kind::RstStream => {
+                self.turn.resets += 1;
+                &mut self.counts.rst_stream
+            }
+            Kind::Goaway => &mut self.counts.goaway,
+            _ => return,
+        };
+        *count += 1;
     }
 
     fn pinged(&mut self, now: Duration, payload: [u8; 8]) -> Result<(), Problem> {

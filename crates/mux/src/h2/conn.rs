@@ -131,6 +131,10 @@ impl Conn {
             if let Err(error) = self.mux.input(&mut input, &mut begin) {
                 return ConnEnd::Protocol(error);
             }
+            if self.mux.take_turn_over() {
+                self.mux.here().yield_now().await;
+                continue;
+            }
             if self.mux.is_stalled() {
                 // The writer wakes this task when it takes output.
                 poll_fn(|_| if self.mux.is_stalled() { Poll::Pending } else { Poll::Ready(()) }).await;

@@ -14,8 +14,8 @@ use super::limits::MAX_INTERIM;
 use super::stream::{ResponseHead, Stream};
 use manylane_buf::Chain;
 use manylane_h2::{
-    Config, Connection, ConnectionError, Event, Glitches, MAX_OUTPUT, Reason, Request, Role, SendError,
-    StreamId, StreamMap,
+    Config, Connection, ConnectionError, Counts, Event, Glitches, MAX_OUTPUT, Reason, Request, Role,
+    SendError, StreamId, StreamMap,
 };
 use manylane_http::Head;
 use manylane_pool::{AllocError, Pool, Pooled};
@@ -271,6 +271,24 @@ impl Mux {
     /// Wakes the task of `context` when the connection changes on this side.
     pub fn set_driver(&self, context: &Context<'_>) {
         park(&mut self.state().driver, context);
+    }
+
+    /// Whether as much input was handled as one turn may have. The next call begins another.
+    pub fn take_turn_over(&self) -> bool {
+        let mut state = self.state();
+        let over = state.h2.is_turn_over();
+        state.h2.begin_turn();
+        over
+    }
+
+    /// What happened since this was called last.
+    pub fn take_counts(&self) -> Counts {
+        self.state().h2.take_counts()
+    }
+
+    /// Whether glitches beyond the threshold do not end the connection from here on.
+    pub fn set_tolerant(&self, tolerant: bool) {
+        self.state().h2.set_tolerant(tolerant);
     }
 
     /// Whether input waits until output is taken.

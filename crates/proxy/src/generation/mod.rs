@@ -45,7 +45,7 @@ pub use checks::{CheckTimeouts, Follows, Program, ServerCheck};
 pub use cpu_map::CpuMap;
 pub use frontend_gate::{FrontendGate, FrontendGateState};
 pub use groups::Groups;
-pub use h2::H2Settings;
+pub use h2::{H2Settings, LoggedErrors};
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
 pub use log::{EventLog, FrontendLog, Logs};
 pub use manylane_expr::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};

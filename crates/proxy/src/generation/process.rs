@@ -471,12 +471,30 @@ fn tune(tune: &Tune) -> Process {
         bufsize_small: _,
         events_max_at_once: _,
         fail_alloc: _,
-        glitches_kill_cpu: _,
+        glitches_kill_cpu: _, // read by `H2Settings`
         h1_zero_copy_recv: _, // bytes are never copied
         h1_zero_copy_send: _,
         h1_be_glitches: _,
         h1_fe_glitches: _,
-        http_cookielen: _, // of captures
+        h2_be_glitches: _, // read by `H2Settings`
+        h2_be_window: _,
+        h2_be_streams: _,
+        h2_be_frames_at_once: _,
+        h2_be_rxbuf: _,
+        h2_fe_glitches: _,
+        h2_fe_window: _,
+        h2_fe_streams: _,
+        h2_fe_frames_at_once: _,
+        h2_fe_resets_at_once: _,
+        h2_fe_total_streams: _,
+        h2_fe_rxbuf: _,
+        h2_header_table: _,
+        h2_window: _,
+        h2_log_errors: _,
+        h2_streams: _,
+        h2_max_frame: _,
+        h2_zero_copy_send: _, // bytes are never copied
+        http_cookielen: _,    // of captures
         http_logurilen,
         http_maxhdr,
         idle_pool_shared,
@@ -534,7 +552,7 @@ fn tune(tune: &Tune) -> Process {
         most_clusters: buffers_limit.map(|set| clusters(set.value)).filter(|most| *most > 0),
         reserved_clusters: clusters(buffers_reserve.map_or(BUFFERS_RESERVE, |set| set.value)),
         bufsize,
-        h2: H2Settings::default(),
+        h2: H2Settings::of(tune),
         maxrewrite,
         spreads_connections: listener_multi_queue.is_none_or(|set| set.value != "off"),
         idle_shared: idle_pool_shared.is_none_or(|set| set.value != "off"),

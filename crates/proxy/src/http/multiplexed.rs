@@ -8,10 +8,14 @@ use super::private::Private;
 use super::request::timeouts;
 use crate::counts::count_in_front;
 use crate::flow::{ClientEnd, H2End, Timer};
+use crate::generation::LoggedErrors;
+use crate::h2_counts::CountedConn;
+use crate::log::Record;
 use crate::panics::caught;
+use crate::rules::EvalContext;
 use crate::run::{Local, SESSION};
 use crate::session::{Client, ClientOrigin};
-use crate::termination::Cause;
+use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
 use manylane_expr::Variables;
 use manylane_h1::{Body, Connection as Said, Request};
@@ -51,8 +55,14 @@ pub(super) async fn serve(session: Session<'_>) {
     let variables = scopes.take_session();
     local.scopes.put(scopes);
     let Some((connection, received, origin)) = client.split() else { return };
-    let config = local.generation.process.h2.of_client(&frontend.http.request_limits);
+    let settings = &local.generation.process.h2;
+    let config = settings.of_client(&frontend.http.request_limits);
     let Ok(conn) = h2::Conn::server(connection, received, config, local.here()) else { return };
+    if listener.http2 {
+        frontend.counts.own().h2_only.add(1);
+    }
+    let mut counted =
+        CountedConn::begin(frontend.counts.clone(), conn.clone(), &local.generation, config.glitches);
     let of = Rc::new(Multiplexed {
         local: local.clone(),
         whose: (listener.frontend, listener.index),
@@ -83,7 +93,15 @@ pub(super) async fn serve(session: Session<'_>) {
                 conn.shutdown();
             }
         }
-        running.as_mut().poll(context)
+        let polled = running.as_mut().poll(context);
+        let happened = counted.look();
+        let lines = match settings.logged {
+            LoggedErrors::None => 0,
+            LoggedErrors::Connection => happened.connection_errors,
+            LoggedErrors::Stream => happened.connection_errors + happened.refused,
+        };
+        (0..lines).for_each(|_| of.log_error());
+        polled
     })
     .await;
 }
@@ -91,6 +109,9 @@ pub(super) async fn serve(session: Session<'_>) {
 /// A stream begins: it has a task of its own. Without memory for that it is refused.
 fn begin(of: &Rc<Multiplexed>, stream: h2::Stream, incoming: h2::Incoming) {
     let h2::Incoming { request, end } = incoming;
+    if of.local.generation.process.h2.most_streams.is_some_and(|most| of.conn.begun() == most) {
+        of.conn.shutdown();
+    }
     let scheme = request.as_ref().map_or(h2::Scheme::None, |request| request.scheme.clone());
     let Ok(end) = H2End::new(of.conn.clone(), stream, scheme, end) else { return };
     let (here, of) = (of.local.here(), of.clone());
@@ -128,6 +149,32 @@ impl Drop for Counted<'_> {
 }
 
 impl Multiplexed {
+    /// Writes the line of an error that belongs to no request: the client broke a rule of the connection, or
+    /// of a stream that did not get as far as to have one.
+    fn log_error(&self) {
+        let local = &self.local;
+        let frontend = &local.generation.frontends[self.whose.0];
+        let Some(log) = &frontend.log else { return };
+        let scopes = local.scopes.take();
+        scopes.memory.links.set_front(self.conn.clone());
+        let now = local.here().now();
+        let mut record = Record::new(now);
+        record.status = Some(0);
+        record.ended = Termination::new(Cause::Refused, Phase::Request);
+        let eval = EvalContext {
+            local,
+            frontend,
+            listener: &frontend.listeners[self.whose.1],
+            peers: self.origin.peers(self.conn.connection()),
+            greeting: self.origin.greeting(),
+            first_request: self.requests.get() == 0,
+            scopes: &scopes,
+            course: None,
+        };
+        record.write(log, &eval, None, None, now);
+        local.scopes.put(scopes);
+    }
+
     /// One stream, from its request to its end.
     async fn stream(&self, end: ClientEnd, request: Result<h2::Request, h2::TooLarge>) {
         let local = &self.local;
@@ -195,6 +242,7 @@ impl Session<'_> {
         let counts = frontend.counts.own();
         counts.streams.add(1);
         counts.requests.add(1);
+        counts.h2_requests.add(1);
         let mut up = self.body_of(&request);
         if caught(pin!(self.exchange(&mut request, &mut up))).await.is_none() {
             self.after_panic().await;
@@ -224,7 +272,9 @@ impl Session<'_> {
 
     /// A head came that is larger than is taken.
     async fn refuse_head(&mut self) {
-        self.frontend.counts.own().requests.add(1);
+        let counts = self.frontend.counts.own();
+        counts.requests.add(1);
+        counts.h2_requests.add(1);
         count_in_front!(self.frontend, self.listener, request_errors);
         self.refuse(431, Cause::Refused).await;
         self.replied.set(true);

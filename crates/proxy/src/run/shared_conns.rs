@@ -7,11 +7,14 @@
 
 use super::Local;
 use crate::generation::{Backend, Server};
+use crate::h2_counts::CountedConn;
 use manylane_balance::Index;
 use manylane_mux::h2::{Conn, ConnTimeouts, SendError};
 use manylane_net::Connection;
 use manylane_sched::{Class, TaskKind};
 use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -84,6 +87,8 @@ impl Local {
     ) -> Result<Conn, SendError> {
         let config = self.generation.process.h2.of_server(&backend.http.response_limits);
         let conn = Conn::client(connection, config, self.here())?;
+        let mut counted =
+            CountedConn::begin(backend.counts.clone(), conn.clone(), &self.generation, config.glitches);
         let purge = backend.servers[index.get()].pool_purge;
         let timeouts = ConnTimeouts {
             first: Some(purge),
@@ -93,7 +98,16 @@ impl Local {
         };
         let (driven, local) = (conn.clone(), Rc::downgrade(self));
         let task = async move {
-            driven.run(&timeouts, |stream, _| drop(stream)).await;
+            {
+                let mut running = pin!(driven.run(&timeouts, |stream, _| drop(stream)));
+                poll_fn(|context| {
+                    let polled = running.as_mut().poll(context);
+                    counted.look();
+                    polled
+                })
+                .await;
+            }
+            drop(counted);
             if let Some(local) = local.upgrade() {
                 local.shared_conns.forget_leaving();
             }

@@ -92,6 +92,34 @@ pub(crate) struct ClientOrigin {
     accepted: Timestamp,
 }
 
+impl ClientOrigin {
+    /// What expressions see of it where there is no stream.
+    pub(crate) fn peers(&self, connection: &Connection) -> Peers {
+        let told = |which: fn(&ClientAddresses) -> Option<SocketAddr>| self.told.as_ref().and_then(which);
+        let link_destination = *self.link_destination.get_or_init(|| own_address(connection));
+        Peers {
+            source: told(|told| told.source).or(self.link_source),
+            destination: told(|told| told.destination).or(link_destination),
+            link_source: self.link_source,
+            link_destination,
+            proxied: self.greeting.is_some(),
+            accepted: self.accepted,
+            http2: true,
+        }
+    }
+
+    /// The header of the PROXY protocol that came first.
+    pub(crate) fn greeting(&self) -> Option<&Greeting> {
+        self.greeting.as_ref()
+    }
+}
+
+/// The address of our end of a connection: a system call.
+fn own_address(connection: &Connection) -> Option<SocketAddr> {
+    let stream = connection.stream()?;
+    socket::local_address(stream.as_fd()).ok().and_then(ip)
+}
+
 /// A client and its connection.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -205,10 +233,7 @@ impl Client {
     }
 
     fn link_destination(&self) -> Option<SocketAddr> {
-        *self.link_destination.get_or_init(|| {
-            let stream = self.end.connection().stream()?;
-            socket::local_address(stream.as_fd()).ok().and_then(ip)
-        })
+        *self.link_destination.get_or_init(|| own_address(self.end.connection()))
     }
 
     /// What expressions see of it. The first call costs a system call.

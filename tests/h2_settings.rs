@@ -1,0 +1,564 @@
+//! What `tune.h2.*` says, and what is told of connections of HTTP/2: samples, counters, log lines. Frames are
+//! written and read here one by one, as no library would send them.
+
+use crate::common;
+
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, fd, listener, origin};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+
+const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+const ENHANCE_YOUR_CALM: u32 = 11;
+const REFUSED_STREAM: u32 = 7;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = (payload.len() as u32).to_be_bytes();
+    [&len[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A field that no table is to keep.
+fn field(name: &str, value: &str) -> Vec<u8> {
+    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
+    [vec![0], text(name), text(value)].concat()
+}
+
+/// A request for `path`, with a field beside.
+fn request(stream: u32, path: &str, (name, value): (&str, &str)) -> Vec<u8> {
+    let block =
+        [b"\x82\x86".to_vec(), field(":path", path), field(":authority", "a"), field(name, value)].concat();
+    frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)
+}
+
+fn get(stream: u32, path: &str) -> Vec<u8> {
+    request(stream, path, ("a", "b"))
+}
+
+/// A request that breaks a rule of its stream.
+fn bad(stream: u32) -> Vec<u8> {
+    request(stream, "/", ("Upper", "b"))
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Frame {
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: Vec<u8>,
+}
+
+impl Frame {
+    fn is(&self, kind: u8) -> bool {
+        self.kind == kind && (kind != SETTINGS || self.flags & ACK == 0)
+    }
+
+    /// The number that it ends with: the code of a reset or of a GOAWAY, the bytes of a WINDOW_UPDATE.
+    fn number(&self) -> u32 {
+        u32::from_be_bytes(*self.payload.last_chunk().unwrap())
+    }
+
+    fn settings(&self) -> HashMap<u16, u32> {
+        let setting = |bytes: &[u8]| {
+            (u16::from_be_bytes([bytes[0], bytes[1]]), u32::from_be_bytes(*bytes.last_chunk().unwrap()))
+        };
+        self.payload.chunks(6).map(setting).collect()
+    }
+}
+
+/// One end of a connection, frame by frame.
+struct Raw {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+}
+
+impl Raw {
+    /// A client that has sent its settings.
+    fn client(address: SocketAddr) -> Self {
+        let mut raw = Self { stream: connect(address), bytes: Vec::new() };
+        raw.send(&[PREFACE.to_vec(), frame(SETTINGS, 0, 0, &[])]);
+        raw
+    }
+
+    /// A server whose client has sent the preface.
+    fn server(mut stream: TcpStream, settings: &[u8]) -> Self {
+        let mut preface = [0; PREFACE.len()];
+        stream.read_exact(&mut preface).unwrap();
+        assert_eq!(preface, PREFACE);
+        let mut raw = Self { stream, bytes: Vec::new() };
+        raw.send(&[frame(SETTINGS, 0, 0, settings)]);
+        raw
+    }
+
+    fn send(&mut self, frames: &[Vec<u8>]) {
+        self.stream.write_all(&frames.concat()).unwrap();
+    }
+
+    /// The next frame; none at the end.
+    fn next(&mut self) -> Option<Frame> {
+        loop {
+            if let [a, b, c, kind, flags, d, e, f, g, rest @ ..] = &*self.bytes
+                && let len = u32::from_be_bytes([0, *a, *b, *c]) as usize
+                && rest.len() >= len
+            {
+                let stream = u32::from_be_bytes([*d, *e, *f, *g]);
+                let frame = Frame { kind: *kind, flags: *flags, stream, payload: rest[..len].to_vec() };
+                self.bytes.drain(..9 + len);
+                return Some(frame);
+            }
+            let mut part = [0; 4096];
+            match self.stream.read(&mut part) {
+                Ok(0) => return None,
+                Ok(n) => self.bytes.extend_from_slice(&part[..n]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// The next frame of a kind.
+    fn of(&mut self, kind: u8) -> Frame {
+        loop {
+            let frame = self.next().expect("the connection ended");
+            if frame.is(kind) {
+                return frame;
+            }
+        }
+    }
+
+    /// The body of a stream.
+    fn body(&mut self, stream: u32) -> String {
+        let mut body = Vec::new();
+        loop {
+            let frame = self.of(DATA);
+            assert_eq!(frame.stream, stream);
+            body.extend_from_slice(&frame.payload);
+            if frame.flags & END_STREAM != 0 {
+                return String::from_utf8(body).unwrap();
+            }
+        }
+    }
+
+    /// What comes until the end.
+    fn rest(&mut self) -> Vec<Frame> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+}
+
+/// What the answers of the frontend's own are made of.
+const ANSWER: &str = " http-request return status 200 content-type a/b lf-string ";
+
+/// The program with lines of `global`, `frontend f` and `backend b`, one lane, and a command socket.
+struct Running {
+    address: SocketAddr,
+    cli: std::path::PathBuf,
+    lines: mpsc::Receiver<String>,
+    _program: Manylane,
+    _folder: Folder,
+}
+
+fn start(global: &str, frontend: &str, backend: &str) -> Running {
+    let (web, address) = listener();
+    let folder = Folder::new();
+    let cli = folder.0.join("cli");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let log = socket.local_addr().unwrap();
+    let (send, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = [0; 65_536];
+        while let Ok(length) = socket.recv(&mut line) {
+            if send.send(String::from_utf8_lossy(&line[..length]).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    let defaults = DEFAULTS.replace("nbthread 2", "nbthread 1");
+    let program = Manylane::start_ready(&format!(
+        "global\n stats socket {}\n log {log} local0\n{global}{defaults} mode http\n log global\n \
+         option httplog\nfrontend f\n bind {}\n{frontend} default_backend b\nbackend b\n{backend}",
+        cli.display(),
+        fd(&web)
+    ));
+    Running { address, cli, lines, _program: program, _folder: folder }
+}
+
+impl Running {
+    /// The columns of HTTP/2 of a line of `show stat` that are not 0, and those of HTTP/1 that it has, too.
+    fn columns(&self, of: (&str, &str)) -> HashMap<String, u64> {
+        let mut socket = UnixStream::connect(&self.cli).unwrap();
+        socket.write_all(b"show stat\n").unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).unwrap();
+        let mut lines = text.lines();
+        let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+        let line = lines.find(|line| line.starts_with(&format!("{},{},", of.0, of.1))).unwrap();
+        let columns = names.into_iter().zip(line.split(','));
+        let wanted = columns.filter(|(name, _)| name.starts_with("h2") || name.starts_with("h1"));
+        wanted
+            .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok().filter(|n| *n > 0)?)))
+            .filter(|(name, _)| !name.starts_with("h1_bytes"))
+            .collect()
+    }
+
+    /// The same when they are as expected: connections end on their own time.
+    fn until_columns(&self, of: (&str, &str), expected: &[(&str, u64)]) {
+        let expected: HashMap<String, u64> =
+            expected.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        let begun = std::time::Instant::now();
+        loop {
+            let found = self.columns(of);
+            if found == expected {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{found:#?} is not {expected:#?}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn line(&self) -> String {
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).unwrap();
+            if line.contains('"') {
+                return line;
+            }
+        }
+    }
+}
+
+#[test]
+fn settings_are_told_to_clients() {
+    // By default.
+    let running = start("", ANSWER_OK, SERVER);
+    let mut client = Raw::client(running.address);
+    let settings = client.of(SETTINGS).settings();
+    for (setting, value) in [(1, 4096), (3, 100), (4, 65_535), (5, 16_384)] {
+        assert_eq!(settings[&setting], value, "{setting}");
+    }
+    assert_eq!(client.of(WINDOW_UPDATE).number(), (1600 << 10) - 65_535);
+
+    // For both sides.
+    let global = " tune.h2.initial-window-size 100000\n tune.h2.max-concurrent-streams 7\n \
+                  tune.h2.max-frame-size 20000\n tune.h2.header-table-size 8192\n tune.h2.fe.rxbuf 1m\n";
+    let running = start(global, ANSWER_OK, SERVER);
+    let mut client = Raw::client(running.address);
+    let settings = client.of(SETTINGS).settings();
+    for (setting, value) in [(1, 8192), (3, 7), (4, 100_000), (5, 20_000)] {
+        assert_eq!(settings[&setting], value, "{setting}");
+    }
+    assert_eq!(client.of(WINDOW_UPDATE).number(), (1 << 20) - 65_535);
+
+    // For clients alone; no window of a connection is smaller than it begins.
+    let global = format!(
+        "{global} tune.h2.fe.initial-window-size 10000\n tune.h2.fe.max-concurrent-streams 3\n \
+         tune.h2.be.initial-window-size 5\n tune.h2.be.max-concurrent-streams 6\n"
+    )
+    .replace("1m", "2k");
+    let running = start(&global, ANSWER_OK, SERVER);
+    let mut client = Raw::client(running.address);
+    let settings = client.of(SETTINGS).settings();
+    assert_eq!((settings[&3], settings[&4]), (3, 10_000));
+    client.send(&[frame(SETTINGS, ACK, 0, &[]), get(1, "/")]);
+    assert_eq!(client.body(1), "ok");
+    // A fourth is refused where three are open.
+    let open = |stream| {
+        let block = [b"\x83\x86".to_vec(), field(":path", "/post"), field(":authority", "a")].concat();
+        frame(HEADERS, END_HEADERS, stream, &block)
+    };
+    client.send(&[open(3), open(5), open(7), open(9)]);
+    let reset = client.of(RST_STREAM);
+    assert_eq!((reset.stream, reset.number()), (9, REFUSED_STREAM));
+}
+
+/// The server that no request goes to.
+const SERVER: &str = " server s 127.0.0.1:1\n";
+
+const ANSWER_OK: &str = " http-request wait-for-body time 20s if { path /post }\n \
+                         http-request return status 200 content-type a/b string ok\n";
+
+#[test]
+fn settings_are_told_to_servers() {
+    let (tell, told) = mpsc::channel();
+    let server = origin(move |stream| {
+        // It allows two streams at a time.
+        let mut server = Raw::server(stream, &[0, 3, 0, 0, 0, 2]);
+        let settings = server.of(SETTINGS).settings();
+        let update = server.of(WINDOW_UPDATE).number();
+        tell.send((settings, update)).unwrap();
+        while let Some(frame) = server.next() {
+            if frame.kind == HEADERS {
+                server.send(&[self::frame(HEADERS, END_HEADERS | END_STREAM, frame.stream, b"\x89")]);
+            }
+        }
+    });
+    let global = " tune.h2.initial-window-size 100000\n tune.h2.be.initial-window-size 70000\n \
+                  tune.h2.fe.initial-window-size 5\n tune.h2.header-table-size 5000\n \
+                  tune.h2.be.rxbuf 70000\n tune.h2.be.max-concurrent-streams 6\n";
+    let samples = " http-response return status 200 content-type a/b lf-string \"%[bc_http_major] \
+                   %[bc_nb_streams] %[bc_settings_streams_limit] %[bc_glitches] %[bc_err] %[bc_err_str] \
+                   [%[bc_err_name]] %[fc_http_major] %[res.ver]\"\n";
+    let running = start(global, "", &format!("{samples} server s {server} proto h2\n"));
+    let mut client = Raw::client(running.address);
+    client.send(&[get(1, "/")]);
+    // The server's response was all there: it has no stream any more.
+    assert_eq!(client.body(1), "2 0 2 0 0 Success [] 2 2.0");
+    let (settings, update) = told.recv_timeout(PATIENCE).unwrap();
+    for (setting, value) in [(1, 5000), (2, 0), (4, 70_000), (5, 16_384)] {
+        assert_eq!(settings[&setting], value, "{setting}");
+    }
+    assert_eq!(update, 70_000 - 65_535);
+}
+
+#[test]
+fn a_client_with_too_many_streams_in_all_is_asked_to_come_again() {
+    let running = start(" tune.h2.fe.max-total-streams 3\n", ANSWER_OK, SERVER);
+    let mut client = Raw::client(running.address);
+    client.send(&[get(1, "/"), get(3, "/")]);
+    assert_eq!((client.body(1), client.body(3)), ("ok".to_owned(), "ok".to_owned()));
+    // The third is the last but for those that are under way.
+    client.send(&[get(5, "/"), get(7, "/")]);
+    let goaway = client.of(GOAWAY);
+    assert_eq!((goaway.number(), &goaway.payload[..4]), (0, &(u32::MAX >> 1).to_be_bytes()[..]));
+    let ping = client.of(PING);
+    assert_eq!((client.body(5), client.body(7)), ("ok".to_owned(), "ok".to_owned()));
+    client.send(&[frame(PING, ACK, 0, &ping.payload)]);
+    let goaway = client.of(GOAWAY);
+    assert_eq!((goaway.number(), &goaway.payload[..4]), (0, &7u32.to_be_bytes()[..]));
+    assert_eq!(client.rest(), []);
+    let mut client = Raw::client(running.address);
+    client.send(&[get(1, "/")]);
+    assert_eq!(client.body(1), "ok");
+}
+
+#[test]
+fn a_client_that_makes_too_many_glitches_is_ended() {
+    let glitches = format!("{ANSWER}\"%[fc_glitches]\"\n");
+    let running = start(" tune.h2.fe.glitches-threshold 3\n", &glitches, SERVER);
+    let mut client = Raw::client(running.address);
+    client.send(&[bad(1), get(3, "/"), bad(5)]);
+    assert_eq!(client.of(RST_STREAM).stream, 1);
+    assert_eq!(client.body(3), "2");
+    client.send(&[bad(7), get(9, "/")]);
+    let rest = client.rest();
+    let last = rest.last().unwrap();
+    assert!(last.kind == GOAWAY && last.number() == ENHANCE_YOUR_CALM, "{rest:?}");
+    running.until_columns(
+        ("f", "FRONTEND"),
+        &[
+            ("h1sess", 1),
+            ("h2sess", 1),
+            ("h2req", 1),
+            ("h2_headers_rcvd", 4),
+            ("h2_settings_rcvd", 1),
+            ("h2_detected_conn_protocol_errors", 1),
+            ("h2_detected_strm_protocol_errors", 3),
+            ("h2_rst_stream_resp", 3),
+            ("h2_goaway_resp", 1),
+            ("h2_total_connections", 1),
+            ("h2_backend_total_streams", 1),
+            ("h1_total_connections", 1),
+        ],
+    );
+
+    // Only where the processor has more to do than it has.
+    let global = " tune.h2.fe.glitches-threshold 3\n tune.glitches.kill.cpu-usage 100\n";
+    let running = start(global, &glitches, SERVER);
+    let mut client = Raw::client(running.address);
+    client.send(&[(0..10).flat_map(|n| bad(2 * n + 1)).collect(), get(101, "/")]);
+    assert_eq!(client.body(101), "10");
+}
+
+#[test]
+fn a_server_that_makes_too_many_glitches_is_ended() {
+    let (tell, told) = mpsc::channel();
+    let server = origin(move |stream| {
+        let mut server = Raw::server(stream, &[]);
+        let mut last = None;
+        while let Some(frame) = server.next() {
+            if frame.kind == HEADERS {
+                // A response whose field's name has a letter in upper case.
+                let block = [b"\x88".to_vec(), field("Upper", "a")].concat();
+                server.send(&[self::frame(HEADERS, END_HEADERS | END_STREAM, frame.stream, &block)]);
+            }
+            last = Some(frame);
+        }
+        tell.send(last.unwrap()).unwrap();
+    });
+    let global = " tune.h2.be.glitches-threshold 2\n";
+    let running =
+        start(global, "", &format!(" http-reuse always\n retries 0\n server s {server} proto h2\n"));
+    let mut client = Raw::client(running.address);
+    client.send(&[get(1, "/")]);
+    assert!(client.body(1).contains("502 Bad Gateway"));
+    // A kept connection that fails under a request leaves it to the client to ask again.
+    client.send(&[get(3, "/")]);
+    assert_eq!(client.of(RST_STREAM).stream, 3);
+    let last = told.recv_timeout(PATIENCE).unwrap();
+    assert_eq!((last.kind, last.number()), (GOAWAY, ENHANCE_YOUR_CALM));
+    running.until_columns(
+        ("b", "BACKEND"),
+        &[
+            ("h2_headers_rcvd", 2),
+            ("h2_settings_rcvd", 1),
+            ("h2_detected_conn_protocol_errors", 1),
+            ("h2_detected_strm_protocol_errors", 2),
+            ("h2_rst_stream_resp", 2),
+            ("h2_goaway_resp", 1),
+            ("h2_total_connections", 1),
+            ("h2_backend_total_streams", 2),
+        ],
+    );
+}
+
+#[test]
+fn frames_and_resets_of_one_turn_are_bounded_and_all_are_handled() {
+    let global = " tune.h2.fe.max-frames-at-once 1\n tune.h2.be.max-frames-at-once 1\n \
+                  tune.h2.fe.max-rst-at-once 1\n";
+    let running = start(global, ANSWER_OK, SERVER);
+    let mut client = Raw::client(running.address);
+    let reset = |stream| frame(RST_STREAM, 0, stream, &8u32.to_be_bytes());
+    let all = (0..20).flat_map(|n| [frame(PING, 0, 0, &[1; 8]), get(4 * n + 1, "/"), reset(4 * n + 1)]);
+    let mut all: Vec<Vec<u8>> = all.collect();
+    all.push(get(101, "/"));
+    client.send(&all);
+    let mut pings = 0;
+    loop {
+        let frame = client.next().unwrap();
+        pings += usize::from(frame.is(PING));
+        if frame.is(DATA) && frame.stream == 101 {
+            break;
+        }
+    }
+    assert_eq!(pings, 20);
+    running.until_columns(
+        ("f", "FRONTEND"),
+        &[
+            ("h1sess", 1),
+            ("h2sess", 1),
+            ("h2req", 21),
+            ("h2_headers_rcvd", 21),
+            ("h2_rst_stream_rcvd", 20),
+            ("h2_settings_rcvd", 1),
+            ("h2_open_connections", 1),
+            ("h2_total_connections", 1),
+            ("h2_backend_total_streams", 21),
+            ("h1_total_connections", 1),
+        ],
+    );
+}
+
+#[test]
+fn errors_without_a_request_are_logged_as_told() {
+    let provoke = |running: &Running| {
+        let mut client = Raw::client(running.address);
+        // Two streams that get nowhere, one that does, and an end for a frame of no stream.
+        client.send(&[bad(1), bad(3), get(5, "/")]);
+        assert_eq!(client.body(5), "ok");
+        client.send(&[frame(DATA, 0, 99, b"a")]);
+        assert!(client.rest().iter().any(|frame| frame.is(GOAWAY)));
+        // The last line.
+        let mut client = Raw::client(running.address);
+        client.send(&[get(1, "/last")]);
+        assert_eq!(client.body(1), "ok");
+    };
+    for (global, expected) in [
+        ("", 3),
+        (" tune.h2.log-errors stream\n", 3),
+        (" tune.h2.log-errors connection\n", 1),
+        (" tune.h2.log-errors none\n", 0),
+    ] {
+        let running = start(global, ANSWER_OK, SERVER);
+        provoke(&running);
+        let (mut errors, mut requests) = (0, 0);
+        loop {
+            let line = running.line();
+            match line.contains("<BADREQ>") {
+                true => {
+                    let wanted =
+                        line.contains(" f f/<NOSRV> -1/-1/-1/-1/") && line.contains(" 0 0 - - PR-- ");
+                    assert!(wanted, "{line}");
+                    errors += 1;
+                }
+                false => requests += 1,
+            }
+            if line.contains("/last ") {
+                break;
+            }
+        }
+        assert_eq!((errors, requests), (expected, 2), "{global}");
+    }
+}
+
+#[test]
+fn samples_tell_of_the_clients_connection() {
+    let samples = "\"%[fc_http_major] %[fc_nb_streams] %[fc_settings_streams_limit] [%[fc_glitches]] \
+                   %[fc_err] %[fc_err_str] [%[fc_err_name]] %[req.ver] %HV\"\n";
+    let frontend = format!(" http-request wait-for-body time 30s if {{ path /post }}\n{ANSWER}{samples}\n");
+    let running = start(" tune.h2.fe.max-concurrent-streams 9\n", &frontend, SERVER);
+    let mut client = Raw::client(running.address);
+    let block = [b"\x83\x86".to_vec(), field(":path", "/post"), field(":authority", "a")].concat();
+    client.send(&[frame(HEADERS, END_HEADERS, 1, &block), bad(3), get(5, "/")]);
+    assert_eq!(client.body(5), "2 2 9 [1] 0 Success [] 2.0 HTTP/2.0");
+    let mut client = connect(running.address);
+    client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("\r\n1 1 1 [] 0 Success [] 1.1 HTTP/1.1"), "{text}");
+}
+
+#[test]
+fn a_client_without_the_header_that_is_expected_has_an_error() {
+    let (web, address) = listener();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let log = socket.local_addr().unwrap();
+    let _program = Manylane::start_ready(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {} accept-proxy\n log {log} local0\n \
+         error-log-format \"%[fc_err] %[fc_err_name] %[fc_err_str]\"\n server s 127.0.0.1:1\n",
+        fd(&web)
+    ));
+    connect(address).write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut line = [0; 1000];
+    let expected = "15 PRX_NOT_HDR Received something which does not look like a PROXY protocol header";
+    loop {
+        let length = socket.recv(&mut line).unwrap();
+        let line = String::from_utf8_lossy(&line[..length]);
+        if line.contains("PRX_") {
+            assert!(line.contains(expected), "{line}");
+            return;
+        }
+    }
+}
+
+#[test]
+fn values_out_of_range_are_refused() {
+    for (line, wrong) in [
+        ("tune.h2.fe.glitches-threshold -1", "it is negative"),
+        ("tune.h2.be.initial-window-size 2147483648", "the range is 0 to 2147483647"),
+        ("tune.h2.max-concurrent-streams 0", "the range is 1 to 2147483647"),
+        ("tune.h2.header-table-size 4095", "the range is 4096 to 65536"),
+        ("tune.h2.header-table-size 65537", "the range is 4096 to 65536"),
+        ("tune.h2.max-frame-size 16383", "the range is 16384 to 16777215"),
+        ("tune.h2.fe.rxbuf 4g", "the range is 0 to 2147483647"),
+        ("tune.h2.log-errors some", "expects none|connection|stream"),
+        ("tune.h2.zero-copy-fwd-send maybe", "expects on|off"),
+        ("tune.glitches.kill.cpu-usage 101", "the range is 0 to 100"),
+    ] {
+        let output = check(&format!("global\n {line}\n{DEFAULTS}listen l\n bind :0\n server s :1\n"), &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let keyword = line.split(' ').next().unwrap();
+        assert!(!output.status.success() && said.contains(keyword) && said.contains(wrong), "{line}: {said}");
+    }
+}
