@@ -103,6 +103,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         response_data: Data::default(),
         client: &client,
         server: &server,
+        links: None,
         stream: &stream,
         log: Some(&log),
         variables: Scopes { process: Some(&process), transaction: Some(&cell), ..Scopes::default() },

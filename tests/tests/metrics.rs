@@ -66,7 +66,7 @@ fn names_types_and_values_are_those_of_haproxy() {
     let starts = |all: &[Message]| -> Vec<String> {
         all.iter().map(|message| message.start.split(' ').nth(1).unwrap().to_owned()).collect()
     };
-    assert_eq!(starts(&ours), ["200", "403", "204", "200", "200", "400", "200", "200"]);
+    assert_eq!(starts(&ours), ["200", "403", "204", "200", "200", "400", "200", "200", "200"]);
     assert_eq!(starts(&ours), starts(&theirs));
     for place in [3, 4, 7] {
         let (theirs, ours) = (text(&theirs[place]), text(&ours[place]));
@@ -111,6 +111,15 @@ fn names_types_and_values_are_those_of_haproxy() {
         "{listeners}"
     );
     assert!(samples(&listeners).keys().all(|name| name.starts_with("haproxy_listener_")), "{listeners}");
+    // Of `extra-counters` those of HTTP/1 and HTTP/2.
+    let of_version = |text: &str| -> BTreeSet<String> {
+        let own = |name: &&str| name.contains("_h1_") || name.contains("_h2_");
+        let named: Vec<_> = types(text).into_iter().chain(samples(text).into_keys()).filter(own).collect();
+        named.into_iter().map(str::to_owned).collect()
+    };
+    let versions = of_version(&text(&ours[8]));
+    assert_eq!(versions, of_version(&text(&theirs[8])));
+    assert!(versions.contains("haproxy_backend_h2_total_connections{proxy=\"back\",mod=\"h2\"}"));
     for name in [
         "haproxy_process_idle_time_percent",
         "haproxy_process_stopping",

@@ -38,6 +38,16 @@ enum Shape {
     ServerStates,
     /// How many servers' last checks came to each outcome.
     ServerChecks,
+    /// Of HTTP/1 alone, for who asks for `extra-counters`.
+    Http1,
+    /// Of HTTP/2 alone, likewise.
+    Http2,
+}
+
+impl Shape {
+    fn is_extra(self) -> bool {
+        matches!(self, Self::Http1 | Self::Http2)
+    }
 }
 
 /// A metric of proxies or servers.
@@ -150,6 +160,27 @@ static METRICS: &[Metric] = metrics! {
     "agg_server_status" gauge AggServerStatus "b" ServerStates;
     "agg_server_check_status" gauge AggServerCheckStatus "b" ServerStates;
     "agg_check_status" gauge AggCheckStatus "b" ServerChecks;
+    "h2_headers_rcvd" counter H2HeadersRcvd "fb" Http2;
+    "h2_data_rcvd" counter H2DataRcvd "fb" Http2;
+    "h2_settings_rcvd" counter H2SettingsRcvd "fb" Http2;
+    "h2_rst_stream_rcvd" counter H2RstStreamRcvd "fb" Http2;
+    "h2_goaway_rcvd" counter H2GoawayRcvd "fb" Http2;
+    "h2_detected_conn_protocol_errors" counter H2DetectedConnProtocolErrors "fb" Http2;
+    "h2_detected_strm_protocol_errors" counter H2DetectedStrmProtocolErrors "fb" Http2;
+    "h2_rst_stream_resp" counter H2RstStreamResp "fb" Http2;
+    "h2_goaway_resp" counter H2GoawayResp "fb" Http2;
+    "h2_open_connections" counter H2OpenConnections "fb" Http2;
+    "h2_backend_open_streams" counter H2BackendOpenStreams "fb" Http2;
+    "h2_total_connections" counter H2TotalConnections "fb" Http2;
+    "h2_backend_total_streams" counter H2BackendTotalStreams "fb" Http2;
+    "h1_open_connections" counter H1OpenConnections "fb" Http1;
+    "h1_open_streams" counter H1OpenStreams "fb" Http1;
+    "h1_total_connections" counter H1TotalConnections "fb" Http1;
+    "h1_total_streams" counter H1TotalStreams "fb" Http1;
+    "h1_bytes_in" counter H1BytesIn "fb" Http1;
+    "h1_bytes_out" counter H1BytesOut "fb" Http1;
+    "h1_spliced_bytes_in" counter H1SplicedBytesIn "fb" Http1;
+    "h1_spliced_bytes_out" counter H1SplicedBytesOut "fb" Http1;
 };
 
 /// What a server or a backend may not have, which is told: limits that are not set, and what checks count.
@@ -255,25 +286,32 @@ struct Scope {
     /// Of [`FRONTENDS`] and the others.
     of: u8,
     no_maintenance: bool,
+    /// What only one version of HTTP has, too.
+    extra: bool,
 }
 
 impl Scope {
-    const ALL: Self = Self { process: true, resolvers: true, of: EVERYTHING, no_maintenance: false };
+    const ALL: Self =
+        Self { process: true, resolvers: true, of: EVERYTHING, no_maintenance: false, extra: false };
 
     /// Nothing when it names a scope that is not there.
     fn read(query: &[u8]) -> Option<Self> {
-        let mut scope = Self { process: false, resolvers: false, of: 0, no_maintenance: false };
+        let mut scope = Self { process: false, resolvers: false, of: 0, ..Self::ALL };
         let mut any = false;
         for part in query.split(|byte| *byte == b'&') {
             match part {
                 b"no-maint" => scope.no_maintenance = true,
+                b"extra-counters" => scope.extra = true,
                 b"scope" => return None,
                 _ => {
                     let Some(name) = part.strip_prefix(b"scope=") else { continue };
                     any = true;
                     match name {
                         b"" => {}
-                        b"*" => scope = Self { no_maintenance: scope.no_maintenance, ..Self::ALL },
+                        b"*" => {
+                            let Self { no_maintenance, extra, .. } = scope;
+                            scope = Self { no_maintenance, extra, ..Self::ALL };
+                        }
                         b"global" => scope.process = true,
                         b"frontend" => scope.of |= FRONTENDS,
                         b"backend" => scope.of |= BACKENDS,
@@ -287,7 +325,8 @@ impl Scope {
             }
         }
         if !any {
-            scope = Self { no_maintenance: scope.no_maintenance, ..Self::ALL };
+            let Self { no_maintenance, extra, .. } = scope;
+            scope = Self { no_maintenance, extra, ..Self::ALL };
         }
         Some(scope)
     }
@@ -583,7 +622,9 @@ fn put(text: &mut String, kind: &str, place: usize, rows: &[Row], begin: usize, 
             Shape::Plain if value == NONE && NOT_THERE.contains(&metric.column) => {
                 sample(text, row, None, value, metric.shape)
             }
-            Shape::Plain | Shape::Millis if value == NONE => {}
+            Shape::Plain | Shape::Millis | Shape::Http1 | Shape::Http2 if value == NONE => {}
+            Shape::Http1 => sample(text, row, Some(("mod", "h1")), value, metric.shape),
+            Shape::Http2 => sample(text, row, Some(("mod", "h2")), value, metric.shape),
             Shape::Plain | Shape::Millis => sample(text, row, None, value, metric.shape),
             Shape::Codes => {
                 for (code, value) in CODES.iter().zip(row.codes).filter(|(_, value)| *value != NONE) {
@@ -665,7 +706,9 @@ impl Parts for Making {
             let wanted = self.scope.of & of != 0;
             match METRICS.get(self.at.1).filter(|_| wanted) {
                 None => self.at = (self.at.0 + 1, 0, 0),
-                Some(metric) if metric.of & of == 0 => self.at.1 += 1,
+                Some(metric) if metric.of & of == 0 || metric.shape.is_extra() && !self.scope.extra => {
+                    self.at.1 += 1;
+                }
                 Some(_) => {
                     self.at.2 = put(text, kind, self.at.1, rows, self.at.2, &mut self.told);
                     if self.at.2 == rows.len() {
@@ -688,7 +731,9 @@ mod tests {
         assert_eq!(Scope::read(b""), Some(all));
         assert_eq!(Scope::read(b"scope=*&x=y"), Some(all));
         assert_eq!(Scope::read(b"no-maint"), Some(Scope { no_maintenance: true, ..all }));
-        let some = Scope { process: false, resolvers: false, of: FRONTENDS | SERVERS, no_maintenance: false };
+        assert_eq!(Scope::read(b"scope=*&extra-counters"), Some(Scope { extra: true, ..all }));
+        assert_eq!(Scope::read(b"extra-counters&scope=*"), Some(Scope { extra: true, ..all }));
+        let some = Scope { process: false, resolvers: false, of: FRONTENDS | SERVERS, ..all };
         assert_eq!(Scope::read(b"scope=frontend&scope=server"), Some(some));
         assert_eq!(Scope::read(b"scope=nope"), None);
         assert_eq!(Scope::read(b"scope"), None);

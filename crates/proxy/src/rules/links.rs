@@ -45,7 +45,8 @@ impl Links {
     /// The next request begins.
     #[inline]
     pub(super) fn clear(&self) {
-        if self.is_set.replace(false) {
+        if self.is_set.get() {
+            self.is_set.set(false);
             self.front.take();
             self.front_error.take();
             self.back.take();
