@@ -9,7 +9,7 @@ use super::request::timeouts;
 use crate::counts::count_in_front;
 use crate::flow::{ClientEnd, H2End, Timer};
 use crate::generation::LoggedErrors;
-use crate::h2_counts::CountedConn;
+use crate::h2_counts::{CountedConn, judge_glitches};
 use crate::log::Record;
 use crate::panics::caught;
 use crate::rules::EvalContext;
@@ -61,8 +61,7 @@ pub(super) async fn serve(session: Session<'_>) {
     if listener.http2 {
         frontend.counts.own().h2_only.add(1);
     }
-    let mut counted =
-        CountedConn::begin(frontend.counts.clone(), conn.clone(), &local.generation, config.glitches);
+    let mut counted = CountedConn::begin(&*frontend.counts, conn.clone());
     let of = Rc::new(Multiplexed {
         local: local.clone(),
         whose: (listener.frontend, listener.index),
@@ -93,6 +92,8 @@ pub(super) async fn serve(session: Session<'_>) {
                 conn.shutdown();
             }
         }
+        let idle = || local.generation.process_stats.idle_percent();
+        judge_glitches(&conn, settings.kill_at_load, config.glitches, idle);
         let polled = running.as_mut().poll(context);
         let happened = counted.look();
         let lines = match settings.logged {

@@ -6,14 +6,18 @@
 //! when it had no stream for `pool-purge-delay`, or when the lane stops.
 
 use super::Local;
+use crate::counts::BackendStats;
 use crate::generation::{Backend, Server};
-use crate::h2_counts::CountedConn;
+use crate::h2_counts::{CountedConn, judge_glitches};
 use manylane_balance::Index;
 use manylane_mux::h2::{Conn, ConnTimeouts, SendError};
 use manylane_net::Connection;
 use manylane_sched::{Class, TaskKind};
+use manylane_sync::Arc;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::future::poll_fn;
+use std::ops::Deref;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,7 +29,25 @@ const SETTINGS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A lane's connections of HTTP/2 to servers of one generation.
 #[derive(Debug, Default)]
-pub(crate) struct SharedConns(RefCell<Vec<SharedConn>>);
+pub(crate) struct SharedConns {
+    conns: RefCell<Vec<SharedConn>>,
+    /// By the number of the backend.
+    counts: RefCell<HashMap<usize, BackendCounters>>,
+}
+
+/// The counters of a backend, which a lane's connections share without writing to what other lanes read, and
+/// which are there as long as a connection is.
+#[derive(Clone, Debug)]
+#[expect(clippy::redundant_allocation)] // the lane counts who holds it in a word of its own
+struct BackendCounters(Rc<Arc<BackendStats>>);
+
+impl Deref for BackendCounters {
+    type Target = BackendStats;
+
+    fn deref(&self) -> &BackendStats {
+        &self.0
+    }
+}
 
 #[derive(Debug)]
 struct SharedConn {
@@ -37,14 +59,20 @@ struct SharedConn {
 }
 
 impl SharedConns {
+    fn counts_of(&self, backend: &Backend) -> BackendCounters {
+        let mut counts = self.counts.borrow_mut();
+        let make = || BackendCounters(Rc::new(backend.counts.clone()));
+        counts.entry(backend.number).or_insert_with(make).clone()
+    }
+
     /// Those that begin no streams any more are forgotten; their own task drives them to their end.
     fn forget_leaving(&self) {
-        self.0.borrow_mut().retain(|shared| !shared.conn.is_leaving());
+        self.conns.borrow_mut().retain(|shared| !shared.conn.is_leaving());
     }
 
     /// All end when their streams have.
     pub(super) fn shutdown(&self) {
-        for shared in self.0.take() {
+        for shared in self.conns.take() {
             shared.conn.shutdown();
         }
     }
@@ -61,7 +89,7 @@ impl Local {
         least: u64,
     ) -> Option<Conn> {
         self.shared_conns.forget_leaving();
-        let conns = self.shared_conns.0.borrow();
+        let conns = self.shared_conns.conns.borrow();
         let own = conns.iter().filter(|shared| shared.backend == backend.number && shared.key == Some(key));
         let mut own = own.map(|shared| &shared.conn);
         own.find(|conn| {
@@ -87,8 +115,8 @@ impl Local {
     ) -> Result<Conn, SendError> {
         let config = self.generation.process.h2.of_server(&backend.http.response_limits);
         let conn = Conn::client(connection, config, self.here())?;
-        let mut counted =
-            CountedConn::begin(backend.counts.clone(), conn.clone(), &self.generation, config.glitches);
+        let mut counted = CountedConn::begin(self.shared_conns.counts_of(backend), conn.clone());
+        let kill_at_load = self.generation.process.h2.kill_at_load;
         let purge = backend.servers[index.get()].pool_purge;
         let timeouts = ConnTimeouts {
             first: Some(purge),
@@ -101,6 +129,9 @@ impl Local {
             {
                 let mut running = pin!(driven.run(&timeouts, |stream, _| drop(stream)));
                 poll_fn(|context| {
+                    let idle =
+                        || local.upgrade().map_or(100, |local| local.generation.process_stats.idle_percent());
+                    judge_glitches(&driven, kill_at_load, config.glitches, idle);
                     let polled = running.as_mut().poll(context);
                     counted.look();
                     polled
@@ -114,7 +145,7 @@ impl Local {
         };
         self.here().spawn(&SERVER, Class::Normal, task).map_err(|_| SendError::NoMemory)?;
         let shared = SharedConn { backend: backend.number, index, key, conn: conn.clone() };
-        self.shared_conns.0.borrow_mut().push(shared);
+        self.shared_conns.conns.borrow_mut().push(shared);
         Ok(conn)
     }
 
@@ -128,7 +159,7 @@ impl Local {
         let is_idle = |shared: &&SharedConn| {
             shared.backend == backend.number && shared.index == index && shared.conn.open_streams() == 0
         };
-        let idle = || self.shared_conns.0.borrow().iter().filter(is_idle).count();
+        let idle = || self.shared_conns.conns.borrow().iter().filter(is_idle).count();
         if alone || most.is_some_and(|most| idle() > most as usize) {
             conn.shutdown();
         }
