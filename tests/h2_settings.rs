@@ -25,6 +25,7 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
 const ENHANCE_YOUR_CALM: u32 = 11;
+const FRAME_SIZE_ERROR: u32 = 6;
 const REFUSED_STREAM: u32 = 7;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -47,6 +48,12 @@ fn request(stream: u32, path: &str, (name, value): (&str, &str)) -> Vec<u8> {
 
 fn get(stream: u32, path: &str) -> Vec<u8> {
     request(stream, path, ("a", "b"))
+}
+
+/// The head of a request for /post, whose body is to come.
+fn post(stream: u32) -> Vec<u8> {
+    let block = [b"\x83\x86".to_vec(), field(":path", "/post"), field(":authority", "a")].concat();
+    frame(HEADERS, END_HEADERS, stream, &block)
 }
 
 /// A request that breaks a rule of its stream.
@@ -249,6 +256,11 @@ fn settings_are_told_to_clients() {
         assert_eq!(settings[&setting], value, "{setting}");
     }
     assert_eq!(client.of(WINDOW_UPDATE).number(), (1600 << 10) - 65_535);
+    // A frame fills a buffer, and no less than the protocol has.
+    for (global, expected) in [(" tune.bufsize 32k\n", 32_768), (" tune.bufsize 8k\n", 16_384)] {
+        let running = start(global, ANSWER_OK, SERVER);
+        assert_eq!(Raw::client(running.address).of(SETTINGS).settings()[&5], expected);
+    }
 
     // For both sides.
     let global = " tune.h2.initial-window-size 100000\n tune.h2.max-concurrent-streams 7\n \
@@ -260,6 +272,10 @@ fn settings_are_told_to_clients() {
         assert_eq!(settings[&setting], value, "{setting}");
     }
     assert_eq!(client.of(WINDOW_UPDATE).number(), (1 << 20) - 65_535);
+    client.send(&[post(1), frame(DATA, END_STREAM, 1, &[b'x'; 20_000])]);
+    assert_eq!(client.body(1), "ok");
+    client.send(&[post(3), frame(DATA, END_STREAM, 3, &[b'x'; 20_001])]);
+    assert_eq!(client.of(GOAWAY).number(), FRAME_SIZE_ERROR);
 
     // For clients alone; no window of a connection is smaller than it begins.
     let global = format!(
@@ -274,11 +290,7 @@ fn settings_are_told_to_clients() {
     client.send(&[frame(SETTINGS, ACK, 0, &[]), get(1, "/")]);
     assert_eq!(client.body(1), "ok");
     // A fourth is refused where three are open.
-    let open = |stream| {
-        let block = [b"\x83\x86".to_vec(), field(":path", "/post"), field(":authority", "a")].concat();
-        frame(HEADERS, END_HEADERS, stream, &block)
-    };
-    client.send(&[open(3), open(5), open(7), open(9)]);
+    client.send(&[post(3), post(5), post(7), post(9)]);
     let reset = client.of(RST_STREAM);
     assert_eq!((reset.stream, reset.number()), (9, REFUSED_STREAM));
 }
@@ -509,8 +521,7 @@ fn samples_tell_of_the_clients_connection() {
     let frontend = format!(" http-request wait-for-body time 30s if {{ path /post }}\n{ANSWER}{samples}\n");
     let running = start(" tune.h2.fe.max-concurrent-streams 9\n", &frontend, SERVER);
     let mut client = Raw::client(running.address);
-    let block = [b"\x83\x86".to_vec(), field(":path", "/post"), field(":authority", "a")].concat();
-    client.send(&[frame(HEADERS, END_HEADERS, 1, &block), bad(3), get(5, "/")]);
+    client.send(&[post(1), bad(3), get(5, "/")]);
     assert_eq!(client.body(5), "2 2 9 [1] 0 Success [] 2.0 HTTP/2.0");
     let mut client = connect(running.address);
     client.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();

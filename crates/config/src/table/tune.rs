@@ -91,8 +91,8 @@ tune! {
             those that end the connection, or those that end a stream, too";
     h2_streams: u64 = int("number", 1, MANY), int, "tune.h2.max-concurrent-streams", "100", "streams of an \
         HTTP/2 connection at a time";
-    h2_max_frame: u64 = int("bytes", 16_384, 16_777_215), int, "tune.h2.max-frame-size", "16384", "bytes of \
-        an HTTP/2 frame that a peer may send";
+    h2_max_frame: u64 = int("bytes", 16_384, 16_777_215), int, "tune.h2.max-frame-size", "tune.bufsize",
+        "bytes of an HTTP/2 frame that a peer may send";
     h2_zero_copy_send: bool = switch("state"), switch, "tune.h2.zero-copy-fwd-send", "on", "HTTP/2 bytes are \
         sent without copying";
     http_cookielen: u64 = int("bytes", 1, 65_535), int, "tune.http.cookielen", "63", "bytes of a captured \

@@ -12,6 +12,10 @@ const RXBUF: u32 = 1600 << 10;
 /// Streams at a time, unless the file says otherwise.
 const STREAMS: u32 = 100;
 
+/// Bytes of a frame at least, and at most, that a side can be told to send (RFC 9113, 6.5.2).
+const MIN_FRAME: u32 = 16_384;
+const MAX_FRAME: u32 = 16_777_215;
+
 /// Settings of HTTP/2, of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct H2Settings {
@@ -50,8 +54,8 @@ impl H2Settings {
         Config { head: limits.head, room: limits.room, fields: limits.fields, ..self.back }
     }
 
-    /// As the file says.
-    pub(super) fn of(tune: &Tune) -> Self {
+    /// As the file says, which also says how large a buffer is.
+    pub(super) fn of(tune: &Tune, bufsize: usize) -> Self {
         // 0 is as if it were not there.
         let given = |set: Option<Set<u64>>| {
             set.and_then(|set| u32::try_from(set.value).ok()).filter(|number| *number > 0)
@@ -64,7 +68,9 @@ impl H2Settings {
         };
         let all = Config {
             table: given(tune.h2_header_table).unwrap_or(all.table),
-            max_frame: given(tune.h2_max_frame).unwrap_or(all.max_frame),
+            max_frame: given(tune.h2_max_frame).unwrap_or_else(|| {
+                u32::try_from(bufsize).map_or(MAX_FRAME, |n| n.clamp(MIN_FRAME, MAX_FRAME))
+            }),
             ..all
         };
         let front = Config {

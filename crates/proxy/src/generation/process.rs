@@ -552,7 +552,7 @@ fn tune(tune: &Tune) -> Process {
         most_clusters: buffers_limit.map(|set| clusters(set.value)).filter(|most| *most > 0),
         reserved_clusters: clusters(buffers_reserve.map_or(BUFFERS_RESERVE, |set| set.value)),
         bufsize,
-        h2: H2Settings::of(tune),
+        h2: H2Settings::of(tune, bufsize),
         maxrewrite,
         spreads_connections: listener_multi_queue.is_none_or(|set| set.value != "off"),
         idle_shared: idle_pool_shared.is_none_or(|set| set.value != "off"),
