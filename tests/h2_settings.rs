@@ -534,6 +534,7 @@ fn samples_tell_of_the_clients_connection() {
 fn a_client_without_the_header_that_is_expected_has_an_error() {
     let (web, address) = listener();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let log = socket.local_addr().unwrap();
     let _program = Manylane::start_ready(&format!(
         "{DEFAULTS} mode http\nlisten l\n bind {} accept-proxy\n log {log} local0\n \
