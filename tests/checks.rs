@@ -434,7 +434,7 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
         (" server a 127.0.0.1:1 check rise 0", "rise"),
         (" server a 127.0.0.1 check", "has no port, and its checks have none either"),
         (" server a 127.0.0.1:1 check addr 1.2.3.4.5.6.7:x:y", "'addr' : "),
-        (" option httpchk GET / HTTP/2.0", "expected a version such as HTTP/1.1, found 'HTTP/2.0'"),
+        (" option httpchk GET / HTTP/3.0", "expected a version such as HTTP/1.1, found 'HTTP/3.0'"),
         (
             " option httpchk\n http-check expect status 2xx",
             "expected statuses or ranges such as 200,301-399, found '2xx'",
@@ -482,9 +482,8 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
             "expects an 'http-check connect' before it, found none",
         ),
         (
-            " option httpchk\n http-check connect proto h2",
-            "'http-check connect h2' is a keyword of HAProxy that this program refuses: checks over \
-                HTTP/2 are not built yet",
+            " option httpchk\n http-check connect proto h3",
+            "'http-check connect' : 'proto' expects h1 or h2, found 'h3'",
         ),
         (
             " option httpchk\n http-check connect sni str(x)",

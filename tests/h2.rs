@@ -773,12 +773,12 @@ fn connections_to_servers_of_http_2_are_kept_as_configured() {
 }
 
 #[test]
-fn what_is_not_built_of_servers_of_http_2_is_refused() {
+fn what_servers_of_http_2_cannot_have_is_refused() {
     for (lines, wrong) in [
         (" mode tcp\n server s 127.0.0.1:1 proto h2\n", "HTTP/2 is spoken in 'mode http' only"),
         (
-            " mode http\n option httpchk\n server s 127.0.0.1:1 proto h2 check\n",
-            "health checks over HTTP/2 are not built yet",
+            " mode http\n server s 127.0.0.1:1 check check-proto h2\n",
+            "'check-proto' expects none, found 'h2': the checks of this backend speak no HTTP",
         ),
     ] {
         let output = check(&format!("{DEFAULTS}listen l\n bind :0\n{lines}"), &[]);

@@ -27,6 +27,7 @@ fn play(script: &Script, hello: &[u8], answers: &[&[u8]], piece: usize) -> (Vec<
                 run.received(Some(Cluster::with(&now).unwrap().into_segment()));
             }
             Ask::Done(verdict) => return (sent, verdict),
+            Ask::Pass(_) => unreachable!("no HTTP/2"),
         }
     }
 }

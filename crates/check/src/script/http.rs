@@ -5,8 +5,8 @@ use super::{
 };
 use crate::status::{CheckResult, Status};
 use manylane_buf::Chain;
-use manylane_h1::{BodyReader, From, Leniency, Limits, RequestInfo, Response, ResponseParser};
-use manylane_http::{Head, List, Method, names_connection_scheme};
+use manylane_h1::{BodyReader, From, Leniency, Limits, RequestInfo, ResponseParser};
+use manylane_http::{EditError, Head, List, Method, Version, names_connection_scheme};
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
@@ -20,7 +20,7 @@ pub struct HttpRequest {
     pub method: Bytes,
     /// What is asked for.
     pub uri: Words,
-    /// `HTTP/1.0`, `HTTP/1.1`.
+    /// `HTTP/1.0`, `HTTP/1.1`; `HTTP/2` says nothing, since it is the connection that speaks it.
     pub version: Bytes,
     /// Header fields.
     pub fields: Vec<(Bytes, Words)>,
@@ -59,7 +59,8 @@ impl HttpRequest {
             head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let first = lines.next().unwrap_or_default();
         let first = &first.to_ascii_uppercase()[..];
-        if !(first.starts_with(b"HTTP/1.") && first.len() == 8 && first[7].is_ascii_digit()) {
+        let is_http1 = first.starts_with(b"HTTP/1.") && first.len() == 8 && first[7].is_ascii_digit();
+        if !is_http1 && !matches!(first, b"HTTP/2" | b"HTTP/2.0") {
             return Err(format!("expected a version such as HTTP/1.1, found '{}'", text(first)));
         }
         self.version = first.into();
@@ -113,6 +114,38 @@ impl HttpRequest {
     /// As it is sent. What formats make cannot be more than it should: a target without blanks, values of one
     /// line. A connection that it authenticates is not kept for requests of clients.
     pub(super) fn made(&self, seen: CheckInput<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Vec<u8> {
+        let Made { uri, fields, body } = self.parts(seen, keep, by);
+        let version = if self.version.starts_with(b"HTTP/1.") { &*self.version } else { b"HTTP/1.1" };
+        let mut bytes = [&*self.method, b" ", &uri, b" ", version, b"\r\n"].concat();
+        for (name, value) in &fields {
+            bytes.extend([name, &b": "[..], value, b"\r\n"].concat());
+        }
+        if !*keep && *version != *b"HTTP/1.0" && !fields.iter().any(|(name, _)| *name == b"connection") {
+            bytes.extend(b"connection: close\r\n");
+        }
+        bytes.extend(b"\r\n");
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+
+    /// The same for HTTP/2: its head, and its body.
+    ///
+    /// # Errors
+    /// It has no place in a message.
+    pub(super) fn made_h2(
+        &self,
+        seen: CheckInput<'_>,
+        by: &mut dyn Evaluate,
+    ) -> Result<(Head, Vec<u8>), EditError> {
+        let Made { uri, fields, body } = self.parts(seen, &mut false, by);
+        let mut head = Head::request(&self.method, &uri, Version::HTTP_11)?;
+        for (name, value) in &fields {
+            head.add_field(*name, value)?;
+        }
+        Ok((head, body))
+    }
+
+    fn parts(&self, seen: CheckInput<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Made<'_> {
         let mut uri = self.uri.get(seen, by).into_owned();
         uri.retain(|byte| is_of_target(*byte));
         if uri.is_empty() {
@@ -138,28 +171,26 @@ impl HttpRequest {
         if self.state {
             fields.push((b"x-haproxy-server-state", by.state()));
         }
-        let body = self.body.get(seen, by);
-        let mut bytes = [&*self.method, b" ", &uri, b" ", &self.version, b"\r\n"].concat();
-        for (name, value) in &fields {
-            bytes.extend([name, &b": "[..], value, b"\r\n"].concat());
-        }
+        let body = self.body.get(seen, by).into_owned();
         // A method that usually comes with a body is told that there is none.
         let plain = matches!(&*self.method, b"OPTIONS" | b"GET" | b"HEAD" | b"DELETE");
         if !body.is_empty() || !plain {
-            bytes.extend(format!("content-length: {}\r\n", body.len()).into_bytes());
+            fields.push((b"content-length", body.len().to_string().into_bytes()));
         }
-        if !*keep && *self.version != *b"HTTP/1.0" && !fields.iter().any(|(name, _)| *name == b"connection") {
-            bytes.extend(b"connection: close\r\n");
-        }
-        bytes.extend(b"\r\n");
-        bytes.extend_from_slice(&body);
-        bytes
+        Made { uri, fields, body }
     }
 
     /// A step that sends it.
     pub fn step(self) -> Step {
         Step::Send(super::Send { what: Sent::Request(Box::new(self)), comment: None, number: 0 })
     }
+}
+
+/// What is made of a request at a moment.
+struct Made<'r> {
+    uri: Vec<u8>,
+    fields: Vec<(&'r [u8], Vec<u8>)>,
+    body: Vec<u8>,
 }
 
 /// A target that names whom it is for names whom the field `host` does. Blanks in a value that a server may
@@ -223,22 +254,66 @@ pub fn script(mut steps: Vec<Step>, disable_on_404: bool, lenient: bool) -> Scri
         let pattern = Pattern::Status(StatusRanges::usual());
         steps.insert(last + 1, Step::expect(Expect::new(pattern, last + 2)));
     }
+    // HAProxy counts from 0 where the first step is the file's connection.
+    if matches!(steps.first(), Some(Step::Connect(connect)) if connect.number > 0) {
+        for step in &mut steps {
+            if let Step::Expect(expect) = step {
+                expect.number -= 1;
+            }
+        }
+    }
     Script { http: true, disable_on_404, lenient, ..Script::new(steps) }
 }
 
 /// An answer as it comes.
 #[derive(Debug)]
 pub(super) struct Answer {
-    asked: RequestInfo,
-    limits: Limits,
-    parser: ResponseParser,
-    input: Chain,
-    response: Option<(Response, BodyReader)>,
+    head: Option<Head>,
     body: Vec<u8>,
     /// No more is looked at.
     ended: bool,
     /// It is not HTTP.
     bad: bool,
+    /// How it is read. None: over HTTP/2, whose [session](super::h2::Session) does.
+    http1: Option<Http1>,
+}
+
+/// What reads an answer of HTTP/1.
+#[derive(Debug)]
+struct Http1 {
+    asked: RequestInfo,
+    limits: Limits,
+    parser: ResponseParser,
+    input: Chain,
+    /// Behind the head: the body, and whether the connection stays.
+    behind: Option<(BodyReader, bool)>,
+}
+
+impl Http1 {
+    /// Reads on: what came of the body. None: the head is not complete.
+    fn read(&mut self, head: &mut Option<Head>) -> Result<Option<Chain>, manylane_h1::Error> {
+        while head.is_none() {
+            match self.parser.parse(&mut self.input, self.asked)? {
+                None => return Ok(None),
+                Some(interim) if interim.is_interim() => self.parser = ResponseParser::new(self.limits),
+                Some(response) => {
+                    let persists = response.connection.persists(response.head.version());
+                    let reader = BodyReader::new(response.body, From::Server, self.limits);
+                    self.behind = Some((reader, persists && !response.head.authenticates_connection()));
+                    *head = Some(response.head);
+                }
+            }
+        }
+        let mut data = Chain::new();
+        if let Some((reader, _)) = &mut self.behind {
+            reader.read(&mut self.input, &mut data)?;
+        }
+        Ok(Some(data))
+    }
+
+    fn is_done(&self) -> bool {
+        self.behind.as_ref().is_some_and(|(reader, _)| reader.is_done())
+    }
 }
 
 impl Answer {
@@ -246,24 +321,27 @@ impl Answer {
     pub(super) fn new(method: &[u8], lenient: bool) -> Self {
         let leniency = if lenient { Leniency::ALL } else { Leniency::NONE };
         let limits = Limits { relaxed: lenient, lenient: leniency, ..Limits::default() };
-        Self {
+        let http1 = Http1 {
             limits,
             asked: RequestInfo { method: Method::of(method), upgrade: false },
             parser: ResponseParser::new(limits),
             input: Chain::new(),
-            response: None,
-            body: Vec::new(),
-            ended: false,
-            bad: false,
-        }
+            behind: None,
+        };
+        Self { http1: Some(http1), ..Self::of_h2() }
+    }
+
+    /// One of HTTP/2.
+    pub(super) fn of_h2() -> Self {
+        Self { head: None, body: Vec::new(), ended: false, bad: false, http1: None }
     }
 
     pub(super) fn code(&self) -> Option<u16> {
-        self.response.as_ref().map(|(response, _)| response.head.status())
+        self.head.as_ref().map(Head::status)
     }
 
     pub(super) fn head(&self) -> Option<&Head> {
-        self.response.as_ref().map(|(response, _)| &response.head)
+        self.head.as_ref()
     }
 
     pub(super) fn body(&self) -> &[u8] {
@@ -272,12 +350,8 @@ impl Answer {
 
     /// Whether it came as a whole, and another one may follow.
     pub(super) fn is_reusable(&self) -> bool {
-        let Some((response, reader)) = &self.response else { return false };
-        reader.is_done()
-            && !self.bad
-            && self.input.is_empty()
-            && !response.head.authenticates_connection()
-            && response.connection.persists(response.head.version())
+        let Some(Http1 { behind: Some((reader, persists)), input, .. }) = &self.http1 else { return false };
+        reader.is_done() && !self.bad && input.is_empty() && *persists
     }
 
     /// Whether no more is looked at.
@@ -285,38 +359,31 @@ impl Answer {
         self.ended || self.bad
     }
 
+    /// These bytes came in HTTP/1.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
-        if self.ended || self.bad {
-            return;
-        }
+        let Some(http1) = self.http1.as_mut().filter(|_| !(self.ended || self.bad)) else { return };
         // Copied, since a cluster for each byte would be much memory.
-        if self.input.append(bytes).is_err() {
+        if http1.input.append(bytes).is_err() {
             self.bad = true;
             return;
         }
-        while self.response.is_none() {
-            match self.parser.parse(&mut self.input, self.asked) {
-                Ok(None) => return,
-                Ok(Some(interim)) if interim.is_interim() => {
-                    self.parser = ResponseParser::new(self.limits);
-                }
-                Ok(Some(response)) => {
-                    let reader = BodyReader::new(response.body, From::Server, self.limits);
-                    self.ended = reader.is_done();
-                    self.response = Some((response, reader));
-                }
-                Err(_) => {
-                    self.bad = true;
-                    return;
-                }
-            }
-        }
-        let Some((_, reader)) = &mut self.response else { return };
-        let mut data = Chain::new();
-        match reader.read(&mut self.input, &mut data) {
-            Ok(_) => self.ended |= reader.is_done(),
+        let data = http1.read(&mut self.head);
+        let done = http1.is_done();
+        match data {
+            Ok(Some(data)) => self.add(&data),
+            Ok(None) => {}
             Err(_) => self.bad = true,
         }
+        self.ended |= done;
+    }
+
+    /// This is its head.
+    pub(super) fn begin(&mut self, head: Head) {
+        self.head = Some(head);
+    }
+
+    /// So much of its body came.
+    pub(super) fn add(&mut self, data: &Chain) {
         for segment in data.segments() {
             let room = MOST_BYTES - self.body.len();
             self.body.extend_from_slice(&segment[..segment.len().min(room)]);
@@ -324,15 +391,16 @@ impl Answer {
         self.ended |= self.body.len() >= MOST_BYTES;
     }
 
+    /// No more comes.
     pub(super) fn end(&mut self) {
         // A body that is shorter than it was to be is looked at as it is.
-        self.bad |= self.response.is_none();
+        self.bad |= self.head.is_none();
         self.ended = true;
     }
 
     /// `may_stop`: a 404 stops the server.
     pub(super) fn judge(&self, expect: &Expect, may_stop: bool, by: &mut dyn Evaluate) -> Judgement {
-        let Some((Response { head, .. }, _)) = &self.response else {
+        let Some(head) = &self.head else {
             // To HAProxy this is a failure of the connection, of which the file's words say nothing.
             let broken = || Judgement::Over(CheckResult::new(Status::SockErr, ""));
             return if self.bad { broken() } else { Judgement::Wait };
@@ -346,6 +414,8 @@ impl Answer {
             });
         }
         let seen = CheckInput { head: Some(head), bytes: &self.body, http: true };
+        // HTTP/2 has none: the head has the usual one for those who pass it on.
+        let reason = if self.http1.is_some() { head.reason() } else { b"" };
         let in_head = match &expect.pattern {
             Pattern::Status(ranges) => Some(ranges.has(code)),
             Pattern::StatusRegex(regex) => Some(regex.matches(code.to_string().as_bytes())),
@@ -369,7 +439,10 @@ impl Answer {
         };
         if let Some(matches) = in_head {
             return if matches == expect.negated {
-                over(by, Status::L7Sts, &|| CheckResult::said(Status::L7Sts, code, head.reason()).info.into())
+                over(by, Status::L7Sts, &|| {
+                    let said = CheckResult::said(Status::L7Sts, code, reason).info;
+                    if said.is_empty() { unlike(expect) } else { said.into() }
+                })
             } else {
                 Judgement::Good
             };
@@ -417,6 +490,16 @@ impl Answer {
             why.into()
         })
     }
+}
+
+/// What is told of a head that is not as it should be, where the server says nothing of it.
+fn unlike(expect: &Expect) -> String {
+    let what = match &expect.pattern {
+        Pattern::Status(_) => "(status codes)",
+        Pattern::StatusRegex(_) => " (regex)",
+        _ => " (header pattern)",
+    };
+    format!("TCPCHK did not match content{what} at step {}", expect.number)
 }
 
 /// What an answer that is not as it should be is told with.

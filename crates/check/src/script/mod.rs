@@ -4,6 +4,7 @@
 //! [`pgsql`], [`smtp`], [`ldap`], [`tls`].
 
 pub mod agent;
+mod h2;
 pub mod http;
 pub mod ldap;
 pub mod mysql;
@@ -181,6 +182,8 @@ pub enum Ask<'s> {
     Connect(Target),
     /// These bytes to be sent; then [`Exchange::sent`].
     Send(Cow<'s, [u8]>),
+    /// The same beside what is waited for, which goes on: nothing is told of it.
+    Pass(Vec<u8>),
     /// Bytes, or the end of them: [`Exchange::received`].
     Receive,
     /// Nothing more.
@@ -213,6 +216,10 @@ pub struct Exchange<'s> {
     keeps: bool,
     /// HTTP: the method of the last request.
     method: Option<Box<[u8]>>,
+    /// Connections as the server's own are of HTTP/2.
+    own_h2: bool,
+    /// The connection, where it is of HTTP/2.
+    h2: Option<Box<h2::Session>>,
 }
 
 /// Whether an answer is as it should be.
@@ -294,6 +301,8 @@ impl Script {
             last: 0,
             method: None,
             keeps: false,
+            own_h2: false,
+            h2: None,
         }
     }
 }
@@ -324,7 +333,10 @@ impl<'s> Exchange<'s> {
                     self.at += 1;
                 }
                 Step::Expect(expect) => match self.judge(expect, by) {
-                    Judgement::Wait => return Ask::Receive,
+                    Judgement::Wait => {
+                        let output = self.h2.as_mut().map(|h2| h2.output()).unwrap_or_default();
+                        return if output.is_empty() { Ask::Receive } else { Ask::Pass(output) };
+                    }
                     Judgement::Good => self.at += 1,
                     Judgement::Well(verdict) => {
                         self.good = Some(verdict);
@@ -387,6 +399,14 @@ impl<'s> Exchange<'s> {
                         format!("tcp-check send : failed to build log-format string at step {}", send.number);
                     CheckResult::new(Status::L7Rsp, told)
                 })
+            }
+            Sent::Request(request) if self.h2.is_some() => {
+                // To HAProxy this is a failure of the connection, of which it says no more.
+                let failed = || CheckResult::new(Status::SockErr, "");
+                let (head, body) = request.made_h2(self.seen(), by).map_err(|_| failed())?;
+                let Some(h2) = &mut self.h2 else { return Err(failed()) };
+                h2.request(&head, &body).map_err(|_| failed())?;
+                Ok(Cow::Owned(h2.output()))
             }
             Sent::Request(request) => {
                 let mut keeps = self.keeps;
@@ -458,8 +478,18 @@ impl<'s> Exchange<'s> {
         self.keeps && self.answer.as_ref().is_some_and(Answer::is_reusable)
     }
 
+    /// HTTP: the server's own connections speak HTTP/2.
+    pub fn speak_h2(&mut self) {
+        self.own_h2 = true;
+    }
+
     /// There is a connection.
     pub fn connected(&mut self) {
+        let h2 = match self.script.steps.get(self.at) {
+            Some(Step::Connect(connect)) => connect.http2.unwrap_or(connect.own && self.own_h2),
+            _ => false,
+        };
+        self.h2 = if h2 { h2::Session::new() } else { None };
         self.begin();
     }
 
@@ -473,17 +503,20 @@ impl<'s> Exchange<'s> {
         self.input.clear();
         self.ended = false;
         (self.looks, self.unseen) = (0, 0);
-        self.answer = self
-            .script
-            .http
-            .then(|| Answer::new(self.method.as_deref().unwrap_or_default(), self.script.lenient));
+        self.answer = self.script.http.then(|| match &self.h2 {
+            Some(_) => Answer::of_h2(),
+            None => Answer::new(self.method.as_deref().unwrap_or_default(), self.script.lenient),
+        });
     }
 
     /// These bytes came, or the end.
     pub fn received(&mut self, segment: Option<Segment>) {
         self.unseen += segment.as_ref().map_or(0, |segment| segment.len());
         match (segment, &mut self.answer) {
-            (Some(segment), Some(answer)) => answer.feed(&segment),
+            (Some(segment), Some(answer)) => match &mut self.h2 {
+                Some(h2) => h2.receive(&segment, answer),
+                None => answer.feed(&segment),
+            },
             (None, Some(answer)) => answer.end(),
             (Some(segment), None) => {
                 let room = MOST_BYTES - self.input.len().min(MOST_BYTES);

@@ -81,6 +81,9 @@ pub struct Connect {
     pub header: bool,
     /// `linger`: its end is told in the usual way; else it is reset.
     pub linger: bool,
+    /// `proto`: whether it speaks HTTP/2. None: as the server's checks do where it is one of the server's
+    /// own, else it does not.
+    pub http2: Option<bool>,
     /// Says what the step is for.
     pub comment: Option<Box<str>>,
     /// Its number among the file's steps, from 1; 0 when the file has no such step.

@@ -43,8 +43,8 @@ macro_rules! options {
 
 options! {
     values {
-    check_proto: &'static str = choice("protocol", &["h1", "none"]), choice, "check-proto", "the protocol \
-        that checks speak";
+    check_proto: &'static str = choice("protocol", &["h1", "h2", "none"]), choice, "check-proto", "the \
+        protocol that checks speak";
     cookie: Word = text("value"), word, "cookie", "the server's value of the proxy's cookie";
     error_limit: u32 = int("number", 1, MANY), int, "error-limit", "errors of live traffic after which \
         on-error acts";

@@ -128,6 +128,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             script: Arc::new(agent::script(send)),
             wording: send.into(),
             program: None,
+            http2: false,
             reuses: false,
             usual_header: SendHeader::default(),
             place: ServerPlace::At(Endpoint::Ip((ip, port.value).into())),

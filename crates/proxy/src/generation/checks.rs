@@ -26,6 +26,8 @@ pub struct ServerCheck {
     pub wording: Arc<[u8]>,
     /// `option external-check`: a program says it in place of them.
     pub program: Option<Program>,
+    /// `check-proto h2`, or that of the server: connections as the server's own speak HTTP/2.
+    pub http2: bool,
     /// `check-reuse-pool`: it uses idle connections of requests, and leaves its own to them.
     pub reuses: bool,
     /// Where its connections go, unless it follows the server.
@@ -159,9 +161,9 @@ pub(super) fn checks(
         }
         let settings = &proxy.settings;
         if let Some(set) = check_proto
-            && (set.value == "h1") != script.is_http()
+            && (set.value == "none") == script.is_http()
         {
-            let (speak, wanted) = if script.is_http() { ("HTTP", "h1") } else { ("no HTTP", "none") };
+            let (speak, wanted) = if script.is_http() { ("HTTP", "h1 or h2") } else { ("no HTTP", "none") };
             refuse.found.alert(
                 set.pos,
                 format!(
@@ -170,15 +172,8 @@ pub(super) fn checks(
                 ),
             );
         }
-        if let Some(set) = line.options.proto.filter(|set| set.value == "h2" && script.is_http())
-            && check_proto.is_none()
-            && addr.is_none()
-            && port.is_none()
-        {
-            let why = "'proto h2' : health checks over HTTP/2 are not built yet: say 'check-proto h1' where \
-                the server also speaks HTTP/1, or let the check only connect";
-            refuse.found.alert(set.pos, why);
-        }
+        let protocol = check_proto.or(line.options.proto).map_or("h1", |set| set.value);
+        let http2 = script.is_http() && protocol == "h2";
         let time = |set: &Option<Set<Duration>>| set.map(|set| set.value);
         let inter = time(inter).unwrap_or(Intervals::USUAL).max(Intervals::SHORTEST);
         let connect =
@@ -201,12 +196,12 @@ pub(super) fn checks(
             // There is no client whose address could be shown.
             source.present = source.present.filter(|present| matches!(present, Present::Address(_)));
         }
-        let reuses = check_reuse_pool.is_some_and(|set| set.value) && script.reuses();
+        let reuses = check_reuse_pool.is_some_and(|set| set.value) && script.reuses() && !http2;
         if check_reuse_pool.is_some_and(|set| set.value)
             && (!reuses || elsewhere || check_send_proxy.is_some_and(|set| set.value))
         {
-            let why = "only HTTP checks that go where requests go, in one connection as the server's own, \
-                can use those of requests";
+            let why = "only checks in HTTP/1 that go where requests go, in one connection as the server's \
+                own, can use those of requests";
             refuse.idle(check_reuse_pool, "check-reuse-pool", why);
         }
         let port = port.map(|set| set.value);
@@ -214,6 +209,7 @@ pub(super) fn checks(
             script: script.clone(),
             wording: wording.clone(),
             program: program.clone(),
+            http2,
             reuses: reuses && !elsewhere && !check_send_proxy.is_some_and(|set| set.value),
             has_address: addr.is_some(),
             place: place(server, addr.as_ref(), port, script, line.pos, refuse),

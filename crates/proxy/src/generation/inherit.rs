@@ -324,7 +324,8 @@ impl ServerCheck {
     /// reason to begin anew.
     fn is_same(&self, was: &Self) -> bool {
         let addr = |check: &Self| check.follows.as_ref().map(|follows| Arc::as_ptr(&follows.addr));
-        (&self.wording, &self.program, self.reuses) == (&was.wording, &was.program, was.reuses)
+        (&self.wording, &self.program) == (&was.wording, &was.program)
+            && (self.reuses, self.http2) == (was.reuses, was.http2)
             && (&self.place, &self.follows, addr(self)) == (&was.place, &was.follows, addr(was))
             && (&self.connect, self.has_address, self.relays) == (&was.connect, was.has_address, was.relays)
             && (self.header, self.usual_header) == (was.header, was.usual_header)

@@ -272,9 +272,10 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                 b"proto" => {
                     let Some(value) = self.value("proto") else { break };
                     match (value.bytes(), http) {
-                        (b"h1", true) | (b"none", false) => {}
-                        (b"h2", true) => self.unbuilt(value, "checks over HTTP/2 are not built yet"),
-                        _ => self.expects(value, "proto", if http { "h1" } else { "none" }),
+                        (b"h1", true) => made.http2 = Some(false),
+                        (b"h2", true) => made.http2 = Some(true),
+                        (b"none", false) => {}
+                        _ => self.expects(value, "proto", if http { "h1 or h2" } else { "none" }),
                     }
                 }
                 b"ssl" | b"sni" | b"alpn" => {

@@ -239,7 +239,7 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
             Some(send) => Arc::new(agent::script(&send)),
             None => check.script.clone(),
         };
-        let mut run = script.run(serves);
+        let mut run = begun_run(&script, check, serves);
         // On the heap while it is made: a server that waits for its next check has little of it.
         let verdict = match &check.program {
             Some(program) => {
@@ -313,6 +313,14 @@ async fn unless_happens<T>(event: &Event, work: impl Future<Output = T>) -> Opti
     .await
 }
 
+fn begun_run<'s>(script: &'s Script, check: &ServerCheck, serves: bool) -> Exchange<'s> {
+    let mut run = script.run(serves);
+    if check.http2 {
+        run.speak_h2();
+    }
+    run
+}
+
 /// One check by a connection. Where an idle one breaks before the server has said anything on it, it was
 /// closed meanwhile, and the next is used.
 async fn by_connection<'s>(
@@ -339,7 +347,7 @@ async fn by_connection<'s>(
         // The server may have closed it meanwhile. One that is silent says so itself: to ask it on all others
         // would take the time of each.
         if was_kept && !link.heard && verdict.status.result() == 2 && !verdict.status.is_late() {
-            *run = script.run(serves);
+            *run = begun_run(script, check, serves);
             continue;
         }
         match (link.connection.take(), link.again) {
@@ -468,6 +476,13 @@ async fn steps(
                 }
                 until = deadline(false);
             }
+            (Ask::Pass(bytes), Some(connection)) => {
+                match here.timeout(left, give(connection, &bytes)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(why)) => return run.broke(why),
+                    Err(_) => return run.timed_out(),
+                }
+            }
             (Ask::Receive, Some(connection)) => match here.timeout(left, connection.recv()).await {
                 Ok(Ok(segment)) => {
                     link.lingers |= segment.is_none(); // the server has ended it already
@@ -478,7 +493,7 @@ async fn steps(
                 Ok(Err(_)) => {}
                 Err(_) => return run.timed_out(),
             },
-            (Ask::Send(_) | Ask::Receive, None) => {
+            (Ask::Send(_) | Ask::Pass(_) | Ask::Receive, None) => {
                 return CheckResult::new(Status::SockErr, "it is not connected");
             }
         }
