@@ -20,6 +20,7 @@ mod foreign;
 mod framing;
 mod h2;
 mod h2_settings;
+mod h2_websocket;
 mod http;
 mod isolation;
 mod logs;

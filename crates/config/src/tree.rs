@@ -134,6 +134,8 @@ pub struct Global {
     /// `external-check`: programs may check servers; `preserve-env`: with all of the process's environment.
     pub external_check: Option<Set<bool>>,
     pub disable_zero_copy: Option<Set<bool>>,
+    /// `h2-workaround-bogus-websocket-clients`
+    pub h2_hides_websocket: Option<Set<bool>>,
     pub dns_accept_family: Option<Set<Word>>,
     pub expose_deprecated: Option<Set<bool>>,
     pub expose_experimental: Option<Set<bool>>,

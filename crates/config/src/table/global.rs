@@ -125,7 +125,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .refused("two parsers could frame such requests differently: they are refused"),
         flag("h2-workaround-bogus-websocket-clients", GLOBAL, "HTTP/2 does not announce WebSocket support")
-            .refused("HTTP/2 announces none yet"),
+            .built(raise!(h2_hides_websocket)),
         own(
             "hard-stop-after",
             GLOBAL,

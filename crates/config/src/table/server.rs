@@ -101,6 +101,8 @@ options! {
     track: Word = text("server"), word, "track", "the server takes the state of another, server or \
         backend/server";
     weight: u32 = int("weight", 0, 256), int, "weight", "share of the load";
+    ws: &'static str = choice("protocol", &["auto", "h1", "h2"]), choice, "ws", "the protocol that carries \
+        WebSocket; auto for that of the server";
     cc: Word = text("name"), word, "cc", "congestion control";
     addr: Word = text("address"), word, "addr", "where health checks go, if not where requests go";
     port: u16 = int("port", 1, 65535), int, "port", "the port of health checks, if it is another";
@@ -225,13 +227,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("socks4", SERVER, "<address>:<port>", 1, "a SOCKS4 proxy in between").refused("it is not built"),
         own("check-via-socks4", SERVER, "", 0, "checks go through the SOCKS4 proxy")
             .refused("it is not built"),
-        super::args(
-            "ws",
-            SERVER,
-            [choice("protocol", &["auto", "h1"])],
-            "the protocol of WebSocket streams, which is HTTP/1 in either case",
-        )
-        .built(|_, _| {}),
         own("tcp-md5sig", SERVER, "<key>", 1, "TCP segments are signed").refused("it is not built yet"),
         own("quic-cc-algo", SERVER, "<name>", 1, "congestion control of QUIC")
             .refused("QUIC is not built yet"),

@@ -102,7 +102,6 @@ const CHOICES: &[Row] = &[
     ("proto", "fcgi", "FastCGI is not built"),
     ("proto", "quic", "QUIC is not built yet"),
     ("proto", "spop", "SPOE is not built yet"),
-    ("ws", "h2", "WebSocket over HTTP/2 is not built yet"),
 ];
 
 /// Why a value of a keyword is refused, if it is one of HAProxy's.

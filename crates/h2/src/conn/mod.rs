@@ -228,6 +228,11 @@ impl Connection {
         }
     }
 
+    /// Whether the peer's first settings came.
+    pub fn is_settled(&self) -> bool {
+        self.settled
+    }
+
     /// Whether the peer takes extended CONNECT (RFC 8441). Before its settings came it does not.
     pub fn peer_takes_protocols(&self) -> bool {
         self.peer.connect_protocol

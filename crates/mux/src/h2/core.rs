@@ -132,6 +132,8 @@ pub(crate) struct State {
     idle_since: Option<Time>,
     /// When this side said that it leaves.
     leaves_since: Option<Time>,
+    /// Who waits for the peer's first settings.
+    unsettled: Vec<Waker>,
 }
 
 pub(crate) struct Core {
@@ -190,6 +192,7 @@ impl Mux {
             begun: 0,
             idle_since: Some(here.now()),
             leaves_since: None,
+            unsettled: Vec::new(),
         };
         Self(Rc::new(Core { here, state: RefCell::new(state) }))
     }
@@ -305,6 +308,7 @@ impl Mux {
                 entry.over(StreamError::Connection(end));
             }
         }
+        state.unsettled.drain(..).for_each(Waker::wake);
         state.kick();
     }
 
@@ -389,9 +393,17 @@ impl Mux {
         self.state().h2.streams_limit()
     }
 
-    /// Whether the server takes extended CONNECT (RFC 8441).
-    pub fn peer_takes_protocols(&self) -> bool {
-        self.state().h2.peer_takes_protocols()
+    /// Waits until the server's first settings came: whether it takes extended CONNECT (RFC 8441). One whose
+    /// connection is over does not.
+    pub fn poll_takes_protocols(&self, context: &Context<'_>) -> Poll<bool> {
+        let mut state = self.state();
+        if state.h2.is_settled() || state.over.is_some() {
+            return Poll::Ready(state.over.is_none() && state.h2.peer_takes_protocols());
+        }
+        if !state.unsettled.iter().any(|waker| waker.will_wake(context.waker())) {
+            state.unsettled.push(context.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// Oddities of the peer so far: `fc_glitches`, `bc_glitches`.
@@ -549,7 +561,11 @@ impl State {
                 }
                 None
             }
-            Event::Refused { .. } | Event::Settings | Event::GoAway { .. } | Event::Pong { .. } => None,
+            Event::Settings => {
+                self.unsettled.drain(..).for_each(Waker::wake);
+                None
+            }
+            Event::Refused { .. } | Event::GoAway { .. } | Event::Pong { .. } => None,
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::{Direction, Waits};
 use manylane_buf::Chain;
-use manylane_http::{CaseTable, Head};
+use manylane_http::{CaseTable, Head, Known, List};
 use manylane_mux::h2;
 use manylane_net::{Connection, TransferError};
 use manylane_pool::{AllocError, Pool, Pooled};
@@ -30,6 +30,11 @@ pub(crate) enum ServerEnd {
     Http1(Connection),
     /// A stream of a connection that requests share, once it has begun.
     Http2(h2::Conn, OnceCell<Pooled<H2End>>),
+}
+
+/// The protocol that an extended CONNECT asks for: the first of those that the request offers.
+pub(crate) fn protocol(request: &Head) -> Option<&[u8]> {
+    List::new(request.value(Known::UPGRADE)?).next()
 }
 
 /// One end of a body's way.
@@ -424,14 +429,15 @@ impl ServerEnd {
     }
 
     /// Sends the head of a request, behind which nothing comes if it is the `end`; or puts it behind `out`,
-    /// so that it leaves with the body. How many bytes were sent.
+    /// so that it leaves with the body. A stream asks for the protocol of an upgrade by extended CONNECT. How
+    /// many bytes were sent.
     ///
     /// # Errors
     /// [`NotBegun`]
     pub(crate) fn send_head(
         &self,
         head: &mut Head,
-        scheme: &[u8],
+        (scheme, upgrades): (&[u8], bool),
         spellings: Option<&CaseTable>,
         end: bool,
         out: &mut Chain,
@@ -439,7 +445,8 @@ impl ServerEnd {
         match self {
             Self::Http1(_) => head.emit(out, spellings).map(|()| 0).map_err(|_| NotBegun::Memory),
             Self::Http2(conn, place) => {
-                let stream = conn.begin(head, scheme, None, end).map_err(|error| match error {
+                let protocol = if upgrades { protocol(head) } else { None };
+                let stream = conn.begin(head, scheme, protocol, end).map_err(|error| match error {
                     h2::SendError::NoMemory => NotBegun::Memory,
                     h2::SendError::Invalid(_) => NotBegun::Invalid,
                     _ => NotBegun::Refused,

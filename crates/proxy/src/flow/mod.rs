@@ -3,7 +3,7 @@
 mod ends;
 mod timeouts;
 
-pub(crate) use ends::{BodyEnd, ClientEnd, EndFailed, H2End, NotBegun, NotSent, ServerEnd};
+pub(crate) use ends::{BodyEnd, ClientEnd, EndFailed, H2End, NotBegun, NotSent, ServerEnd, protocol};
 pub(crate) use timeouts::{Direction, Side, StreamTimeouts, Timeouts, Timer, Waits};
 
 use manylane_net::SplicePolicy;

@@ -27,6 +27,8 @@ pub struct Process {
     pub zero_warning: bool,
     /// `external-check`; `preserve-env`
     pub external_check: Option<bool>,
+    /// `h2-workaround-bogus-websocket-clients`: clients of HTTP/2 are not told that they may use WebSocket.
+    pub hides_websocket: bool,
     /// `insecure-setuid-wanted`
     pub insecure_setuid: bool,
     /// `pidfile`
@@ -321,6 +323,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         disable_fast_forward: _, // both directions are always forwarded without looking
         disable_zero_copy: _,    // the table of keywords says so, here and below
         dns_accept_family: _,
+        h2_hides_websocket,
         expose_deprecated: _,   // no keyword is deprecated here
         expose_experimental: _, // nor experimental
         fd_hard_limit,
@@ -413,6 +416,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         quiet: is_on(quiet),
         zero_warning: is_on(zero_warning),
         external_check: external_check.map(|set| set.value),
+        hides_websocket: is_on(h2_hides_websocket),
         insecure_setuid: is_on(insecure_setuid),
         pidfile: pidfile.as_ref().map(|set| path(&set.value)),
         chroot: chroot.as_ref().map(|set| path(&set.value)),

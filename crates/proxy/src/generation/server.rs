@@ -53,6 +53,8 @@ pub struct Server {
     pub header: Option<SendHeader>,
     /// `proto h2`: it speaks HTTP/2, and each of its connections serves many requests at a time.
     pub http2: bool,
+    /// `ws`: whether streams that carry WebSocket go to it in HTTP/2; as all others unless it says so.
+    pub http2_websocket: bool,
     /// `weight`, 0 to 256.
     pub weight: u16,
     /// `backup`
@@ -277,6 +279,7 @@ pub(super) fn server(
         tcp_ut,
         track: _, // looked up when all are known
         weight,
+        ws,
         cc,
         backup,
         disabled,
@@ -356,6 +359,7 @@ pub(super) fn server(
         namespace_of_client,
         header,
         http2,
+        http2_websocket: ws.as_ref().map_or(http2, |set| set.value == "h2" || set.value == "auto" && http2),
         weight: weight.map_or(1, |set| set.value.min(256) as u16),
         backup: on(backup),
         disabled: on(disabled),

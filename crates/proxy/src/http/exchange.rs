@@ -8,6 +8,7 @@ use super::Session;
 use super::body::{NoBody, data};
 use super::edit::{self, PersistCookie};
 use super::pump::Pump;
+use super::websocket;
 use crate::counts::count_in_front;
 use crate::generation::{Backend, CloseMode, ContentAction, Rule, Target};
 use crate::rules::{Content, EvalPhase, Lookups, any_holds, content};
@@ -49,6 +50,8 @@ pub(super) struct Asking {
     pub(super) forced: bool,
     /// `ignore-persist`: that server is not looked at.
     pub(super) ignored: bool,
+    /// What a server of HTTP/1 agrees to WebSocket by, which the client may know nothing of.
+    pub(super) websocket: Cell<Option<websocket::Key>>,
 }
 
 /// What an answer of the program's own is about.
@@ -101,6 +104,7 @@ impl Session<'_> {
             ruled: None,
             forced: false,
             ignored: false,
+            websocket: Cell::new(None),
         };
         self.begin(&request.head);
         let rules = &*frontend.rules;

@@ -25,6 +25,7 @@ mod settle;
 mod tries;
 mod tunnel;
 mod upload;
+mod websocket;
 
 use crate::counts::count_in_front;
 use crate::flow::{NotSent, Splicing, StreamTimeouts, Timeouts, Timer};

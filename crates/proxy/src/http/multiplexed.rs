@@ -6,6 +6,7 @@
 use super::Session;
 use super::private::Private;
 use super::request::timeouts;
+use super::websocket::as_upgrade;
 use crate::counts::count_in_front;
 use crate::flow::{ClientEnd, H2End, Timer};
 use crate::generation::LoggedErrors;
@@ -19,7 +20,7 @@ use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
 use manylane_expr::Variables;
 use manylane_h1::{Body, Connection as Said, Request};
-use manylane_http::{Known, Method};
+use manylane_http::{EditError, Known, Method};
 use manylane_mux::h2;
 use manylane_sched::Class;
 use std::cell::{Cell, RefCell};
@@ -55,8 +56,12 @@ pub(super) async fn serve(session: Session<'_>) {
     let variables = scopes.take_session();
     local.scopes.put(scopes);
     let Some((connection, received, origin)) = client.split() else { return };
-    let settings = &local.generation.process.h2;
-    let config = settings.of_client(&frontend.http.request_limits);
+    let process = &local.generation.process;
+    let settings = &process.h2;
+    let config = h2::Config {
+        connect_protocol: !process.hides_websocket,
+        ..settings.of_client(&frontend.http.request_limits)
+    };
     let Ok(conn) = h2::Conn::server(connection, received, config, local.here()) else { return };
     if listener.http2 {
         frontend.counts.own().h2_only.add(1);
@@ -234,7 +239,7 @@ impl Session<'_> {
     /// Serves the request of a stream.
     async fn serve_one(&mut self, request: h2::Request) {
         let frontend = self.frontend;
-        let mut request = self.of_stream(request);
+        let Ok(mut request) = self.of_stream(request) else { return self.refuse_head().await };
         self.came = request.head.size() as u64;
         self.receives(request.head.size());
         self.unsent.set(self.came);
@@ -256,11 +261,19 @@ impl Session<'_> {
 
     /// A request as the engine has it. A body without a length is one of chunks, to those who need to know
     /// where it ends.
-    fn of_stream(&self, request: h2::Request) -> Request {
-        let h2::Request { head, length, .. } = request;
+    ///
+    /// # Errors
+    /// There is no room to say that it is an upgrade.
+    fn of_stream(&self, request: h2::Request) -> Result<Request, EditError> {
+        let h2::Request { mut head, length, protocol, .. } = request;
+        if let Some(protocol) = &protocol {
+            as_upgrade(&mut head, protocol)?;
+        }
+        let said = Said { upgrade: protocol.is_some(), ..Said::default() };
         let over = self.client.end.h2().is_none_or(H2End::is_over);
         let body = match (length, over) {
-            _ if head.method_kind() == Method::Connect => Body::None, // what follows is the tunnel's
+            // What follows is the tunnel's.
+            _ if head.method_kind() == Method::Connect || said.upgrade => Body::None,
             (Some(length), _) => Body::Length(length),
             (None, true) => Body::None,
             (None, false) => Body::Chunked,
@@ -268,7 +281,7 @@ impl Session<'_> {
         let continue_expected =
             head.values(Known::EXPECT).any(|value| value.eq_ignore_ascii_case(b"100-continue"));
         let te_trailers = head.has(Known::TE);
-        Request { head, body, connection: Said::default(), continue_expected, te_trailers }
+        Ok(Request { head, body, connection: said, continue_expected, te_trailers })
     }
 
     /// A head came that is larger than is taken.

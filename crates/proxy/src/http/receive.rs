@@ -121,7 +121,9 @@ async fn receive_from<C: Fn(u64)>(
             h2::ResponseHead::Final { response: h2::Response { head, length }, end } => {
                 onward.received.add(head.size() as u64);
                 let body = match (head.status(), length) {
-                    (200..=299, _) if asked.method == Method::Connect && !end => Body::Tunnel,
+                    (200..=299, _) if (asked.method == Method::Connect || asked.upgrade) && !end => {
+                        Body::Tunnel
+                    }
                     (204 | 304, _) => Body::None,
                     _ if asked.method == Method::Head => Body::None,
                     (_, Some(length)) => Body::Length(length),

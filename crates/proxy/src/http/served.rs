@@ -39,7 +39,7 @@ impl Session<'_> {
     fn outgoing(
         &self,
         request: &mut Request,
-        backend: &Backend,
+        (asking, backend): (&Asking, &Backend),
         (server, permit, new): (&ServerEnd, &ServerPermit, bool),
         received: &mut Chain,
         (up, kept): (&mut Pump, Option<&Kept>),
@@ -88,12 +88,16 @@ impl Session<'_> {
         if chunked && !request.head.has(Known::TRANSFER_ENCODING) {
             request.head.set_field(Known::TRANSFER_ENCODING, b"chunked").map_err(|_| no_memory())?;
         }
-        let end =
-            up.is_empty() && kept.is_none_or(Kept::is_empty) && request.head.method_kind() != Method::Connect;
+        let upgrades = request.connection.upgrade;
+        if upgrades {
+            self.set_websocket_key(request, asking, server.is_h2()).map_err(|_| no_memory())?;
+        }
+        let tunnels = upgrades || request.head.method_kind() == Method::Connect;
+        let end = up.is_empty() && kept.is_none_or(Kept::is_empty) && !tunnels;
         let scheme = self.client.end.h2().map_or(&b"http"[..], H2End::scheme);
-        let sent = server.send_head(&mut request.head, scheme, spellings, end, &mut out);
-        if end {
-            up.ends_with_head();
+        let sent = server.send_head(&mut request.head, (scheme, upgrades), spellings, end, &mut out);
+        if end || tunnels {
+            up.ends_with_head(); // the end of a stream is that of its tunnel
         }
         match sent {
             Ok(sent) => Ok((out, sent)),
@@ -123,7 +127,8 @@ impl Session<'_> {
         let index = permit.index();
         let new = reused.is_none();
         let body = (&mut *up, budget.kept);
-        let outgoing = self.outgoing(request, backend, (server_end, permit, new), received, body);
+        let whose = (asking, backend);
+        let outgoing = self.outgoing(request, whose, (server_end, permit, new), received, body);
         let (mut out, sent_head) = match outgoing {
             Err(Failed::Again { persistent: _ }) if !budget.left => {
                 return Err(Failed::Answer(502, Termination::new(Cause::ServerLeft, Phase::Headers)));
@@ -225,6 +230,9 @@ impl Session<'_> {
             if let Some(relaxed) = parser.take_relaxed() {
                 self.accept_relaxed_response(&relaxed, backend, permit.server());
             }
+            if request.connection.upgrade {
+                self.settle_upgrade(request, response, asking, backend, (server, permit.server()))?;
+            }
             observe(local, backend, index, Observation::Status(response.head.status()));
             if failure.repeatable && backend.http.retry_on.statuses.contains(&response.head.status()) {
                 return Err(Failed::Again { persistent: budget.persistent });
@@ -264,13 +272,12 @@ impl Session<'_> {
                 }
             }
             self.check_cache(asking, backend, permit, &response.head).inspect_err(|_| answered_with())?;
-            let Settled { mut back, sent, body, framed, persist, sends_off, server_persists } =
+            let Settled { mut back, sent, shown, body, framed, persist, sends_off, server_persists } =
                 self.settle(answered, response, &mut from_server)?;
             if sent > 0 {
                 count(0, sent);
             }
             // Rules may have changed it, and as long as nothing was sent it may become another answer.
-            let shown = response.head.status();
             self.replied.set(true);
             self.note(|record| record.status = Some(shown));
             let counted = Cell::new(false);

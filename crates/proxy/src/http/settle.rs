@@ -6,6 +6,7 @@ use super::cacheable::gives_cookie_away;
 use super::edit;
 use super::exchange::Asking;
 use super::tries::{Failed, no_memory};
+use super::websocket::as_connected;
 use crate::flow::{BodyEnd, NotSent};
 use crate::generation::{Backend, CloseMode, Rules};
 use crate::rules::{Answer, Content, End, EvalPhase, Lookups, content};
@@ -28,6 +29,8 @@ pub(super) struct Settled {
     pub(super) back: Chain,
     /// Bytes of it that were sent.
     pub(super) sent: u64,
+    /// Its status: that of an upgrade, also where the client speaks HTTP/2 and has another word for it.
+    pub(super) shown: u16,
     /// What the server sends of a body, and how the client gets it.
     pub(super) body: Body,
     pub(super) framed: Body,
@@ -248,6 +251,10 @@ impl Session<'_> {
         let mut back = Chain::new();
         let spellings = self.local.generation.spellings.as_ref().filter(|_| self.frontend.http.spells);
         let end = matches!(body, Body::None | Body::Length(0));
+        let shown = response_head.status();
+        if shown == 101 && self.client.end.h2().is_some() {
+            as_connected(response_head).map_err(|_| no_memory())?;
+        }
         let sent = self.client.end.send_head(response_head, spellings, end, &mut back);
         let sent = sent.map_err(|why| match why {
             NotSent::Memory => no_memory(),
@@ -256,6 +263,15 @@ impl Session<'_> {
         if chunks_end && self.client.end.h2().is_none() {
             BodyWriter::new(Body::Chunked).end(None, &mut back).map_err(|_| no_memory())?;
         }
-        Ok(Settled { back, sent, body, framed, persist, sends_off: asking.keep && !keeps, server_persists })
+        Ok(Settled {
+            back,
+            sent,
+            shown,
+            body,
+            framed,
+            persist,
+            sends_off: asking.keep && !keeps,
+            server_persists,
+        })
     }
 }

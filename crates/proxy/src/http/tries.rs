@@ -5,18 +5,21 @@ use super::exchange::{About, After, Asking};
 use super::private::Purpose;
 use super::pump::{Kept, Pump};
 use super::upload::Watched;
+use super::websocket::is_websocket;
 use crate::flow::ServerEnd;
-use crate::generation::{Backend, Reuse};
+use crate::generation::{Backend, Reuse, Server};
 use crate::rules::{Answer, BackLink, End, EvalPhase};
-use crate::run::{Idle, Local};
+use crate::run::{Idle, Local, SETTINGS_PATIENCE};
 use crate::server::{self, Attempt, ConnectTimings, IdleConn, NotReached, ServerPermit, Tried, Wanted};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_h1::Request;
 use manylane_http::Method;
+use manylane_mux::h2;
 use manylane_net::{Connection, Packets};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::pin::pin;
 
 /// What is left to try.
@@ -167,6 +170,26 @@ impl Session<'_> {
         Ok(ServerEnd::stream_of(conn))
     }
 
+    /// Waits until it is known that a server takes extended CONNECT, which tells so when it is connected.
+    async fn takes_protocols(
+        &self,
+        backend: &Backend,
+        permit: &ServerPermit,
+        conn: &h2::Conn,
+    ) -> Result<(), Failed> {
+        let time = backend.timeouts.server.unwrap_or(SETTINGS_PATIENCE).min(SETTINGS_PATIENCE);
+        let told = pin!(poll_fn(|context| conn.poll_takes_protocols(context)));
+        let told = self.local.here().timeout(time, told).await;
+        let (status, cause) = match told {
+            Ok(true) => return Ok(()),
+            Ok(false) => (502, Cause::ServerLeft),
+            Err(_) => (504, Cause::ServerSilent),
+        };
+        backend.counts.own().response_errors.add(1);
+        permit.server().counts.own().response_errors.add(1);
+        Err(Failed::Answer(status, Termination::new(cause, Phase::Headers)))
+    }
+
     /// [`ends_soon`](Self::ends_soon), of a body of which a server may have got a part: then it has to be
     /// whole.
     fn ends_behind(&mut self, asking: &Asking, up: &mut Pump) -> bool {
@@ -200,6 +223,8 @@ impl Session<'_> {
             self.eval().pool_names(phase, backend)
         };
         let head = &request.head;
+        let websocket = is_websocket(request);
+        let is_http2 = move |server: &Server| if websocket { server.http2_websocket } else { server.http2 };
         let redirects = matches!(asking.method, Method::Get | Method::Head);
         let private = &mut self.private;
         let purpose = Cell::new(None);
@@ -214,7 +239,7 @@ impl Session<'_> {
             if anew {
                 return IdleConn::Nothing;
             }
-            if permit.server().http2 {
+            if is_http2(permit.server()) {
                 return Self::take_shared(local, backend, key, first, permit);
             }
             // What a key tells of is equal where the key is.
@@ -310,7 +335,7 @@ impl Session<'_> {
         };
         let index = permit.index();
         let end = match end {
-            ServerEnd::Http1(connection) if permit.server().http2 => {
+            ServerEnd::Http1(connection) if is_http2(permit.server()) => {
                 let shared = purpose
                     .get()
                     .and_then(|purpose| purpose.key())
@@ -322,6 +347,11 @@ impl Session<'_> {
             }
             end => end,
         };
+        if request.connection.upgrade
+            && let ServerEnd::Http2(conn, _) = &end
+        {
+            self.takes_protocols(backend, &permit, conn).await?;
+        }
         // As if it had the right cookie: a rule will choose the same server again.
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));

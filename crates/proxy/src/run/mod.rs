@@ -33,5 +33,6 @@ pub(crate) use local::{PageServed, replaced};
 pub(crate) use observe::{Observation, observe};
 pub(crate) use passwords::hashing;
 pub use relocate::{NotRenamed, Relocated, relocate, rename};
+pub(crate) use shared_conns::SETTINGS_PATIENCE;
 pub use streams::{AtWork, Cursor, Slice, end_stream, end_streams, panic_stream, slice};
 pub(crate) use streams::{Begun, Streaming};

@@ -25,7 +25,7 @@ use std::time::Duration;
 static SERVER: TaskKind = TaskKind::new("h2 connection to a server");
 
 /// How long a server may take to acknowledge settings: a round trip, and time for one that is busy.
-const SETTINGS_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const SETTINGS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A lane's connections of HTTP/2 to servers of one generation.
 #[derive(Debug, Default)]

@@ -1,0 +1,174 @@
+//! Upgrades of HTTP/1 and extended CONNECT of HTTP/2 (RFC 8441), each where the other end speaks the other.
+//!
+//! To the engine both are an upgrade: a GET with `Upgrade` and `Connection`, agreed to by 101. WebSocket has
+//! a key in HTTP/1 alone (RFC 6455, 4.1), which one end then does not know of: it is made here, and the
+//! server's answer to it is looked at.
+
+use super::Session;
+use super::exchange::Asking;
+use super::tries::{Failed, no_memory};
+use crate::flow::{BodyEnd, protocol};
+use crate::generation::{Backend, Server};
+use crate::termination::{Cause, Phase, Termination};
+use manylane_h1::{Body, Request, Response};
+use manylane_http::{EditError, Head, Known};
+use sha1::{Digest, Sha1};
+use std::hash::{BuildHasher, RandomState};
+
+/// What is put behind a key before it is hashed (RFC 6455, 1.3).
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// What a client proves a handshake by: sixteen bytes in base64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key([u8; 24]);
+
+impl Key {
+    fn of(head: &Head) -> Option<Self> {
+        head.value(Known::SEC_WEBSOCKET_KEY)?.try_into().ok().map(Self)
+    }
+
+    /// One that nobody can guess.
+    fn random() -> Self {
+        let state = RandomState::new();
+        let [one, two] = [0_u8, 1].map(|half| state.hash_one(half).to_le_bytes());
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&one);
+        bytes[8..].copy_from_slice(&two);
+        let mut key = [0; 24];
+        base64(&bytes, &mut key);
+        Self(key)
+    }
+
+    /// `Sec-WebSocket-Accept` of who agrees.
+    fn accept(&self) -> [u8; 28] {
+        let mut accept = [0; 28];
+        base64(&Sha1::new().chain_update(self.0).chain_update(GUID).finalize(), &mut accept);
+        accept
+    }
+}
+
+/// Writes `bytes` in base64; `text` has the room that it takes.
+fn base64(bytes: &[u8], text: &mut [u8]) {
+    for (three, four) in bytes.chunks(3).zip(text.chunks_mut(4)) {
+        let bits =
+            three.iter().fold(0_u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - three.len()));
+        for (n, digit) in four.iter_mut().enumerate() {
+            let known = n <= three.len();
+            *digit = if known { DIGITS[(bits >> (18 - 6 * n) & 63) as usize] } else { b'=' };
+        }
+    }
+}
+
+/// Whether a request offers WebSocket, beside other protocols perhaps.
+pub(super) fn is_websocket(request: &Request) -> bool {
+    request.connection.upgrade
+        && request.head.list_values(Known::UPGRADE).any(|name| name.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// Makes an upgrade of a request that came as an extended CONNECT.
+pub(super) fn as_upgrade(head: &mut Head, protocol: &[u8]) -> Result<(), EditError> {
+    head.add_field(Known::UPGRADE, protocol)?;
+    head.add_field(Known::CONNECTION, b"upgrade")
+}
+
+/// A response 101 as a client of HTTP/2 gets it.
+pub(super) fn as_connected(head: &mut Head) -> Result<(), EditError> {
+    head.remove_fields(Known::SEC_WEBSOCKET_ACCEPT);
+    head.set_status(200, None)
+}
+
+/// The server did not agree to what it was asked for, in words that could be passed on.
+fn disagreed(backend: &Backend, server: &Server) -> Failed {
+    backend.counts.own().response_errors.add(1);
+    server.counts.own().response_errors.add(1);
+    Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers))
+}
+
+#[allow(clippy::result_large_err)] // in a box, what a rule answers would be an allocation
+impl Session<'_> {
+    /// Has a request that offers WebSocket a key where the server wants one, and none where it does not.
+    pub(super) fn set_websocket_key(
+        &self,
+        request: &mut Request,
+        asking: &Asking,
+        server_is_h2: bool,
+    ) -> Result<(), EditError> {
+        if !is_websocket(request) {
+            return Ok(());
+        }
+        let head = &mut request.head;
+        let key = asking.websocket.get().or_else(|| Key::of(head)).unwrap_or_else(Key::random);
+        asking.websocket.set(Some(key));
+        if server_is_h2 {
+            head.remove_fields(Known::SEC_WEBSOCKET_KEY);
+            Ok(())
+        } else if head.value(Known::SEC_WEBSOCKET_KEY) == Some(&key.0) {
+            Ok(())
+        } else {
+            head.set_field(Known::SEC_WEBSOCKET_KEY, &key.0)
+        }
+    }
+
+    /// Makes of the response to an upgrade what one of HTTP/1 is, and looks at what the client cannot: where
+    /// that speaks HTTP/2, any 2xx agrees.
+    pub(super) fn settle_upgrade(
+        &self,
+        request: &Request,
+        response: &mut Response,
+        asking: &Asking,
+        backend: &Backend,
+        (from, server): (BodyEnd<'_>, &Server),
+    ) -> Result<(), Failed> {
+        let key = asking.websocket.get();
+        let to_h2 = self.client.end.h2().is_some();
+        let agrees = response.body == Body::Tunnel;
+        let head = &mut response.head;
+        if from.h2().is_some() {
+            if !agrees {
+                return if to_h2 && matches!(head.status(), 200..=299) {
+                    Err(disagreed(backend, server))
+                } else {
+                    Ok(())
+                };
+            }
+            let protocol = protocol(&request.head).unwrap_or_default();
+            let made = head
+                .set_status(101, None)
+                .and_then(|()| head.set_field(Known::CONNECTION, b"upgrade"))
+                .and_then(|()| head.set_field(Known::UPGRADE, protocol))
+                .and_then(|()| match key {
+                    Some(key) => head.set_field(Known::SEC_WEBSOCKET_ACCEPT, &key.accept()),
+                    None => Ok(()),
+                });
+            response.connection.upgrade = true;
+            return made.map_err(|_| no_memory());
+        }
+        let is_right = match key {
+            Some(key) if agrees => head.value(Known::SEC_WEBSOCKET_ACCEPT) == Some(&key.accept()),
+            _ => agrees || !matches!(head.status(), 200..=299),
+        };
+        if to_h2 && !is_right { Err(disagreed(backend, server)) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_answered_as_the_rfc_has_it() {
+        let key = Key(*b"dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(&key.accept(), b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    }
+
+    #[test]
+    fn keys_are_sixteen_bytes_and_differ() {
+        let keys = [Key::random(), Key::random()];
+        assert_ne!(keys[0], keys[1]);
+        for Key(text) in keys {
+            assert!(text.ends_with(b"==") && text[..22].iter().all(|digit| DIGITS.contains(digit)));
+        }
+    }
+}

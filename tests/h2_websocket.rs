@@ -1,0 +1,378 @@
+//! WebSocket, and other tunnels, where a client or a server speaks HTTP/2 (RFC 8441): the crate `h2` at
+//! either end, sockets of the test's own at the others.
+
+use crate::common;
+
+use bytes::Bytes;
+use common::watch::Syslog;
+use common::{DEFAULTS, Manylane, PATIENCE, connect, fd, listener, origin};
+use h2::client::SendRequest;
+use h2::ext::Protocol;
+use http::{Method, Request, Response, StatusCode};
+use sha1::Digest;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+/// A key, and what a server that has it says (RFC 6455, 1.3).
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+fn block<F: Future>(work: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let work = async { tokio::time::timeout(PATIENCE, work).await.expect("it takes too long") };
+    runtime.block_on(tokio::task::LocalSet::new().run_until(work))
+}
+
+/// A client, whose server's settings are there.
+async fn client(address: SocketAddr) -> SendRequest<Bytes> {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (client, mut connection) = h2::client::handshake(stream).await.unwrap();
+    let mut pong = connection.ping_pong().unwrap();
+    tokio::task::spawn_local(connection);
+    pong.ping(h2::Ping::opaque()).await.unwrap(); // answered behind the settings
+    client
+}
+
+/// One end of a tunnel.
+struct Tunnel {
+    up: h2::SendStream<Bytes>,
+    down: h2::RecvStream,
+}
+
+impl Tunnel {
+    fn say(&mut self, text: &str, end: bool) {
+        self.up.send_data(Bytes::copy_from_slice(text.as_bytes()), end).unwrap();
+    }
+
+    /// Waits for so much, or for the end where it is empty.
+    async fn hear(&mut self, text: &str) {
+        let mut heard = Vec::new();
+        while heard.len() < text.len().max(1) {
+            let Some(data) = self.down.data().await else { break };
+            let data = data.unwrap();
+            heard.extend_from_slice(&data);
+            self.down.flow_control().release_capacity(data.len()).unwrap();
+        }
+        assert_eq!(String::from_utf8(heard).unwrap(), text);
+    }
+}
+
+fn chat(path: &str) -> Request<()> {
+    let request = Request::connect(format!("http://a.example{path}")).header("sec-websocket-version", "13");
+    request.extension(Protocol::from_static("websocket")).body(()).unwrap()
+}
+
+async fn ask(client: &mut SendRequest<Bytes>, request: Request<()>) -> (Response<()>, Tunnel) {
+    let (response, up) = client.send_request(request, false).unwrap();
+    let (head, down) = response.await.unwrap().into_parts();
+    (Response::from_parts(head, ()), Tunnel { up, down })
+}
+
+fn head(stream: &mut impl BufRead) -> String {
+    let mut head = String::new();
+    while stream.read_line(&mut head).is_ok_and(|length| length > 0) {
+        if head.ends_with("\r\n\r\n") {
+            return head;
+        }
+    }
+    panic!("no head, but {head:?}");
+}
+
+/// An origin of HTTP/1 that agrees, unless the path says otherwise, and then sends back what it gets, to its
+/// end.
+fn server_of_1() -> SocketAddr {
+    origin(|stream| {
+        let mut out = stream.try_clone().unwrap();
+        let mut stream = BufReader::new(stream);
+        let asked = head(&mut stream);
+        let field = |name: &str| asked.lines().find_map(|line| line.strip_prefix(name));
+        let key = field("sec-websocket-key: ").or_else(|| field("Sec-WebSocket-Key: ")).unwrap();
+        assert_eq!(key.len(), 24);
+        let path = asked.split(' ').nth(1).unwrap();
+        assert!(asked.to_lowercase().contains("\r\nupgrade: websocket\r\n"), "{asked}");
+        assert!(asked.to_lowercase().contains("\r\nconnection: upgrade\r\n"), "{asked}");
+        let accept = if path == "/wrong" { "AAAA".into() } else { accept_of(key) };
+        let answer = match path {
+            "/200" => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno".into(),
+            "/403" => "HTTP/1.1 403 No\r\nContent-Length: 2\r\n\r\nno".into(),
+            _ => format!(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
+            ),
+        };
+        let _ = out.write_all(answer.as_bytes());
+        let _ = std::io::copy(&mut stream, &mut out);
+        let _ = out.shutdown(Shutdown::Write);
+    })
+}
+
+fn accept_of(key: &str) -> String {
+    let hash = sha1::Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11"));
+    let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let bits: Vec<u8> = hash.iter().flat_map(|byte| (0..8).rev().map(move |n| byte >> n & 1)).collect();
+    let six = |bits: &[u8]| (0..6).fold(0, |six, n| six << 1 | bits.get(n).copied().unwrap_or(0));
+    let text: String = bits.chunks(6).map(|bits| char::from(digits[usize::from(six(bits))])).collect();
+    text + "="
+}
+
+/// An origin of HTTP/2, which takes extended CONNECT if it `takes` it: it sends back what comes through a
+/// tunnel, to its end, and says the path to other requests.
+fn server_of_2(takes: bool) -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let serve = async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::task::spawn_local(async move {
+                    let mut builder = h2::server::Builder::new();
+                    if takes {
+                        builder.enable_connect_protocol();
+                    }
+                    let mut connection = builder.handshake::<_, Bytes>(stream).await.unwrap();
+                    while let Some(Ok((request, respond))) = connection.accept().await {
+                        tokio::task::spawn_local(respond_to(request, respond));
+                    }
+                });
+            }
+        };
+        runtime.block_on(tokio::task::LocalSet::new().run_until(serve));
+    });
+    address
+}
+
+async fn respond_to(
+    request: Request<h2::RecvStream>,
+    mut respond: h2::server::SendResponse<Bytes>,
+) -> Option<()> {
+    let (head, mut upload) = request.into_parts();
+    let protocol = head.extensions.get::<Protocol>().map(|protocol| protocol.as_str().to_owned());
+    let what = format!("{} {:?} {}", head.method, protocol, head.headers.contains_key("sec-websocket-key"));
+    let response = Response::builder().header("x-asked", what);
+    if head.method != Method::CONNECT || head.uri.path() == "/403" {
+        let status = if head.method == Method::CONNECT { 403 } else { 200 };
+        let mut out = respond.send_response(response.status(status).body(()).unwrap(), false).ok()?;
+        return out.send_data(Bytes::from(head.uri.path().to_owned()), true).ok();
+    }
+    let mut out = respond.send_response(response.body(()).unwrap(), false).ok()?;
+    while let Some(data) = upload.data().await {
+        let data = data.ok()?;
+        upload.flow_control().release_capacity(data.len()).ok()?;
+        out.send_data(data, false).ok()?;
+    }
+    out.send_data(Bytes::new(), true).ok()
+}
+
+fn start(global: &str, backend: &str, server: SocketAddr, options: &str) -> (Manylane, SocketAddr, Syslog) {
+    let (web, address) = listener();
+    let log = Syslog::new();
+    let program = Manylane::start_ready(&format!(
+        "global\n{global}{DEFAULTS} mode http\n log {} local0\n option httplog\nfrontend f\n bind {}\n \
+         default_backend b\nbackend b\n{backend} server s {server} {options}\n",
+        log.address(),
+        fd(&web)
+    ));
+    (program, address, log)
+}
+
+/// A client of HTTP/1 that asks for WebSocket.
+fn upgrade(address: SocketAddr, path: &str) -> (String, BufReader<TcpStream>) {
+    let mut stream = connect(address);
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut stream = BufReader::new(stream);
+    (head(&mut stream), stream)
+}
+
+/// Sends through a tunnel and gets it back, then ends it.
+fn echoes(stream: &mut BufReader<TcpStream>) {
+    for text in ["one", "three"] {
+        stream.get_mut().write_all(text.as_bytes()).unwrap();
+        let mut back = vec![0; text.len()];
+        stream.read_exact(&mut back).unwrap();
+        assert_eq!(back, text.as_bytes());
+    }
+    stream.get_mut().write_all(b"last").unwrap();
+    stream.get_mut().shutdown(Shutdown::Write).unwrap();
+    let mut rest = String::new();
+    stream.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "last");
+}
+
+#[test]
+fn a_client_of_http_2_reaches_a_server_of_http_1() {
+    let (_program, address, log) = start("", "", server_of_1(), "");
+    block(async {
+        let mut client = client(address).await;
+        assert!(client.is_extended_connect_protocol_enabled());
+        let (response, mut tunnel) = ask(&mut client, chat("/chat")).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["sec-websocket-protocol"], "chat");
+        for hop in ["upgrade", "connection", "sec-websocket-accept"] {
+            assert!(!response.headers().contains_key(hop), "{response:?}");
+        }
+        // Another stream's end is not this one's.
+        let (_, mut other) = ask(&mut client, chat("/other")).await;
+        for text in ["one", "three"] {
+            tunnel.say(text, false);
+            tunnel.hear(text).await;
+        }
+        other.say("bye", true);
+        other.hear("bye").await;
+        other.hear("").await;
+        tunnel.say("last", true);
+        tunnel.hear("last").await;
+        tunnel.hear("").await;
+    });
+    for _ in 0..2 {
+        let line = log.wait("HTTP/2.0");
+        assert!(line.contains(" f b/s ") && line.contains(" 101 ") && line.contains(" ---- "), "{line}");
+    }
+}
+
+/// Any 2xx agrees to an extended CONNECT, so a server that does not agree as it has to is no answer to it.
+#[test]
+fn what_is_no_agreement_is_not_told_as_one() {
+    let (_program, address, log) = start("", "", server_of_1(), "");
+    let statuses = block(async {
+        let mut client = client(address).await;
+        let mut statuses = Vec::new();
+        for path in ["/wrong", "/200", "/403"] {
+            statuses.push(ask(&mut client, chat(path)).await.0.status().as_u16());
+        }
+        statuses
+    });
+    assert_eq!(statuses, [502, 502, 403]);
+    for shown in [" 502 ", " 502 "] {
+        let line = log.wait("HTTP/2.0");
+        assert!(line.contains(shown) && line.contains(" PH-- "), "{line}");
+    }
+}
+
+#[test]
+fn a_client_of_http_1_reaches_a_server_of_http_2() {
+    let (_program, address, log) = start("", " http-reuse always\n", server_of_2(true), "proto h2");
+    let (head, mut stream) = upgrade(address, "/chat");
+    let head = head.to_lowercase();
+    assert!(head.starts_with("http/1.1 101 switching protocols\r\n"), "{head}");
+    for field in ["upgrade: websocket", "connection: upgrade", "x-asked: connect some(\"websocket\") false"] {
+        assert!(head.contains(&format!("\r\n{field}\r\n")), "{head}");
+    }
+    assert!(head.contains(&format!("\r\nsec-websocket-accept: {}\r\n", ACCEPT.to_lowercase())), "{head}");
+    // A request beside it, on the same connection.
+    let mut plain = connect(address);
+    plain.write_all(b"GET /plain HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(common::read_all(&mut plain).contains("/plain"));
+    echoes(&mut stream);
+    let (head, _stream) = upgrade(address, "/403");
+    assert!(head.starts_with("HTTP/1.1 403 "), "{head}");
+    assert!(log.wait("GET /plain").contains(" 200 "));
+    let line = log.wait("GET /chat");
+    assert!(line.contains(" 101 ") && line.contains(" ---- "), "{line}");
+}
+
+#[test]
+fn a_client_of_http_2_reaches_a_server_of_http_2() {
+    for options in ["proto h2", "ws h2"] {
+        let (_program, address, log) = start("", "", server_of_2(true), options);
+        block(async {
+            let mut client = client(address).await;
+            let (response, mut tunnel) = ask(&mut client, chat("/chat")).await;
+            assert_eq!(response.headers()["x-asked"], "CONNECT Some(\"websocket\") false");
+            tunnel.say("one", false);
+            tunnel.hear("one").await;
+            tunnel.say("last", true);
+            tunnel.hear("last").await;
+            tunnel.hear("").await;
+            let (response, _tunnel) = ask(&mut client, chat("/403")).await;
+            assert_eq!(response.status(), StatusCode::FORBIDDEN);
+        });
+        assert!(log.wait("/chat").contains(" 101 "));
+    }
+}
+
+#[test]
+fn ws_says_what_websocket_goes_by() {
+    // A server that does not take it.
+    let (_program, address, log) = start("", "", server_of_2(false), "proto h2");
+    assert!(upgrade(address, "/chat").0.starts_with("HTTP/1.1 502 "));
+    assert!(log.wait("GET /chat").contains(" SH-- "));
+    let (_program, address, _log) = start("", "", server_of_1(), "proto h2 ws h1");
+    let (head, mut stream) = upgrade(address, "/chat");
+    assert!(head.starts_with("HTTP/1.1 101 ") && head.contains(ACCEPT), "{head}");
+    echoes(&mut stream);
+}
+
+#[test]
+fn clients_are_not_told_of_websocket_where_that_is_wanted() {
+    let (_program, address, _log) = start(" h2-workaround-bogus-websocket-clients\n", "", server_of_1(), "");
+    block(async {
+        let mut client = client(address).await;
+        assert!(!client.is_extended_connect_protocol_enabled());
+        let (response, _up) = client.send_request(chat("/chat"), false).unwrap();
+        let error = response.await.unwrap_err();
+        assert_eq!(error.reason(), Some(h2::Reason::PROTOCOL_ERROR));
+    });
+}
+
+#[test]
+fn a_silent_tunnel_ends_by_its_timeout() {
+    let (_program, address, log) = start("", " timeout tunnel 1s\n", server_of_1(), "");
+    block(async {
+        let mut client = client(address).await;
+        let (_, mut tunnel) = ask(&mut client, chat("/chat")).await;
+        tunnel.say("one", false);
+        tunnel.hear("one").await;
+        let end = tunnel.down.data().await.unwrap().unwrap_err();
+        assert!(end.is_reset(), "{end}");
+    });
+    let line = log.wait("/chat");
+    assert!(line.contains(" cD-- ") || line.contains(" sD-- "), "{line}");
+}
+
+/// A client that resets its stream ends the tunnel, and its server's connection.
+#[test]
+fn a_reset_ends_a_tunnel() {
+    let (gone, is_gone) = std::sync::mpsc::channel();
+    let server = origin(move |stream| {
+        let mut out = stream.try_clone().unwrap();
+        let mut stream = BufReader::new(stream);
+        let asked = head(&mut stream);
+        let key = asked.lines().find_map(|line| line.strip_prefix("sec-websocket-key: ")).unwrap();
+        let answer = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Accept: {}\r\n\r\n",
+            accept_of(key)
+        );
+        out.write_all(answer.as_bytes()).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+        let _ = gone.send(());
+    });
+    let (_program, address, log) = start("", "", server, "");
+    block(async {
+        let mut client = client(address).await;
+        let (_, mut tunnel) = ask(&mut client, chat("/chat")).await;
+        tunnel.up.send_reset(h2::Reason::CANCEL);
+        drop(tunnel);
+        let (_, _other) = ask(&mut client, chat("/other")).await;
+    });
+    is_gone.recv_timeout(PATIENCE).unwrap();
+    assert!(log.wait("/chat").contains(" CD-- "));
+}
+
+/// A plain CONNECT to a server of HTTP/2, which keeps its stream open for what follows.
+#[test]
+fn a_connect_goes_through_a_server_of_http_2() {
+    let (_program, address, _log) = start("", "", server_of_2(false), "proto h2");
+    let mut stream = connect(address);
+    stream.write_all(b"CONNECT b.example:443 HTTP/1.1\r\nHost: b.example:443\r\n\r\n").unwrap();
+    let mut stream = BufReader::new(stream);
+    let head = head(&mut stream);
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("CONNECT None false"), "{head}");
+    echoes(&mut stream);
+}
