@@ -11,7 +11,7 @@ use super::pump::Pump;
 use super::websocket;
 use crate::counts::count_in_front;
 use crate::generation::{Backend, CloseMode, ContentAction, Rule, Target};
-use crate::rules::{Content, EvalPhase, Lookups, any_holds, content};
+use crate::rules::{Answer, Content, End, EvalPhase, Lookups, any_holds, content};
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Key};
@@ -164,6 +164,11 @@ impl Session<'_> {
         {
             return after;
         }
+        if !restrict_names(&mut request.head, frontend.http.names) {
+            let bodyless = self.ends_soon(up);
+            let about = About { backend: None, head: &request.head };
+            return self.decided(&asking, about, End::Denied, Answer::Usual(403), bodyless).await;
+        }
         if let Some(page) = frontend.http.stats_at(&request.head) {
             return self.statistics(&asking, request, up, None, page).await;
         }
@@ -218,8 +223,6 @@ impl Session<'_> {
             self.leave(backend);
             return After::Close;
         }
-        let fine = restrict_names(&mut request.head, frontend.http.names)
-            && restrict_names(&mut request.head, backend.http.names);
         if !listens
             && backend.http.asks_for_passwords
             && let Err(cause) = self.finds_out(&request.head).await
@@ -238,10 +241,10 @@ impl Session<'_> {
         };
         let after = if let Some(after) = ruled {
             after
-        } else if !fine {
+        } else if !listens && !restrict_names(&mut request.head, backend.http.names) {
             let bodyless = self.ends_soon(up);
-            self.fail(&asking, About { backend: Some(backend), head: &request.head }, 403, refused, bodyless)
-                .await
+            let about = About { backend: Some(backend), head: &request.head };
+            self.decided(&asking, about, End::Denied, Answer::Usual(403), bodyless).await
         } else if let Some(page) = backend.http.stats_at(&request.head) {
             self.statistics(&asking, request, up, Some(backend), page).await
         } else if self.prepare(request, &mut asking, backend, up).is_err() {
