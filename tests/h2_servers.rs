@@ -1,0 +1,312 @@
+//! Servers of HTTP/2, seen from outside: silence, death and reset of some of many streams, and streams that a
+//! reload or a soft stop finds open. The crate `h2` at both ends.
+
+use crate::common;
+
+use bytes::Bytes;
+use common::watch::Syslog;
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, fd, listener};
+use h2::client::SendRequest;
+use http::{Request, Response};
+use nix::sys::signal::Signal;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::{Notify, watch};
+
+fn block<F: Future>(work: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let work = async { tokio::time::timeout(PATIENCE, work).await.expect("it takes too long") };
+    runtime.block_on(tokio::task::LocalSet::new().run_until(work))
+}
+
+async fn client(address: SocketAddr) -> SendRequest<Bytes> {
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::task::spawn_local(connection);
+    client
+}
+
+/// Asks, and waits for all of the answer: its status and its body.
+async fn get(client: &SendRequest<Bytes>, path: &str) -> Result<(u16, String), h2::Error> {
+    let mut client = client.clone().ready().await?;
+    let request = Request::get(format!("http://a.example{path}")).body(()).unwrap();
+    let (response, _) = client.send_request(request, true)?;
+    let (head, mut stream) = response.await?.into_parts();
+    let mut body = Vec::new();
+    while let Some(piece) = stream.data().await {
+        let piece = piece?;
+        body.extend_from_slice(&piece);
+        stream.flow_control().release_capacity(piece.len())?;
+    }
+    Ok((head.status.as_u16(), String::from_utf8(body).unwrap()))
+}
+
+/// Whether an answer was cut: before its head came, or behind it.
+fn is_cut(answer: Result<(u16, String), h2::Error>) -> bool {
+    answer.map_or(true, |(status, _)| status == 502)
+}
+
+/// An origin of HTTP/2. Each answer begins with the number of its connection; then, by the path:
+/// `/silent` nothing comes; `/die` the connection ends; `/reset` the stream does; `/hold` the rest comes when
+/// the test says so.
+struct Origin {
+    address: SocketAddr,
+    /// Streams that hold.
+    held: Arc<AtomicUsize>,
+    go: watch::Sender<bool>,
+}
+
+impl Origin {
+    fn new() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (go, goes) = watch::channel(false);
+        let held = Arc::new(AtomicUsize::new(0));
+        let own = held.clone();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let serve = async move {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                for number in 1.. {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    tokio::task::spawn_local(Self::connection(stream, number, own.clone(), goes.clone()));
+                }
+            };
+            runtime.block_on(tokio::task::LocalSet::new().run_until(serve));
+        });
+        Self { address, held, go }
+    }
+
+    async fn connection(
+        stream: tokio::net::TcpStream,
+        number: usize,
+        held: Arc<AtomicUsize>,
+        goes: watch::Receiver<bool>,
+    ) {
+        let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+        let dies = Rc::new(Notify::new());
+        let death = dies.clone();
+        let all = tokio::task::spawn_local(async move {
+            while let Some(Ok((request, respond))) = connection.accept().await {
+                let (dies, held, goes) = (dies.clone(), held.clone(), goes.clone());
+                tokio::task::spawn_local(Self::answer(request, respond, number, (dies, held, goes)));
+            }
+        });
+        death.notified().await;
+        all.abort();
+    }
+
+    async fn answer(
+        request: Request<h2::RecvStream>,
+        mut respond: h2::server::SendResponse<Bytes>,
+        number: usize,
+        (dies, held, mut goes): (Rc<Notify>, Arc<AtomicUsize>, watch::Receiver<bool>),
+    ) -> Option<()> {
+        let path = request.uri().path().to_owned();
+        if path == "/silent" {
+            std::future::poll_fn(|context| respond.poll_reset(context)).await.ok()?;
+            return None;
+        }
+        let mut out = respond.send_response(Response::new(()), false).ok()?;
+        out.send_data(Bytes::from(format!("{number}:")), false).ok()?;
+        match &*path {
+            "/die" => dies.notify_one(),
+            "/reset" => out.send_reset(h2::Reason::INTERNAL_ERROR),
+            "/hold" => {
+                held.fetch_add(1, Ordering::SeqCst);
+                goes.wait_for(|go| *go).await.ok()?;
+                held.fetch_sub(1, Ordering::SeqCst);
+                out.send_data(Bytes::from("whole"), true).ok()?;
+            }
+            _ => out.send_data(Bytes::from(path), true).ok()?,
+        }
+        Some(())
+    }
+
+    /// Waits until so many streams hold.
+    async fn holds(&self, count: usize) {
+        while self.held.load(Ordering::SeqCst) != count {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn start(frontend: &str, backend: &str, origin: &Origin) -> (Manylane, SocketAddr, Syslog) {
+    let (web, address) = listener();
+    let log = Syslog::new();
+    let program = Manylane::start_ready(&format!(
+        "{}\n mode http\n log {} local0\n option httplog\nfrontend f\n bind {}\n{frontend} default_backend \
+         b\nbackend b\n http-reuse always\n{backend} server s {} proto h2\n",
+        DEFAULTS.replace("nbthread 2", "nbthread 1"),
+        log.address(),
+        fd(&web),
+        origin.address
+    ));
+    (program, address, log)
+}
+
+#[test]
+fn a_stream_that_a_server_does_not_answer_ends_by_its_timeout_alone() {
+    let origin = Origin::new();
+    let (_program, address, log) = start("", " timeout server 1s\n", &origin);
+    block(async {
+        let client = client(address).await;
+        assert_eq!(get(&client, "/first").await.unwrap(), (200, "1:/first".into()));
+        let silent = {
+            let client = client.clone();
+            tokio::task::spawn_local(async move { get(&client, "/silent").await })
+        };
+        for _ in 0..3 {
+            assert_eq!(get(&client, "/other").await.unwrap(), (200, "1:/other".into()));
+        }
+        assert_eq!(silent.await.unwrap().unwrap().0, 504);
+        // The connection goes on.
+        assert_eq!(get(&client, "/after").await.unwrap(), (200, "1:/after".into()));
+    });
+    let line = log.wait("/silent");
+    assert!(line.contains(" 504 ") && line.contains(" sH-- "), "{line}");
+}
+
+/// Of two server connections one dies: its streams are cut, and told as that; those of the other end well.
+#[test]
+fn a_server_that_dies_takes_the_streams_of_its_connection_alone() {
+    let origin = Origin::new();
+    let (_program, address, log) = start("", "", &origin);
+    block(async {
+        let client = client(address).await;
+        assert_eq!(get(&client, "/first").await.unwrap(), (200, "1:/first".into()));
+        let holds: Vec<_> = (0..100)
+            .map(|_| {
+                let client = client.clone();
+                tokio::task::spawn_local(async move { get(&client, "/hold").await })
+            })
+            .collect();
+        origin.holds(100).await;
+        // The first connection has as many streams as one may have; this client's are on another.
+        let second = self::client(address).await;
+        let own = {
+            let second = second.clone();
+            tokio::task::spawn_local(async move { get(&second, "/hold").await })
+        };
+        origin.holds(101).await;
+        assert!(is_cut(get(&second, "/die").await));
+        assert!(own.await.unwrap().is_err());
+        origin.go.send(true).unwrap();
+        for hold in holds {
+            assert_eq!(hold.await.unwrap().unwrap(), (200, "1:whole".into()));
+        }
+        // A new connection takes its place.
+        assert_eq!(get(&second, "/next").await.unwrap().0, 200);
+    });
+    let line = log.wait("/die");
+    assert!(line.contains(" SD-- ") || line.contains(" SH-- "), "{line}");
+}
+
+#[test]
+fn a_reset_of_one_stream_leaves_all_others() {
+    let origin = Origin::new();
+    let (_program, address, log) = start("", "", &origin);
+    block(async {
+        let client = client(address).await;
+        assert_eq!(get(&client, "/first").await.unwrap(), (200, "1:/first".into()));
+        let holds: Vec<_> = (0..50)
+            .map(|_| {
+                let client = client.clone();
+                tokio::task::spawn_local(async move { get(&client, "/hold").await })
+            })
+            .collect();
+        origin.holds(50).await;
+        for _ in 0..10 {
+            assert!(is_cut(get(&client, "/reset").await));
+        }
+        origin.go.send(true).unwrap();
+        for hold in holds {
+            assert_eq!(hold.await.unwrap().unwrap(), (200, "1:whole".into()));
+        }
+    });
+    let line = log.wait("/reset");
+    assert!(line.contains(" SD-- ") || line.contains(" SH-- "), "{line}");
+}
+
+/// What streams of a connection set for the session, later ones see; another connection does not.
+#[test]
+fn variables_of_a_session_are_those_of_its_connection() {
+    let origin = Origin::new();
+    let rules = " http-request set-var(sess.last) path if { path_beg /set }\n \
+                 http-after-response set-header x-last %[var(sess.last)]\n";
+    let (_program, address, _log) = start(rules, "", &origin);
+    let last = async |client: &SendRequest<Bytes>, path: &str| {
+        let mut client = client.clone().ready().await.unwrap();
+        let request = Request::get(format!("http://a.example{path}")).body(()).unwrap();
+        let response = client.send_request(request, true).unwrap().0.await.unwrap();
+        response.headers().get("x-last").map(|last| last.to_str().unwrap().to_owned()).unwrap_or_default()
+    };
+    block(async {
+        let (one, two) = (client(address).await, client(address).await);
+        assert_eq!(last(&one, "/set1").await, "/set1");
+        assert_eq!(last(&one, "/get").await, "/set1");
+        assert_eq!(last(&two, "/get").await, "");
+        assert_eq!(last(&one, "/set2").await, "/set2");
+        assert_eq!(last(&one, "/get").await, "/set2");
+    });
+}
+
+/// Streams that are open when the generation ends: as many as ten clients may have.
+#[test]
+fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
+    const CLIENTS: usize = 10;
+    const EACH: usize = 100;
+    /// What the program may hold beside what it held before, in KiB: 32 a stream.
+    const MEMORY: usize = CLIENTS * EACH * 32;
+    let origin = Origin::new();
+    let folder = Folder::new();
+    let socket = folder.0.join("control");
+    let (web, address) = listener();
+    let mut program = Manylane::start_ready(&format!(
+        "global\n stats socket {} level admin\n{DEFAULTS} mode http\nlisten l\n bind {}\n http-reuse always\n \
+         server s {} proto h2\n",
+        socket.display(),
+        fd(&web),
+        origin.address
+    ));
+    let before = program.memory();
+    for stops in [false, true] {
+        origin.go.send(false).unwrap();
+        block(async {
+            let mut asked = tokio::task::JoinSet::new();
+            for _ in 0..CLIENTS {
+                let client = client(address).await;
+                for _ in 0..EACH {
+                    let client = client.clone();
+                    asked.spawn_local(async move { get(&client, "/hold").await });
+                }
+            }
+            origin.holds(CLIENTS * EACH).await;
+            let grown = program.memory().saturating_sub(before);
+            assert!(grown < MEMORY, "{grown} KiB for {} streams", CLIENTS * EACH);
+            if stops {
+                program.signal(Signal::SIGUSR1);
+            } else {
+                let mut control = UnixStream::connect(&socket).unwrap();
+                control.write_all(b"reload\n").unwrap();
+                let mut answer = String::new();
+                control.read_to_string(&mut answer).unwrap();
+                assert!(answer.contains("Reloaded"), "{answer}");
+                let new = client(address).await;
+                assert_eq!(get(&new, "/new").await.unwrap().0, 200);
+            }
+            origin.go.send(true).unwrap();
+            while let Some(answer) = asked.join_next().await {
+                let (status, body) = answer.unwrap().unwrap();
+                assert!(status == 200 && body.ends_with(":whole"), "{status} {body}");
+            }
+        });
+        block(origin.holds(0));
+    }
+    assert!(program.wait().success());
+}
