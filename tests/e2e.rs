@@ -19,6 +19,7 @@ mod faults;
 mod foreign;
 mod framing;
 mod h2;
+mod h2_chains;
 mod h2_servers;
 mod h2_settings;
 mod h2_websocket;

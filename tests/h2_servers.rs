@@ -268,8 +268,8 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
     let socket = folder.0.join("control");
     let (web, address) = listener();
     let mut program = Manylane::start_ready(&format!(
-        "global\n stats socket {} level admin\n{DEFAULTS} mode http\nlisten l\n bind {}\n http-reuse always\n \
-         server s {} proto h2\n",
+        "global\n stats socket {} level admin\n{DEFAULTS} mode http\nlisten l\n bind {}\n http-reuse \
+         always\n server s {} proto h2\n",
         socket.display(),
         fd(&web),
         origin.address
