@@ -20,6 +20,7 @@ mod foreign;
 mod framing;
 mod h2;
 mod h2_chains;
+mod h2_clients;
 mod h2_servers;
 mod h2_settings;
 mod h2_websocket;

@@ -1,0 +1,156 @@
+//! Clients and servers of HTTP/2 that others wrote: nghttp and h2load, Go's and Node's. What is not installed
+//! is named and left out; `scripts/setup test` installs all of it.
+
+use crate::common;
+
+use common::{DEFAULTS, Folder, Manylane, fd, listener, origin};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+/// A body that no window takes at once.
+const LARGE: usize = 1 << 20;
+
+/// Whether a program is there, and says a version of `least` or more.
+fn is_there(program: &str, argument: &str, least: [u32; 2]) -> bool {
+    let output = Command::new(program).arg(argument).stdin(Stdio::null()).output();
+    let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let digits = said.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let numbers: Vec<u32> = digits.split('.').take(2).filter_map(|number| number.parse().ok()).collect();
+    let works = numbers.len() == 2 && numbers[..] >= least[..];
+    if !works {
+        eprintln!(
+            "NOT SHOWN HERE: there is no '{program}' {}.{}: 'scripts/setup test' installs what is missing",
+            least[0], least[1]
+        );
+    }
+    works
+}
+
+/// A program that is ended with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended
+        let _ = self.0.wait();
+    }
+}
+
+/// The program before a server: where it listens.
+fn start(server: SocketAddr, options: &str) -> (Manylane, SocketAddr) {
+    let (web, address) = listener();
+    let config = format!(
+        "{DEFAULTS} mode http\nfrontend f\n bind {}\n default_backend b\nbackend b\n http-reuse always\n \
+         server s {server} {options}\n",
+        fd(&web)
+    );
+    (Manylane::start_ready(&config), address)
+}
+
+/// An origin of HTTP/1: `/large` is large, else it says how long the body was.
+fn server() -> SocketAddr {
+    origin(|stream| {
+        let mut out = stream.try_clone().unwrap();
+        let mut stream = BufReader::new(stream);
+        loop {
+            let (mut path, mut length, mut line) = (String::new(), 0, String::new());
+            while stream.read_line(&mut line).is_ok_and(|length| length > 2) {
+                if path.is_empty() {
+                    path = line.split(' ').nth(1).unwrap().to_owned();
+                }
+                if let Some(value) = line.to_lowercase().strip_prefix("content-length: ") {
+                    length = value.trim().parse().unwrap();
+                }
+                line.clear();
+            }
+            let mut body = vec![0; length];
+            if path.is_empty() || stream.read_exact(&mut body).is_err() {
+                return;
+            }
+            let text = if path == "/large" { "x".repeat(LARGE) } else { format!("{} bytes", body.len()) };
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len());
+            if out.write_all((head + &text).as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn said(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn nghttp_gets_and_posts() {
+    if !is_there("nghttp", "--version", [1, 0]) {
+        return;
+    }
+    let (_program, address) = start(server(), "");
+    let url = |path: &str| format!("http://{address}{path}");
+    assert_eq!(said("nghttp", &[&url("/")]), "0 bytes");
+    assert_eq!(said("nghttp", &[&url("/large")]), "x".repeat(LARGE));
+    let folder = Folder::new();
+    let body = folder.file("body", &"b".repeat(LARGE));
+    assert_eq!(said("nghttp", &["-d", body.to_str().unwrap(), &url("/")]), format!("{LARGE} bytes"));
+    // With padding, small windows and dependencies; and several at a time.
+    let odd = ["-b", "255", "-w", "10", "-W", "10", "-m", "3", &url("/large"), &url("/")];
+    let all = said("nghttp", &odd);
+    assert_eq!(all.len(), 3 * (LARGE + "0 bytes".len()));
+}
+
+#[test]
+fn h2load_finds_all_well() {
+    if !is_there("h2load", "--version", [1, 0]) {
+        return;
+    }
+    let (_program, address) = start(server(), "");
+    for (path, count) in [("/", 2000), ("/large", 40)] {
+        let url = format!("http://{address}{path}");
+        let said = said("h2load", &["-n", &count.to_string(), "-c", "4", "-m", "20", "-t", "1", &url]);
+        let counted = format!("{count} total, {count} started, {count} done, {count} succeeded, 0 failed");
+        assert!(said.contains(&counted), "{said}");
+    }
+}
+
+/// A peer that serves, then asks its own server through the program, and judges what came.
+fn peer(mut command: Command) {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut peer = Running(child);
+    let mut lines = BufReader::new(peer.0.stdout.take().unwrap()).lines();
+    let port: u16 = lines.next().unwrap().unwrap().parse().unwrap();
+    let (_program, address) = start(([127, 0, 0, 1], port).into(), "proto h2");
+    writeln!(peer.0.stdin.take().unwrap(), "{address}").unwrap();
+    let said: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(said, ["well"]);
+}
+
+fn script(name: &str) -> String {
+    format!("{}/../../tests/foreign/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn the_client_and_the_server_of_go_understand_each_other() {
+    // Older ones speak HTTP/2 over TLS alone.
+    if !is_there("go", "version", [1, 24]) {
+        return;
+    }
+    let folder = Folder::new();
+    let built = folder.0.join("peer");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&built).arg(script("h2_peer.go")).env("GOTOOLCHAIN", "local");
+    assert!(build.status().unwrap().success());
+    peer(Command::new(built));
+}
+
+#[test]
+fn the_client_and_the_server_of_node_understand_each_other() {
+    if !is_there("node", "--version", [18, 0]) {
+        return;
+    }
+    let mut command = Command::new("node");
+    command.arg(script("h2_peer.mjs"));
+    peer(command);
+}
