@@ -3,10 +3,11 @@
 
 use crate::common;
 
-use common::{DEFAULTS, Folder, Manylane, fd, listener, origin};
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 
 /// A body that no window takes at once.
 const LARGE: usize = 1 << 20;
@@ -99,6 +100,77 @@ fn nghttp_gets_and_posts() {
     let odd = ["-b", "255", "-w", "10", "-W", "10", "-m", "3", &url("/large"), &url("/")];
     let all = said("nghttp", &odd);
     assert_eq!(all.len(), 3 * (LARGE + "0 bytes".len()));
+}
+
+/// `Upgrade: h2c` (RFC 7540, 3.2), by clients that begin with HTTP/1.
+#[test]
+fn clients_go_on_in_http_2_from_http_1() {
+    let (_program, address) = start(server(), "");
+    let url = |path: &str| format!("http://{address}{path}");
+    if is_there("nghttp", "--version", [1, 0]) {
+        let said = said("nghttp", &["-u", "-v", &url("/large")]);
+        assert!(said.contains("HTTP Upgrade success") && said.contains(&"x".repeat(LARGE)), "{said}");
+    }
+    if is_there("curl", "--version", [7, 50]) {
+        let output =
+            Command::new("curl").args(["-sv", "--http2", &url("/"), &url("/large")]).output().unwrap();
+        let (got, told) = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap()).into();
+        assert!(got.starts_with("0 bytesxxx") && got.len() == LARGE + "0 bytes".len());
+        assert!(told.contains("101 Switching Protocols") && told.contains("HTTP/2 200"), "{told}");
+    }
+}
+
+/// Offers that are none as they have to be, or that come too late or where HTTP/2 is not wanted: the request
+/// is answered in HTTP/1, and its server sees nothing of them.
+#[test]
+fn offers_that_are_not_taken_are_answered_in_http_1() {
+    let (seen, requests) = mpsc::channel();
+    let server = origin(move |stream| {
+        let mut out = stream.try_clone().unwrap();
+        let mut stream = BufReader::new(stream);
+        let (mut head, mut line) = (String::new(), String::new());
+        while stream.read_line(&mut line).is_ok_and(|length| length > 0) {
+            head += &line.to_lowercase();
+            if line == "\r\n" {
+                let _ = seen.send(std::mem::take(&mut head));
+                out.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+            }
+            line.clear();
+        }
+    });
+    let offer = |settings: &str| {
+        format!(
+            "Host: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n{}",
+            settings.split_whitespace().map(|one| format!("HTTP2-Settings: {one}\r\n")).collect::<String>()
+        )
+    };
+    let plain = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned();
+    for (option, requests_sent) in [
+        ("", vec![format!("GET / HTTP/1.1\r\n{}\r\n", offer("AAA"))]),
+        ("", vec![format!("GET / HTTP/1.1\r\n{}\r\n", offer(""))]),
+        ("", vec![format!("GET / HTTP/1.1\r\n{}\r\n", offer("AAMAAABk AAMAAABk"))]),
+        // A window that is too large (RFC 9113, 6.5.2).
+        ("", vec![format!("GET / HTTP/1.1\r\n{}\r\n", offer("AAT_____"))]),
+        ("", vec![format!("POST / HTTP/1.1\r\n{}Content-Length: 2\r\n\r\nok", offer("AAMAAABk"))]),
+        ("", vec![plain.clone(), format!("GET / HTTP/1.1\r\n{}\r\n", offer("AAMAAABk"))]),
+        (" option disable-h2-upgrade\n", vec![format!("GET / HTTP/1.1\r\n{}\r\n", offer("AAMAAABk"))]),
+    ] {
+        let (web, address) = listener();
+        let config =
+            format!("{DEFAULTS} mode http\nlisten l\n bind {}\n{option} server s {server}\n", fd(&web));
+        let _program = Manylane::start_ready(&config);
+        let mut client = connect(address);
+        for request in &requests_sent {
+            client.write_all(request.as_bytes()).unwrap();
+            let mut answer = [0; 40];
+            client.read_exact(&mut answer).unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{request}");
+            let head = requests.recv_timeout(PATIENCE).unwrap();
+            for word in ["upgrade", "settings", "h2c"] {
+                assert!(!head.contains(word), "{head}");
+            }
+        }
+    }
 }
 
 #[test]

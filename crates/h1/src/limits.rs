@@ -24,6 +24,8 @@ pub struct Limits {
     /// `option http-use-proxy-header`: a request whose target is absolute tells with `Proxy-Connection` what
     /// others tell with `Connection`.
     pub proxy_header: bool,
+    /// A request that offers to go on in HTTP/2 keeps what it [says](crate::Connection::h2c) of that.
+    pub h2c: bool,
 }
 
 impl Limits {
@@ -44,6 +46,7 @@ impl Default for Limits {
             lenient: Leniency::NONE,
             old_payload: false,
             proxy_header: false,
+            h2c: false,
         }
     }
 }

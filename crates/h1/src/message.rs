@@ -35,6 +35,10 @@ pub struct Connection {
     /// `upgrade` was said, and there is an `Upgrade` field, which does not offer HTTP/2. Not in requests
     /// with a body, which agree on nothing.
     pub upgrade: bool,
+    /// A request without a body offers HTTP/2 (`Upgrade: h2c`), where the [limits](crate::Limits::h2c) have
+    /// that: what is for this hop alone is still in its head, until
+    /// [`end_offer`](crate::Request::end_offer).
+    pub h2c: bool,
 }
 
 impl Connection {
@@ -336,6 +340,12 @@ impl FramingFields {
             _ => port_or_default(port) == port_or_default(host_port),
         };
         if name.eq_ignore_ascii_case(host_name) && same_port { Ok(()) } else { Err((Problem::OtherHost, at)) }
+    }
+
+    /// Whether a request with this body offers HTTP/2.
+    #[cold]
+    pub(crate) fn offers_h2c(&self, body: Body) -> bool {
+        self.http2_upgrade && matches!(body, Body::None | Body::Length(0))
     }
 
     /// There is a `Transfer-Encoding`.

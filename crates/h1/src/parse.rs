@@ -31,6 +31,18 @@ pub struct Request {
     pub te_trailers: bool,
 }
 
+impl Request {
+    /// Nobody looks at its offer of HTTP/2 any more: takes out of the head what was for this hop alone.
+    ///
+    /// # Errors
+    /// [`EditError`]
+    #[cold]
+    pub fn end_offer(&mut self) -> Result<(), EditError> {
+        self.connection.h2c = false;
+        end_hop(&mut self.head, self.te_trailers)
+    }
+}
+
 /// A response's head, and what it says about what follows.
 #[derive(Debug)]
 pub struct Response {
@@ -472,7 +484,7 @@ impl RequestParser {
             return Ok(None);
         }
         let parsed = self.progress.parse(input, &self.limits, &AnyRequest);
-        let Some((RequestHead { line, fields, seen, body }, end)) = parsed.map_err(request_error)? else {
+        let Some((RequestHead { line, fields, mut seen, body }, end)) = parsed.map_err(request_error)? else {
             return Ok(None);
         };
         let segment = take(input, end).map_err(request_error)?;
@@ -497,7 +509,13 @@ impl RequestParser {
                 head.normalize_target().map_err(|_| request_error((Problem::NoMemory, 0)))?;
             }
             if seen.hop_by_hop {
-                end_hop(&mut head, seen.te_trailers).map_err(|_| request_error((Problem::NoMemory, 0)))?;
+                // It is not seen where `Proxy-Connection` speaks.
+                seen.connection.h2c =
+                    self.limits.h2c && seen.offers_h2c(body) && !seen.told_by_proxy_connection;
+                if !seen.connection.h2c {
+                    end_hop(&mut head, seen.te_trailers)
+                        .map_err(|_| request_error((Problem::NoMemory, 0)))?;
+                }
             }
             if seen.told_by_proxy_connection {
                 restate_connection(&mut head, seen.connection)

@@ -53,7 +53,7 @@ pub(crate) fn restate_connection(head: &mut Head, told: Connection) -> Result<()
 /// # Errors
 /// [`EditError`]
 pub fn set_connection(head: &mut Head, found: Connection, persist: Persist) -> Result<(), EditError> {
-    let Connection { close, keep_alive, upgrade } = found;
+    let Connection { close, keep_alive, upgrade, h2c: _ } = found;
     let by_version = head.version() >= Version::HTTP_11;
     let (want_close, want_keep_alive) = match persist {
         Persist::KeepAlive => (false, !by_version),

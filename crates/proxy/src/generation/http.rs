@@ -232,6 +232,7 @@ pub(super) fn http<'c>(
         lenient: if relaxed { Leniency::ALL } else { Leniency::NONE },
         old_payload: process.old_payload,
         proxy_header: on(Toggle::HTTP_USE_PROXY_HEADER),
+        h2c: false,
     };
     let close = match (on(Toggle::HTTPCLOSE), on(Toggle::HTTP_SERVER_CLOSE)) {
         (true, _) => CloseMode::Both,
@@ -239,7 +240,10 @@ pub(super) fn http<'c>(
         (false, false) => CloseMode::KeepAlive,
     };
     Http {
-        request_limits: limits(on(Toggle::UNSAFE_REQUESTS)),
+        request_limits: Limits {
+            h2c: !on(Toggle::DISABLE_H2_UPGRADE),
+            ..limits(on(Toggle::UNSAFE_REQUESTS))
+        },
         response_limits: limits(on(Toggle::UNSAFE_RESPONSES)),
         close,
         forwarded_for: settings.forwardfor.as_ref().map(|set| address_field(&set.value, b"x-forwarded-for")),

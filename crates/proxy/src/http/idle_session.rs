@@ -210,6 +210,7 @@ impl IdleSession {
             replied: Cell::new(false),
             partial,
             place: None,
+            upgraded: None,
         }
     }
 }

@@ -42,6 +42,7 @@ use manylane_balance::Index;
 use manylane_http::Head;
 use manylane_pool::Pooled;
 use manylane_sched::{Boxed, Class, Time};
+use multiplexed::Upgraded;
 use private::Private;
 use request::{NoMore, PartialHead, Wait};
 use std::cell::{Cell, RefCell};
@@ -97,6 +98,8 @@ struct Session<'a> {
     partial: Option<Pooled<PartialHead>>,
     /// Room for that at rest, once it is kept.
     place: Option<Pooled<idle_session::More>>,
+    /// A request in HTTP/1 has begun a connection of HTTP/2.
+    upgraded: Option<Pooled<Upgraded>>,
 }
 
 /// Serves what the client of a new session sent with the connection, if it did. None when the connection is
@@ -131,6 +134,7 @@ pub(crate) async fn begin(
         replied: Cell::new(false),
         partial: None,
         place: None,
+        upgraded: None,
     };
     session.forget();
     let next = if session.may_rest() { Next::Rest } else { session.serve(None).await };

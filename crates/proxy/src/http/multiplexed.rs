@@ -22,6 +22,7 @@ use manylane_expr::Variables;
 use manylane_h1::{Body, Connection as Said, Request};
 use manylane_http::{EditError, Known, Method};
 use manylane_mux::h2;
+use manylane_pool::{Pool, Pooled};
 use manylane_sched::Class;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -50,19 +51,36 @@ struct Multiplexed {
     variables: RefCell<Option<Variables>>,
 }
 
+/// A connection of HTTP/2 that a request in HTTP/1 has begun (RFC 7540, 3.2), which is its first stream.
+#[derive(Debug)]
+pub(super) struct Upgraded {
+    mux: h2::Mux,
+    stream: h2::Stream,
+    request: h2::Request,
+}
+
+manylane_sync::lazy_static! {
+    static UPGRADED: Pool<Upgraded> =
+        Pool::new("h2c upgrade").expect("the size is a constant below the bound");
+}
+
 /// Serves a connection that begins to speak HTTP/2, to its end.
 pub(super) async fn serve(session: Session<'_>) {
-    let Session { local, frontend, listener, client, private, scopes, .. } = session;
+    let config = session.h2_config();
+    let Session { local, frontend, listener, client, private, scopes, upgraded, .. } = session;
     let variables = scopes.take_session();
     local.scopes.put(scopes);
     let Some((connection, received, origin)) = client.split() else { return };
-    let process = &local.generation.process;
-    let settings = &process.h2;
-    let config = h2::Config {
-        connect_protocol: !process.hides_websocket,
-        ..settings.of_client(&frontend.http.request_limits)
+    let settings = &local.generation.process.h2;
+    let (conn, offered) = match upgraded.map(Pooled::into_inner) {
+        Some(Upgraded { mux, stream, request }) => {
+            (h2::Conn::new(mux, connection, received), Some((stream, request)))
+        }
+        None => match h2::Conn::server(connection, received, config, local.here()) {
+            Ok(conn) => (conn, None),
+            Err(_) => return,
+        },
     };
-    let Ok(conn) = h2::Conn::server(connection, received, config, local.here()) else { return };
     if listener.http2 {
         frontend.counts.own().h2_only.add(1);
     }
@@ -81,6 +99,9 @@ pub(super) async fn serve(session: Session<'_>) {
     let (idle, _) = timeouts(frontend, 1);
     let patience =
         h2::ConnTimeouts { first, idle, write: frontend.timeouts.client, settings: Some(SETTINGS_PATIENCE) };
+    if let Some((stream, request)) = offered {
+        begin(&of, stream, h2::Incoming { request: Ok(request), end: true });
+    }
     let mut running = pin!(conn.run(&patience, |stream, incoming| begin(&of, stream, incoming)));
     let mut stopping = local.stopping.waiter();
     let mut told = false;
@@ -212,6 +233,7 @@ impl Multiplexed {
             replied: Cell::new(false),
             partial: None,
             place: None,
+            upgraded: None,
         };
         session.forget();
         session.scopes.memory.links.set_front(self.conn.clone());
@@ -236,6 +258,34 @@ impl Multiplexed {
 }
 
 impl Session<'_> {
+    /// What is allowed to a client of HTTP/2.
+    fn h2_config(&self) -> h2::Config {
+        let process = &self.local.generation.process;
+        h2::Config {
+            connect_protocol: !process.hides_websocket,
+            ..process.h2.of_client(&self.frontend.http.request_limits)
+        }
+    }
+
+    /// Takes a request's offer of HTTP/2, if it is one as it has to be: then its answer is that of a stream,
+    /// behind 101. Only a session's first request is heard. Else it goes on as one of HTTP/1; none where
+    /// there is no memory for that.
+    #[cold]
+    pub(super) fn take_offer(&mut self, mut request: Request) -> Option<Request> {
+        let upgraded = match self.requests {
+            0 => h2::Mux::upgraded(self.h2_config(), self.local.here(), &request.head),
+            _ => Ok(None),
+        };
+        request.end_offer().ok()?;
+        let Ok(Some((mux, stream))) = upgraded else { return Some(request) };
+        request.head.remove_fields(Known::UPGRADE);
+        request.head.remove_fields(Known::CONNECTION);
+        let request =
+            h2::Request { head: request.head, scheme: h2::Scheme::Http, protocol: None, length: None };
+        self.upgraded = UPGRADED.alloc(Upgraded { mux, stream, request }).ok();
+        None
+    }
+
     /// Serves the request of a stream.
     async fn serve_one(&mut self, request: h2::Request) {
         let frontend = self.frontend;

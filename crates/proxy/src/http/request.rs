@@ -112,9 +112,19 @@ impl Session<'_> {
                 let parsed = parser.parse(&mut self.client.received);
                 came += (there - self.client.received.len()) as u64;
                 match parsed {
-                    Ok(Some(request)) => {
+                    Ok(Some(mut request)) => {
                         if let Some(relaxed) = parser.take_relaxed() {
                             self.accept_relaxed_request(&relaxed, None);
+                        }
+                        if request.connection.h2c {
+                            request = match self.take_offer(request) {
+                                Some(request) => request,
+                                None if self.upgraded.is_some() => {
+                                    self.record.take(); // its stream has its own
+                                    return Err(NoMore::Http2);
+                                }
+                                None => return Err(NoMore::End),
+                            };
                         }
                         self.came = came;
                         self.unsent.set(came);
