@@ -18,6 +18,8 @@ import (
 
 const large = 1 << 20
 
+var gone = make(chan bool)
+
 func fail(format string, values ...any) {
 	fmt.Printf(format+"\n", values...)
 	os.Exit(1)
@@ -29,6 +31,10 @@ func serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch r.URL.Path {
+	case "/until-gone":
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(gone)
 	case "/large":
 		w.Write(bytes.Repeat([]byte("x"), large))
 	case "/echo":
@@ -120,19 +126,18 @@ func main() {
 		fail("/echo: the trailer says %q", got)
 	}
 
-	// A request that is given up, and one behind it.
+	// A request that is given up, which its server gets to know, and one behind it.
 	ctx, cancel := context.WithCancel(context.Background())
-	reader, writer = io.Pipe()
-	request, _ = http.NewRequestWithContext(ctx, "POST", base+"/echo", reader)
+	request, _ = http.NewRequestWithContext(ctx, "GET", base+"/until-gone", nil)
 	response, err = client.Do(request)
 	if err != nil {
-		fail("/echo: %v", err)
+		fail("/until-gone: %v", err)
 	}
 	cancel()
 	if _, err := io.ReadAll(response.Body); err == nil {
 		fail("a request that was given up has ended well")
 	}
-	writer.Close()
+	<-gone
 	get("/last")
 	fmt.Println("well")
 }
