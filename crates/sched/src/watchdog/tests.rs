@@ -59,7 +59,10 @@ fn a_task_that_does_not_come_back_is_reported_once_and_kills_at_the_limit() {
         (looks_at(&STUCK, |runs| runs(), |_| None), ["100ms", "1s"]),
         (looks_at(&STUCK, |runs| runs(), waits), ["1s", "10s"]),
     ] {
-        assert!(all.iter().all(|(.., stack)| stack.starts_with("   0: 0x")), "{all:?}");
+        // The sanitizer may keep a signal back until a thread that waits goes on.
+        let stack =
+            |stack: &str| stack.starts_with("   0: 0x") || cfg!(manylane_tsan) && stack.contains("answer");
+        assert!(all.iter().all(|(.., line)| stack(line)), "{all:?}");
         let all: Vec<_> = all.iter().map(|(kills, since, _)| (*kills, &**since)).collect();
         assert_eq!(all, [(false, times[0]), (true, times[1])]);
     }
