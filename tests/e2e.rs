@@ -41,5 +41,6 @@ mod slow_readers;
 mod states;
 mod takeover;
 mod tcp;
+mod tls;
 mod turns;
 mod unread;

@@ -53,8 +53,8 @@ pub(crate) static ROOMS: &[Room] = &[
     room("h1",        Refused,  ThroughSync),
     room("h2",        Refused,  ThroughSync),
     room("http",      Refused,  ThroughSync),
-    room("tls",       Refused,  ThroughSync),
     room("net",       Refused,  ThroughSync),
+    room("tls",       Refused,  ThroughSync),
     room("io",        Allowed,  ThroughSync),
     room("sched",     Allowed,  ThroughSync),
     room("local-capi", Allowed, ThroughSync), // pointers from C

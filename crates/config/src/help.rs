@@ -121,7 +121,7 @@ mod tests {
         assert!(help("timeout client").unwrap().contains("in ms without a unit"));
         assert!(help(" timeout  client ").is_ok());
         assert!(help("timeout").unwrap().contains("timeout tunnel"));
-        assert!(help("alpn").unwrap().contains("refused: TLS is not built yet"));
+        assert!(help("crt-list").unwrap().contains("refused: lists of certificates are not built yet"));
     }
 
     #[test]

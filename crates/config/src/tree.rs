@@ -3,7 +3,7 @@
 //! Expressions (conditions, log formats, samples, patterns) are words with positions: the crate `expr` reads
 //! them with its own registries and reports with the same places.
 
-pub use crate::table::{BindOptions, ServerOptions, Tune};
+pub use crate::table::{BindOptions, ServerOptions, TlsOptions, TlsProcess, Tune};
 
 use crate::lex::{Environment, Word};
 use crate::source::Pos;
@@ -181,6 +181,7 @@ pub struct Global {
     pub thread_group: Vec<Statement>,
     pub thread_groups: Option<Set<u32>>,
     pub thread_hard_limit: Option<Set<u32>>,
+    pub tls: TlsProcess,
     pub tune: Tune,
     pub uid: Option<Set<u32>>,
     pub ulimit_n: Option<Set<u32>>,

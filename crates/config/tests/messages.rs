@@ -179,9 +179,7 @@ fn what_haproxy_warns_of_is_warned_of_and_nothing_else() {
 #[test]
 fn what_has_no_effect_is_a_notice_so_that_zero_warning_takes_it() {
     for lines in [
-        "global\n ca-base /etc/ssl\n crt-base /etc/ssl\n ssl-default-bind-options no-sslv3\n \
-            ssl-default-server-ciphers x\n \
-         tune.ssl.default-dh-param 2048",
+        "global\n ssl-engine rdrand\n ssl-security-level 2\n tune.ssl.default-dh-param 2048",
         "global\n insecure-fork-wanted\n tune.lua.openlibs none\n tune.quic.fe.stream.max-total 1",
         "fcgi-app php\n docroot /var/www\n index index.php",
     ] {

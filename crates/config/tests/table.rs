@@ -246,8 +246,8 @@ fn said(config: String) -> (String, bool) {
 #[test]
 fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_looked_at() {
     for (line, why) in [
-        ("tune.ssl.default-dh-param 2048", "TLS is not built yet"),
-        ("tune.ssl.force-private-cache", "TLS is not built yet"),
+        ("tune.ssl.default-dh-param 2048", "over elliptic curves only"),
+        ("tune.ssl.force-private-cache", "lanes share sessions"),
         ("tune.h2.zero-copy-fwd-send off", "without being copied"),
         ("tune.quic.frontend.max-idle-timeout 30s", "QUIC is not built yet"),
         ("tune.lua.maxmem 100", "Lua is not built yet"),

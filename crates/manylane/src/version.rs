@@ -2,13 +2,16 @@
 //! configuration.
 
 use crate::arguments::Arguments;
-use manylane_config::cond::Build;
+use manylane_config::cond::{Build, LibraryVersion};
 use manylane_io::{Choice, Kind};
 
 /// What `feature()`, `enabled()` and `version_atleast()` are answered with.
 pub(crate) const BUILD: Build = Build {
     features: BUILT,
     enabled: &["EPOLL", "SPLICE", "GETADDRINFO", "REUSEPORT", "FAST-FORWARD"],
+    // What rustls calculates with.
+    tls: Some(("AWS-LC 5.12.0", LibraryVersion::new(1, 1, 1))),
+    awslc_api: Some(37),
     ..Build::bare()
 };
 
@@ -39,10 +42,13 @@ const BUILT: &[&str] = &[
     "LINUX_TPROXY",
     "MATH",
     "NS",
+    "OPENSSL",
+    "OPENSSL_AWSLC",
     "PCRE2",
     "PRCTL",
     "PROMEX",
     "RT",
+    "SSL",
     "SYSTEMD",
     "TFO",
     "THREAD",
@@ -71,8 +77,6 @@ const NOT_BUILT: &[&str] = &[
     "MEMORY_PROFILING",
     "NETFILTER",
     "OBSOLETE_LINKER",
-    "OPENSSL",
-    "OPENSSL_AWSLC",
     "OPENSSL_WOLFSSL",
     "OT",
     "PCRE",
@@ -85,7 +89,6 @@ const NOT_BUILT: &[&str] = &[
     "QUIC_OPENSSL_COMPAT",
     "SHM_OPEN",
     "SLZ",
-    "SSL",
     "STATIC_PCRE",
     "STATIC_PCRE2",
     "WURFL",
@@ -157,7 +160,7 @@ mod tests {
             ("HAVE_WORKING_TCP_MD5SIG", "tcp-md5sig"),
             ("LINUX_CAP", "setcap"),
             ("LUA", "lua-load"),
-            ("OPENSSL", "crt-list"),
+            ("OPENSSL", "crt"),
             ("QUIC", "limited-quic"),
             ("SLZ", "compression"),
             ("ZLIB", "compression"),
@@ -178,7 +181,7 @@ mod tests {
         let words: Vec<&str> = list.split(' ').collect();
         assert!(
             words.contains(&"+THREAD")
-                && words.contains(&"-OPENSSL")
+                && words.contains(&"+OPENSSL")
                 && words.len() == BUILT.len() + NOT_BUILT.len()
         );
         assert!(words.is_sorted_by_key(|word| &word[1..]));

@@ -1,14 +1,17 @@
-//! A connection, whatever it goes through: the system's sockets, or a socket inside of the process (R-A8).
+//! A connection, whatever it goes through: the system's sockets, a socket inside of the process (R-A8), or
+//! TLS over either.
 
+use crate::tls::{TlsStream, Under};
 use manylane_buf::{Chain, MAX_CLUSTER, Segment};
 use manylane_io::{Accepted, Error, Io, Shutdown, Stream, options};
 use manylane_local::Socket;
-use manylane_pool::{Pool, Pooled};
-use std::cell::RefCell;
+use manylane_pool::{AllocError, Pool, Pooled};
+use std::cell::Cell;
 use std::fmt;
 use std::io;
 use std::net;
 use std::os::fd::AsFd;
+use std::task::{Context, Poll};
 
 /// A connection that was accepted, of no lane yet: it may be sent to the one that is to serve it.
 #[derive(Debug)]
@@ -39,25 +42,36 @@ pub enum Connection {
     Socket(Stream),
     /// Through a socket of this process, without system calls.
     Local(LocalStream),
+    /// Through either, encrypted.
+    Tls(Pooled<TlsStream>),
 }
 
 /// One end of a stream inside of the process.
-#[derive(Debug)]
 pub struct LocalStream {
     socket: Socket,
-    /// Segments that came with the one that was asked for. Only borrowed between two awaits. Kept elsewhere,
-    /// so that a connection is small to move, which the system's are all the time.
-    received: RefCell<Option<Pooled<Chain>>>,
+    /// Segments that came with the one that was asked for. Kept elsewhere, so that a connection is small to
+    /// move, which the system's are all the time.
+    received: Cell<Option<Pooled<Chain>>>,
 }
 
 manylane_sync::lazy_static! {
     static RECEIVED: Pool<Chain> = Pool::new("net received").expect("the size is a constant below the bound");
 }
 
+manylane_sync::lazy_static! {
+    static TLS: Pool<TlsStream> = Pool::new("net tls").expect("the size is a constant below the bound");
+}
+
+impl fmt::Debug for LocalStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalStream").field("socket", &self.socket).finish_non_exhaustive()
+    }
+}
+
 impl LocalStream {
     /// `socket` as a lane's stream.
     pub fn new(socket: Socket) -> Self {
-        Self { socket, received: RefCell::new(None) }
+        Self { socket, received: Cell::new(None) }
     }
 
     /// The socket itself.
@@ -65,7 +79,7 @@ impl LocalStream {
         &self.socket
     }
 
-    async fn recv(&self) -> Result<Option<Segment>, manylane_local::Error> {
+    pub(crate) async fn recv(&self) -> Result<Option<Segment>, manylane_local::Error> {
         if let Some(segment) = self.next_received() {
             return Ok(Some(segment));
         }
@@ -74,13 +88,13 @@ impl LocalStream {
         if !chain.is_empty() {
             let kept =
                 RECEIVED.alloc(chain).map_err(|error| manylane_local::Error::NoBuffers(error.into()))?;
-            *self.received.borrow_mut() = Some(kept);
+            self.received.set(Some(kept));
         }
         Ok(first)
     }
 
-    async fn recv_chain(&self, into: &mut Chain) -> Result<bool, manylane_local::Error> {
-        let mut chain = match self.received.borrow_mut().take() {
+    pub(crate) async fn recv_chain(&self, into: &mut Chain) -> Result<bool, manylane_local::Error> {
+        let mut chain = match self.received.take() {
             Some(mut kept) => std::mem::take(&mut *kept),
             None => Chain::new(),
         };
@@ -92,11 +106,15 @@ impl LocalStream {
         Ok(some)
     }
 
+    pub(crate) async fn send(&self, chain: &mut Chain) -> Result<(), manylane_local::Error> {
+        self.socket.send_chain_async(chain).await.map(|_| ())
+    }
+
     fn next_received(&self) -> Option<Segment> {
-        let mut received = self.received.borrow_mut();
-        let segment = received.as_mut()?.pop_front();
-        if received.as_ref().is_some_and(|chain| chain.is_empty()) {
-            *received = None;
+        let mut received = self.received.take()?;
+        let segment = received.pop_front();
+        if !received.is_empty() {
+            self.received.set(Some(received));
         }
         segment
     }
@@ -112,6 +130,7 @@ impl Connection {
         match self {
             Self::Socket(stream) => stream.recv().await.map_err(TransferError::Socket),
             Self::Local(local) => local.recv().await.map_err(TransferError::Local),
+            Self::Tls(tls) => tls.recv(false).await,
         }
     }
 
@@ -125,6 +144,7 @@ impl Connection {
         match self {
             Self::Socket(stream) => stream.recv_within_limit().await.map_err(TransferError::Socket),
             Self::Local(local) => local.recv().await.map_err(TransferError::Local),
+            Self::Tls(tls) => tls.recv(true).await,
         }
     }
 
@@ -142,6 +162,7 @@ impl Connection {
                 stream.recv_chain_within_limit(into, most).await.map_err(TransferError::Socket)
             }
             Self::Local(local) => local.recv_chain(into).await.map_err(TransferError::Local),
+            Self::Tls(tls) => tls.recv_chain(into, most, true).await,
         }
     }
 
@@ -154,7 +175,30 @@ impl Connection {
         match self {
             Self::Socket(stream) => stream.recv_chain(into, most).await.map_err(TransferError::Socket),
             Self::Local(local) => local.recv_chain(into).await.map_err(TransferError::Local),
+            Self::Tls(tls) => tls.recv_chain(into, most, false).await,
         }
+    }
+
+    /// [`recv`](Self::recv), or [`recv_within_limit`](Self::recv_within_limit), for futures that are written
+    /// manually. None: it is of the process, where one can only be awaited.
+    pub fn poll_recv(
+        &self,
+        within_limit: bool,
+        context: &mut Context<'_>,
+    ) -> Option<Poll<Result<Option<Segment>, TransferError>>> {
+        Some(match self {
+            Self::Socket(stream) if within_limit => {
+                stream.poll_recv_within_limit(context).map_err(TransferError::Socket)
+            }
+            Self::Socket(stream) => stream.poll_recv(context).map_err(TransferError::Socket),
+            Self::Tls(tls) => tls.poll_recv(tls.socket()?, within_limit, context),
+            Self::Local(_) => return None,
+        })
+    }
+
+    /// Whether [`poll_recv`](Self::poll_recv) is for it.
+    pub fn is_pollable(&self) -> bool {
+        self.socket().is_some()
     }
 
     /// Whether a [`recv`](Self::recv) may have something to give at once; if not, it would wait. An idle
@@ -163,15 +207,17 @@ impl Connection {
         match self {
             Self::Socket(stream) => stream.has_news(),
             Self::Local(_) => true, // whoever asks has it from the socket
+            Self::Tls(tls) => tls.has_news(),
         }
     }
 
     /// Whether nothing has come and the connection goes on, as the kernel has it now: one system call. None:
-    /// it is inside of the process, where a [`recv`](Self::recv) tells.
+    /// it is inside of the process, or speaks TLS, of which more may come than data: a [`recv`](Self::recv)
+    /// tells.
     pub fn is_silent(&self) -> Option<bool> {
         match self {
             Self::Socket(stream) => Some(stream.is_silent()),
-            Self::Local(_) => None,
+            Self::Local(_) | Self::Tls(_) => None,
         }
     }
 
@@ -182,10 +228,8 @@ impl Connection {
     pub async fn send(&self, chain: &mut Chain) -> Result<(), TransferError> {
         match self {
             Self::Socket(stream) => stream.send(chain).await.map_err(TransferError::Socket),
-            Self::Local(local) => {
-                let sent = local.socket.send_chain_async(chain).await;
-                sent.map(|_| ()).map_err(TransferError::Local)
-            }
+            Self::Local(local) => local.send(chain).await.map_err(TransferError::Local),
+            Self::Tls(tls) => tls.send(chain).await,
         }
     }
 
@@ -201,6 +245,7 @@ impl Connection {
                 self.send(chain).await?;
                 self.finish().await
             }
+            Self::Tls(tls) => tls.send_last(chain).await,
         }
     }
 
@@ -211,6 +256,7 @@ impl Connection {
         match self {
             Self::Socket(stream) => stream.unsent(),
             Self::Local(_) => 0,
+            Self::Tls(tls) => tls.socket().map_or(0, Stream::unsent),
         }
     }
 
@@ -222,6 +268,10 @@ impl Connection {
         match self {
             Self::Socket(stream) => stream.flush().await.map_err(TransferError::Socket),
             Self::Local(_) => Ok(()),
+            Self::Tls(tls) => match tls.socket() {
+                Some(stream) => stream.flush().await.map_err(TransferError::Socket),
+                None => Ok(()),
+            },
         }
     }
 
@@ -233,6 +283,7 @@ impl Connection {
         match self {
             Self::Socket(stream) => stream.shutdown(Shutdown::Write).await.map_err(TransferError::Socket),
             Self::Local(local) => local.socket.shutdown(net::Shutdown::Write).map_err(TransferError::Local),
+            Self::Tls(tls) => tls.finish().await,
         }
     }
 
@@ -244,25 +295,62 @@ impl Connection {
         match self {
             Self::Socket(stream) => stream.close().await.map_err(TransferError::Socket),
             Self::Local(_) => Ok(()),
+            Self::Tls(tls) => tls.close().await,
         }
     }
 
     /// Dropping it resets it: the other side learns that what it got may not be all.
     pub fn reset_on_close(&self) {
-        match self {
-            Self::Socket(stream) => {
-                let _ = options::set_reset_on_close(stream.as_fd()); // else it is closed as usual
-            }
-            Self::Local(local) => local.socket.abort(),
+        if let Some(stream) = self.socket() {
+            let _ = options::set_reset_on_close(stream.as_fd()); // else it is closed as usual
+        }
+        let local = match self {
+            Self::Socket(_) => None,
+            Self::Local(local) => Some(local),
+            Self::Tls(tls) => tls.local(),
+        };
+        if let Some(local) = local {
+            local.socket.abort();
         }
     }
 
-    /// The system's stream, if it is one.
+    /// The system's stream, if its bytes are what is received and sent.
     pub fn stream(&self) -> Option<&Stream> {
         match self {
             Self::Socket(stream) => Some(stream),
-            Self::Local(_) => None,
+            Self::Local(_) | Self::Tls(_) => None,
         }
+    }
+
+    /// The system's stream that it goes through, if there is one: for its addresses and options.
+    pub fn socket(&self) -> Option<&Stream> {
+        match self {
+            Self::Socket(stream) => Some(stream),
+            Self::Local(_) => None,
+            Self::Tls(tls) => tls.socket(),
+        }
+    }
+
+    /// TLS, if it is spoken.
+    pub fn tls(&self) -> Option<&TlsStream> {
+        match self {
+            Self::Tls(tls) => Some(tls),
+            Self::Socket(_) | Self::Local(_) => None,
+        }
+    }
+
+    /// The connection with TLS over it; `early` was received of it already. What comes next is the
+    /// [handshake](TlsStream::handshake).
+    ///
+    /// # Errors
+    /// No memory: the connection is closed then.
+    pub fn encrypt(self, tls: manylane_tls::Connection, early: Chain) -> Result<Self, AllocError> {
+        let under = match self {
+            Self::Socket(stream) => Under::Socket(stream),
+            Self::Local(local) => Under::Local(local),
+            Self::Tls(_) => return Ok(self), // it is
+        };
+        TLS.alloc_with(|| TlsStream::new(under, tls, early)).map(Self::Tls)
     }
 }
 
@@ -274,6 +362,8 @@ pub enum TransferError {
     Socket(Error),
     /// What the local socket says.
     Local(manylane_local::Error),
+    /// What TLS says.
+    Tls(manylane_tls::Error),
 }
 
 impl TransferError {
@@ -282,6 +372,7 @@ impl TransferError {
         match self {
             Self::Socket(error) => error.kind() == io::ErrorKind::OutOfMemory,
             Self::Local(error) => matches!(error, manylane_local::Error::NoBuffers(_)),
+            Self::Tls(error) => matches!(error, manylane_tls::Error::Memory(_)),
         }
     }
 
@@ -290,6 +381,9 @@ impl TransferError {
         match self {
             Self::Socket(error) => error.kind(),
             Self::Local(error) => io::Error::from_raw_os_error(error.raw_os_error()).kind(),
+            Self::Tls(manylane_tls::Error::Memory(_)) => io::ErrorKind::OutOfMemory,
+            Self::Tls(manylane_tls::Error::Ended) => io::ErrorKind::UnexpectedEof,
+            Self::Tls(_) => io::ErrorKind::InvalidData,
         }
     }
 }
@@ -299,6 +393,7 @@ impl fmt::Display for TransferError {
         match self {
             Self::Socket(error) => error.fmt(f),
             Self::Local(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
         }
     }
 }

@@ -32,6 +32,8 @@ mod serve;
 #[cfg(not(any(loom, manylane_sim)))]
 mod splice;
 #[cfg(not(any(loom, manylane_sim)))]
+mod tls;
+#[cfg(not(any(loom, manylane_sim)))]
 mod unix_file;
 
 #[cfg(not(any(loom, manylane_sim)))]
@@ -57,3 +59,5 @@ pub use options::*;
 pub use serve::{Serving, Spread};
 #[cfg(not(any(loom, manylane_sim)))]
 pub use splice::{Expected, SPLICE_FROM, SplicePolicy};
+#[cfg(not(any(loom, manylane_sim)))]
+pub use tls::{MOST_HANDSHAKES, TlsStream};

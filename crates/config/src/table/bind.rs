@@ -1,6 +1,7 @@
 //! Options behind the addresses of a `bind` line; of `stats socket`, too.
 
 use super::section::BIND;
+use super::tls::TlsOptions;
 use super::{Keyword, choice, flag, int, own, text, time};
 use crate::build::{Builder, Line, parse};
 use crate::lex::Word;
@@ -25,6 +26,8 @@ macro_rules! options {
             /// `thread`: which lanes accept, as written; those of all words, and all lanes where there is
             /// none.
             pub thread: Vec<Word>,
+            /// `ssl` and what belongs to it.
+            pub tls: TlsOptions,
         }
 
         fn built() -> Vec<Keyword> {
@@ -82,7 +85,6 @@ options! {
 
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = built();
-    let tls = super::ssl::TLS;
     let quic = "QUIC is not built yet";
     rows.extend([
         own("mode", BIND, "<octal>", 1, "access rights of a unix socket's file").built(|b, line| {
@@ -106,18 +108,13 @@ pub(super) fn rows() -> Vec<Keyword> {
         .refused("HTTP/2 asks no idle peer yet"),
         own("tcp-ss", BIND, "<number>", 1, "the first packet is kept").refused("it is not built yet"),
         own("tcp-md5sig", BIND, "<key>", 1, "TCP segments are signed").refused("it is not built yet"),
-        own("ktls", BIND, "on|off", 1, "TLS in the kernel").refused(tls),
         own("quic-cc-algo", BIND, "<name>", 1, "congestion control of QUIC").refused(quic),
         own("quic-force-retry", BIND, "", 0, "clients must prove their address").refused(quic),
         own("quic-socket", BIND, "<kind>", 1, "whether each connection has a socket").refused(quic),
         own("nbconn", BIND, "<number>", 1, "connections that a reverse listener keeps")
             .refused("reverse HTTP is not built"),
     ]);
-    for (name, words) in super::server::TLS_BOTH.iter().chain(TLS_BIND) {
-        rows.push(
-            own(name, BIND, if *words > 0 { "<value>" } else { "" }, *words, "an option of TLS").refused(tls),
-        );
-    }
+    rows.extend(super::tls::bind_rows());
     rows
 }
 
@@ -144,28 +141,6 @@ fn process(b: &mut Builder<'_>, line: &Line<'_>) {
     };
     b.found.warning(line.pos(), format!("'process {}' is deprecated: {advice}", word.shown()));
 }
-
-const TLS_BIND: &[(&str, usize)] = &[
-    ("acme", 1),
-    ("ca-ignore-err", 1),
-    ("ca-sign-file", 1),
-    ("ca-sign-pass", 1),
-    ("ca-verify-file", 1),
-    ("crt-ignore-err", 1),
-    ("crt-list", 1),
-    ("default-crt", 1),
-    ("ecdhe", 1),
-    ("ech", 1),
-    ("generate-certificates", 0),
-    ("no-alpn", 0),
-    ("no-ca-names", 0),
-    ("ocsp", 1),
-    ("ocsp-update", 1),
-    ("prefer-client-ciphers", 0),
-    ("strict-sni", 0),
-    ("no-strict-sni", 0),
-    ("tls-ticket-keys", 1),
-];
 
 pub(super) fn stats_socket(b: &mut Builder<'_>, line: &Line<'_>) {
     if !b.has_room_for_bind(line.pos()) {

@@ -21,6 +21,7 @@ mod ssl;
 mod stats;
 mod stick;
 mod timeouts;
+mod tls;
 mod tune;
 pub(crate) mod unbuilt;
 
@@ -29,7 +30,9 @@ pub use options::Toggle;
 pub use rules::{Action, Ruleset};
 pub use section::{SectionKind, SectionKinds};
 pub use server::ServerOptions;
+pub use ssl::TlsProcess;
 pub use timeouts::Timeout;
+pub use tls::TlsOptions;
 pub use tune::Tune;
 
 use crate::build::{Builder, Line};

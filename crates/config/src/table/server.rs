@@ -1,6 +1,7 @@
 //! Options behind the address of a `server`, `server-template` or `default-server` line.
 
 use super::section::SERVER;
+use super::tls::TlsOptions;
 use super::{Keyword, choice, flag, int, interval, own, text, time};
 use crate::build::parse;
 use crate::lex::Word;
@@ -27,6 +28,8 @@ macro_rules! options {
             pub proxy_tlvs: Vec<(u8, Word)>,
             /// `source`: the address that the server sees.
             pub source: Option<Set<Source>>,
+            /// `ssl` and what belongs to it.
+            pub tls: TlsOptions,
         }
 
         fn built() -> Vec<Keyword> {
@@ -133,56 +136,7 @@ options! {
     }
 }
 
-/// Names of TLS options that `bind` and `server` share, and how many words follow each.
-pub(super) const TLS_BOTH: &[(&str, usize)] = &[
-    ("allow-0rtt", 0),
-    ("alpn", 1),
-    ("ca-file", 1),
-    ("ciphers", 1),
-    ("ciphersuites", 1),
-    ("client-sigalgs", 1),
-    ("crl-file", 1),
-    ("crt", 1),
-    ("curves", 1),
-    ("force-sslv3", 0),
-    ("force-tlsv10", 0),
-    ("force-tlsv11", 0),
-    ("force-tlsv12", 0),
-    ("force-tlsv13", 0),
-    ("no-sslv3", 0),
-    ("no-tls-tickets", 0),
-    ("no-tlsv10", 0),
-    ("no-tlsv11", 0),
-    ("no-tlsv12", 0),
-    ("no-tlsv13", 0),
-    ("npn", 1),
-    ("renegotiate", 0),
-    ("no-renegotiate", 0),
-    ("sigalgs", 1),
-    ("ssl", 0),
-    ("ssl-max-ver", 1),
-    ("ssl-min-ver", 1),
-    ("tls-tickets", 0),
-    ("verify", 1),
-];
-
-const TLS_SERVER: &[(&str, usize)] = &[
-    ("check-sni", 1),
-    ("check-ssl", 0),
-    ("ktls", 1),
-    ("no-check-sni-auto", 0),
-    ("no-check-ssl", 0),
-    ("no-sni-auto", 0),
-    ("no-ssl", 0),
-    ("no-ssl-reuse", 0),
-    ("check-sni-auto", 0),
-    ("sni", 1),
-    ("sni-auto", 0),
-    ("ssl-reuse", 0),
-    ("verifyhost", 1),
-];
-
-const CHECKS: &[(&str, usize)] = &[("check-alpn", 1), ("check-pool-conn-name", 1), ("healthcheck", 1)];
+const CHECKS: &[(&str, usize)] = &[("check-pool-conn-name", 1), ("healthcheck", 1)];
 
 pub(super) fn rows() -> Vec<Keyword> {
     let mut rows = built();
@@ -241,13 +195,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("strict-maxconn", SERVER, "", 0, "idle connections count for maxconn")
             .refused("it is not built yet"),
     ]);
-    let tls = super::ssl::TLS;
-    for (name, words) in TLS_BOTH.iter().chain(TLS_SERVER) {
-        rows.push(
-            own(name, SERVER, if *words > 0 { "<value>" } else { "" }, *words, "an option of TLS")
-                .refused(tls),
-        );
-    }
+    rows.extend(super::tls::server_rows());
     for (name, header) in [
         ("send-proxy-v2-ssl", ProxyHeader::V2Tls),
         ("send-proxy-v2-ssl-cn", ProxyHeader::V2Tls),

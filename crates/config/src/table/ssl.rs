@@ -1,72 +1,240 @@
-//! TLS settings of the process. None has an effect before TLS is built, and files without a line that uses
-//! TLS may have them all: the lines that do are refused.
+//! TLS settings of the process.
 
 use super::section::GLOBAL;
-use super::{Keyword, own};
+use super::tls::{TlsOptions, VERSIONS};
+use super::{Keyword, args, choice, int, own, text};
+use crate::build::{Builder, Line};
+use crate::lex::Word;
+use crate::tree::Set;
 
-/// Why everything about TLS is refused.
-pub(super) const TLS: &str = "TLS is not built yet";
+/// Why parts of TLS are refused.
+pub(super) const TLS: &str = "it is not built yet";
 
-/// Why its settings of the process do nothing.
-const TUNED: &str = "TLS is not built yet, and nothing else heeds it; the line may stay";
+const FINITE: &str = "keys are exchanged over elliptic curves only";
+const LIBRARY: &str = "the arithmetic is that of aws-lc-rs, which is a part of the program";
+const SIGNATURES: &str = "which signatures are used is for the certificates to say";
+const OCSP: &str = "OCSP is not built yet";
+const NOT_YET: &str = "it is not built yet";
+
+/// TLS settings of the process; `None` was not given.
+#[derive(Clone, Debug, Default)]
+pub struct TlsProcess {
+    /// `ca-base`
+    pub ca_base: Option<Set<Word>>,
+    /// `crt-base`
+    pub crt_base: Option<Set<Word>>,
+    /// `ssl-default-bind-*`
+    pub bind: TlsOptions,
+    /// `ssl-default-server-*`
+    pub server: TlsOptions,
+    /// `ssl-server-verify`
+    pub server_verify: Option<Set<&'static str>>,
+    /// `tune.ssl.cachesize`
+    pub sessions: Option<Set<u32>>,
+}
+
+/// Rows of which the process has two, for each side.
+macro_rules! defaults {
+    ($side:ident, $ciphers:literal, $suites:literal, $curves:literal) => {
+        [
+            args($ciphers, GLOBAL, [text("list")], "what 'ciphers' is without")
+                .built(|b, line| b.config.global.tls.$side.ciphers = Some(line.set(line.word(0)))),
+            args($suites, GLOBAL, [text("list")], "what 'ciphersuites' is without")
+                .built(|b, line| b.config.global.tls.$side.ciphersuites = Some(line.set(line.word(0)))),
+            args($curves, GLOBAL, [text("list")], "what 'curves' is without")
+                .built(|b, line| b.config.global.tls.$side.curves = Some(line.set(line.word(0)))),
+        ]
+    };
+}
 
 pub(super) fn rows() -> Vec<Keyword> {
+    let mut rows = vec![
+        args("ca-base", GLOBAL, [text("folder")], "where relative names of authorities' files begin")
+            .built(|b, line| b.config.global.tls.ca_base = Some(line.set(line.word(0)))),
+        args("crt-base", GLOBAL, [text("folder")], "where relative names of certificates begin")
+            .built(|b, line| b.config.global.tls.crt_base = Some(line.set(line.word(0)))),
+        args(
+            "ssl-server-verify",
+            GLOBAL,
+            [choice("how", &["none", "required"])],
+            "whether servers' certificates are checked where no 'verify' says it",
+        )
+        .default("required")
+        .built(|b, line| b.config.global.tls.server_verify = Some(line.set(line.choice(0)))),
+        args(
+            "tune.ssl.cachesize",
+            GLOBAL,
+            [int("number", 0, 1 << 22)],
+            "sessions without tickets that are kept at once",
+        )
+        .default("20000")
+        .built(|b, line| b.config.global.tls.sessions = Some(line.set(line.int(0) as u32))),
+        own("ssl-default-bind-options", GLOBAL, "<option>...", 1, "options of all bind lines with TLS")
+            .built(|b, line| {
+                let mut options = std::mem::take(&mut b.config.global.tls.bind);
+                default_options(b, line, &mut options);
+                b.config.global.tls.bind = options;
+            }),
+        own("ssl-default-server-options", GLOBAL, "<option>...", 1, "options of all servers with TLS").built(
+            |b, line| {
+                let mut options = std::mem::take(&mut b.config.global.tls.server);
+                default_options(b, line, &mut options);
+                b.config.global.tls.server = options;
+            },
+        ),
+    ];
+    rows.extend(defaults!(
+        bind,
+        "ssl-default-bind-ciphers",
+        "ssl-default-bind-ciphersuites",
+        "ssl-default-bind-curves"
+    ));
+    rows.extend(defaults!(
+        server,
+        "ssl-default-server-ciphers",
+        "ssl-default-server-ciphersuites",
+        "ssl-default-server-curves"
+    ));
     let settings = [
-        ("acme.scheduler", "on|off", "renews certificates by itself"),
-        ("ca-base", "<folder>", "where relative names of authorities' files begin"),
-        ("crt-base", "<folder>", "where relative names of certificates begin"),
-        ("httpclient.ssl.ca-file", "<file>", "authorities that the internal client trusts"),
-        ("httpclient.ssl.verify", "none|required", "whether the internal client checks certificates"),
-        ("issuers-chain-path", "<folder>", "issuers' certificates that complete chains"),
-        ("key-base", "<folder>", "where relative names of private keys begin"),
-        ("maxsslconn", "<number>", "TLS connections at once"),
-        ("maxsslrate", "<number>", "TLS handshakes a second"),
-        ("ocsp-update.disable", "on|off", "no renewal of OCSP responses"),
-        ("ocsp-update.httpproxy", "<address>", "proxy for the renewal of OCSP responses"),
-        ("ocsp-update.maxdelay", "<seconds>", "longest time between renewals of an OCSP response"),
-        ("ocsp-update.mindelay", "<seconds>", "shortest time between renewals of an OCSP response"),
-        ("ocsp-update.mode", "on|off", "renewal of OCSP responses"),
-        ("ssl-default-bind-ciphers", "<list>", "ciphers up to TLS 1.2 towards clients"),
-        ("ssl-default-bind-ciphersuites", "<list>", "ciphers of TLS 1.3 towards clients"),
-        ("ssl-default-bind-client-sigalgs", "<list>", "signatures asked of clients"),
-        ("ssl-default-bind-curves", "<list>", "curves towards clients"),
-        ("ssl-default-bind-options", "<option>...", "options of all bind lines with TLS"),
-        ("ssl-default-bind-sigalgs", "<list>", "signatures towards clients"),
-        ("ssl-default-server-ciphers", "<list>", "ciphers up to TLS 1.2 towards servers"),
-        ("ssl-default-server-ciphersuites", "<list>", "ciphers of TLS 1.3 towards servers"),
-        ("ssl-default-server-client-sigalgs", "<list>", "signatures of our certificates towards servers"),
-        ("ssl-default-server-curves", "<list>", "curves towards servers"),
-        ("ssl-default-server-options", "<option>...", "options of all servers with TLS"),
-        ("ssl-default-server-sigalgs", "<list>", "signatures towards servers"),
-        ("ssl-dh-param-file", "<file>", "Diffie-Hellman parameters"),
-        ("ssl-engine", "<name>", "engine that does the arithmetic"),
-        ("ssl-load-extra-del-ext", "", "extensions are removed before extra files are looked for"),
-        ("ssl-load-extra-files", "<kind>...", "files that are loaded beside certificates"),
-        ("ssl-mode-async", "", "handshakes wait for engines without blocking"),
-        ("ssl-passphrase-cmd", "<command>", "program that tells the passphrase of keys"),
-        ("ssl-propquery", "<query>", "properties of the implementation to use"),
-        ("ssl-provider", "<name>", "provider of algorithms"),
-        ("ssl-provider-path", "<folder>", "where providers are found"),
-        ("ssl-security-level", "<level>", "lowest strength of algorithms"),
-        ("ssl-server-verify", "none|required", "whether servers' certificates are checked"),
-        ("ssl-skip-self-issued-ca", "", "self-issued authorities are left out of chains"),
+        ("acme.scheduler", "on|off", "renews certificates by itself", "ACME is not built yet"),
+        ("httpclient.ssl.ca-file", "<file>", "authorities that the internal client trusts", NOT_YET),
+        (
+            "httpclient.ssl.verify",
+            "none|required",
+            "whether the internal client checks certificates",
+            NOT_YET,
+        ),
+        ("issuers-chain-path", "<folder>", "issuers' certificates that complete chains", NOT_YET),
+        ("key-base", "<folder>", "where relative names of private keys begin", "'load' is not built yet"),
+        ("maxsslconn", "<number>", "TLS connections at once", "'maxconn' is the bound of all connections"),
+        (
+            "maxsslrate",
+            "<number>",
+            "TLS handshakes a second",
+            "'maxconnrate' is the bound of all connections",
+        ),
+        ("ocsp-update.disable", "on|off", "no renewal of OCSP responses", OCSP),
+        ("ocsp-update.httpproxy", "<address>", "proxy for the renewal of OCSP responses", OCSP),
+        ("ocsp-update.maxdelay", "<seconds>", "longest time between renewals of an OCSP response", OCSP),
+        ("ocsp-update.mindelay", "<seconds>", "shortest time between renewals of an OCSP response", OCSP),
+        ("ocsp-update.mode", "on|off", "renewal of OCSP responses", OCSP),
+        ("ssl-default-bind-client-sigalgs", "<list>", "signatures asked of clients", SIGNATURES),
+        ("ssl-default-bind-sigalgs", "<list>", "signatures towards clients", SIGNATURES),
+        ("ssl-default-server-client-sigalgs", "<list>", "signatures of our certificates", SIGNATURES),
+        ("ssl-default-server-sigalgs", "<list>", "signatures towards servers", SIGNATURES),
+        ("ssl-dh-param-file", "<file>", "Diffie-Hellman parameters", FINITE),
+        ("ssl-engine", "<name>", "engine that does the arithmetic", LIBRARY),
+        ("ssl-load-extra-del-ext", "", "extensions are removed before extra files are looked for", NOT_YET),
+        (
+            "ssl-load-extra-files",
+            "<kind>...",
+            "files that are loaded beside certificates",
+            "a key is looked for in the file and beside it, and nothing else",
+        ),
+        ("ssl-mode-async", "", "handshakes wait for engines without blocking", LIBRARY),
+        ("ssl-passphrase-cmd", "<command>", "program that tells the passphrase of keys", NOT_YET),
+        ("ssl-propquery", "<query>", "properties of the implementation to use", LIBRARY),
+        ("ssl-provider", "<name>", "provider of algorithms", LIBRARY),
+        ("ssl-provider-path", "<folder>", "where providers are found", LIBRARY),
+        ("ssl-security-level", "<level>", "lowest strength of algorithms", "all that there are, are strong"),
+        ("ssl-skip-self-issued-ca", "", "self-issued authorities are left out of chains", NOT_YET),
     ]
-    .map(|(name, usage, help)| own(name, GLOBAL, usage, 0, help).idle(TUNED));
+    .map(|(name, usage, help, why)| own(name, GLOBAL, usage, 0, help).idle(why));
     let tuned = [
-        ("tune.ssl.cachesize", "<number>", "sessions in the cache"),
-        ("tune.ssl.capture-buffer-size", "<bytes>", "bytes of a hello that are kept"),
-        ("tune.ssl.capture-cipherlist-size", "<bytes>", "bytes of a list of ciphers that are kept"),
-        ("tune.ssl.certificate-compression", "auto|off", "certificates are sent compressed"),
-        ("tune.ssl.default-dh-param", "<bits>", "size of Diffie-Hellman parameters"),
-        ("tune.ssl.force-private-cache", "", "sessions are cached by process"),
-        ("tune.ssl.hard-maxrecord", "<bytes>", "largest record"),
-        ("tune.ssl.keylog", "on|off", "secrets are kept for capture tools"),
-        ("tune.ssl.lifetime", "<seconds>", "how long a session can be resumed"),
-        ("tune.ssl.maxrecord", "<bytes>", "largest record at the beginning of a connection"),
-        ("tune.ssl.ocsp-update.maxdelay", "<seconds>", "longest time between renewals of an OCSP response"),
-        ("tune.ssl.ocsp-update.mindelay", "<seconds>", "shortest time between renewals of an OCSP response"),
-        ("tune.ssl.ssl-ctx-cache-size", "<number>", "generated certificates in the cache"),
+        ("tune.ssl.capture-buffer-size", "<bytes>", "bytes of a hello that are kept", NOT_YET),
+        ("tune.ssl.capture-cipherlist-size", "<bytes>", "bytes of a list of ciphers that are kept", NOT_YET),
+        ("tune.ssl.certificate-compression", "auto|off", "certificates are sent compressed", NOT_YET),
+        ("tune.ssl.default-dh-param", "<bits>", "size of Diffie-Hellman parameters", FINITE),
+        (
+            "tune.ssl.force-private-cache",
+            "",
+            "sessions are cached by process",
+            "there is one process, and its lanes share sessions",
+        ),
+        ("tune.ssl.hard-maxrecord", "<bytes>", "largest record", "records have up to 16 KiB"),
+        ("tune.ssl.keylog", "on|off", "secrets are kept for capture tools", NOT_YET),
+        (
+            "tune.ssl.lifetime",
+            "<seconds>",
+            "how long a session can be resumed",
+            "sessions end when the keys of tickets were changed twice, within twelve hours",
+        ),
+        (
+            "tune.ssl.maxrecord",
+            "<bytes>",
+            "largest record at the beginning of a connection",
+            "records have up to 16 KiB",
+        ),
+        (
+            "tune.ssl.ocsp-update.maxdelay",
+            "<seconds>",
+            "longest time between renewals of an OCSP response",
+            OCSP,
+        ),
+        (
+            "tune.ssl.ocsp-update.mindelay",
+            "<seconds>",
+            "shortest time between renewals of an OCSP response",
+            OCSP,
+        ),
+        ("tune.ssl.ssl-ctx-cache-size", "<number>", "generated certificates in the cache", NOT_YET),
     ]
-    .map(|(name, usage, help)| own(name, GLOBAL, usage, usize::from(!usage.is_empty()), help).idle(TUNED));
-    settings.into_iter().chain(tuned).collect()
+    .map(|(name, usage, help, why)| own(name, GLOBAL, usage, usize::from(!usage.is_empty()), help).idle(why));
+    rows.into_iter().chain(settings).chain(tuned).collect()
+}
+
+/// `ssl-default-bind-options` and `ssl-default-server-options`.
+fn default_options(b: &mut Builder<'_>, line: &Line<'_>, options: &mut TlsOptions) {
+    let mut at = 0;
+    while let Some(word) = line.words.get(at) {
+        at += 1;
+        let mut versions = |oldest: Option<&'static str>, newest: Option<&'static str>| {
+            options.oldest = oldest.map(|version| line.set(version)).or(options.oldest);
+            options.newest = newest.map(|version| line.set(version)).or(options.newest);
+        };
+        match word.bytes() {
+            b"ssl-min-ver" | b"ssl-max-ver" => {
+                if line.words.get(at).is_none() {
+                    let message = format!("'{}' : '{}' expects a version", line.keyword.name, word.shown());
+                    return b.found.alert(line.end(), message);
+                }
+                let version = line.own_choice(b, at, VERSIONS);
+                at += 1;
+                match *word == *"ssl-min-ver" {
+                    true => versions(version, None),
+                    false => versions(None, version),
+                }
+            }
+            b"force-tlsv12" => versions(Some("TLSv1.2"), Some("TLSv1.2")),
+            b"force-tlsv13" => versions(Some("TLSv1.3"), Some("TLSv1.3")),
+            b"no-tlsv12" => versions(Some("TLSv1.3"), None),
+            b"no-tlsv13" => versions(None, Some("TLSv1.2")),
+            b"no-sslv3" | b"no-tlsv10" | b"no-tlsv11" | b"no-renegotiate" => {}
+            b"tls-tickets" => options.tickets = Some(line.set(true)),
+            b"no-tls-tickets" => options.tickets = Some(line.set(false)),
+            b"prefer-client-ciphers" => options.client_ciphers = Some(line.set(true)),
+            b"strict-sni" => options.strict_sni = Some(line.set(true)),
+            b"no-strict-sni" => options.strict_sni = Some(line.set(false)),
+            _ => {
+                const KNOWN: [&str; 14] = [
+                    "ssl-min-ver",
+                    "ssl-max-ver",
+                    "force-tlsv12",
+                    "force-tlsv13",
+                    "no-sslv3",
+                    "no-tlsv10",
+                    "no-tlsv11",
+                    "no-tlsv12",
+                    "no-tlsv13",
+                    "tls-tickets",
+                    "no-tls-tickets",
+                    "prefer-client-ciphers",
+                    "strict-sni",
+                    "no-strict-sni",
+                ];
+                let message = manylane_expr::none_of(line.keyword.name, KNOWN, word.bytes());
+                b.found.alert(word.pos(), message);
+            }
+        }
+    }
 }

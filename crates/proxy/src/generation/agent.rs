@@ -136,6 +136,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             follows: given.is_none().then(|| Follows { addr: server.addr.clone(), port: Some(port.value) }),
             connect,
             header: None,
+            tls: None,
             relays: false,
             intervals: Intervals { inter, fast: inter, down: inter, spread: process.spread_checks },
             timeouts: match time(Timeout::Check) {

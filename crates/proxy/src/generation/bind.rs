@@ -14,6 +14,7 @@ use manylane_config::table::Toggle;
 use manylane_config::tree::{Bind, Global, Mode, Set, Settings};
 use manylane_net::{CommonOptions, Endpoint, FAST_OPEN_QUEUE, KeepAlive, ListenOptions, UnixOptions, V6};
 use manylane_sync::Arc;
+use manylane_tls::ServerContext;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub struct Listener {
     pub accept_proxy: bool,
     /// `proto h2`: its clients speak HTTP/2 and nothing else.
     pub http2: bool,
+    /// `ssl`: its clients speak TLS.
+    pub tls: Option<ServerContext>,
     /// `shards`
     pub shards: Shards,
     /// `shards by-group`, where there are several: the lanes of each group that accept; each has a socket of
@@ -155,6 +158,7 @@ pub(super) fn listeners(
         v6only,
         mode,
         thread,
+        tls,
     } = options;
     let http2 = proto.as_ref().is_some_and(|set| set.value == "h2");
     if let Some(set) = proto.as_ref().filter(|_| http2 && settings.mode() != Mode::Http) {
@@ -228,6 +232,7 @@ pub(super) fn listeners(
             ..CommonOptions::default()
         },
     };
+    let tls = super::tls::of_bind(tls, &global.tls, settings.mode() == Mode::Http, *pos, refuse);
     let nice = nice.map_or(0, |set| set.value.clamp(-1024, 1024) as i16);
     let mut all: Vec<Listener> = Vec::new();
     for address in addresses {
@@ -271,6 +276,7 @@ pub(super) fn listeners(
                 group: group.clone(),
                 accept_proxy: on(accept_proxy),
                 http2,
+                tls: tls.clone(),
                 shards,
                 groups: groups.clone(),
                 lanes: lanes.clone(),

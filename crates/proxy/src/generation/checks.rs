@@ -7,10 +7,12 @@ use super::observe::Observed;
 use super::refuse::Refuse;
 use super::server::{SendHeader, Server, ServerPlace};
 use super::server_addr::ServerAddr;
+use super::tls::{Purpose, ServerTls};
 use manylane_check::{Board, Connect, Health, Init, Intervals, Script, Step};
 use manylane_config::lex::Word;
+use manylane_config::source::Pos;
 use manylane_config::table::{ServerOptions, Timeout, Toggle};
-use manylane_config::tree::{Proxy, Set};
+use manylane_config::tree::{Proxy, Set, TlsOptions};
 use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, ConnectOptions, Endpoint, Present, Rules};
 use manylane_sync::Arc;
@@ -38,6 +40,8 @@ pub struct ServerCheck {
     pub has_address: bool,
     /// Options of its connections.
     pub connect: ConnectOptions,
+    /// Its connections speak TLS.
+    pub tls: Option<Arc<ServerTls>>,
     /// What its connections begin with.
     pub header: Option<SendHeader>,
     /// What those begin with for which the script asks for one: `connect send-proxy`.
@@ -62,6 +66,22 @@ pub struct ServerCheck {
     /// Wakes who checks it: something else is to be done than to wait. Generations whose checks of a server
     /// are the same have it together, and one task goes on for all of them.
     pub notify: Arc<Notify>,
+}
+
+/// How a check speaks TLS: as the server does where it goes there, unless the file says otherwise.
+fn tls_of(
+    server: &Server,
+    options: &TlsOptions,
+    elsewhere: bool,
+    process: &Process,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Option<Arc<ServerTls>> {
+    let usual = server.tls.is_some() && !elsewhere;
+    if !options.check_ssl.map_or(usual, |set| set.value) {
+        return None;
+    }
+    super::tls::of_server(options, &process.tls, Purpose::Check, pos, refuse).map(Arc::new)
 }
 
 /// A program that checks servers.
@@ -216,6 +236,7 @@ pub(super) fn checks(
             follows: (addr.is_none() && !matches!(server.stays, Some("it is no IP address")))
                 .then(|| Follows { addr: server.addr.clone(), port }),
             connect: options,
+            tls: tls_of(server, &line.options.tls, elsewhere, process, line.pos, refuse),
             // What is checked elsewhere is not the service, so it is not spoken to like it, unless the file
             // says so.
             header: match check_send_proxy.map(|set| set.value) {

@@ -221,6 +221,9 @@ impl Server {
         Arc::ptr_eq(&self.addr, &other.addr)
             && (&self.connect, self.header) == (&other.connect, other.header)
             && names == (None, None)
+            // Whom they were verified by may have changed.
+            && self.tls.is_none()
+            && other.tls.is_none()
     }
 
     /// Whether it is the same server, as the file names it.
@@ -327,6 +330,8 @@ impl ServerCheck {
         (&self.wording, &self.program) == (&was.wording, &was.program)
             && (self.reuses, self.http2) == (was.reuses, was.http2)
             && (&self.place, &self.follows, addr(self)) == (&was.place, &was.follows, addr(was))
+            && self.tls.is_none()
+            && was.tls.is_none() // whom they are verified by may have changed
             && (&self.connect, self.has_address, self.relays) == (&was.connect, was.has_address, was.relays)
             && (self.header, self.usual_header) == (was.header, was.usual_header)
             && (self.intervals, self.timeouts) == (was.intervals, was.timeouts)

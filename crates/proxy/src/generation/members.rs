@@ -22,6 +22,7 @@
 
 use super::refuse::Refuse;
 use super::server::{self, Server};
+use super::tls::SniName;
 use super::{Backend, Generation, Parts, ServerNumber, agent, balance, checks, proxies};
 use manylane_balance::{Admin, Index, ServerSpec};
 use manylane_config::cond::Build;
@@ -451,6 +452,7 @@ fn refused(options: &ServerOptions) -> Option<&'static str> {
         tcp_ut,
         cc,
         proxy_tlvs,
+        tls,
         ..
     } = options;
     [
@@ -472,6 +474,7 @@ fn refused(options: &ServerOptions) -> Option<&'static str> {
         (tcp_ut.is_some(), "tcp-ut"),
         (cc.is_some(), "cc"),
         (!proxy_tlvs.is_empty(), "set-proxy-v2-tlv-fmt"),
+        (tls.sni.as_ref().is_some_and(|set| SniName::constant(set.value.bytes()).is_none()), "sni"),
     ]
     .into_iter()
     .find_map(|(given, name)| given.then_some(name))

@@ -32,6 +32,7 @@ mod spelling;
 mod state_file;
 mod stats_page;
 mod steps;
+mod tls;
 mod track;
 mod users;
 mod variables;
@@ -63,6 +64,7 @@ pub use rules::{
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
 pub use server_addr::{ServerAddr, Whereabouts};
 pub use stats_page::{Credentials, StatsPage};
+pub use tls::{ServerTls, SniName};
 pub use track::ServerNumber;
 pub(crate) use track::{follow, operation};
 pub use users::Userlist;

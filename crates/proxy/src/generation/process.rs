@@ -8,7 +8,7 @@ use super::proxies::Ids;
 use super::refuse::Refuse;
 use manylane_buf::MAX_CLUSTER;
 use manylane_config::table::Tune;
-use manylane_config::tree::{Bind, Global, HardStop, Set, Settings, WorkerFails};
+use manylane_config::tree::{Bind, Global, HardStop, Set, Settings, TlsProcess, WorkerFails};
 use manylane_expr::VariableLimits;
 use manylane_http::MAX_HEAD;
 use manylane_sched::{Placement, Profiling};
@@ -59,6 +59,8 @@ pub struct Process {
     pub most_descriptors: Option<u32>,
     /// `strict-limits`
     pub strict_limits: bool,
+    /// TLS, for the lines of the file that come later.
+    pub(super) tls: TlsProcess,
     /// `hard-stop-after`
     pub hard_stop_after: Option<Duration>,
     /// `grace`
@@ -376,6 +378,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         warn_blocked_after,
         zero_warning,
         insecure_setuid,
+        tls,
     } = global;
     let groups = groups(global, refuse);
     if let Some(Set { value: "libs", pos }) = set_dumpable {
@@ -412,6 +415,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         refuse,
     );
     Process {
+        tls: tls.clone(),
         daemon: is_on(daemon),
         quiet: is_on(quiet),
         zero_warning: is_on(zero_warning),

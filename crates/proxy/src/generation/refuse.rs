@@ -1,6 +1,7 @@
 //! What the program does not do yet, refused by name where the file says it.
 
 use super::files::Files;
+use super::tls::TlsContexts;
 use manylane_config::diag::{Diagnostics, Severity};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
@@ -17,11 +18,20 @@ pub(super) struct Refuse<'a> {
     pub(super) files: Files,
     /// Listeners so far, of all `bind` lines.
     pub(super) listeners: usize,
+    /// What lines with TLS have in common.
+    pub(super) tls: TlsContexts,
 }
 
 impl<'a> Refuse<'a> {
     pub(super) fn new(found: &'a mut Diagnostics, config: &'a Config, ignore_unresolved: bool) -> Self {
-        Self { found, config, ignore_unresolved, files: Files::default(), listeners: 0 }
+        Self {
+            found,
+            config,
+            ignore_unresolved,
+            files: Files::default(),
+            listeners: 0,
+            tls: TlsContexts::default(),
+        }
     }
 
     /// The file that a word names.
@@ -40,6 +50,11 @@ impl<'a> Refuse<'a> {
         if let Some(set) = set {
             self.keyword(set.pos, keyword, why);
         }
+    }
+
+    /// Says something that is no warning.
+    pub(super) fn note(&mut self, pos: Pos, message: String) {
+        self.found.push(Severity::Notice, Some(pos), message);
     }
 
     /// Says that a setting makes no difference here.

@@ -6,6 +6,7 @@ use super::process::Process;
 use super::refuse::Refuse;
 use super::resolvers::{self, Resolution};
 use super::server_addr::{ServerAddr, Whereabouts};
+use super::tls::{Purpose, ServerTls, SniName};
 use super::track::{Followers, ServerNumber};
 use crate::counts::ServerStats;
 use manylane_check::states::{State, admin};
@@ -55,6 +56,8 @@ pub struct Server {
     pub http2: bool,
     /// `ws`: whether streams that carry WebSocket go to it in HTTP/2; as all others unless it says so.
     pub http2_websocket: bool,
+    /// `ssl`
+    pub tls: Option<ServerTls>,
     /// `weight`, 0 to 256.
     pub weight: u16,
     /// `backup`
@@ -118,6 +121,19 @@ pub struct Server {
 }
 
 impl Server {
+    /// Whether TLS may agree on HTTP/2.
+    pub(crate) fn offers_h2(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.offers_h2)
+    }
+
+    /// The number of the expression for the name that it is asked for within TLS.
+    pub(crate) fn asked_name(&self) -> Option<usize> {
+        match self.tls.as_ref()?.name {
+            SniName::Asked(number) => Some(number),
+            SniName::None | SniName::Fixed(_) => None,
+        }
+    }
+
     /// Whether what its connections begin with is of one request: another one may have other fields.
     pub(crate) fn tells_of_requests(&self) -> bool {
         !self.tlvs.is_empty() || self.header.is_some_and(|header| header.unique_id)
@@ -228,7 +244,7 @@ pub(super) fn server(
     last: Option<&State>,
     refuse: &mut Refuse<'_>,
 ) -> Server {
-    let tree::Server { name, address, options, pos: _, template: _ } = line;
+    let tree::Server { name, address, options, pos, template: _ } = line;
     let ServerOptions {
         cookie,
         error_limit: _, // of the checks
@@ -289,6 +305,7 @@ pub(super) fn server(
         proxy_v2_options,
         proxy_tlvs: _, // as `pool_conn_name`
         source,
+        tls,
     } = options;
     let namespace_of_client = namespace.as_ref().is_some_and(|set| set.value == *"*");
     let on = |set: &Option<Set<bool>>| set.is_some_and(|set| set.value);
@@ -297,6 +314,10 @@ pub(super) fn server(
     if let Some(set) = proto.as_ref().filter(|_| http2 && settings.mode() != Mode::Http) {
         let why = "'proto h2' : HTTP/2 is spoken in 'mode http' only: set that, or remove 'proto h2'";
         refuse.found.alert(set.pos, why);
+    }
+    let speaks_tls = tls.ssl.is_some_and(|set| set.value);
+    if let Some(set) = send_proxy.as_ref().filter(|_| speaks_tls && header.is_some()) {
+        refuse.keyword(set.pos, "send-proxy", "it is not built yet for servers with 'ssl'");
     }
     let common = CommonOptions {
         user_timeout: tcp_ut.map(|set| set.value),
@@ -360,6 +381,9 @@ pub(super) fn server(
         header,
         http2,
         http2_websocket: ws.as_ref().map_or(http2, |set| set.value == "h2" || set.value == "auto" && http2),
+        tls: speaks_tls
+            .then(|| super::tls::of_server(tls, &process.tls, Purpose::Traffic, *pos, refuse))
+            .flatten(),
         weight: weight.map_or(1, |set| set.value.min(256) as u16),
         backup: on(backup),
         disabled: on(disabled),

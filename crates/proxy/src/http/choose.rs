@@ -81,6 +81,7 @@ impl Session<'_> {
             packets: self.scopes.memory.server_packets.get(),
             stream: self.entry(),
             head: Some(head),
+            names: &[],
         }
     }
 
@@ -144,6 +145,7 @@ impl Session<'_> {
         let Some(key) = key else { return IdleConn::Nothing };
         match local.take_kept(backend, index, key, least) {
             Some(idle) => IdleConn::This(idle),
+            None if permit.server().tls.is_some() => IdleConn::Nothing, // those stay on their lane
             None => IdleConn::Elsewhere { key, least },
         }
     }

@@ -13,7 +13,7 @@ use crate::session::{Client, QuietClient};
 use manylane_balance::Index;
 use manylane_buf::Segment;
 use manylane_expr::Variables;
-use manylane_net::TransferError;
+use manylane_net::{Connection, TransferError};
 use manylane_pool::{Pool, Pooled};
 use manylane_sched::{Here, Time};
 use std::cell::{Cell, RefCell};
@@ -96,8 +96,7 @@ impl IdleSession {
     /// Whether a client is one that can be waited for here: of the system. Those of the process keep their
     /// place in a future.
     pub(crate) fn is_for(client: &Client) -> bool {
-        client.end.whole().is_some_and(|connection| connection.stream().is_some())
-            && client.received.is_empty()
+        client.end.whole().is_some_and(Connection::is_pollable) && client.received.is_empty()
     }
 
     /// Whether it has something that only its generation understands.
@@ -159,13 +158,13 @@ impl IdleSession {
             }
         };
         let (deadline, ends) = end.filter(|&end| end < deadline).map_or((deadline, false), |end| (end, true));
-        let Some(stream) = self.client.connection.stream() else { return Poll::Ready(None) };
+        let connection = &self.client.connection;
+        if !connection.is_pollable() {
+            return Poll::Ready(None);
+        }
         let begun = self.has_partial_head();
-        let receive = |context: &mut Context<'_>| {
-            let received =
-                if begun { stream.poll_recv(context) } else { stream.poll_recv_within_limit(context) };
-            received.map_err(TransferError::Socket)
-        };
+        let receive =
+            |context: &mut Context<'_>| connection.poll_recv(!begun, context).unwrap_or(Poll::Pending);
         Poll::Ready(match ready!(until(receive, stopping, &self.timer, deadline, context)) {
             Woken::Stopping => None,
             Woken::Late if ends => None,
@@ -223,7 +222,7 @@ impl Session<'_> {
 
     /// Whether its client can be waited for at rest, also amid a head.
     pub(super) fn may_wait_at_rest(&self) -> bool {
-        self.client.end.whole().is_some_and(|connection| connection.stream().is_some())
+        self.client.end.whole().is_some_and(Connection::is_pollable)
     }
 
     /// Lets go of all that belongs to requests. None when it does not go on, or there is no memory for what

@@ -260,9 +260,7 @@ impl Session<'_> {
     /// Whether it has something that only its generation understands; clients inside of the process stay in
     /// their place, too.
     fn belongs(&self) -> bool {
-        !self.private.is_empty()
-            || self.scopes.has_session()
-            || self.client.end.connection().stream().is_none()
+        !self.private.is_empty() || self.scopes.has_session() || !self.client.end.connection().is_pollable()
     }
 
     /// What rules may look at.

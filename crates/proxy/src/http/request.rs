@@ -12,7 +12,6 @@ use manylane_buf::Chain;
 use manylane_h1::{Body, Request, RequestParser};
 use manylane_io::READ_AT_ONCE;
 use manylane_mux::h2::PREFACE;
-use manylane_net::TransferError;
 use manylane_pool::Pool;
 use manylane_sched::Time;
 use std::future::poll_fn;
@@ -170,7 +169,7 @@ impl Session<'_> {
                     }
                 }
                 // Who speaks HTTP/2 does not understand an answer of HTTP/1.
-                Wait::Left | Wait::Late if self.listener.http2 => return Err(NoMore::End),
+                Wait::Left | Wait::Late if self.speaks_h2() => return Err(NoMore::End),
                 Wait::Left | Wait::Late if !begun && ends_in_silence(self.frontend, self.requests) => {
                     return Err(NoMore::End);
                 }
@@ -188,12 +187,20 @@ impl Session<'_> {
         }
     }
 
+    /// Whether the client speaks HTTP/2 and nothing else: its listener does, or TLS has agreed on it.
+    fn speaks_h2(&self) -> bool {
+        self.listener.http2 || self.client.has_agreed_on_h2()
+    }
+
     /// Whether the client's first bytes are the preface of HTTP/2. `option disable-h2-upgrade` lets a client
     /// begin HTTP/1 only.
     #[inline]
     fn preface(&self) -> Preface {
-        let (alone, received) = (self.listener.http2, &self.client.received);
-        if self.requests > 0 || !alone && received.front().is_none_or(|bytes| !bytes.starts_with(b"P")) {
+        if self.requests > 0 {
+            return Preface::No;
+        }
+        let (alone, received) = (self.speaks_h2(), &self.client.received);
+        if !alone && received.front().is_none_or(|bytes| !bytes.starts_with(b"P")) {
             return Preface::No;
         }
         self.compare_preface(alone)
@@ -214,10 +221,10 @@ impl Session<'_> {
 
     /// What waiting for more of a head brings without waiting.
     async fn already(&mut self, deadline: Time) -> Option<Wait> {
-        let stream = self.client.end.whole()?.stream()?;
+        let connection = self.client.end.whole().filter(|connection| connection.is_pollable())?;
         let woken = poll_fn(|context| {
             let receive =
-                |context: &mut Context<'_>| stream.poll_recv(context).map_err(TransferError::Socket);
+                |context: &mut Context<'_>| connection.poll_recv(false, context).unwrap_or(Poll::Pending);
             Poll::Ready(match until(receive, None, &self.timer, deadline, context) {
                 Poll::Ready(woken) => Some(woken),
                 Poll::Pending => None,
@@ -268,7 +275,7 @@ impl Session<'_> {
 
     /// How long another proxy's word was waited for.
     fn handshake(&self) -> Duration {
-        self.client.greeting().map_or(Duration::ZERO, |greeting| greeting.took)
+        self.client.handshake()
     }
 
     /// Waits for bytes; where it `may_stop`, also for the end of the generation. But where another one goes

@@ -94,7 +94,9 @@ impl Session<'_> {
         }
         let tunnels = upgrades || request.head.method_kind() == Method::Connect;
         let end = up.is_empty() && kept.is_none_or(Kept::is_empty) && !tunnels;
-        let scheme = self.client.end.h2().map_or(&b"http"[..], H2End::scheme);
+        let over_tls = self.client.end.connection().tls().is_some();
+        let usual = if over_tls { &b"https"[..] } else { b"http" };
+        let scheme = self.client.end.h2().map_or(usual, H2End::scheme);
         let sent = server.send_head(&mut request.head, (scheme, upgrades), spellings, end, &mut out);
         if end || tunnels {
             up.ends_with_head(); // the end of a stream is that of its tunnel

@@ -8,7 +8,7 @@ use super::upload::Watched;
 use super::websocket::is_websocket;
 use crate::flow::ServerEnd;
 use crate::generation::{Backend, Reuse, Server};
-use crate::rules::{Answer, BackLink, End, EvalPhase};
+use crate::rules::{Answer, BackLink, End, EvalContext, EvalPhase};
 use crate::run::{Idle, Local, SETTINGS_PATIENCE};
 use crate::server::{self, Attempt, ConnectTimings, IdleConn, NotReached, ServerPermit, Tried, Wanted};
 use crate::session::Client;
@@ -242,6 +242,11 @@ impl Session<'_> {
             if is_http2(permit.server()) {
                 return Self::take_shared(local, backend, key, first, permit);
             }
+            if permit.server().offers_h2()
+                && let shared @ IdleConn::Shared(_) = Self::take_shared(local, backend, key, first, permit)
+            {
+                return shared;
+            }
             // What a key tells of is equal where the key is.
             match private.take(this, key.is_some() || packets == Packets::default() && !readdressed) {
                 Some((idle, is_authenticated)) => {
@@ -283,6 +288,26 @@ impl Session<'_> {
                     Ok(Some(attempt)) => Ok(attempt),
                     left => {
                         let permit = left.err();
+                        let asked = {
+                            let phase = EvalPhase {
+                                request: Some(&request.head),
+                                backend: Some(backend),
+                                ..EvalPhase::default()
+                            };
+                            // As `eval`, which would need all of the session.
+                            let eval = EvalContext {
+                                local,
+                                frontend: self.frontend,
+                                listener: self.listener,
+                                peers: self.client.peers(),
+                                greeting: self.client.greeting(),
+                                first_request: first,
+                                scopes: &self.scopes,
+                                course: Some(&self.record),
+                            };
+                            eval.server_names(phase, backend)
+                        };
+                        let wanted = Wanted { names: &asked, ..wanted };
                         pin!(server::connect(
                             local,
                             backend,
@@ -335,7 +360,10 @@ impl Session<'_> {
         };
         let index = permit.index();
         let end = match end {
-            ServerEnd::Http1(connection) if is_http2(permit.server()) => {
+            ServerEnd::Http1(connection)
+                if is_http2(permit.server())
+                    || reused.is_none() && server::has_agreed_on_h2(&connection) =>
+            {
                 let shared = purpose
                     .get()
                     .and_then(|purpose| purpose.key())

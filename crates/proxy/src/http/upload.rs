@@ -64,8 +64,8 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
         watched: &mut Watched,
         leaving: Option<Leaving>,
     ) -> Result<W::Output, Broken> {
-        let stream = client.whole().and_then(Connection::stream).filter(|_| leaving.is_some());
-        let mut receiving = pin!(stream.map(|stream| stream.recv()));
+        let connection = client.whole().filter(|connection| connection.is_pollable() && leaving.is_some());
+        let mut receiving = pin!(connection.map(Connection::recv));
         poll_fn(|context| {
             if let Poll::Ready(output) = self.poll_beside(work.as_mut(), context) {
                 return Poll::Ready(output);
@@ -88,7 +88,7 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
                     Ok(Some(segment)) => watched.received = Some(segment),
                     Ok(None) => watched.closed = true,
                     // Nothing is known of the client when there is no room for what it sends.
-                    Err(error) if error.errno().is_none() => watched.unseen = true,
+                    Err(error) if error.is_memory() => watched.unseen = true,
                     Err(_) => return Poll::Ready(Err(Broken::Sender)),
                 }
             }

@@ -354,6 +354,22 @@ impl EvalContext<'_> {
         names
     }
 
+    /// The texts of the backend's expressions, where a server is asked for one of them within TLS; for a new
+    /// connection.
+    pub(crate) fn server_names(&self, phase: EvalPhase<'_>, backend: &Backend) -> Vec<Option<Box<str>>> {
+        if !backend.servers.iter().any(|server| server.asked_name().is_some()) {
+            return Vec::new();
+        }
+        let text = |expression: &manylane_expr::Expression| {
+            self.with(phase, |env, scratch| {
+                let mut scratch = scratch.reborrow();
+                let value = expression.eval_as(Type::Bin, env, &mut scratch).ok()?;
+                std::str::from_utf8(value.bytes()?).ok().map(Box::from)
+            })
+        };
+        backend.pool_names.iter().map(text).collect()
+    }
+
     /// What aliases show at any time: who, when, and how many there are.
     pub(crate) fn log_facts(&self, backend: Option<&Backend>, server: Option<&Server>) -> LogFacts<'static> {
         let memory = &self.scopes.memory;

@@ -44,7 +44,7 @@ impl<'a> CheckWords<'a> {
     /// There is a new connection.
     pub(super) fn connected(&mut self, connection: &Connection) {
         use manylane_io::socket::{local_address, peer_address};
-        let Some(stream) = connection.stream() else { return self.ends = (None, None) };
+        let Some(stream) = connection.socket() else { return self.ends = (None, None) };
         let address = |address: Result<manylane_io::SocketAddrAny, _>| {
             address.ok().and_then(|address| SocketAddr::try_from(address).ok())
         };

@@ -7,7 +7,9 @@ use super::event::Event;
 use super::idle::Idle;
 use super::local::Local;
 use crate::conn_limit::ConnLimit;
-use crate::generation::{Backend, CheckTimeouts, Generation, SendHeader, Server, ServerCheck, operation};
+use crate::generation::{
+    Backend, CheckTimeouts, Generation, SendHeader, Server, ServerCheck, ServerTls, operation,
+};
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
 use manylane_check::{
@@ -380,7 +382,7 @@ impl Link {
     /// It is to be closed. A reset leaves nothing behind; else each check would leave a connection here that
     /// waits for its end.
     fn settle(&self, check: &ServerCheck) {
-        let stream = self.connection.as_ref().and_then(Connection::stream);
+        let stream = self.connection.as_ref().and_then(Connection::socket);
         if let Some(stream) = stream
             && !(self.lingers || check.reuses)
         {
@@ -402,7 +404,8 @@ async fn steps(
     let here = local.here();
     let begun = here.now();
     let asks = run.script().evaluates();
-    let again = run.script().only_connects() && check.header.is_none() && connector.is_plain();
+    let again =
+        run.script().only_connects() && check.header.is_none() && check.tls.is_none() && connector.is_plain();
     let deadline = |connecting: bool| match check.timeouts {
         CheckTimeouts::Whole(whole) => begun + whole,
         CheckTimeouts::Parts { connect, .. } if connecting => here.now() + connect,
@@ -412,7 +415,12 @@ async fn steps(
     loop {
         let left = until.since(here.now());
         match (run.ask(&mut words), &link.connection) {
-            (Ask::Done(verdict), _) => return verdict,
+            (Ask::Done(mut verdict), _) => {
+                if check.tls.is_some() && verdict.status == Status::L4Ok {
+                    verdict.status = Status::L6Ok;
+                }
+                return verdict;
+            }
             (Ask::Connect(target), _) => {
                 link.settle(check);
                 drop(link.connection.take()); // the one before ends first
@@ -457,6 +465,17 @@ async fn steps(
                                 Err(_) => return run.timed_out(),
                             }
                         }
+                        let made = match &check.tls {
+                            None => made,
+                            Some(tls) => {
+                                let left = deadline(true).since(here.now());
+                                match Box::pin(here.timeout(left, encrypted(here, tls, made))).await {
+                                    Ok(Ok(made)) => made,
+                                    Ok(Err(why)) => return CheckResult::new(Status::L6Rsp, why),
+                                    Err(_) => return CheckResult::new(Status::L6Tout, ""),
+                                }
+                            }
+                        };
                         link.connection = Some(made);
                         run.connected();
                         until = deadline(false);
@@ -533,12 +552,22 @@ fn greeting(check: &ServerCheck, target: &Target, connection: &Connection) -> Op
 
 /// Between whom a connection is, where these have IP addresses.
 fn ends(connection: &Connection) -> Option<Ends<'static>> {
-    let stream = connection.stream()?;
+    let stream = connection.socket()?;
     let ip = |address: Result<SocketAddrAny, Errno>| {
         address.ok().and_then(|address| SocketAddr::try_from(address).ok())
     };
     let (from, to) = (socket::local_address(stream.as_fd()), socket::peer_address(stream.as_fd()));
     Some(Ends::tcp(ip(from)?, ip(to)?))
+}
+
+/// Shakes hands; else what is to be said.
+async fn encrypted(here: Here, tls: &ServerTls, made: Connection) -> Result<Connection, String> {
+    let own = manylane_tls::Connection::client(&tls.context, tls.name(&[])).map_err(|why| why.to_string())?;
+    let made = made.encrypt(own, Chain::new()).map_err(|why| why.to_string())?;
+    if let Some(stream) = made.tls() {
+        stream.handshake(here).await.map_err(|why| format!("SSL handshake failure ({why})"))?;
+    }
+    Ok(made)
 }
 
 /// Hands over these bytes; else what is to be said.

@@ -143,17 +143,19 @@ impl Local {
         let addr = server.addr.word() >> 1;
         let index = server.pool;
         let name = server.pool_name.and_then(|number| names[number]);
+        let asked = server.asked_name().and_then(|number| names[number]);
         let namespace = client.namespace_for(server);
         if from.is_none()
             && to.is_none()
             && name.is_none()
+            && asked.is_none()
             && namespace.is_none()
             && packets == Packets::default()
         {
             return Some(Self::key_for_all(server.pool, addr));
         }
         let mut hash = hasher().build_hasher();
-        (index, addr, from, to, name, namespace, packets).hash(&mut hash);
+        (index, addr, from, to, name, asked, namespace, packets).hash(&mut hash);
         Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
     }
 
@@ -174,7 +176,10 @@ impl Local {
     /// What connections to `server` are good for that are for any client, if they are at all.
     fn own_key(server: &Server) -> Option<u64> {
         let present = server.connect.source.as_ref().and_then(|source| source.present.as_ref());
-        let plain = server.header.is_none() && !server.stands_in && server.pool_name.is_none();
+        let plain = server.header.is_none()
+            && !server.stands_in
+            && server.pool_name.is_none()
+            && server.tls.is_none();
         let here = !matches!(present, Some(Present::Client | Present::ClientIp)) && server.addr.word() == 0;
         (plain && here).then_some(server.pool)
     }

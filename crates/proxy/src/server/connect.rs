@@ -4,16 +4,19 @@ use super::ServerPermit;
 use super::leaving::unless_left;
 use super::permit::{NoPermit, Wanted};
 use crate::flow::{ServerEnd, Timer};
-use crate::generation::{Backend, Redispatch, Server, ServerPlace};
+use crate::generation::{Backend, Redispatch, Server, ServerPlace, ServerTls};
 use crate::rules::{BackLink, Memory};
-use crate::run::{Idle, Local, Observation, observe};
+use crate::run::{Idle, Local, Observation, observe, say};
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
+use manylane_buf::Chain;
 use manylane_io::{SocketAddrAny, socket};
+use manylane_logs::Level;
 use manylane_mux::h2;
 use manylane_net::{Connection, Endpoint, Served, Step};
 use manylane_sched::Time;
+use manylane_sync::atomic::Ordering;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
@@ -280,7 +283,8 @@ async fn tries(
         };
         let to = client.destination_of(server);
         permit.connects();
-        let connected = waiting(backend, client, pin!(one(local, backend, &permit, served, to))).await?;
+        let connected =
+            waiting(backend, client, pin!(one(local, backend, &permit, served, to, wanted.names))).await?;
         let cause = match connected {
             Ok(connection) => {
                 observe(local, backend, permit.index(), Observation::Connected);
@@ -333,7 +337,7 @@ pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Mem
         return;
     }
     memory.links.set_back(BackLink::Single);
-    if let Some(stream) = connection.stream() {
+    if let Some(stream) = connection.socket() {
         let ip = |address: SocketAddrAny| SocketAddr::try_from(address).ok();
         let own = socket::local_address(stream.as_fd()).ok().and_then(ip);
         let peer = socket::peer_address(stream.as_fd()).ok().and_then(ip);
@@ -404,6 +408,7 @@ async fn one(
     permit: &ServerPermit,
     served: Served<'_>,
     destination: SocketAddr,
+    names: &[Option<Box<str>>],
 ) -> Result<Connection, Cause> {
     let server = permit.server();
     let endpoint = match server.addr.load(&local.reader()) {
@@ -418,9 +423,63 @@ async fn one(
     let deadline = backend.timeouts.connect.map(|time| local.here().now() + time);
     let connector = &local.connectors[server.number];
     let connecting = connector.connect_for(&local.io, &endpoint, served, deadline);
-    permit.unless_ended(pin!(connecting)).await?.map_err(|error| match error.step() {
+    let connected = permit.unless_ended(pin!(connecting)).await?.map_err(|error| match error.step() {
         Step::Time => Cause::ServerSilent,
         Step::Open | Step::Driver => Cause::Resource, // no descriptors or no memory left
         _ => Cause::ServerLeft,
-    })
+    })?;
+    match &server.tls {
+        None => Ok(connected),
+        // Seldom in comparison with requests, so what it needs is not a part of every session.
+        Some(tls) => Box::pin(encrypted(local, backend, permit, tls, connected, names, deadline)).await,
+    }
+}
+
+/// Shakes hands with a server, which takes a part of the time to connect.
+async fn encrypted(
+    local: &Rc<Local>,
+    backend: &Backend,
+    permit: &ServerPermit,
+    tls: &ServerTls,
+    connection: Connection,
+    names: &[Option<Box<str>>],
+    deadline: Option<Time>,
+) -> Result<Connection, Cause> {
+    let own = manylane_tls::Connection::client(&tls.context, tls.name(names)).map_err(|_| Cause::Resource)?;
+    let connection = connection.encrypt(own, Chain::new()).map_err(|_| Cause::Resource)?;
+    let here = local.here();
+    let shaken = {
+        let Some(stream) = connection.tls() else { return Ok(connection) };
+        let shaking = pin!(stream.handshake(here));
+        match deadline {
+            None => permit.unless_ended(shaking).await?,
+            Some(deadline) => {
+                let shaking = pin!(here.timeout(deadline.since(here.now()), shaking));
+                permit.unless_ended(shaking).await?.map_err(|_| Cause::ServerSilent)?
+            }
+        }
+    };
+    match shaken {
+        Ok(()) => {
+            if tls.failing.load(Ordering::Relaxed) {
+                tls.failing.store(false, Ordering::Relaxed);
+            }
+            Ok(connection)
+        }
+        Err(error) if error.is_memory() => Err(Cause::Resource),
+        Err(error) => {
+            // Once, until one succeeds: requests have lines of their own.
+            if !tls.failing.swap(true, Ordering::Relaxed) {
+                let name = &permit.server().name;
+                let text = format!("Server {}/{name}: SSL handshake failure ({error}).", backend.name);
+                say(local, backend, Level::Err, &text);
+            }
+            Err(Cause::ServerLeft)
+        }
+    }
+}
+
+/// Whether TLS has agreed on HTTP/2.
+pub(crate) fn has_agreed_on_h2(connection: &Connection) -> bool {
+    connection.tls().is_some_and(|tls| tls.facts(|facts| facts.alpn() == Some(b"h2")))
 }

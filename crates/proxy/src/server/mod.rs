@@ -6,8 +6,8 @@ mod leaving;
 mod permit;
 
 pub(crate) use connect::{
-    Attempt, ConnectTimings, IdleConn, NotReached, Tried, at_once, connect, enter, remember_link,
-    remember_place,
+    Attempt, ConnectTimings, IdleConn, NotReached, Tried, at_once, connect, enter, has_agreed_on_h2,
+    remember_link, remember_place,
 };
 pub(crate) use header::header;
 pub(crate) use permit::{ServerPermit, Wanted};

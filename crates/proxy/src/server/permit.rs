@@ -58,6 +58,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) stream: Option<u32>,
     /// The request, if it is one: of `usesrc hdr_ip`.
     pub(crate) head: Option<&'a Head>,
+    /// What the backend's expressions say, of names that servers are asked for within TLS.
+    pub(crate) names: &'a [Option<Box<str>>],
 }
 
 /// Picks in vain, because others were faster, before a stream queues for any server.

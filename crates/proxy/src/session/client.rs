@@ -7,8 +7,9 @@ use manylane_expr::Timestamp;
 use manylane_http::{Head, List};
 use manylane_io::{Io, SocketAddrAny, socket};
 use manylane_mux::h2;
-use manylane_net::{Connection, Incoming, Packets};
+use manylane_net::{Connection, Incoming, Packets, TlsStream};
 use manylane_pool::{AllocError, Pool, Pooled};
+use manylane_tls::ServerContext;
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -116,7 +117,7 @@ impl ClientOrigin {
 
 /// The address of our end of a connection: a system call.
 fn own_address(connection: &Connection) -> Option<SocketAddr> {
-    let stream = connection.stream()?;
+    let stream = connection.socket()?;
     socket::local_address(stream.as_fd()).ok().and_then(ip)
 }
 
@@ -157,6 +158,27 @@ impl Client {
             accepted: now(),
             received: Chain::new(),
         }
+    }
+
+    /// The same client, with TLS over its connection. None: there is no memory for that.
+    pub(crate) fn encrypt(self, context: &ServerContext) -> Option<Self> {
+        let tls = manylane_tls::Connection::server(context).ok()?;
+        let ClientEnd::Http1(connection) = self.end else { return Some(self) };
+        let connection = connection.encrypt(tls, self.received).ok()?;
+        Some(Self { end: ClientEnd::Http1(connection), received: Chain::new(), ..self })
+    }
+
+    /// Whether TLS has agreed on HTTP/2.
+    pub(crate) fn has_agreed_on_h2(&self) -> bool {
+        let tls = self.end.whole().and_then(Connection::tls);
+        tls.is_some_and(|tls| tls.facts(|facts| facts.alpn() == Some(b"h2")))
+    }
+
+    /// How long it took until it could ask for something: another proxy's word, and the handshake of TLS.
+    pub(crate) fn handshake(&self) -> Duration {
+        let greeting = self.greeting().map_or(Duration::ZERO, |greeting| greeting.took);
+        let tls = self.end.whole().and_then(Connection::tls);
+        greeting + tls.map_or(Duration::ZERO, TlsStream::took)
     }
 
     /// Goes on without what belongs to a request, of which nothing may be left. None: it is a stream.
@@ -304,7 +326,7 @@ impl Client {
     /// Marks what is sent to it from here on.
     pub(crate) fn mark(&self, packets: Packets) {
         if packets != Packets::default()
-            && let Some(stream) = self.end.connection().stream()
+            && let Some(stream) = self.end.connection().socket()
         {
             packets.mark(stream.as_fd());
         }
@@ -313,7 +335,7 @@ impl Client {
     /// The connection is over, and the client is not told: it goes on waiting. Without the privilege for that
     /// it gets a reset that no router passes on.
     pub(crate) fn vanish(&self, silence: Silence) {
-        if let Some(stream) = self.end.connection().stream() {
+        if let Some(stream) = self.end.connection().socket() {
             // What the system refuses is closed as usual.
             let _ = match silence {
                 Silence::Full => manylane_io::options::set_silent_close(stream.as_fd()),

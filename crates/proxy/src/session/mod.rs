@@ -2,6 +2,7 @@
 
 mod client;
 mod greeting;
+mod handshake;
 mod inspect;
 
 pub(crate) use client::{Client, ClientOrigin, Greeting, Peers, QuietClient, now};
@@ -14,6 +15,7 @@ use crate::rules::{self, Entrance, EvalContext, Scopes};
 use crate::run::{ConnGuard, Local, WaiterSlot};
 use crate::tcp;
 use greeting::NoGreeting;
+use handshake::NoHandshake;
 use manylane_config::tree::Mode;
 use manylane_net::{Incoming, LaneGuard};
 use manylane_sched::Boxed;
@@ -88,6 +90,7 @@ impl Held {
         }
         let asks = frontend.mode == Mode::Http
             && !listener.accept_proxy
+            && listener.tls.is_none()
             && frontend.rules.connection.is_empty()
             && frontend.rules.session.is_empty();
         if asks && IdleSession::is_for(&client) {
@@ -214,47 +217,59 @@ async fn enter(
     local: &Rc<Local>,
     frontend: &Frontend,
     listener: &Listener,
-    mut client: Client,
+    client: Client,
 ) -> Option<IdleSession> {
     let scopes = local.scopes.take();
-    let admitted = admit(local, frontend, listener, &mut client, &scopes).await;
-    if admitted.is_some() && frontend.mode == Mode::Http {
-        return http::begin(local, frontend, listener, client, scopes).await;
-    }
-    if admitted.is_some() {
+    let admitted = admit(local, frontend, listener, client, &scopes).await;
+    if let Some(client) = admitted {
+        if frontend.mode == Mode::Http {
+            return http::begin(local, frontend, listener, client, scopes).await;
+        }
         tcp::run(local, frontend, listener, client, &scopes).await;
     }
     local.scopes.put(scopes);
     None
 }
 
-/// Another proxy's word, and rules. None when the connection ends here.
+/// Another proxy's word, TLS, and rules. None when the connection ends here.
 async fn admit(
     local: &Rc<Local>,
     frontend: &Frontend,
     listener: &Listener,
-    client: &mut Client,
+    mut client: Client,
     scopes: &Scopes,
-) -> Option<()> {
-    let greeted = rule(local, frontend, listener, &frontend.rules.connection, client, scopes)?;
+) -> Option<Client> {
+    let greeted = rule(local, frontend, listener, &frontend.rules.connection, &mut client, scopes)?;
     if (listener.accept_proxy || greeted)
-        && let Err(why) = greeting::read(local, frontend, client).await
+        && let Err(why) = greeting::read(local, frontend, &mut client).await
     {
         count_in_front!(frontend, listener, request_errors);
         if why != NoGreeting::Empty {
             client.reset_on_close();
         }
         if let Some(log) = frontend.log.as_ref().filter(|log| why != NoGreeting::Empty || !log.no_null) {
-            let eval = facts_of(local, frontend, listener, client, scopes);
+            let eval = facts_of(local, frontend, listener, &client, scopes);
             let error = why.error();
             scopes.memory.links.set_front_error(error);
             crate::log::refused(log, &eval, error.sentence);
         }
         return None;
     }
-    rule(local, frontend, listener, &frontend.rules.session, client, scopes)?;
+    if let Some(context) = &listener.tls {
+        client = client.encrypt(context)?;
+        if let Err(why) = handshake::shake(local, frontend, &client).await {
+            count_in_front!(frontend, listener, request_errors);
+            let silent = matches!(why, NoHandshake::Empty);
+            if let Some(log) = frontend.log.as_ref().filter(|log| !silent || !log.no_null) {
+                let eval = facts_of(local, frontend, listener, &client, scopes);
+                crate::log::refused(log, &eval, &why.to_string());
+            }
+            return None;
+        }
+    }
+    rule(local, frontend, listener, &frontend.rules.session, &mut client, scopes)?;
     count_in_front!(frontend, listener, sessions_admitted);
-    Some(())
+    Some(client)
 }
 
 /// What is known of a client before its first request.

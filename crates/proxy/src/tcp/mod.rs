@@ -48,7 +48,7 @@ pub(crate) async fn run(
         local,
         Begun { number, frontend: place.0, listener: place.1, source: client.source, at },
     );
-    record.handshake = client.greeting().map_or(Duration::ZERO, |greeting| greeting.took);
+    record.handshake = client.handshake();
     let course = RefCell::new(Some(record));
     // The connection changes while they are looked at.
     let greeting = client.greeting().filter(|_| asked).cloned();
@@ -253,6 +253,12 @@ impl Stream<'_> {
         };
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
         let (timings, timer) = (ConnectTimings::new(local.here().now()), Timer::new(local.here()));
+        let names = {
+            let head = self.head(backend.servers.iter().any(|server| server.asked_name().is_some()), client);
+            let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
+            self.eval.server_names(phase, backend)
+        };
+        let wanted = Wanted { names: &names, ..wanted };
         let attempt = match server::connect(
             local,
             backend,

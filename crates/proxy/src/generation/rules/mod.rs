@@ -22,6 +22,7 @@ use super::files;
 use super::missing;
 use super::refuse::Refuse;
 use super::server::{Server, has_stand_in};
+use super::tls::SniName;
 use super::variables::{self, Commanded, MOST_COMMANDED};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
@@ -343,27 +344,38 @@ impl<'c> RuleReader<'c> {
                     }
                 }
             }
-            let Some(word) = line.options.pool_conn_name.as_ref().map(|set| &set.value) else { continue };
-            server.pool_name = texts.iter().position(|text| *text == word.bytes());
-            if server.pool_name.is_some() {
-                continue;
+            let mut number = |word: &'c Word, keyword: &str| {
+                if let Some(known) = texts.iter().position(|text| *text == word.bytes()) {
+                    return Some(known);
+                }
+                match Expression::compile(word.bytes(), EvalPoints::USE_SERVER, &mut compiler) {
+                    Ok(_) if names.len() == MOST_POOL_NAMES => {
+                        let message = format!(
+                            "'{keyword}' : a backend has at most {MOST_POOL_NAMES} different expressions, \
+                                since all are evaluated for each request"
+                        );
+                        refuse.found.alert(word.pos(), message);
+                        None
+                    }
+                    Ok(expression) => {
+                        names.push(expression);
+                        texts.push(word.bytes());
+                        Some(names.len() - 1)
+                    }
+                    Err(error) => {
+                        refuse.found.alert(word.pos_at(error.at), format!("'{keyword}' : {error}"));
+                        None
+                    }
+                }
+            };
+            if let Some(set) = &line.options.pool_conn_name {
+                server.pool_name = number(&set.value, "pool-conn-name");
             }
-            match Expression::compile(word.bytes(), EvalPoints::USE_SERVER, &mut compiler) {
-                Ok(_) if names.len() == MOST_POOL_NAMES => {
-                    let message = format!(
-                        "'pool-conn-name' : a backend has at most {MOST_POOL_NAMES} different expressions, \
-                            since all are evaluated for each request"
-                    );
-                    refuse.found.alert(word.pos(), message);
-                }
-                Ok(expression) => {
-                    server.pool_name = Some(names.len());
-                    names.push(expression);
-                    texts.push(word.bytes());
-                }
-                Err(error) => {
-                    refuse.found.alert(word.pos_at(error.at), format!("'pool-conn-name' : {error}"))
-                }
+            if let (Some(set), Some(tls)) = (&line.options.tls.sni, &mut server.tls)
+                && matches!(tls.name, SniName::None)
+                && let Some(number) = number(&set.value, "sni")
+            {
+                tls.name = SniName::Asked(number);
             }
         }
         self.looks_at.add(&compiler);

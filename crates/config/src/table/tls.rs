@@ -1,0 +1,219 @@
+//! Options of TLS, of `bind` and `server` lines and of the defaults of both.
+
+use super::section::{BIND, SERVER};
+use super::{Keyword, args, choice, flag, own, text};
+use crate::lex::Word;
+use crate::tree::Set;
+
+/// What a side says of TLS; `None` was not given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// `ssl` and `no-ssl`
+    pub ssl: Option<Set<bool>>,
+    /// `crt`, in order.
+    pub crt: Vec<Word>,
+    /// `default-crt`, in order.
+    pub default_crt: Vec<Word>,
+    /// `alpn`; empty for none.
+    pub alpn: Option<Set<Word>>,
+    /// `ciphers`
+    pub ciphers: Option<Set<Word>>,
+    /// `ciphersuites`
+    pub ciphersuites: Option<Set<Word>>,
+    /// `curves` and `ecdhe`
+    pub curves: Option<Set<Word>>,
+    /// `ca-file`
+    pub ca_file: Option<Set<Word>>,
+    /// `crl-file`
+    pub crl_file: Option<Set<Word>>,
+    /// `verify`
+    pub verify: Option<Set<&'static str>>,
+    /// `ssl-min-ver`
+    pub oldest: Option<Set<&'static str>>,
+    /// `ssl-max-ver`
+    pub newest: Option<Set<&'static str>>,
+    /// `tls-tickets` and `no-tls-tickets`
+    pub tickets: Option<Set<bool>>,
+    /// `strict-sni` and `no-strict-sni`
+    pub strict_sni: Option<Set<bool>>,
+    /// `prefer-client-ciphers`
+    pub client_ciphers: Option<Set<bool>>,
+    /// `no-ca-names`
+    pub no_ca_names: Option<Set<bool>>,
+    /// `sni`: an expression.
+    pub sni: Option<Set<Word>>,
+    /// `verifyhost`
+    pub verifyhost: Option<Set<Word>>,
+    /// `ssl-reuse` and `no-ssl-reuse`
+    pub reuse: Option<Set<bool>>,
+    /// `check-ssl` and `no-check-ssl`
+    pub check_ssl: Option<Set<bool>>,
+    /// `check-sni`
+    pub check_sni: Option<Set<Word>>,
+    /// `check-alpn`
+    pub check_alpn: Option<Set<Word>>,
+}
+
+/// Versions as the options name them, the oldest first.
+pub(super) const VERSIONS: &[&str] = &["SSLv3", "TLSv1.0", "TLSv1.1", "TLSv1.2", "TLSv1.3"];
+
+const OLD: &str = "TLS below 1.2 is broken (RFC 8996), and not spoken";
+const EARLY: &str = "early data can be sent again by anybody, and is not built";
+const SIGNED: &str = "which signatures are used is for the certificates to say";
+
+/// What is refused on both sides: name, words behind it, why.
+const REFUSED: &[(&str, usize, &str)] = &[
+    ("allow-0rtt", 0, EARLY),
+    ("client-sigalgs", 1, SIGNED),
+    ("sigalgs", 1, SIGNED),
+    ("force-sslv3", 0, OLD),
+    ("force-tlsv10", 0, OLD),
+    ("force-tlsv11", 0, OLD),
+    ("npn", 1, "browsers have given it up for ALPN: use 'alpn'"),
+    ("renegotiate", 0, "no connection is negotiated again, which TLS 1.3 has given up"),
+];
+
+const REFUSED_BIND: &[(&str, usize, &str)] = &[
+    ("acme", 1, "ACME is not built yet"),
+    ("ca-ignore-err", 1, "errors of certificates are not overlooked yet"),
+    ("ca-sign-file", 1, "no certificates are made yet"),
+    ("ca-sign-pass", 1, "no certificates are made yet"),
+    ("ca-verify-file", 1, "it is not built yet: use 'ca-file'"),
+    ("crt-ignore-err", 1, "errors of certificates are not overlooked yet"),
+    ("crt-list", 1, "lists of certificates are not built yet: use 'crt' with a folder"),
+    ("ech", 1, "encrypted hellos are not built yet"),
+    ("generate-certificates", 0, "no certificates are made yet"),
+    ("ktls", 1, "TLS in the kernel is not built yet"),
+    ("ocsp", 1, "OCSP is not built yet"),
+    ("ocsp-update", 1, "OCSP is not built yet"),
+    ("tls-ticket-keys", 1, "the keys of tickets are made at random, and the same for all lanes"),
+];
+
+const REFUSED_SERVER: &[(&str, usize, &str)] = &[
+    ("ktls", 1, "TLS in the kernel is not built yet"),
+    ("check-sni-auto", 0, "names are not made of requests yet"),
+    ("sni-auto", 0, "names are not made of requests yet: use 'sni'"),
+];
+
+/// The options that both sides have.
+macro_rules! both {
+    ($side:ident, $place:expr) => {{
+        let of_list = |name: &'static str, usage: &'static str, help: &'static str| {
+            args(name, $place, [text(usage)], help)
+        };
+        vec![
+            flag("ssl", $place, "connections speak TLS")
+                .built(|b, line| b.$side.tls.ssl = Some(line.set(true))),
+            of_list("alpn", "protocols", "protocols that are offered within TLS, separated by commas")
+                .built(|b, line| b.$side.tls.alpn = Some(line.set(line.word(0)))),
+            of_list("ca-file", "file", "authorities that certificates are verified with")
+                .built(|b, line| b.$side.tls.ca_file = Some(line.set(line.word(0)))),
+            of_list("ciphers", "list", "ciphers of TLS 1.2, by OpenSSL's names")
+                .built(|b, line| b.$side.tls.ciphers = Some(line.set(line.word(0)))),
+            of_list("ciphersuites", "list", "ciphers of TLS 1.3, by OpenSSL's names")
+                .built(|b, line| b.$side.tls.ciphersuites = Some(line.set(line.word(0)))),
+            of_list("crl-file", "file", "certificates that were revoked")
+                .built(|b, line| b.$side.tls.crl_file = Some(line.set(line.word(0)))),
+            of_list("curves", "list", "groups for the exchange of keys")
+                .built(|b, line| b.$side.tls.curves = Some(line.set(line.word(0)))),
+            args("ssl-min-ver", $place, [choice("version", VERSIONS)], "the oldest version that is spoken")
+                .built(|b, line| b.$side.tls.oldest = Some(line.set(line.choice(0)))),
+            args("ssl-max-ver", $place, [choice("version", VERSIONS)], "the newest version that is spoken")
+                .built(|b, line| b.$side.tls.newest = Some(line.set(line.choice(0)))),
+            flag("force-tlsv12", $place, "TLS 1.2 and nothing else").built(|b, line| {
+                b.$side.tls.oldest = Some(line.set("TLSv1.2"));
+                b.$side.tls.newest = Some(line.set("TLSv1.2"));
+            }),
+            flag("force-tlsv13", $place, "TLS 1.3 and nothing else").built(|b, line| {
+                b.$side.tls.oldest = Some(line.set("TLSv1.3"));
+                b.$side.tls.newest = Some(line.set("TLSv1.3"));
+            }),
+            flag("no-tlsv12", $place, "no TLS 1.2")
+                .built(|b, line| b.$side.tls.oldest = Some(line.set("TLSv1.3"))),
+            flag("no-tlsv13", $place, "no TLS 1.3")
+                .built(|b, line| b.$side.tls.newest = Some(line.set("TLSv1.2"))),
+            flag("no-sslv3", $place, "no SSL 3, which is never spoken").built(|_, _| {}),
+            flag("no-tlsv10", $place, "no TLS 1.0, which is never spoken").built(|_, _| {}),
+            flag("no-tlsv11", $place, "no TLS 1.1, which is never spoken").built(|_, _| {}),
+            flag("no-renegotiate", $place, "no connection is negotiated again, as without it")
+                .built(|_, _| {}),
+            flag("tls-tickets", $place, "sessions are resumed by tickets")
+                .built(|b, line| b.$side.tls.tickets = Some(line.set(true))),
+            flag("no-tls-tickets", $place, "sessions are resumed without tickets")
+                .built(|b, line| b.$side.tls.tickets = Some(line.set(false))),
+        ]
+    }};
+}
+
+pub(super) fn bind_rows() -> Vec<Keyword> {
+    let mut rows = both!(bind, BIND);
+    rows.extend([
+        args("crt", BIND, [text("file")], "a certificate with its chain and key, or a folder of them")
+            .adds()
+            .built(|b, line| b.bind.tls.crt.push(line.word(0))),
+        args("default-crt", BIND, [text("file")], "a certificate for those whom no other is for")
+            .adds()
+            .built(|b, line| b.bind.tls.default_crt.push(line.word(0))),
+        flag("no-alpn", BIND, "no protocols are offered within TLS")
+            .built(|b, line| b.bind.tls.alpn = Some(line.set(Word::plain("", line.pos())))),
+        args("ecdhe", BIND, [text("curve")], "older form of curves")
+            .built(|b, line| b.bind.tls.curves = Some(line.set(line.word(0)))),
+        args(
+            "verify",
+            BIND,
+            [choice("how", &["none", "optional", "required"])],
+            "whether clients show certificates",
+        )
+        .built(|b, line| b.bind.tls.verify = Some(line.set(line.choice(0)))),
+        flag("strict-sni", BIND, "clients that ask for no name of a certificate are refused")
+            .built(|b, line| b.bind.tls.strict_sni = Some(line.set(true))),
+        flag("no-strict-sni", BIND, "undoes strict-sni")
+            .built(|b, line| b.bind.tls.strict_sni = Some(line.set(false))),
+        flag("prefer-client-ciphers", BIND, "the client's order of ciphers counts")
+            .built(|b, line| b.bind.tls.client_ciphers = Some(line.set(true))),
+        flag("no-ca-names", BIND, "clients are not told which authorities are trusted")
+            .built(|b, line| b.bind.tls.no_ca_names = Some(line.set(true))),
+    ]);
+    rows.extend(refused(REFUSED.iter().chain(REFUSED_BIND), BIND));
+    rows
+}
+
+pub(super) fn server_rows() -> Vec<Keyword> {
+    let mut rows = both!(server, SERVER);
+    rows.extend([
+        args("crt", SERVER, [text("file")], "the certificate that is shown to the server, with its key")
+            .built(|b, line| b.server.tls.crt = vec![line.word(0)]),
+        args("verify", SERVER, [choice("how", &["none", "required"])], "whether certificates are checked")
+            .built(|b, line| b.server.tls.verify = Some(line.set(line.choice(0)))),
+        flag("no-ssl", SERVER, "undoes ssl").built(|b, line| b.server.tls.ssl = Some(line.set(false))),
+        args("sni", SERVER, [text("expression")], "the name that is asked for within TLS")
+            .built(|b, line| b.server.tls.sni = Some(line.set(line.word(0)))),
+        args("verifyhost", SERVER, [text("name")], "the name that the certificate must be for")
+            .built(|b, line| b.server.tls.verifyhost = Some(line.set(line.word(0)))),
+        flag("ssl-reuse", SERVER, "sessions are resumed")
+            .built(|b, line| b.server.tls.reuse = Some(line.set(true))),
+        flag("no-ssl-reuse", SERVER, "sessions are not resumed")
+            .built(|b, line| b.server.tls.reuse = Some(line.set(false))),
+        flag("check-ssl", SERVER, "health checks speak TLS")
+            .built(|b, line| b.server.tls.check_ssl = Some(line.set(true))),
+        flag("no-check-ssl", SERVER, "undoes check-ssl")
+            .built(|b, line| b.server.tls.check_ssl = Some(line.set(false))),
+        args("check-sni", SERVER, [text("name")], "the name that health checks ask for within TLS")
+            .built(|b, line| b.server.tls.check_sni = Some(line.set(line.word(0)))),
+        args("check-alpn", SERVER, [text("protocols")], "protocols that health checks offer within TLS")
+            .built(|b, line| b.server.tls.check_alpn = Some(line.set(line.word(0)))),
+        flag("no-sni-auto", SERVER, "names are not made of requests, as without it").built(|_, _| {}),
+        flag("no-check-sni-auto", SERVER, "the same of health checks").built(|_, _| {}),
+    ]);
+    rows.extend(refused(REFUSED.iter().chain(REFUSED_SERVER), SERVER));
+    rows
+}
+
+fn refused<'a>(
+    list: impl Iterator<Item = &'a (&'static str, usize, &'static str)>,
+    place: super::SectionKinds,
+) -> impl Iterator<Item = Keyword> {
+    list.map(move |&(name, words, why)| {
+        own(name, place, if words > 0 { "<value>" } else { "" }, words, "an option of TLS").refused(why)
+    })
+}

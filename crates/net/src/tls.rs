@@ -1,0 +1,339 @@
+//! TLS over a socket of the system or of the process.
+//!
+//! Records are read from the clusters that the driver gives and written into such ones. A connection holds
+//! what was decrypted and not asked for yet, and the beginning of a record whose end is still to come; one
+//! that is idle holds neither.
+
+use crate::connection::{LocalStream, TransferError};
+use manylane_buf::{Chain, Segment};
+use manylane_io::{Shutdown, Stream};
+use manylane_sched::{Class, Here};
+use manylane_tls::{Connection as Tls, Error, Facts, Progress};
+use std::cell::{Cell, RefCell};
+use std::net;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+/// Handshakes of a lane at a time. Each has the state of its connection and up to
+/// [`MOST_UNREAD`](manylane_tls::MOST_UNREAD) bytes that came; who comes when there are so many is refused.
+pub const MOST_HANDSHAKES: usize = 16_384;
+
+thread_local! {
+    static HANDSHAKES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A connection that speaks TLS.
+#[derive(Debug)]
+pub struct TlsStream {
+    under: Under,
+    /// Borrowed between two awaits only.
+    state: RefCell<State>,
+}
+
+/// What it goes through.
+#[derive(Debug)]
+pub(crate) enum Under {
+    Socket(Stream),
+    Local(LocalStream),
+}
+
+#[derive(Debug)]
+struct State {
+    tls: Tls,
+    /// What came before the handshake began, of the first record.
+    early: Chain,
+    /// Decrypted, and not asked for yet.
+    plain: Chain,
+    /// To be sent before anything else.
+    out: Chain,
+    /// The connection below has ended.
+    ended: bool,
+    /// How long the handshake took.
+    took: Duration,
+    /// The peer has sent something.
+    heard: bool,
+}
+
+/// One of the handshakes of the lane.
+struct Handshake;
+
+impl Handshake {
+    fn begin() -> Result<Self, TransferError> {
+        let others = HANDSHAKES.get();
+        if others >= MOST_HANDSHAKES {
+            return Err(TransferError::Tls(Error::Busy));
+        }
+        HANDSHAKES.set(others + 1);
+        Ok(Self)
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        HANDSHAKES.set(HANDSHAKES.get() - 1);
+    }
+}
+
+impl TlsStream {
+    /// `early` came over `under` already.
+    pub(crate) fn new(under: Under, tls: Tls, early: Chain) -> Self {
+        let (plain, out) = (Chain::new(), Chain::new());
+        Self {
+            under,
+            state: RefCell::new(State {
+                tls,
+                early,
+                plain,
+                out,
+                ended: false,
+                took: Duration::ZERO,
+                heard: false,
+            }),
+        }
+    }
+
+    /// The system's stream below, if it is one.
+    pub(crate) fn socket(&self) -> Option<&Stream> {
+        match &self.under {
+            Under::Socket(stream) => Some(stream),
+            Under::Local(_) => None,
+        }
+    }
+
+    pub(crate) fn local(&self) -> Option<&LocalStream> {
+        match &self.under {
+            Under::Socket(_) => None,
+            Under::Local(local) => Some(local),
+        }
+    }
+
+    /// Shakes hands. To be called once, before anything else; who gives it no more time drops the
+    /// connection. The arithmetic is done in the class of [heavy](Class::Heavy) tasks.
+    ///
+    /// # Errors
+    /// [`TransferError`]: the peer is not as the settings want it, as it was told, or it has gone.
+    pub async fn handshake(&self, here: Here) -> Result<(), TransferError> {
+        let _one = Handshake::begin()?;
+        let begun = here.now();
+        let mut came = std::mem::take(&mut self.state.borrow_mut().early);
+        loop {
+            if !came.is_empty() {
+                self.state.borrow_mut().heard = true;
+                let class = here.set_class(Class::Heavy);
+                here.yield_now().await;
+                if let Some(class) = class {
+                    here.set_class(class);
+                }
+            }
+            let (progress, mut out) = {
+                let State { tls, plain, out, .. } = &mut *self.state.borrow_mut();
+                (tls.receive(&mut came, plain, out), std::mem::take(out))
+            };
+            if !out.is_empty() {
+                let sent = self.send_under(&mut out).await;
+                if progress.is_ok() {
+                    sent?; // else the alert was lost, and why there was one matters more
+                }
+            }
+            if progress.map_err(TransferError::Tls)? != Progress::Handshaking {
+                self.state.borrow_mut().took = here.now().since(begun);
+                return Ok(());
+            }
+            let segment = match &self.under {
+                Under::Socket(stream) => stream.recv_within_limit().await.map_err(TransferError::Socket)?,
+                Under::Local(local) => local.recv().await.map_err(TransferError::Local)?,
+            };
+            let segment = segment.ok_or(TransferError::Tls(Error::Ended))?;
+            came.push_back(segment).map_err(|error| TransferError::Tls(Error::Memory(error.into())))?;
+        }
+    }
+
+    /// Whether the peer has sent something.
+    pub fn has_heard(&self) -> bool {
+        self.state.borrow().heard
+    }
+
+    /// How long the handshake took.
+    pub fn took(&self) -> Duration {
+        self.state.borrow().took
+    }
+
+    /// What the handshake has agreed on.
+    pub fn facts<R>(&self, look: impl FnOnce(Facts<'_>) -> R) -> R {
+        look(self.state.borrow().tls.facts())
+    }
+
+    /// Takes in what came from below; none is its end.
+    fn came(&self, segment: Option<Segment>) -> Result<(), TransferError> {
+        let State { tls, plain, out, ended, .. } = &mut *self.state.borrow_mut();
+        let Some(segment) = segment else {
+            // Also without a word before: HAProxy takes that for an end, too, and many peers do no better.
+            *ended = true;
+            return Ok(());
+        };
+        let mut came = Chain::new();
+        came.push_back(segment).map_err(|error| TransferError::Tls(Error::Memory(error.into())))?;
+        match tls.receive(&mut came, plain, out) {
+            Ok(Progress::PeerClosed) => *ended = true,
+            Ok(_) => {}
+            Err(error) => {
+                if let Under::Socket(stream) = &self.under {
+                    // As far as the socket takes the alert at once: nobody waits for it.
+                    let _ = stream.poll_send(Some(out), &mut Context::from_waker(Waker::noop()));
+                }
+                return Err(TransferError::Tls(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is decrypted already; none inside is the end.
+    fn next(&self) -> Option<Option<Segment>> {
+        let state = &mut *self.state.borrow_mut();
+        match state.plain.pop_front() {
+            Some(segment) => Some(Some(segment)),
+            None if state.ended => Some(None),
+            None => None,
+        }
+    }
+
+    pub(crate) async fn recv(&self, within_limit: bool) -> Result<Option<Segment>, TransferError> {
+        loop {
+            if let Some(next) = self.next() {
+                return Ok(next);
+            }
+            let segment = match &self.under {
+                Under::Socket(stream) if within_limit => {
+                    stream.recv_within_limit().await.map_err(TransferError::Socket)?
+                }
+                Under::Socket(stream) => stream.recv().await.map_err(TransferError::Socket)?,
+                Under::Local(local) => local.recv().await.map_err(TransferError::Local)?,
+            };
+            self.came(segment)?;
+        }
+    }
+
+    /// The same for futures that are written manually; `stream` is the one below.
+    pub(crate) fn poll_recv(
+        &self,
+        stream: &Stream,
+        within_limit: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Segment>, TransferError>> {
+        loop {
+            if let Some(next) = self.next() {
+                return Poll::Ready(Ok(next));
+            }
+            let polled = match within_limit {
+                true => stream.poll_recv_within_limit(context),
+                false => stream.poll_recv(context),
+            };
+            self.came(ready!(polled).map_err(TransferError::Socket)?)?;
+        }
+    }
+
+    /// Puts what is decrypted behind `into`, or waits for more; false at the end.
+    pub(crate) async fn recv_chain(
+        &self,
+        into: &mut Chain,
+        most: usize,
+        within_limit: bool,
+    ) -> Result<bool, TransferError> {
+        loop {
+            if let Some(next) = self.next() {
+                let Some(segment) = next else { return Ok(false) };
+                let memory = |error: manylane_buf::PushError| TransferError::Tls(Error::Memory(error.into()));
+                into.push_compact(segment).map_err(memory)?;
+                let plain = &mut self.state.borrow_mut().plain;
+                while into.len() < most
+                    && let Some(segment) = plain.pop_front()
+                {
+                    into.push_compact(segment).map_err(memory)?;
+                }
+                return Ok(true);
+            }
+            let mut came = Chain::new();
+            let some = match &self.under {
+                Under::Socket(stream) if within_limit => {
+                    stream.recv_chain_within_limit(&mut came, most).await.map_err(TransferError::Socket)?
+                }
+                Under::Socket(stream) => {
+                    stream.recv_chain(&mut came, most).await.map_err(TransferError::Socket)?
+                }
+                Under::Local(local) => local.recv_chain(&mut came).await.map_err(TransferError::Local)?,
+            };
+            if !some {
+                self.came(None)?;
+            }
+            while let Some(segment) = came.pop_front() {
+                self.came(Some(segment))?;
+            }
+        }
+    }
+
+    /// Whether something may be there to be received without waiting.
+    pub(crate) fn has_news(&self) -> bool {
+        let state = self.state.borrow();
+        !state.plain.is_empty() || state.ended || self.socket().is_none_or(Stream::has_news)
+    }
+
+    /// `chain` as records, behind what is to be sent before.
+    fn encrypted(&self, chain: &mut Chain, last: bool) -> Result<Chain, TransferError> {
+        let State { tls, out, .. } = &mut *self.state.borrow_mut();
+        tls.send(chain, out).map_err(TransferError::Tls)?;
+        if last {
+            tls.close_notify(out).map_err(TransferError::Tls)?;
+        }
+        Ok(std::mem::take(out))
+    }
+
+    async fn send_under(&self, out: &mut Chain) -> Result<(), TransferError> {
+        match &self.under {
+            Under::Socket(stream) => stream.send(out).await.map_err(TransferError::Socket),
+            Under::Local(local) => local.send(out).await.map_err(TransferError::Local),
+        }
+    }
+
+    /// All of `chain` is encrypted at the first poll, so it goes out as that of other connections does.
+    pub(crate) async fn send(&self, chain: &mut Chain) -> Result<(), TransferError> {
+        let mut out = self.encrypted(chain, false)?;
+        self.send_under(&mut out).await
+    }
+
+    pub(crate) async fn send_last(&self, chain: &mut Chain) -> Result<(), TransferError> {
+        let mut out = self.encrypted(chain, true)?;
+        match &self.under {
+            Under::Socket(stream) => stream.send_last(&mut out).await.map_err(TransferError::Socket),
+            Under::Local(local) => {
+                local.send(&mut out).await.map_err(TransferError::Local)?;
+                local.socket().shutdown(net::Shutdown::Write).map_err(TransferError::Local)
+            }
+        }
+    }
+
+    /// Says that this side sends no more.
+    pub(crate) async fn finish(&self) -> Result<(), TransferError> {
+        let mut out = self.encrypted(&mut Chain::new(), true)?;
+        if !out.is_empty() {
+            self.send_under(&mut out).await?;
+        }
+        match &self.under {
+            Under::Socket(stream) => stream.shutdown(Shutdown::Write).await.map_err(TransferError::Socket),
+            Under::Local(local) => {
+                local.socket().shutdown(net::Shutdown::Write).map_err(TransferError::Local)
+            }
+        }
+    }
+
+    /// Closes it with a word, when the system has taken all that was sent.
+    pub(crate) async fn close(&self) -> Result<(), TransferError> {
+        let mut out = self.encrypted(&mut Chain::new(), true)?;
+        if !out.is_empty() {
+            self.send_under(&mut out).await?;
+        }
+        match &self.under {
+            Under::Socket(stream) => stream.flush().await.map_err(TransferError::Socket),
+            Under::Local(_) => Ok(()),
+        }
+    }
+}

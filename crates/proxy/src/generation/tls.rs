@@ -1,0 +1,286 @@
+//! `ssl` of `bind` and `server` lines, with the defaults of the process.
+
+use super::refuse::Refuse;
+use manylane_config::lex::Word;
+use manylane_config::source::Pos;
+use manylane_config::tree::{Set, TlsOptions, TlsProcess};
+use manylane_sync::atomic::AtomicBool;
+use manylane_tls::{
+    ClientContext, ClientSettings, ClientVerify, CommonSettings, Problem, ServerContext, ServerName,
+    ServerSettings, ServerVerify, Version,
+};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+/// `tune.ssl.cachesize` without that.
+const SESSIONS: u32 = 20_000;
+
+/// Lines that say the same have one context, and share what they know of sessions.
+#[derive(Debug, Default)]
+pub(super) struct TlsContexts {
+    listeners: Vec<(ServerSettings, ServerContext)>,
+}
+
+/// The context of a `bind` line at `pos` with `ssl`. None: there is no `ssl`, or something is wrong, which
+/// was told.
+pub(super) fn of_bind(
+    own: &TlsOptions,
+    process: &TlsProcess,
+    http: bool,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Option<ServerContext> {
+    let on = own.ssl.filter(|set| set.value)?;
+    let defaults = &process.bind;
+    let mut common = common(own, process, defaults, on.pos, refuse)?;
+    if http && own.alpn.is_none() {
+        common.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    }
+    let file = |word: &Word| based(word, &process.crt_base, refuse);
+    let settings = ServerSettings {
+        common,
+        certificates: own.default_crt.iter().chain(&own.crt).map(file).collect(),
+        strict_sni: own.strict_sni.or(defaults.strict_sni).is_some_and(|set| set.value),
+        verify: match own.verify.map(|set| set.value) {
+            Some("optional") => ClientVerify::Optional,
+            Some("required") => ClientVerify::Required,
+            _ => ClientVerify::None,
+        },
+        tell_authorities: !own.no_ca_names.is_some_and(|set| set.value),
+        tickets: own.tickets.or(defaults.tickets).is_none_or(|set| set.value),
+        client_order: own.client_ciphers.or(defaults.client_ciphers).is_some_and(|set| set.value),
+        sessions: process.sessions.map_or(SESSIONS, |set| set.value) as usize,
+    };
+    if let Some((_, made)) = refuse.tls.listeners.iter().find(|(known, _)| *known == settings) {
+        return Some(made.clone());
+    }
+    let mut told = Vec::new();
+    let made = ServerContext::new(&settings, &mut told);
+    tell(told, own, defaults, pos, refuse);
+    match made {
+        Ok(made) => {
+            refuse.tls.listeners.push((settings, made.clone()));
+            Some(made)
+        }
+        Err(problem) => {
+            let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
+            refuse.found.alert(pos, problem.to_string());
+            None
+        }
+    }
+}
+
+/// How a server is spoken to within TLS.
+#[derive(Debug)]
+pub struct ServerTls {
+    pub(crate) context: ClientContext,
+    /// HTTP/2 is offered.
+    pub(crate) offers_h2: bool,
+    /// The name that is asked for.
+    pub(crate) name: SniName,
+    /// The log was told that the last handshake failed.
+    pub(crate) failing: AtomicBool,
+}
+
+/// Which name a server is asked for.
+#[derive(Clone, Debug)]
+pub enum SniName {
+    /// None.
+    None,
+    /// Always this one.
+    Fixed(ServerName<'static>),
+    /// What the expression of that number of the backend says.
+    Asked(usize),
+}
+
+impl SniName {
+    /// `str(name)`, which need not be asked of each request.
+    pub(super) fn constant(expression: &[u8]) -> Option<Self> {
+        let name = std::str::from_utf8(expression.strip_prefix(b"str(")?.strip_suffix(b")")?).ok()?;
+        ServerName::try_from(name.to_owned()).ok().map(Self::Fixed)
+    }
+}
+
+impl ServerTls {
+    /// The name to begin a connection with, where `asked` are the texts of the backend's expressions.
+    pub(crate) fn name(&self, asked: &[Option<Box<str>>]) -> ServerName<'static> {
+        let named = match &self.name {
+            SniName::None => None,
+            SniName::Fixed(name) => Some(name.clone()),
+            SniName::Asked(number) => asked
+                .get(*number)
+                .and_then(Option::as_ref)
+                .and_then(|text| ServerName::try_from(text.to_string()).ok()),
+        };
+        // One that cannot be asked for: none is.
+        named.unwrap_or(ServerName::IpAddress(Ipv4Addr::UNSPECIFIED.into()))
+    }
+}
+
+/// What kind of connections to a server a context is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Requests.
+    Traffic,
+    /// Health checks.
+    Check,
+}
+
+/// The context of a `server` line at `pos`. None: something is wrong, which was told.
+pub(super) fn of_server(
+    own: &TlsOptions,
+    process: &TlsProcess,
+    purpose: Purpose,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Option<ServerTls> {
+    let defaults = &process.server;
+    let mut common = common(own, process, defaults, pos, refuse)?;
+    if purpose == Purpose::Check {
+        common.alpn = match &own.check_alpn {
+            Some(list) => protocols(list),
+            None => Vec::new(),
+        };
+    }
+    let verify = match own.verify.or(process.server_verify).map(|set| set.value) {
+        Some("none") => ServerVerify::None,
+        _ => match &own.verifyhost {
+            Some(name) => ServerVerify::Host(name.value.shown().to_string()),
+            None => ServerVerify::Required,
+        },
+    };
+    let sends_name = match purpose {
+        Purpose::Traffic => own.sni.is_some(),
+        Purpose::Check => own.check_sni.is_some(),
+    };
+    let settings = ClientSettings {
+        common,
+        certificate: own.crt.last().map(|word| based(word, &process.crt_base, refuse)),
+        verify,
+        sends_name,
+        reuse: own.reuse.is_none_or(|set| set.value) && purpose == Purpose::Traffic,
+    };
+    let offers_h2 = settings.common.alpn.iter().any(|name| name == b"h2");
+    let mut told = Vec::new();
+    let made = ClientContext::new(&settings, &mut told);
+    tell(told, own, defaults, pos, refuse);
+    match made {
+        Ok(context) => {
+            let name = match purpose {
+                // What changes with requests is set where expressions are read.
+                Purpose::Traffic => match &own.sni {
+                    Some(set) => SniName::constant(set.value.bytes()).unwrap_or(SniName::None),
+                    None => SniName::None,
+                },
+                Purpose::Check => fixed(&own.check_sni, "check-sni", refuse),
+            };
+            Some(ServerTls { context, offers_h2, name, failing: AtomicBool::new(false) })
+        }
+        Err(problem) => {
+            let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
+            refuse.found.alert(pos, problem.to_string());
+            None
+        }
+    }
+}
+
+/// A name that is always the same.
+fn fixed(name: &Option<Set<Word>>, keyword: &str, refuse: &mut Refuse<'_>) -> SniName {
+    let Some(set) = name else { return SniName::None };
+    let text = set.value.shown().to_string();
+    match ServerName::try_from(text.clone()) {
+        Ok(name) => SniName::Fixed(name),
+        Err(_) => {
+            refuse.found.alert(set.pos, format!("'{keyword}' : '{text}' is no name of a host"));
+            SniName::None
+        }
+    }
+}
+
+fn protocols(list: &Set<Word>) -> Vec<Vec<u8>> {
+    let names = list.value.bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    names.filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
+}
+
+fn common(
+    own: &TlsOptions,
+    process: &TlsProcess,
+    defaults: &TlsOptions,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Option<CommonSettings> {
+    let text = |set: &Option<Set<Word>>| set.as_ref().map(|set| set.value.shown().to_string());
+    let either = |own: &Option<Set<Word>>, default: &Option<Set<Word>>| text(own).or_else(|| text(default));
+    let alpn = own.alpn.as_ref().map(protocols).unwrap_or_default();
+    if let Some(name) = alpn.iter().find(|name| name.len() > 255) {
+        let pos = own.alpn.as_ref().map_or(pos, |set| set.pos);
+        let message = format!("'alpn' : the name of a protocol has at most 255 bytes, found {}", name.len());
+        refuse.found.alert(pos, message);
+        return None;
+    }
+    let oldest = match own.oldest.or(defaults.oldest).map(|set| set.value) {
+        Some("TLSv1.3") => Some(Version::V13),
+        _ => None, // what is older is not spoken
+    };
+    let newest = own.newest.or(defaults.newest);
+    let newest = match newest.map(|set| (set.value, set.pos)) {
+        None | Some(("TLSv1.3", _)) => None,
+        Some(("TLSv1.2", _)) => Some(Version::V12),
+        Some((old, pos)) => {
+            let message = format!("'ssl-max-ver' : {old} is not spoken: the oldest version is TLSv1.2");
+            refuse.found.alert(pos, message);
+            return None;
+        }
+    };
+    Some(CommonSettings {
+        ciphers: either(&own.ciphers, &defaults.ciphers),
+        ciphersuites: either(&own.ciphersuites, &defaults.ciphersuites),
+        curves: either(&own.curves, &defaults.curves),
+        oldest,
+        newest,
+        alpn,
+        authorities: own.ca_file.as_ref().map(|set| match set.value.bytes() {
+            b"@system-ca" => PathBuf::from("@system-ca"),
+            _ => based(&set.value, &process.ca_base, refuse),
+        }),
+        revoked: own.crl_file.as_ref().map(|set| based(&set.value, &process.ca_base, refuse)),
+    })
+}
+
+/// The file that a word names, from a folder for such files on, if there is one.
+fn based(word: &Word, base: &Option<Set<Word>>, refuse: &Refuse<'_>) -> PathBuf {
+    let named = refuse.path(word);
+    match base {
+        Some(base) if named.is_relative() => refuse.path(&base.value).join(named),
+        _ => named,
+    }
+}
+
+/// What is not followed to the letter. HAProxy's library tells nothing of these, so it is no warning, with
+/// which `zero-warning` would refuse the file; a certificate that is of no use any more is one.
+fn tell(told: Vec<Problem>, own: &TlsOptions, defaults: &TlsOptions, pos: Pos, refuse: &mut Refuse<'_>) {
+    for problem in told {
+        let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
+        match problem.keyword {
+            "crt" => refuse.found.warning(pos, problem.to_string()),
+            _ => refuse.note(pos, problem.to_string()),
+        }
+    }
+}
+
+/// Where the options say something.
+fn place(keyword: &str, own: &TlsOptions, defaults: &TlsOptions) -> Option<Pos> {
+    let of = |options: &TlsOptions| match keyword {
+        "ca-file" => options.ca_file.as_ref().map(|set| set.pos),
+        "ciphers" => options.ciphers.as_ref().map(|set| set.pos),
+        "ciphersuites" => options.ciphersuites.as_ref().map(|set| set.pos),
+        "crl-file" => options.crl_file.as_ref().map(|set| set.pos),
+        "crt" => options.crt.first().or(options.default_crt.first()).map(Word::pos),
+        "curves" => options.curves.as_ref().map(|set| set.pos),
+        "ssl-min-ver" => options.oldest.or(options.newest).map(|set| set.pos),
+        "verify" => options.verify.map(|set| set.pos),
+        "verifyhost" => options.verifyhost.as_ref().map(|set| set.pos),
+        _ => None,
+    };
+    of(own).or_else(|| of(defaults)).or(own.ssl.map(|set| set.pos))
+}

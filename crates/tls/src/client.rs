@@ -1,0 +1,233 @@
+//! The side that connects to servers.
+
+use crate::choose::of_files;
+use crate::error::Problem;
+use crate::provider::CommonSettings;
+use crate::trust;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
+use std::collections::HashSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Names of servers whose sessions are kept, for each server of the configuration: with `sni` there may be
+/// several.
+const SESSIONS: usize = 64;
+
+/// Whether a server shows who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerVerify {
+    /// It is believed.
+    None,
+    /// Its certificate must come from a known authority, and be for the name that is asked for, if any is.
+    Required,
+    /// The same, for this name.
+    Host(String),
+}
+
+/// Settings of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// What listeners have, too.
+    pub common: CommonSettings,
+    /// `crt`: what this side shows.
+    pub certificate: Option<PathBuf>,
+    /// `verify`, `verifyhost`
+    pub verify: ServerVerify,
+    /// Connections ask for a name: there is `sni`.
+    pub sends_name: bool,
+    /// Sessions are resumed: no `no-ssl-reuse`.
+    pub reuse: bool,
+}
+
+/// What the connections to a server have in common, on all lanes.
+#[derive(Clone)]
+pub struct ClientContext {
+    config: Arc<ClientConfig>,
+}
+
+impl ClientContext {
+    /// Reads the files. `told` are warnings.
+    ///
+    /// # Errors
+    /// What cannot be used, in a sentence.
+    pub fn new(settings: &ClientSettings, told: &mut Vec<Problem>) -> Result<Self, Problem> {
+        let provider = settings.common.provider(told)?;
+        let versions = settings.common.versions()?;
+        let mut own = HashSet::new();
+        let known = match (&settings.verify, &settings.common.authorities) {
+            (ServerVerify::None, _) => None,
+            (_, None) => {
+                return Err(Problem::new(
+                    "verify",
+                    "a server can be verified with a 'ca-file' only: add one, '@system-ca' for those that \
+                        the system trusts, or 'verify none' where the network is trusted",
+                ));
+            }
+            (_, Some(path)) => {
+                let trusted = trust::authorities(path)?;
+                own = trusted.certificates;
+                let mut builder =
+                    WebPkiServerVerifier::builder_with_provider(trusted.roots, provider.clone());
+                if let Some(path) = &settings.common.revoked {
+                    builder = builder.with_crls(trust::revoked(path)?);
+                }
+                Some(builder.build().map_err(|error| Problem::new("ca-file", error.to_string()))?)
+            }
+        };
+        let name = match &settings.verify {
+            ServerVerify::Host(name) => Some(
+                ServerName::try_from(name.clone())
+                    .map_err(|_| Problem::new("verifyhost", format!("'{name}' is no name of a host")))?,
+            ),
+            _ => None,
+        };
+        let expected = match name {
+            Some(name) => Expected::Always(name),
+            None if settings.sends_name => Expected::Asked,
+            None => Expected::Any,
+        };
+        let verifier = Verifier { known, own, expected, provider: provider.clone() };
+        let builder = ClientConfig::builder_with_provider(provider.clone());
+        let builder = builder
+            .with_protocol_versions(&versions)
+            .map_err(|error| Problem::new("ssl", error.to_string()))?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+        let mut config = match &settings.certificate {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let own = of_files("crt", std::slice::from_ref(path), &provider, told)?;
+                let Some(own) = own.first() else {
+                    return Err(Problem::new(
+                        "crt",
+                        format!("there is no certificate in '{}'", path.display()),
+                    ));
+                };
+                builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(
+                    own.key.clone(),
+                )))
+            }
+        };
+        config.alpn_protocols.clone_from(&settings.common.alpn);
+        config.enable_sni = settings.sends_name;
+        config.resumption = match settings.reuse {
+            true => Resumption::in_memory_sessions(SESSIONS),
+            false => Resumption::disabled(),
+        };
+        Ok(Self { config: Arc::new(config) })
+    }
+
+    pub(crate) fn config(&self) -> &Arc<ClientConfig> {
+        &self.config
+    }
+
+    pub(crate) fn sends_name(&self) -> bool {
+        self.config.enable_sni
+    }
+}
+
+impl fmt::Debug for ClientContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientContext").finish_non_exhaustive()
+    }
+}
+
+/// Which name a server's certificate must have.
+#[derive(Debug)]
+enum Expected {
+    /// Any: none is asked for. HAProxy checks the authority alone then.
+    Any,
+    /// The one that was asked for.
+    Asked,
+    /// This one.
+    Always(ServerName<'static>),
+}
+
+/// Whether it is for its dates that a certificate is no good, or for being revoked.
+fn is_bad_date(verified: &Result<ServerCertVerified, rustls::Error>) -> bool {
+    use CertificateError as Error;
+    matches!(
+        verified,
+        Err(rustls::Error::InvalidCertificate(
+            Error::Expired
+                | Error::ExpiredContext { .. }
+                | Error::NotValidYet
+                | Error::NotValidYetContext { .. }
+                | Error::Revoked
+        ))
+    )
+}
+
+/// Checks certificates of servers as HAProxy does.
+#[derive(Debug)]
+struct Verifier {
+    /// Without, all is believed.
+    known: Option<Arc<WebPkiServerVerifier>>,
+    /// Certificates of 'ca-file': a server may show one of them, which vouches for itself.
+    own: HashSet<CertificateDer<'static>>,
+    expected: Expected,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        asked: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(known) = &self.known else { return Ok(ServerCertVerified::assertion()) };
+        let name = if let Expected::Always(name) = &self.expected { name } else { asked };
+        let verified = known.verify_server_cert(certificate, chain, name, ocsp, now);
+        if verified.is_err() && self.own.contains(certificate) && !is_bad_date(&verified) {
+            return match self.expected {
+                Expected::Any => Ok(ServerCertVerified::assertion()),
+                _ => {
+                    let parsed = ParsedCertificate::try_from(certificate)?;
+                    verify_server_name(&parsed, name).map(|()| ServerCertVerified::assertion())
+                }
+            };
+        }
+        match (&verified, &self.expected) {
+            // The name is checked last: the rest is good.
+            (
+                Err(rustls::Error::InvalidCertificate(
+                    CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+                )),
+                Expected::Any,
+            ) => Ok(ServerCertVerified::assertion()),
+            _ => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,413 @@
+//! One connection, of either role.
+
+use crate::choose;
+use crate::client::ClientContext;
+use crate::error::Error;
+use crate::facts::Facts;
+use crate::scratch::{self, LARGEST_RECORD, Scratch};
+use crate::server::ServerContext;
+use manylane_buf::Chain;
+use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::ServerName;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use std::fmt;
+
+/// Bytes of records that a connection keeps because they are no whole message yet. A handshake message has at
+/// most 64 KiB, which TLS allows for chains of certificates; records have headers, and tags.
+pub const MOST_UNREAD: usize = 80 << 10;
+
+/// Content of one record: the most that TLS allows.
+const RECORD: usize = 1 << 14;
+
+/// The header of a record: kind, version, length.
+const HEADER: usize = 5;
+
+/// A connection: feed it what the peer sent, take what there is to send. It holds no buffers but records of
+/// which the rest is still to come.
+pub struct Connection {
+    role: Role,
+    /// What came and is no whole message yet.
+    pub(crate) unread: Chain,
+    /// `unread` begins with what was decrypted in place, so nobody but rustls can tell where a record begins.
+    seen: bool,
+    /// The name that the peer asked for; of clients the name that was asked.
+    name: Option<Box<str>>,
+    /// The handshake may go on without bytes of the peer: it has not begun.
+    begins: bool,
+    handshaking: bool,
+    peer_closed: bool,
+    notified: bool,
+    failed: bool,
+}
+
+enum Role {
+    Server(UnbufferedServerConnection),
+    Client(UnbufferedClientConnection),
+}
+
+/// How far a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Bytes of the peer are missing.
+    Handshaking,
+    /// Data goes to and fro.
+    Open,
+    /// The peer has said that it sends no more; this side may go on.
+    PeerClosed,
+}
+
+/// What a look at the state of rustls leads to.
+enum Step {
+    /// Look again.
+    Again,
+    /// Nothing to do before more comes.
+    Blocked,
+    /// Data may be sent.
+    Open,
+    /// The peer has closed its side.
+    PeerClosed,
+    Failed(Error),
+}
+
+/// What is to be sent.
+#[derive(Clone, Copy)]
+enum Sent<'a> {
+    Nothing,
+    Data(&'a [u8]),
+    CloseNotify,
+}
+
+impl Connection {
+    /// The side that is connected to.
+    ///
+    /// # Errors
+    /// The context is not one that rustls can work with.
+    pub fn server(context: &ServerContext) -> Result<Self, Error> {
+        let server = UnbufferedServerConnection::new(context.config().clone())?;
+        Ok(Self::new(Role::Server(server), None, false))
+    }
+
+    /// The side that connects, to the server of that name, or the one that its certificate must be for. The
+    /// first [`receive`](Self::receive), with nothing, makes the first message.
+    ///
+    /// # Errors
+    /// As [`server`](Self::server).
+    pub fn client(context: &ClientContext, name: ServerName<'static>) -> Result<Self, Error> {
+        let asked = match &name {
+            ServerName::DnsName(name) if context.sends_name() => Some(name.as_ref().into()),
+            _ => None,
+        };
+        let client = UnbufferedClientConnection::new(context.config().clone(), name)?;
+        Ok(Self::new(Role::Client(client), asked, true))
+    }
+
+    fn new(role: Role, name: Option<Box<str>>, begins: bool) -> Self {
+        Self {
+            role,
+            unread: Chain::new(),
+            seen: false,
+            name,
+            begins,
+            handshaking: true,
+            peer_closed: false,
+            notified: false,
+            failed: false,
+        }
+    }
+
+    /// Takes in all of `received`. What it says goes behind `plain`, and what is to be sent because of it
+    /// behind `out`; with an error that is the alert that tells the peer.
+    ///
+    /// # Errors
+    /// [`Error`]; the connection is of no more use then.
+    pub fn receive(
+        &mut self,
+        received: &mut Chain,
+        plain: &mut Chain,
+        out: &mut Chain,
+    ) -> Result<Progress, Error> {
+        self.unread.append_chain(received)?;
+        while self.begins || (!self.peer_closed && self.is_readable()) {
+            self.begins = false;
+            let before = self.unread.len();
+            self.read(plain, out)?;
+            if self.unread.len() == before {
+                break;
+            }
+        }
+        if self.peer_closed {
+            self.unread.clear(); // nothing counts behind the end
+        }
+        if self.unread.len() > MOST_UNREAD {
+            self.failed = true;
+            return Err(Error::Flood);
+        }
+        Ok(self.progress())
+    }
+
+    /// Whether rustls may find something in what is unread.
+    fn is_readable(&self) -> bool {
+        !self.unread.is_empty() && (self.seen || self.handshaking || whole(&self.unread))
+    }
+
+    /// Shows rustls what is unread, once.
+    fn read(&mut self, plain: &mut Chain, out: &mut Chain) -> Result<(), Error> {
+        scratch::with(|scratch| {
+            // The usual case: what came is one piece that nobody else looks at, and is decrypted where it is.
+            if self.unread.segment_count() == 1
+                && let Some(mut segment) = self.unread.pop_front()
+            {
+                if let Some(bytes) = segment.try_unique() {
+                    let (taken, result) = self.work(bytes, Sent::Nothing, plain, &mut scratch.output, out);
+                    let left = segment.len().saturating_sub(taken);
+                    self.seen =
+                        left > 0 && (self.seen || self.handshaking || is_whole(&segment.as_slice()[taken..]));
+                    segment.trim_front(taken).map_err(manylane_buf::Error::from)?;
+                    if left > 0 {
+                        self.unread.push_front(segment).map_err(|error| Error::Memory(error.into()))?;
+                    }
+                    return result;
+                }
+                self.unread.push_front(segment).map_err(|error| Error::Memory(error.into()))?;
+            }
+            let Scratch { input, output } = scratch;
+            for segment in self.unread.segments() {
+                input.extend_from_slice(segment.as_slice());
+            }
+            let (taken, result) = self.work(input, Sent::Nothing, plain, output, out);
+            let left = &input[taken.min(input.len())..];
+            self.seen = !left.is_empty() && (self.seen || self.handshaking || is_whole(left));
+            if self.seen {
+                self.unread.clear();
+                self.unread.append(left)?;
+            } else {
+                self.unread.trim_front(taken).map_err(manylane_buf::Error::from)?;
+            }
+            result
+        })
+    }
+
+    /// Encrypts all of `plain`, behind `out`.
+    ///
+    /// # Errors
+    /// [`Error`]: the handshake is not over, this side has said that it ends, or there is no memory.
+    pub fn send(&mut self, plain: &mut Chain, out: &mut Chain) -> Result<(), Error> {
+        while !plain.is_empty() {
+            scratch::with(|Scratch { input, output }| {
+                // Small pieces, such as a head and the first of a body, go in one record.
+                let (mut taken, mut from) = (0, None);
+                for segment in plain.segments() {
+                    let n = segment.len().min(RECORD - taken);
+                    if taken == 0 && (n == RECORD || n == plain.len()) {
+                        (taken, from) = (n, Some(segment));
+                        break;
+                    }
+                    input.extend_from_slice(&segment.as_slice()[..n]);
+                    taken += n;
+                    if taken == RECORD {
+                        break;
+                    }
+                }
+                let data = from.map_or(&input[..], |segment| &segment.as_slice()[..taken]);
+                self.put(Sent::Data(data), output, out)?;
+                plain.trim_front(taken).map_err(|error| Error::Memory(error.into()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Says that this side sends no more, behind `out`; once.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn close_notify(&mut self, out: &mut Chain) -> Result<(), Error> {
+        if self.notified || self.handshaking || self.failed {
+            return Ok(());
+        }
+        self.notified = true;
+        scratch::with(|scratch| self.put(Sent::CloseNotify, &mut scratch.output, out))
+    }
+
+    fn put(&mut self, what: Sent<'_>, room: &mut Vec<u8>, out: &mut Chain) -> Result<(), Error> {
+        // Seldom: rustls counts on the bytes of a message that has begun.
+        let mut unread = if self.seen { self.unread.to_vec() } else { Vec::new() };
+        self.work(&mut unread, what, &mut Chain::new(), room, out).1
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        match (self.peer_closed, self.handshaking) {
+            (true, _) => Progress::PeerClosed,
+            (_, true) => Progress::Handshaking,
+            _ => Progress::Open,
+        }
+    }
+
+    /// Whether it has failed: nothing more can be sent or received.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// What was agreed on.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts::new(self.common(), self.name.as_deref())
+    }
+
+    fn common(&self) -> &rustls::CommonState {
+        match &self.role {
+            Role::Server(server) => server,
+            Role::Client(client) => client,
+        }
+    }
+
+    /// Has rustls work on `bytes` until it needs more. How many of them it is through with.
+    fn work(
+        &mut self,
+        bytes: &mut [u8],
+        mut sent: Sent<'_>,
+        plain: &mut Chain,
+        room: &mut Vec<u8>,
+        out: &mut Chain,
+    ) -> (usize, Result<(), Error>) {
+        if self.failed {
+            return (bytes.len(), Err(Error::Tls(rustls::Error::General("it has failed before".to_owned()))));
+        }
+        let (mut at, mut failed) = (0, None);
+        loop {
+            if failed.is_some() && !self.common().wants_write() {
+                break;
+            }
+            let bytes = &mut bytes[at..];
+            let (taken, step) = match &mut self.role {
+                Role::Server(server) => look(server.process_tls_records(bytes), &mut sent, plain, room, out),
+                Role::Client(client) => look(client.process_tls_records(bytes), &mut sent, plain, room, out),
+            };
+            at += taken;
+            match step {
+                Step::Again => {}
+                // The alert that rustls made of the error comes by looking again, before anything else.
+                Step::Failed(error) if failed.is_none() => failed = Some(error),
+                Step::Failed(_) => break,
+                Step::PeerClosed => self.peer_closed = true,
+                Step::Open => {
+                    self.handshaking = false;
+                    break;
+                }
+                Step::Blocked => break,
+            }
+        }
+        if self.name.is_none()
+            && let Some(name) = choose::take_asked()
+        {
+            self.name = name;
+        }
+        match failed {
+            Some(error) => {
+                self.failed = true;
+                (at, Err(error))
+            }
+            None if !matches!(sent, Sent::Nothing) => {
+                (at, Err(Error::Tls(rustls::Error::General("the connection takes no data".to_owned()))))
+            }
+            None => (at, Ok(())),
+        }
+    }
+}
+
+/// One look: what there is goes where it belongs. How many bytes are done with.
+fn look<D>(
+    status: UnbufferedStatus<'_, '_, D>,
+    sent: &mut Sent<'_>,
+    plain: &mut Chain,
+    room: &mut Vec<u8>,
+    out: &mut Chain,
+) -> (usize, Step) {
+    let UnbufferedStatus { mut discard, state } = status;
+    let step = match state {
+        Err(error) => Step::Failed(Error::Tls(error)),
+        Ok(ConnectionState::ReadTraffic(mut traffic)) => loop {
+            match traffic.next_record() {
+                None => break Step::Again,
+                Some(Err(error)) => break Step::Failed(Error::Tls(error)),
+                Some(Ok(record)) => {
+                    discard += record.discard;
+                    if let Err(error) = plain.append(record.payload) {
+                        break Step::Failed(Error::Memory(error));
+                    }
+                }
+            }
+        },
+        Ok(ConnectionState::EncodeTlsData(mut encoding)) => {
+            let made = into(room, out, LARGEST_RECORD, |room| match encoding.encode(room) {
+                Ok(n) => Ok(n),
+                Err(EncodeError::InsufficientSize(size)) => Err(Some(size.required_size)),
+                Err(EncodeError::AlreadyEncoded) => Ok(0),
+            });
+            made.map_or_else(Step::Failed, |()| Step::Again)
+        }
+        Ok(ConnectionState::TransmitTlsData(transmitting)) => {
+            transmitting.done(); // it is in `out`, which goes first
+            Step::Again
+        }
+        Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+            let what = std::mem::replace(sent, Sent::Nothing);
+            let encrypted = |encrypted| match encrypted {
+                Ok(n) => Ok(n),
+                Err(EncryptError::InsufficientSize(size)) => Err(Some(size.required_size)),
+                Err(EncryptError::EncryptExhausted) => Err(None),
+            };
+            let made = match what {
+                Sent::Nothing => Ok(()),
+                Sent::Data(data) => {
+                    into(room, out, data.len() + 512, |room| encrypted(traffic.encrypt(data, room)))
+                }
+                Sent::CloseNotify => into(room, out, 512, |room| encrypted(traffic.queue_close_notify(room))),
+            };
+            made.map_or_else(Step::Failed, |()| Step::Open)
+        }
+        Ok(ConnectionState::PeerClosed) => Step::PeerClosed,
+        Ok(_) => Step::Blocked, // bytes are missing, or both sides have closed; no early data is accepted
+    };
+    (discard, step)
+}
+
+/// Has `make` write into room of at least `size` bytes, or of as many as it asks for, and puts what it wrote
+/// behind `out`.
+fn into(
+    room: &mut Vec<u8>,
+    out: &mut Chain,
+    size: usize,
+    mut make: impl FnMut(&mut [u8]) -> Result<usize, Option<usize>>,
+) -> Result<(), Error> {
+    if room.len() < size {
+        room.resize(size, 0);
+    }
+    loop {
+        match make(room) {
+            Ok(n) => return out.append(&room[..n]).map_err(Error::Memory),
+            Err(Some(size)) if size > room.len() => room.resize(size, 0),
+            Err(_) => return Err(Error::Tls(rustls::Error::EncryptError)),
+        }
+    }
+}
+
+/// Whether `bytes` begin with a whole record.
+fn is_whole(bytes: &[u8]) -> bool {
+    matches!(bytes, [_, _, _, high, low, rest @ ..]
+        if rest.len() >= usize::from(u16::from_be_bytes([*high, *low])))
+}
+
+/// The same of a chain.
+fn whole(chain: &Chain) -> bool {
+    let mut cursor = chain.cursor();
+    let Ok([_, _, _, high, low]) = cursor.read_array::<HEADER>() else { return false };
+    cursor.remaining() >= usize::from(u16::from_be_bytes([high, low]))
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let role = if matches!(self.role, Role::Server(_)) { "server" } else { "client" };
+        f.debug_struct("Connection").field("role", &role).field("progress", &self.progress()).finish()
+    }
+}

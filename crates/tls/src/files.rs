@@ -1,0 +1,70 @@
+//! Files of certificates, keys and lists.
+
+use crate::error::Problem;
+use rustls::pki_types::pem::{self, PemObject, SectionKind};
+use std::fs;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// Bytes of one file at most: bundles of all authorities that there are have a quarter of a megabyte.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// All of a file, which may hold a key.
+pub(crate) fn read(keyword: &'static str, path: &Path) -> Result<Zeroizing<Vec<u8>>, Problem> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| Problem::new(keyword, format!("cannot read '{shown}': {error}"));
+    let length = fs::metadata(path).map_err(failed)?.len();
+    if length > MOST_BYTES {
+        return Err(Problem::new(keyword, format!("'{shown}' has more than {MOST_BYTES} bytes")));
+    }
+    fs::read(path).map(Zeroizing::new).map_err(failed)
+}
+
+/// One section of a file in the form of PEM.
+pub(crate) struct Section {
+    pub(crate) kind: SectionKind,
+    pub(crate) der: Zeroizing<Vec<u8>>,
+}
+
+impl PemObject for Section {
+    fn from_pem(kind: SectionKind, der: Vec<u8>) -> Option<Self> {
+        Some(Self { kind, der: Zeroizing::new(der) })
+    }
+}
+
+/// The sections of a file.
+pub(crate) fn sections(keyword: &'static str, path: &Path) -> Result<Vec<Section>, Problem> {
+    let bytes = read(keyword, path)?;
+    Section::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|error| {
+        let why = match error {
+            pem::Error::MissingSectionEnd { end_marker } => {
+                let marker = String::from_utf8_lossy(&end_marker).into_owned();
+                format!("the section '{}' has no end", marker.trim_end())
+            }
+            pem::Error::IllegalSectionStart { line } => {
+                format!("the line '{}' begins no section", String::from_utf8_lossy(&line).trim_end())
+            }
+            other => other.to_string(),
+        };
+        Problem::new(keyword, format!("'{}' is not PEM: {why}", path.display()))
+    })
+}
+
+/// The files of a folder in the order of their names, or the file itself.
+pub(crate) fn files(keyword: &'static str, path: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let failed =
+        |error: std::io::Error| Problem::new(keyword, format!("cannot read '{}': {error}", path.display()));
+    if !fs::metadata(path).map_err(failed)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !hidden && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,28 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod certificate;
+mod choose;
+mod client;
+mod conn;
+mod error;
+mod facts;
+mod files;
+mod names;
+mod provider;
+mod scratch;
+mod server;
+mod trust;
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests;
+
+pub use certificate::Certificate;
+pub use client::{ClientContext, ClientSettings, ServerVerify};
+pub use conn::{Connection, MOST_UNREAD, Progress};
+pub use error::{Error, Problem};
+pub use facts::{Facts, Whose, distinguished_name, serial, validity};
+pub use names::Version;
+pub use provider::CommonSettings;
+pub use rustls::pki_types::ServerName;
+pub use server::{ClientVerify, ServerContext, ServerSettings};

@@ -1,0 +1,145 @@
+//! The side that clients connect to.
+
+use crate::choose::{Choice, of_files};
+use crate::error::Problem;
+use crate::names::Version;
+use crate::provider::CommonSettings;
+use crate::trust;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs;
+use rustls::server::{
+    NoServerSessionStorage, ProducesTickets, ServerSessionMemoryCache, StoresServerSessions,
+};
+use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ClientVerify {
+    /// They are not asked.
+    #[default]
+    None,
+    /// They may; what they show must be good.
+    Optional,
+    /// They must.
+    Required,
+}
+
+/// Settings of a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// What servers have, too.
+    pub common: CommonSettings,
+    /// `crt`: files and folders; the first certificate is the default.
+    pub certificates: Vec<PathBuf>,
+    /// `strict-sni`: who asks for no name that a certificate is for is refused.
+    pub strict_sni: bool,
+    /// `verify`
+    pub verify: ClientVerify,
+    /// Clients are told which authorities are trusted: no `no-ca-names`.
+    pub tell_authorities: bool,
+    /// Sessions are given to clients as tickets, and not kept here.
+    pub tickets: bool,
+    /// `prefer-client-ciphers`
+    pub client_order: bool,
+    /// `tune.ssl.cachesize`: sessions without tickets that are kept.
+    pub sessions: usize,
+}
+
+/// What a listener's connections have in common, on all lanes.
+#[derive(Clone)]
+pub struct ServerContext {
+    config: Arc<ServerConfig>,
+}
+
+impl ServerContext {
+    /// Reads the files. `told` are warnings.
+    ///
+    /// # Errors
+    /// What cannot be used, in a sentence.
+    pub fn new(settings: &ServerSettings, told: &mut Vec<Problem>) -> Result<Self, Problem> {
+        let provider = settings.common.provider(told)?;
+        let versions = settings.common.versions()?;
+        let certificates = of_files("crt", &settings.certificates, &provider, told)?;
+        if certificates.is_empty() {
+            return Err(match settings.certificates.first() {
+                None => Problem::new("ssl", "no certificate is given: add 'crt <file>'"),
+                Some(path) => Problem::new("crt", format!("there is no certificate in '{}'", path.display())),
+            });
+        }
+        let builder = ServerConfig::builder_with_provider(provider.clone());
+        let builder = builder
+            .with_protocol_versions(&versions)
+            .map_err(|error| Problem::new("ssl", error.to_string()))?;
+        let builder = match settings.verify {
+            ClientVerify::None => builder.with_no_client_auth(),
+            verify => {
+                let Some(path) = &settings.common.authorities else {
+                    return Err(Problem::new("verify", "clients can be verified with a 'ca-file' only"));
+                };
+                let mut verifier =
+                    WebPkiClientVerifier::builder_with_provider(trust::authorities(path)?.roots, provider);
+                if let Some(path) = &settings.common.revoked {
+                    verifier = verifier.with_crls(trust::revoked(path)?);
+                }
+                if !settings.tell_authorities {
+                    verifier = verifier.clear_root_hint_subjects();
+                }
+                if verify == ClientVerify::Optional {
+                    verifier = verifier.allow_unauthenticated();
+                }
+                let verifier =
+                    verifier.build().map_err(|error| Problem::new("ca-file", error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let resolver: Arc<dyn ResolvesServerCert> = {
+            let tls13 = settings.common.newest != Some(Version::V12);
+            Arc::new(Choice::new(certificates, settings.strict_sni, tls13))
+        };
+        let mut config = builder.with_cert_resolver(resolver);
+        config.alpn_protocols.clone_from(&settings.common.alpn);
+        config.ignore_client_order = !settings.client_order;
+        let failed = |error: rustls::Error| Problem::new("ssl", format!("no keys for tickets: {error}"));
+        // Whoever resumes a session is not asked for a certificate again: it must be one that began by the
+        // same rules. So listeners that ask have keys and sessions of their own, and all others share them,
+        // also with those of the generation that comes next.
+        let own = settings.verify != ClientVerify::None;
+        if settings.tickets {
+            config.ticketer =
+                if own { aws_lc_rs::Ticketer::new() } else { shared_ticketer() }.map_err(failed)?;
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+        } else {
+            config.session_storage = match settings.sessions {
+                0 => Arc::new(NoServerSessionStorage {}),
+                most if own => ServerSessionMemoryCache::new(most),
+                most => shared_sessions(most),
+            };
+        }
+        Ok(Self { config: Arc::new(config) })
+    }
+
+    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
+        &self.config
+    }
+}
+
+/// The keys of tickets, of all lanes; rustls changes them every six hours, and knows the ones before.
+fn shared_ticketer() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
+    static SHARED: OnceLock<Result<Arc<dyn ProducesTickets>, rustls::Error>> = OnceLock::new();
+    SHARED.get_or_init(aws_lc_rs::Ticketer::new).clone()
+}
+
+/// The sessions of clients without tickets, of all lanes. The first listener says how many.
+fn shared_sessions(most: usize) -> Arc<dyn StoresServerSessions> {
+    static SHARED: OnceLock<Arc<dyn StoresServerSessions>> = OnceLock::new();
+    SHARED.get_or_init(|| ServerSessionMemoryCache::new(most)).clone()
+}
+
+impl fmt::Debug for ServerContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerContext").finish_non_exhaustive()
+    }
+}

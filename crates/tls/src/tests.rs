@@ -1,0 +1,457 @@
+//! Both roles against each other, and files that cannot be used.
+#![allow(clippy::unwrap_used)] // helpers of tests
+
+use crate::{
+    ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, Problem, Progress,
+    ServerContext, ServerName, ServerSettings, ServerVerify, Version, Whose, distinguished_name,
+};
+use manylane_buf::Chain;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PKCS_RSA_SHA256, SignatureAlgorithm,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder of its own, which is removed when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("manylane-tls-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+/// A certificate with its key.
+fn bundle(
+    by: &CertifiedIssuer<'_, KeyPair>,
+    names: &[&str],
+    kind: &'static SignatureAlgorithm,
+    change: impl FnOnce(&mut CertificateParams),
+) -> String {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let mut params = CertificateParams::new(names.clone()).unwrap();
+    if let Some(name) = names.first() {
+        params.distinguished_name.push(DnType::CommonName, name.as_str());
+    }
+    change(&mut params);
+    let key = KeyPair::generate_for(kind).unwrap();
+    let certificate = params.signed_by(&key, by).unwrap();
+    format!("{}{}", certificate.pem(), key.serialize_pem())
+}
+
+fn ecdsa(by: &CertifiedIssuer<'_, KeyPair>, names: &[&str]) -> String {
+    bundle(by, names, &PKCS_ECDSA_P256_SHA256, |_| ())
+}
+
+fn server_settings(certificates: &[&Path]) -> ServerSettings {
+    ServerSettings {
+        common: CommonSettings::default(),
+        certificates: certificates.iter().map(|path| path.to_path_buf()).collect(),
+        strict_sni: false,
+        verify: ClientVerify::None,
+        tell_authorities: true,
+        tickets: true,
+        client_order: false,
+        sessions: 100,
+    }
+}
+
+fn client_settings(authorities: &Path) -> ClientSettings {
+    ClientSettings {
+        common: CommonSettings { authorities: Some(authorities.to_owned()), ..CommonSettings::default() },
+        certificate: None,
+        verify: ServerVerify::Required,
+        sends_name: true,
+        reuse: true,
+    }
+}
+
+fn server_of(settings: &ServerSettings) -> ServerContext {
+    ServerContext::new(settings, &mut Vec::new()).unwrap()
+}
+
+fn client_of(settings: &ClientSettings) -> ClientContext {
+    ClientContext::new(settings, &mut Vec::new()).unwrap()
+}
+
+fn named(name: &str) -> ServerName<'static> {
+    ServerName::try_from(name.to_owned()).unwrap()
+}
+
+/// Two ends, and what is on its way between them.
+struct Pair {
+    client: Connection,
+    server: Connection,
+    up: Chain,
+    down: Chain,
+    /// What came out.
+    at_server: Chain,
+    at_client: Chain,
+}
+
+impl Pair {
+    fn new(client: &ClientContext, server: &ServerContext, name: &str) -> Self {
+        Self {
+            client: Connection::client(client, named(name)).unwrap(),
+            server: Connection::server(server).unwrap(),
+            up: Chain::new(),
+            down: Chain::new(),
+            at_server: Chain::new(),
+            at_client: Chain::new(),
+        }
+    }
+
+    /// Moves bytes, `at_once` of them at a time, until neither has anything to say.
+    fn settle(&mut self, at_once: usize) -> Result<(), (&'static str, String)> {
+        self.client
+            .receive(&mut Chain::new(), &mut self.at_client, &mut self.up)
+            .map_err(|error| ("client", error.to_string()))?;
+        while !(self.up.is_empty() && self.down.is_empty()) {
+            let n = self.up.len().min(at_once);
+            let mut part = copied(&mut self.up, n);
+            let up = self.server.receive(&mut part, &mut self.at_server, &mut self.down);
+            if let Err(error) = up {
+                let (n, mut alert) = (self.down.len(), std::mem::take(&mut self.down));
+                assert!(n > 0, "there is an alert");
+                let told = self.client.receive(&mut alert, &mut self.at_client, &mut self.up);
+                told.expect_err("the alert ends the client");
+                return Err(("server", error.to_string()));
+            }
+            let n = self.down.len().min(at_once);
+            let mut part = copied(&mut self.down, n);
+            self.client
+                .receive(&mut part, &mut self.at_client, &mut self.up)
+                .map_err(|error| ("client", error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn shaken(client: &ClientContext, server: &ServerContext, name: &str) -> Self {
+        let mut pair = Self::new(client, server, name);
+        pair.settle(1 << 20).unwrap();
+        assert_eq!((pair.client.progress(), pair.server.progress()), (Progress::Open, Progress::Open));
+        pair
+    }
+}
+
+/// The next `n` bytes, in clusters of their own.
+fn copied(from: &mut Chain, n: usize) -> Chain {
+    let mut chain = Chain::new();
+    chain.append(&from.to_vec()[..n]).unwrap();
+    from.trim_front(n).unwrap();
+    chain
+}
+
+fn chain(bytes: &[u8]) -> Chain {
+    let mut chain = Chain::new();
+    chain.append(bytes).unwrap();
+    chain
+}
+
+/// Of one authority a certificate for `a.example`.
+fn simple() -> (Folder, ServerContext, ClientContext) {
+    let (folder, ca) = (Folder::new(), authority("the authority"));
+    let certificate = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
+    let known = folder.write("ca.pem", &ca.pem());
+    let contexts = (server_of(&server_settings(&[&certificate])), client_of(&client_settings(&known)));
+    (folder, contexts.0, contexts.1)
+}
+
+#[test]
+fn bytes_go_both_ways_however_they_are_cut() {
+    let (_folder, server, client) = simple();
+    for at_once in [1, 7, 1000, 1 << 20] {
+        let mut pair = Pair::new(&client, &server, "a.example");
+        pair.settle(at_once).unwrap();
+        let facts = pair.server.facts();
+        assert_eq!((facts.version(), facts.name()), (Some(Version::V13), Some("a.example")));
+        assert_eq!(pair.client.facts().cipher(), facts.cipher());
+        let long: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
+        pair.client.send(&mut chain(&long), &mut pair.up).unwrap();
+        pair.server.send(&mut chain(b"hello"), &mut pair.down).unwrap();
+        pair.settle(at_once.max(100)).unwrap();
+        assert_eq!((pair.at_server.to_vec(), pair.at_client.to_vec()), (long, b"hello".to_vec()));
+        assert!(pair.server.unread.is_empty() && pair.client.unread.is_empty(), "nothing is held");
+    }
+}
+
+#[test]
+fn a_side_that_ends_can_still_be_told_something() {
+    let (_folder, server, client) = simple();
+    let mut pair = Pair::shaken(&client, &server, "a.example");
+    pair.client.send(&mut chain(b"last"), &mut pair.up).unwrap();
+    pair.client.close_notify(&mut pair.up).unwrap();
+    pair.client.close_notify(&mut pair.up).unwrap();
+    pair.settle(1 << 20).unwrap();
+    assert_eq!((pair.server.progress(), pair.client.progress()), (Progress::PeerClosed, Progress::Open));
+    pair.server.send(&mut chain(b"answer"), &mut pair.down).unwrap();
+    pair.server.close_notify(&mut pair.down).unwrap();
+    pair.settle(1 << 20).unwrap();
+    assert_eq!((pair.at_server.to_vec(), pair.at_client.to_vec()), (b"last".to_vec(), b"answer".to_vec()));
+    assert_eq!(pair.client.progress(), Progress::PeerClosed);
+    pair.client.send(&mut chain(b"more"), &mut pair.up).expect_err("it has said that it ends");
+}
+
+#[test]
+fn names_choose_certificates() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let files = [
+        folder.write("a.pem", &ecdsa(&ca, &["a.example"])),
+        folder.write("b.pem", &ecdsa(&ca, &["b.example", "*.wild.example"])),
+    ];
+    let mut settings = server_settings(&[&folder.0]);
+    fs::remove_file(&known).unwrap();
+    let known = folder.write("ca.crl.key", &ca.pem()); // what ends so is no certificate
+    let client = client_of(&client_settings(&known));
+    for strict in [false, true] {
+        settings.strict_sni = strict;
+        let server = server_of(&settings);
+        for name in ["a.example", "B.Example", "x.wild.example"] {
+            Pair::shaken(&client, &server, name);
+        }
+        for name in ["c.example", "x.y.wild.example", "wild.example"] {
+            let who = Pair::new(&client, &server, name).settle(1 << 20).unwrap_err().0;
+            assert_eq!(who, if strict { "server" } else { "client" }, "{name}");
+        }
+    }
+    assert_eq!(files.len(), 2);
+}
+
+#[test]
+fn of_one_name_a_client_gets_the_kind_of_key_that_it_can_check() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let rsa = folder.write("r.pem", &bundle(&ca, &["a.example"], &PKCS_RSA_SHA256, |_| ()));
+    let ec = folder.write("e.pem", &ecdsa(&ca, &["a.example"]));
+    let server = server_of(&server_settings(&[&rsa, &ec]));
+    let mut settings = client_settings(&known);
+    settings.common.newest = Some(Version::V12);
+    for (ciphers, cipher) in [
+        ("ALL", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+        ("aRSA", "ECDHE-RSA-AES256-GCM-SHA384"),
+        ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256"),
+    ] {
+        settings.common.ciphers = Some(ciphers.to_owned());
+        let pair = Pair::shaken(&client_of(&settings), &server, "a.example");
+        assert_eq!(pair.server.facts().cipher(), Some(cipher));
+        assert_eq!(pair.server.facts().version(), Some(Version::V12));
+    }
+}
+
+#[test]
+fn sessions_are_resumed_by_tickets_and_without() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let file = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
+    for (tickets, sessions, resumed) in [(true, 0, true), (false, 100, true), (false, 0, false)] {
+        for newest in [Version::V12, Version::V13] {
+            let (mut server, mut client) = (server_settings(&[&file]), client_settings(&known));
+            (server.tickets, server.sessions, client.common.newest) = (tickets, sessions, Some(newest));
+            let (server, client) = (server_of(&server), client_of(&client));
+            assert!(!Pair::shaken(&client, &server, "a.example").server.facts().is_resumed());
+            let again = Pair::shaken(&client, &server, "a.example");
+            assert_eq!(again.server.facts().is_resumed(), resumed, "{tickets} {sessions} {newest}");
+            assert_eq!(again.server.facts().name(), Some("a.example"));
+        }
+    }
+}
+
+#[test]
+fn clients_show_certificates_where_they_must_or_may() {
+    let (folder, ca, other) = (Folder::new(), authority("ca"), authority("other"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let file = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
+    let good = folder.write("good.pem", &ecdsa(&ca, &["client"]));
+    let bad = folder.write("bad.pem", &ecdsa(&other, &["client"]));
+    let mut server = server_settings(&[&file]);
+    server.common.authorities = Some(known.clone());
+    for (verify, certificate, accepted) in [
+        (ClientVerify::Required, Some(&good), true),
+        (ClientVerify::Required, Some(&bad), false),
+        (ClientVerify::Required, None, false),
+        (ClientVerify::Optional, Some(&good), true),
+        (ClientVerify::Optional, Some(&bad), false),
+        (ClientVerify::Optional, None, true),
+    ] {
+        server.verify = verify;
+        let mut client = client_settings(&known);
+        client.certificate = certificate.cloned();
+        let mut pair = Pair::new(&client_of(&client), &server_of(&server), "a.example");
+        let outcome = pair.settle(1 << 20);
+        assert_eq!(outcome.is_ok(), accepted, "{verify:?} {certificate:?}: {outcome:?}");
+        let shown = pair.server.facts().certificate().filter(|_| accepted);
+        let subject = shown.and_then(|der| distinguished_name(der, Whose::Subject, None));
+        assert_eq!(subject.as_deref(), certificate.filter(|_| accepted).map(|_| "/CN=client"));
+    }
+}
+
+#[test]
+fn who_resumes_at_a_listener_that_asks_for_certificates_began_there() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let file = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
+    let (open, mut closed) = (server_settings(&[&file]), server_settings(&[&file]));
+    closed.common.authorities = Some(known.clone());
+    closed.verify = ClientVerify::Required;
+    let client = client_of(&client_settings(&known));
+    Pair::shaken(&client, &server_of(&open), "a.example");
+    Pair::shaken(&client, &server_of(&open), "a.example"); // these share their keys
+    Pair::new(&client, &server_of(&closed), "a.example").settle(1 << 20).unwrap_err();
+}
+
+#[test]
+fn servers_are_verified() {
+    let (folder, ca, other) = (Folder::new(), authority("ca"), authority("other"));
+    let (known, unknown) = (folder.write("ca.pem", &ca.pem()), folder.write("other.pem", &other.pem()));
+    let server = server_of(&server_settings(&[&folder.write("a.pem", &ecdsa(&ca, &["a.example"]))]));
+    let outcome = |known: &Path, verify: ServerVerify, sends_name, name| {
+        let settings = ClientSettings { verify, sends_name, ..client_settings(known) };
+        let outcome = Pair::new(&client_of(&settings), &server, name).settle(1 << 20);
+        outcome.map_err(|(who, why)| (who == "client", why))
+    };
+    let required = || ServerVerify::Required;
+    outcome(&known, required(), true, "a.example").unwrap();
+    let (_, why) = outcome(&known, required(), true, "b.example").unwrap_err();
+    assert!(why.contains("not valid for name"), "{why}");
+    outcome(&known, required(), false, "127.0.0.1").unwrap(); // no name was asked for
+    let (_, why) = outcome(&unknown, required(), true, "a.example").unwrap_err();
+    assert!(why.contains("UnknownIssuer"), "{why}");
+    outcome(&unknown, required(), false, "127.0.0.1").unwrap_err();
+    outcome(&unknown, ServerVerify::None, true, "b.example").unwrap();
+    outcome(&known, ServerVerify::Host("a.example".to_owned()), true, "b.example").unwrap();
+    outcome(&known, ServerVerify::Host("b.example".to_owned()), true, "a.example").unwrap_err();
+}
+
+#[test]
+fn a_server_may_show_a_certificate_that_is_trusted_itself() {
+    let folder = Folder::new();
+    let made = |names: &[&str], old| {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        if old {
+            params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+        }
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        (certificate.pem(), format!("{}{}", certificate.pem(), key.serialize_pem()))
+    };
+    for (old, name, accepted) in
+        [(false, "a.example", true), (false, "b.example", false), (true, "a.example", false)]
+    {
+        let (certificate, bundle) = made(&["a.example"], old);
+        let (known, bundle) = (folder.write("c.pem", &certificate), folder.write("b.pem", &bundle));
+        let (client, server) = (client_of(&client_settings(&known)), server_of(&server_settings(&[&bundle])));
+        let outcome = Pair::new(&client, &server, name).settle(1 << 20);
+        assert_eq!(outcome.is_ok(), accepted, "{old} {name} {outcome:?}");
+    }
+}
+
+#[test]
+fn protocols_are_agreed_on() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let file = folder.write("a.pem", &ecdsa(&ca, &["a.example"]));
+    let protocols = |list: &[&str]| list.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>();
+    for (offered, known_there, agreed) in
+        [(vec!["http/1.1", "h2"], vec!["h2", "http/1.1"], Some("h2")), (vec![], vec!["h2"], None)]
+    {
+        let (mut server, mut client) = (server_settings(&[&file]), client_settings(&known));
+        (server.common.alpn, client.common.alpn) = (protocols(&known_there), protocols(&offered));
+        let pair = Pair::shaken(&client_of(&client), &server_of(&server), "a.example");
+        assert_eq!(pair.server.facts().alpn(), agreed.map(str::as_bytes));
+        assert_eq!(pair.client.facts().alpn(), agreed.map(str::as_bytes));
+    }
+}
+
+#[test]
+fn what_is_no_tls_is_refused_and_a_flood_ends() {
+    let (_folder, server, _) = simple();
+    let mut connection = Connection::server(&server).unwrap();
+    let (mut plain, mut out) = (Chain::new(), Chain::new());
+    connection.receive(&mut chain(b"GET / HTTP/1.1\r\n\r\n"), &mut plain, &mut out).unwrap_err();
+    assert!(connection.has_failed() && plain.is_empty());
+    connection.receive(&mut chain(b"more"), &mut plain, &mut out).unwrap_err();
+
+    // A hello of 16 MiB that never ends.
+    let mut connection = Connection::server(&server).unwrap();
+    let mut record = vec![22, 3, 1, 0x40, 0];
+    record.extend([1, 0xff, 0xff, 0xff]);
+    record.resize(5 + 0x4000, 0);
+    let ended = (0..8).any(|_| connection.receive(&mut chain(&record), &mut plain, &mut out).is_err());
+    assert!(ended && connection.unread.len() <= crate::MOST_UNREAD + record.len());
+}
+
+#[test]
+fn files_that_cannot_be_used_are_told_in_a_sentence() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let (one, two) = (ecdsa(&ca, &["a.example"]), ecdsa(&ca, &["a.example"]));
+    let (certificate, key) = one.split_at(one.find("-----BEGIN PRIVATE").unwrap());
+    let other_key = &two[two.find("-----BEGIN PRIVATE").unwrap()..];
+    let refused = |name: &str, text: &str| {
+        let file = folder.write(name, text);
+        let problem = ServerContext::new(&server_settings(&[&file]), &mut Vec::new()).unwrap_err();
+        problem.to_string().replace(&format!("{}/", folder.0.display()), "")
+    };
+    let cut = &certificate[..certificate.len() / 2];
+    for (name, text, sentence) in [
+        ("none.pem", "", "'crt' : 'none.pem' has no certificate"),
+        ("nokey.pem", certificate, "'crt' : 'nokey.pem' cannot be used: it has no private key"),
+        (
+            "wrong.pem",
+            &format!("{certificate}{other_key}"),
+            "'crt' : the private key of 'wrong.pem' is not that of its certificate",
+        ),
+        ("cut.pem", cut, "'crt' : 'cut.pem' is not PEM: the section 'CERTIFICATE' has no end"),
+        (
+            "bad.pem",
+            &format!("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n{key}"),
+            "'crt' : the certificate of 'bad.pem' is malformed",
+        ),
+        (
+            "locked.pem",
+            &certificate.replace("CERTIFICATE", "ENCRYPTED PRIVATE KEY").replacen("", certificate, 1),
+            "'crt' : 'locked.pem' cannot be used: its key has a passphrase",
+        ),
+    ] {
+        assert_eq!(refused(name, text), sentence);
+    }
+    let missing = ServerContext::new(&server_settings(&[Path::new("/none/x")]), &mut Vec::new()).unwrap_err();
+    assert_eq!(missing.to_string(), "'crt' : cannot read '/none/x': No such file or directory (os error 2)");
+    let file = folder.write("beside.pem", certificate);
+    folder.write("beside.pem.key", key);
+    ServerContext::new(&server_settings(&[&file]), &mut Vec::new()).unwrap();
+    let old = bundle(&ca, &["a.example"], &PKCS_ECDSA_P256_SHA256, |params| {
+        params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2002, 1, 1);
+    });
+    let (file, mut told) = (folder.write("old.pem", &old), Vec::<Problem>::new());
+    ServerContext::new(&server_settings(&[&file]), &mut told).unwrap();
+    assert!(told[0].text.contains("expired at Jan  1"), "{}", told[0].text);
+}

@@ -1,0 +1,505 @@
+//! TLS from clients and to servers, seen from outside: curl and OpenSSL on the other side.
+
+use crate::common;
+
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, fd, listener, origin, read_all};
+use nix::sys::signal::Signal;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
+    PKCS_RSA_SHA256, SignatureAlgorithm,
+};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// An authority, and files that it has made.
+struct Authority {
+    folder: Folder,
+    own: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::default();
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("authority {}", NEXT.fetch_add(1, Ordering::Relaxed));
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let own = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        Self { folder: Folder::new(), own }
+    }
+
+    /// The file of its own certificate.
+    fn file(&self) -> PathBuf {
+        self.folder.file("ca.pem", &self.own.pem())
+    }
+
+    /// A file with a certificate for `names`, and its key.
+    fn bundle(&self, file: &str, names: &[&str]) -> PathBuf {
+        self.bundle_of(file, names, &PKCS_ECDSA_P256_SHA256)
+    }
+
+    fn bundle_of(&self, file: &str, names: &[&str], kind: &'static SignatureAlgorithm) -> PathBuf {
+        let texts: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(texts).unwrap();
+        params.distinguished_name.push(DnType::OrganizationName, "Test");
+        params.distinguished_name.push(DnType::CommonName, names[0]);
+        let key = KeyPair::generate_for(kind).unwrap();
+        let certificate = params.signed_by(&key, &self.own).unwrap();
+        self.folder.file(file, &format!("{}{}", certificate.pem(), key.serialize_pem()))
+    }
+}
+
+/// curl, which believes `authority` and takes `name` for the address.
+fn curl(authority: &Authority, address: SocketAddr, name: &str, more: &[&str]) -> Output {
+    let resolve = format!("{name}:{}:{}", address.port(), address.ip());
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--max-time", "60", "--resolve", &resolve, "--cacert"]).arg(authority.file());
+    command.args(["-w", "|%{http_code}|%{http_version}|%{num_connects}|"]).args(more);
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// `openssl` with these arguments, and this as its input.
+fn openssl(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new("openssl")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut to = child.stdin.take().unwrap();
+    let input = input.to_owned();
+    let writing = std::thread::spawn(move || to.write_all(input.as_bytes()).map(|()| to));
+    let output = child.wait_with_output().unwrap();
+    drop(writing.join());
+    output
+}
+
+/// `openssl s_server`, which answers requests for pages.
+struct Server(Child, SocketAddr);
+
+impl Server {
+    fn start(certificate: &Path, arguments: &[&str]) -> Self {
+        let mut child = Command::new("openssl")
+            .args(["s_server", "-accept", "127.0.0.1:0", "-www", "-naccept", "100", "-cert"])
+            .arg(certificate)
+            .arg("-key")
+            .arg(certificate)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let accept = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with("ACCEPT ")).unwrap();
+        std::thread::spawn(move || lines.for_each(drop));
+        Self(child, accept.trim_start_matches("ACCEPT ").trim().parse().unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A frontend in HTTP mode with TLS, with `more` behind its line.
+fn secure(certificate: &Path, options: &str, more: &str) -> (Manylane, SocketAddr) {
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} mode http\nfrontend f\n bind {} ssl crt {} {options}\n{more}",
+        fd(&socket),
+        certificate.display()
+    );
+    (Manylane::start(&config), address)
+}
+
+const PAGE: &str = " http-request return status 200 content-type text/plain string hello\n";
+
+#[test]
+fn clients_speak_both_versions_of_http_within_tls() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (_program, address) = secure(&certificate, "", PAGE);
+    let url = format!("https://a.example:{}/", address.port());
+    for (arguments, version) in [(&["--http2"][..], "2"), (&["--http1.1"], "1.1"), (&["--no-alpn"], "1.1")] {
+        let output = curl(&authority, address, "a.example", &[arguments, &[&url, &url]].concat());
+        let said = text(&output.stdout);
+        // The second request goes over the connection of the first.
+        assert_eq!(said, format!("hello|200|{version}|1|hello|200|{version}|0|"), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn large_bodies_pass_in_both_directions() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let large: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8).collect();
+    let file = authority.folder.0.join("large");
+    std::fs::write(&file, &large).unwrap();
+    // It sends back what it gets.
+    let echo = origin(|mut stream| {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let mut body = vec![0; 3_000_000];
+        stream.read_exact(&mut body).unwrap();
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\nConnection: close\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&body).unwrap();
+    });
+    let inner = authority.bundle("b.pem", &["b.example"]);
+    let (socket, between) = listener();
+    let (outer, address) = listener();
+    let config = format!(
+        "{DEFAULTS} mode http\n\
+         frontend f\n bind {} ssl crt {}\n default_backend secure\n\
+         backend secure\n server s {between} ssl ca-file {} sni str(b.example) alpn http/1.1\n\
+         frontend g\n bind {} ssl crt {}\n default_backend clear\n\
+         backend clear\n server s {echo}\n",
+        fd(&outer),
+        certificate.display(),
+        authority.file().display(),
+        fd(&socket),
+        inner.display(),
+    );
+    let _program = Manylane::start(&config);
+    let url = format!("https://a.example:{}/", address.port());
+    for version in ["--http1.1", "--http2"] {
+        let body = format!("@{}", file.display());
+        let arguments = [version, "-H", "Expect:", "--data-binary", &body, &url, "-w", ""];
+        let output = curl(&authority, address, "a.example", &arguments);
+        assert!(output.stdout == large, "{version} {} {}", output.stdout.len(), text(&output.stderr));
+    }
+}
+
+#[test]
+fn bytes_of_tcp_pass_and_each_side_may_end_first() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let echo = origin(|mut stream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap(); // it answers when the client has ended
+        all.reverse();
+        stream.write_all(&all).unwrap();
+    });
+    let (inner, between) = listener();
+    let (outer, address) = listener();
+    // From clear to clear, with TLS between.
+    let config = format!(
+        "{DEFAULTS} mode tcp\n\
+         frontend f\n bind {}\n default_backend secure\n\
+         backend secure\n server s {between} ssl verify required ca-file {} verifyhost a.example\n\
+         frontend g\n bind {} ssl crt {}\n default_backend clear\n\
+         backend clear\n server s {echo}\n",
+        fd(&outer),
+        authority.file().display(),
+        fd(&inner),
+        certificate.display(),
+    );
+    let _program = Manylane::start(&config);
+    let mut client = connect(address);
+    client.write_all(b"stressed").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(read_all(&mut client), "desserts");
+}
+
+#[test]
+fn names_versions_and_ciphers_are_as_the_file_says() {
+    let authority = Authority::new();
+    let folder = authority.folder.0.join("certificates");
+    std::fs::create_dir(&folder).unwrap();
+    authority.bundle("certificates/a.pem", &["a.example"]);
+    authority.bundle("certificates/b.pem", &["b.example", "*.w.example"]);
+    authority.bundle_of("certificates/r.pem", &["a.example"], &PKCS_RSA_SHA256);
+    let options = "strict-sni ciphers ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256 \
+                   ciphersuites TLS_CHACHA20_POLY1305_SHA256";
+    let (_program, address) = secure(&folder, options, PAGE);
+    for (name, arguments, good) in [
+        ("a.example", &[][..], true),
+        ("b.example", &[], true),
+        ("x.w.example", &[], true),
+        ("c.example", &[], false),
+        ("a.example", &["--tls-max", "1.2", "--ciphers", "ECDHE-RSA-AES128-GCM-SHA256"], true),
+        ("a.example", &["--tls-max", "1.2", "--ciphers", "ECDHE-RSA-AES256-GCM-SHA384"], false),
+        ("a.example", &["--tls13-ciphers", "TLS_AES_128_GCM_SHA256", "--tlsv1.3"], false),
+        ("b.example", &["--tls-max", "1.1"], false),
+    ] {
+        let url = format!("https://{name}:{}/", address.port());
+        let output = curl(&authority, address, name, &[arguments, &[&url]].concat());
+        assert_eq!(output.status.success(), good, "{name} {arguments:?}: {}", text(&output.stderr));
+    }
+    let to = address.to_string();
+    let shown = openssl(&["s_client", "-connect", &to, "-servername", "x.w.example", "-brief"], "");
+    let said = text(&shown.stderr);
+    assert!(said.contains("TLSv1.3") && said.contains("TLS_CHACHA20_POLY1305_SHA256"), "{said}");
+    assert!(said.contains("b.example"), "{said}");
+}
+
+#[test]
+fn sessions_are_resumed() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (_program, address) = secure(&certificate, "", PAGE);
+    let to = address.to_string();
+    for version in ["-tls1_2", "-tls1_3"] {
+        let session = authority.folder.0.join(format!("session{version}"));
+        let session = session.to_str().unwrap();
+        let ask = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
+        let arguments = ["s_client", "-connect", &to, "-servername", "a.example", "-ign_eof", version];
+        let first = openssl(&[&arguments[..], &["-sess_out", session]].concat(), ask);
+        assert!(text(&first.stdout).contains("New, TLSv1"), "{}", text(&first.stdout));
+        let second = openssl(&[&arguments[..], &["-sess_in", session]].concat(), ask);
+        assert!(text(&second.stdout).contains("Reused, TLSv1"), "{version}: {}", text(&second.stdout));
+        assert!(text(&second.stdout).contains("hello"), "{version}");
+    }
+}
+
+#[test]
+fn clients_show_certificates() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (good, bad) = (authority.bundle("good.pem", &["client"]), other.bundle("bad.pem", &["client"]));
+    let known = authority.file();
+    for (verify, shown, accepted) in [
+        ("required", Some(&good), true),
+        ("required", None, false),
+        ("required", Some(&bad), false),
+        ("optional", None, true),
+        ("optional", Some(&bad), false),
+    ] {
+        let options = format!("verify {verify} ca-file {}", known.display());
+        let (_program, address) = secure(&certificate, &options, PAGE);
+        let url = format!("https://a.example:{}/", address.port());
+        let mut arguments = vec![&*url];
+        if let Some(shown) = shown {
+            let shown = shown.to_str().unwrap();
+            arguments.extend(["--cert", shown, "--key", shown]);
+        }
+        let output = curl(&authority, address, "a.example", &arguments);
+        assert_eq!(output.status.success(), accepted, "{verify} {shown:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn servers_are_verified_and_the_log_tells_why_one_is_refused() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let server = Server::start(&certificate, &[]);
+    let (known, unknown) = (authority.file(), other.file());
+    for (options, status, told) in [
+        ("verify none".to_owned(), 200, None),
+        (format!("ca-file {}", known.display()), 200, None),
+        (format!("ca-file {} sni str(a.example)", known.display()), 200, None),
+        (format!("ca-file {} sni req.hdr(x-name)", known.display()), 200, None),
+        (format!("ca-file {} verifyhost a.example", known.display()), 200, None),
+        (format!("ca-file {} verifyhost b.example", known.display()), 503, Some("not valid for name")),
+        (format!("ca-file {} sni str(b.example)", known.display()), 503, Some("not valid for name")),
+        (format!("ca-file {}", unknown.display()), 503, Some("UnknownIssuer")),
+    ] {
+        let (socket, address) = listener();
+        let config = format!(
+            "{DEFAULTS} mode http\nfrontend f\n bind {}\n default_backend b\n\
+             backend b\n retries 0\n server s {} ssl {options}\n",
+            fd(&socket),
+            server.1
+        );
+        let (_program, mut said) = Manylane::start_heard(&config, &[]);
+        let mut client = connect(address);
+        client
+            .write_all(b"GET / HTTP/1.1\r\nHost: x\r\nX-Name: a.example\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let answer = read_all(&mut client);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} "))
+                || answer.starts_with(&format!("HTTP/1.0 {status} ")),
+            "{options}: {answer}"
+        );
+        if let Some(told) = told {
+            let line =
+                said.by_ref().map_while(Result::ok).find(|line| line.contains("SSL handshake failure"));
+            assert!(
+                line.as_ref().is_some_and(|line| line.contains("b/s") && line.contains(told)),
+                "{line:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn http2_is_spoken_to_servers_that_agree_on_it() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    for (offered, spoken, version) in [
+        ("h2,http/1.1", "h2,http/1.1", "HTTP/2.0"),
+        ("h2,http/1.1", "http/1.1", "HTTP/1.1"),
+        ("http/1.1", "h2,http/1.1", "HTTP/1.1"),
+    ] {
+        let (inner, between) = listener();
+        let (outer, address) = listener();
+        let config = format!(
+            "{DEFAULTS} mode http\n\
+             frontend f\n bind {}\n default_backend b\n\
+             backend b\n http-reuse always\n server s {between} ssl verify none alpn {offered}\n\
+             frontend g\n bind {} ssl crt {} alpn {spoken}\n \
+             http-request return status 200 content-type text/plain lf-string %HV\n",
+            fd(&outer),
+            fd(&inner),
+            certificate.display(),
+        );
+        let _program = Manylane::start(&config);
+        for _ in 0..3 {
+            let mut client = connect(address);
+            client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+            let answer = read_all(&mut client);
+            assert!(answer.ends_with(version), "{offered} {spoken}: {answer}");
+        }
+    }
+}
+
+/// The connection has ended, and before that an alert may have come.
+fn ends(stream: &mut TcpStream) -> Vec<u8> {
+    let mut came = Vec::new();
+    let _ = stream.read_to_end(&mut came); // a reset is an end, too
+    came
+}
+
+#[test]
+fn what_is_no_tls_and_what_takes_too_long_ends() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} timeout client-hs 300ms\n mode http\n log stderr local0\n\
+         frontend f\n bind {} ssl crt {}\n{PAGE}",
+        fd(&socket),
+        certificate.display()
+    );
+    let (_program, mut said) = Manylane::start_heard(&config, &[]);
+    let mut told = |text: &str| {
+        let line = said.by_ref().map_while(Result::ok).find(|line| line.contains("SSL handshake"));
+        assert!(line.as_ref().is_some_and(|line| line.contains(text)), "{line:?} for {text}");
+    };
+    let mut plain = connect(address);
+    plain.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let came = ends(&mut plain);
+    assert!(!text(&came).contains("HTTP"), "{came:?}");
+    told("SSL handshake failure");
+    for part in [&b""[..], b"\x16\x03\x01\x02\x00\x01"] {
+        let mut slow = connect(address);
+        slow.write_all(part).unwrap();
+        assert!(ends(&mut slow).is_empty());
+        told("Timeout during SSL handshake");
+    }
+    drop(connect(address));
+    told("Connection closed during SSL handshake");
+    // Others are served meanwhile.
+    let url = format!("https://a.example:{}/", address.port());
+    assert!(text(&curl(&authority, address, "a.example", &[&url]).stdout).starts_with("hello|200"));
+}
+
+#[test]
+fn a_reload_takes_new_certificates_and_a_bad_one_changes_nothing() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} mode http\nfrontend f\n bind {} ssl crt {}\n{PAGE}",
+        fd(&socket),
+        certificate.display()
+    );
+    let (program, mut said) = Manylane::start_heard(&config, &["-V"]);
+    let mut wait = |text: &str| {
+        let found = said.by_ref().map_while(Result::ok).any(|line| line.contains(text));
+        assert!(found, "{text}");
+    };
+    wait("lanes are ready");
+    let works = |name: &str| {
+        let url = format!("https://{name}:{}/", address.port());
+        text(&curl(&authority, address, name, &[&url]).stdout).starts_with("hello|200")
+    };
+    assert!(works("a.example") && !works("b.example"));
+    std::fs::write(&certificate, "-----BEGIN CERTIFICATE-----\nnone\n").unwrap();
+    program.signal(Signal::SIGHUP);
+    wait("Not reloaded");
+    assert!(works("a.example") && !works("b.example"));
+    authority.bundle("a.pem", &["b.example"]);
+    program.signal(Signal::SIGHUP);
+    wait("Reloaded");
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !works("b.example") {
+        assert!(std::time::Instant::now() < deadline, "the new certificate is not shown");
+    }
+}
+
+#[test]
+fn what_cannot_be_used_is_told_with_its_place() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let crt = certificate.display();
+    let ca = authority.file();
+    for (lines, told) in [
+        ("bind :1 ssl".to_owned(), "no certificate is given: add 'crt <file>'"),
+        ("bind :1 ssl crt /none.pem".into(), "'crt' : cannot read '/none.pem': No such file or directory"),
+        (format!("bind :1 ssl crt {}", ca.display()), "cannot be used: it has no private key"),
+        (format!("bind :1 ssl crt {crt} ciphers RC4"), "'ciphers' : no cipher of 'RC4' is left"),
+        (format!("bind :1 ssl crt {crt} ssl-max-ver TLSv1.1"), "TLSv1.1 is not spoken"),
+        (format!("bind :1 ssl crt {crt} verify required"), "clients can be verified with a 'ca-file' only"),
+        (format!("bind :1 ssl crt {crt} crt-list x"), "lists of certificates are not built yet"),
+        ("server s 127.0.0.1:1 ssl".into(), "a server can be verified with a 'ca-file' only"),
+        ("server s 127.0.0.1:1 ssl verify none send-proxy".into(), "not built yet for servers with 'ssl'"),
+    ] {
+        let output = check(&format!("{DEFAULTS}listen l\n mode tcp\n {lines}\n"), &[]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(told), "{lines}: {said}");
+    }
+    // Debian's stock file, as far as it is about TLS.
+    let stock = format!(
+        "global\n ca-base /etc/ssl/certs\n crt-base /etc/ssl/private\n \
+         ssl-default-bind-ciphers ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:\
+         ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:\
+         ECDHE-RSA-CHACHA20-POLY1305:DHE-RSA-AES128-GCM-SHA256:DHE-RSA-AES256-GCM-SHA384\n \
+         ssl-default-bind-ciphersuites TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:\
+         TLS_CHACHA20_POLY1305_SHA256\n \
+         ssl-default-bind-options ssl-min-ver TLSv1.2 no-tls-tickets\n\
+         {DEFAULTS} mode http\nfrontend f\n bind :1 ssl crt {crt}\n"
+    );
+    let output = check(&stock, &["-dW"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
+#[test]
+fn health_checks_speak_tls_with_servers_that_do() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let server = Server::start(&certificate, &[]);
+    for (options, told) in [
+        (format!("ca-file {}", authority.file().display()), "succeeded, reason: Layer6 check passed"),
+        (format!("ca-file {}", other.file().display()), "failed, reason: Layer6 invalid response"),
+    ] {
+        let (socket, _) = listener();
+        let config = format!(
+            "{DEFAULTS} mode http\n log stderr local0\n option log-health-checks\n\
+             frontend f\n bind {}\n\
+             backend b\n server s {} ssl {options} check inter 20s downinter 50ms fall 1 rise 1 \
+             init-state down\n",
+            fd(&socket),
+            server.1
+        );
+        let (_program, mut said) = Manylane::start_heard(&config, &[]);
+        let line = said.by_ref().map_while(Result::ok).find(|line| line.contains("Health check"));
+        assert!(line.as_ref().is_some_and(|line| line.contains(told)), "{line:?}");
+    }
+}
