@@ -503,3 +503,77 @@ fn health_checks_speak_tls_with_servers_that_do() {
         assert!(line.as_ref().is_some_and(|line| line.contains(told)), "{line:?}");
     }
 }
+
+#[test]
+fn samples_tell_of_both_connections() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let shown = authority.bundle("client.pem", &["client"]);
+    let (inner, between) = listener();
+    let (outer, address) = listener();
+    let (clear, plain) = listener();
+    let ca = authority.file();
+    let config = format!(
+        "{DEFAULTS} mode http\n\
+         frontend f\n bind {} ssl crt {certificate} alpn http/1.1 verify optional ca-file {ca}\n \
+         http-response set-header x-front \"%[ssl_fc] %[ssl_fc_protocol] %[ssl_fc_cipher] %[ssl_fc_sni] \
+         %[ssl_fc_has_sni] %[ssl_fc_alpn] %[ssl_fc_is_resumed] %[ssl_fc_alg_keysize] %[ssl_fc_curve] \
+         %sslv %sslc\"\n \
+         http-response set-header x-client \"%[ssl_c_used] %[ssl_c_verify] %[ssl_c_s_dn] %[ssl_c_s_dn(CN)] \
+         %[ssl_c_s_dn(,0,rfc2253)] %[ssl_c_i_dn(CN)] %[ssl_c_sha1,hex] %[ssl_c_serial,hex] %[ssl_c_version] \
+         %[ssl_c_sig_alg] %[ssl_c_key_alg] %[ssl_c_notafter]\"\n \
+         http-response set-header x-back \"%[ssl_bc] %[ssl_bc_protocol] %[ssl_bc_cipher] %[ssl_bc_alpn] \
+         %[ssl_bc_is_resumed] %[ssl_bc_sni] %[ssl_s_s_dn(CN)]\"\n default_backend b\n\
+         backend b\n server s {between} ssl ca-file {ca} sni str(a.example) alpn h2\n\
+         frontend g\n bind {} ssl crt {certificate}\n{PAGE}\
+         frontend h\n bind {}\n http-request redirect scheme https code 301 if !{{ ssl_fc }}\n\
+         http-response set-header x-front %[ssl_fc]\n",
+        fd(&outer),
+        fd(&inner),
+        fd(&clear),
+        certificate = certificate.display(),
+        ca = ca.display(),
+    );
+    let _program = Manylane::start(&config);
+    let url = format!("https://a.example:{}/", address.port());
+    let file = shown.to_str().unwrap();
+    let ask =
+        |more: &[&str]| text(&curl(&authority, address, "a.example", &[more, &["-i", &url]].concat()).stdout);
+    let field = |answer: &str, name: &str| {
+        let line = answer.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")).map(str::to_owned));
+        line.unwrap_or_else(|| panic!("no {name} in {answer}"))
+    };
+    let answer = ask(&["--cert", file, "--key", file]);
+    assert_eq!(
+        field(&answer, "x-front"),
+        "1 TLSv1.3 TLS_AES_256_GCM_SHA384 a.example 1 http/1.1 0 256 X25519 TLSv1.3 TLS_AES_256_GCM_SHA384"
+    );
+    let client = field(&answer, "x-client");
+    let [hash, serial, date] =
+        [["-fingerprint", "-sha1"].as_slice(), &["-serial"], &["-enddate", "-dateopt", "iso_8601"]].map(
+            |arguments| {
+                let said = openssl(&[&["x509", "-in", file, "-noout"], arguments].concat(), "");
+                text(&said.stdout).trim().rsplit_once('=').unwrap().1.replace([':', '-', ' '], "")
+            },
+        );
+    let name = field(&answer, "x-client");
+    let issuer = name.split(' ').skip(5).take(2).collect::<Vec<_>>().join(" ");
+    assert!(issuer.starts_with("authority "), "{issuer}");
+    let expected = format!(
+        "1 0 /CN=client/O=Test client O=Test,CN=client {issuer} {hash} {serial} 3 ecdsa-with-SHA256 \
+         id-ecPublicKey {}",
+        &date[2..]
+    );
+    assert_eq!(client, expected);
+    assert_eq!(field(&answer, "x-back"), "1 TLSv1.3 TLS_AES_256_GCM_SHA384 h2 0 a.example a.example");
+    let answer = ask(&["--tls-max", "1.2"]);
+    assert!(
+        field(&answer, "x-front").starts_with("1 TLSv1.2 ECDHE-ECDSA-AES256-GCM-SHA384 a.example 1 "),
+        "{answer}"
+    );
+    assert_eq!(field(&answer, "x-client").trim(), "0 0");
+    let mut client = connect(plain);
+    client.write_all(b"GET /x HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n").unwrap();
+    let answer = read_all(&mut client);
+    assert!(answer.to_lowercase().contains("location: https://a.example/x\r\n"), "{answer}");
+}

@@ -57,6 +57,27 @@ pub struct ProxyFacts<'a> {
     pub default_backend: &'a [u8],
 }
 
+/// What TLS of a connection has agreed on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TlsFacts<'a> {
+    /// Such as `TLSv1.3`.
+    pub version: &'static str,
+    /// OpenSSL's name of the cipher suite.
+    pub cipher: &'static str,
+    /// Bits of the cipher's key.
+    pub key_bits: i64,
+    /// The group of the exchange of keys.
+    pub curve: Option<&'static str>,
+    /// The protocol that was chosen by ALPN.
+    pub alpn: Option<&'a [u8]>,
+    /// The name that the client asked for.
+    pub name: Option<&'a [u8]>,
+    /// The connection goes on with the session of an earlier one.
+    pub resumed: bool,
+    /// The peer's certificate.
+    pub certificate: Option<&'a [u8]>,
+}
+
 /// The client's side: fixed while the connection lives, except for what rules set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientFacts<'a> {
@@ -76,8 +97,8 @@ pub struct ClientFacts<'a> {
     pub listener_id: i64,
     /// `name` of the `bind` line; empty without.
     pub listener_name: &'a [u8],
-    /// The connection is encrypted.
-    pub tls: bool,
+    /// What TLS has agreed on, if the connection is encrypted.
+    pub tls: Option<TlsFacts<'a>>,
     /// 1 for HTTP/1, 2 for HTTP/2; 0 in TCP mode.
     pub http_major: i64,
     /// A PROXY protocol header was received.
@@ -105,6 +126,8 @@ pub struct ServerFacts<'a> {
     pub source: Option<SocketAddr>,
     /// Its address.
     pub destination: Option<SocketAddr>,
+    /// As [`ClientFacts::tls`].
+    pub tls: Option<TlsFacts<'a>>,
     /// As [`ClientFacts::http_major`].
     pub http_major: i64,
     /// `timeout server` of the backend, milliseconds.

@@ -8,9 +8,10 @@ use crate::connection::{LocalStream, TransferError};
 use manylane_buf::{Chain, Segment};
 use manylane_io::{Shutdown, Stream};
 use manylane_sched::{Class, Here};
-use manylane_tls::{Connection as Tls, Error, Facts, Progress};
-use std::cell::{Cell, RefCell};
+use manylane_tls::{Connection as Tls, Error, Info, Progress};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub struct TlsStream {
     under: Under,
     /// Borrowed between two awaits only.
     state: RefCell<State>,
+    /// What the handshake has agreed on.
+    info: OnceCell<Rc<Info>>,
 }
 
 /// What it goes through.
@@ -89,6 +92,7 @@ impl TlsStream {
                 took: Duration::ZERO,
                 heard: false,
             }),
+            info: OnceCell::new(),
         }
     }
 
@@ -136,7 +140,9 @@ impl TlsStream {
                 }
             }
             if progress.map_err(TransferError::Tls)? != Progress::Handshaking {
-                self.state.borrow_mut().took = here.now().since(begun);
+                let state = &mut *self.state.borrow_mut();
+                state.took = here.now().since(begun);
+                let _ = self.info.set(Rc::new(state.tls.facts().into())); // it is not set yet
                 return Ok(());
             }
             let segment = match &self.under {
@@ -158,9 +164,9 @@ impl TlsStream {
         self.state.borrow().took
     }
 
-    /// What the handshake has agreed on.
-    pub fn facts<R>(&self, look: impl FnOnce(Facts<'_>) -> R) -> R {
-        look(self.state.borrow().tls.facts())
+    /// What the handshake has agreed on; nothing before its end.
+    pub fn info(&self) -> Option<&Rc<Info>> {
+        self.info.get()
     }
 
     /// Takes in what came from below; none is its end.

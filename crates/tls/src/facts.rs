@@ -2,8 +2,6 @@
 
 use crate::names::{Version, suite_name};
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
-use x509_parser::prelude::{FromDer, X509Certificate};
-use x509_parser::x509::X509Name;
 
 /// What is known of a connection; nothing of it is known before the handshake is over.
 #[derive(Clone, Copy)]
@@ -68,79 +66,40 @@ impl<'a> Facts<'a> {
     pub fn certificate(self) -> Option<&'a [u8]> {
         self.common.peer_certificates()?.first().map(|certificate| &**certificate)
     }
+}
 
-    /// The peer's certificate and those that it sent with it.
-    pub fn chain(self) -> impl Iterator<Item = &'a [u8]> {
-        self.common.peer_certificates().unwrap_or_default().iter().map(|certificate| &**certificate)
+/// The same, for as long as somebody wants to know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// The version as HAProxy's samples have it.
+    pub version: &'static str,
+    /// OpenSSL's name of the cipher suite.
+    pub cipher: &'static str,
+    /// Bits of the cipher's key.
+    pub key_bits: u32,
+    /// The group of the exchange of keys.
+    pub curve: Option<&'static str>,
+    /// The protocol that was chosen by ALPN.
+    pub alpn: Option<Box<[u8]>>,
+    /// The name that the client asked for.
+    pub name: Option<Box<str>>,
+    /// The connection goes on with the session of an earlier one.
+    pub resumed: bool,
+    /// The peer's certificate as it came.
+    pub certificate: Option<Box<[u8]>>,
+}
+
+impl From<Facts<'_>> for Info {
+    fn from(facts: Facts<'_>) -> Self {
+        Self {
+            version: facts.version().map_or("", Version::name),
+            cipher: facts.cipher().unwrap_or_default(),
+            key_bits: facts.key_bits().unwrap_or_default(),
+            curve: facts.curve(),
+            alpn: facts.alpn().map(Box::from),
+            name: facts.name().map(Box::from),
+            resumed: facts.is_resumed(),
+            certificate: facts.certificate().map(Box::from),
+        }
     }
-}
-
-/// Which name of a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// Whom it is for.
-    Subject,
-    /// Who made it.
-    Issuer,
-}
-
-/// A distinguished name of the certificate `der`: as OpenSSL writes it in one line, `/C=DE/CN=a`, or the
-/// `occurrence`th value of the attribute `entry`, from the end where it is negative.
-pub fn distinguished_name(der: &[u8], whose: Whose, entry: Option<(&str, i64)>) -> Option<String> {
-    let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    let name = match whose {
-        Whose::Subject => certificate.subject(),
-        Whose::Issuer => certificate.issuer(),
-    };
-    let parts = attributes(name);
-    let Some((entry, occurrence)) = entry else {
-        return Some(parts.iter().map(|(key, value)| format!("/{key}={value}")).collect());
-    };
-    let mut values = parts.into_iter().filter(|(key, _)| key == entry).map(|(_, value)| value);
-    match occurrence {
-        0 | 1 => values.next(),
-        n if n > 0 => values.nth(usize::try_from(n - 1).ok()?),
-        n => values.rev().nth(usize::try_from(-1 - n).ok()?),
-    }
-}
-
-fn attributes(name: &X509Name<'_>) -> Vec<(String, String)> {
-    let registry = x509_parser::objects::oid_registry();
-    let attributes = name.iter().flat_map(|relative| relative.iter());
-    attributes
-        .map(|attribute| {
-            let kind = attribute.attr_type();
-            let key = x509_parser::objects::oid2abbrev(kind, registry)
-                .map_or_else(|_| kind.to_id_string(), str::to_owned);
-            let value = attribute.as_str().map_or_else(
-                |_| String::from_utf8_lossy(attribute.attr_value().data).into_owned(),
-                str::to_owned,
-            );
-            (key, value)
-        })
-        .collect()
-}
-
-/// The serial number of the certificate `der`.
-pub fn serial(der: &[u8]) -> Option<Vec<u8>> {
-    let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    Some(certificate.raw_serial().to_vec())
-}
-
-/// From when and until when the certificate `der` is valid, in HAProxy's form: `YYMMDDhhmmssZ`.
-pub fn validity(der: &[u8]) -> Option<[String; 2]> {
-    let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    let validity = certificate.validity();
-    Some([validity.not_before, validity.not_after].map(|time| {
-        let time = time.to_datetime();
-        format!(
-            "{:02}{:02}{:02}{:02}{:02}{:02}Z",
-            time.year().rem_euclid(100),
-            u8::from(time.month()),
-            time.day(),
-            time.hour(),
-            time.minute(),
-            time.second()
-        )
-    }))
 }

@@ -21,7 +21,7 @@ pub use certificate::Certificate;
 pub use client::{ClientContext, ClientSettings, ServerVerify};
 pub use conn::{Connection, MOST_UNREAD, Progress};
 pub use error::{Error, Problem};
-pub use facts::{Facts, Whose, distinguished_name, serial, validity};
+pub use facts::{Facts, Info};
 pub use names::Version;
 pub use provider::CommonSettings;
 pub use rustls::pki_types::ServerName;

@@ -39,7 +39,6 @@ pub(crate) enum Connection {
     PriorityOffset,
     ServerId,
     ServerName,
-    Tls,
     UniqueId,
     RequestCapture(usize),
     ResponseCapture(usize),
@@ -353,7 +352,6 @@ pub(super) const ROWS: &[Row] = &[
     plain!("src_port", Int, LINK, "the client's port", C::Port(End::Source)),
     plain!("srv_id", Int, SERVER, "the server's number", C::ServerId),
     plain!("srv_name", Str, SERVER, "the server's name", C::ServerName),
-    plain!("ssl_fc", Bool, HANDSHAKEN, "whether the client's connection is encrypted", C::Tls),
     plain!("unique-id", Str, EVERYWHERE, "the identifier that 'unique-id-format' makes", C::UniqueId),
 ];
 
@@ -421,7 +419,6 @@ impl Connection {
             Self::PriorityOffset => int(Some(stream.priority_offset)),
             Self::ServerId => int(server.server.map(|(id, _)| id)),
             Self::ServerName => some(server.server.map(|(_, name)| name)),
-            Self::Tls => bool(client.tls),
             Self::UniqueId => some(stream.unique_id),
             Self::RequestCapture(slot) => some(stream.request_captures.get(slot).copied().flatten()),
             Self::ResponseCapture(slot) => some(stream.response_captures.get(slot).copied().flatten()),

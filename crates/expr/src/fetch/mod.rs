@@ -6,6 +6,7 @@ mod data;
 mod http;
 mod number;
 mod rdp;
+mod tls;
 mod tls_hello;
 mod unbuilt;
 
@@ -66,7 +67,7 @@ const fn row(
 pub(crate) fn table() -> &'static [Row] {
     static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
         let mut rows: Vec<Row> =
-            [constant::ROWS, connection::ROWS, number::ROWS, http::ROWS, data::ROWS].concat();
+            [constant::ROWS, connection::ROWS, number::ROWS, http::ROWS, data::ROWS, tls::ROWS].concat();
         rows.extend(unbuilt::rows());
         rows.sort_by_key(|row| row.name);
         rows
@@ -96,6 +97,7 @@ pub(crate) enum Fetch {
     Number(number::ReadNumber),
     Http(http::Http),
     Data(data::DataFetch),
+    Tls(tls::Tls),
 }
 
 impl Fetch {
@@ -109,6 +111,7 @@ impl Fetch {
             }
             Self::Http(http) => http.eval(env, scratch).map_err(|absent| later(env, absent)),
             Self::Data(data) => data.eval(env, scratch),
+            Self::Tls(tls) => tls.eval(env, scratch),
         }
     }
 
@@ -143,7 +146,7 @@ impl Fetch {
     pub(crate) fn looks(&self) -> Looks {
         match self {
             Self::Constant(_) => Looks::Fixed,
-            Self::Connection(_) => Looks::Connection,
+            Self::Connection(_) | Self::Tls(_) => Looks::Connection,
             Self::Number(_) => Looks::Number,
             Self::Http(_) => Looks::Message,
             Self::Data(_) => Looks::Data,
@@ -157,7 +160,11 @@ impl Fetch {
 
     /// Whether it looks at the addresses of the connection to the server.
     pub(crate) fn looks_at_link(&self) -> bool {
-        matches!(self, Self::Connection(connection) if connection.looks_at_link())
+        match self {
+            Self::Connection(connection) => connection.looks_at_link(),
+            Self::Tls(tls) => tls.looks_at_link(),
+            _ => false,
+        }
     }
 
     /// Whether the message must be complete enough for it to be known: what content rules wait for.

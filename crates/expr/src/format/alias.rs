@@ -110,6 +110,8 @@ impl Default for LogFacts<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alias {
     BytesRead,
+    TlsCipher,
+    TlsVersion,
     RequestCookie,
     ResponseCookie,
     Hostname,
@@ -232,8 +234,8 @@ const ALIASES: &[(&str, Result<Alias, &str>)] = &[
     ("si", Ok(A::ServerIp)),
     ("sp", Ok(A::ServerPort)),
     ("sq", Ok(A::ServerQueue)),
-    ("sslc", Err("TLS is not built yet")),
-    ("sslv", Err("TLS is not built yet")),
+    ("sslc", Ok(A::TlsCipher)),
+    ("sslv", Ok(A::TlsVersion)),
     ("t", Ok(A::Date)),
     ("tr", Ok(A::RequestDate)),
     ("trg", Ok(A::RequestGmt)),
@@ -378,11 +380,13 @@ impl Alias {
             A::Frontend => text(Some(env.client.frontend.name), out),
             A::FrontendTransport => {
                 let name = env.client.frontend.name;
-                if !env.client.tls {
+                if env.client.tls.is_none() {
                     return text(Some(name), out);
                 }
                 put_encoded(&[name, b"~"], flags, out)
             }
+            A::TlsCipher => text(env.client.tls.map(|tls| tls.cipher.as_bytes()), out),
+            A::TlsVersion => text(env.client.tls.map(|tls| tls.version.as_bytes()), out),
             A::Backend => {
                 text(Some(env.server.backend.map_or(env.client.frontend.name, |proxy| proxy.name)), out)
             }

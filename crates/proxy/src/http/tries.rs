@@ -301,6 +301,7 @@ impl Session<'_> {
                                 listener: self.listener,
                                 peers: self.client.peers(),
                                 greeting: self.client.greeting(),
+                                tls: self.client.tls().map(|info| &**info),
                                 first_request: first,
                                 scopes: &self.scopes,
                                 course: Some(&self.record),

@@ -11,9 +11,11 @@ use manylane_balance::Index;
 use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine,
-    Scratch, ServerFacts, ServerId, StreamFacts, Type, UserlistId, Value, VariableLimits, Variables,
+    Scratch, ServerFacts, ServerId, StreamFacts, TlsFacts, Type, UserlistId, Value, VariableLimits,
+    Variables,
 };
 use manylane_http::Head;
+use manylane_tls::Info;
 use std::cell::RefCell;
 use std::net::IpAddr;
 
@@ -99,6 +101,8 @@ pub(crate) struct EvalContext<'a> {
     pub(crate) peers: Peers,
     /// What the header of the PROXY protocol told beside addresses, if one came.
     pub(crate) greeting: Option<&'a Greeting>,
+    /// What TLS of the client has agreed on.
+    pub(crate) tls: Option<&'a Info>,
     pub(crate) first_request: bool,
     pub(crate) scopes: &'a Scopes,
     /// What has become of the stream so far; none where nobody looks at that.
@@ -154,6 +158,20 @@ pub(crate) fn proxy_facts<'a>(id: u32, name: &'a str, default_backend: &'a [u8])
     ProxyFacts { id: id.into(), name: name.as_bytes(), default_backend }
 }
 
+/// What TLS has agreed on as samples show it.
+pub(crate) fn tls_facts(info: &Info) -> TlsFacts<'_> {
+    TlsFacts {
+        version: info.version,
+        cipher: info.cipher,
+        key_bits: info.key_bits.into(),
+        curve: info.curve,
+        alpn: info.alpn.as_deref(),
+        name: info.name.as_deref().map(str::as_bytes),
+        resumed: info.resumed,
+        certificate: info.certificate.as_deref(),
+    }
+}
+
 fn millis(time: Option<std::time::Duration>) -> i64 {
     time.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
@@ -194,18 +212,20 @@ impl EvalContext<'_> {
             listener_id: self.listener.id.into(),
             listener_name: self.listener.name.as_deref().unwrap_or_default().as_bytes(),
             http_major: i64::from(self.frontend.mode == Mode::Http) << u8::from(self.peers.http2),
+            tls: self.tls.map(tls_facts),
             proxied: self.peers.proxied,
             proxy_authority: self.greeting.and_then(|greeting| greeting.authority.as_deref()),
             proxy_unique_id: self.greeting.and_then(|greeting| greeting.unique_id.as_deref()),
             first_request: self.first_request,
             timeout: millis(self.frontend.timeouts.client),
-            ..ClientFacts::default()
         };
         let backend = phase.backend;
         let (link_source, link_destination) = memory.link.get();
+        let server_tls = memory.server_tls.borrow();
         let server = ServerFacts {
             source: link_source,
             destination: link_destination,
+            tls: server_tls.as_deref().map(tls_facts),
             backend: backend.map(|backend| proxy_facts(backend.id, &backend.name, b"")),
             server: phase
                 .server

@@ -11,8 +11,10 @@ use manylane_expr::{RequestLine, Timestamp};
 use manylane_http::{Head, Known, List, Version};
 use manylane_logs::Level;
 use manylane_net::Packets;
+use manylane_tls::Info;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Bytes of a unique id at most, as in HAProxy.
@@ -118,6 +120,8 @@ pub(crate) struct Memory {
     pub(crate) link: Cell<(Option<SocketAddr>, Option<SocketAddr>)>,
     /// Both connections, of which the server's is looked at where the configuration does so.
     pub(crate) links: Links,
+    /// What TLS of the connection to the server has agreed on, likewise.
+    pub(crate) server_tls: RefCell<Option<Rc<Info>>>,
     /// `set-fc-mark`, `set-fc-tos`: until the connection is told.
     pub(crate) client_packets: Cell<Packets>,
     /// `set-bc-mark`, `set-bc-tos`
@@ -158,6 +162,7 @@ impl Memory {
             last_rule,
             link,
             links,
+            server_tls,
             client_packets,
             server_packets,
         } = self;
@@ -180,6 +185,7 @@ impl Memory {
         last_rule.take();
         link.take();
         links.clear();
+        server_tls.take();
         client_packets.take();
         server_packets.take();
     }

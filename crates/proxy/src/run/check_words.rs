@@ -2,7 +2,7 @@
 
 use super::local::Local;
 use crate::generation::{Backend, Server, ServerCheck};
-use crate::rules::{current_of, proxy_facts};
+use crate::rules::{current_of, proxy_facts, tls_facts};
 use crate::session::now;
 use manylane_balance::Index;
 use manylane_check::{CheckInput, Evaluate, Running, Setting, Value as To};
@@ -11,10 +11,12 @@ use manylane_expr::{
     Value, VariableLimits, Variables,
 };
 use manylane_net::{Connection, Endpoint};
+use manylane_tls::Info;
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 
 /// One check's view: its server, its connection, its variables.
 pub(super) struct CheckWords<'a> {
@@ -24,6 +26,8 @@ pub(super) struct CheckWords<'a> {
     check: &'a ServerCheck,
     /// Our address of the connection, and the other one.
     ends: (Option<SocketAddr>, Option<SocketAddr>),
+    /// What TLS of it has agreed on.
+    tls: Option<Rc<Info>>,
     session: RefCell<Variables>,
     own: RefCell<Variables>,
 }
@@ -36,6 +40,7 @@ impl<'a> CheckWords<'a> {
             index,
             check,
             ends: (None, None),
+            tls: None,
             session: RefCell::default(),
             own: RefCell::default(),
         }
@@ -44,6 +49,7 @@ impl<'a> CheckWords<'a> {
     /// There is a new connection.
     pub(super) fn connected(&mut self, connection: &Connection) {
         use manylane_io::socket::{local_address, peer_address};
+        self.tls = connection.tls().and_then(|tls| tls.info().cloned());
         let Some(stream) = connection.socket() else { return self.ends = (None, None) };
         let address = |address: Result<manylane_io::SocketAddrAny, _>| {
             address.ok().and_then(|address| SocketAddr::try_from(address).ok())
@@ -71,6 +77,7 @@ impl<'a> CheckWords<'a> {
         let server = ServerFacts {
             source: self.ends.0,
             destination: self.ends.1,
+            tls: self.tls.as_deref().map(tls_facts),
             backend: Some(proxy_facts(backend.id, &backend.name, b"")),
             server: Some((self.server().id.into(), self.server().name.as_bytes())),
             http_major: i64::from(seen.http),

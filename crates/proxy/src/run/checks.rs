@@ -454,9 +454,6 @@ async fn steps(
                 };
                 match made {
                     Ok(made) => {
-                        if asks {
-                            words.connected(&made);
-                        }
                         if let Some(greeting) = greeting(check, &target, &made) {
                             match here.timeout(deadline(true).since(here.now()), give(&made, &greeting)).await
                             {
@@ -476,6 +473,9 @@ async fn steps(
                                 }
                             }
                         };
+                        if asks {
+                            words.connected(&made);
+                        }
                         link.connection = Some(made);
                         run.connected();
                         until = deadline(false);

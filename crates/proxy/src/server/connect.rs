@@ -337,6 +337,7 @@ pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Mem
         return;
     }
     memory.links.set_back(BackLink::Single);
+    memory.server_tls.replace(connection.tls().and_then(|tls| tls.info().cloned()));
     if let Some(stream) = connection.socket() {
         let ip = |address: SocketAddrAny| SocketAddr::try_from(address).ok();
         let own = socket::local_address(stream.as_fd()).ok().and_then(ip);
@@ -481,5 +482,5 @@ async fn encrypted(
 
 /// Whether TLS has agreed on HTTP/2.
 pub(crate) fn has_agreed_on_h2(connection: &Connection) -> bool {
-    connection.tls().is_some_and(|tls| tls.facts(|facts| facts.alpn() == Some(b"h2")))
+    connection.tls().and_then(|tls| tls.info()).is_some_and(|info| info.alpn.as_deref() == Some(b"h2"))
 }

@@ -9,11 +9,12 @@ use manylane_io::{Io, SocketAddrAny, socket};
 use manylane_mux::h2;
 use manylane_net::{Connection, Incoming, Packets, TlsStream};
 use manylane_pool::{AllocError, Pool, Pooled};
-use manylane_tls::ServerContext;
+use manylane_tls::{Info, ServerContext};
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -170,8 +171,12 @@ impl Client {
 
     /// Whether TLS has agreed on HTTP/2.
     pub(crate) fn has_agreed_on_h2(&self) -> bool {
-        let tls = self.end.whole().and_then(Connection::tls);
-        tls.is_some_and(|tls| tls.facts(|facts| facts.alpn() == Some(b"h2")))
+        self.tls().is_some_and(|info| info.alpn.as_deref() == Some(b"h2"))
+    }
+
+    /// What TLS has agreed on, if it is spoken.
+    pub(crate) fn tls(&self) -> Option<&Rc<Info>> {
+        self.end.connection().tls()?.info()
     }
 
     /// How long it took until it could ask for something: another proxy's word, and the handshake of TLS.

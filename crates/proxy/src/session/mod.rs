@@ -286,6 +286,7 @@ fn facts_of<'a>(
         listener,
         peers: client.peers(),
         greeting: client.greeting(),
+        tls: client.tls().map(|info| &**info),
         first_request: true,
         scopes,
         course: None,

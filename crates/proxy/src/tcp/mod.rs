@@ -52,12 +52,14 @@ pub(crate) async fn run(
     let course = RefCell::new(Some(record));
     // The connection changes while they are looked at.
     let greeting = client.greeting().filter(|_| asked).cloned();
+    let tls = client.tls().filter(|_| asked).cloned();
     let eval = EvalContext {
         local,
         frontend,
         listener,
         peers: if asked { client.peers() } else { Peers::default() },
         greeting: greeting.as_ref(),
+        tls: tls.as_deref(),
         first_request: true,
         scopes,
         course: Some(&course),

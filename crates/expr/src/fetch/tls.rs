@@ -1,0 +1,344 @@
+//! TLS of both connections: what was agreed on, and whose certificates were shown.
+
+use super::{Fetch, Row, row};
+use crate::args::{ArgKind::*, Args};
+use crate::env::{Env, TlsFacts};
+use crate::error::Error;
+use crate::eval_points::EvalPoints;
+use crate::sample::{Absent, Fetched, Type, Value, found};
+use crate::scratch::{Scratch, Writer};
+use sha1::{Digest, Sha1};
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::x509::X509Name;
+
+/// Which connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Client,
+    Server,
+}
+
+/// What of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Used,
+    Version,
+    Cipher,
+    KeyBits,
+    Curve,
+    Alpn,
+    Name,
+    HasName,
+    IsResumed,
+    HasCertificate,
+    /// What checking the certificate came to: one that is not good ends the handshake.
+    Verified,
+    Der,
+    Sha1,
+    Serial,
+    Subject(Dn),
+    Issuer(Dn),
+    NotBefore,
+    NotAfter,
+    CertificateVersion,
+    SignatureAlgorithm,
+    KeyAlgorithm,
+}
+
+/// How a distinguished name is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dn {
+    /// One of its attributes, by OpenSSL's short name; all without.
+    entry: Option<Box<[u8]>>,
+    /// Which of several of that name; from the end where it is negative.
+    occurrence: i64,
+    /// As RFC 2253 has it; else as OpenSSL's one line.
+    rfc2253: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tls(Side, Part);
+
+/// A row without arguments.
+macro_rules! plain {
+    ($name:literal, $out:ident, $places:ident, $help:literal, $side:ident, $part:ident) => {
+        row($name, &[], 0, Type::$out, EvalPoints::$places, $help, |_| {
+            Ok(Fetch::Tls(Tls(Side::$side, Part::$part)))
+        })
+    };
+}
+
+/// The two rows of distinguished names.
+macro_rules! names {
+    ($subject:literal, $issuer:literal, $places:ident, $side:ident) => {
+        [
+            row(
+                $subject,
+                &[Str, Int, Str],
+                0,
+                Type::Str,
+                EvalPoints::$places,
+                "whom the peer's certificate is for: an attribute, or all",
+                |args| Ok(Fetch::Tls(Tls(Side::$side, Part::Subject(dn(args)?)))),
+            ),
+            row(
+                $issuer,
+                &[Str, Int, Str],
+                0,
+                Type::Str,
+                EvalPoints::$places,
+                "who made the peer's certificate: an attribute, or all",
+                |args| Ok(Fetch::Tls(Tls(Side::$side, Part::Issuer(dn(args)?)))),
+            ),
+        ]
+    };
+}
+
+fn dn(args: &Args<'_, '_>) -> Result<Dn, Error> {
+    let text = |at| args.given(at).filter(|text| !text.is_empty());
+    let rfc2253 = match text(2) {
+        None => false,
+        Some(b"rfc2253") => true,
+        Some(other) => {
+            let shown = String::from_utf8_lossy(other).into_owned();
+            return Err(args.error(2, format!("expects 'rfc2253' or nothing, found '{shown}'")));
+        }
+    };
+    let occurrence = args.int_in(1, i64::from(i32::MIN)..=i64::from(i32::MAX), 0)?;
+    Ok(Dn { entry: text(0).map(Box::from), occurrence, rfc2253 })
+}
+
+const NAMES: [Row; 4] = {
+    let [a, b] = names!("ssl_c_s_dn", "ssl_c_i_dn", HANDSHAKEN, Client);
+    let [c, d] = names!("ssl_s_s_dn", "ssl_s_i_dn", HANDSHAKEN, Server);
+    [a, b, c, d]
+};
+
+pub(super) const ROWS: &[Row] = &[
+    plain!("ssl_bc", Bool, ANSWERED, "whether the connection to the server is encrypted", Server, Used),
+    plain!("ssl_bc_alg_keysize", Int, ANSWERED, "bits of the key of its cipher", Server, KeyBits),
+    plain!("ssl_bc_alpn", Str, ANSWERED, "the protocol agreed on with the server", Server, Alpn),
+    plain!("ssl_bc_cipher", Str, ANSWERED, "its cipher, by OpenSSL's name", Server, Cipher),
+    plain!("ssl_bc_curve", Str, ANSWERED, "its group for the exchange of keys", Server, Curve),
+    plain!("ssl_bc_is_resumed", Bool, ANSWERED, "whether it resumed a session", Server, IsResumed),
+    plain!("ssl_bc_protocol", Str, ANSWERED, "its version, such as TLSv1.3", Server, Version),
+    plain!("ssl_bc_sni", Str, ANSWERED, "the name that the server was asked for", Server, Name),
+    plain!("ssl_bc_use_keysize", Int, ANSWERED, "bits of the key that are used", Server, KeyBits),
+    plain!("ssl_c_ca_err", Int, HANDSHAKEN, "0, since what is not good ends the handshake", Client, Verified),
+    plain!("ssl_c_ca_err_depth", Int, HANDSHAKEN, "0, for the same reason", Client, Verified),
+    plain!("ssl_c_der", Bin, HANDSHAKEN, "the client's certificate", Client, Der),
+    plain!("ssl_c_err", Int, HANDSHAKEN, "0, since what is not good ends the handshake", Client, Verified),
+    plain!("ssl_c_key_alg", Str, HANDSHAKEN, "the kind of the client's key", Client, KeyAlgorithm),
+    plain!("ssl_c_notafter", Str, HANDSHAKEN, "until when its certificate is valid", Client, NotAfter),
+    plain!("ssl_c_notbefore", Str, HANDSHAKEN, "from when its certificate is valid", Client, NotBefore),
+    plain!("ssl_c_serial", Bin, HANDSHAKEN, "the number of its certificate", Client, Serial),
+    plain!("ssl_c_sha1", Bin, HANDSHAKEN, "the SHA-1 of its certificate", Client, Sha1),
+    plain!("ssl_c_sig_alg", Str, HANDSHAKEN, "how its certificate is signed", Client, SignatureAlgorithm),
+    plain!("ssl_c_used", Bool, HANDSHAKEN, "whether the client showed a certificate", Client, HasCertificate),
+    plain!("ssl_c_verify", Int, HANDSHAKEN, "0, since what is not good ends the handshake", Client, Verified),
+    plain!("ssl_c_version", Int, HANDSHAKEN, "the version of its certificate", Client, CertificateVersion),
+    plain!("ssl_fc", Bool, HANDSHAKEN, "whether the client's connection is encrypted", Client, Used),
+    plain!("ssl_fc_alg_keysize", Int, HANDSHAKEN, "bits of the key of its cipher", Client, KeyBits),
+    plain!("ssl_fc_alpn", Str, HANDSHAKEN, "the protocol agreed on with the client", Client, Alpn),
+    plain!("ssl_fc_cipher", Str, HANDSHAKEN, "its cipher, by OpenSSL's name", Client, Cipher),
+    plain!("ssl_fc_curve", Str, HANDSHAKEN, "its group for the exchange of keys", Client, Curve),
+    plain!(
+        "ssl_fc_has_crt",
+        Bool,
+        HANDSHAKEN,
+        "whether there is a client's certificate",
+        Client,
+        HasCertificate
+    ),
+    plain!("ssl_fc_has_sni", Bool, HANDSHAKEN, "whether the client asked for a name", Client, HasName),
+    plain!("ssl_fc_is_resumed", Bool, HANDSHAKEN, "whether it resumed a session", Client, IsResumed),
+    plain!("ssl_fc_protocol", Str, HANDSHAKEN, "its version, such as TLSv1.3", Client, Version),
+    plain!("ssl_fc_sni", Str, HANDSHAKEN, "the name that the client asked for", Client, Name),
+    plain!("ssl_fc_use_keysize", Int, HANDSHAKEN, "bits of the key that are used", Client, KeyBits),
+    plain!("ssl_s_der", Bin, HANDSHAKEN, "the server's certificate", Server, Der),
+    plain!("ssl_s_key_alg", Str, HANDSHAKEN, "the kind of the server's key", Server, KeyAlgorithm),
+    plain!("ssl_s_notafter", Str, HANDSHAKEN, "until when its certificate is valid", Server, NotAfter),
+    plain!("ssl_s_notbefore", Str, HANDSHAKEN, "from when its certificate is valid", Server, NotBefore),
+    plain!("ssl_s_serial", Bin, HANDSHAKEN, "the number of its certificate", Server, Serial),
+    plain!("ssl_s_sha1", Bin, HANDSHAKEN, "the SHA-1 of its certificate", Server, Sha1),
+    plain!("ssl_s_sig_alg", Str, HANDSHAKEN, "how its certificate is signed", Server, SignatureAlgorithm),
+    plain!("ssl_s_version", Int, HANDSHAKEN, "the version of its certificate", Server, CertificateVersion),
+    NAMES[0],
+    NAMES[1],
+    NAMES[2],
+    NAMES[3],
+];
+
+fn some<T>(value: Option<T>, make: impl FnOnce(T) -> Value<'static>) -> Fetched<'static> {
+    value.map_or(Err(Absent::Never), |value| found(make(value)))
+}
+
+impl Tls {
+    /// Whether it is about the connection to the server.
+    pub(super) fn looks_at_link(&self) -> bool {
+        self.0 == Side::Server
+    }
+
+    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+        let tls = match self.0 {
+            Side::Client => env.client.tls,
+            Side::Server => env.server.tls,
+        };
+        let text = |text: Option<&'x [u8]>| text.map_or(Err(Absent::Never), |text| found(Value::Str(text)));
+        let Some(tls) = tls else {
+            let never = matches!(self.1, Part::Used | Part::HasName | Part::IsResumed | Part::HasCertificate);
+            return if never { found(Value::Bool(false)) } else { Err(Absent::Never) };
+        };
+        let bool = |value| found(Value::Bool(value));
+        match &self.1 {
+            Part::Used => bool(true),
+            Part::Version => text(Some(tls.version.as_bytes())),
+            Part::Cipher => text(Some(tls.cipher.as_bytes())),
+            Part::KeyBits => found(Value::Int(tls.key_bits)),
+            Part::Curve => text(tls.curve.map(str::as_bytes)),
+            Part::Alpn => text(tls.alpn),
+            Part::Name => text(tls.name),
+            Part::HasName => bool(tls.name.is_some()),
+            Part::IsResumed => bool(tls.resumed),
+            Part::HasCertificate => bool(tls.certificate.is_some()),
+            Part::Verified => found(Value::Int(0)),
+            Part::Der => tls.certificate.map_or(Err(Absent::Never), |der| found(Value::Bin(der))),
+            part => of_certificate(part, &tls, scratch),
+        }
+    }
+}
+
+/// What stands in the peer's certificate.
+fn of_certificate<'x>(part: &Part, tls: &TlsFacts<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    let Some(der) = tls.certificate else { return Err(Absent::Never) };
+    if *part == Part::Sha1 {
+        let digest = scratch.copy(&Sha1::digest(der));
+        return digest.map_or(Err(Absent::Never), |digest| found(Value::Bin(digest)));
+    }
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Err(Absent::Never) };
+    let mut text = |write: &dyn Fn(&mut Writer<'_>) -> Option<()>| {
+        scratch.build(write).map_or(Err(Absent::Never), |text| found(Value::Str(text)))
+    };
+    match part {
+        Part::Serial => {
+            // The zero in front only says that the number is positive.
+            let serial = match certificate.raw_serial() {
+                [0, rest @ ..] if !rest.is_empty() => rest,
+                serial => serial,
+            };
+            let serial = scratch.copy(serial);
+            serial.map_or(Err(Absent::Never), |serial| found(Value::Bin(serial)))
+        }
+        Part::Subject(how) => text(&|out| put_name(certificate.subject(), how, out)),
+        Part::Issuer(how) => text(&|out| put_name(certificate.issuer(), how, out)),
+        Part::NotBefore => text(&|out| put_time(certificate.validity().not_before, out)),
+        Part::NotAfter => text(&|out| put_time(certificate.validity().not_after, out)),
+        Part::CertificateVersion => some(Some(i64::from(certificate.version().0) + 1), Value::Int),
+        Part::SignatureAlgorithm => {
+            let oid = certificate.signature_algorithm.algorithm.to_id_string();
+            text(&|out| out.put(named(&oid, ALGORITHMS).as_bytes()))
+        }
+        _ => {
+            let oid = certificate.public_key().algorithm.algorithm.to_id_string();
+            text(&|out| out.put(named(&oid, ALGORITHMS).as_bytes()))
+        }
+    }
+}
+
+/// `YYMMDDhhmmssZ`
+fn put_time(time: x509_parser::time::ASN1Time, out: &mut Writer<'_>) -> Option<()> {
+    let time = time.to_datetime();
+    out.print(format_args!(
+        "{:02}{:02}{:02}{:02}{:02}{:02}Z",
+        time.year().rem_euclid(100),
+        u8::from(time.month()),
+        time.day(),
+        time.hour(),
+        time.minute(),
+        time.second()
+    ))
+}
+
+/// Attributes of names by OpenSSL's short names.
+const ATTRIBUTES: &[(&str, &str)] = &[
+    ("2.5.4.3", "CN"),
+    ("2.5.4.4", "SN"),
+    ("2.5.4.5", "serialNumber"),
+    ("2.5.4.6", "C"),
+    ("2.5.4.7", "L"),
+    ("2.5.4.8", "ST"),
+    ("2.5.4.9", "street"),
+    ("2.5.4.10", "O"),
+    ("2.5.4.11", "OU"),
+    ("2.5.4.12", "title"),
+    ("2.5.4.42", "GN"),
+    ("2.5.4.46", "dnQualifier"),
+    ("0.9.2342.19200300.100.1.1", "UID"),
+    ("0.9.2342.19200300.100.1.25", "DC"),
+    ("1.2.840.113549.1.9.1", "emailAddress"),
+];
+
+/// Signatures and keys likewise.
+const ALGORITHMS: &[(&str, &str)] = &[
+    ("1.2.840.113549.1.1.1", "rsaEncryption"),
+    ("1.2.840.113549.1.1.5", "RSA-SHA1"),
+    ("1.2.840.113549.1.1.10", "RSASSA-PSS"),
+    ("1.2.840.113549.1.1.11", "RSA-SHA256"),
+    ("1.2.840.113549.1.1.12", "RSA-SHA384"),
+    ("1.2.840.113549.1.1.13", "RSA-SHA512"),
+    ("1.2.840.10045.2.1", "id-ecPublicKey"),
+    ("1.2.840.10045.4.3.2", "ecdsa-with-SHA256"),
+    ("1.2.840.10045.4.3.3", "ecdsa-with-SHA384"),
+    ("1.2.840.10045.4.3.4", "ecdsa-with-SHA512"),
+    ("1.3.101.112", "ED25519"),
+    ("1.3.101.113", "ED448"),
+];
+
+/// What has no name is shown by its number.
+fn named<'a>(oid: &'a str, names: &'static [(&str, &str)]) -> &'a str {
+    names.iter().find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name)
+}
+
+fn put_name(name: &X509Name<'_>, how: &Dn, out: &mut Writer<'_>) -> Option<()> {
+    let parts: Vec<(String, Vec<u8>)> = name
+        .iter()
+        .flat_map(|relative| relative.iter())
+        .map(|part| {
+            let value = part.as_str().map_or(part.attr_value().data, str::as_bytes).to_vec();
+            (part.attr_type().to_id_string(), value)
+        })
+        .collect();
+    let key = |part: &(String, Vec<u8>)| named(&part.0, ATTRIBUTES).as_bytes().to_vec();
+    if let Some(entry) = &how.entry {
+        let mut values = parts.iter().filter(|part| key(part) == **entry).map(|part| &part.1);
+        let value = match how.occurrence {
+            0 | 1 => values.next(),
+            n if n > 0 => values.nth(usize::try_from(n - 1).ok()?),
+            n => values.rev().nth(usize::try_from(-1 - n).ok()?),
+        };
+        return out.put(value?);
+    }
+    if how.rfc2253 {
+        for (number, part) in parts.iter().rev().enumerate() {
+            if number > 0 {
+                out.put(b",")?;
+            }
+            out.put(&key(part))?;
+            out.put(b"=")?;
+            for byte in &part.1 {
+                if b",+\"\\<>;".contains(byte) {
+                    out.put(b"\\")?;
+                }
+                out.put(std::slice::from_ref(byte))?;
+            }
+        }
+        return Some(());
+    }
+    for part in &parts {
+        out.put(b"/")?;
+        out.put(&key(part))?;
+        out.put(b"=")?;
+        out.put(&part.1)?;
+    }
+    Some(())
+}
