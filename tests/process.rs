@@ -244,13 +244,15 @@ fn conditions_versions_and_help_need_no_file() {
         "version_atleast(3.5) && version_before(3.6) && feature(THREAD)",
         "version_atleast(v3.5-dev3) && version_atleast() && !version_before() && !fips_mode()",
         "feature(PCRE2)",
+        "feature(OPENSSL) && ssllib_name_startswith(AWS-LC) && !openssl_version_atleast(1.0.0)",
     ] {
         assert_eq!(code(&["-cc", holds]), Some(0), "{holds}");
     }
-    for not in ["version_before(v3.5-dev3)", "fips_mode()", "feature(HAVE_WORKING_TCP_MD5SIG)"] {
+    for not in
+        ["version_before(v3.5-dev3)", "fips_mode()", "feature(HAVE_WORKING_TCP_MD5SIG)", "feature(QUIC)"]
+    {
         assert_eq!(code(&["-cc", not]), Some(1), "{not}");
     }
-    assert_eq!(code(&["-cc", "feature(OPENSSL)"]), Some(1));
     assert_eq!(code(&["-cc", "nonsense("]), Some(2));
     for (option, name) in [("-dS", "SPLICE"), ("-dR", "REUSEPORT"), ("-de", "EPOLL")] {
         let asked = format!("enabled({name})");

@@ -76,9 +76,9 @@ fn openssl(arguments: &[&str], input: &str) -> Output {
         .unwrap();
     let mut to = child.stdin.take().unwrap();
     let input = input.to_owned();
-    let writing = std::thread::spawn(move || to.write_all(input.as_bytes()).map(|()| to));
+    let writing = std::thread::spawn(move || to.write_all(input.as_bytes()));
     let output = child.wait_with_output().unwrap();
-    drop(writing.join());
+    let _ = writing.join().unwrap(); // it may have ended before it read all
     output
 }
 
@@ -196,24 +196,88 @@ fn bytes_of_tcp_pass_and_each_side_may_end_first() {
         stream.write_all(&all).unwrap();
     });
     let (inner, between) = listener();
-    let (outer, address) = listener();
-    // From clear to clear, with TLS between.
+    // From clear to clear, with TLS between: over a socket of the system, and of the process.
+    for (at, to) in [(fd(&inner), between.to_string()), ("local@inner".into(), "local@inner".into())] {
+        let (outer, address) = listener();
+        let config = format!(
+            "{DEFAULTS} mode tcp\n\
+             frontend f\n bind {}\n default_backend secure\n\
+             backend secure\n server s {to} ssl verify required ca-file {} verifyhost a.example\n\
+             frontend g\n bind {at} ssl crt {}\n default_backend clear\n\
+             backend clear\n server s {echo}\n",
+            fd(&outer),
+            authority.file().display(),
+            certificate.display(),
+        );
+        let _program = Manylane::start(&config);
+        let mut client = connect(address);
+        client.write_all(b"stressed").unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(read_all(&mut client), "desserts", "{to}");
+    }
+}
+
+#[test]
+fn words_of_other_proxies_stand_before_tls_and_servers_are_told_of_it() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let shown = authority.bundle("client.pem", &["client"]);
+    let (came, got) = std::sync::mpsc::channel();
+    let origin = origin(move |mut stream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        came.send(all).unwrap();
+    });
+    let (proxied, address) = listener();
+    let (outer, through) = listener();
     let config = format!(
-        "{DEFAULTS} mode tcp\n\
-         frontend f\n bind {}\n default_backend secure\n\
-         backend secure\n server s {between} ssl verify required ca-file {} verifyhost a.example\n\
-         frontend g\n bind {} ssl crt {}\n default_backend clear\n\
-         backend clear\n server s {echo}\n",
+        "{DEFAULTS}frontend f\n mode http\n bind {} accept-proxy ssl crt {certificate}\n \
+         http-request return status 200 content-type text/plain lf-string \
+         \"%[fc_rcvd_proxy] %[ssl_fc_sni]\"\n\
+         frontend g\n mode tcp\n bind {} ssl crt {certificate} verify optional ca-file {} alpn one,two\n \
+         default_backend b\n\
+         backend b\n mode tcp\n server s {origin} send-proxy-v2-ssl-cn proxy-v2-options cert-cn,authority\n",
+        fd(&proxied),
         fd(&outer),
         authority.file().display(),
-        fd(&inner),
-        certificate.display(),
+        certificate = certificate.display(),
     );
     let _program = Manylane::start(&config);
-    let mut client = connect(address);
-    client.write_all(b"stressed").unwrap();
-    client.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(read_all(&mut client), "desserts");
+    let url = format!("https://a.example:{}/", address.port());
+    let output = curl(&authority, address, "a.example", &["--haproxy-protocol", &url]);
+    assert!(text(&output.stdout).starts_with("1 a.example|200"), "{}", text(&output.stderr));
+    let (to, shown) = (through.to_string(), shown.to_str().unwrap());
+    let arguments = ["s_client", "-connect", &to, "-servername", "a.example", "-alpn", "two", "-cert", shown];
+    openssl(&[&arguments[..], &["-key", shown, "-quiet", "-no_ign_eof"]].concat(), "hello");
+    let told = got.recv_timeout(PATIENCE).unwrap();
+    let header = manylane_net::proxy_protocol::parse(&told).unwrap();
+    let manylane_net::proxy_protocol::Parsed::Complete { header, length } = header else {
+        panic!("{told:?}")
+    };
+    assert_eq!(&told[length..], b"hello");
+    use manylane_net::proxy_protocol::kind;
+    let value = |kind| header.tlvs.value_of(kind).map(text);
+    assert_eq!(
+        (value(kind::ALPN).as_deref(), value(kind::AUTHORITY).as_deref()),
+        (Some("two"), Some("a.example"))
+    );
+    let tls = header.tlvs.value_of(kind::SSL).unwrap();
+    assert_eq!(tls, b"\x07\0\0\0\0\x21\0\x07TLSv1.3\x22\0\x06client");
+}
+
+#[test]
+fn pages_and_the_run_time_interface() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (_program, address) = secure(&certificate, "", " stats enable\n stats uri /\n");
+    let url = format!("https://a.example:{}/", address.port());
+    let output = curl(&authority, address, "a.example", &[&url]);
+    assert!(text(&output.stdout).contains("</html>"), "{}", text(&output.stderr));
+    let output = check(
+        &format!("global\n stats socket /x ssl crt {}\nfrontend f\n mode tcp\n", certificate.display()),
+        &[],
+    );
+    assert!(text(&output.stderr).contains("the run-time interface is spoken to in clear"));
 }
 
 #[test]

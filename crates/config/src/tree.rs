@@ -796,6 +796,8 @@ pub enum ProxyHeader {
     V2,
     /// Version 2 that tells of TLS.
     V2Tls,
+    /// The same, with the name in the client's certificate.
+    V2TlsName,
 }
 
 /// A `log` line.

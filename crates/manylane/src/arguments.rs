@@ -192,7 +192,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("-dL", "the program is one file"),
     ("-dK", "use --help with a keyword, or docs/configuration.md"),
     ("-dC", "the configuration is not printed yet"),
-    ("-dV", "TLS is not built yet"),
+    ("-dV", "say 'ssl-server-verify none' in the section 'global'"),
     ("-dt", "traces are not built"),
     ("-dA", "no archive of the process is written"),
     ("-dc", "lanes are bound to processors where 'cpu-map' or 'cpu-policy' says so only: leave those out"),

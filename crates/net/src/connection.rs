@@ -217,7 +217,10 @@ impl Connection {
     pub fn is_silent(&self) -> Option<bool> {
         match self {
             Self::Socket(stream) => Some(stream.is_silent()),
-            Self::Local(_) | Self::Tls(_) => None,
+            Self::Local(_) => None,
+            // What the driver knows of may be no data.
+            Self::Tls(tls) if tls.has_news() => None,
+            Self::Tls(tls) => tls.socket().map(Stream::is_silent),
         }
     }
 
@@ -373,6 +376,15 @@ impl TransferError {
             Self::Socket(error) => error.kind() == io::ErrorKind::OutOfMemory,
             Self::Local(error) => matches!(error, manylane_local::Error::NoBuffers(_)),
             Self::Tls(error) => matches!(error, manylane_tls::Error::Memory(_)),
+        }
+    }
+
+    /// Whether nothing is said of the peer and the network: there is no memory, or another task waits for the
+    /// same.
+    pub fn is_own(&self) -> bool {
+        match self {
+            Self::Socket(error) => error.errno().is_none(),
+            Self::Local(_) | Self::Tls(_) => self.is_memory(),
         }
     }
 

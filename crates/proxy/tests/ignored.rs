@@ -39,7 +39,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Proxy", "guid", Is("a name in reports; the reader sees that there is one of each")),
     ("Proxy", "pos", POSITION),
     ("Self", "connect", Is("of `RetryEvents::replays`, which asks for all but this one")),
-    ("Server", "pos", POSITION),
     ("Server", "template", Is("the reader has made a server of each number")),
     ("ServerOptions", "log_bufsize", Is("of log backends, whose mode is refused")),
     ("ServerOptions", "non_stick", Documented("Server options", "non-stick")),

@@ -198,7 +198,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     rows.extend(super::tls::server_rows());
     for (name, header) in [
         ("send-proxy-v2-ssl", ProxyHeader::V2Tls),
-        ("send-proxy-v2-ssl-cn", ProxyHeader::V2Tls),
+        ("send-proxy-v2-ssl-cn", ProxyHeader::V2TlsName),
         ("no-send-proxy-v2-ssl", ProxyHeader::None),
         ("no-send-proxy-v2-ssl-cn", ProxyHeader::None),
     ] {
@@ -207,6 +207,9 @@ pub(super) fn rows() -> Vec<Keyword> {
         rows.push(match header {
             ProxyHeader::V2Tls => {
                 row.built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::V2Tls)))
+            }
+            ProxyHeader::V2TlsName => {
+                row.built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::V2TlsName)))
             }
             _ => row.built(|b, line| b.server.send_proxy = Some(line.set(ProxyHeader::None))),
         });

@@ -259,6 +259,13 @@ fn put_time(time: x509_parser::time::ASN1Time, out: &mut Writer<'_>) -> Option<(
     ))
 }
 
+/// The last common name of whom the certificate `der` is for.
+pub fn common_name(der: &[u8]) -> Option<Vec<u8>> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let name = certificate.subject().iter_common_name().last()?;
+    Some(name.as_str().map_or(name.attr_value().data, str::as_bytes).to_vec())
+}
+
 /// Attributes of names by OpenSSL's short names.
 const ATTRIBUTES: &[(&str, &str)] = &[
     ("2.5.4.3", "CN"),

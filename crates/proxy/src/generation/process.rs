@@ -247,6 +247,10 @@ fn stats_sockets(
 ) -> Arc<[RuntimeSocket]> {
     let mut all = Vec::new();
     for line in lines {
+        if let Some(set) = line.options.tls.ssl {
+            refuse.keyword(set.pos, "ssl", "the run-time interface is spoken to in clear");
+            continue;
+        }
         let listeners = bind::listeners(
             line,
             0,

@@ -226,6 +226,10 @@ pub struct SendHeader {
     pub authority: bool,
     /// With what is known of the client's TLS.
     pub tls: bool,
+    /// With the name in the client's certificate.
+    pub name: bool,
+    /// With the cipher.
+    pub cipher: bool,
 }
 
 /// Numbers servers that the process has had.
@@ -461,14 +465,16 @@ fn header(send_proxy: &Option<Set<ProxyHeader>>, options: &Option<Set<Word>>) ->
         ProxyHeader::V1 => return Some(SendHeader::default()),
         ProxyHeader::V2 => SendHeader { v2: true, ..SendHeader::default() },
         ProxyHeader::V2Tls => SendHeader { v2: true, tls: true, ..SendHeader::default() },
+        ProxyHeader::V2TlsName => SendHeader { v2: true, tls: true, name: true, ..SendHeader::default() },
     };
     for option in options.iter().flat_map(|set| set.value.bytes().split(|byte| *byte == b',')) {
         match option {
             b"crc32c" => header.checksum = true,
             b"unique-id" => header.unique_id = true,
             b"authority" => header.authority = true,
-            _ => header.tls = true, /* the others are all of TLS, of which there is none to tell: so they
-                                     * ask for the same */
+            b"cert-cn" => (header.tls, header.name) = (true, true),
+            b"ssl-cipher" => (header.tls, header.cipher) = (true, true),
+            _ => header.tls = true, // of our certificate nothing more is told
         }
     }
     Some(header)

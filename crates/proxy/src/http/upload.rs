@@ -88,7 +88,7 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
                     Ok(Some(segment)) => watched.received = Some(segment),
                     Ok(None) => watched.closed = true,
                     // Nothing is known of the client when there is no room for what it sends.
-                    Err(error) if error.is_memory() => watched.unseen = true,
+                    Err(error) if error.is_own() => watched.unseen = true,
                     Err(_) => return Poll::Ready(Err(Broken::Sender)),
                 }
             }

@@ -9,10 +9,37 @@ use manylane_net::proxy_protocol::{
     Emit, Ends, HeaderError, LONGEST_UNIQUE_ID, LONGEST_V2, Tlv, emit_v1, emit_v2_fitting, kind,
 };
 use manylane_sync::atomic::Ordering;
+use manylane_tls::Info;
 
-/// What is told of the client's TLS (2.2.6): that there is none, and so no certificate that could be good or
-/// not.
-const NO_TLS: [u8; 5] = [0; 5];
+/// What is told of the client's TLS (2.2.6): what there is, and that no certificate was found to be bad.
+fn of_tls(how: SendHeader, info: Option<&Info>) -> Vec<u8> {
+    const TLS: u8 = 1;
+    const CERTIFICATE: u8 = 2;
+    const CERTIFICATE_OF_SESSION: u8 = 4;
+    let mut bytes = vec![0; 5];
+    let Some(info) = info else { return bytes };
+    let certificate = info.certificate.as_deref();
+    bytes[0] = match (certificate, info.resumed) {
+        (None, _) => TLS,
+        (Some(_), true) => TLS | CERTIFICATE_OF_SESSION,
+        (Some(_), false) => TLS | CERTIFICATE | CERTIFICATE_OF_SESSION,
+    };
+    let mut put = |kind: u8, value: &[u8]| {
+        if let Ok(length) = u16::try_from(value.len()) {
+            bytes.push(kind);
+            bytes.extend(length.to_be_bytes());
+            bytes.extend(value);
+        }
+    };
+    put(kind::SSL_VERSION, info.version.as_bytes());
+    if let Some(name) = certificate.filter(|_| how.name).and_then(manylane_expr::common_name) {
+        put(kind::SSL_CN, &name);
+    }
+    if how.cipher {
+        put(kind::SSL_CIPHER, info.cipher.as_bytes());
+    }
+    bytes
+}
 
 /// The header of the PROXY protocol that tells `server` about `client`. What does not fit is left out: the
 /// log is told once of each server.
@@ -39,17 +66,21 @@ pub(crate) fn header(
             None => too_long = Some(*kind), // for the lane's scratch, which is larger than a header
         }
     }
-    if how.authority
-        && let Some(name) = client.greeting().and_then(|greeting| greeting.authority.as_deref())
-    {
-        texts.push((kind::AUTHORITY, name.to_vec()));
+    let tls = client.tls().map(|info| &**info);
+    if let Some(protocol) = tls.and_then(|info| info.alpn.as_deref()) {
+        texts.push((kind::ALPN, protocol.to_vec()));
+    }
+    if how.authority {
+        let told = client.greeting().and_then(|greeting| greeting.authority.as_deref());
+        let asked = tls.and_then(|info| info.name.as_deref()).map(str::as_bytes);
+        texts.extend(asked.or(told).map(|name| (kind::AUTHORITY, name.to_vec())));
     }
     if how.unique_id {
         eval.make_id(phase.request);
         texts.push((kind::UNIQUE_ID, eval.unique_id(<[u8]>::to_vec).unwrap_or_default()));
     }
     if how.tls {
-        texts.push((kind::SSL, NO_TLS.to_vec()));
+        texts.push((kind::SSL, of_tls(how, tls)));
     }
     let tlvs: Vec<Tlv<'_>> = texts.iter().map(|(kind, value)| Tlv { kind: *kind, value }).collect();
     let left_out = emit_v2_fitting(&Emit { ends, tlvs: &tlvs, checksum: how.checksum }, &mut bytes)?;
