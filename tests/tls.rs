@@ -229,6 +229,7 @@ fn words_of_other_proxies_stand_before_tls_and_servers_are_told_of_it() {
         came.send(all).unwrap();
     });
     let (proxied, address) = listener();
+    let (clear, plain) = listener();
     let (outer, through) = listener();
     let config = format!(
         "{DEFAULTS}frontend f\n mode http\n bind {} accept-proxy ssl crt {certificate}\n \
@@ -236,13 +237,26 @@ fn words_of_other_proxies_stand_before_tls_and_servers_are_told_of_it() {
          \"%[fc_rcvd_proxy] %[ssl_fc_sni]\"\n\
          frontend g\n mode tcp\n bind {} ssl crt {certificate} verify optional ca-file {} alpn one,two\n \
          default_backend b\n\
-         backend b\n mode tcp\n server s {origin} send-proxy-v2-ssl-cn proxy-v2-options cert-cn,authority\n",
+         backend b\n mode tcp\n server s {origin} send-proxy-v2-ssl-cn proxy-v2-options cert-cn,authority\n\
+         frontend h\n bind {}\n mode {{MODE}}\n default_backend c\n\
+         backend c\n mode {{MODE}}\n \
+         server s {address} ssl send-proxy verify none sni str(a.example) {{ALPN}}\n",
         fd(&proxied),
         fd(&outer),
         authority.file().display(),
+        fd(&clear),
         certificate = certificate.display(),
     );
-    let _program = Manylane::start(&config);
+    // Headers go before the handshake, whatever is spoken behind it.
+    for (mode, alpn) in [("http", ""), ("http", "alpn h2"), ("tcp", "")] {
+        let config = config.replace("{MODE}", mode).replace("{ALPN}", alpn);
+        let _program = Manylane::start(&config);
+        let mut client = connect(plain);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let answer = read_all(&mut client);
+        assert!(answer.ends_with("1 a.example"), "{mode} {alpn}: {answer}");
+    }
+    let _program = Manylane::start(&config.replace("{MODE}", "tcp").replace("{ALPN}", ""));
     let url = format!("https://a.example:{}/", address.port());
     let output = curl(&authority, address, "a.example", &["--haproxy-protocol", &url]);
     assert!(text(&output.stdout).starts_with("1 a.example|200"), "{}", text(&output.stderr));
@@ -523,7 +537,6 @@ fn what_cannot_be_used_is_told_with_its_place() {
         (format!("bind :1 ssl crt {crt} verify required"), "clients can be verified with a 'ca-file' only"),
         (format!("bind :1 ssl crt {crt} crt-list x"), "lists of certificates are not built yet"),
         ("server s 127.0.0.1:1 ssl".into(), "a server can be verified with a 'ca-file' only"),
-        ("server s 127.0.0.1:1 ssl verify none send-proxy".into(), "not built yet for servers with 'ssl'"),
     ] {
         let output = check(&format!("{DEFAULTS}listen l\n mode tcp\n {lines}\n"), &[]);
         let said = text(&output.stderr);
@@ -587,7 +600,7 @@ fn samples_tell_of_both_connections() {
          %[ssl_c_s_dn(,0,rfc2253)] %[ssl_c_i_dn(CN)] %[ssl_c_sha1,hex] %[ssl_c_serial,hex] %[ssl_c_version] \
          %[ssl_c_sig_alg] %[ssl_c_key_alg] %[ssl_c_notafter]\"\n \
          http-response set-header x-back \"%[ssl_bc] %[ssl_bc_protocol] %[ssl_bc_cipher] %[ssl_bc_alpn] \
-         %[ssl_bc_is_resumed] %[ssl_bc_sni] %[ssl_s_s_dn(CN)]\"\n default_backend b\n\
+         %[ssl_bc_is_resumed] %[ssl_bc_sni] %[ssl_s_s_dn(CN)] %[bc_http_major]\"\n default_backend b\n\
          backend b\n server s {between} ssl ca-file {ca} sni str(a.example) alpn h2\n\
          frontend g\n bind {} ssl crt {certificate}\n{PAGE}\
          frontend h\n bind {}\n http-request redirect scheme https code 301 if !{{ ssl_fc }}\n\
@@ -629,7 +642,7 @@ fn samples_tell_of_both_connections() {
         &date[2..]
     );
     assert_eq!(client, expected);
-    assert_eq!(field(&answer, "x-back"), "1 TLSv1.3 TLS_AES_256_GCM_SHA384 h2 0 a.example a.example");
+    assert_eq!(field(&answer, "x-back"), "1 TLSv1.3 TLS_AES_256_GCM_SHA384 h2 0 a.example a.example 2");
     let answer = ask(&["--tls-max", "1.2"]);
     assert!(
         field(&answer, "x-front").starts_with("1 TLSv1.2 ECDHE-ECDSA-AES256-GCM-SHA384 a.example 1 "),

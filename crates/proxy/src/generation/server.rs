@@ -121,6 +121,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// What its connections begin with, where that is sent with the first bytes; before TLS it stands alone.
+    pub(crate) fn header_within(&self) -> Option<SendHeader> {
+        self.header.filter(|_| self.tls.is_none())
+    }
+
     /// Whether TLS may agree on HTTP/2.
     pub(crate) fn offers_h2(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.offers_h2)
@@ -320,9 +325,6 @@ pub(super) fn server(
         refuse.found.alert(set.pos, why);
     }
     let speaks_tls = tls.ssl.is_some_and(|set| set.value);
-    if let Some(set) = send_proxy.as_ref().filter(|_| speaks_tls && header.is_some()) {
-        refuse.keyword(set.pos, "send-proxy", "it is not built yet for servers with 'ssl'");
-    }
     let common = CommonOptions {
         user_timeout: tcp_ut.map(|set| set.value),
         keep_alive: keep_alive(

@@ -82,6 +82,7 @@ impl Session<'_> {
             stream: self.entry(),
             head: Some(head),
             names: &[],
+            headers: &[],
         }
     }
 

@@ -56,7 +56,7 @@ impl Session<'_> {
         }
         if new
             && !server.is_h2()
-            && let Some(how) = permit.server().header
+            && let Some(how) = permit.server().header_within()
         {
             let phase = EvalPhase {
                 request: Some(&request.head),

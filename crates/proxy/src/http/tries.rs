@@ -154,7 +154,7 @@ impl Session<'_> {
         key: Option<u64>,
         connection: Connection,
     ) -> Result<ServerEnd, u16> {
-        if let Some(how) = permit.server().header {
+        if let Some(how) = permit.server().header_within() {
             let phase = EvalPhase {
                 request: Some(&request.head),
                 backend: Some(backend),
@@ -288,7 +288,7 @@ impl Session<'_> {
                     Ok(Some(attempt)) => Ok(attempt),
                     left => {
                         let permit = left.err();
-                        let asked = {
+                        let (asked, headers) = {
                             let phase = EvalPhase {
                                 request: Some(&request.head),
                                 backend: Some(backend),
@@ -306,9 +306,10 @@ impl Session<'_> {
                                 scopes: &self.scopes,
                                 course: Some(&self.record),
                             };
-                            eval.server_names(phase, backend)
+                            let headers = server::headers_before_tls(backend, &self.client, &eval, phase);
+                            (eval.server_names(phase, backend), headers)
                         };
-                        let wanted = Wanted { names: &asked, ..wanted };
+                        let wanted = Wanted { names: &asked, headers: &headers, ..wanted };
                         pin!(server::connect(
                             local,
                             backend,
@@ -385,6 +386,7 @@ impl Session<'_> {
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));
         asking.server.set(Some(index));
+        memory.server_h2.set(matches!(end, ServerEnd::Http2(..)));
         server::remember_link(local, end.connection(), memory);
         if let ServerEnd::Http2(conn, _) = &end
             && local.generation.looks_at_links

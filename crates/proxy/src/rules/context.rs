@@ -232,7 +232,7 @@ impl EvalContext<'_> {
                 .filter(|server| !server.stands_in)
                 .map(|server| (server.id.into(), server.name.as_bytes())),
             http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some())
-                << u8::from(phase.server.is_some_and(|server| server.http2)),
+                << u8::from(memory.server_h2.get()),
             timeout: backend.map_or(0, |backend| millis(backend.timeouts.server)),
             current_timeout: backend
                 .map_or(0, |backend| millis(memory.server_timeout.get().or(backend.timeouts.server))),

@@ -122,6 +122,8 @@ pub(crate) struct Memory {
     pub(crate) links: Links,
     /// What TLS of the connection to the server has agreed on, likewise.
     pub(crate) server_tls: RefCell<Option<Rc<Info>>>,
+    /// HTTP/2 is spoken to the server.
+    pub(crate) server_h2: Cell<bool>,
     /// `set-fc-mark`, `set-fc-tos`: until the connection is told.
     pub(crate) client_packets: Cell<Packets>,
     /// `set-bc-mark`, `set-bc-tos`
@@ -163,6 +165,7 @@ impl Memory {
             link,
             links,
             server_tls,
+            server_h2,
             client_packets,
             server_packets,
         } = self;
@@ -186,6 +189,7 @@ impl Memory {
         link.take();
         links.clear();
         server_tls.take();
+        server_h2.take();
         client_packets.take();
         server_packets.take();
     }

@@ -284,7 +284,7 @@ async fn tries(
         let to = client.destination_of(server);
         permit.connects();
         let connected =
-            waiting(backend, client, pin!(one(local, backend, &permit, served, to, wanted.names))).await?;
+            waiting(backend, client, pin!(one(local, backend, &permit, served, to, &wanted))).await?;
         let cause = match connected {
             Ok(connection) => {
                 observe(local, backend, permit.index(), Observation::Connected);
@@ -409,7 +409,7 @@ async fn one(
     permit: &ServerPermit,
     served: Served<'_>,
     destination: SocketAddr,
-    names: &[Option<Box<str>>],
+    wanted: &Wanted<'_>,
 ) -> Result<Connection, Cause> {
     let server = permit.server();
     let endpoint = match server.addr.load(&local.reader()) {
@@ -432,7 +432,7 @@ async fn one(
     match &server.tls {
         None => Ok(connected),
         // Seldom in comparison with requests, so what it needs is not a part of every session.
-        Some(tls) => Box::pin(encrypted(local, backend, permit, tls, connected, names, deadline)).await,
+        Some(tls) => Box::pin(encrypted(local, backend, permit, tls, connected, wanted, deadline)).await,
     }
 }
 
@@ -443,10 +443,19 @@ async fn encrypted(
     permit: &ServerPermit,
     tls: &ServerTls,
     connection: Connection,
-    names: &[Option<Box<str>>],
+    wanted: &Wanted<'_>,
     deadline: Option<Time>,
 ) -> Result<Connection, Cause> {
-    let own = manylane_tls::Connection::client(&tls.context, tls.name(names)).map_err(|_| Cause::Resource)?;
+    if permit.server().header.is_some() {
+        let index = permit.index().get();
+        let header = wanted.headers.iter().find(|(number, _)| *number == index);
+        let mut chain = Chain::new();
+        let (_, bytes) = header.ok_or(Cause::Resource)?; // it could not be made
+        chain.append(bytes).map_err(|_| Cause::Resource)?;
+        connection.send(&mut chain).await.map_err(|_| Cause::ServerLeft)?;
+    }
+    let own = manylane_tls::Connection::client(&tls.context, tls.name(wanted.names))
+        .map_err(|_| Cause::Resource)?;
     let connection = connection.encrypt(own, Chain::new()).map_err(|_| Cause::Resource)?;
     let here = local.here();
     let shaken = {

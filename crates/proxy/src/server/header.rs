@@ -1,6 +1,6 @@
 //! `send-proxy`: what a connection to a server begins with.
 
-use crate::generation::{SendHeader, Server};
+use crate::generation::{Backend, SendHeader, Server};
 use crate::rules::{EvalContext, EvalPhase};
 use crate::run::say;
 use crate::session::Client;
@@ -8,6 +8,7 @@ use manylane_logs::Level;
 use manylane_net::proxy_protocol::{
     Emit, Ends, HeaderError, LONGEST_UNIQUE_ID, LONGEST_V2, Tlv, emit_v1, emit_v2_fitting, kind,
 };
+use manylane_sync::Arc;
 use manylane_sync::atomic::Ordering;
 use manylane_tls::Info;
 
@@ -98,4 +99,20 @@ pub(crate) fn header(
         say(eval.local, backend, Level::Warning, &text);
     }
     Ok(bytes)
+}
+
+/// The headers for those servers of `backend` that get one before TLS, with their numbers: which of them a
+/// new connection goes to is not known yet.
+pub(crate) fn headers_before_tls(
+    backend: &Backend,
+    client: &Client,
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+) -> Vec<(usize, Vec<u8>)> {
+    let made = |server: &Arc<Server>| {
+        let how = server.header.filter(|_| server.tls.is_some())?;
+        let phase = EvalPhase { server: Some(server), ..phase };
+        Some((server.index, header(how, server, client, eval, phase).ok()?))
+    };
+    backend.servers.iter().filter_map(made).collect()
 }

@@ -9,5 +9,5 @@ pub(crate) use connect::{
     Attempt, ConnectTimings, IdleConn, NotReached, Tried, at_once, connect, enter, has_agreed_on_h2,
     remember_link, remember_place,
 };
-pub(crate) use header::header;
+pub(crate) use header::{header, headers_before_tls};
 pub(crate) use permit::{ServerPermit, Wanted};

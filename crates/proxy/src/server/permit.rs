@@ -60,6 +60,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) head: Option<&'a Head>,
     /// What the backend's expressions say, of names that servers are asked for within TLS.
     pub(crate) names: &'a [Option<Box<str>>],
+    /// What connections to servers of these numbers begin with before TLS.
+    pub(crate) headers: &'a [(usize, Vec<u8>)],
 }
 
 /// Picks in vain, because others were faster, before a stream queues for any server.

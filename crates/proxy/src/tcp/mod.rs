@@ -255,12 +255,13 @@ impl Stream<'_> {
         };
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
         let (timings, timer) = (ConnectTimings::new(local.here().now()), Timer::new(local.here()));
-        let names = {
+        let (names, headers) = {
             let head = self.head(backend.servers.iter().any(|server| server.asked_name().is_some()), client);
             let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
-            self.eval.server_names(phase, backend)
+            let headers = server::headers_before_tls(backend, client, self.eval, phase);
+            (self.eval.server_names(phase, backend), headers)
         };
-        let wanted = Wanted { names: &names, ..wanted };
+        let wanted = Wanted { names: &names, headers: &headers, ..wanted };
         let attempt = match server::connect(
             local,
             backend,
@@ -297,7 +298,7 @@ impl Stream<'_> {
         }
         let mut first = Chain::new();
         let full = Termination::new(Cause::Resource, Phase::Connect);
-        if let Some(how) = permit.server().header {
+        if let Some(how) = permit.server().header_within() {
             let phase =
                 EvalPhase { backend: Some(backend), server: Some(permit.server()), ..phase(None, client) };
             let header = server::header(how, permit.server(), client, self.eval, phase);
