@@ -28,12 +28,14 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let own = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        Self { folder: Folder::new(), own }
+        let folder = Folder::new();
+        folder.file("ca.pem", &own.pem()); // once: programs may read it at any time
+        Self { folder, own }
     }
 
     /// The file of its own certificate.
     fn file(&self) -> PathBuf {
-        self.folder.file("ca.pem", &self.own.pem())
+        self.folder.0.join("ca.pem")
     }
 
     /// A file with a certificate for `names`, and its key.
@@ -535,7 +537,8 @@ fn what_cannot_be_used_is_told_with_its_place() {
         (format!("bind :1 ssl crt {crt} ciphers RC4"), "'ciphers' : no cipher of 'RC4' is left"),
         (format!("bind :1 ssl crt {crt} ssl-max-ver TLSv1.1"), "TLSv1.1 is not spoken"),
         (format!("bind :1 ssl crt {crt} verify required"), "clients can be verified with a 'ca-file' only"),
-        (format!("bind :1 ssl crt {crt} crt-list x"), "lists of certificates are not built yet"),
+        (format!("bind :1 ssl crt {crt} crt-list /none"), "'crt-list' : cannot read '/none'"),
+        (format!("bind :1 ssl crt {crt} ocsp-update on"), "OCSP is not built yet"),
         ("server s 127.0.0.1:1 ssl".into(), "a server can be verified with a 'ca-file' only"),
     ] {
         let output = check(&format!("{DEFAULTS}listen l\n mode tcp\n {lines}\n"), &[]);

@@ -121,7 +121,7 @@ mod tests {
         assert!(help("timeout client").unwrap().contains("in ms without a unit"));
         assert!(help(" timeout  client ").is_ok());
         assert!(help("timeout").unwrap().contains("timeout tunnel"));
-        assert!(help("crt-list").unwrap().contains("refused: lists of certificates are not built yet"));
+        assert!(help("tls-ticket-keys").unwrap().contains("refused: the keys of tickets are made at random"));
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
             ("path_beg", &["'path' compared by '-m beg'"]),
             ("lower", &["A converter: the text in lower case"]),
             ("req.hdr(host)", &["A fetch: "]),
-            ("ssl_fc_sni", &["refused: "]),
+            ("ssl_fc_npn", &["refused: "]),
             ("version_atleast", &["A predicate of '.if'"]),
         ] {
             let text = help(name).unwrap();

@@ -77,6 +77,17 @@ impl Drop for Handshake {
     }
 }
 
+/// A task that waits for its turn among the heavy ones, also if it gives up meanwhile.
+struct Heavy(Here, Option<Class>);
+
+impl Drop for Heavy {
+    fn drop(&mut self) {
+        if let Some(class) = self.1 {
+            self.0.set_class(class);
+        }
+    }
+}
+
 impl TlsStream {
     /// `early` came over `under` already.
     pub(crate) fn new(under: Under, tls: Tls, early: Chain) -> Self {
@@ -123,11 +134,9 @@ impl TlsStream {
         loop {
             if !came.is_empty() {
                 self.state.borrow_mut().heard = true;
-                let class = here.set_class(Class::Heavy);
+                let heavy = Heavy(here, here.set_class(Class::Heavy));
                 here.yield_now().await;
-                if let Some(class) = class {
-                    here.set_class(class);
-                }
+                drop(heavy); // from its turn on, it is what it was
             }
             let (progress, mut out) = {
                 let State { tls, plain, out, .. } = &mut *self.state.borrow_mut();

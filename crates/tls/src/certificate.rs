@@ -22,6 +22,8 @@ pub struct Certificate {
     pub(crate) key: Arc<CertifiedKey>,
     /// What it is for, in lower case; wildcards as `*.example`.
     pub(crate) names: Vec<Box<str>>,
+    /// What it is not for, although a wildcard of it says so.
+    pub(crate) not_for: Vec<Box<str>>,
 }
 
 impl Certificate {
@@ -79,7 +81,7 @@ impl Certificate {
                 other => format!("the private key of '{shown}' cannot be used: {other}"),
             })
         })?;
-        Ok(Self { key: Arc::new(key), names })
+        Ok(Self { key: Arc::new(key), names, not_for: Vec::new() })
     }
 
     pub(crate) fn is_ecdsa(&self) -> bool {

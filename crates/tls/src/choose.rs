@@ -1,12 +1,14 @@
 //! Which certificate a client is shown: by the name that it asks for, and by what it can check.
 
 use crate::certificate::Certificate;
+use crate::error::Problem;
 use rustls::SignatureScheme;
 use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 thread_local! {
@@ -60,7 +62,11 @@ impl Choice {
 
     fn named(&self, name: &str) -> Option<&[usize]> {
         let name = name.to_ascii_lowercase();
-        let by_wildcard = || self.wildcard.get(&name[name.find('.')?..]);
+        let by_wildcard = || {
+            let numbers = self.wildcard.get(&name[name.find('.')?..])?;
+            let is_for = |number: &usize| !self.all[*number].not_for.iter().any(|not| **not == *name);
+            numbers.iter().all(is_for).then_some(numbers)
+        };
         self.exact.get(&*name).or_else(by_wildcard).map(Vec::as_slice)
     }
 
@@ -109,13 +115,104 @@ fn can_check(key: &CertifiedKey, schemes: &[SignatureScheme]) -> bool {
     key.key.choose_scheme(schemes).is_some()
 }
 
+/// Where certificates of a listener come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `crt`: a file, or a folder.
+    Path(PathBuf),
+    /// `crt-list`: a file that names files, the names that each is for, and those that it is not for.
+    List {
+        /// The list.
+        path: PathBuf,
+        /// Where relative names in it begin.
+        base: PathBuf,
+    },
+}
+
+impl Source {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Path(path) | Self::List { path, .. } => path,
+        }
+    }
+}
+
+/// The certificates of all sources, in order.
+pub(crate) fn of_sources(
+    sources: &[Source],
+    provider: &CryptoProvider,
+    told: &mut Vec<Problem>,
+) -> Result<Vec<Certificate>, Problem> {
+    let mut all = Vec::new();
+    for source in sources {
+        match source {
+            Source::Path(path) => {
+                all.extend(of_files("crt", std::slice::from_ref(path), provider, told)?);
+            }
+            Source::List { path, base } => of_list(path, base, provider, told, &mut all)?,
+        }
+    }
+    Ok(all)
+}
+
+/// `<file> [\[<option>...\]] [[!]<name>...]` in each line.
+fn of_list(
+    path: &Path,
+    base: &Path,
+    provider: &CryptoProvider,
+    told: &mut Vec<Problem>,
+    all: &mut Vec<Certificate>,
+) -> Result<(), Problem> {
+    const KEYWORD: &str = "crt-list";
+    let bytes = crate::files::read(KEYWORD, path)?;
+    let before = all.len();
+    for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+        let problem =
+            |why: &str| Problem::new(KEYWORD, format!("line {} of '{}' {why}", number + 1, path.display()));
+        let line = std::str::from_utf8(line).map_err(|_| problem("is not UTF-8"))?.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (file, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let mut rest = rest.trim_start();
+        if let Some(options) = rest.strip_prefix('[') {
+            let Some((options, behind)) = options.split_once(']') else {
+                return Err(problem("has a '[' without its ']'"));
+            };
+            if !options.trim().is_empty() {
+                let why =
+                    format!("has options ({}): those of one certificate are not built yet", options.trim());
+                return Err(problem(&why));
+            }
+            rest = behind;
+        }
+        let mut certificate = Certificate::load(&base.join(file), provider, told)?;
+        let (mut names, mut not_for) = (Vec::new(), Vec::new());
+        for name in rest.split_whitespace() {
+            match name.strip_prefix('!') {
+                Some(name) => not_for.push(name.to_ascii_lowercase().into()),
+                None => names.push(name.to_ascii_lowercase().into()),
+            }
+        }
+        if !names.is_empty() {
+            certificate.names = names;
+        }
+        certificate.not_for = not_for;
+        all.push(certificate);
+    }
+    match all.len() == before {
+        true => Err(Problem::new(KEYWORD, format!("'{}' names no certificate", path.display()))),
+        false => Ok(()),
+    }
+}
+
 /// The one certificate that this side shows to servers that ask for one.
 pub(crate) fn of_files(
     keyword: &'static str,
-    paths: &[std::path::PathBuf],
+    paths: &[PathBuf],
     provider: &CryptoProvider,
-    told: &mut Vec<crate::Problem>,
-) -> Result<Vec<Certificate>, crate::Problem> {
+    told: &mut Vec<Problem>,
+) -> Result<Vec<Certificate>, Problem> {
     let mut all = Vec::new();
     for path in paths {
         let folder = path.is_dir();

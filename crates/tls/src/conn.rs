@@ -127,7 +127,7 @@ impl Connection {
         plain: &mut Chain,
         out: &mut Chain,
     ) -> Result<Progress, Error> {
-        self.unread.append_chain(received)?;
+        self.unread.append_compact(received)?; // a byte for each read must not hold a cluster for each
         while self.begins || (!self.peer_closed && self.is_readable()) {
             self.begins = false;
             let before = self.unread.len();

@@ -18,6 +18,7 @@ mod trust;
 mod tests;
 
 pub use certificate::Certificate;
+pub use choose::Source;
 pub use client::{ClientContext, ClientSettings, ServerVerify};
 pub use conn::{Connection, MOST_UNREAD, Progress};
 pub use error::{Error, Problem};

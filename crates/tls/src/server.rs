@@ -1,6 +1,6 @@
 //! The side that clients connect to.
 
-use crate::choose::{Choice, of_files};
+use crate::choose::{Choice, Source, of_sources};
 use crate::error::Problem;
 use crate::names::Version;
 use crate::provider::CommonSettings;
@@ -12,7 +12,6 @@ use rustls::server::{
 };
 use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 /// Whether clients show certificates.
@@ -32,8 +31,8 @@ pub enum ClientVerify {
 pub struct ServerSettings {
     /// What servers have, too.
     pub common: CommonSettings,
-    /// `crt`: files and folders; the first certificate is the default.
-    pub certificates: Vec<PathBuf>,
+    /// `crt` and `crt-list`: files and folders; the first certificate is the default.
+    pub certificates: Vec<Source>,
     /// `strict-sni`: who asks for no name that a certificate is for is refused.
     pub strict_sni: bool,
     /// `verify`
@@ -62,11 +61,13 @@ impl ServerContext {
     pub fn new(settings: &ServerSettings, told: &mut Vec<Problem>) -> Result<Self, Problem> {
         let provider = settings.common.provider(told)?;
         let versions = settings.common.versions()?;
-        let certificates = of_files("crt", &settings.certificates, &provider, told)?;
+        let certificates = of_sources(&settings.certificates, &provider, told)?;
         if certificates.is_empty() {
             return Err(match settings.certificates.first() {
                 None => Problem::new("ssl", "no certificate is given: add 'crt <file>'"),
-                Some(path) => Problem::new("crt", format!("there is no certificate in '{}'", path.display())),
+                Some(source) => {
+                    Problem::new("crt", format!("there is no certificate in '{}'", source.path().display()))
+                }
             });
         }
         let builder = ServerConfig::builder_with_provider(provider.clone());

@@ -3,7 +3,7 @@
 
 use crate::{
     ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, Problem, Progress,
-    ServerContext, ServerName, ServerSettings, ServerVerify, Version,
+    ServerContext, ServerName, ServerSettings, ServerVerify, Source, Version,
 };
 use manylane_buf::Chain;
 use rcgen::{
@@ -71,7 +71,7 @@ fn ecdsa(by: &CertifiedIssuer<'_, KeyPair>, names: &[&str]) -> String {
 fn server_settings(certificates: &[&Path]) -> ServerSettings {
     ServerSettings {
         common: CommonSettings::default(),
-        certificates: certificates.iter().map(|path| path.to_path_buf()).collect(),
+        certificates: certificates.iter().map(|path| Source::Path(path.to_path_buf())).collect(),
         strict_sni: false,
         verify: ClientVerify::None,
         tell_authorities: true,
@@ -244,6 +244,46 @@ fn names_choose_certificates() {
 }
 
 #[test]
+fn a_list_says_which_names_a_certificate_is_for() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    folder.write("a.pem", &ecdsa(&ca, &["a.example", "b.example"]));
+    folder.write("w.pem", &ecdsa(&ca, &["*.w.example"]));
+    folder.write("c.pem", &ecdsa(&ca, &["no.w.example", "c.example"]));
+    let list = "# a comment\n\na.pem a.example\nw.pem [] *.w.example !no.w.example\nc.pem\n";
+    let list = folder.write("list", list);
+    let mut settings = server_settings(&[]);
+    settings.strict_sni = true;
+    settings.certificates = vec![Source::List { path: list.clone(), base: folder.0.clone() }];
+    let (server, client) = (server_of(&settings), client_of(&client_settings(&known)));
+    for (name, good) in [
+        ("a.example", true),
+        ("b.example", false), // its certificate is, but the list says otherwise
+        ("x.w.example", true),
+        ("no.w.example", true), // by the certificate that names it
+        ("c.example", true),
+    ] {
+        assert_eq!(Pair::new(&client, &server, name).settle(1 << 20).is_ok(), good, "{name}");
+    }
+    for (text, sentence) in [
+        ("a.pem\nw.pem [alpn h2] x\n", "line 2 of 'list' has options (alpn h2)"),
+        ("a.pem [x\n", "line 1 of 'list' has a '[' without its ']'"),
+        ("#\n", "'list' names no certificate"),
+        ("none.pem\n", "cannot read 'none.pem'"),
+    ] {
+        folder.write("list", text);
+        let problem = ServerContext::new(&settings, &mut Vec::new()).unwrap_err().to_string();
+        let problem = problem.replace(&format!("{}/", folder.0.display()), "");
+        assert!(problem.contains(sentence), "{problem}");
+    }
+    // What the wildcard is not for is not shown its certificate either.
+    folder.write("list", "w.pem *.w.example !no.w.example\n");
+    let server = server_of(&settings);
+    assert!(Pair::new(&client, &server, "no.w.example").settle(1 << 20).is_err());
+    Pair::shaken(&client, &server, "yes.w.example");
+}
+
+#[test]
 fn of_one_name_a_client_gets_the_kind_of_key_that_it_can_check() {
     let (folder, ca) = (Folder::new(), authority("ca"));
     let known = folder.write("ca.pem", &ca.pem());
@@ -405,6 +445,20 @@ fn what_is_no_tls_is_refused_and_a_flood_ends() {
     record.resize(5 + 0x4000, 0);
     let ended = (0..8).any(|_| connection.receive(&mut chain(&record), &mut plain, &mut out).is_err());
     assert!(ended && connection.unread.len() <= crate::MOST_UNREAD + record.len());
+}
+
+#[test]
+fn bytes_that_come_one_by_one_hold_few_clusters() {
+    let (_folder, server, _) = simple();
+    let mut connection = Connection::server(&server).unwrap();
+    let (mut plain, mut out) = (Chain::new(), Chain::new());
+    let mut hello = vec![22, 3, 1, 0x20, 0, 1, 0, 0x1f, 0xfc];
+    hello.resize(1000, 3);
+    for byte in hello {
+        connection.receive(&mut chain(&[byte]), &mut plain, &mut out).unwrap();
+    }
+    assert_eq!(connection.unread.len(), 1000);
+    assert!(connection.unread.segment_count() < 10, "{}", connection.unread.segment_count());
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub struct TlsOptions {
     pub ssl: Option<Set<bool>>,
     /// `crt`, in order.
     pub crt: Vec<Word>,
+    /// `crt-list`, in order.
+    pub crt_list: Vec<Word>,
     /// `default-crt`, in order.
     pub default_crt: Vec<Word>,
     /// `alpn`; empty for none.
@@ -80,7 +82,6 @@ const REFUSED_BIND: &[(&str, usize, &str)] = &[
     ("ca-sign-pass", 1, "no certificates are made yet"),
     ("ca-verify-file", 1, "it is not built yet: use 'ca-file'"),
     ("crt-ignore-err", 1, "errors of certificates are not overlooked yet"),
-    ("crt-list", 1, "lists of certificates are not built yet: use 'crt' with a folder"),
     ("ech", 1, "encrypted hellos are not built yet"),
     ("generate-certificates", 0, "no certificates are made yet"),
     ("ktls", 1, "TLS in the kernel is not built yet"),
@@ -151,6 +152,9 @@ pub(super) fn bind_rows() -> Vec<Keyword> {
         args("crt", BIND, [text("file")], "a certificate with its chain and key, or a folder of them")
             .adds()
             .built(|b, line| b.bind.tls.crt.push(line.word(0))),
+        args("crt-list", BIND, [text("file")], "a file with certificates and the names that each is for")
+            .adds()
+            .built(|b, line| b.bind.tls.crt_list.push(line.word(0))),
         args("default-crt", BIND, [text("file")], "a certificate for those whom no other is for")
             .adds()
             .built(|b, line| b.bind.tls.default_crt.push(line.word(0))),

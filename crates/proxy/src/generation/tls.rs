@@ -7,7 +7,7 @@ use manylane_config::tree::{Set, TlsOptions, TlsProcess};
 use manylane_sync::atomic::AtomicBool;
 use manylane_tls::{
     ClientContext, ClientSettings, ClientVerify, CommonSettings, Problem, ServerContext, ServerName,
-    ServerSettings, ServerVerify, Version,
+    ServerSettings, ServerVerify, Source, Version,
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -36,10 +36,16 @@ pub(super) fn of_bind(
     if http && own.alpn.is_none() {
         common.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     }
-    let file = |word: &Word| based(word, &process.crt_base, refuse);
+    let file = |word: &Word| Source::Path(based(word, &process.crt_base, refuse));
+    let list = |word: &Word| Source::List {
+        path: refuse.path(word),
+        base: process.crt_base.as_ref().map_or_else(PathBuf::new, |base| refuse.path(&base.value)),
+    };
+    let certificates = own.default_crt.iter().chain(&own.crt).map(file);
+    let certificates = certificates.chain(own.crt_list.iter().map(list)).collect();
     let settings = ServerSettings {
         common,
-        certificates: own.default_crt.iter().chain(&own.crt).map(file).collect(),
+        certificates,
         strict_sni: own.strict_sni.or(defaults.strict_sni).is_some_and(|set| set.value),
         verify: match own.verify.map(|set| set.value) {
             Some("optional") => ClientVerify::Optional,
@@ -274,6 +280,7 @@ fn place(keyword: &str, own: &TlsOptions, defaults: &TlsOptions) -> Option<Pos> 
         "ca-file" => options.ca_file.as_ref().map(|set| set.pos),
         "ciphers" => options.ciphers.as_ref().map(|set| set.pos),
         "ciphersuites" => options.ciphersuites.as_ref().map(|set| set.pos),
+        "crt-list" => options.crt_list.first().map(Word::pos),
         "crl-file" => options.crl_file.as_ref().map(|set| set.pos),
         "crt" => options.crt.first().or(options.default_crt.first()).map(Word::pos),
         "curves" => options.curves.as_ref().map(|set| set.pos),

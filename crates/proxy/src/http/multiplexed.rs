@@ -194,6 +194,7 @@ impl Multiplexed {
             listener: &frontend.listeners[self.whose.1],
             peers: self.origin.peers(self.conn.connection()),
             greeting: self.origin.greeting(),
+            tls: self.conn.connection().tls().and_then(|tls| tls.info()).map(|info| &**info),
             first_request: self.requests.get() == 0,
             scopes: &scopes,
             course: None,

@@ -363,8 +363,7 @@ impl Session<'_> {
         let index = permit.index();
         let end = match end {
             ServerEnd::Http1(connection)
-                if is_http2(permit.server())
-                    || reused.is_none() && server::has_agreed_on_h2(&connection) =>
+                if is_http2(permit.server()) || reused.is_none() && server::has_agreed_on_h2(&connection) =>
             {
                 let shared = purpose
                     .get()

@@ -144,7 +144,7 @@ fn command(
         ("HAPROXY_SERVER_PORT", port.clone().unwrap_or_default()),
         ("HAPROXY_SERVER_MAXCONN", text(server.maxconn.into())),
         ("HAPROXY_SERVER_CURCONN", text(load)),
-        ("HAPROXY_SERVER_SSL", "0".into()),
+        ("HAPROXY_SERVER_SSL", if server.tls.is_some() { "1" } else { "0" }.into()),
         (
             "HAPROXY_SERVER_PROTO",
             if backend.mode == manylane_config::tree::Mode::Http { "h1" } else { "tcp" }.into(),
