@@ -148,21 +148,6 @@ enum Expected {
     Always(ServerName<'static>),
 }
 
-/// Whether it is for its dates that a certificate is no good, or for being revoked.
-fn is_bad_date(verified: &Result<ServerCertVerified, rustls::Error>) -> bool {
-    use CertificateError as Error;
-    matches!(
-        verified,
-        Err(rustls::Error::InvalidCertificate(
-            Error::Expired
-                | Error::ExpiredContext { .. }
-                | Error::NotValidYet
-                | Error::NotValidYetContext { .. }
-                | Error::Revoked
-        ))
-    )
-}
-
 /// Checks certificates of servers as HAProxy does.
 #[derive(Debug)]
 struct Verifier {
@@ -186,7 +171,7 @@ impl ServerCertVerifier for Verifier {
         let Some(known) = &self.known else { return Ok(ServerCertVerified::assertion()) };
         let name = if let Expected::Always(name) = &self.expected { name } else { asked };
         let verified = known.verify_server_cert(certificate, chain, name, ocsp, now);
-        if verified.is_err() && self.own.contains(certificate) && !is_bad_date(&verified) {
+        if trust::by_itself(&verified, certificate, &self.own) {
             return match self.expected {
                 Expected::Any => Ok(ServerCertVerified::assertion()),
                 _ => {

@@ -5,12 +5,16 @@ use crate::error::Problem;
 use crate::names::Version;
 use crate::provider::CommonSettings;
 use crate::trust;
-use rustls::ServerConfig;
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{
     NoServerSessionStorage, ProducesTickets, ServerSessionMemoryCache, StoresServerSessions,
 };
 use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -80,8 +84,8 @@ impl ServerContext {
                 let Some(path) = &settings.common.authorities else {
                     return Err(Problem::new("verify", "clients can be verified with a 'ca-file' only"));
                 };
-                let mut verifier =
-                    WebPkiClientVerifier::builder_with_provider(trust::authorities(path)?.roots, provider);
+                let trusted = trust::authorities(path)?;
+                let mut verifier = WebPkiClientVerifier::builder_with_provider(trusted.roots, provider);
                 if let Some(path) = &settings.common.revoked {
                     verifier = verifier.with_crls(trust::revoked(path)?);
                 }
@@ -93,7 +97,10 @@ impl ServerContext {
                 }
                 let verifier =
                     verifier.build().map_err(|error| Problem::new("ca-file", error.to_string()))?;
-                builder.with_client_cert_verifier(verifier)
+                builder.with_client_cert_verifier(Arc::new(Verifier {
+                    known: verifier,
+                    own: trusted.certificates,
+                }))
             }
         };
         let resolver: Arc<dyn ResolvesServerCert> = {
@@ -124,6 +131,59 @@ impl ServerContext {
 
     pub(crate) fn config(&self) -> &Arc<ServerConfig> {
         &self.config
+    }
+}
+
+/// Checks certificates of clients as HAProxy does.
+#[derive(Debug)]
+struct Verifier {
+    known: Arc<dyn ClientCertVerifier>,
+    /// Certificates of 'ca-file': a client may show one of them, which vouches for itself.
+    own: HashSet<CertificateDer<'static>>,
+}
+
+impl ClientCertVerifier for Verifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.known.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.known.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self.known.verify_client_cert(certificate, chain, now);
+        match trust::by_itself(&verified, certificate, &self.own) {
+            true => Ok(ClientCertVerified::assertion()),
+            false => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.known.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.known.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.known.supported_verify_schemes()
     }
 }
 

@@ -409,6 +409,12 @@ fn a_server_may_show_a_certificate_that_is_trusted_itself() {
         let (client, server) = (client_of(&client_settings(&known)), server_of(&server_settings(&[&bundle])));
         let outcome = Pair::new(&client, &server, name).settle(1 << 20);
         assert_eq!(outcome.is_ok(), accepted, "{old} {name} {outcome:?}");
+        // A client likewise, which needs no name.
+        let (mut server, mut client) = (server_settings(&[&bundle]), client_settings(&known));
+        (server.verify, server.common.authorities) = (ClientVerify::Required, Some(known));
+        (client.certificate, client.verify) = (Some(bundle), ServerVerify::None);
+        let outcome = Pair::new(&client_of(&client), &server_of(&server), name).settle(1 << 20);
+        assert_eq!(outcome.is_ok(), !old, "{old} {outcome:?}");
     }
 }
 
@@ -445,6 +451,46 @@ fn what_is_no_tls_is_refused_and_a_flood_ends() {
     record.resize(5 + 0x4000, 0);
     let ended = (0..8).any(|_| connection.receive(&mut chain(&record), &mut plain, &mut out).is_err());
     assert!(ended && connection.unread.len() <= crate::MOST_UNREAD + record.len());
+}
+
+/// Whatever is changed on the way, both sides end or go on, and what comes out is what went in.
+#[test]
+fn changed_bytes_are_never_taken_for_good_ones() {
+    let (_folder, server, client) = simple();
+    let mut random = 1_u64;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    for _ in 0..400 {
+        let mut pair = Pair::new(&client, &server, "a.example");
+        let (at, bit, at_once) = (next(3000), next(8), 1 + next(700));
+        pair.client.receive(&mut Chain::new(), &mut pair.at_client, &mut pair.up).unwrap();
+        let (mut passed, mut said, mut failed) = (0, false, false);
+        while !(failed || pair.up.is_empty() && pair.down.is_empty()) {
+            for up in [true, false] {
+                let from = if up { &mut pair.up } else { &mut pair.down };
+                let n = from.len().min(at_once);
+                let mut bytes = copied(from, n).to_vec();
+                if (passed..passed + n).contains(&at) {
+                    bytes[at - passed] ^= 1 << bit;
+                }
+                passed += n;
+                let outcome = match up {
+                    true => pair.server.receive(&mut chain(&bytes), &mut pair.at_server, &mut pair.down),
+                    false => pair.client.receive(&mut chain(&bytes), &mut pair.at_client, &mut pair.up),
+                };
+                failed |= outcome.is_err();
+            }
+            if !said && !failed && pair.client.progress() == Progress::Open {
+                said = true;
+                pair.client.send(&mut chain(&[7; 2000]), &mut pair.up).unwrap();
+            }
+        }
+        let came = pair.at_server.to_vec();
+        assert!(came.iter().all(|byte| *byte == 7) && came.len() <= 2000 && pair.at_client.is_empty());
+        assert!(failed || passed <= at || came.len() == 2000, "at {at} of {passed}, {at_once} at once");
+    }
 }
 
 #[test]

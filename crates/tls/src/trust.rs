@@ -80,3 +80,24 @@ pub(crate) fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'s
     }
     Ok(lists)
 }
+
+/// Whether a certificate that was not verified is good all the same: it is one of those that are trusted, and
+/// it is not for its dates, or for being revoked, that it failed.
+pub(crate) fn by_itself<T>(
+    verified: &Result<T, rustls::Error>,
+    certificate: &CertificateDer<'_>,
+    trusted: &HashSet<CertificateDer<'static>>,
+) -> bool {
+    use rustls::CertificateError as Error;
+    match verified {
+        Ok(_)
+        | Err(rustls::Error::InvalidCertificate(
+            Error::Expired
+            | Error::ExpiredContext { .. }
+            | Error::NotValidYet
+            | Error::NotValidYetContext { .. }
+            | Error::Revoked,
+        )) => false,
+        Err(_) => trusted.contains(certificate),
+    }
+}
