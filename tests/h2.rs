@@ -3,6 +3,8 @@
 use crate::common;
 
 use bytes::Bytes;
+use common::h2::{block, client};
+use common::watch::log_lines;
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, fd, listener, origin, read_all};
 use h2::client::SendRequest;
 use http::{HeaderMap, Request, StatusCode, Version};
@@ -16,21 +18,6 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 
 /// A body that no window takes at once.
 const LARGE: usize = 1 << 20;
-
-/// Runs what asks, with as long as tests have.
-fn block<F: Future>(work: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let work = async { tokio::time::timeout(PATIENCE, work).await.expect("it takes too long") };
-    runtime.block_on(tokio::task::LocalSet::new().run_until(work))
-}
-
-/// A client with a connection of its own.
-async fn client(address: SocketAddr) -> SendRequest<Bytes> {
-    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (client, connection) = h2::client::handshake(stream).await.unwrap();
-    tokio::task::spawn_local(connection);
-    client
-}
 
 /// What came back.
 #[derive(Debug)]
@@ -167,7 +154,7 @@ fn server() -> SocketAddr {
 /// lines of its log.
 fn start(frontend: &str, server: SocketAddr) -> (Manylane, SocketAddr, mpsc::Receiver<String>) {
     let (web, address) = listener();
-    let (log, lines) = common_log();
+    let (log, lines) = log_lines();
     let config = format!(
         "global\n log {log} local0\n{DEFAULTS} mode http\n log global\n option httplog\nfrontend f\n \
          bind {}\n\
@@ -175,22 +162,6 @@ fn start(frontend: &str, server: SocketAddr) -> (Manylane, SocketAddr, mpsc::Rec
         fd(&web)
     );
     (Manylane::start_ready(&config), address, lines)
-}
-
-/// A log target, and the texts of its lines.
-fn common_log() -> (SocketAddr, mpsc::Receiver<String>) {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap();
-    let (send, lines) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut line = [0; 65_536];
-        while let Ok(length) = socket.recv(&mut line) {
-            if send.send(String::from_utf8_lossy(&line[..length]).into_owned()).is_err() {
-                return;
-            }
-        }
-    });
-    (address, lines)
 }
 
 /// The next line that tells of a request.

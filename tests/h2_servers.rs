@@ -4,8 +4,9 @@
 use crate::common;
 
 use bytes::Bytes;
+use common::h2::{block, client};
 use common::watch::Syslog;
-use common::{DEFAULTS, Folder, Manylane, PATIENCE, fd, listener};
+use common::{DEFAULTS, Folder, Manylane, fd, listener};
 use h2::client::SendRequest;
 use http::{Request, Response};
 use nix::sys::signal::Signal;
@@ -16,19 +17,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, watch};
-
-fn block<F: Future>(work: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let work = async { tokio::time::timeout(PATIENCE, work).await.expect("it takes too long") };
-    runtime.block_on(tokio::task::LocalSet::new().run_until(work))
-}
-
-async fn client(address: SocketAddr) -> SendRequest<Bytes> {
-    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-    let (client, connection) = h2::client::handshake(stream).await.unwrap();
-    tokio::task::spawn_local(connection);
-    client
-}
 
 /// Asks, and waits for all of the answer: its status and its body.
 async fn get(client: &SendRequest<Bytes>, path: &str) -> Result<(u16, String), h2::Error> {

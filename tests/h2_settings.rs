@@ -3,10 +3,11 @@
 
 use crate::common;
 
+use common::watch::log_lines;
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, fd, listener, origin};
 use std::collections::HashMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 
@@ -182,17 +183,7 @@ fn start(global: &str, frontend: &str, backend: &str) -> Running {
     let (web, address) = listener();
     let folder = Folder::new();
     let cli = folder.0.join("cli");
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let log = socket.local_addr().unwrap();
-    let (send, lines) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut line = [0; 65_536];
-        while let Ok(length) = socket.recv(&mut line) {
-            if send.send(String::from_utf8_lossy(&line[..length]).into_owned()).is_err() {
-                return;
-            }
-        }
-    });
+    let (log, lines) = log_lines();
     let defaults = DEFAULTS.replace("nbthread 2", "nbthread 1");
     let program = Manylane::start_ready(&format!(
         "global\n stats socket {}\n log {log} local0\n{global}{defaults} mode http\n log global\n \
@@ -533,20 +524,16 @@ fn samples_tell_of_the_clients_connection() {
 #[test]
 fn a_client_without_the_header_that_is_expected_has_an_error() {
     let (web, address) = listener();
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let log = socket.local_addr().unwrap();
+    let (log, lines) = log_lines();
     let _program = Manylane::start_ready(&format!(
         "{DEFAULTS} mode http\nlisten l\n bind {} accept-proxy\n log {log} local0\n \
          error-log-format \"%[fc_err] %[fc_err_name] %[fc_err_str]\"\n server s 127.0.0.1:1\n",
         fd(&web)
     ));
     connect(address).write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let mut line = [0; 1000];
     let expected = "15 PRX_NOT_HDR Received something which does not look like a PROXY protocol header";
     loop {
-        let length = socket.recv(&mut line).unwrap();
-        let line = String::from_utf8_lossy(&line[..length]);
+        let line = lines.recv_timeout(PATIENCE).unwrap();
         if line.contains("PRX_") {
             assert!(line.contains(expected), "{line}");
             return;

@@ -4,6 +4,7 @@
 use crate::common;
 
 use bytes::Bytes;
+use common::h2::block;
 use common::watch::Syslog;
 use common::{DEFAULTS, Manylane, PATIENCE, connect, fd, listener, origin};
 use h2::client::SendRequest;
@@ -16,12 +17,6 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 /// A key, and what a server that has it says (RFC 6455, 1.3).
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
-
-fn block<F: Future>(work: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let work = async { tokio::time::timeout(PATIENCE, work).await.expect("it takes too long") };
-    runtime.block_on(tokio::task::LocalSet::new().run_until(work))
-}
 
 /// A client, whose server's settings are there.
 async fn client(address: SocketAddr) -> SendRequest<Bytes> {

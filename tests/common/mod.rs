@@ -3,9 +3,10 @@
 //! Listening sockets are made by the test, with ports of the kernel's choice, and handed over as `fd@N`: so
 //! nothing has to be waited for, since a connection that comes early waits in the kernel.
 
-#![allow(dead_code, unreachable_pub)] // each test program uses a part; it is nobody's interface
+#![allow(unreachable_pub)] // it is nobody's interface
 
 pub mod dns;
+pub mod h2;
 pub mod watch;
 
 use std::io::{Read, Write};

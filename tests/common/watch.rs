@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Instant;
 
 /// A syslog server.
@@ -159,4 +160,20 @@ pub fn both<T>(config: impl Fn(&Syslog, &Path) -> String, play: impl Fn(Played) 
         println!("There is no HAProxy 3.2: not compared");
     }
     (ours, theirs)
+}
+
+/// A log target, and the texts of its lines.
+pub fn log_lines() -> (SocketAddr, mpsc::Receiver<String>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let (send, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = [0; 65_536];
+        while let Ok(length) = socket.recv(&mut line) {
+            if send.send(String::from_utf8_lossy(&line[..length]).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, lines)
 }
