@@ -71,18 +71,16 @@ fn connection(mut socket: TcpStream, config: Config) -> Result<(), Failure> {
             socket.write_all(segment)?;
         }
         output.clear();
-        if let Err(error) = handled {
-            // The peer reads the GOAWAY before it sees the end.
+        if written && handled.is_ok() {
+            continue; // there is room for more output
+        }
+        if handled.is_err() || connection.is_drained() {
+            // What the peer still sends is read: bytes that nobody reads would reset the connection, and the
+            // peer might lose the last frames.
             socket.shutdown(Shutdown::Write)?;
             socket.set_read_timeout(Some(Duration::from_secs(1)))?;
             while socket.read(&mut bytes).is_ok_and(|n| n > 0) {}
-            return Err(error.into());
-        }
-        if written {
-            continue; // there is room for more output
-        }
-        if connection.is_drained() {
-            return Ok(());
+            return Ok(handled?);
         }
         match socket.read(&mut bytes)? {
             0 => return Ok(()),
