@@ -263,6 +263,15 @@ impl Segment {
         !self.is_external() && 2 * self.len() < size_of::<Header>() + self.hold.capacity()
     }
 
+    /// True when the bytes of both fill at least half of the memory that their two clusters take.
+    pub(crate) fn fills_with(&self, next: &Self) -> bool {
+        let memory = |segment: &Self| match segment.is_external() {
+            true => 2 * segment.len(),
+            false => size_of::<Header>() + segment.hold.capacity() as usize,
+        };
+        2 * (self.len() + next.len()) >= memory(self) + memory(next)
+    }
+
     /// Copies as many of `bytes` behind the view as there is spare room for; how many it were.
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {

@@ -46,14 +46,15 @@ proptest! {
     /// is a cluster at either end.
     #[test]
     fn what_is_moved_and_taken_stays_within_two_clusters_of_it(
-        steps in prop::collection::vec((prop::collection::vec(1..700_usize, 1..6), 0..3000_usize), 1..60),
+        steps in prop::collection::vec((prop::collection::vec(
+            prop_oneof![1..700_usize, 1..40_usize, 2049..16_385_usize], 1..6), 0..30_000_usize), 1..60),
     ) {
         let (mut chain, mut expected) = (Chain::new(), Vec::new());
         for (n, (pieces, taken)) in steps.into_iter().enumerate() {
             let mut other = Chain::new();
             for len in pieces {
                 let bytes = vec![n as u8; len];
-                other.push_back(read(&bytes, 0)).expect("memory");
+                other.push_back(read(&bytes, usize::from(len > CLUSTER_SIZES[0]))).expect("memory");
                 expected.extend_from_slice(&bytes);
             }
             chain.append_compact(&mut other).expect("memory");
@@ -88,4 +89,19 @@ fn pieces_that_fill_their_clusters_are_taken_by_reference() {
         chain.push_compact(segment).expect("memory");
         assert!(chain.back().is_some_and(|back| back.shares_with(&same)));
     }
+}
+
+/// Frames of a protocol are moved as they are: their headers in one cluster, the data of each in its own.
+#[test]
+fn small_pieces_before_large_ones_are_taken_by_reference() {
+    let headers = read(&[1; 27], 0);
+    let mut frames = Chain::new();
+    for n in 0..3 {
+        frames.push_back(headers.slice(9 * n..9 * n + 9).expect("it has them")).expect("memory");
+        frames.push_back(read(&[2; 16_384], 1)).expect("memory");
+    }
+    let (before, mut chain) = (frames.share().expect("memory"), Chain::new());
+    chain.append_compact(&mut frames).expect("memory");
+    assert_eq!(chain.segment_count(), 6);
+    assert!(chain.segments().zip(before.segments()).all(|(now, then)| now.shares_with(then)));
 }

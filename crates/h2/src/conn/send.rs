@@ -238,16 +238,19 @@ impl Connection {
         self.small_is_idle();
     }
 
-    /// An idle connection keeps no cluster; one that waits for its peer adds to the one that it has anyway.
+    /// A connection without streams keeps no cluster, nor does one whose output is written; what waits for the
+    /// peer holds it anyway.
     fn small_is_idle(&mut self) {
-        if self.unwritten < QUANTUM && self.out.is_empty() {
+        if self.out.is_empty() && (self.unwritten == 0 || self.open == 0) {
             self.small.clear();
         }
     }
 
-    /// Frames of data that there is room for, whole ones.
+    /// Frames of data that there is room for, whole ones. The last bytes of a frame that is not written yet
+    /// hold as much memory as all of it.
     pub(super) fn output_room(&self) -> usize {
-        OUTPUT_ROOM.saturating_sub(self.out.len() + self.unwritten) / (HEADER + QUANTUM)
+        const FRAME: usize = HEADER + QUANTUM;
+        OUTPUT_ROOM.saturating_sub(self.out.len() + self.unwritten.next_multiple_of(FRAME)) / FRAME
     }
 
     fn check_side(&self, stream: StreamId, side: Side) -> Result<(), SendError> {
