@@ -7,10 +7,16 @@ SHELL := /bin/bash
 # Where the official installer puts Rust: a shell that was started before `scripts/setup` ran it does not look there.
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
-# Each machine has a build folder of its own, so that going from one to another rebuilds nothing.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-LOOM := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom
-SIM := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
+# The crates of the workspace alone are compiled for another machine, and optimised: all that they are built on is
+# what the tests of the real machine have built already.
+MACHINE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-$(1) CARGO_PROFILE_DEV_OPT_LEVEL=2
+LOOM := $(call MACHINE,loom)
+SIM := $(call MACHINE,sim)
+# For clippy, which is such a wrapper itself, and for measurements on the simulator: folders of their own, so that
+# going from one machine to another rebuilds nothing.
+LOOM_ALONE := RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom
+SIM_ALONE := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 
 # Measured code keeps its branches off the ends of 32-byte blocks. Intel's cores from Skylake to Cascade Lake decode such branches
 # anew each time (erratum SKX102), so that the same instructions take up to 1.6 times as long where they happen to lie badly.
@@ -18,14 +24,19 @@ SIM := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 ALIGNED := $(if $(filter x86_64,$(shell uname -m)),-C llvm-args=-x86-branches-within-32B-boundaries)
 
 # The crates are those of the workspace. The program, its tests end to end and xtask are for the real machine only; the bench needs no model.
-LIBRARIES := --workspace --exclude manylane-bench --exclude xtask
+LIBRARIES := --workspace --exclude manylane-bench --exclude manylane-fuzz --exclude xtask
 MODELLED := $(LIBRARIES) --exclude manylane --exclude manylane-tests
-SIMULATED := --workspace --exclude xtask --exclude manylane --exclude manylane-tests
+SIMULATED := --workspace --exclude manylane-fuzz --exclude xtask --exclude manylane --exclude manylane-tests
+# All features of the libraries and the program; the peers of the bench are for `make bench`.
+comma := ,
+space := $(subst ,, )
+FEATURES := manylane/call-sites manylane-buf/model manylane-local/designs manylane-local/model manylane-pool/global-pools
+FEATURES := $(subst $(space),$(comma),$(FEATURES))
 # The model of what only a feature brings; all others run as the crates are without features. Chosen among all
 # packages, since for one alone the features of libraries are others, and they would be built once more.
-GLOBAL_LISTS := $(MODELLED) --features manylane-pool/global-pools --test loom_pool global_lists
+GLOBAL_LISTS := --workspace --features manylane-pool/global-pools --test loom_pool global_lists
 # Their budget, likewise.
-GLOBAL_BUDGET := $(SIMULATED) --features manylane-pool/global-pools --test sim_pool global_lists
+GLOBAL_BUDGET := --workspace --features manylane-pool/global-pools --test sim_pool global_lists
 # Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the debug build.
 ALONE := $(addprefix --exclude manylane-,check config expr h1 h2 http resolve sim)
 
@@ -55,7 +66,7 @@ examples: ## each file in examples/ as it is: started, tried, ended (needs the p
 	MANYLANE_EXAMPLES=as-they-are cargo test --package manylane-tests --test examples -- --nocapture
 
 scale: setup ## the scaling demonstration: real threads here, simulated cores up to 96 (about two minutes)
-	$(SIM) cargo build --release --package manylane-bench
+	$(SIM_ALONE) cargo build --release --package manylane-bench
 	cargo run --release --package manylane-bench -- scale --short
 
 # Two steps at a time: tests of programs wait more than they compute, and so do the last crates of a build.
@@ -67,24 +78,23 @@ test: ## everything that must hold, within bounds: what CI runs
 
 test-form: ## format, lints, rooms and arrows, fuzz targets that compile: what ends soon comes first
 	cargo xtask check
-	cargo clippy --workspace --all-targets -- -D warnings
-	cargo check --locked --manifest-path fuzz/Cargo.toml --target-dir $(TARGET)
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 test-debug: ## unit, property, stress, end-to-end and documentation tests with all features and io_uring, lock ranks checked, freed memory poisoned
 	@if [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]; then export MANYLANE_DRIVER=io_uring; \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
-	cargo test --workspace --all-features
+	cargo test --workspace --exclude manylane-fuzz --features $(FEATURES)
 
 test-release: ## the rooms where lanes meet, and the program end to end, with epoll, as they ship, at full speed, where races are narrower
 	MANYLANE_DRIVER=epoll cargo test --profile stress $(LIBRARIES) $(ALONE) --features manylane-pool/fault-injection --tests
 
 test-models: ## loom: the interleavings of each lock-free structure
-	$(LOOM) cargo test --profile model $(MODELLED) --test 'loom_*'
-	$(LOOM) cargo test --profile model $(GLOBAL_LISTS)
+	$(LOOM) cargo test --workspace --test 'loom_*'
+	$(LOOM) cargo test $(GLOBAL_LISTS)
 
 test-budgets: ## simulator: cache-line transfers per operation, at up to 96 virtual cores
-	$(SIM) cargo test --profile model $(SIMULATED) --test 'sim_*'
-	$(SIM) cargo test --profile model $(GLOBAL_BUDGET)
+	$(SIM) cargo test --workspace --test 'sim_*'
+	$(SIM) cargo test $(GLOBAL_BUDGET)
 
 test-long: setup ## what the bounds of `make test` leave out; about 70 minutes on 2 free cores
 	@$(MAKE) --no-print-directory long-models long-properties long-budgets long-faults long-reloads tsan
@@ -93,16 +103,16 @@ test-long: setup ## what the bounds of `make test` leave out; about 70 minutes o
 # Each model says what of it was tried: all, or, ended by the clock, all with at most 3 preemptions.
 long-models: ## models without a bound on switches, each ended by the clock after LONG_MODEL_SECONDS (30)
 	MANYLANE_LONG=1 LOOM_MAX_DURATION=$(LONG_MODEL_SECONDS) \
-		$(LOOM) cargo test --profile model $(MODELLED) --test 'loom_*' -- --nocapture
+		$(LOOM) cargo test --workspace --test 'loom_*' -- --nocapture
 	MANYLANE_LONG=1 LOOM_MAX_DURATION=$(LONG_MODEL_SECONDS) \
-		$(LOOM) cargo test --profile model $(GLOBAL_LISTS) -- --nocapture
+		$(LOOM) cargo test $(GLOBAL_LISTS) -- --nocapture
 
 long-properties: ## the property tests with LONG_CASES (20000) cases each, long ones with a stated share of that
 	PROPTEST_CASES=$(LONG_CASES) cargo test --profile stress $(MODELLED) --features manylane-pool/fault-injection --tests
 
 long-budgets: ## all tests on the simulator, not only those of budgets; examples in documentation are for the real machine
-	$(SIM) cargo test --profile model $(SIMULATED) --lib --bins --tests
-	$(SIM) cargo test --profile model $(GLOBAL_BUDGET)
+	$(SIM) cargo test $(SIMULATED) --lib --bins --tests
+	$(SIM) cargo test $(GLOBAL_BUDGET)
 
 long-soak: ## ten minutes of 10,000 connections, with each driver
 	MANYLANE_LONG=1 cargo test --profile stress --package manylane-io --test soak -- --nocapture
@@ -137,22 +147,22 @@ check: ## format, lints on all three machines, rooms and arrows, each feature al
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 	cargo clippy --workspace --all-targets -- -D warnings
-	$(LOOM) cargo clippy $(MODELLED) --all-targets -- -D warnings
-	$(SIM) cargo clippy $(SIMULATED) --all-targets -- -D warnings
+	$(LOOM_ALONE) cargo clippy $(MODELLED) --all-targets -- -D warnings
+	$(SIM_ALONE) cargo clippy $(SIMULATED) --all-targets -- -D warnings
 	cargo xtask check
 	cargo xtask each-feature
-	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude manylane-fuzz --no-deps
 
 bench: ## all measurements: scaling, side by side with peers, response times beside long tasks, instruction counts, the forwarder beside C (about half an hour)
 	@scripts/setup bench
-	$(SIM) cargo build --release --package manylane-bench
-	cargo rustc --release --package manylane-bench --bin manylane-bench -- $(ALIGNED)
+	$(SIM_ALONE) cargo build --release --package manylane-bench
+	cargo rustc --release --package manylane-bench --features allocators --bin manylane-bench -- $(ALIGNED)
 	cargo rustc --release --package manylane --bin manylane -- $(ALIGNED)
 	$(TARGET)/release/manylane-bench scale
 	$(TARGET)/release/manylane-bench peers
 	$(TARGET)/release/manylane-bench instructions
 	$(TARGET)/release/manylane-bench heavy
-	cargo bench --package manylane-bench
+	cargo bench --package manylane-bench --features allocators
 	cargo build --release --package manylane-io --examples
 	$(TARGET)/release/examples/measure --requests 10000 --rounds 15
 

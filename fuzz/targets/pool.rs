@@ -1,6 +1,7 @@
 //! Pools against a list of what is in use: no block is handed out twice, nothing of it changes meanwhile,
 //! and the numbers agree.
 #![no_main]
+#![allow(unsafe_code)] // blocks are looked at behind the pool's back
 
 use manylane_pool::{BytePool, Options, PooledBytes};
 use std::sync::LazyLock;

@@ -17,7 +17,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         Version::V1 => emit_v1(header.ends.as_ref(), &mut again),
         Version::V2 => {
             // A checksum that others put among the rest is put at the end here.
-            emit_v2(&Emit { ends: header.ends, tlvs: &tlvs, checksum }, &mut again).unwrap();
+            emit_v2(&Emit { ends: header.ends, tlvs: &tlvs, checksum }, &mut again)
+                .expect("what was read can be written");
         }
     }
     let Ok(Parsed::Complete { header: read, .. }) = parse(&again) else { panic!("{again:?}") };

@@ -9,19 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Folders with a workspace of their own.
-const WORKSPACES: [&str; 2] = [".", "fuzz"];
-
 pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), String> {
     if is_off(root)? {
         return Ok(());
     }
     let mut visited = BTreeSet::new();
-    for folder in WORKSPACES.map(|folder| root.join(folder)) {
-        if folder.join("Cargo.toml").exists() {
-            format_check(root, &folder, &mut visited, findings)?;
-        }
-    }
+    format_check(root, &mut visited, findings)?;
     for file in texts(root, &["rs"]) {
         wide_lines(root, &file, findings)?;
         if !visited.contains(&absolute(&file)?) {
@@ -53,17 +46,15 @@ fn wide_lines(root: &Path, file: &Path, findings: &mut Vec<Finding>) -> Result<(
     Ok(())
 }
 
-/// Adds the files of the workspace in `folder` that rustfmt visits to `visited`, and a finding for each that
-/// it would change.
+/// Adds the files that rustfmt visits to `visited`, and a finding for each that it would change.
 fn format_check(
     root: &Path,
-    folder: &Path,
     visited: &mut BTreeSet<PathBuf>,
     findings: &mut Vec<Finding>,
 ) -> Result<(), String> {
     let output = Command::new("cargo")
         .args(["fmt", "--all", "--", "--check", "--verbose"])
-        .current_dir(folder)
+        .current_dir(root)
         .output()
         .map_err(|e| format!("cargo fmt cannot be started ({e}): install the component rustfmt"))?;
     let said = String::from_utf8_lossy(&output.stdout);

@@ -4,7 +4,6 @@ mod documents;
 mod features;
 mod finding;
 mod form;
-mod locks;
 mod manifests;
 mod results;
 mod rooms;
@@ -74,7 +73,6 @@ fn check(workspace: &Metadata) -> Result<bool, String> {
     let mut findings = manifests::check(workspace)?;
     let files = sources::check(workspace, &mut findings)?;
     let root = workspace.workspace_root.as_std_path();
-    locks::check(root, &mut findings);
     form::check(root, &mut findings)?;
     results::check(root, &mut findings)?;
     documents::check(root, &mut findings)?;

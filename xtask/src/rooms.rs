@@ -38,6 +38,7 @@ pub(crate) static ROOMS: &[Room] = &[
     room("xtask",     Refused,  ThroughSync),
     // measures peers: their allocators are called by raw pointers, their locks and atomics as they are
     room("bench",     Allowed,  Direct),
+    room("fuzz",      Allowed,  ThroughSync), // looks at the bytes of blocks behind the pool's back
     room("tests",     Refused,  Direct), // a test may use any tool
     room("manylane",  Refused,  ThroughSync),
     room("control",   Refused,  ThroughSync),
@@ -71,7 +72,7 @@ pub(crate) static ROOMS: &[Room] = &[
 const PLAIN: &[&str] = &["manylane", "xtask"];
 
 /// Rooms that nobody may depend on, wherever they stand.
-const LEAVES: &[&str] = &["xtask", "bench", "tests"];
+const LEAVES: &[&str] = &["xtask", "bench", "fuzz", "tests"];
 
 /// Arrows that point up all the same.
 const EXCEPTIONS: &[(&str, &str, DependencyKind, &str)] = &[(

@@ -411,22 +411,6 @@ fn this_workspace_has_a_row_for_each_of_its_packages() {
 }
 
 #[test]
-fn a_lock_file_beside_the_workspace_fits_its_manifest() {
-    let tree = Tree::new("lock");
-    let manifest = "[package]\nname = \"manylane-fuzz\"\nversion = \"0.1.0\"\nedition = \
-        \"2024\"\n\n[workspace]\n\n[lib]\npath = \"lib.rs\"\n";
-    let lock = "version = 4\n\n[[package]]\nname = \"manylane-fuzz\"\nversion = \"0.1.0\"\n";
-    tree.write("fuzz/Cargo.toml", manifest).write("fuzz/lib.rs", "").write("fuzz/Cargo.lock", lock);
-    tree.finds(&[]);
-    let pool = "\n[dependencies]\nmanylane-pool = { path = \"../crates/pool\" }\n";
-    tree.write("fuzz/Cargo.toml", &format!("{manifest}{pool}"));
-    tree.finds(&[
-        "fuzz/Cargo.lock:1:1: it does not fit the manifests: run `cargo metadata --offline` in `fuzz` and \
-            commit it",
-    ]);
-}
-
-#[test]
 fn a_file_in_bad_form_or_out_of_rustfmts_sight_is_found() {
     let tree = Tree::new("form");
     tree.write("rustfmt.toml", "");

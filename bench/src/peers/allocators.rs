@@ -28,11 +28,15 @@ macro_rules! allocators {
     )*};
 }
 
+#[cfg(feature = "allocators")]
 allocators! {
     /// snmalloc.
     Snmalloc, "snmalloc", snmalloc_rs::SnMalloc, snmalloc_rs::SnMalloc;
     /// jemalloc.
     Jemalloc, "jemalloc", tikv_jemallocator::Jemalloc, tikv_jemallocator::Jemalloc;
+}
+
+allocators! {
     /// mimalloc.
     Mimalloc, "mimalloc", mimalloc::MiMalloc, mimalloc::MiMalloc;
     /// The system's `malloc`.
@@ -96,7 +100,9 @@ mod tests {
 
     #[test]
     fn every_allocator_gives_memory_of_its_own() {
+        #[cfg(feature = "allocators")]
         blocks_are_distinct_and_writable::<Snmalloc>();
+        #[cfg(feature = "allocators")]
         blocks_are_distinct_and_writable::<Jemalloc>();
         blocks_are_distinct_and_writable::<Mimalloc>();
         blocks_are_distinct_and_writable::<Malloc>();

@@ -5,7 +5,9 @@
 //! threads run to the last free, so it is wall time per buffer of a pipeline of two. On one processor it
 //! would measure the scheduler.
 
-use super::allocators::{Allocator, Block, Jemalloc, Malloc, Mimalloc, Snmalloc};
+use super::allocators::{Allocator, Block, Malloc, Mimalloc};
+#[cfg(feature = "allocators")]
+use super::allocators::{Jemalloc, Snmalloc};
 use super::pool::{Boxed, Buffer, SIZE, boxed};
 use super::table::RING_ALONE;
 use super::{Contestant, Effort, Row, Target, measure};
@@ -30,25 +32,22 @@ pub(super) fn crowds(effort: Effort) -> Vec<Row> {
         Box::leak(Box::new(object_pool::Pool::new(2 * RING, boxed)));
     // Waking the other thread must stay small beside the sample.
     let effort = Effort { time: effort.time * 4, ..effort };
-    let figures = measure(
-        effort,
-        vec![
-            pipeline(
-                "manylane BytePool",
-                true,
-                move || ours.alloc().expect("there is memory"),
-                Buffer::touch,
-            ),
-            pipeline(DEPOT, false, move || shared.take(), |buffer| buffer.touch()),
-            pipeline("sharded-slab", false, move || SlabKey::new(slab), |_| {}),
-            pipeline("object-pool", false, move || objects.pull(boxed), Buffer::touch),
-            pipeline(Mimalloc::NAME, false, Block::<Mimalloc, SIZE>::new, Buffer::touch),
-            pipeline(Snmalloc::NAME, false, Block::<Snmalloc, SIZE>::new, Buffer::touch),
-            pipeline(Jemalloc::NAME, false, Block::<Jemalloc, SIZE>::new, Buffer::touch),
-            pipeline(Malloc::NAME, false, Block::<Malloc, SIZE>::new, Buffer::touch),
-            pipeline(RING_ALONE, false, || 1u64, |_| {}),
-        ],
-    );
+    #[allow(unused_mut, reason = "without the feature there are no more")]
+    let mut all = vec![
+        pipeline("manylane BytePool", true, move || ours.alloc().expect("there is memory"), Buffer::touch),
+        pipeline(DEPOT, false, move || shared.take(), |buffer| buffer.touch()),
+        pipeline("sharded-slab", false, move || SlabKey::new(slab), |_| {}),
+        pipeline("object-pool", false, move || objects.pull(boxed), Buffer::touch),
+        pipeline(Mimalloc::NAME, false, Block::<Mimalloc, SIZE>::new, Buffer::touch),
+        pipeline(Malloc::NAME, false, Block::<Malloc, SIZE>::new, Buffer::touch),
+        pipeline(RING_ALONE, false, || 1u64, |_| {}),
+    ];
+    #[cfg(feature = "allocators")]
+    all.extend([
+        pipeline(Snmalloc::NAME, false, Block::<Snmalloc, SIZE>::new, Buffer::touch),
+        pipeline(Jemalloc::NAME, false, Block::<Jemalloc, SIZE>::new, Buffer::touch),
+    ]);
+    let figures = measure(effort, all);
     vec![Row::new("pool: 16 KiB, taken on one lane, freed on another", Some(TARGET), figures)]
 }
 

@@ -1,6 +1,8 @@
 //! Taking a buffer of 16 KiB and giving it back, on one lane: at once, and while 64 are live.
 
-use super::allocators::{Allocator, Block, Jemalloc, Malloc, Mimalloc, Snmalloc};
+use super::allocators::{Allocator, Block, Malloc, Mimalloc};
+#[cfg(feature = "allocators")]
+use super::allocators::{Jemalloc, Snmalloc};
 use super::table::NO_POOL;
 use super::{Contest, Contestant, Target};
 use manylane_pool::{BytePool, PooledBytes};
@@ -97,16 +99,21 @@ fn contestants(live: bool) -> Vec<Contestant> {
     let objects: &'static object_pool::Pool<Boxed> =
         Box::leak(Box::new(object_pool::Pool::new(2 * LIVE, boxed)));
     let lent: &'static Cell<u8> = Box::leak(Box::new(Cell::new(0)));
-    vec![
+    #[allow(unused_mut, reason = "without the feature there are no more")]
+    let mut all = vec![
         contestant("manylane BytePool", true, live, move || ours.alloc().expect("there is memory")),
         contestant("opool local", false, live, || local.get()),
-        contestant(Snmalloc::NAME, false, live, Block::<Snmalloc, SIZE>::new),
-        contestant(Jemalloc::NAME, false, live, Block::<Jemalloc, SIZE>::new),
         contestant(Mimalloc::NAME, false, live, Block::<Mimalloc, SIZE>::new),
         contestant("object-pool", false, live, || objects.pull(boxed)),
         contestant(Malloc::NAME, false, live, Block::<Malloc, SIZE>::new),
         contestant(NO_POOL, false, live, move || Lent { at: lent, _of: &Boxes }),
-    ]
+    ];
+    #[cfg(feature = "allocators")]
+    all.extend([
+        contestant(Snmalloc::NAME, false, live, Block::<Snmalloc, SIZE>::new),
+        contestant(Jemalloc::NAME, false, live, Block::<Jemalloc, SIZE>::new),
+    ]);
+    all
 }
 
 fn contestant<B: Buffer + 'static>(

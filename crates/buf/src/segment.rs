@@ -267,7 +267,7 @@ impl Segment {
     pub(crate) fn fills_with(&self, next: &Self) -> bool {
         let memory = |segment: &Self| match segment.is_external() {
             true => 2 * segment.len(),
-            false => size_of::<Header>() + segment.hold.capacity() as usize,
+            false => size_of::<Header>() + segment.hold.capacity(),
         };
         2 * (self.len() + next.len()) >= memory(self) + memory(next)
     }

@@ -6,9 +6,10 @@
 //! [`push_compact`](Chain::push_compact).
 //!
 //! Rule: in a chain that grows by these functions alone, every segment but the first and the last fills at
-//! least half of its cluster's memory, header included, or does so together with the one behind it, and a last
-//! one that was copied lies in a small cluster. So the chain holds at most twice its bytes and two clusters, of which one is small where the
-//! bytes were cut out of larger reads; one cluster, as long as nothing is taken from its front.
+//! least half of its cluster's memory, header included, or does so together with the one behind it, and a
+//! last one that was copied lies in a small cluster. So the chain holds at most twice its bytes and two
+//! clusters, of which one is small where the bytes were cut out of larger reads; one cluster, as long as
+//! nothing is taken from its front.
 
 use super::Chain;
 use crate::error::{Error, PushError};
@@ -67,9 +68,9 @@ impl Chain {
         }
     }
 
-    /// Moves all of `other` behind this, as [`push_compact`](Self::push_compact) does with each segment; but a
-    /// small piece before a large one, as a frame's header before its data, goes by reference where the two
-    /// together fill half of their clusters. O(segments of `other`).
+    /// Moves all of `other` behind this, as [`push_compact`](Self::push_compact) does with each segment; but
+    /// a small piece before a large one, as a frame's header before its data, goes by reference where the
+    /// two together fill half of their clusters. O(segments of `other`).
     ///
     /// # Errors
     /// When there is no memory; then a part of `other` was moved.
@@ -80,7 +81,9 @@ impl Chain {
         }
         while let Some(segment) = other.pop_front() {
             let behind_full = !self.back().is_some_and(Segment::is_sparse);
-            if behind_full && other.front().is_some_and(|next| segment.is_sparse() && segment.fills_with(next)) {
+            if behind_full
+                && other.front().is_some_and(|next| segment.is_sparse() && segment.fills_with(next))
+            {
                 self.push_back(segment).map_err(|failed| failed.error)?;
                 let Some(next) = other.pop_front() else { break };
                 self.push_back(next).map_err(|failed| failed.error)?;

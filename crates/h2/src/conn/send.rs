@@ -238,8 +238,8 @@ impl Connection {
         self.small_is_idle();
     }
 
-    /// A connection without streams keeps no cluster, nor does one whose output is written; what waits for the
-    /// peer holds it anyway.
+    /// A connection without streams keeps no cluster, nor does one whose output is written; what waits for
+    /// the peer holds it anyway.
     fn small_is_idle(&mut self) {
         if self.out.is_empty() && (self.unwritten == 0 || self.open == 0) {
             self.small.clear();
