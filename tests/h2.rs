@@ -3,7 +3,7 @@
 use crate::common;
 
 use bytes::Bytes;
-use common::h2::{block, client};
+use common::h2::{block, client, serve};
 use common::watch::log_lines;
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, check, connect, fd, listener, origin, read_all};
 use h2::client::SendRequest;
@@ -552,30 +552,16 @@ fn h2spec_finds_nothing() {
 }
 
 /// Requests that an origin of HTTP/2 has seen, each with the number of its connection.
-type Seen = Arc<Mutex<Vec<(usize, String)>>>;
+type Requests = Arc<Mutex<Vec<(usize, String)>>>;
 
 /// An origin of HTTP/2 that answers by the path it is asked for.
-fn server_of_2() -> (SocketAddr, Seen) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    let seen = Seen::default();
+fn server_of_2() -> (SocketAddr, Requests) {
+    let seen = Requests::default();
     let own = seen.clone();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let serve = async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            for number in 1.. {
-                let (stream, _) = listener.accept().await.unwrap();
-                tokio::task::spawn_local(connection(stream, number, own.clone()));
-            }
-        };
-        runtime.block_on(tokio::task::LocalSet::new().run_until(serve));
-    });
-    (address, seen)
+    (serve(move |stream, number| connection(stream, number, own.clone())), seen)
 }
 
-async fn connection(stream: tokio::net::TcpStream, number: usize, seen: Seen) {
+async fn connection(stream: tokio::net::TcpStream, number: usize, seen: Requests) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     while let Some(Ok((request, respond))) = connection.accept().await {
         let path = request.uri().path().to_owned();
@@ -633,7 +619,7 @@ async fn respond_to(
 }
 
 /// The program before such an origin, and what the server's line has beside.
-fn start_before_2(backend: &str, options: &str) -> (Manylane, SocketAddr, Seen) {
+fn start_before_2(backend: &str, options: &str) -> (Manylane, SocketAddr, Requests) {
     let (server, seen) = server_of_2();
     let (web, address) = listener();
     let program = Manylane::start_ready(&format!(
@@ -646,7 +632,7 @@ fn start_before_2(backend: &str, options: &str) -> (Manylane, SocketAddr, Seen) 
 }
 
 /// The connections that an origin has seen requests on.
-fn connections(seen: &Seen) -> Vec<usize> {
+fn connections(seen: &Requests) -> Vec<usize> {
     let mut numbers: Vec<usize> = seen.lock().unwrap().iter().map(|(number, _)| *number).collect();
     numbers.sort_unstable();
     numbers.dedup();

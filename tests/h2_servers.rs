@@ -4,7 +4,7 @@
 use crate::common;
 
 use bytes::Bytes;
-use common::h2::{block, client};
+use common::h2::{block, client, serve};
 use common::watch::Syslog;
 use common::{DEFAULTS, Folder, Manylane, fd, listener};
 use h2::client::SendRequest;
@@ -17,9 +17,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 
-/// Asks, and waits for all of the answer: its status and its body.
-async fn get(client: &SendRequest<Bytes>, path: &str) -> Result<(u16, String), h2::Error> {
+/// A status and a body, or why all of them did not come.
+type Answer = Result<(u16, String), h2::Error>;
+
+/// Asks, and waits for all of the answer.
+async fn get(client: &SendRequest<Bytes>, path: &str) -> Answer {
     let mut client = client.clone().ready().await?;
     let request = Request::get(format!("http://a.example{path}")).body(()).unwrap();
     let (response, _) = client.send_request(request, true)?;
@@ -34,7 +38,7 @@ async fn get(client: &SendRequest<Bytes>, path: &str) -> Result<(u16, String), h
 }
 
 /// Whether an answer was cut: before its head came, or behind it.
-fn is_cut(answer: Result<(u16, String), h2::Error>) -> bool {
+fn is_cut(answer: Answer) -> bool {
     answer.map_or(true, |(status, _)| status == 502)
 }
 
@@ -50,23 +54,11 @@ struct Origin {
 
 impl Origin {
     fn new() -> Self {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
         let (go, goes) = watch::channel(false);
         let held = Arc::new(AtomicUsize::new(0));
         let own = held.clone();
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let serve = async move {
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                for number in 1.. {
-                    let (stream, _) = listener.accept().await.unwrap();
-                    tokio::task::spawn_local(Self::connection(stream, number, own.clone(), goes.clone()));
-                }
-            };
-            runtime.block_on(tokio::task::LocalSet::new().run_until(serve));
-        });
+        let address =
+            serve(move |stream, number| Self::connection(stream, number, own.clone(), goes.clone()));
         Self { address, held, go }
     }
 
@@ -114,6 +106,25 @@ impl Origin {
             _ => out.send_data(Bytes::from(path), true).ok()?,
         }
         Some(())
+    }
+
+    /// Streams of `client` that hold, which the origin's first connection serves.
+    async fn hold(&self, client: &SendRequest<Bytes>, count: usize) -> JoinSet<Answer> {
+        let mut held = JoinSet::new();
+        for _ in 0..count {
+            let client = client.clone();
+            held.spawn_local(async move { get(&client, "/hold").await });
+        }
+        self.holds(count).await;
+        held
+    }
+
+    /// Lets all streams go on, and sees that those that [`hold`](Self::hold) opened end well.
+    async fn release(&self, mut held: JoinSet<Answer>) {
+        self.go.send(true).unwrap();
+        while let Some(answer) = held.join_next().await {
+            assert_eq!(answer.unwrap().unwrap(), (200, "1:whole".into()));
+        }
     }
 
     /// Waits until so many streams hold.
@@ -168,13 +179,7 @@ fn a_server_that_dies_takes_the_streams_of_its_connection_alone() {
     block(async {
         let client = client(address).await;
         assert_eq!(get(&client, "/first").await.unwrap(), (200, "1:/first".into()));
-        let holds: Vec<_> = (0..100)
-            .map(|_| {
-                let client = client.clone();
-                tokio::task::spawn_local(async move { get(&client, "/hold").await })
-            })
-            .collect();
-        origin.holds(100).await;
+        let held = origin.hold(&client, 100).await;
         // The first connection has as many streams as one may have; this client's are on another.
         let second = self::client(address).await;
         let own = {
@@ -184,10 +189,7 @@ fn a_server_that_dies_takes_the_streams_of_its_connection_alone() {
         origin.holds(101).await;
         assert!(is_cut(get(&second, "/die").await));
         assert!(own.await.unwrap().is_err());
-        origin.go.send(true).unwrap();
-        for hold in holds {
-            assert_eq!(hold.await.unwrap().unwrap(), (200, "1:whole".into()));
-        }
+        origin.release(held).await;
         // A new connection takes its place.
         assert_eq!(get(&second, "/next").await.unwrap().0, 200);
     });
@@ -202,20 +204,11 @@ fn a_reset_of_one_stream_leaves_all_others() {
     block(async {
         let client = client(address).await;
         assert_eq!(get(&client, "/first").await.unwrap(), (200, "1:/first".into()));
-        let holds: Vec<_> = (0..50)
-            .map(|_| {
-                let client = client.clone();
-                tokio::task::spawn_local(async move { get(&client, "/hold").await })
-            })
-            .collect();
-        origin.holds(50).await;
+        let held = origin.hold(&client, 50).await;
         for _ in 0..10 {
             assert!(is_cut(get(&client, "/reset").await));
         }
-        origin.go.send(true).unwrap();
-        for hold in holds {
-            assert_eq!(hold.await.unwrap().unwrap(), (200, "1:whole".into()));
-        }
+        origin.release(held).await;
     });
     let line = log.wait("/reset");
     assert!(line.contains(" SD-- ") || line.contains(" SH-- "), "{line}");
@@ -267,7 +260,7 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
     for stops in [false, true] {
         origin.go.send(false).unwrap();
         block(async {
-            let mut asked = tokio::task::JoinSet::new();
+            let mut asked = JoinSet::new();
             for _ in 0..CLIENTS {
                 let client = client(address).await;
                 for _ in 0..EACH {

@@ -1,9 +1,10 @@
-//! Clients of HTTP/2.
+//! Clients and servers of HTTP/2.
 
 use super::PATIENCE;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use std::net::SocketAddr;
+use tokio::net::TcpStream;
 
 /// Runs what asks, with as long as tests have.
 pub fn block<F: Future>(work: F) -> F::Output {
@@ -14,8 +15,30 @@ pub fn block<F: Future>(work: F) -> F::Output {
 
 /// A client with a connection of its own.
 pub async fn client(address: SocketAddr) -> SendRequest<Bytes> {
-    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     tokio::task::spawn_local(connection);
     client
+}
+
+/// A server on a thread of its own: `connection` gets each connection with its number, from 1.
+pub fn serve<F>(connection: impl Fn(TcpStream, usize) -> F + Send + 'static) -> SocketAddr
+where
+    F: Future<Output: 'static> + 'static,
+{
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let serve = async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            for number in 1.. {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::task::spawn_local(connection(stream, number));
+            }
+        };
+        runtime.block_on(tokio::task::LocalSet::new().run_until(serve));
+    });
+    address
 }
