@@ -57,8 +57,7 @@ impl ClientContext {
     /// # Errors
     /// What cannot be used, in a sentence.
     pub fn new(settings: &ClientSettings, told: &mut Vec<Problem>) -> Result<Self, Problem> {
-        let provider = settings.common.provider(told)?;
-        let versions = settings.common.versions()?;
+        let (provider, builder) = settings.common.begin(told, ClientConfig::builder_with_provider)?;
         let mut own = HashSet::new();
         let known = match (&settings.verify, &settings.common.authorities) {
             (ServerVerify::None, _) => None,
@@ -93,10 +92,6 @@ impl ClientContext {
             None => Expected::Any,
         };
         let verifier = Verifier { known, own, expected, provider: provider.clone() };
-        let builder = ClientConfig::builder_with_provider(provider.clone());
-        let builder = builder
-            .with_protocol_versions(&versions)
-            .map_err(|error| Problem::new("ssl", error.to_string()))?;
         let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
         let mut config = match &settings.certificate {
             None => builder.with_no_client_auth(),

@@ -2,8 +2,8 @@
 
 use crate::error::Problem;
 use crate::names::{self, Version};
-use rustls::SupportedProtocolVersion;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::{ConfigBuilder, ConfigSide, SupportedProtocolVersion, WantsVerifier, WantsVersions};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct CommonSettings {
 }
 
 impl CommonSettings {
-    pub(crate) fn versions(&self) -> Result<Vec<&'static SupportedProtocolVersion>, Problem> {
+    fn versions(&self) -> Result<Vec<&'static SupportedProtocolVersion>, Problem> {
         let within = |version: &Version| {
             self.oldest.is_none_or(|oldest| *version >= oldest)
                 && self.newest.is_none_or(|newest| *version <= newest)
@@ -42,7 +42,23 @@ impl CommonSettings {
         Ok(versions)
     }
 
-    pub(crate) fn provider(&self, told: &mut Vec<Problem>) -> Result<Arc<CryptoProvider>, Problem> {
+    /// What both sides begin with: what encrypts, and a builder that speaks the versions with it.
+    ///
+    /// # Errors
+    /// What cannot be used, in a sentence.
+    pub(crate) fn begin<Side: ConfigSide>(
+        &self,
+        told: &mut Vec<Problem>,
+        builder: fn(Arc<CryptoProvider>) -> ConfigBuilder<Side, WantsVersions>,
+    ) -> Result<(Arc<CryptoProvider>, ConfigBuilder<Side, WantsVerifier>), Problem> {
+        let provider = self.provider(told)?;
+        let builder = builder(provider.clone())
+            .with_protocol_versions(&self.versions()?)
+            .map_err(|error| Problem::new("ssl", error.to_string()))?;
+        Ok((provider, builder))
+    }
+
+    fn provider(&self, told: &mut Vec<Problem>) -> Result<Arc<CryptoProvider>, Problem> {
         let mut provider = aws_lc_rs::default_provider();
         let (mut new, mut old) = (Vec::new(), Vec::new());
         for suite in provider.cipher_suites.drain(..) {

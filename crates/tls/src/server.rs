@@ -63,8 +63,7 @@ impl ServerContext {
     /// # Errors
     /// What cannot be used, in a sentence.
     pub fn new(settings: &ServerSettings, told: &mut Vec<Problem>) -> Result<Self, Problem> {
-        let provider = settings.common.provider(told)?;
-        let versions = settings.common.versions()?;
+        let (provider, builder) = settings.common.begin(told, ServerConfig::builder_with_provider)?;
         let certificates = of_sources(&settings.certificates, &provider, told)?;
         if certificates.is_empty() {
             return Err(match settings.certificates.first() {
@@ -74,10 +73,6 @@ impl ServerContext {
                 }
             });
         }
-        let builder = ServerConfig::builder_with_provider(provider.clone());
-        let builder = builder
-            .with_protocol_versions(&versions)
-            .map_err(|error| Problem::new("ssl", error.to_string()))?;
         let builder = match settings.verify {
             ClientVerify::None => builder.with_no_client_auth(),
             verify => {
