@@ -111,8 +111,53 @@ fn made(connection: Connection) -> Result<Fetch, Error> {
 
 /// A row without arguments.
 macro_rules! plain {
-    ($name:literal, $out:ident, $places:ident, $help:literal, $what:expr) => {
+    ($name:literal, $out:ident, $places:ident, $help:expr, $what:expr) => {
         row($name, &[], 0, Type::$out, EvalPoints::$places, $help, |_| made($what))
+    };
+}
+
+/// What is known of the connection on one side, which `$peer` is at the other end of.
+macro_rules! links {
+    ($link:ident, $peer:literal, $places:ident, $agreed:ident,
+     [$error:literal, $name:literal, $sentence:literal, $glitches:literal, $streams:literal, $limit:literal]) => {
+        [
+            plain!(
+                $error,
+                Int,
+                $places,
+                concat!("the number of what is wrong with the ", $peer, "'s connection, or 0"),
+                C::$link(LinkFact::Error)
+            ),
+            plain!(
+                $name,
+                Str,
+                $places,
+                "the name of that, empty if nothing is",
+                C::$link(LinkFact::ErrorName)
+            ),
+            plain!($sentence, Str, $places, "the same for people", C::$link(LinkFact::ErrorSentence)),
+            plain!(
+                $glitches,
+                Int,
+                $places,
+                concat!("oddities of the ", $peer, " on its HTTP/2 connection"),
+                C::$link(LinkFact::Glitches)
+            ),
+            plain!(
+                $streams,
+                Int,
+                $places,
+                concat!("streams that the ", $peer, "'s connection has now"),
+                C::$link(LinkFact::Streams)
+            ),
+            plain!(
+                $limit,
+                Int,
+                $agreed,
+                concat!("streams that the ", $peer, "'s connection may have at a time"),
+                C::$link(LinkFact::StreamsLimit)
+            ),
+        ]
     };
 }
 
@@ -124,6 +169,23 @@ fn capture(args: &Args<'_, '_>) -> Result<usize, Error> {
 }
 
 use Connection as C;
+
+pub(super) const LINKS: [[Row; 6]; 2] = [
+    links!(
+        BackLink,
+        "server",
+        ANSWERED,
+        ANSWERED,
+        ["bc_err", "bc_err_name", "bc_err_str", "bc_glitches", "bc_nb_streams", "bc_settings_streams_limit"]
+    ),
+    links!(
+        FrontLink,
+        "client",
+        LINK,
+        HANDSHAKEN,
+        ["fc_err", "fc_err_name", "fc_err_str", "fc_glitches", "fc_nb_streams", "fc_settings_streams_limit"]
+    ),
+];
 
 pub(super) const ROWS: &[Row] = &[
     plain!("accept_date", Int, LINK, "when the connection was accepted, seconds since 1970", C::AcceptDate),
@@ -140,42 +202,6 @@ pub(super) const ROWS: &[Row] = &[
         ANSWERED,
         "the server's port of the connection to it",
         C::Port(End::BackDestination)
-    ),
-    plain!(
-        "bc_err",
-        Int,
-        ANSWERED,
-        "the number of what is wrong with the server's connection, or 0",
-        C::BackLink(LinkFact::Error)
-    ),
-    plain!(
-        "bc_err_name",
-        Str,
-        ANSWERED,
-        "the name of that, empty if nothing is",
-        C::BackLink(LinkFact::ErrorName)
-    ),
-    plain!("bc_err_str", Str, ANSWERED, "the same for people", C::BackLink(LinkFact::ErrorSentence)),
-    plain!(
-        "bc_glitches",
-        Int,
-        ANSWERED,
-        "oddities of the server on its HTTP/2 connection",
-        C::BackLink(LinkFact::Glitches)
-    ),
-    plain!(
-        "bc_nb_streams",
-        Int,
-        ANSWERED,
-        "streams that the server's connection has now",
-        C::BackLink(LinkFact::Streams)
-    ),
-    plain!(
-        "bc_settings_streams_limit",
-        Int,
-        ANSWERED,
-        "streams that the server's connection may have at a time",
-        C::BackLink(LinkFact::StreamsLimit)
     ),
     plain!("bc_http_major", Int, ANSWERED, "1 for HTTP/1 to the server, 2 for HTTP/2", C::BackHttpMajor),
     plain!("bc_src", Addr, ANSWERED, "our address of the connection to the server", C::Addr(End::BackSource)),
@@ -269,42 +295,6 @@ pub(super) const ROWS: &[Row] = &[
         C::IsLocal(End::LinkDestination)
     ),
     plain!("fc_dst_port", Int, LINK, "the connection's own destination port", C::Port(End::LinkDestination)),
-    plain!(
-        "fc_err",
-        Int,
-        LINK,
-        "the number of what is wrong with the client's connection, or 0",
-        C::FrontLink(LinkFact::Error)
-    ),
-    plain!(
-        "fc_err_name",
-        Str,
-        LINK,
-        "the name of that, empty if nothing is",
-        C::FrontLink(LinkFact::ErrorName)
-    ),
-    plain!("fc_err_str", Str, LINK, "the same for people", C::FrontLink(LinkFact::ErrorSentence)),
-    plain!(
-        "fc_glitches",
-        Int,
-        LINK,
-        "oddities of the client on its HTTP/2 connection",
-        C::FrontLink(LinkFact::Glitches)
-    ),
-    plain!(
-        "fc_nb_streams",
-        Int,
-        LINK,
-        "streams that the client's connection has now",
-        C::FrontLink(LinkFact::Streams)
-    ),
-    plain!(
-        "fc_settings_streams_limit",
-        Int,
-        HANDSHAKEN,
-        "streams that the client's connection may have at a time",
-        C::FrontLink(LinkFact::StreamsLimit)
-    ),
     plain!("fc_http_major", Int, LINK, "1 for HTTP/1 from the client, 2 for HTTP/2", C::FrontHttpMajor),
     plain!("fc_pp_authority", Str, LINK, "the authority in the PROXY protocol's header", C::ProxyAuthority),
     plain!("fc_pp_unique_id", Str, LINK, "the unique id in the PROXY protocol's header", C::ProxyUniqueId),

@@ -69,6 +69,7 @@ pub(crate) fn table() -> &'static [Row] {
     static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
         let mut rows: Vec<Row> =
             [constant::ROWS, connection::ROWS, number::ROWS, http::ROWS, data::ROWS, tls::ROWS].concat();
+        rows.extend(connection::LINKS.as_flattened());
         rows.extend(unbuilt::rows());
         rows.sort_by_key(|row| row.name);
         rows
