@@ -216,15 +216,6 @@ impl External {
             .map_err(|error| Refused { value: ManuallyDrop::into_inner(bytes), error })
     }
 
-    /// A boxed slice's bytes.
-    ///
-    /// # Errors
-    /// As [`from_raw`](Self::from_raw), with the box given back.
-    pub fn from_box(bytes: Box<[u8]>) -> Result<Segment, Refused<Box<[u8]>>> {
-        Self::from_vec(bytes.into_vec())
-            .map_err(|refused| Refused { value: refused.value.into_boxed_slice(), error: refused.error })
-    }
-
     /// Bytes that live as long as the program.
     ///
     /// # Errors

@@ -219,11 +219,6 @@ impl Accepted {
             None => rustix::net::getpeername(&self.fd).map_err(|errno| Error::system(Call::Accept, errno)),
         }
     }
-
-    /// The descriptor.
-    pub fn into_fd(self) -> OwnedFd {
-        self.fd
-    }
 }
 
 impl AsFd for Accepted {

@@ -205,11 +205,6 @@ impl<const BITS: u32> HistogramSnapshot<BITS> {
         Some(self.max)
     }
 
-    /// [`quantile`](Self::quantile) in percent: `percentile(99.9)`.
-    pub fn percentile(&self, percent: f64) -> Option<u64> {
-        self.quantile(percent / 100.0)
-    }
-
     /// The buckets that hold something: smallest value, largest value, how often.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         self.buckets.iter().enumerate().filter(|(_, n)| **n > 0).map(|(bucket, n)| {

@@ -194,8 +194,6 @@ fn what_could_not_join_a_chain_is_given_back() {
     let failing = fail::every(1);
     let refused = External::from_vec(vec![1, 2, 3]).expect_err("no memory");
     assert_eq!(refused.value, [1, 2, 3]);
-    let refused = External::from_box(Box::new([1, 2, 3])).expect_err("no memory");
-    assert_eq!(*refused.value, [1, 2, 3]);
     let owner: Arc<[u8]> = Arc::from([1, 2, 3]);
     let refused = External::from_owner(owner.clone()).expect_err("no memory");
     assert!(Arc::ptr_eq(&refused.value, &owner));
