@@ -24,9 +24,9 @@ const TAKEN: i32 = 4096;
 
 /// Who must not take anything waits here.
 #[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
+struct Latch(Arc<(Mutex<bool>, Condvar)>);
 
-impl Gate {
+impl Latch {
     fn open(&self) {
         *self.0.0.lock().unwrap() = true;
         self.0.1.notify_all();
@@ -98,9 +98,9 @@ fn head(stream: &mut TcpStream) -> bool {
     true
 }
 
-/// A server of the case, whose bodies are taken when `gate` is open.
-fn server(case: Case, gate: &Gate) -> SocketAddr {
-    let gate = gate.clone();
+/// A server of the case, whose bodies are taken when `latch` is open.
+fn server(case: Case, latch: &Latch) -> SocketAddr {
+    let latch = latch.clone();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     set_option(listener.as_fd(), SocketOption::ReceiveBuffer, TAKEN).unwrap();
     origin_of(listener, move |mut stream| {
@@ -117,7 +117,7 @@ fn server(case: Case, gate: &Gate) -> SocketAddr {
             Case::Requests => {
                 let mut body = body;
                 while head(&mut stream) {
-                    gate.pass();
+                    latch.pass();
                     stream.read_exact(&mut body).unwrap();
                     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
                 }
@@ -131,7 +131,7 @@ fn server(case: Case, gate: &Gate) -> SocketAddr {
 }
 
 /// A client of the case; bytes that it got of a body.
-fn client(case: Case, address: SocketAddr, gate: &Gate) -> usize {
+fn client(case: Case, address: SocketAddr, latch: &Latch) -> usize {
     let mut stream = connect(address);
     match case {
         Case::Responses => stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap(),
@@ -143,7 +143,7 @@ fn client(case: Case, address: SocketAddr, gate: &Gate) -> usize {
         Case::Plain => stream.write_all(b"x").unwrap(),
     }
     if case != Case::Requests {
-        gate.pass();
+        latch.pass();
     }
     stream.shutdown(Shutdown::Write).unwrap();
     let mut got = Vec::new();
@@ -161,8 +161,8 @@ fn run(case: Case, limit: usize, pressed: impl Fn(usize) -> bool) -> usize {
     set_option(socket.as_fd(), SocketOption::SendBuffer, SENT as i32).unwrap();
     let folder = Folder::new();
     let control = folder.0.join("control");
-    let gate = Gate::default();
-    let server = server(case, &gate);
+    let latch = Latch::default();
+    let server = server(case, &latch);
     let mode = if case == Case::Plain { "tcp" } else { "http" };
     let config = format!(
         "global\n nosplice\n stats socket {}\n tune.buffers.limit {limit}\n \
@@ -173,8 +173,8 @@ fn run(case: Case, limit: usize, pressed: impl Fn(usize) -> bool) -> usize {
     let _program = Manylane::start(&config);
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            let gate = gate.clone();
-            std::thread::spawn(move || client(case, address, &gate))
+            let latch = latch.clone();
+            std::thread::spawn(move || client(case, address, &latch))
         })
         .collect();
     let begin = Instant::now();
@@ -188,7 +188,7 @@ fn run(case: Case, limit: usize, pressed: impl Fn(usize) -> bool) -> usize {
         assert!(begin.elapsed() < PATIENCE, "{case:?}, limit {limit}: {} bytes", used());
         std::thread::yield_now();
     }
-    gate.open();
+    latch.open();
     let body = if case == Case::Requests { 2 } else { MESSAGE };
     for client in clients {
         assert_eq!(client.join().unwrap(), body, "{case:?}, limit {limit}: no message is cut");

@@ -3,8 +3,8 @@
 //! # Protocol
 //! 1. [`oneshot`] makes two ends. [`Request`] stays with the lane that asks, [`Reply`] goes to the lane that
 //!    is asked.
-//! 2. The giver gives once, or is dropped: either is an answer. What is given while nobody waits any more
-//!    comes back to the giver.
+//! 2. [`Reply::give`] takes the thing, once; dropping the reply answers that there is none. `give` gives the
+//!    thing back when nobody waits any more.
 //! 3. The asker has the thing, or nothing, or leaves by dropping its end. What was given and not taken by
 //!    then is dropped with it. So the thing is at each moment with one of the two, and never lost.
 //! 4. Both sides change one state under a leaf lock, which is held for a few stores. The asker is woken
@@ -132,24 +132,24 @@ mod tests {
 
     #[test]
     fn what_is_given_arrives_once() {
-        let (mut asked, giver) = oneshot::<_, Nobody>();
-        assert_eq!(asked.poll(|| Nobody), Poll::Pending);
-        assert_eq!(giver.give(7), Ok(()));
-        assert_eq!(asked.poll(|| Nobody), Poll::Ready(Some(7)));
-        assert_eq!(asked.poll(|| Nobody), Poll::Ready(None));
+        let (mut request, reply) = oneshot::<_, Nobody>();
+        assert_eq!(request.poll(|| Nobody), Poll::Pending);
+        assert_eq!(reply.give(7), Ok(()));
+        assert_eq!(request.poll(|| Nobody), Poll::Ready(Some(7)));
+        assert_eq!(request.poll(|| Nobody), Poll::Ready(None));
     }
 
     #[test]
-    fn a_giver_that_is_dropped_says_that_it_has_nothing() {
-        let (mut asked, giver) = oneshot::<u32, Nobody>();
-        drop(giver);
-        assert_eq!(asked.poll(|| Nobody), Poll::Ready(None));
+    fn a_reply_that_is_dropped_says_that_it_has_nothing() {
+        let (mut request, reply) = oneshot::<u32, Nobody>();
+        drop(reply);
+        assert_eq!(request.poll(|| Nobody), Poll::Ready(None));
     }
 
     #[test]
     fn what_nobody_waits_for_comes_back() {
-        let (asked, giver) = oneshot::<_, Nobody>();
-        drop(asked);
-        assert_eq!(giver.give(7), Err(7));
+        let (request, reply) = oneshot::<_, Nobody>();
+        drop(request);
+        assert_eq!(reply.give(7), Err(7));
     }
 }

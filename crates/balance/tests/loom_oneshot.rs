@@ -36,25 +36,25 @@ impl Drop for Connection {
 fn asked_beside_giver(gives: bool) {
     model(move || {
         let open = Arc::new(AtomicUsize::new(0));
-        let (mut asked, giver) = oneshot();
+        let (mut request, reply) = oneshot();
         let other = {
             let open = open.clone();
             thread::spawn(move || {
                 if gives {
-                    assert!(giver.give(Connection::open(&open)).is_ok(), "somebody waits");
+                    assert!(reply.give(Connection::open(&open)).is_ok(), "somebody waits");
                 } else {
-                    drop(giver);
+                    drop(reply);
                 }
             })
         };
         let notify = Notify(Arc::new(AtomicBool::new(false)));
-        let first = asked.poll(|| notify.clone());
+        let first = request.poll(|| notify.clone());
         other.join().expect("no assertion failed");
         let answer = match first {
             Poll::Ready(answer) => answer,
             Poll::Pending => {
                 assert!(notify.0.load(Ordering::SeqCst), "a wake-up was lost");
-                match asked.poll(|| notify) {
+                match request.poll(|| notify) {
                     Poll::Ready(answer) => answer,
                     Poll::Pending => panic!("the answer was given"),
                 }
@@ -77,22 +77,22 @@ fn who_waits_is_woken_when_there_is_nothing() {
     asked_beside_giver(false);
 }
 
-/// Who leaves while it is given: it comes back to the giver, or it is closed; never both, never neither.
+/// Who leaves while it is given: `give` gives it back, or it is closed; never both, never neither.
 #[test]
 fn what_is_given_to_one_who_leaves_comes_back_or_is_closed() {
     model(|| {
         let open = Arc::new(AtomicUsize::new(0));
-        let (mut asked, giver) = oneshot();
+        let (mut request, reply) = oneshot();
         let other = {
             let open = open.clone();
-            thread::spawn(move || giver.give(Connection::open(&open)).err())
+            thread::spawn(move || reply.give(Connection::open(&open)).err())
         };
         let notify = Notify(Arc::new(AtomicBool::new(false)));
-        let taken = match asked.poll(|| notify) {
+        let taken = match request.poll(|| notify) {
             Poll::Ready(taken) => taken,
             Poll::Pending => None,
         };
-        drop(asked);
+        drop(request);
         let back = other.join().expect("no assertion failed");
         assert!(taken.is_none() || back.is_none(), "it is with one of the two");
         let held = usize::from(taken.is_some()) + usize::from(back.is_some());

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// What a server saw of a request.
 #[derive(Debug, Default, PartialEq)]
-struct Seen {
+struct Received {
     lines: Vec<String>,
     body: Vec<u8>,
 }
@@ -25,7 +25,7 @@ fn play(
     window: u32,
     piece: usize,
     answer: impl Fn(&mut Connection, StreamId) -> bool,
-) -> (Vec<Seen>, CheckResult) {
+) -> (Vec<Received>, CheckResult) {
     let now = Duration::ZERO;
     let mut run = script.run(true);
     run.speak_h2();
@@ -72,7 +72,7 @@ fn play(
                         )];
                         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                         lines.extend(head.fields().map(|f| format!("{}: {}", text(f.name), text(f.value))));
-                        all.push(Seen { lines, body: Vec::new() });
+                        all.push(Received { lines, body: Vec::new() });
                         end.then_some(stream)
                     }
                     Event::Data { stream, data, end } => {

@@ -2,7 +2,7 @@
 
 use manylane_buf::{Chain, External};
 use manylane_net::Connection;
-use manylane_proxy::pages::{Parts, Telling, Turn};
+use manylane_proxy::pages::{PageWriter, Parts, Turn};
 use manylane_sched::{Here, Refused};
 use std::fmt;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl<'a> Reply<'a> {
     /// Sends what `parts` makes, on the reporter's thread, which writes to the connection by itself. No more
     /// is held for a client that reads slowly than a part. What is refused is refused at the beginning.
     pub(crate) async fn make(&mut self, parts: impl Parts + 'static) -> Result<Result<(), Refused>, Gone> {
-        let (mut page, mut begun) = (Telling::new(parts, false), false);
+        let (mut page, mut begun) = (PageWriter::new(parts, false), false);
         loop {
             let turn = match page.turn() {
                 Ok(making) => making.await,

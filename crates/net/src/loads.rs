@@ -206,7 +206,7 @@ impl Balance {
     /// A place for this connection: of one inside of the process on the lane that connected, if that is among
     /// the lanes (rule 7); else as [`lane_guard`](Self::lane_guard).
     #[cfg(not(any(loom, manylane_sim)))]
-    pub fn seat_for(&self, incoming: &Incoming) -> LaneGuard {
+    pub fn guard_for(&self, incoming: &Incoming) -> LaneGuard {
         let Incoming::Local(socket) = incoming else { return self.lane_guard() };
         let lane = socket.lane();
         if !self.lanes.contains(&lane) {

@@ -69,7 +69,7 @@ where
 
     /// Has one connection served. It is closed if there is no memory for its task.
     pub fn give(&self, incoming: Incoming) {
-        let lane_guard = self.balance.seat_for(&incoming);
+        let lane_guard = self.balance.guard_for(&incoming);
         let here = self.io.here();
         // If there is no memory it is dropped with its task, and so is closed.
         let _ = if lane_guard.lane() == here.lane() {

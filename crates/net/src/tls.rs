@@ -151,7 +151,7 @@ impl TlsStream {
             if progress.map_err(TransferError::Tls)? != Progress::Handshaking {
                 let state = &mut *self.state.borrow_mut();
                 state.took = here.now().since(begun);
-                let _ = self.info.set(Rc::new(state.tls.facts().into())); // it is not set yet
+                let _ = self.info.set(Rc::new(state.tls.negotiated().into())); // it is not set yet
                 return Ok(());
             }
             let segment = match &self.under {

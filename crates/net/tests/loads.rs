@@ -77,15 +77,15 @@ fn a_connection_inside_of_the_process_stays_on_the_lane_that_connected() {
         let (_client, ours) = connect();
         let balance = Balance::new([here, other]);
         // However much that lane has, and this one nothing.
-        let seats: Vec<_> = (0..20).map(|_| balance.seat_for(&theirs)).collect();
-        assert!(seats.iter().all(|lane_guard| lane_guard.lane() == other));
-        let seats_here: Vec<_> = (0..40).map(|_| balance.seat_for(&ours)).collect();
-        assert!(seats_here.iter().all(|lane_guard| lane_guard.lane() == here));
+        let guards: Vec<_> = (0..20).map(|_| balance.guard_for(&theirs)).collect();
+        assert!(guards.iter().all(|lane_guard| lane_guard.lane() == other));
+        let guards_here: Vec<_> = (0..40).map(|_| balance.guard_for(&ours)).collect();
+        assert!(guards_here.iter().all(|lane_guard| lane_guard.lane() == here));
         assert_eq!((load(here), load(other)), (40, 20));
         // A lane that is none of those that serve, and one that takes nothing any more.
-        assert_eq!(Balance::new([here]).seat_for(&theirs).lane(), here);
+        assert_eq!(Balance::new([here]).guard_for(&theirs).lane(), here);
         drop(presence);
-        assert_eq!(Balance::new([here, other]).seat_for(&ours).lane(), here, "the own lane is always there");
-        drop((seats, seats_here, done));
+        assert_eq!(Balance::new([here, other]).guard_for(&ours).lane(), here, "the own lane is always there");
+        drop((guards, guards_here, done));
     });
 }

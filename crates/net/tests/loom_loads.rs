@@ -1,4 +1,4 @@
-//! Loads and seats in all interleavings of two lanes.
+//! Loads and guards in all interleavings of two lanes.
 #![cfg(loom)]
 
 use manylane_net::{Balance, LaneGuard, Presence, load};

@@ -50,6 +50,6 @@ fn choosing_costs_a_few_lines_however_many_lanes_there_are() {
     for cores in [8, 32, 96] {
         let report = report(cores, move |_| (0..cores).collect());
         let each = report.transfers.total() as f64 / (cores * 200) as f64;
-        assert!(each <= 6.0, "{cores} cores: {each} transfers a seat\n{report}");
+        assert!(each <= 6.0, "{cores} cores: {each} transfers a guard\n{report}");
     }
 }

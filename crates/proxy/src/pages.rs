@@ -61,8 +61,8 @@ impl Page {
     }
 
     /// On its way to a client, in chunks or as it is.
-    pub(crate) fn telling(self, chunked: bool) -> Telling<Box<dyn Parts>> {
-        Telling { parts: self.parts, chunked, socket: None }
+    pub(crate) fn writer(self, chunked: bool) -> PageWriter<Box<dyn Parts>> {
+        PageWriter { parts: self.parts, chunked, socket: None }
     }
 }
 
@@ -107,7 +107,7 @@ fn reporter() -> &'static BlockingPool {
 /// A page on its way to a client. The reporter makes it, and writes it to the client's socket by itself: to
 /// copy it into the kernel takes as long as to make it.
 #[derive(Debug)]
-pub struct Telling<P: Parts + 'static> {
+pub struct PageWriter<P: Parts + 'static> {
     parts: Owned<P>,
     /// Each part is a chunk.
     chunked: bool,
@@ -118,7 +118,7 @@ pub struct Telling<P: Parts + 'static> {
 #[derive(Debug)]
 pub struct Turn<P: Parts + 'static> {
     /// There is more to tell. What has none left is freed on a thread.
-    pub left: Option<Telling<P>>,
+    pub left: Option<PageWriter<P>>,
     /// Bytes that the socket took.
     pub sent: u64,
     /// What it did not take, from `begin` on: the lane's to send, before the next turn.
@@ -141,7 +141,7 @@ impl<P: Send + 'static> Drop for Owned<P> {
     }
 }
 
-impl<P: Parts> Telling<P> {
+impl<P: Parts> PageWriter<P> {
     /// What `parts` makes, in chunks or as it is.
     pub fn new(parts: P, chunked: bool) -> Self {
         Self { parts: Owned(Some(parts)), chunked, socket: None }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     fn told(parts: &[(u8, usize)], chunked: bool) -> Vec<u8> {
-        let (mut left, mut all) = (Some(Telling::new(Letters(parts.to_vec()), chunked)), Vec::new());
+        let (mut left, mut all) = (Some(PageWriter::new(Letters(parts.to_vec()), chunked)), Vec::new());
         while let Some(page) = left {
             let turn = page.told();
             assert!(turn.sent == 0 && !turn.gone, "there is no socket");
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_turn_ends_when_it_has_had_its_time_or_the_socket_is_full() {
         let (mut client, socket) = UnixStream::pair().unwrap();
-        let mut page = Telling::new(Slow(TURN / 4), false);
+        let mut page = PageWriter::new(Slow(TURN / 4), false);
         page.socket = Some(Beside::from(OwnedFd::from(socket)));
         let turn = page.told();
         let left = turn.left.unwrap();
@@ -290,7 +290,7 @@ mod tests {
         drop(client);
         assert!(left.told().gone);
         let (_client, socket) = UnixStream::pair().unwrap();
-        let mut page = Telling::new(Letters(vec![(b'a', PART); 1_000]), false);
+        let mut page = PageWriter::new(Letters(vec![(b'a', PART); 1_000]), false);
         page.socket = Some(Beside::from(OwnedFd::from(socket)));
         let mut sent = 0;
         let full = loop {
@@ -312,7 +312,7 @@ mod tests {
             Duration::from_nanos(own.split(' ').next().unwrap().parse().unwrap())
         };
         let (_client, socket) = UnixStream::pair().unwrap();
-        let mut page = Telling::new(Slow(SLICE / 10), false);
+        let mut page = PageWriter::new(Slow(SLICE / 10), false);
         page.socket = Some(Beside::from(OwnedFd::from(socket)));
         let (before, begun) = (used(), Instant::now());
         drop(page.told());
@@ -342,11 +342,11 @@ mod tests {
         let own = std::thread::current().id();
         drop(Page::new("text/plain", None, Heavy(sender.clone())));
         assert_ne!(freed.recv().unwrap(), own);
-        drop(Telling::new(Heavy(sender.clone()), true));
+        drop(PageWriter::new(Heavy(sender.clone()), true));
         assert_ne!(freed.recv().unwrap(), own);
-        drop(Telling::new(Heavy(sender.clone()), true).told());
+        drop(PageWriter::new(Heavy(sender.clone()), true).told());
         assert_ne!(freed.recv().unwrap(), own);
-        drop(Telling::new(Heavy(sender), true).turn().unwrap());
+        drop(PageWriter::new(Heavy(sender), true).turn().unwrap());
         assert_ne!(freed.recv().unwrap(), own);
     }
 }

@@ -88,7 +88,7 @@ impl ClientContext {
         };
         let expected = match name {
             Some(name) => Expected::Always(name),
-            None if settings.sends_name => Expected::Asked,
+            None if settings.sends_name => Expected::Requested,
             None => Expected::Any,
         };
         let verifier = Verifier { known, own, expected, provider: provider.clone() };
@@ -138,7 +138,7 @@ enum Expected {
     /// Any: none is asked for. HAProxy checks the authority alone then.
     Any,
     /// The one that was asked for.
-    Asked,
+    Requested,
     /// This one.
     Always(ServerName<'static>),
 }

@@ -3,7 +3,7 @@
 use crate::choose;
 use crate::client::ClientContext;
 use crate::error::Error;
-use crate::facts::Facts;
+use crate::negotiated::Negotiated;
 use crate::scratch::{self, LARGEST_RECORD, Scratch};
 use crate::server::ServerContext;
 use manylane_buf::Chain;
@@ -250,8 +250,8 @@ impl Connection {
     }
 
     /// What was agreed on.
-    pub fn facts(&self) -> Facts<'_> {
-        Facts::new(self.common(), self.name.as_deref())
+    pub fn negotiated(&self) -> Negotiated<'_> {
+        Negotiated::new(self.common(), self.name.as_deref())
     }
 
     fn common(&self) -> &rustls::CommonState {

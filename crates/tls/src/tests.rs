@@ -188,9 +188,9 @@ fn bytes_go_both_ways_however_they_are_cut() {
     for at_once in [1, 7, 1000, 1 << 20] {
         let mut pair = Pair::new(&client, &server, "a.example");
         pair.settle(at_once).unwrap();
-        let facts = pair.server.facts();
-        assert_eq!((facts.version(), facts.name()), (Some(Version::V13), Some("a.example")));
-        assert_eq!(pair.client.facts().cipher(), facts.cipher());
+        let negotiated = pair.server.negotiated();
+        assert_eq!((negotiated.version(), negotiated.name()), (Some(Version::V13), Some("a.example")));
+        assert_eq!(pair.client.negotiated().cipher(), negotiated.cipher());
         let long: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
         pair.client.send(&mut chain(&long), &mut pair.up).unwrap();
         pair.server.send(&mut chain(b"hello"), &mut pair.down).unwrap();
@@ -299,8 +299,8 @@ fn of_one_name_a_client_gets_the_kind_of_key_that_it_can_check() {
     ] {
         settings.common.ciphers = Some(ciphers.to_owned());
         let pair = Pair::shaken(&client_of(&settings), &server, "a.example");
-        assert_eq!(pair.server.facts().cipher(), Some(cipher));
-        assert_eq!(pair.server.facts().version(), Some(Version::V12));
+        assert_eq!(pair.server.negotiated().cipher(), Some(cipher));
+        assert_eq!(pair.server.negotiated().version(), Some(Version::V12));
     }
 }
 
@@ -314,10 +314,10 @@ fn sessions_are_resumed_by_tickets_and_without() {
             let (mut server, mut client) = (server_settings(&[&file]), client_settings(&known));
             (server.tickets, server.sessions, client.common.newest) = (tickets, sessions, Some(newest));
             let (server, client) = (server_of(&server), client_of(&client));
-            assert!(!Pair::shaken(&client, &server, "a.example").server.facts().is_resumed());
+            assert!(!Pair::shaken(&client, &server, "a.example").server.negotiated().is_resumed());
             let again = Pair::shaken(&client, &server, "a.example");
-            assert_eq!(again.server.facts().is_resumed(), resumed, "{tickets} {sessions} {newest}");
-            assert_eq!(again.server.facts().name(), Some("a.example"));
+            assert_eq!(again.server.negotiated().is_resumed(), resumed, "{tickets} {sessions} {newest}");
+            assert_eq!(again.server.negotiated().name(), Some("a.example"));
         }
     }
 }
@@ -345,7 +345,7 @@ fn clients_show_certificates_where_they_must_or_may() {
         let mut pair = Pair::new(&client_of(&client), &server_of(&server), "a.example");
         let outcome = pair.settle(1 << 20);
         assert_eq!(outcome.is_ok(), accepted, "{verify:?} {certificate:?}: {outcome:?}");
-        let shown = pair.server.facts().certificate().is_some();
+        let shown = pair.server.negotiated().certificate().is_some();
         assert_eq!(shown && accepted, certificate.is_some() && accepted);
     }
 }
@@ -430,8 +430,8 @@ fn protocols_are_agreed_on() {
         let (mut server, mut client) = (server_settings(&[&file]), client_settings(&known));
         (server.common.alpn, client.common.alpn) = (protocols(&known_there), protocols(&offered));
         let pair = Pair::shaken(&client_of(&client), &server_of(&server), "a.example");
-        assert_eq!(pair.server.facts().alpn(), agreed.map(str::as_bytes));
-        assert_eq!(pair.client.facts().alpn(), agreed.map(str::as_bytes));
+        assert_eq!(pair.server.negotiated().alpn(), agreed.map(str::as_bytes));
+        assert_eq!(pair.client.negotiated().alpn(), agreed.map(str::as_bytes));
     }
 }
 

@@ -420,7 +420,7 @@ fn nearly_valid(bytes: &[u8]) -> Vec<u8> {
 
 /// What came of a stream: its data, whether all came, and why it ended.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct StreamOutcome {
     data: Vec<u8>,
     end: bool,
     error: Option<StreamError>,
@@ -442,13 +442,14 @@ pub(crate) fn frames(bytes: &[u8], step: usize) -> (usize, usize) {
         let mut plain = Connection::server(config, Duration::ZERO).expect("memory");
         let mut inputs = [Chain::new(), Chain::new()];
         let mut handles: BTreeMap<u32, Stream> = BTreeMap::new();
-        let (mut told, mut wanted) = (BTreeMap::<u32, Told>::new(), BTreeMap::<u32, Told>::new());
+        let (mut told, mut wanted) =
+            (BTreeMap::<u32, StreamOutcome>::new(), BTreeMap::<u32, StreamOutcome>::new());
         for piece in wire.chunks(step.max(1)) {
             for input in &mut inputs {
                 input.append(piece).expect("memory");
             }
             let outcome = mux.input(&mut inputs[0], &mut |stream: Stream, incoming| {
-                told.insert(stream.id(), Told { end: incoming.end, ..Told::default() });
+                told.insert(stream.id(), StreamOutcome { end: incoming.end, ..StreamOutcome::default() });
                 handles.insert(stream.id(), stream);
             });
             for (id, stream) in &mut handles {
@@ -510,6 +511,6 @@ pub(crate) fn frames(bytes: &[u8], step: usize) -> (usize, usize) {
     .expect("the lane goes on")
 }
 
-fn of(told: &mut BTreeMap<u32, Told>, stream: StreamId) -> &mut Told {
+fn of(told: &mut BTreeMap<u32, StreamOutcome>, stream: StreamId) -> &mut StreamOutcome {
     told.entry(stream.number()).or_default()
 }

@@ -134,7 +134,7 @@ impl Server {
     /// The number of the expression for the name that it is asked for within TLS.
     pub(crate) fn asked_name(&self) -> Option<usize> {
         match self.tls.as_ref()?.name {
-            SniName::Asked(number) => Some(number),
+            SniName::Evaluated(number) => Some(number),
             SniName::None | SniName::Fixed(_) => None,
         }
     }

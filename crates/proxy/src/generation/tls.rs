@@ -96,7 +96,7 @@ pub enum SniName {
     /// Always this one.
     Fixed(ServerName<'static>),
     /// What the expression of that number of the backend says.
-    Asked(usize),
+    Evaluated(usize),
 }
 
 impl SniName {
@@ -113,7 +113,7 @@ impl ServerTls {
         let named = match &self.name {
             SniName::None => None,
             SniName::Fixed(name) => Some(name.clone()),
-            SniName::Asked(number) => asked
+            SniName::Evaluated(number) => asked
                 .get(*number)
                 .and_then(Option::as_ref)
                 .and_then(|text| ServerName::try_from(text.to_string()).ok()),

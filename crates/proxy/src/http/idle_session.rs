@@ -83,7 +83,7 @@ impl IdleSession {
     pub(crate) fn new(client: Client, local: &Local) -> Option<Self> {
         let (timer, since) = (Timer::new(local.here()), local.here().now());
         Some(Self {
-            client: client.rest()?,
+            client: client.into_idle()?,
             timer,
             since,
             requests: 0,
@@ -216,7 +216,7 @@ impl IdleSession {
 
 impl Session<'_> {
     /// Whether it has nothing to do but to wait, for a client that can be waited for at rest.
-    pub(super) fn may_rest(&self) -> bool {
+    pub(super) fn may_idle(&self) -> bool {
         IdleSession::is_for(&self.client)
     }
 
@@ -228,7 +228,7 @@ impl Session<'_> {
     /// Lets go of all that belongs to requests. None when it does not go on, or there is no memory for what
     /// few sessions have.
     #[inline(always)] // it is taken apart where it is
-    pub(super) fn rest(self, goes_on: bool) -> Option<IdleSession> {
+    pub(super) fn into_idle(self, goes_on: bool) -> Option<IdleSession> {
         let Self { local, client, requests, last, private, timer, since, scopes, partial, place, .. } = self;
         let variables = scopes.take_session();
         local.scopes.put(scopes);
@@ -247,7 +247,7 @@ impl Session<'_> {
         // an index of what stands in a file
         let last = last.map(|(backend, server)| (backend as u32, server));
         Some(IdleSession {
-            client: client.rest()?,
+            client: client.into_idle()?,
             timer,
             since,
             requests,

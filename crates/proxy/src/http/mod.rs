@@ -56,7 +56,7 @@ const PIPELINED_AT_ONCE: u32 = 16;
 /// What becomes of a session.
 enum Next {
     /// It waits for its client's next request.
-    Rest,
+    Idle,
     Over,
     /// Its client speaks HTTP/2.
     Http2,
@@ -137,7 +137,7 @@ pub(crate) async fn begin(
         upgraded: None,
     };
     session.forget();
-    let next = if session.may_rest() { Next::Rest } else { session.serve(None).await };
+    let next = if session.may_idle() { Next::Idle } else { session.serve(None).await };
     if let Next::Http2 = next {
         // In a block of its own: most sessions never need it.
         if let Ok(connection) = Boxed::new(|| multiplexed::serve(session)) {
@@ -145,7 +145,7 @@ pub(crate) async fn begin(
         }
         return None;
     }
-    session.rest(matches!(next, Next::Rest))
+    session.into_idle(matches!(next, Next::Idle))
 }
 
 /// Goes on with a session that has news: of this frontend and listener, by their numbers. None when the
@@ -153,11 +153,11 @@ pub(crate) async fn begin(
 pub(crate) async fn wake(
     local: Rc<Local>,
     whose: (usize, usize),
-    rest: IdleSession,
+    idle: IdleSession,
     woken: Woken,
 ) -> Option<IdleSession> {
     let frontend = &local.generation.frontends[whose.0];
-    let mut session = rest.wake(&local, frontend, &frontend.listeners[whose.1]);
+    let mut session = idle.wake(&local, frontend, &frontend.listeners[whose.1]);
     session.regain_partial_head();
     let wait = session.woken(woken);
     let next = session.serve(Some(wait)).await;
@@ -168,7 +168,7 @@ pub(crate) async fn wake(
         }
         return None;
     }
-    session.rest(matches!(next, Next::Rest))
+    session.into_idle(matches!(next, Next::Idle))
 }
 
 impl Session<'_> {
@@ -209,13 +209,13 @@ impl Session<'_> {
                     self.linger().await;
                     return Next::Over;
                 }
-                Err(NoMore::Partial) => return Next::Rest,
+                Err(NoMore::Partial) => return Next::Idle,
                 Err(NoMore::End) => return Next::Over,
                 Err(NoMore::Http2) => return Next::Http2,
             }
             self.forget();
-            if self.may_rest() {
-                return Next::Rest;
+            if self.may_idle() {
+                return Next::Idle;
             }
             in_a_row += 1;
             if in_a_row % PIPELINED_AT_ONCE == 0 {

@@ -234,8 +234,8 @@ impl Session<'_> {
         Some(self.woken(woken))
     }
 
-    /// Makes the session ready to rest although a part of a head came. False when there is no memory: so
-    /// resting does not fail behind this, where nobody would be told.
+    /// Makes the session ready to idle although a part of a head came. False when there is no memory: so
+    /// `into_idle` does not fail behind this, where nobody would be told.
     #[cold]
     fn keep_partial_head(&mut self, parser: &RequestParser, taken: u64, deadline: Time) -> bool {
         let Some(place) = place() else { return false };

@@ -163,7 +163,7 @@ impl Session<'_> {
         self.note(|record| record.response = Some(Duration::ZERO));
         let mut counted = false;
         let chunked = body == Body::Chunked && self.client.end.h2().is_none();
-        let mut left = (body != Body::None).then(|| page.telling(chunked));
+        let mut left = (body != Body::None).then(|| page.writer(chunked));
         while let Some(page) = left {
             // Made before what there is is sent, since most pages have one part only.
             let Ok(making) = page.turn() else {

@@ -266,14 +266,14 @@ impl Local {
         let start = here.lane().index().wrapping_add(self.asked.get());
         let lane = backend.idle_pools.ask(index, start)?;
         self.asked.set(self.asked.get().wrapping_add(1));
-        let (mut asked, giver) = oneshot();
+        let (mut request, reply) = oneshot();
         let (generation, number) = (local.generation.clone(), backend.number);
-        let give = move |_| give(generation, number, index, key, least, giver);
+        let give = move |_| give(generation, number, index, key, least, reply);
         Remote::new(lane).spawn_with(&TAKEOVER, Class::Urgent, give).ok()?;
-        let answer = poll_fn(|context| asked.poll_task(context));
-        let gift = here.timeout(PATIENCE, answer).await.ok()??;
-        let stream = self.io.stream(gift.fd).ok()?;
-        let idle = Idle { connection: Connection::Socket(stream), served: gift.served };
+        let answer = poll_fn(|context| request.poll_task(context));
+        let transfer = here.timeout(PATIENCE, answer).await.ok()??;
+        let stream = self.io.stream(transfer.fd).ok()?;
+        let idle = Idle { connection: Connection::Socket(stream), served: transfer.served };
         if !idle.may_be_used() {
             return None; // the server closed it on the way, or said something
         }
@@ -388,7 +388,7 @@ async fn give(
     index: Index,
     key: u64,
     least: u32,
-    giver: Reply<Transfer>,
+    reply: Reply<Transfer>,
 ) {
     let Some(local) = Local::of(&generation) else { return };
     let backend = &generation.backends[backend];
@@ -406,7 +406,7 @@ async fn give(
     if !detached.received.is_empty() {
         return; // an answer that nobody asked for: it is of no use
     }
-    match giver.give(Transfer { fd: detached.fd, served }) {
+    match reply.give(Transfer { fd: detached.fd, served }) {
         Ok(()) => local.idle_pools[backend.number].borrow_mut().gave(index, local.here().now()),
         Err(Transfer { fd, served }) => {
             if let Ok(stream) = local.io.stream(fd) {

@@ -573,7 +573,7 @@ pub fn set_gate(frontend: &Frontend, to: FrontendGateState) -> Result<FrontendGa
 /// Has a connection served on the least loaded lane, or the one that connected if that is one of ours. It is
 /// closed if there is no memory for its task, or that lane just ended.
 fn give(local: &Rc<Local>, balance: &Balance, incoming: Incoming, guard: ConnGuard) {
-    let lane_guard = balance.seat_for(&incoming);
+    let lane_guard = balance.guard_for(&incoming);
     let (here, lane) = (local.here(), lane_guard.lane());
     if lane == here.lane() {
         let _ = here.spawn(

@@ -187,7 +187,7 @@ impl Client {
     }
 
     /// Goes on without what belongs to a request, of which nothing may be left. None: it is a stream.
-    pub(crate) fn rest(self) -> Option<QuietClient> {
+    pub(crate) fn into_idle(self) -> Option<QuietClient> {
         debug_assert!(self.received.is_empty());
         let Self {
             end,

@@ -375,7 +375,7 @@ impl<'c> RuleReader<'c> {
                 && matches!(tls.name, SniName::None)
                 && let Some(number) = number(&set.value, "sni")
             {
-                tls.name = SniName::Asked(number);
+                tls.name = SniName::Evaluated(number);
             }
         }
         self.looks_at.add(&compiler);

@@ -5,12 +5,12 @@ use rustls::{CommonState, HandshakeKind, ProtocolVersion};
 
 /// What is known of a connection; nothing of it is known before the handshake is over.
 #[derive(Clone, Copy)]
-pub struct Facts<'a> {
+pub struct Negotiated<'a> {
     common: &'a CommonState,
     name: Option<&'a str>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> Negotiated<'a> {
     pub(crate) fn new(common: &'a CommonState, name: Option<&'a str>) -> Self {
         Self { common, name }
     }
@@ -89,17 +89,17 @@ pub struct Info {
     pub certificate: Option<Box<[u8]>>,
 }
 
-impl From<Facts<'_>> for Info {
-    fn from(facts: Facts<'_>) -> Self {
+impl From<Negotiated<'_>> for Info {
+    fn from(negotiated: Negotiated<'_>) -> Self {
         Self {
-            version: facts.version().map_or("", Version::name),
-            cipher: facts.cipher().unwrap_or_default(),
-            key_bits: facts.key_bits().unwrap_or_default(),
-            curve: facts.curve(),
-            alpn: facts.alpn().map(Box::from),
-            name: facts.name().map(Box::from),
-            resumed: facts.is_resumed(),
-            certificate: facts.certificate().map(Box::from),
+            version: negotiated.version().map_or("", Version::name),
+            cipher: negotiated.cipher().unwrap_or_default(),
+            key_bits: negotiated.key_bits().unwrap_or_default(),
+            curve: negotiated.curve(),
+            alpn: negotiated.alpn().map(Box::from),
+            name: negotiated.name().map(Box::from),
+            resumed: negotiated.is_resumed(),
+            certificate: negotiated.certificate().map(Box::from),
         }
     }
 }
