@@ -99,7 +99,7 @@ struct Notes {
     /// Where on the own surplus the oldest batch is.
     oldest: usize,
     /// The lane whose surplus had something last: lanes that free what we allocate go on doing so.
-    giver: Option<LaneId>,
+    source: Option<LaneId>,
     /// Misses for which the surpluses of other lanes are not searched, after a search in vain: so that a
     /// lane that allocates steadily pays the search once a batch.
     pause: usize,
@@ -277,7 +277,7 @@ impl Inner {
                     notes.pause -= 1;
                     return false;
                 }
-                let found = self.search(batch, &mut notes.giver);
+                let found = self.search(batch, &mut notes.source);
                 notes.pause = if found { 0 } else { BATCH };
                 found
             })
@@ -285,8 +285,8 @@ impl Inner {
     }
 
     /// A batch from another lane's surplus, or a global list.
-    fn search(&self, batch: &mut Batch, giver: &mut Option<LaneId>) -> bool {
-        if let Some(lane) = giver.and_then(|lane| self.lanes.get(lane))
+    fn search(&self, batch: &mut Batch, source: &mut Option<LaneId>) -> bool {
+        if let Some(lane) = source.and_then(|lane| self.lanes.get(lane))
             && lane.surplus.take(batch)
         {
             return true;
@@ -295,12 +295,12 @@ impl Inner {
         let own = manylane_sync::lane::current();
         let above = self.lanes.iter().skip_while(|(lane, _)| *lane <= own);
         let below = self.lanes.iter().take_while(|(lane, _)| *lane < own);
-        *giver = above.chain(below).find(|(_, lane)| lane.surplus.take(batch)).map(|(lane, _)| lane);
+        *source = above.chain(below).find(|(_, lane)| lane.surplus.take(batch)).map(|(lane, _)| lane);
         #[cfg(feature = "global-pools")]
-        if giver.is_none() {
+        if source.is_none() {
             return self.global.take(own, batch);
         }
-        giver.is_some()
+        source.is_some()
     }
 
     /// An object from the allocator.
@@ -533,7 +533,7 @@ impl Lane {
             sites: manylane_stats::SiteTable::default(),
             notes: LaneCell::new(Notes {
                 oldest: 0,
-                giver: None,
+                source: None,
                 pause: 0,
                 failure: Cause::Memory,
                 fresh: 0,
