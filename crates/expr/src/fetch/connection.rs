@@ -119,7 +119,8 @@ macro_rules! plain {
 /// What is known of the connection on one side, which `$peer` is at the other end of.
 macro_rules! links {
     ($link:ident, $peer:literal, $places:ident, $agreed:ident,
-     [$error:literal, $name:literal, $sentence:literal, $glitches:literal, $streams:literal, $limit:literal]) => {
+     [$error:literal, $name:literal, $sentence:literal,
+      $glitches:literal, $streams:literal, $limit:literal]) => {
         [
             plain!(
                 $error,
