@@ -384,6 +384,28 @@ fn unfinished_work_is_found() {
 }
 
 #[test]
+fn names_that_were_given_up_are_found_in_types_variants_and_macros() {
+    let tree = Tree::new("names");
+    tree.code(
+        "pool",
+        "pub struct Seat;\npub struct CallSite;\npub enum Next { Rest }\n\
+         macro_rules! m { () => { struct Told; } }\n\
+         // A Place in prose.\npub const NAME: &str = \"Site\";\n",
+    );
+    let found = |at: &str, name: &str, instead: &str| {
+        format!(
+            "crates/pool/src/lib.rs:{at}: `{name}` is a name that was given up; call it what others do: \
+             {instead}"
+        )
+    };
+    tree.finds(&[
+        &found("2:12", "Seat", "LaneGuard"),
+        &found("4:17", "Rest", "IdleSession"),
+        &found("5:33", "Told", "ServerVersion or Epoch"),
+    ]);
+}
+
+#[test]
 fn a_folder_without_a_workspace_is_refused_with_a_remedy() {
     let output = Command::new(env!("CARGO_BIN_EXE_xtask"))
         .args(["check", "--root", env!("CARGO_TARGET_TMPDIR")])

@@ -5,6 +5,7 @@ pub(crate) mod memory;
 mod safety;
 mod test_code;
 mod tokens;
+mod words;
 
 use crate::finding::{Finding, Position};
 use crate::rooms::{self, Memory, UnsafeCode};
@@ -142,6 +143,10 @@ impl<'ast> Visit<'ast> for Check<'_> {
         self.attribute_leftover(attribute);
         self.attribute_unsafe(attribute);
         visit::visit_attribute(self, attribute);
+    }
+
+    fn visit_ident(&mut self, ident: &'ast proc_macro2::Ident) {
+        self.name(ident);
     }
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {

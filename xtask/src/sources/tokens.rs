@@ -54,6 +54,9 @@ impl Check<'_> {
 
     fn token(&mut self, tokens: &[TokenTree], at: usize) {
         let next = tokens.get(at + 1);
+        if let TokenTree::Ident(word) = &tokens[at] {
+            self.name(word);
+        }
         match &tokens[at] {
             TokenTree::Group(group) => self.tokens(group.stream()),
             TokenTree::Ident(word) if word == "unsafe" => {
