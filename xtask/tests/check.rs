@@ -490,6 +490,13 @@ fn links_that_lead_nowhere_are_found() {
 }
 
 #[test]
+fn counts_of_tests_in_prose_are_found() {
+    let tree = Tree::new("counts");
+    tree.write("docs/page.md", "# A page\n\nIt is shown by 26\ntests, of 256 cases a property.\n");
+    tree.finds(&["docs/page.md:3:16: a count of tests (26 tests): leave it to what the tests print"]);
+}
+
+#[test]
 fn requirements_that_are_cited_and_not_listed_are_found() {
     let tree = Tree::new("requirements");
     let [listed, other] = ["Y1", "Y12"].map(|number| format!("R-{number}")); // this file cites none of them

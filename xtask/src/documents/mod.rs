@@ -1,6 +1,7 @@
-//! Documents: width of lines, length of paragraphs and pages, links that lead somewhere, and numbers of
-//! requirements.
+//! Documents: width of lines, length of paragraphs and pages, links that lead somewhere, numbers of
+//! requirements, and no counts of tests.
 
+mod counts;
 mod links;
 mod paragraphs;
 mod requirements;
@@ -34,6 +35,11 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
         let mut find = |line: usize, column: usize, message: String| {
             findings.push(Finding::new(root, &file, Position { line: line + 1, column }, message));
         };
+        for (offset, count) in counts::of(&text) {
+            let Position { line, column } = Position::at(&text, offset);
+            let count = count.split_whitespace().collect::<Vec<_>>().join(" ");
+            find(line - 1, column, format!("a count of tests ({count}): leave it to what the tests print"));
+        }
         let bound = PAGES.iter().find(|(page, _)| name == Path::new(page)).map(|(_, lines)| *lines);
         let count = text.lines().count();
         if let Some(most) = bound.filter(|most| count > *most) {
