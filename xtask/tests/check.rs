@@ -490,6 +490,19 @@ fn links_that_lead_nowhere_are_found() {
 }
 
 #[test]
+fn a_map_that_differs_from_the_plan_is_found() {
+    let tree = Tree::new("map");
+    let map =
+        |pool: &str| format!("# Map\n\n| room | | |\n|---|---|---|\n{pool}| `crates/stats/` | | counts |\n");
+    tree.write("ARCHITECTURE.md", &map("| `crates/pool/` | U | objects |\n")).finds(&[]);
+    let makes = "where rooms.rs has `| `crates/pool/` | U |`: make them the same";
+    tree.write("ARCHITECTURE.md", &map("| `crates/pool/` | | objects |\n"));
+    tree.finds(&[&format!("ARCHITECTURE.md:5:1: the map has `| `crates/pool/` | | objects |` {makes}")]);
+    tree.write("ARCHITECTURE.md", &map(""));
+    tree.finds(&[&format!("ARCHITECTURE.md:5:1: the map has `| `crates/stats/` | | counts |` {makes}")]);
+}
+
+#[test]
 fn counts_of_tests_in_prose_are_found() {
     let tree = Tree::new("counts");
     tree.write("docs/page.md", "# A page\n\nIt is shown by 26\ntests, of 256 cases a property.\n");

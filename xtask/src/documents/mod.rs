@@ -1,8 +1,9 @@
 //! Documents: width of lines, length of paragraphs and pages, links that lead somewhere, numbers of
-//! requirements, and no counts of tests.
+//! requirements, the map of rooms, and no counts of tests.
 
 mod counts;
 mod links;
+mod map;
 mod paragraphs;
 mod requirements;
 mod wrap;
@@ -66,6 +67,7 @@ pub(crate) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<(), Stri
             find(line, 1, message);
         }
     }
+    map::check(root, findings)?;
     requirements::check(root, findings)
 }
 
