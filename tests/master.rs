@@ -634,6 +634,29 @@ fn a_fault_that_another_process_sends_ends_a_worker() {
     }
 }
 
+/// The packaged configuration, with places and rights of the test: a worker that crashes is replaced.
+#[test]
+fn the_packaged_configuration_survives_a_crash() {
+    let packaged = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/debian/manylane.cfg");
+    let packaged = std::fs::read_to_string(packaged).unwrap();
+    let (address, folder) = (own_address(), Folder::new());
+    let socket = folder.0.join("stats").display().to_string();
+    let of_root = ["user ", "group ", "chroot "];
+    let config: String = packaged
+        .split_inclusive('\n')
+        .filter(|line| !of_root.iter().any(|word| line.trim_start().starts_with(word)))
+        .collect::<String>()
+        .replace("127.0.0.1:8404", &address.to_string())
+        .replace("/run/manylane.sock", &socket);
+    let master = Master::start(&config, |program| {
+        program.arg("-Ws");
+    });
+    kill(Pid::from_raw(master.worker()), Signal::SIGSEGV).unwrap();
+    master.hears("another worker begins");
+    master.hears("Loading success.");
+    assert_eq!(status_behind_a_kill(address), 200);
+}
+
 /// `restart-on-crash`: whoever crashes is replaced; who is ended on purpose is not.
 #[test]
 fn a_worker_that_crashes_is_replaced_where_that_is_wished() {
