@@ -181,8 +181,8 @@ fn a_connection_that_a_client_authenticated_serves_this_client_alone() {
     }
 }
 
-/// What a server asks for makes the connection private before anybody tells who he is: his next message has
-/// to be on the same one.
+/// What a server asks for makes the connection private before the client tells who it is: the client's next
+/// message has to be on the same connection.
 #[test]
 fn a_connection_with_a_challenge_is_given_to_nobody_else() {
     for mode in MODES {

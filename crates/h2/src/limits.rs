@@ -48,8 +48,8 @@ pub const MAX_ANSWERS: usize = 32 * 1024;
 /// socket busy; each byte more would be one that a slow reader holds.
 pub const OUTPUT_ROOM: usize = 3 * (HEADER + DEFAULT_MAX) + 2048;
 
-/// Output that waits to be written, in bytes, from which on input is not looked at: who does not read answers
-/// gets no further ones, and TCP tells him.
+/// Output that waits to be written, in bytes, from which on input is not looked at: a peer that does not read
+/// answers gets no further ones, and TCP holds it back.
 pub const MAX_OUTPUT: usize = 256 * 1024;
 
 /// Streams that we reset lately whose frames may still be under way, and are ignored. A peer can have as many

@@ -4,7 +4,7 @@
 //! After the public specification, *The PROXY protocol, versions 1 & 2*; section numbers in this module are
 //! its. Bytes in, a header out, and the reverse: no sockets, no clock, no state. Whether a peer may speak it
 //! is decided above, and so is how long to wait for it. What does not match exactly is refused (2.1, 2.2): a
-//! header that is guessed would let anybody choose his address.
+//! header that is guessed would let anybody choose an address.
 //!
 //! Call [`parse`] with all bytes that came so far, until it is [`Parsed::Complete`]; the connection's own
 //! bytes begin behind [`length`](Parsed::Complete::length).
@@ -31,8 +31,8 @@ pub const LONGEST_V1: usize = 107;
 const SHORTEST: usize = 15;
 
 /// Longest header of version 2 that is read, in bytes. The protocol allows 65,551, which anybody could make
-/// us keep for each connection before he is known; addresses, names and identifiers of usual senders take
-/// some hundreds.
+/// us keep for each connection before its client is known; addresses, names and identifiers of usual senders
+/// take some hundreds.
 pub const LONGEST_V2: usize = 4096;
 
 /// Longest identifier of a connection, in bytes (2.2.5).

@@ -50,7 +50,7 @@ impl Files {
         Ok(bytes)
     }
 
-    /// The bytes of a file for whoever makes something of his own of them.
+    /// The bytes of a file, for a caller that keeps what it makes of them.
     ///
     /// # Errors
     /// It cannot be read, or there is no room for it.

@@ -6,8 +6,9 @@
 //! 2. What changes a server sets those that track it to what it is then, looks at it once more, and sets them
 //!    again if it is not so any more. So the last of two changes at the same time wins with all of them,
 //!    without a lock that is held for several servers.
-//! 3. A server that tracks takes the operation of the one that it names, and inherits what the operator says
-//!    of it; what he says of itself stays beside that. Requests look at its own word only.
+//! 3. A server that tracks takes the operation of the one that it names, and inherits what the operator sets
+//!    there; what the operator sets at the server itself stays beside that. Requests read the server's own
+//!    word only.
 
 use super::refuse::Refuse;
 use super::{Backend, Generation, Server};
@@ -87,7 +88,7 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
                         config.proxies.iter().filter(|proxy| proxy.kind.is_backend() && proxy.name == *of);
                     proxies.any(|proxy| proxy.servers.iter().any(|server| server.name == *wanted))
                 };
-                // Of what is nowhere in the file, the check of the file has told.
+                // A server that the file does not have was reported when the file was checked.
                 if of_name.is_some_and(written) {
                     wrong(format!(
                         "'track' of {name} expects a server at work, found '{}', which is not",
