@@ -81,8 +81,6 @@ impl EvalPoints {
     pub const HTTP_REQUEST: Self = Self(Self::FRONT_REQUEST.0 | Self::BACK_REQUEST.0);
     /// `http-response` and `http-after-response`.
     pub const HTTP_RESPONSE: Self = Self(Self::FRONT_RESPONSE.0 | Self::BACK_RESPONSE.0);
-    /// `tcp-request content`
-    pub const TCP_REQUEST: Self = Self(Self::FRONT_CONTENT.0 | Self::BACK_CONTENT.0);
 
     /// All but the configuration's own settings: what runs in a process that serves.
     pub(crate) const RUNNING: Self = Self(Self::EVERYWHERE.0 & !Self::CONFIGURATION.0);

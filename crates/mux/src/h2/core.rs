@@ -14,8 +14,8 @@ use super::limits::MAX_INTERIM;
 use super::stream::{ResponseHead, Stream};
 use manylane_buf::Chain;
 use manylane_h2::{
-    Config, Connection, ConnectionError, Counts, Event, Glitches, MAX_OUTPUT, Reason, Request, Role,
-    SendError, StreamId, StreamMap,
+    Config, Connection, ConnectionError, Counts, Event, MAX_OUTPUT, Reason, Request, Role, SendError,
+    StreamId, StreamMap,
 };
 use manylane_http::Head;
 use manylane_pool::{AllocError, Pool, Pooled};
@@ -409,11 +409,6 @@ impl Mux {
     /// Oddities of the peer so far: `fc_glitches`, `bc_glitches`.
     pub fn glitches(&self) -> u32 {
         self.state().h2.glitches().total()
-    }
-
-    /// The same by kind.
-    pub fn glitches_by_kind(&self) -> Glitches {
-        *self.state().h2.glitches()
     }
 
     /// Streams that began on it.

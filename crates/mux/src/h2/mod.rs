@@ -16,7 +16,7 @@ pub use core::{Incoming, Mux, TooLarge};
 pub use error::{ConnEnd, StreamError};
 pub use limits::{LEAVE_ANSWER, LINGER, LINGER_BYTES, MAX_INTERIM};
 pub use manylane_h2::{
-    Config, ConnectionError, Counts, DEFAULT_WINDOW, Glitches, PREFACE, Problem, Reason, Request, Response,
-    Role, Scheme, SendError,
+    Config, ConnectionError, Counts, DEFAULT_WINDOW, PREFACE, Problem, Reason, Request, Response, Role,
+    Scheme, SendError,
 };
 pub use stream::{Received, ResponseHead, Stream};
