@@ -259,7 +259,7 @@ impl std::fmt::Display for WriteError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::NoMemory => "no memory for a body's framing",
-            Self::Length => "the body has not the length that its head promised",
+            Self::Length => "the body does not have the length that its head promised",
         })
     }
 }

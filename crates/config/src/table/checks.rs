@@ -73,7 +73,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(|b, line| b.settings().disable_on_404 = Some(line.set(true))),
     );
     rows.push(
-        flag("http-check send-state", DLB, "the server is told its state")
+        flag("http-check send-state", DLB, "tells the server its state")
             .built(|b, line| b.settings().send_state = Some(line.set(true))),
     );
     rows.push(own("external-check command", DLB, "<program>", 1, "the program that checks").words(

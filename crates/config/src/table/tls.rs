@@ -155,7 +155,7 @@ pub(super) fn bind_rows() -> Vec<Keyword> {
         args("crt-list", BIND, [text("file")], "a file with certificates and the names that each is for")
             .adds()
             .built(|b, line| b.bind.tls.crt_list.push(line.word(0))),
-        args("default-crt", BIND, [text("file")], "a certificate for those whom no other is for")
+        args("default-crt", BIND, [text("file")], "a certificate for clients that no other one is for")
             .adds()
             .built(|b, line| b.bind.tls.default_crt.push(line.word(0))),
         flag("no-alpn", BIND, "no protocols are offered within TLS")

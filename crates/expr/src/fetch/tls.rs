@@ -78,7 +78,7 @@ macro_rules! names {
                 0,
                 Type::Str,
                 EvalPoints::$places,
-                "whom the peer's certificate is for: an attribute, or all",
+                "the subject of the peer's certificate: an attribute, or all",
                 |args| Ok(Fetch::Tls(Tls(Side::$side, Part::Subject(dn(args)?)))),
             ),
             row(
@@ -87,7 +87,7 @@ macro_rules! names {
                 0,
                 Type::Str,
                 EvalPoints::$places,
-                "who made the peer's certificate: an attribute, or all",
+                "the issuer of the peer's certificate: an attribute, or all",
                 |args| Ok(Fetch::Tls(Tls(Side::$side, Part::Issuer(dn(args)?)))),
             ),
         ]

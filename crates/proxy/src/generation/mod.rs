@@ -179,7 +179,7 @@ pub struct Parts {
 /// What the command line says beside the file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
-    /// `-dr`: servers whose names have no address are nowhere, which is no error.
+    /// `-dr`: a server whose name cannot be resolved begins without an address.
     pub ignore_unresolved: bool,
     /// `-dS`
     pub no_splice: bool,
