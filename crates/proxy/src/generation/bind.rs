@@ -296,8 +296,7 @@ pub(super) fn listeners(
     all
 }
 
-/// `tune.listener.default-shards`. Unlike `shards`, which asks for what cannot be had then, it gives way
-/// where addresses are not shared.
+/// `tune.listener.default-shards`: without effect where addresses are not shared; `shards` is an error there.
 pub(super) fn default_shards(global: &Global, shared: bool) -> Shards {
     match global.tune.listener_default_shards {
         Some(set) if shared && set.value == "by-thread" => Shards::ByLane,

@@ -11,7 +11,7 @@ pub(crate) struct Event {
     waiters: RefCell<Waiters>,
 }
 
-/// Places of those who wait; a place that was left is used again.
+/// Who waits, by number; the number of a waiter that has left is used again.
 #[derive(Debug, Default)]
 struct Waiters {
     wakers: Vec<Option<Waker>>,
