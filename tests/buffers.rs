@@ -4,6 +4,7 @@ use crate::common;
 
 use common::{DEFAULTS, Folder, Manylane, PATIENCE, fd, listener, origin_of};
 use manylane_io::options::{SocketOption, set_option};
+use manylane_io::{Choice, Kind};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -40,8 +41,8 @@ impl Latch {
 
 /// Bytes of clusters that io_uring keeps for the kernel, on two lanes, where there is no limit; with headers.
 fn ring() -> usize {
-    let driver = std::env::var(manylane_io::DRIVER_VARIABLE);
-    if driver.is_ok_and(|driver| driver == "io_uring") { 2 * 256 * (128 + 2048) } else { 0 }
+    let (driver, _) = Choice::from_environment().unwrap().settle(); // as the program under test does
+    if driver == Kind::IoUring { 2 * 256 * (128 + 2048) } else { 0 }
 }
 
 /// Bytes of clusters that are allocated, and of those in use.

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Entries of the ring, of [`SMALL_READ`] each: 512 KiB. More reads than that in a round begin anew in the
-/// next.
-const ENTRIES: u16 = 256;
+/// Entries of a lane's ring, of [`SMALL_READ`] each: 512 KiB. More reads than that in a round begin anew in
+/// the next.
+pub(crate) const ENTRIES: u16 = 256;
 /// The ring's number.
 pub(crate) const BUFFERS: u16 = 0;
 /// The kernel wants rings to begin on a page.
@@ -28,9 +28,10 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// A ring that is filled when something is to be received for the first time.
-    pub(crate) fn new(uring: &IoUring) -> Result<Self, Errno> {
-        Ok(Self { ring: Some(Ring::new(uring, BUFFERS, ENTRIES, SMALL_READ)?), used: false })
+    /// A ring of so many entries, a power of two. It is filled when something is to be received for the first
+    /// time.
+    pub(crate) fn new(uring: &IoUring, entries: u16) -> Result<Self, Errno> {
+        Ok(Self { ring: Some(Ring::new(uring, BUFFERS, entries, SMALL_READ)?), used: false })
     }
 
     pub(crate) fn none() -> Self {

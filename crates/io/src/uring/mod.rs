@@ -107,7 +107,7 @@ impl Uring {
 
     pub(crate) fn new() -> Result<Self, Errno> {
         let ring = Self::ring()?;
-        let buffers = Buffers::new(&ring)?;
+        let buffers = Buffers::new(&ring, buffers::ENTRIES)?;
         // Spares a look-up in each enter; without it all works.
         let _ = ring.submitter().register_ring_fd();
         let uring = Self {

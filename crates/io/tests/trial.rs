@@ -1,0 +1,15 @@
+//! What the choice of a driver leaves behind. Alone in its program: it counts what all threads allocate.
+#![cfg(not(any(loom, manylane_sim)))]
+
+use manylane_io::Choice;
+
+#[test]
+fn a_trial_of_io_uring_leaves_few_buffers_to_the_lane() {
+    let (kind, _) = Choice::Auto.settle();
+    let clusters: u64 = manylane_pool::report()
+        .iter()
+        .filter(|pool| pool.name.starts_with("cluster"))
+        .map(|pool| pool.allocated)
+        .sum();
+    assert!(clusters <= 8, "{clusters} clusters, {kind}");
+}
