@@ -35,6 +35,9 @@ enum Command {
     /// Clients and servers that send single bytes: memory and CPU time, beside haproxy
     #[cfg(not(manylane_sim))]
     Drips(crate::proxy::How),
+    /// 1,500 clients that leave at once: memory before, at the peak and up to a minute after it, beside haproxy
+    #[cfg(not(manylane_sim))]
+    Burst(crate::proxy::How),
     /// Looking at the program and changing it while it serves: dumps under load, reloads, start, sessions
     #[cfg(not(manylane_sim))]
     Manage(crate::manage::ManageArguments),
@@ -187,6 +190,8 @@ pub fn main() -> ExitCode {
         Command::Proxy(arguments) => crate::proxy::run(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Drips(how) => crate::proxy::drips(&how),
+        #[cfg(not(manylane_sim))]
+        Command::Burst(how) => crate::proxy::burst(&how),
         #[cfg(not(manylane_sim))]
         Command::Manage(arguments) => crate::manage::run(&arguments),
         #[cfg(not(manylane_sim))]

@@ -9,6 +9,7 @@
 //!
 //! System calls, instructions and calls of the global allocator are counted in short passes of their own.
 
+mod burst;
 mod checks;
 mod drips;
 mod floor;
@@ -17,6 +18,7 @@ pub(crate) mod program;
 mod scenario;
 pub(crate) mod usage;
 
+pub use burst::run as burst;
 use clap::Args;
 pub use drips::run as drips;
 use load::{Arrival, Load, Phase, Traffic};

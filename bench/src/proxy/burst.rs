@@ -1,0 +1,83 @@
+//! `manylane-bench burst`: what a burst of clients leaves behind.
+//!
+//! # How it is measured
+//! [`CLIENTS`] connections have [`BYTES`] of a head each that does not end, and then close. What counts is the
+//! resident memory of a program of one thread before, at the peak, and at three moments after it: whatever a
+//! program keeps for a next burst nobody else can use.
+
+use super::program::{Kind, Programs, free_port};
+use super::{How, median};
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Connections at once.
+const CLIENTS: usize = 1_500;
+
+/// Bytes that each sends of its head.
+const BYTES: usize = 14_000;
+
+/// When it is looked at, behind the end of the last connection.
+const AFTER: [Duration; 3] = [Duration::from_secs(12), Duration::from_secs(36), Duration::from_secs(60)];
+
+/// How long a program may take to read what was sent.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Runs the command.
+///
+/// # Errors
+/// A sentence, when a program cannot be started or does not take the connections.
+pub fn run(how: &How) -> Result<(), String> {
+    super::with_programs(how, |programs| {
+        let mut kinds = vec![Kind::Epoll, Kind::Uring];
+        if !how.alone {
+            kinds.push(Kind::Haproxy);
+        }
+        println!("{CLIENTS} connections with {BYTES} bytes of a head each: resident memory in MB\n");
+        println!(
+            "| program | before | peak | 12 s after they left | 36 s | 60 s |\n|---|---|---|---|---|---|"
+        );
+        for kind in kinds {
+            let runs = (0..how.rounds).map(|_| measure(kind, programs)).collect::<Result<Vec<_>, _>>();
+            let runs = runs.map_err(|sentence| format!("{kind}: {sentence}"))?;
+            let figures = (0..runs[0].len()).map(|moment| {
+                let all = runs.iter().map(|run| run[moment] as f64 / f64::from(1 << 20)).collect();
+                format!(" {:.1} |", median(all))
+            });
+            println!("| {kind} |{}", figures.collect::<String>());
+        }
+        Ok(())
+    })
+}
+
+/// Bytes before the burst, at its peak, and [`AFTER`] it.
+fn measure(kind: Kind, programs: &Programs) -> Result<[u64; 2 + AFTER.len()], String> {
+    let fail = |error: std::io::Error| error.to_string();
+    let origin = TcpListener::bind("127.0.0.1:0").map_err(fail)?;
+    let (port, server) = (free_port()?, origin.local_addr().map_err(fail)?.port());
+    let configuration = format!(
+        "global\n    nbthread 1\n    maxconn 4000\ndefaults\n    mode http\n    timeout connect 60s\n    \
+            timeout client 60s\n    timeout server 60s\n    timeout http-request 60s\nlisten l\n    bind \
+            127.0.0.1:{port}\n    server s 127.0.0.1:{server}\n"
+    );
+    let program = programs.start(kind, port, &configuration)?;
+    std::thread::sleep(SETTLED);
+    let processes = program.processes();
+    let mut memory = [processes.memory(); 2 + AFTER.len()];
+    let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(BYTES));
+    let mut clients = Vec::with_capacity(CLIENTS);
+    for _ in 0..CLIENTS {
+        let mut client = TcpStream::connect(program.address()).map_err(fail)?;
+        client.write_all(head.as_bytes()).map_err(fail)?;
+        clients.push(client);
+    }
+    std::thread::sleep(SETTLED);
+    memory[1] = processes.memory();
+    drop(clients);
+    let over = Instant::now();
+    for (moment, after) in memory[2..].iter_mut().zip(AFTER) {
+        std::thread::sleep((over + after).saturating_duration_since(Instant::now()));
+        *moment = processes.memory();
+    }
+    Ok(memory)
+}
