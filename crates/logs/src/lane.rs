@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::line::Line;
 use crate::outbox::{Outbox, ROOM};
 use crate::sender;
-use crate::target::Target;
+use crate::target::{Delivery, Target};
 use jiff::tz::TimeZone;
 use manylane_io::Io;
 use manylane_sched::{BlockingPool, Here};
@@ -33,7 +33,7 @@ impl LaneLogs {
         zone: TimeZone,
         targets: impl IntoIterator<Item = Arc<Target>>,
     ) -> Self {
-        Self {
+        let logs = Self {
             here,
             io,
             pool,
@@ -41,7 +41,18 @@ impl LaneLogs {
             scratch: RefCell::new(Vec::with_capacity(ROOM.0)), /* else each line that is the longest so far
                                                                 * would ask for memory */
             outboxes: targets.into_iter().map(|target| Rc::new(Outbox::new(target))).collect(),
+        };
+        // Of these targets is the terminal, which a process with little to say needs at its end first: there
+        // may be no memory for a task or a thread then.
+        for outbox in
+            logs.outboxes.iter().filter(|outbox| matches!(outbox.target.way, Delivery::Descriptor(_)))
+        {
+            if sender::start(outbox, logs.here, &logs.io, &logs.pool) {
+                outbox.has_task();
+                logs.pool.prepare();
+            }
         }
+        logs
     }
 
     /// Logs a line to the target at this place. It never waits: what finds no room is lost and counted.

@@ -125,6 +125,11 @@ impl Outbox {
         lose(self.target.counts(), lines as u64);
     }
 
+    /// A task sends what comes.
+    pub(crate) fn has_task(&self) {
+        self.served.set(true);
+    }
+
     /// There is no task after all: what waits is lost.
     pub(crate) fn unserved(&self) {
         self.served.set(false);

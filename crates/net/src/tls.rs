@@ -352,3 +352,17 @@ impl TlsStream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_has_no_more_handshakes_than_the_bound() {
+        let begin = |_| Handshake::begin().expect("there is room");
+        let mut all: Vec<_> = (0..MOST_HANDSHAKES).map(begin).collect();
+        assert!(matches!(Handshake::begin(), Err(TransferError::Tls(Error::Busy))));
+        all.pop();
+        assert!(Handshake::begin().is_ok(), "the place of one that has ended is another's");
+    }
+}

@@ -124,6 +124,17 @@ impl BlockingPool {
         Ok(Blocking { slot })
     }
 
+    /// Starts a thread, if there is none yet, for a caller that may find no memory for one later. Where the
+    /// system gives none, [`run`](Self::run) tries again.
+    pub fn prepare(&self) {
+        let mut state = self.shared.state.lock();
+        if state.started.is_empty()
+            && let Ok(thread) = Shared::thread(&self.shared)
+        {
+            state.started.push(thread);
+        }
+    }
+
     /// Threads that were started.
     pub fn threads(&self) -> usize {
         self.shared.state.lock().started.len()
