@@ -1216,3 +1216,33 @@ fn a_reload_that_does_not_fit_is_refused() {
     }
     assert!(refused > 0, "all of them fit");
 }
+
+/// A small file that grows by thousands of sections, each a short line, is either built or refused, whatever
+/// `-m` leaves it: the process lives.
+#[test]
+fn a_reload_with_thousands_of_empty_sections_is_built_or_refused() {
+    const SECTIONS: usize = 4_000;
+    let (socket, _) = listener();
+    let small =
+        format!("{DEFAULTS} mode http\nfrontend f\n bind {}\n http-request return status 200\n", fd(&socket))
+            .replace("nbthread 2", "nbthread 1");
+    let mut outcomes = Vec::new();
+    for megabytes in ["100", "140", "180", "220", "260", "300", "340", "700"] {
+        let folder = Folder::new();
+        let grows = folder.file("grows.cfg", "");
+        let arguments = ["-V", "-m", megabytes, "-f", grows.to_str().unwrap()];
+        let (program, mut said) = Manylane::start_heard(&small, &arguments);
+        while !said.next().expect("it starts").unwrap().contains("lanes are ready") {}
+        let sections: String = (0..SECTIONS).map(|number| format!("backend b{number}\n")).collect();
+        folder.file("grows.cfg", &sections);
+        program.signal(Signal::SIGHUP);
+        let mut heard = String::new();
+        while !heard.contains("generation ") {
+            let line = said.next().unwrap_or_else(|| panic!("-m {megabytes} ends it: {heard}"));
+            heard = format!("{heard}\n{}", line.unwrap());
+        }
+        outcomes.push(heard.contains("Not reloaded"));
+    }
+    let ends = (outcomes.first(), outcomes.last());
+    assert_eq!(ends, (Some(&true), Some(&false)), "refused with little memory, built with much");
+}

@@ -11,6 +11,18 @@ use std::sync::OnceLock;
 /// servers take 400, sections of a few lines 700.
 const EACH: usize = 768;
 
+/// The same of a section, beside the bytes of its lines. One without lines takes 30 KB, of which 15 are parts
+/// of two large tables; the rest is what the allocator needs where it finds no place for these between others.
+const SECTION: usize = 64 << 10;
+
+/// How large files are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Size {
+    pub(crate) bytes: usize,
+    /// Sections that are proxies, or what they begin with.
+    pub(crate) proxies: usize,
+}
+
 /// What the first generation took, in bytes.
 struct Meter {
     /// What the system says of the process: opened before a `chroot`.
@@ -18,7 +30,7 @@ struct Meter {
     /// What the process had written to before it read the files.
     begin: usize,
     /// The size of the files, and what the process had written to when it had read them.
-    read: OnceLock<(usize, usize)>,
+    read: OnceLock<(Size, usize)>,
     /// The same when all lanes served.
     serves: OnceLock<usize>,
 }
@@ -44,12 +56,12 @@ pub(crate) fn measure() {
     }
 }
 
-/// Files of so many bytes were read and built.
-pub(crate) fn read(bytes: usize) {
+/// Files of this size were read and built.
+pub(crate) fn read(size: Size) {
     if let Some(meter) = METER.get()
         && let Some(now) = written(&meter.status)
     {
-        meter.read.get_or_init(|| (bytes, now));
+        meter.read.get_or_init(|| (size, now));
     }
 }
 
@@ -62,15 +74,15 @@ pub(crate) fn serves() {
     }
 }
 
-/// Whether files of so many bytes can be read again.
+/// Whether files of this size can be read again.
 ///
 /// # Errors
 /// A sentence: there is too little memory for it.
-pub(crate) fn has_room_for(bytes: usize) -> Result<(), String> {
+pub(crate) fn has_room_for(size: Size) -> Result<(), String> {
     let Some(meter) = METER.get() else { return Ok(()) };
     let Some(&(before, read)) = meter.read.get() else { return Ok(()) }; // it is the start
     let most = meter.serves.get().map_or(read, |serves| read.max(*serves));
-    let need = needed((before, most.saturating_sub(meter.begin)), bytes);
+    let need = needed((before, most.saturating_sub(meter.begin)), size);
     let found = manylane_pool::reserve::available(need);
     if found == need {
         return Ok(());
@@ -84,11 +96,12 @@ pub(crate) fn has_room_for(bytes: usize) -> Result<(), String> {
     ))
 }
 
-/// What files of so many bytes take, where those of so many others took so much.
-fn needed((before, took): (usize, usize), bytes: usize) -> usize {
-    match bytes.checked_sub(before) {
-        Some(more) => took + more * EACH,
-        None => took / before * bytes,
+/// What files of this size take, where those of another took so much.
+fn needed((before, took): (Size, usize), size: Size) -> usize {
+    let sections = size.proxies.saturating_sub(before.proxies) * SECTION;
+    match size.bytes.checked_sub(before.bytes) {
+        Some(more) => took + more * EACH + sections,
+        None => took / before.bytes * size.bytes + sections,
     }
 }
 
@@ -98,10 +111,14 @@ mod tests {
 
     #[test]
     fn files_that_grow_need_more_and_those_that_shrink_less() {
-        assert_eq!(needed((1000, 400_000), 1000), 400_000);
-        assert_eq!(needed((1000, 400_000), 1100), 400_000 + 100 * EACH);
-        assert_eq!(needed((1000, 400_000), 500), 200_000);
-        assert_eq!(needed((0, 0), 0), 0);
+        let size = |bytes, proxies| Size { bytes, proxies };
+        let before = (size(1000, 10), 400_000);
+        assert_eq!(needed(before, size(1000, 10)), 400_000);
+        assert_eq!(needed(before, size(1100, 10)), 400_000 + 100 * EACH);
+        assert_eq!(needed(before, size(1100, 15)), 400_000 + 100 * EACH + 5 * SECTION);
+        assert_eq!(needed(before, size(500, 5)), 200_000);
+        assert_eq!(needed(before, size(500, 12)), 200_000 + 2 * SECTION);
+        assert_eq!(needed((size(0, 0), 0), size(0, 0)), 0);
     }
 
     #[test]

@@ -159,7 +159,8 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     if sources.files().next().is_none() {
         return Err("option '-f' expects files whose names end in .cfg in its folders, found none".to_owned());
     }
-    memory::has_room_for(sources.bytes())?;
+    let size = memory::Size { bytes: sources.bytes(), proxies: sources.proxies() };
+    memory::has_room_for(size)?;
     let mut before = environment::before(&sources, arguments.local_peer.as_deref());
     environment::tell_master(&mut before, arguments);
     let mut loaded = load(&sources, &version::in_use(arguments), before, arguments.diagnose);
@@ -171,7 +172,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     };
     let mut generation = Generation::build(&loaded.config, wishes, &mut loaded.found);
     exists::check(&loaded.config, &mut loaded.found);
-    memory::read(sources.bytes());
+    memory::read(size);
     let strict = arguments.warnings_are_errors || generation.process.zero_warning;
     let check = Check { warnings_are_errors: strict, has_listener: generation.listens() };
     let pid = std::process::id();

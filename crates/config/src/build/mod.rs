@@ -18,7 +18,7 @@ use crate::cond::Build;
 use crate::diag::Diagnostics;
 use crate::guess;
 use crate::lex::{Environment, Word};
-use crate::limits::{MAX_BINDS, MAX_SERVERS};
+use crate::limits::{MAX_BINDS, MAX_SECTIONS, MAX_SERVERS};
 use crate::read::{Item, Reader};
 use crate::source::{Pos, Sources};
 use crate::table::{BindOptions, SectionKind, ServerOptions};
@@ -58,6 +58,8 @@ pub fn load(sources: &Sources, build: &Build, environment: Environment, diag_mod
         inherited: 0,
         sources,
     };
+    // As many as there are: a vector that grows needs three times as much for a moment.
+    builder.config.proxies.reserve_exact(sources.proxies().min(MAX_SECTIONS));
     while let Some(item) = reader.next(builder.found) {
         match item {
             Item::Statement(words) => {

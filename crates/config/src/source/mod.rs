@@ -6,6 +6,7 @@ mod load;
 pub use load::LoadError;
 
 use crate::limits::{MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES};
+use crate::table::SectionKind;
 use std::path::Path;
 
 /// A file of one [`Sources`]. Comparing orders by the order of reading.
@@ -49,6 +50,7 @@ struct File {
 pub struct Sources {
     files: Vec<File>,
     bytes: usize,
+    proxies: usize,
 }
 
 impl Sources {
@@ -79,6 +81,7 @@ impl Sources {
             return Err(LoadError::new(&name, reason));
         }
         self.bytes += text.len();
+        self.proxies += text.split(|&byte| byte == b'\n').filter(|line| begins_proxy(line)).count();
         let mut starts = vec![0];
         for (at, &byte) in text.iter().enumerate() {
             if byte == b'\n' && at + 1 < text.len() {
@@ -102,6 +105,11 @@ impl Sources {
     /// Bytes of all files.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Lines of all files that begin a proxy or `defaults`, those that `.if` leaves out included.
+    pub fn proxies(&self) -> usize {
+        self.proxies
     }
 
     /// The files in the order of reading.
@@ -141,6 +149,12 @@ impl Sources {
     }
 }
 
+/// Whether a line begins a proxy or `defaults`.
+fn begins_proxy(line: &[u8]) -> bool {
+    let word = line.split(u8::is_ascii_whitespace).find(|word| !word.is_empty());
+    word.and_then(SectionKind::section).is_some_and(SectionKind::is_proxy)
+}
+
 impl Pos {
     /// The same line, another column.
     pub fn at_column(self, column: u32) -> Self {
@@ -166,6 +180,16 @@ mod tests {
         assert_eq!(sources.line(with, 0), None);
         assert_eq!(sources.line(without, 2), Some((&b"two"[..], false)));
         assert_eq!((sources.lines(empty), sources.line(empty, 1)), (0, None));
+    }
+
+    #[test]
+    fn lines_that_begin_proxies_are_counted() {
+        let mut sources = Sources::new();
+        sources
+            .add("a", "global\n maxconn 9\ndefaults\n\n  listen a\n\tbind :1\n#backend b\nbackends c")
+            .unwrap();
+        sources.add("b", "frontend\td\r\nbackend b from d").unwrap();
+        assert_eq!(sources.proxies(), 4);
     }
 
     #[test]

@@ -120,12 +120,13 @@ impl SavedConfig {
     }
 
     pub(super) fn of(config: &Config) -> Self {
-        let backends = config.proxies.iter().filter(|proxy| proxy.kind.is_backend());
+        // First references, so that the number of the large proxies is known.
+        let backends: Vec<_> = config.proxies.iter().filter(|proxy| proxy.kind.is_backend()).collect();
         let bare =
             |proxy: &Proxy| Proxy::bare(proxy.kind, proxy.name.clone(), proxy.pos, proxy.settings.clone());
         Self(Config {
             global: config.global.clone(),
-            proxies: backends.map(bare).collect(),
+            proxies: backends.into_iter().map(bare).collect(),
             files: config.files.clone(),
             environment: config.environment.clone(),
             ..Config::default()

@@ -306,6 +306,9 @@ pub(super) fn proxies(
     let started = |proxy: &&Proxy| {
         proxy.kind != ProxyKind::Defaults && !proxy.settings.disabled.is_some_and(|set| set.value)
     };
+    let kinds = || config.proxies.iter().filter(started).map(|proxy| proxy.kind);
+    all.frontends.reserve_exact(kinds().filter(|kind| kind.is_frontend()).count());
+    all.backends.reserve_exact(kinds().filter(|kind| kind.is_backend()).count());
     for proxy in config.proxies.iter().filter(started).filter(|proxy| proxy.kind.is_backend()) {
         let number = names.len();
         names.insert(proxy.name.bytes().to_vec(), number);
