@@ -242,9 +242,10 @@ fn variables_of_a_session_are_those_of_its_connection() {
 fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
     const CLIENTS: usize = 10;
     const EACH: usize = 100;
-    /// What the program may hold beside what it held before, in KiB: 48 a stream, of which a debug build
-    /// takes 33.
-    const MEMORY: usize = CLIENTS * EACH * 48;
+    /// What the program may hold beside what it held before, in KiB: 32 a stream, of which its task has 12 and
+    /// what waits of it 7. A reload adds a generation, and what the thread that reads files takes.
+    const MEMORY: usize = CLIENTS * EACH * 32;
+    const RELOAD: usize = 4 << 10;
     let origin = Origin::new();
     let folder = Folder::new();
     let socket = folder.0.join("control");
@@ -256,6 +257,13 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
         fd(&web),
         origin.address
     ));
+    // What each lane takes once, the ring that io_uring receives into for instance, is there then.
+    block(async {
+        let lanes = [client(address).await, client(address).await];
+        for client in lanes.iter().cycle().take(8) {
+            assert_eq!(get(client, "/new").await.unwrap().0, 200);
+        }
+    });
     let before = program.memory();
     for stops in [false, true] {
         origin.go.send(false).unwrap();
@@ -270,7 +278,8 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
             }
             origin.holds(CLIENTS * EACH).await;
             let grown = program.memory().saturating_sub(before);
-            assert!(grown < MEMORY, "{grown} KiB for {} streams", CLIENTS * EACH);
+            let most = MEMORY + if stops { RELOAD } else { 0 };
+            assert!(grown < most, "{grown} KiB for {} streams", CLIENTS * EACH);
             if stops {
                 program.signal(Signal::SIGUSR1);
             } else {

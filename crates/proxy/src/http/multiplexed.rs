@@ -64,6 +64,16 @@ manylane_sync::lazy_static! {
         Pool::new("h2c upgrade").expect("the size is a constant below the bound");
 }
 
+/// What a stream begins with.
+type Offered = Result<h2::Request, h2::TooLarge>;
+
+manylane_sync::lazy_static! {
+    /// On its way to the stream's future: as a value it would have a place in each of those around it, and
+    /// the task would need a larger size of memory.
+    static OFFERED: Pool<Offered> =
+        Pool::new("h2 request").expect("the size is a constant below the bound");
+}
+
 /// Serves a connection that begins to speak HTTP/2, to its end.
 pub(super) async fn serve(session: Session<'_>) {
     let config = session.h2_config();
@@ -141,6 +151,7 @@ fn begin(of: &Rc<Multiplexed>, stream: h2::Stream, incoming: h2::Incoming) {
     }
     let scheme = request.as_ref().map_or(h2::Scheme::None, |request| request.scheme.clone());
     let Ok(end) = H2End::new(of.conn.clone(), stream, scheme, end) else { return };
+    let Ok(request) = OFFERED.alloc(request) else { return };
     let (here, of) = (of.local.here(), of.clone());
     let task = async move {
         of.local.begun();
@@ -204,7 +215,7 @@ impl Multiplexed {
     }
 
     /// One stream, from its request to its end.
-    async fn stream(&self, end: ClientEnd, request: Result<h2::Request, h2::TooLarge>) {
+    async fn stream(&self, end: ClientEnd, request: Pooled<Offered>) {
         let local = &self.local;
         let frontend = &local.generation.frontends[self.whose.0];
         let listener = &frontend.listeners[self.whose.1];
@@ -239,10 +250,7 @@ impl Multiplexed {
         session.forget();
         session.scopes.memory.links.set_front(self.conn.clone());
         session.begin_record(session.since);
-        match request {
-            Ok(request) => session.serve_one(request).await,
-            Err(h2::TooLarge) => session.refuse_head().await,
-        }
+        session.serve_one(request).await;
         if let Some(stream) = session.client.end.h2().filter(|_| !session.replied.get()) {
             stream.reset(h2::Reason::REFUSED_STREAM); // so the client may ask again
         }
@@ -288,9 +296,10 @@ impl Session<'_> {
     }
 
     /// Serves the request of a stream.
-    async fn serve_one(&mut self, request: h2::Request) {
+    async fn serve_one(&mut self, request: Pooled<Offered>) {
         let frontend = self.frontend;
-        let Ok(mut request) = self.of_stream(request) else { return self.refuse_head().await };
+        let request = request.into_inner().ok().and_then(|request| self.of_stream(request).ok());
+        let Some(mut request) = request else { return self.refuse_head().await };
         self.came = request.head.size() as u64;
         self.receives(request.head.size());
         self.unsent.set(self.came);
