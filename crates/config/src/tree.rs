@@ -260,6 +260,8 @@ pub struct Proxy {
     pub acls: Vec<Acl>,
     /// Rules of all lists in order.
     pub rules: Vec<Rule>,
+    /// `filter`
+    pub filters: Vec<Filter>,
     /// `use_backend`
     pub use_backend: Vec<Choice>,
     /// `use-server`
@@ -272,6 +274,42 @@ pub struct Proxy {
     pub force_persist: Vec<Condition>,
     /// `ignore-persist`
     pub ignore_persist: Vec<Condition>,
+}
+
+/// `filter`
+#[derive(Clone, Debug)]
+pub enum Filter {
+    /// `bwlim-in` and `bwlim-out`
+    Bandwidth(BandwidthLimit),
+    /// `trace`
+    Trace(TraceFilter),
+}
+
+/// `filter bwlim-in` and `filter bwlim-out`: bounds the bytes of a stream.
+#[derive(Clone, Debug)]
+pub struct BandwidthLimit {
+    /// What rules call it; no other of the proxy has this name.
+    pub name: Word,
+    /// Bytes from the client are bounded, else bytes to it.
+    pub incoming: bool,
+    /// Bytes a period, above 0.
+    pub limit: u32,
+    /// At least a millisecond.
+    pub period: Duration,
+    /// So many bytes go on together at least, where as many are there.
+    pub min_size: u32,
+    /// Where it stands.
+    pub pos: Pos,
+}
+
+/// `filter trace`: tells what streams do.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // the table of keywords documents them
+pub struct TraceFilter {
+    pub name: Word,
+    pub random_forwarding: bool,
+    pub hexdump: bool,
+    pub quiet: bool,
 }
 
 impl Proxy {
@@ -291,6 +329,7 @@ impl Proxy {
             servers: Vec::new(),
             acls: Vec::new(),
             rules: Vec::new(),
+            filters: Vec::new(),
             use_backend: Vec::new(),
             use_server: Vec::new(),
             captures: Vec::new(),

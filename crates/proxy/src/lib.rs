@@ -13,6 +13,8 @@ pub use rate::Rate;
 #[cfg(not(any(loom, manylane_sim)))]
 pub mod counts;
 #[cfg(not(any(loom, manylane_sim)))]
+mod filters;
+#[cfg(not(any(loom, manylane_sim)))]
 mod flow;
 #[cfg(not(any(loom, manylane_sim)))]
 pub mod generation;

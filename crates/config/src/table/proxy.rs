@@ -348,11 +348,17 @@ pub(super) fn rows() -> Vec<Keyword> {
         .words(super::rules::redirect),
         own("compression", DFLB, "<option>...", 1, "answers are compressed")
             .refused("compression is not built yet"),
-        own("filter", FLB, "<name> [<option>...]", 1, "a filter sees the traffic")
-            .adds()
-            .refused("filters are not built yet"),
+        own(
+            "filter",
+            FLB,
+            "bwlim-in|bwlim-out|trace [<name>] [<option>...]",
+            1,
+            "a filter sees and delays what streams forward",
+        )
+        .adds()
+        .words(parse::filter),
         own("filter-sequence", FLB, "request|response <list>", 2, "the order of filters")
-            .refused("filters are not built yet"),
+            .refused("filters are asked in the order of their lines"),
         own(
             "quic-initial",
             DFL,

@@ -78,7 +78,8 @@ const fn none(name: &'static str, lists: &'static str, help: &'static str, reaso
 }
 
 const TABLES: &str = "stick tables are not built yet";
-const FILTERS: &str = "filters are not built yet";
+const OPENTRACING: &str = "OpenTracing is not built: HAProxy gives it up, too";
+const SPOE: &str = "SPOE is not built yet";
 const CACHE: &str = "the cache is not built yet";
 const REVERSE: &str = "connections that servers open (reverse HTTP) are not built";
 
@@ -142,7 +143,7 @@ static ACTIONS: &[Action] = &[
         "<normalizer> [full|strict]",
         "writes the target in one of several equal forms",
     ),
-    none("ot-group", "trqpa", "runs a group of OpenTracing", FILTERS),
+    none("ot-group", "trqpa", "runs a group of OpenTracing", OPENTRACING),
     act("pause", "qp", "<time>|<expression>", "waits for a time before the next rule"),
     act(
         "redirect",
@@ -178,8 +179,13 @@ static ACTIONS: &[Action] = &[
     none("sc-inc-gpc1(", "cstrqpa", "counts in the second general counter of a tracked entry", TABLES),
     none("sc-set-gpt(", "cstrqpa", "sets a general tag of a tracked entry", TABLES),
     none("sc-set-gpt0(", "cstrqpa", "sets the first general tag of a tracked entry", TABLES),
-    none("send-spoe-group", "trqp", "sends a group of messages to an agent of SPOE", FILTERS),
-    none("set-bandwidth-limit", "trqp", "bounds the bytes a second", FILTERS),
+    none("send-spoe-group", "trqp", "sends a group of messages to an agent of SPOE", SPOE),
+    act(
+        "set-bandwidth-limit",
+        "trqp",
+        "<filter> [limit <size>|<expression>] [period <time>|<expression>]",
+        "has a filter of the proxy bound the bytes of the stream",
+    ),
     act("set-bc-mark", "trq", "<number>|<expression>", "sets the mark of the packets to the server"),
     act(
         "set-bc-tos",

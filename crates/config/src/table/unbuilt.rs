@@ -80,6 +80,12 @@ const PARTLY: &[Row] = &[
     ),
     ("Process", "cpu-set", "rules by core and by cluster are refused"),
     ("Process", "set-dumpable", "'libs' is refused: the program has no library that could change below it"),
+    (
+        "Proxies",
+        "filter",
+        "cache, compression, fcgi-app, opentracing and spoe are refused, and so are limits that streams share \
+            ('limit', 'key' and 'table' of bwlim-in and bwlim-out), since stick tables are not built yet",
+    ),
     ("Proxies", "mode", "modes other than tcp and http are refused"),
     (
         "Tuning",
@@ -96,6 +102,11 @@ const PARTLY: &[Row] = &[
 
 /// Values of keywords that HAProxy has and this program has not, and why.
 const CHOICES: &[Row] = &[
+    ("filter", "cache", "the cache is not built yet"),
+    ("filter", "compression", "compression is not built yet"),
+    ("filter", "fcgi-app", "FastCGI is not built"),
+    ("filter", "opentracing", "OpenTracing is not built: HAProxy gives it up, too"),
+    ("filter", "spoe", "SPOE is not built yet"),
     ("mode", "haterm", "it is not built"),
     ("mode", "log", "balancing of log lines is not built yet"),
     ("mode", "spop", "SPOE is not built yet"),

@@ -1,8 +1,10 @@
 //! Bytes between two connections: who is waited for, and for how long.
 
+mod bandwidth;
 mod ends;
 mod timeouts;
 
+pub(crate) use bandwidth::{Bandwidth, FilterId, Limits};
 pub(crate) use ends::{BodyEnd, ClientEnd, EndFailed, H2End, NotBegun, NotSent, ServerEnd, protocol};
 pub(crate) use timeouts::{Direction, Side, StreamTimeouts, Timeouts, Timer, Waits};
 

@@ -11,6 +11,7 @@ mod checks;
 mod cpu_choice;
 mod cpu_map;
 mod files;
+mod filters;
 mod frontend_gate;
 mod groups;
 mod h2;
@@ -44,6 +45,8 @@ pub(crate) use bind::has_lanes;
 pub use bind::{Listener, Shards};
 pub use checks::{CheckTimeouts, Follows, Program, ServerCheck};
 pub use cpu_map::CpuMap;
+pub use filters::Filters;
+pub(crate) use filters::TraceFilter;
 pub use frontend_gate::{FrontendGate, FrontendGateState};
 pub use groups::Groups;
 pub use h2::{H2Settings, LoggedErrors};
@@ -59,7 +62,7 @@ pub(crate) use resolvers::{Order, Question};
 pub use rules::{
     Action, Addressed, Captures, Change as RuleChange, ConnectionAction, ContentAction, Expressions, Figure,
     Listed, Lookup, MOST_CAPTURES, MOST_POOL_NAMES, Made, NameMatch, Packets, PageAction, Persist, Redirect,
-    RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, Setting, Silence, Target, TimeoutOf,
+    RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, SetBandwidth, Setting, Silence, Target, TimeoutOf,
 };
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
 pub use server_addr::{ServerAddr, Whereabouts};

@@ -4,6 +4,7 @@ use super::agent;
 use super::balance::{self, BalanceKey};
 use super::bind::{self, Listener, text};
 use super::checks::{self, ServerCheck};
+use super::filters::Filters;
 use super::frontend_gate::FrontendGate;
 use super::http::{self, Http, Side};
 use super::log::{EventLog, FrontendLog, Logs};
@@ -56,6 +57,8 @@ pub struct Frontend {
     pub http: Http,
     /// Its rules.
     pub rules: Arc<Rules>,
+    /// Its filters.
+    pub filters: Arc<Filters>,
     /// What it captures of messages.
     pub captures: Captures,
     /// How it logs, if it does.
@@ -154,6 +157,8 @@ pub struct BackendParts {
     pub http: Http,
     /// Its rules; those of a `listen` run in its frontend.
     pub rules: Arc<Rules>,
+    /// Its filters; those of a `listen` are its frontend's, too.
+    pub filters: Arc<Filters>,
     /// `retry-on` has `conn-failure`.
     pub retries_connect: bool,
     /// What its balancer is given to choose by.
@@ -393,13 +398,15 @@ fn one<'c>(
         monitor_fail: _,
         force_persist: _,
         ignore_persist: _,
+        filters: _,
     } = proxy;
-    let (rules, captures) = reader.rules(proxy, refuse);
+    all.places += 1;
+    let filters = Arc::new(Filters::of(proxy, all.places as u32)); // no file has so many proxies
+    let (rules, captures) = reader.rules(proxy, &filters, refuse);
     let rules = Arc::new(rules);
     let mode = settings.mode();
     let common = self::settings(settings, mode, refuse);
     let id = ids.next(id.map(|set| set.value));
-    all.places += 1;
     let description = description.as_ref().map(|set| text(&set.value));
     let time = |timeout: Timeout| settings.timeout(timeout).filter(|time| !time.is_zero());
     let targets = logs.targets(proxy, refuse);
@@ -449,6 +456,7 @@ fn one<'c>(
             http: http::http(proxy, Side::Front, reader, process, config, refuse),
             captures,
             rules: rules.clone(),
+            filters: filters.clone(),
             log: logs.of(proxy, targets.clone(), reader, refuse),
             timeouts: FrontendTimeouts {
                 client: time(Timeout::Client),
@@ -520,6 +528,7 @@ fn one<'c>(
             retries_connect: http.retry_on.connect,
             http,
             rules,
+            filters,
             id,
             place: all.places,
             name: text(name),

@@ -1,6 +1,7 @@
 //! A body from one connection to the other: framing taken off and put on, large pieces by reference, bulk by
 //! splicing.
 
+use crate::filters::Filters;
 use crate::flow::{BodyEnd, Direction, EndFailed, H2End, SPLICED_AT_ONCE, Waits};
 use crate::invalid::Found;
 use manylane_buf::Chain;
@@ -115,6 +116,8 @@ pub(super) struct Ends<'a> {
     /// Keeps what is sent.
     pub(super) kept: Option<&'a Kept>,
     pub(super) passage: Passage<'a>,
+    /// What sees the body before it is framed for its receiver.
+    pub(super) filters: Option<&'a Filters<'a>>,
 }
 
 /// Who counts what comes over a way, as it comes.
@@ -305,6 +308,15 @@ impl Pump {
     /// # Errors
     /// What is wrong with the body.
     pub(super) fn read_ahead(&mut self, from: BodyEnd<'_>, input: &mut Chain) -> Result<(), Broken> {
+        self.read_data(from, input)?;
+        if let Some(stream) = from.h2() {
+            stream.gone_on(); // it is bounded by who reads ahead
+        }
+        Ok(())
+    }
+
+    /// The same, of which the sender is not told yet.
+    fn read_data(&mut self, from: BodyEnd<'_>, input: &mut Chain) -> Result<(), Broken> {
         if self.done || !self.has_news(from, input) {
             return Ok(());
         }
@@ -316,9 +328,6 @@ impl Pump {
         self.data.append_compact(&mut data).map_err(|_| Broken::Memory)?;
         if let Progress::Done(trailers) = progress {
             (self.trailers, self.done) = (trailers, true);
-        }
-        if let Some(stream) = from.h2() {
-            stream.gone_on(); // it is bounded by who reads ahead
         }
         Ok(())
     }
@@ -399,6 +408,35 @@ impl Pump {
         self.progressed(progress, out)
     }
 
+    /// [`step`](Self::step) of a body that filters see: of what was read, as much as they have go on. Where
+    /// that is nothing for now, `out` goes first.
+    async fn step_filtered(
+        &mut self,
+        filters: &Filters<'_>,
+        (way, from): (&Direction, BodyEnd<'_>),
+        input: &mut Chain,
+        out: &mut Chain,
+    ) -> Result<(), Broken> {
+        self.chunks = false; // filters see data
+        self.read_data(from, input)?;
+        while !self.data.is_empty() {
+            match filters.take(way.sender, self.data.len()) {
+                Ok(bytes) => {
+                    let mut part = self.data.split_to(bytes).map_err(|_| Broken::Memory)?;
+                    filters.forward(&part);
+                    self.sink.write(&mut part, out)?;
+                    break;
+                }
+                Err(_) if !out.is_empty() => return Ok(()),
+                Err(then) => filters.wait(way, then).await,
+            }
+        }
+        if self.data.is_empty() && std::mem::take(&mut self.ahead) && self.done {
+            self.end_with_trailers(out)?;
+        }
+        Ok(())
+    }
+
     fn progressed(&mut self, progress: Progress, out: &mut Chain) -> Result<(), Broken> {
         if let Progress::Done(trailers) = progress {
             self.done = true;
@@ -427,18 +465,22 @@ impl Pump {
         out: &mut Chain,
         count: impl Fn(u64),
     ) -> Result<(), Broken> {
-        let Ends { io, way, from, to, splice, kept, passage } = *ends;
+        let Ends { io, way, from, to, splice, kept, passage, filters } = *ends;
         let here = io.here();
         let mut new = out.len(); // where begins what was never sent
-        if std::mem::take(&mut self.ahead) {
+        if filters.is_none() && std::mem::take(&mut self.ahead) {
             self.write_ahead(out)?;
         }
         loop {
-            self.step(from, input, out)?;
+            match filters {
+                None => self.step(from, input, out)?,
+                Some(filters) => self.step_filtered(filters, (way, from), input, out).await?,
+            }
+            let is_over = self.done && !self.ahead;
             if let Some(kept) = kept {
                 kept.keep(out, std::mem::take(&mut new));
             }
-            let ends_apart = self.done && !self.ended && matches!(self.sink, Sink::Http2);
+            let ends_apart = is_over && !self.ended && matches!(self.sink, Sink::Http2);
             if !out.is_empty() || ends_apart {
                 let n = out.len() as u64;
                 let end = ends_apart && self.trailers.is_none();
@@ -447,10 +489,16 @@ impl Pump {
                     count(n);
                 }
             }
+            if self.ahead {
+                continue; // filters have more of it
+            }
             if let Some(stream) = from.h2() {
                 stream.gone_on();
             }
-            if self.done {
+            if is_over {
+                if let Some(filters) = filters {
+                    filters.end(way.sender);
+                }
                 if let Some(trailers) = &self.trailers
                     && let Some(stream) = to.h2()
                 {
@@ -461,6 +509,7 @@ impl Pump {
             }
             if input.is_empty()
                 && kept.is_none_or(|kept| !kept.is_whole())
+                && filters.is_none_or(|filters| !filters.works(way.sender))
                 && let Some(policy) = splice
                 && self.splice(policy, ends, &count).await?
             {
@@ -499,7 +548,7 @@ impl Pump {
         ends: &Ends<'_>,
         count: impl Fn(u64),
     ) -> Result<bool, Broken> {
-        let Ends { io, way, from, to, passage, .. } = *ends;
+        let Ends { io, way, from, to, passage, filters, .. } = *ends;
         let (Source::Http1(reader), Sink::Http1(writer)) = (&mut self.source, &mut self.sink) else {
             return Ok(false);
         };
@@ -521,6 +570,9 @@ impl Pump {
         let mut splicer = io.splicer();
         let mut left = bound.unwrap_or(u64::MAX);
         while left > 0 {
+            if filters.is_some_and(|filters| filters.works(way.sender)) {
+                return Ok(false); // a rule for the response has put one to work
+            }
             way.waits(Waits::Both, here.now());
             let limit = usize::try_from(left).unwrap_or(usize::MAX).min(SPLICED_AT_ONCE);
             let n = match splicer.step(from, to, limit).await {

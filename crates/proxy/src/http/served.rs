@@ -11,7 +11,8 @@ use super::report::termination;
 use super::settle::{Answered, Settled};
 use super::tries::{Failed, Outcome, RetryBudget, no_memory};
 use super::upload::{Leaving, Upload, Watched};
-use crate::flow::{BodyEnd, H2End, NotBegun, ServerEnd, StreamTimeouts};
+use crate::filters::Filters;
+use crate::flow::{BodyEnd, H2End, NotBegun, ServerEnd, Side, StreamTimeouts};
 use crate::generation::Backend;
 use crate::rules::EvalPhase;
 use crate::run::{Observation, observe};
@@ -174,6 +175,11 @@ impl Session<'_> {
         if sent_head > 0 {
             count(sent_head, 0);
         }
+        let filters = Filters::of(local, (self.frontend, backend), &self.scopes.memory, true);
+        if let Some(filters) = &filters {
+            filters.head(Side::Client, &request.head);
+        }
+        let seeing = |sender| filters.as_ref().and_then(|filters| filters.seeing(sender));
         let (ended, persist, server_persists) = {
             let up_ends = Ends {
                 io: &local.io,
@@ -183,6 +189,7 @@ impl Session<'_> {
                 splice: splicing.up,
                 kept: budget.kept,
                 passage: Passage { received: &f.received, spliced: [&f.spliced_in, &b.spliced_out] },
+                filters: seeing(Side::Client),
             };
             let mut going_up =
                 Upload { work: pin!(up.run(&up_ends, received, &mut out, |n| count(n, 0))), outcome: None };
@@ -276,6 +283,9 @@ impl Session<'_> {
             self.check_cache(asking, backend, permit, &response.head).inspect_err(|_| answered_with())?;
             let Settled { mut back, sent, shown, body, framed, persist, sends_off, server_persists } =
                 self.settle(answered, response, &mut from_server)?;
+            if let Some(filters) = &filters {
+                filters.head(Side::Server, &response.head);
+            }
             if sent > 0 {
                 count(0, sent);
             }
@@ -311,11 +321,14 @@ impl Session<'_> {
                     splice: splicing.down,
                     kept: None,
                     passage: Passage { received: &b.received, spliced: [&b.spliced_in, &f.spliced_out] },
+                    filters: seeing(Side::Server),
                 };
                 if let Some(stream) = server.h2() {
                     stream.receive_now(&mut from_server).await;
                 }
+                let is_empty = matches!(body, Body::None | Body::Length(0));
                 let whole = framed == body
+                    && (is_empty || down_ends.filters.is_none())
                     && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
                 // A stream ends by itself.
                 let whole_client = client.whole().filter(|_| persist != Persist::KeepAlive);
@@ -408,7 +421,8 @@ impl Session<'_> {
                     self.receives(segment.len());
                     received.push_compact(segment).map_err(|_| no_memory())?;
                 }
-                let ended = self.tunnel(backend, (server, permit), back, received, from_server, count).await;
+                let chains = [received, from_server, back];
+                let ended = self.tunnel(backend, (server, permit), chains, filters.as_ref(), count).await;
                 self.tunnelled(backend, permit.server(), ended);
                 return Ok(Outcome { whole: true, ..Outcome::CLOSE });
             }

@@ -2,7 +2,8 @@
 
 use super::Session;
 use super::pump::{Broken, Ends, Passage, Pump};
-use crate::flow::{BodyEnd, StreamTimeouts, Timeouts};
+use crate::filters::Filters;
+use crate::flow::{BodyEnd, Side, StreamTimeouts, Timeouts};
 use crate::generation::{Backend, Server};
 use crate::server::ServerPermit;
 use crate::tcp::Pair;
@@ -20,9 +21,8 @@ impl Session<'_> {
         &self,
         backend: &Backend,
         (server, permit): (BodyEnd<'_>, &ServerPermit),
-        mut back: Chain,
-        received: Chain,
-        mut from_server: Chain,
+        [received, mut from_server, mut back]: [Chain; 3],
+        filters: Option<&Filters<'_>>,
         count: impl Fn(u64, u64),
     ) -> Termination {
         let tunnel = self.scopes.memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
@@ -35,7 +35,8 @@ impl Session<'_> {
         };
         let (Some(client), Some(server)) = (self.client.end.whole(), server.whole()) else {
             let chains = [received, from_server, back];
-            let tunnel = pin!(self.tunnel_of_streams(backend, (server, permit), timeouts, chains, count));
+            let tunnel =
+                pin!(self.tunnel_of_streams(backend, (server, permit), timeouts, chains, filters, count));
             return tunnel.await;
         };
         if back.append_chain(&mut from_server).is_err() {
@@ -55,7 +56,8 @@ impl Session<'_> {
             count(up, down);
         };
         let pair = Pair::new(&self.local.io, client, server, permit, timeouts)
-            .counting([[&f.spliced_in, &b.spliced_out], [&b.spliced_in, &f.spliced_out]]);
+            .counting([[&f.spliced_in, &b.spliced_out], [&b.spliced_in, &f.spliced_out]])
+            .filtered(filters);
         pair.forward(received, std::future::ready(Ok((back, false))), self.splicing(backend), count).await
     }
 
@@ -66,13 +68,14 @@ impl Session<'_> {
         (server, permit): (BodyEnd<'_>, &ServerPermit),
         timeouts: Timeouts,
         [mut received, mut from_server, mut back]: [Chain; 3],
+        filters: Option<&Filters<'_>>,
         count: impl Fn(u64, u64),
     ) -> Termination {
         let here = self.local.here();
         let watch = StreamTimeouts::new(timeouts, here.now());
         let client = self.client.end.body();
         let (f, b) = (self.frontend.counts.own(), backend.counts.own());
-        let ends = |way, from, to, passage| Ends {
+        let ends = |(sender, way), from, to, passage| Ends {
             io: &self.local.io,
             way,
             from,
@@ -80,11 +83,12 @@ impl Session<'_> {
             splice: None,
             kept: None,
             passage,
+            filters: filters.and_then(|filters| filters.seeing(sender)),
         };
         let up_passage = Passage { received: &f.received, spliced: [&f.spliced_in, &b.spliced_out] };
-        let up_ends = ends(&watch.up, client, server, up_passage);
+        let up_ends = ends((Side::Client, &watch.up), client, server, up_passage);
         let down_passage = Passage { received: &b.received, spliced: [&b.spliced_in, &f.spliced_out] };
-        let down_ends = ends(&watch.down, server, client, down_passage);
+        let down_ends = ends((Side::Server, &watch.down), server, client, down_passage);
         let limits = backend.http.response_limits;
         let mut up = Pump::new(client, Body::Tunnel, Body::Tunnel, From::Client, limits, true);
         let mut down = Pump::new(server, Body::Tunnel, Body::Tunnel, From::Server, limits, true);

@@ -5,6 +5,7 @@
 //! is allocated.
 
 use super::Links;
+use crate::flow::Limits;
 use crate::generation::Captures;
 use manylane_buf::{Cluster, Segment};
 use manylane_expr::{RequestLine, Timestamp};
@@ -128,6 +129,8 @@ pub(crate) struct Memory {
     pub(crate) client_packets: Cell<Packets>,
     /// `set-bc-mark`, `set-bc-tos`
     pub(crate) server_packets: Cell<Packets>,
+    /// `set-bandwidth-limit`
+    pub(crate) limits: Limits,
 }
 
 /// The version as log lines and captures have it.
@@ -168,6 +171,7 @@ impl Memory {
             server_h2,
             client_packets,
             server_packets,
+            limits,
         } = self;
         line.take();
         response.take();
@@ -192,6 +196,7 @@ impl Memory {
         server_h2.take();
         client_packets.take();
         server_packets.take();
+        limits.clear();
     }
 
     /// The first line was no request's.

@@ -3,6 +3,7 @@
 use super::context::{EvalContext, EvalPhase};
 use super::memory::LogLevel;
 use super::text::{LONGEST, Text};
+use crate::flow::Bandwidth;
 use crate::generation::{
     Addressed, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting, TimeoutOf,
 };
@@ -75,6 +76,27 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
             }
         }
         Setting::Capture(expression, slot) => capture(eval, phase, expression, *slot),
+        Setting::Bandwidth(set) => {
+            let limit = match &set.limit {
+                None => None,
+                Some(Figure::Fixed(limit)) => Some(*limit),
+                Some(Figure::Of(expression)) => {
+                    number(expression).map(|n| n.clamp(0, i64::from(u32::MAX)) as u32)
+                }
+            };
+            let period = match &set.period {
+                None => None,
+                Some(Change::Fixed(time)) => Some(*time),
+                Some(Change::Of(expression)) => number(expression).and_then(millis),
+            };
+            // As in HAProxy a 0 is as good as nothing.
+            let bandwidth = Bandwidth {
+                limit: limit.filter(|limit| *limit > 0).unwrap_or(set.usual.limit),
+                period: period.filter(|time| !time.is_zero()).unwrap_or(set.usual.period),
+                min_size: set.usual.min_size,
+            };
+            memory.limits.set(set.filter, set.sender, bandwidth, eval.local.here().now());
+        }
     }
 }
 

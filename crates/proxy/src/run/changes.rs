@@ -350,9 +350,15 @@ pub fn warn(local: &Local, frontend: &Frontend, text: &str) {
 /// A line for standard error in HAProxy's shape, if the process says anything there. It goes the way of lines
 /// for logs: a lane does not wait for it, and what finds no room is lost and counted.
 pub(crate) fn print(local: &Local, severity: &str, text: &str) {
+    if local.generation.logs.console.is_some() {
+        tell_console(local, &format!("{:<11}({}) : {text}", format!("[{severity}]"), local.pid));
+    }
+}
+
+/// The same of a line as it is.
+pub(crate) fn tell_console(local: &Local, line: &str) {
     if let Some(target) = local.generation.logs.console {
-        let line = format!("{:<11}({}) : {text}", format!("[{severity}]"), local.pid);
-        write(local, &[target], "", Level::Warning, &line);
+        write(local, &[target], "", Level::Warning, line);
     }
 }
 

@@ -20,7 +20,7 @@ mod streams;
 mod succeed;
 
 pub use changes::{administer, answer, change, find, set_maxconn, set_weight, stopped, warn};
-pub(crate) use changes::{say, tell};
+pub(crate) use changes::{say, tell, tell_console};
 pub(crate) use event::{Event, WaiterSlot};
 pub(crate) use idle::{Idle, IdleClient};
 pub use listen::{

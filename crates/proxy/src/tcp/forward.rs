@@ -1,5 +1,6 @@
 //! Bytes in both directions, until both ends are done or one of them is silent for too long.
 
+use crate::filters::Filters;
 use crate::flow::{Direction, SPLICED_AT_ONCE, Side, Splicing, StreamTimeouts, Timeouts, Timer, Waits};
 use crate::server::ServerPermit;
 use crate::termination::{Cause, Phase, Termination};
@@ -22,6 +23,7 @@ pub(crate) struct Pair<'a> {
     watch: StreamTimeouts,
     /// Who counts what is spliced, by direction.
     spliced: Option<[[&'a Tally; 2]; 2]>,
+    filters: Option<&'a Filters<'a>>,
 }
 
 /// Why a way broke.
@@ -47,12 +49,18 @@ impl<'a> Pair<'a> {
             permit,
             watch: StreamTimeouts::new(timeouts, io.here().now()),
             spliced: None,
+            filters: None,
         }
     }
 
     /// What is spliced up, and down, is counted there, too.
     pub(crate) fn counting(self, spliced: [[&'a Tally; 2]; 2]) -> Self {
         Self { spliced: Some(spliced), ..self }
+    }
+
+    /// These see what goes on.
+    pub(crate) fn filtered(self, filters: Option<&'a Filters<'a>>) -> Self {
+        Self { filters, ..self }
     }
 
     /// Bytes from the client, and bytes to it.
@@ -111,7 +119,18 @@ impl<'a> Pair<'a> {
             Side::Server => (self.server, self.client),
         };
         let here = self.io.here();
-        loop {
+        let filters = self.filters.and_then(|filters| filters.seeing(way.sender));
+        'way: loop {
+            if let Some(filters) = filters {
+                while !chain.is_empty() {
+                    let n = filters.pass(way, chain.len()).await;
+                    let full = Termination::new(Cause::Resource, Phase::Data);
+                    let mut part = chain.split_to(n).map_err(|_| Broken::Ended(full))?;
+                    filters.forward(&part);
+                    way.send(here, to, &mut part).await.map_err(|_| Broken::At(way.receiver()))?;
+                    count(n as u64);
+                }
+            }
             if !chain.is_empty() {
                 let n = chain.len() as u64;
                 way.send(here, to, &mut chain).await.map_err(|_| Broken::At(way.receiver()))?;
@@ -121,14 +140,16 @@ impl<'a> Pair<'a> {
                 way.flush(here, to).await.map_err(|_| Broken::At(way.receiver()))?;
                 return Err(Broken::Ended(Termination::NORMAL));
             }
+            let works = || filters.is_some_and(|filters| filters.works(way.sender));
             let spliced = policy
+                .filter(|_| !works())
                 .and_then(|policy| policy.streams(from, to, Expected::UntilEnd { forwarded: way.bytes() }));
             if let Some((from, to)) = spliced {
                 let mut splicer = self.io.splicer();
-                loop {
+                while !works() {
                     way.waits(Waits::Both, here.now());
                     match splicer.step(from, to, SPLICED_AT_ONCE).await {
-                        Ok(0) => break,
+                        Ok(0) => break 'way,
                         Ok(n) => {
                             way.took(n as u64, here.now());
                             count(n as u64);
@@ -142,7 +163,7 @@ impl<'a> Pair<'a> {
                         Err(_) => return Err(Broken::At(way.sender)),
                     }
                 }
-                break;
+                continue; // a rule has put a filter to work
             }
             way.waits(Waits::Sender, here.now());
             match from.recv_chain_within_limit(&mut chain, way.room()).await {
@@ -155,6 +176,9 @@ impl<'a> Pair<'a> {
         // its own news.
         let _ = way.flush(here, to).await;
         way.end(here.now());
+        if let Some(filters) = filters {
+            filters.end(way.sender);
+        }
         if way.receiver() == Side::Server && self.permit.backend().common.no_linger {
             // It is not told of an end, but reset, and what it had to say is lost with that.
             return Err(Broken::Ended(Termination::NORMAL));

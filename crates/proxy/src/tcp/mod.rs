@@ -5,6 +5,7 @@ mod forward;
 pub(crate) use forward::Pair;
 
 use crate::counts::count_in_front;
+use crate::filters::Filters;
 use crate::flow::{Splicing, Timeouts, Timer};
 use crate::generation::{Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target};
 use crate::log::Record;
@@ -323,7 +324,9 @@ impl Stream<'_> {
             up: frontend.common.splice_request.or(backend.common.splice_request).filter(|_| allowed),
             down: frontend.common.splice_response.or(backend.common.splice_response).filter(|_| allowed),
         };
-        let pair = Pair::new(&local.io, client.end.connection(), connection, &permit, timeouts);
+        let filters = Filters::of(local, (frontend, backend), memory, false);
+        let pair = Pair::new(&local.io, client.end.connection(), connection, &permit, timeouts)
+            .filtered(filters.as_ref());
         let server = permit.server();
         let count = |up: u64, down: u64| {
             let (f, b) = (frontend.counts.own(), backend.counts.own());

@@ -1,10 +1,12 @@
 //! Grammars of keywords that have one of their own.
 
+mod filter;
 mod listen;
 mod log;
 mod proxy;
 mod server;
 
+pub(crate) use filter::filter;
 pub(crate) use listen::{bind, bind_line, octal};
 pub(crate) use log::{LOG_FORMATS, log};
 pub use proxy::algorithms;

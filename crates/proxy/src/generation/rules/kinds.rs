@@ -1,6 +1,7 @@
 //! What rules may do.
 
 use super::lookup::Lookup;
+use crate::flow::{Bandwidth, FilterId, Side};
 use crate::rules::{End, Normalizer};
 use manylane_expr::{Expression, Format, Reference, Regex, Scratch, VariableId, When, Which};
 use manylane_logs::Level;
@@ -71,6 +72,20 @@ pub enum Setting {
     Packets(Packets, Figure),
     /// Into this slot of the frontend's.
     Capture(Expression, usize),
+    Bandwidth(Box<SetBandwidth>),
+}
+
+/// `set-bandwidth-limit`: puts a filter to work.
+#[derive(Debug)]
+pub struct SetBandwidth {
+    pub(crate) filter: FilterId,
+    /// Whose bytes it bounds.
+    pub(crate) sender: Side,
+    /// What holds where the rule says nothing, or its expressions give no number above 0.
+    pub(crate) usual: Bandwidth,
+    /// Bytes a period.
+    pub(crate) limit: Option<Figure>,
+    pub(crate) period: Option<Change>,
 }
 
 /// What is done with a request or a response.

@@ -13,12 +13,13 @@ use captures::Slots;
 pub use captures::{Captures, MOST_CAPTURES};
 pub use kinds::{
     Action, Addressed, Change, ConnectionAction, ContentAction, Figure, Listed, Made, NameMatch, Packets,
-    Redirect, RedirectKind, Replaced, Reply, ReplyBody, Setting, Silence, TimeoutOf,
+    Redirect, RedirectKind, Replaced, Reply, ReplyBody, SetBandwidth, Setting, Silence, TimeoutOf,
 };
 pub use lookup::Lookup;
 pub use page::PageAction;
 
 use super::files;
+use super::filters::Filters;
 use super::missing;
 use super::refuse::Refuse;
 use super::server::{Server, has_stand_in};
@@ -397,7 +398,12 @@ impl<'c> RuleReader<'c> {
     }
 
     /// The rules of a proxy; those of a named `defaults` section come before its own.
-    pub(super) fn rules(&mut self, proxy: &'c Proxy, refuse: &mut Refuse<'_>) -> (Rules, Captures) {
+    pub(super) fn rules(
+        &mut self,
+        proxy: &'c Proxy,
+        filters: &Filters,
+        refuse: &mut Refuse<'_>,
+    ) -> (Rules, Captures) {
         self.directory.at.set(Some(proxy.pos));
         let longest = self.directory.config.global.tune.http_cookielen.map(|set| set.value);
         self.directory.current = Some(proxy);
@@ -430,6 +436,7 @@ impl<'c> RuleReader<'c> {
             refuse,
             config,
             slots: &slots,
+            filters,
             proxy_name: proxy.name.bytes(),
             front,
             back,
@@ -508,6 +515,7 @@ impl<'c> RuleReader<'c> {
             refuse,
             config,
             slots: &Slots::default(),
+            filters: &Filters::default(),
             proxy_name: proxy.name.bytes(),
             front: proxy.kind.is_frontend(),
             back: proxy.kind.is_backend(),
@@ -557,6 +565,7 @@ struct Reader<'r, 'c, 'f> {
     refuse: &'r mut Refuse<'f>,
     config: &'c Config,
     slots: &'r Slots,
+    filters: &'r Filters,
     proxy_name: &'r [u8],
     /// The proxy listens.
     front: bool,

@@ -2,8 +2,8 @@
 
 use super::captures::makes_slots;
 use super::{
-    Addressed, Change, ConnectionAction, ContentAction, Figure, Made, Packets, Reader, Setting, Silence,
-    TimeoutOf,
+    Addressed, Change, ConnectionAction, ContentAction, Figure, Made, Packets, Reader, SetBandwidth, Setting,
+    Silence, TimeoutOf,
 };
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
@@ -104,6 +104,9 @@ impl Reader<'_, '_, '_> {
                 self.packets(rule, arguments, place)
             }
             ("set-bc-mark" | "set-bc-tos", []) => self.arguments(rule, None),
+            ("set-bandwidth-limit", [filter, options @ ..]) => {
+                self.bandwidth(rule, filter, options, place).map(Setting::Bandwidth)
+            }
             ("capture", [sample @ .., how, number]) if !sample.is_empty() => {
                 self.capture(rule, sample, how, number, place)
             }
@@ -123,6 +126,7 @@ impl Reader<'_, '_, '_> {
                 | "set-mark"
                 | "set-fc-tos"
                 | "set-tos"
+                | "set-bandwidth-limit"
                 | "capture",
                 _,
             ) => self.arguments(rule, None),
@@ -170,6 +174,56 @@ impl Reader<'_, '_, '_> {
             words => Figure::Of(self.expression(words, place)?),
         };
         Some(Setting::Packets(what, figure))
+    }
+
+    /// `set-bandwidth-limit <filter> [limit <size>|<expression>] [period <time>|<expression>]`
+    fn bandwidth(
+        &mut self,
+        rule: &tree::Rule,
+        filter: &Word,
+        options: &[Word],
+        place: EvalPoints,
+    ) -> Option<Box<SetBandwidth>> {
+        if self.compiler.in_defaults {
+            return self.wrong(rule, rule.pos, "expects a proxy of its own, found a 'defaults' section");
+        }
+        let Some(found) = self.filters.limit(filter.bytes()) else {
+            let what = "the name of a 'filter bwlim-in' or 'filter bwlim-out' line of the same proxy";
+            return self.expected(rule, filter, what);
+        };
+        let mut made = Box::new(SetBandwidth {
+            filter: found.id,
+            sender: found.sender,
+            usual: found.usual,
+            limit: None,
+            period: None,
+        });
+        let mut rest = options;
+        while let [name, after @ ..] = rest {
+            let is_limit = *name == *"limit";
+            if !is_limit && *name != *"period" {
+                return self.expected(rule, name, "limit or period");
+            }
+            // Expressions may have blanks behind their commas: the next option ends them.
+            let end = after.iter().skip(1).position(|word| *word == *"limit" || *word == *"period");
+            let (value, next) = after.split_at(end.map_or(after.len(), |end| end + 1));
+            match value {
+                [] => return self.arguments(rule, None),
+                [word] if is_limit && word.bytes().first().is_some_and(u8::is_ascii_digit) => {
+                    match value::size(word.bytes(), 0, u64::from(u32::MAX)) {
+                        Ok(size) => made.limit = Some(Figure::Fixed(size as u32)), // not above its maximum
+                        Err(error) => {
+                            let what = format!("expects a size behind 'limit': {}", error.message);
+                            return self.wrong(rule, word.pos_at(error.at), &what);
+                        }
+                    }
+                }
+                words if is_limit => made.limit = Some(Figure::Of(self.expression(words, place)?)),
+                words => made.period = Some(self.time(words, place)?),
+            }
+            rest = next;
+        }
+        Some(made)
     }
 
     fn level(&mut self, rule: &tree::Rule, word: &Word) -> Option<Option<Level>> {

@@ -1,0 +1,272 @@
+//! Limits of how many bytes of a stream go on in a time: `filter bwlim-in` and `filter bwlim-out`.
+//!
+//! A limiter keeps the moment up to which bytes are paid for. Each grant moves that moment on by what its
+//! bytes cost at the limit, and the next grant waits for it. A stream that forwards nothing for a while, or
+//! that is woken too late, may make up for one grant, not for more: in any time `t` at most `limit * t /
+//! period` bytes go on and [two grants](Bandwidth::grant) beside them, from the first byte on one beside them.
+
+use super::Side;
+use manylane_sched::Time;
+use std::cell::RefCell;
+use std::time::Duration;
+
+/// One grant has the bytes of this time, unless `min-size` wants more: 20 wake-ups a second are little work,
+/// and a receiver sees no pauses.
+const GRANT: Duration = Duration::from_millis(50);
+
+/// How many bytes go on in a period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bandwidth {
+    /// Bytes a period, above 0.
+    pub(crate) limit: u32,
+    /// Above 0.
+    pub(crate) period: Duration,
+    /// So many bytes are granted at once at least, as far as the limit allows.
+    pub(crate) min_size: u32,
+}
+
+impl Bandwidth {
+    /// Bytes that go on at once at most: never more than a whole period's.
+    pub(crate) fn grant(self) -> u64 {
+        let (limit, period) = (u128::from(self.limit), self.period.as_nanos().max(1));
+        let usual = limit * GRANT.as_nanos() / period;
+        let least = u128::from(self.min_size).max(1);
+        usual.max(least).min(limit.max(1)) as u64 // `limit` is less than 2^32
+    }
+
+    /// Nanoseconds that so many bytes take, rounded up.
+    fn cost(self, bytes: u64) -> u64 {
+        let cost = (u128::from(bytes) * self.period.as_nanos()).div_ceil(u128::from(self.limit.max(1)));
+        u64::try_from(cost).unwrap_or(u64::MAX)
+    }
+}
+
+/// Has the bytes of one direction of a stream go on slowly enough.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limiter {
+    /// Up to then what went on is paid for.
+    paid: Time,
+}
+
+impl Limiter {
+    /// One that begins `now`.
+    pub(crate) fn new(now: Time) -> Self {
+        Self { paid: now }
+    }
+
+    /// How many of `there` bytes may go on now, at least one of them.
+    ///
+    /// # Errors
+    /// None may. When it is to be asked again.
+    fn allowed(&self, bandwidth: Bandwidth, there: usize, now: Time) -> Result<usize, Time> {
+        if self.paid > now {
+            return Err(self.paid);
+        }
+        Ok(usize::try_from(bandwidth.grant()).unwrap_or(usize::MAX).min(there))
+    }
+
+    /// So many bytes go on now.
+    fn charge(&mut self, bandwidth: Bandwidth, bytes: usize, now: Time) {
+        let earliest = now.as_nanos().saturating_sub(bandwidth.cost(bandwidth.grant()));
+        let paid = self.paid.as_nanos().max(earliest);
+        self.paid = Time::from_nanos(paid.saturating_add(bandwidth.cost(bytes as u64)));
+    }
+}
+
+/// Which filter of a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FilterId {
+    /// Number of its proxy in the file.
+    pub(crate) proxy: u32,
+    /// Number among the filters of the proxy.
+    pub(crate) index: u32,
+}
+
+/// A filter that a rule has put to work.
+#[derive(Debug)]
+struct Enabled {
+    id: FilterId,
+    sender: Side,
+    bandwidth: Bandwidth,
+    limiter: Limiter,
+}
+
+/// The limits of a stream, which rules set (`set-bandwidth-limit`). Used again by stream after stream: the
+/// list keeps its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Limits(RefCell<Vec<Enabled>>);
+
+impl Limits {
+    /// There are none.
+    pub(crate) fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+
+    /// From now on a filter has bytes of `sender` go on like this. What went on before stays paid for.
+    pub(crate) fn set(&self, id: FilterId, sender: Side, bandwidth: Bandwidth, now: Time) {
+        let mut list = self.0.borrow_mut();
+        match list.iter_mut().find(|enabled| enabled.id == id) {
+            Some(enabled) => enabled.bandwidth = bandwidth,
+            None => list.push(Enabled { id, sender, bandwidth, limiter: Limiter::new(now) }),
+        }
+    }
+
+    /// Whether bytes of `sender` are limited.
+    pub(crate) fn bound(&self, sender: Side) -> bool {
+        self.0.borrow().iter().any(|enabled| enabled.sender == sender)
+    }
+
+    /// How many of `there` bytes of `sender` may go on now, at least one of them: these are paid for.
+    ///
+    /// # Errors
+    /// None may. When it is to be asked again.
+    pub(crate) fn take(&self, sender: Side, there: usize, now: Time) -> Result<usize, Time> {
+        let mut list = self.0.borrow_mut();
+        let mut bytes = there;
+        for enabled in list.iter().filter(|enabled| enabled.sender == sender) {
+            bytes = enabled.limiter.allowed(enabled.bandwidth, bytes, now)?;
+        }
+        for enabled in list.iter_mut().filter(|enabled| enabled.sender == sender) {
+            enabled.limiter.charge(enabled.bandwidth, bytes, now);
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FIRST: FilterId = FilterId { proxy: 1, index: 0 };
+    const SECOND: FilterId = FilterId { proxy: 1, index: 1 };
+
+    fn bandwidth() -> impl Strategy<Value = Bandwidth> {
+        let limit = prop_oneof![1..100_u32, 1000..2_000_000_u32, any::<u32>().prop_map(|limit| limit.max(1))];
+        let period =
+            prop_oneof![1..50_u64, 900..1100_u64, 1..100_000_000_u64].prop_map(Duration::from_millis);
+        let min_size = prop_oneof![Just(0_u32), 1..10_000_u32, any::<u32>()];
+        (limit, period, min_size).prop_map(|(limit, period, min_size)| Bandwidth { limit, period, min_size })
+    }
+
+    /// What a stream does, beside waiting until it may go on: how many bytes are there, and by how many
+    /// nanoseconds it is late or idle.
+    fn steps() -> impl Strategy<Value = Vec<(usize, u64)>> {
+        let there = prop_oneof![1..2000_usize, 1..10_000_000_usize];
+        let late = prop_oneof![Just(0_u64), 0..3_000_000_u64, 0..100_000_000_000_u64];
+        prop::collection::vec((there, late), 1..60)
+    }
+
+    /// Bytes of `bandwidth` in so many nanoseconds, rounded up.
+    fn at_most(bandwidth: Bandwidth, nanoseconds: u64) -> u128 {
+        (u128::from(nanoseconds) * u128::from(bandwidth.limit)).div_ceil(bandwidth.period.as_nanos())
+    }
+
+    proptest! {
+        #[test]
+        fn no_span_of_time_has_more_bytes_than_its_limit_and_two_grants(
+            bandwidth in bandwidth(),
+            steps in steps(),
+        ) {
+            let limits = Limits::default();
+            let begun = Time::from_nanos(1 << 40);
+            let (mut now, mut passed) = (begun, Vec::new());
+            limits.set(FIRST, Side::Server, bandwidth, now);
+            for (there, late) in steps {
+                let bytes = match limits.take(Side::Server, there, now) {
+                    Ok(bytes) => bytes,
+                    Err(then) => {
+                        prop_assert!(then > now);
+                        now = Time::from_nanos(then.as_nanos() + late);
+                        limits.take(Side::Server, there, now).expect("it is woken when it may go on")
+                    }
+                };
+                prop_assert!((1..=there).contains(&bytes) && bytes as u64 <= bandwidth.grant());
+                passed.push((now, bytes as u128));
+            }
+            for (at, (from, _)) in passed.iter().enumerate() {
+                let mut sum = 0;
+                for (to, bytes) in &passed[at..] {
+                    sum += bytes;
+                    let span = to.as_nanos() - from.as_nanos();
+                    let spare = if at == 0 { 1 } else { 2 };
+                    prop_assert!(sum <= at_most(bandwidth, span) + spare * u128::from(bandwidth.grant()));
+                }
+            }
+        }
+
+        #[test]
+        fn who_always_has_bytes_and_is_never_late_gets_all_that_the_limit_allows(bandwidth in bandwidth()) {
+            let limits = Limits::default();
+            let mut now = Time::from_nanos(1 << 40);
+            let (begun, mut sum, mut grants) = (now, 0_u128, 0_u128);
+            limits.set(FIRST, Side::Client, bandwidth, now);
+            for _ in 0..100 {
+                match limits.take(Side::Client, usize::MAX, now) {
+                    Ok(bytes) => (sum, grants) = (sum + bytes as u128, grants + 1),
+                    Err(then) => now = then,
+                }
+            }
+            // Each grant's cost is rounded up by less than a nanosecond.
+            let span = u64::try_from(u128::from(now.as_nanos() - begun.as_nanos()).saturating_sub(grants)).unwrap_or(0);
+            prop_assert!(sum + 1 >= at_most(bandwidth, span));
+        }
+
+        #[test]
+        fn of_several_filters_the_slowest_says_when_and_all_are_paid(
+            one in bandwidth(),
+            other in bandwidth(),
+            steps in steps(),
+        ) {
+            let (both, alone) = (Limits::default(), [Limits::default(), Limits::default()]);
+            let mut now = Time::from_nanos(1 << 40);
+            both.set(FIRST, Side::Client, one, now);
+            both.set(SECOND, Side::Client, other, now);
+            alone[0].set(FIRST, Side::Client, one, now);
+            alone[1].set(SECOND, Side::Client, other, now);
+            for (there, late) in steps {
+                match both.take(Side::Client, there, now) {
+                    Ok(bytes) => {
+                        for own in &alone {
+                            prop_assert_eq!(own.take(Side::Client, bytes, now), Ok(bytes));
+                        }
+                    }
+                    Err(then) => now = Time::from_nanos(then.as_nanos() + late),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_limit_is_of_its_direction_and_the_last_rule_counts() {
+        let limits = Limits::default();
+        let now = Time::from_nanos(1 << 40);
+        let bandwidth = Bandwidth { limit: 1000, period: Duration::from_secs(1), min_size: 0 };
+        limits.set(FIRST, Side::Server, bandwidth, now);
+        assert!(limits.bound(Side::Server) && !limits.bound(Side::Client));
+        assert_eq!(limits.take(Side::Client, 5000, now), Ok(5000));
+        assert_eq!(limits.take(Side::Server, 5000, now), Ok(50), "the bytes of 50 ms");
+        let later = now + Duration::from_millis(50);
+        assert_eq!(limits.take(Side::Server, 5000, now), Err(later));
+        let bandwidth = Bandwidth { limit: 2000, min_size: 300, ..bandwidth };
+        limits.set(FIRST, Side::Server, bandwidth, now);
+        assert_eq!(limits.take(Side::Server, 5000, now), Err(later), "what went on stays paid for");
+        assert_eq!(limits.take(Side::Server, 5000, later), Ok(300), "min-size");
+        assert_eq!(limits.take(Side::Server, 5000, later), Err(later + Duration::from_millis(150)));
+        limits.clear();
+        assert_eq!(limits.take(Side::Server, 5000, later), Ok(5000));
+    }
+
+    #[test]
+    fn no_grant_is_above_the_limit_and_none_is_of_no_bytes() {
+        let of = |limit, period, min_size| {
+            Bandwidth { limit, period: Duration::from_millis(period), min_size }.grant()
+        };
+        assert_eq!(of(100_000, 1000, 0), 5000);
+        assert_eq!(of(100_000, 1000, 2896), 5000);
+        assert_eq!(of(100_000, 1000, 16_384), 16_384);
+        assert_eq!(of(1000, 1000, 16_384), 1000);
+        assert_eq!(of(1, 86_400_000, 0), 1);
+        assert_eq!(of(1000, 10, 0), 1000);
+    }
+}
