@@ -16,6 +16,7 @@ mod demo;
 mod drips;
 mod dumps;
 mod faults;
+mod filters;
 mod foreign;
 mod framing;
 mod h2;

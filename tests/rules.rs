@@ -169,7 +169,7 @@ fn what_would_have_no_effect_is_refused_by_name() {
         ("tcp", " tcp-request content use-service lua.x", "tcp-request content use-service"),
         ("tcp", " tcp-request content track-sc0 src", "tcp-request content track-sc0"),
         ("tcp", " log stderr format raw local0\n log-format \"%[req.payload(0,1)]\"", "req.payload"),
-        ("http", " http-request set-bandwidth-limit x", "http-request set-bandwidth-limit"),
+        ("http", " http-request send-spoe-group x y", "http-request send-spoe-group"),
         ("http", " http-request add-map(/dev/null) a b", "http-request add-map"),
         ("http", " http-request set-header x %[src,debug]", "debug"),
     ] {
@@ -250,9 +250,9 @@ fn mistakes_in_rules_are_told_with_their_place() {
         ),
         (" http-request return content-type a string \"\"", 37, "expects a value"),
         (
-            " http-request set-bandwidth-limit x",
+            " http-request send-spoe-group x y",
             15,
-            "'http-request set-bandwidth-limit' is an action of HAProxy that this program refuses",
+            "'http-request send-spoe-group' is an action of HAProxy that this program refuses",
         ),
     ] {
         let outcome = check(

@@ -351,9 +351,10 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "filter",
             FLB,
-            "bwlim-in|bwlim-out|trace [<name>] [<option>...]",
+            "bwlim-in|bwlim-out <name> default-limit <size> default-period <time> [min-size <size>] | trace \
+                [name <name>] [random-forwarding] [hexdump] [quiet]",
             1,
-            "a filter sees and delays what streams forward",
+            "what streams forward is limited to so many bytes in a time, or told on standard error",
         )
         .adds()
         .words(parse::filter),
