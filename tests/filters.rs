@@ -308,11 +308,12 @@ fn tunnels_and_connections_of_tcp_mode_are_limited_in_both_directions() {
 
 #[test]
 fn the_last_rule_says_the_limit_and_what_it_leaves_open_is_the_filters() {
-    let rules = " http-request set-bandwidth-limit down limit 10m period 1s\n http-request \
-                 set-bandwidth-limit down limit req.hdr(x-limit) period int(1000),mul(2) if { \
-                 req.hdr(x-limit) -m found }\n http-request set-bandwidth-limit down if { req.hdr(x-usual) -m \
-                 found }\n http-response set-bandwidth-limit down limit 100000 period 1s if { \
-                 capture.req.uri /until-close }\n";
+    let rules = " http-request set-bandwidth-limit down limit 10m period 1s
+ http-request set-bandwidth-limit down limit req.hdr(x-limit) period int(1000),mul(2) \
+                 if { req.hdr(x-limit) -m found }
+ http-request set-bandwidth-limit down if { req.hdr(x-usual) -m found }
+ http-response set-bandwidth-limit down limit 100000 period 1s if { capture.req.uri /until-close }
+";
     let (_program, address) = proxy(NEVER, rules);
     let slow = |path: &'static str, fields: &'static str| -> Box<dyn FnOnce() + Send> {
         Box::new(move || {

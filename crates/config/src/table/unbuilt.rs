@@ -83,8 +83,9 @@ const PARTLY: &[Row] = &[
     (
         "Proxies",
         "filter",
-        "cache, compression, fcgi-app, opentracing and spoe are refused, and so are limits that streams share \
-            ('limit', 'key' and 'table' of bwlim-in and bwlim-out), since stick tables are not built yet",
+        "cache, compression, fcgi-app, opentracing and spoe are refused, and so are limits that streams \
+            share ('limit', 'key' and 'table' of bwlim-in and bwlim-out), since stick tables are not built \
+            yet",
     ),
     ("Proxies", "mode", "modes other than tcp and http are refused"),
     (
