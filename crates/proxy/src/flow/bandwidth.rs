@@ -10,9 +10,11 @@ use manylane_sched::Time;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// One grant has the bytes of this time, unless `min-size` wants more: 20 wake-ups a second are little work,
-/// and a receiver sees no pauses.
+/// One grant has at least the bytes of this time: 20 wake-ups a second are little work.
 const GRANT: Duration = Duration::from_millis(50);
+
+/// One grant has at least so many bytes, as HAProxy grants what a buffer has: a small message goes at once.
+const BUFFER: u32 = 16_384;
 
 /// How many bytes go on in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +32,7 @@ impl Bandwidth {
     pub(crate) fn grant(self) -> u64 {
         let (limit, period) = (u128::from(self.limit), self.period.as_nanos().max(1));
         let usual = limit * GRANT.as_nanos() / period;
-        let least = u128::from(self.min_size).max(1);
+        let least = u128::from(self.min_size.max(BUFFER));
         usual.max(least).min(limit.max(1)) as u64 // `limit` is less than 2^32
     }
 
@@ -241,20 +243,20 @@ mod tests {
     fn a_limit_is_of_its_direction_and_the_last_rule_counts() {
         let limits = Limits::default();
         let now = Time::from_nanos(1 << 40);
-        let bandwidth = Bandwidth { limit: 1000, period: Duration::from_secs(1), min_size: 0 };
+        let bandwidth = Bandwidth { limit: 100_000, period: Duration::from_secs(1), min_size: 0 };
         limits.set(FIRST, Side::Server, bandwidth, now);
         assert!(limits.bound(Side::Server) && !limits.bound(Side::Client));
-        assert_eq!(limits.take(Side::Client, 5000, now), Ok(5000));
-        assert_eq!(limits.take(Side::Server, 5000, now), Ok(50), "the bytes of 50 ms");
-        let later = now + Duration::from_millis(50);
-        assert_eq!(limits.take(Side::Server, 5000, now), Err(later));
-        let bandwidth = Bandwidth { limit: 2000, min_size: 300, ..bandwidth };
+        assert_eq!(limits.take(Side::Client, 50_000, now), Ok(50_000));
+        assert_eq!(limits.take(Side::Server, 50_000, now), Ok(16_384), "a buffer");
+        let later = now + Duration::from_micros(163_840);
+        assert_eq!(limits.take(Side::Server, 50_000, now), Err(later));
+        let bandwidth = Bandwidth { limit: 200_000, min_size: 20_000, ..bandwidth };
         limits.set(FIRST, Side::Server, bandwidth, now);
-        assert_eq!(limits.take(Side::Server, 5000, now), Err(later), "what went on stays paid for");
-        assert_eq!(limits.take(Side::Server, 5000, later), Ok(300), "min-size");
-        assert_eq!(limits.take(Side::Server, 5000, later), Err(later + Duration::from_millis(150)));
+        assert_eq!(limits.take(Side::Server, 50_000, now), Err(later), "what went on stays paid for");
+        assert_eq!(limits.take(Side::Server, 50_000, later), Ok(20_000), "min-size");
+        assert_eq!(limits.take(Side::Server, 50_000, later), Err(later + Duration::from_millis(100)));
         limits.clear();
-        assert_eq!(limits.take(Side::Server, 5000, later), Ok(5000));
+        assert_eq!(limits.take(Side::Server, 50_000, later), Ok(50_000));
     }
 
     #[test]
@@ -262,9 +264,9 @@ mod tests {
         let of = |limit, period, min_size| {
             Bandwidth { limit, period: Duration::from_millis(period), min_size }.grant()
         };
-        assert_eq!(of(100_000, 1000, 0), 5000);
-        assert_eq!(of(100_000, 1000, 2896), 5000);
-        assert_eq!(of(100_000, 1000, 16_384), 16_384);
+        assert_eq!(of(100_000, 1000, 0), 16_384);
+        assert_eq!(of(1_000_000, 1000, 2896), 50_000);
+        assert_eq!(of(100_000, 1000, 20_000), 20_000);
         assert_eq!(of(1000, 1000, 16_384), 1000);
         assert_eq!(of(1, 86_400_000, 0), 1);
         assert_eq!(of(1000, 10, 0), 1000);
