@@ -19,6 +19,7 @@ mod faults;
 mod filters;
 mod foreign;
 mod framing;
+mod grpc;
 mod h2;
 mod h2_chains;
 mod h2_clients;

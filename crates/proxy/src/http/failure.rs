@@ -56,6 +56,12 @@ impl Session<'_> {
             // It was closed for its age, just when the request came.
             NoHead::Nothing => {
                 match failure.or_again(on.empty || failure.stale, 502, failure.failed(Cause::ServerLeft)) {
+                    // A stream that is reset unanswered says that nothing was done (RFC 9113, 8.7), so that
+                    // clients repeat it by themselves. Nobody knows that here.
+                    answer @ Failed::Answer(..) if self.client.end.h2().is_some() => {
+                        observe(self.local, backend, permit.index(), Observation::Closed);
+                        answer
+                    }
                     Failed::Answer(..) => {
                         backend.counts.own().server_aborts.add(1);
                         permit.server().counts.own().server_aborts.add(1);
