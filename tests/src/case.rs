@@ -53,6 +53,7 @@
 //! == differs answers|origin|log|cli|exit     why the two programs differ there, and how: lines '- ...' are
 //!                            haproxy's alone, lines
 //!                            '+ ...' Manylane's, as the test shows them
+//! == differs over http/2 PART                the same where the case runs over HTTP/2, in place of the other
 //! ```
 //! All lines up to the next `==` belong to a section, empty ones too: a head needs its empty line.
 //! Lines of messages are sent with CR LF behind each; a line that ends with a backslash is sent without.
@@ -174,6 +175,8 @@ pub enum Part {
 pub struct Difference {
     /// Why it is there.
     pub reason: String,
+    /// It is of HTTP/2 alone.
+    pub over_http2: bool,
     /// Lines that only one has, with `- ` before haproxy's and `+ ` before ours.
     pub lines: Vec<String>,
 }
@@ -197,6 +200,8 @@ pub struct Case {
     pub steps: Vec<Step>,
     /// What differs, and why.
     pub differs: BTreeMap<Part, Difference>,
+    /// What differs over HTTP/2, in place of that.
+    pub differs_over_http2: BTreeMap<Part, Difference>,
 }
 
 impl Case {
@@ -215,6 +220,7 @@ impl Case {
             unordered: false,
             steps: Vec::new(),
             differs: BTreeMap::new(),
+            differs_over_http2: BTreeMap::new(),
         };
         let mut sections: Vec<(&str, String)> = Vec::new();
         let mut shows = false;
@@ -285,7 +291,8 @@ impl Case {
             }
             ["seen", name] => self.steps.push(Step::SeenRequest(name.to_owned())),
             ["asked", name] => self.steps.push(Step::Requested(name.to_owned())),
-            ["differs", part] => {
+            ["differs", ref over @ .., part] if matches!(over, [] | ["over", "http/2"]) => {
+                let over_http2 = !over.is_empty();
                 let part = match part {
                     "answers" => Part::Answers,
                     "origin" => Part::Origin,
@@ -300,7 +307,9 @@ impl Case {
                 if reason.is_empty() {
                     return Err("a reason is missing".into());
                 }
-                self.differs.insert(part, Difference { reason: reason.join("\n"), lines: owned(&lines) });
+                let difference = Difference { reason: reason.join("\n"), over_http2, lines: owned(&lines) };
+                let list = if over_http2 { &mut self.differs_over_http2 } else { &mut self.differs };
+                list.insert(part, difference);
             }
             _ => return Err("no such section".into()),
         }

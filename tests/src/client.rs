@@ -21,6 +21,8 @@ pub enum Got {
     End,
     /// The connection ended, or was reset, in the middle of one.
     Broken,
+    /// The stream of HTTP/2 was reset, or its connection ended, with this code.
+    Reset(u32),
     /// Nobody listened.
     Refused,
     /// Nothing came within the test's patience.

@@ -10,6 +10,7 @@ pub mod client;
 pub mod compare;
 #[path = "../common/dns.rs"] // the tests of the program alone have it, too
 pub mod dns;
+pub mod http2;
 pub mod message;
 pub mod origin;
 pub mod program;

@@ -5,13 +5,14 @@ use crate::case::{Case, Record, Step};
 use crate::cli;
 use crate::client::{Client, Got};
 use crate::dns::Dns;
+use crate::http2;
 use crate::origin::{Origin, SeenRequest};
 use crate::program::{Program, Which};
 use crate::syslog::Syslog;
 use crate::talker::Talker;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use std::cell::LazyCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::time::Instant;
 
@@ -41,7 +42,9 @@ pub struct Outcome {
 ///
 /// # Panics
 /// When something cannot be set up, or the program does not end.
-pub fn run(case: &Case, which: &Which) -> Outcome {
+///
+/// With `requests` of HTTP/2, those are sent in place of the case's.
+pub fn run(case: &Case, which: &Which, mut requests: Option<VecDeque<http2::Request>>) -> Outcome {
     let folder = tempdir(case);
     for (name, text) in &case.files {
         std::fs::write(folder.path.join(name), text).unwrap();
@@ -112,13 +115,19 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
     let mut rest = Vec::new();
     let mut cli = Vec::new();
     let mut client: Option<Client> = None;
+    let mut client_of_2: Option<http2::Client> = None;
     let directory = folder.path.display().to_string();
     for step in steps {
         match step {
             Step::Connect(name) => {
                 rest.extend(client.take().map(Client::finish));
                 let to = fronts.get(name).unwrap_or_else(|| panic!("the configuration has no ${{{name}}}"));
-                client = Client::connect(*to);
+                if requests.is_some() {
+                    client_of_2.take().into_iter().for_each(http2::Client::finish);
+                    client_of_2 = http2::Client::connect(*to);
+                } else {
+                    client = Client::connect(*to);
+                }
             }
             Step::Ask { at, commands, shown } => {
                 let socket = folder.path.join(at);
@@ -139,6 +148,7 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
             }
             Step::Restart { other } => {
                 rest.extend(client.take().map(Client::finish));
+                client_of_2.take().into_iter().for_each(http2::Client::finish);
                 program.signal(rustix::process::Signal::USR1);
                 let (status, errors) = program.wait();
                 assert_eq!(status.code(), Some(0), "{which:?} before its restart: {errors}");
@@ -161,6 +171,16 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
                     std::thread::yield_now();
                 }
             }
+            Step::Send { answers: count, .. } if requests.is_some() => {
+                let request = requests.as_mut().and_then(VecDeque::pop_front).expect("each step has one");
+                answers.push(match client_of_2.as_mut() {
+                    Some(client) => {
+                        client.send(&request);
+                        (0..*count).map(|_| client.answer()).collect()
+                    }
+                    None => vec![Got::Refused; *count],
+                });
+            }
             Step::Send { bytes, answers: count, to_head } => {
                 let Some(client) = client.as_mut() else {
                     answers.push(vec![Got::Refused; *count]);
@@ -172,6 +192,7 @@ pub fn run(case: &Case, which: &Which) -> Outcome {
         }
     }
     rest.extend(client.take().map(Client::finish));
+    client_of_2.take().into_iter().for_each(http2::Client::finish);
     program.signal(rustix::process::Signal::USR1);
     let (status, errors) = program.wait();
     Outcome {

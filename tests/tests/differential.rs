@@ -2,6 +2,9 @@
 //! servers saw, log lines, exit codes. A difference needs its reason in the case's file, and the lines that
 //! differ; one that is not found any more is stale.
 //!
+//! Each case whose requests can be sent over HTTP/2 runs a second time so. `differential/NOT_OVER_HTTP_2`
+//! lists those that do not though they could, each with its reason.
+//!
 //! `CASE=cookie` runs the cases whose names have that, `SHOW=1` prints what haproxy did.
 
 #![allow(clippy::unwrap_used)]
@@ -9,6 +12,7 @@
 use manylane_tests::case::{Case, Part};
 use manylane_tests::client::Got;
 use manylane_tests::compare::{difference, text};
+use manylane_tests::http2;
 use manylane_tests::program::Which;
 use manylane_tests::run::run;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,17 +55,39 @@ fn lines(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
 }
 
-/// What is wrong with a case.
-fn check(path: &Path, refused: bool) -> Result<(), String> {
-    let case = Case::read(path)?;
-    let theirs = run(&case, &Which::Haproxy);
+/// Cases that are not sent over HTTP/2, each with the reason.
+fn not_over_http2() -> BTreeMap<&'static str, &'static str> {
+    let list = lines(include_str!("../differential/NOT_OVER_HTTP_2"));
+    list.map(|line| line.split_once(": ").expect("a name and a reason")).collect()
+}
+
+/// A line that differs over HTTP/2 as it would over HTTP/1: with that version, and targets that are paths.
+fn as_http1(line: &str) -> String {
+    let line = line.replace("HTTP/2.0", "HTTP/1.1").replace("HTTP/2 ", "HTTP/1.1 ");
+    let Some((before, url)) = line.split_once(" http://") else { return line };
+    let path = url.find('/').map_or("", |slash| &url[slash..]);
+    format!("{before} {path}")
+}
+
+/// What is wrong with a case, over HTTP/2 if that is wanted.
+fn check(mut case: Case, refused: bool, over_http2: bool) -> Result<(), String> {
+    let path = case.path.clone();
+    let requests = if over_http2 {
+        let (config, requests) = http2::plan(&case)?;
+        case.config = config;
+        case.differs.append(&mut case.differs_over_http2);
+        Some(requests)
+    } else {
+        None
+    };
+    let theirs = run(&case, &Which::Haproxy, requests.clone());
     if theirs.exit != Some(0) {
         return Err(format!("haproxy ended with {:?}:\n{}", theirs.exit, theirs.errors));
     }
     if theirs.answers.iter().flatten().any(|got| *got == Got::Nothing) {
         return Err("haproxy gives no answer within the test's patience; the case asks for too many".into());
     }
-    let ours = run(&case, &Which::Manylane);
+    let ours = run(&case, &Which::Manylane, requests);
     if refused {
         let named = ours.exit == Some(1) && ours.errors.contains("[ALERT]");
         return if named {
@@ -77,16 +103,30 @@ fn check(path: &Path, refused: bool) -> Result<(), String> {
             (true, None) => {}
             (false, Some(stated)) => {
                 let found = difference(&theirs_text, &ours_text);
-                if found != stated.lines {
+                let is_stated = if over_http2 && !stated.over_http2 {
+                    let framed = |line: &&String| !line[2..].starts_with("connection:");
+                    found.iter().map(|line| as_http1(line)).eq(stated
+                        .lines
+                        .iter()
+                        .filter(framed)
+                        .map(|line| as_http1(line)))
+                } else {
+                    found == stated.lines
+                };
+                if !is_stated {
                     wrong += &format!(
                         "{part:?}: the lines that differ are not those of the section:\n{}\n",
                         found.join("\n")
                     );
                 }
             }
+            // A reason of HTTP/1's need not hold here.
+            (true, Some(stated)) if over_http2 && !stated.over_http2 => {}
             (true, Some(_)) => wrong += &format!("{part:?}: no difference any more, remove its reason\n"),
             (false, None) => {
+                let found = difference(&theirs_text, &ours_text).join("\n");
                 wrong += &format!("{part:?}: haproxy\n{theirs_text}{part:?}: manylane\n{ours_text}");
+                wrong += &format!("{part:?}: lines that differ\n{found}\n");
             }
         }
     }
@@ -108,18 +148,37 @@ fn the_two_programs_do_the_same() {
         return;
     }
     let cases = cases();
-    assert!(cases.len() >= FEWEST || std::env::var_os("CASE").is_some(), "{} cases", cases.len());
-    let (refused, defects) = (refused(), defects());
+    let all = std::env::var_os("CASE").is_none();
+    assert!(cases.len() >= FEWEST || !all, "{} cases", cases.len());
+    let (refused, defects, mut not_over) = (refused(), defects(), not_over_http2());
+    let mut runs = Vec::new();
+    let mut left_out: BTreeMap<&str, usize> = BTreeMap::new();
+    let count = cases.len();
+    for path in cases {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let case = Case::read(&path).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
+        match http2::plan(&case) {
+            Ok(_) if not_over.remove(&*name).is_some() => {
+                *left_out.entry("NOT_OVER_HTTP_2 says why").or_default() += 1
+            }
+            Ok(_) => runs.push((format!("{name} over HTTP/2"), case.clone(), true)),
+            Err(why) => *left_out.entry(why).or_default() += 1,
+        }
+        runs.push((name, case, false));
+    }
+    assert!(not_over.is_empty() || !all, "none of NOT_OVER_HTTP_2 could be sent over it: {not_over:?}");
+    let over_http2 = runs.len() - count;
+    assert!(over_http2 >= FEWEST || !all, "{over_http2} cases over HTTP/2");
     let next = AtomicUsize::new(0);
     let wrong = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..TOGETHER {
             scope.spawn(|| {
-                while let Some(path) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let name = path.file_stem().unwrap().to_string_lossy();
-                    let outcome = std::panic::catch_unwind(|| check(path, refused.contains(&*name)))
+                while let Some((name, case, over)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let check = || check(case.clone(), refused.contains(&**name), *over);
+                    let outcome = std::panic::catch_unwind(check)
                         .unwrap_or_else(|_| Err("it panicked; see above".into()));
-                    let outcome = match (outcome, defects.get(&*name)) {
+                    let outcome = match (outcome, defects.get(&**name)) {
                         (Err(_), Some(_)) => Ok(()),
                         (Ok(()), Some(_)) => Err("it is repaired; take it from DEFECTS".into()),
                         (outcome, None) => outcome,
@@ -132,8 +191,13 @@ fn the_two_programs_do_the_same() {
         }
     });
     let wrong = wrong.into_inner().unwrap();
-    eprintln!("{} cases; refused {}, known to be wrong {}", cases.len(), refused.len(), defects.len());
-    assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    eprintln!(
+        "{count} cases, {over_http2} of them also over HTTP/2; refused {}, known to be wrong {}",
+        refused.len(),
+        defects.len()
+    );
+    left_out.iter().for_each(|(why, count)| eprintln!("not over HTTP/2: {count} cases: {why}"));
+    assert!(wrong.is_empty(), "{} of {} runs:\n{}", wrong.len(), runs.len(), wrong.join("\n"));
 }
 
 /// What the comparison leaves out must not be everything: each case sees at least one answer or line of

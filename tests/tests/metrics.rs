@@ -41,7 +41,7 @@ fn message(got: &Got) -> &Message {
 
 fn answers(which: &Which) -> Vec<Message> {
     let case = Case::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/metrics.case")).unwrap();
-    run(&case, which).answers.iter().flatten().map(|got| message(got).clone()).collect()
+    run(&case, which, None).answers.iter().flatten().map(|got| message(got).clone()).collect()
 }
 
 fn text(message: &Message) -> String {

@@ -6,7 +6,6 @@ use crate::env::{Env, LinkFacts, Number};
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
 use crate::sample::{Absent, Fetched, Type, Value, found};
-use crate::scratch::Scratch;
 use std::net::{IpAddr, SocketAddr};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,8 +238,8 @@ pub(super) const ROWS: &[Row] = &[
         |args| made(C::RequestCapture(capture(args)?)),
     ),
     plain!("capture.req.method", Str, STREAM, "the request's method as it was received", C::CapturedMethod),
-    plain!("capture.req.uri", Str, STREAM, "the request's target as it was received", C::CapturedUri),
-    plain!("capture.req.ver", Str, STREAM, "the request's version, such as HTTP/1.1", C::CapturedVersion),
+    plain!("capture.req.uri", Str, STREAM, "the received target from its path on", C::CapturedUri),
+    plain!("capture.req.ver", Str, STREAM, "HTTP/1.0 or, from that on, HTTP/1.1", C::CapturedVersion),
     row(
         "capture.res.hdr",
         &[Int],
@@ -250,13 +249,7 @@ pub(super) const ROWS: &[Row] = &[
         "a captured response header field by its number, from 0",
         |args| made(C::ResponseCapture(capture(args)?)),
     ),
-    plain!(
-        "capture.res.ver",
-        Str,
-        STREAM,
-        "the response's version, such as HTTP/1.1",
-        C::CapturedResponseVersion
-    ),
+    plain!("capture.res.ver", Str, STREAM, "HTTP/1.0 or, from that on, HTTP/1.1", C::CapturedResponseVersion),
     plain!(
         "cur_server_timeout",
         Int,
@@ -366,7 +359,7 @@ impl Connection {
             || matches!(self, Self::Addr(end) | Self::Port(end) | Self::IsLocal(end) if end.is_back())
     }
 
-    pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+    pub(super) fn eval<'x>(&'x self, env: &Env<'x>) -> Fetched<'x> {
         let (client, server, stream) = (env.client, env.server, env.stream);
         let bool = |b| found(Value::Bool(b));
         match *self {
@@ -414,21 +407,30 @@ impl Connection {
             Self::RequestCapture(slot) => some(stream.request_captures.get(slot).copied().flatten()),
             Self::ResponseCapture(slot) => some(stream.response_captures.get(slot).copied().flatten()),
             Self::CapturedMethod => some(stream.request_line.map(|line| line.method)),
-            Self::CapturedUri => some(stream.request_line.map(|line| line.kept_target())),
-            Self::CapturedVersion => version(stream.request_line.map(|line| line.version), scratch),
-            Self::CapturedResponseVersion => version(stream.response_line.map(|line| line.0), scratch),
+            Self::CapturedUri => some(stream.request_line.and_then(|line| from_path(line.kept_target()))),
+            Self::CapturedVersion => version(stream.request_line.map(|line| line.version)),
+            Self::CapturedResponseVersion => version(stream.response_line.map(|line| line.0)),
         }
     }
 }
 
-fn version<'x>(number: Option<&[u8]>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
-    let text = number.and_then(|number| {
-        scratch.build(|out| {
-            out.put(b"HTTP/")?;
-            out.put(number)
-        })
-    });
-    some(text)
+/// `HTTP/1.1` also stands for all versions behind it, as in HAProxy: conditions that were written before
+/// those hold for them.
+fn version(number: Option<&[u8]>) -> Fetched<'static> {
+    some(number.map(|number| if number < b"1.1" { &b"HTTP/1.0"[..] } else { b"HTTP/1.1" }))
+}
+
+/// A target from its path on: clients of HTTP/2 and of proxies send it with scheme and authority. None
+/// without a path.
+fn from_path(target: &[u8]) -> Option<&[u8]> {
+    let behind = match memchr::memmem::find(target, b"://") {
+        Some(at) if !target.starts_with(b"/") => {
+            let authority = &target[at + 3..];
+            &authority[memchr::memchr(b'/', authority)?..]
+        }
+        _ => target,
+    };
+    behind.starts_with(b"/").then_some(behind)
 }
 
 /// An IPv4 address that a socket of both families shows as IPv6 is an IPv4 address.

@@ -107,7 +107,7 @@ impl Fetch {
     pub(crate) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
         match self {
             Self::Constant(constant) => constant.eval(env, scratch),
-            Self::Connection(connection) => connection.eval(env, scratch),
+            Self::Connection(connection) => connection.eval(env),
             Self::Number(asked) => {
                 env.host.number(asked.0).map(|n| asked.value(n)).map_or(Err(Absent::Never), found)
             }

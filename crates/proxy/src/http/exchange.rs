@@ -292,8 +292,10 @@ impl Session<'_> {
             self.readdress();
             return true;
         }
-        if let Content::Drop(silence) = decided {
-            self.client.vanish(silence);
+        match decided {
+            Content::Drop(silence) => self.client.vanish(silence),
+            _ if self.client.end.h2().is_some() => self.client.swallow(),
+            _ => {} // what it sent is unread, so that the close resets
         }
         self.note(|record| {
             record.ended = Termination::new(Cause::Refused, Phase::Request);
