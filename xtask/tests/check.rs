@@ -495,11 +495,16 @@ fn a_map_that_differs_from_the_plan_is_found() {
     let map =
         |pool: &str| format!("# Map\n\n| room | | |\n|---|---|---|\n{pool}| `crates/stats/` | | counts |\n");
     tree.write("ARCHITECTURE.md", &map("| `crates/pool/` | U | objects |\n")).finds(&[]);
-    let makes = "where rooms.rs has `| `crates/pool/` | U |`: make them the same";
-    tree.write("ARCHITECTURE.md", &map("| `crates/pool/` | | objects |\n"));
-    tree.finds(&[&format!("ARCHITECTURE.md:5:1: the map has `| `crates/pool/` | | objects |` {makes}")]);
-    tree.write("ARCHITECTURE.md", &map(""));
-    tree.finds(&[&format!("ARCHITECTURE.md:5:1: the map has `| `crates/stats/` | | counts |` {makes}")]);
+    let missing = "ARCHITECTURE.md:1:1: the map has no row `| `crates/pool/` | U |` as rooms.rs says: add it, or \
+        correct one";
+    tree.write("ARCHITECTURE.md", &map("| `crates/pool/` | | objects |\n")).finds(&[missing]);
+    tree.write("ARCHITECTURE.md", &map("")).finds(&[missing]);
+    let turned = format!("{}| `crates/pool/` | U | objects |\n", map(""));
+    tree.write("ARCHITECTURE.md", &turned);
+    tree.finds(&[
+        "ARCHITECTURE.md:5:1: the row `| `crates/stats/` | |` stands above one that rooms.rs has above \
+        it: move it",
+    ]);
 }
 
 #[test]
