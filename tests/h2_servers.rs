@@ -242,8 +242,8 @@ fn variables_of_a_session_are_those_of_its_connection() {
 fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
     const CLIENTS: usize = 10;
     const EACH: usize = 100;
-    /// What the program may hold beside what it held before, in KiB: 32 a stream, of which its task has 12 and
-    /// what waits of it 7. A reload adds a generation, and what the thread that reads files takes.
+    /// What the program may hold beside what it held before, in KiB: 32 a stream, of which its task has 12
+    /// and what waits of it 7. A reload adds a generation, and what the thread that reads files takes.
     const MEMORY: usize = CLIENTS * EACH * 32;
     const RELOAD: usize = 4 << 10;
     let origin = Origin::new();

@@ -35,7 +35,7 @@ enum Command {
     /// Clients and servers that send single bytes: memory and CPU time, beside haproxy
     #[cfg(not(manylane_sim))]
     Drips(crate::proxy::How),
-    /// 1,500 clients that leave at once: memory before, at the peak and up to a minute after it, beside haproxy
+    /// 1,500 clients that leave at once: memory before, at the peak and a minute after it, beside haproxy
     #[cfg(not(manylane_sim))]
     Burst(crate::proxy::How),
     /// Looking at the program and changing it while it serves: dumps under load, reloads, start, sessions

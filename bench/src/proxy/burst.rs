@@ -1,9 +1,9 @@
 //! `manylane-bench burst`: what a burst of clients leaves behind.
 //!
 //! # How it is measured
-//! [`CLIENTS`] connections have [`BYTES`] of a head each that does not end, and then close. What counts is the
-//! resident memory of a program of one thread before, at the peak, and at three moments after it: whatever a
-//! program keeps for a next burst nobody else can use.
+//! [`CLIENTS`] connections have [`BYTES`] of a head each that does not end, and then close. What counts is
+//! the resident memory of a program of one thread before, at the peak, and at three moments after it:
+//! whatever a program keeps for a next burst nobody else can use.
 
 use super::program::{Kind, Programs, free_port};
 use super::{How, median};

@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 const EACH: usize = 768;
 
 /// The same of a section, beside the bytes of its lines. One without lines takes 30 KB, of which 15 are parts
-/// of two large tables; the rest is what the allocator needs where it finds no place for these between others.
+/// of two large tables; the rest is what the allocator needs where it finds no place for these between
+/// others.
 const SECTION: usize = 64 << 10;
 
 /// How large files are.
