@@ -495,8 +495,8 @@ fn a_map_that_differs_from_the_plan_is_found() {
     let map =
         |pool: &str| format!("# Map\n\n| room | | |\n|---|---|---|\n{pool}| `crates/stats/` | | counts |\n");
     tree.write("ARCHITECTURE.md", &map("| `crates/pool/` | U | objects |\n")).finds(&[]);
-    let missing = "ARCHITECTURE.md:1:1: the map has no row `| `crates/pool/` | U |` as rooms.rs says: add it, \
-        or correct one";
+    let missing = "ARCHITECTURE.md:1:1: the map has no row `| `crates/pool/` | U |` as rooms.rs says: add \
+        it, or correct one";
     tree.write("ARCHITECTURE.md", &map("| `crates/pool/` | | objects |\n")).finds(&[missing]);
     tree.write("ARCHITECTURE.md", &map("")).finds(&[missing]);
     let turned = format!("{}| `crates/pool/` | U | objects |\n", map(""));
