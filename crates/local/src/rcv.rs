@@ -28,6 +28,10 @@ pub const MESSAGE_COST: usize = 256;
 /// before, into clusters.
 pub(crate) const SMALL: usize = 1024;
 
+/// Chains of up to so many bytes are copied behind bytes that leave most of a cluster empty: carried, they would
+/// leave that cluster as it is, and each turn of few bytes and such a chain would take three times its bytes.
+const BEHIND_FEW: usize = 5 * SMALL;
+
 /// Bytes of a message that need no cluster: they lie in the entry, in the room that a chain takes.
 const INLINE: usize = 112;
 
@@ -175,6 +179,17 @@ impl Stage {
         let mut segment = self.cluster.into_segment();
         segment.trim_front(self.read).expect("what was read was there");
         segment
+    }
+
+    /// A copy of the few bytes that a large cluster is left with when others are queued behind it.
+    fn in_small_clusters(&self) -> Option<Chain> {
+        let capacity = self.cluster.spare_len() + self.cluster.as_slice().len();
+        if capacity <= 2 * SMALL || 2 * self.unread().len() > capacity {
+            return None;
+        }
+        let mut chain = Chain::new();
+        chain.append(self.unread()).ok()?; // no memory: it stays where it is
+        Some(chain)
     }
 
     /// Copies what fits into `bytes`; how much it was.
@@ -554,7 +569,14 @@ impl Rcv {
         }
         match std::mem::replace(&mut self.room, Room::EMPTY) {
             Room::Stage(stage) if stage.unread().is_empty() => {}
-            Room::Stage(stage) => self.pieces.push_back(stage.into_segment().into()),
+            Room::Stage(stage) => match stage.in_small_clusters() {
+                Some(mut chain) => {
+                    while let Some(segment) = chain.pop_front() {
+                        self.pieces.push_back(segment.into());
+                    }
+                }
+                None => self.pieces.push_back(stage.into_segment().into()),
+            },
             Room::Tiny(tiny) => self.put_behind(Entry::plain(Body::inline(tiny.unread()))),
         }
     }
@@ -583,7 +605,8 @@ impl Rcv {
             Room::Tiny(tiny) => !tiny.unread().is_empty() && n + TINY <= 2 * SMALL,
             Room::Stage(Stage { cluster, read }) => {
                 let is_half_empty = cluster.spare_len() > cluster.as_slice().len();
-                *read < cluster.as_slice().len() && is_half_empty && n <= cluster.spare_len()
+                let most = cluster.spare_len().max(BEHIND_FEW);
+                *read < cluster.as_slice().len() && is_half_empty && n <= most
             }
         };
         n <= SMALL || is_sparse || fits_into_room
