@@ -52,3 +52,13 @@ fn streams_carry_what_they_are_given_and_touch_no_other() {
     let least = [1_000_000, 100, 100, 1_000];
     assert!(reached.iter().zip(least).all(|(reached, least)| *reached >= least), "{reached:?}");
 }
+
+/// What random runs found: an end without data, sent where new settings had made the window negative.
+#[test]
+fn runs_that_failed_once_pass() {
+    play::run(&[
+        35, 175, 2, 0, 0, 64, 0, 0, 60, 0, 28, 4, 208, 0, 4, 0, 1, 124, 0, 1, 84, 0, 0, 16, 0, 26, 59, 0, 0,
+        4, 0, 0, 26, 0, 0, 50, 0, 0, 2, 0, 0, 2, 0, 0, 2, 0, 0, 50, 0, 0, 74, 0, 0, 12, 0, 0, 2, 0, 0, 2, 0,
+        0, 2, 0, 0, 2, 0, 0, 26, 0, 0, 38, 0, 0, 59, 0, 0, 42, 9,
+    ]);
+}

@@ -51,11 +51,12 @@ impl ReceiveWindow {
         Self { open: i64::from(size), owed: 0, size }
     }
 
-    /// A frame of `n` bytes came. False: it has more than the peer may send.
+    /// A frame of `n` bytes came. False: it has more than the peer may send. One without bytes is allowed
+    /// whatever the window (RFC 9113, 6.9.1), which a change of settings can make negative.
     #[inline]
     pub(crate) fn came(&mut self, n: usize) -> bool {
         self.open -= n as i64;
-        self.open >= 0
+        n == 0 || self.open >= 0
     }
 
     /// `n` bytes were consumed. What to announce now: all that is owed when that is half of the window, so
@@ -111,5 +112,7 @@ mod tests {
         let mut window = ReceiveWindow::new(1);
         assert!(window.came(1));
         assert_eq!(window.consumed(1), Some(1));
+        window.resize(0);
+        assert!(window.came(0) && !window.came(1));
     }
 }
