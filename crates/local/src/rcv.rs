@@ -28,8 +28,9 @@ pub const MESSAGE_COST: usize = 256;
 /// before, into clusters.
 pub(crate) const SMALL: usize = 1024;
 
-/// Chains of up to so many bytes are copied behind bytes that leave most of a cluster empty: carried, they would
-/// leave that cluster as it is, and each turn of few bytes and such a chain would take three times its bytes.
+/// Chains of up to so many bytes are copied behind bytes that leave most of a cluster empty: carried, they
+/// would leave that cluster as it is, and each turn of few bytes and such a chain would take three times its
+/// bytes.
 const BEHIND_FEW: usize = 5 * SMALL;
 
 /// Bytes of a message that need no cluster: they lie in the entry, in the room that a chain takes.

@@ -43,12 +43,13 @@ proptest! {
     }
 }
 
-/// A buffer that nobody reads holds at most two and a half times its bytes and two of the largest clusters: one
-/// that was begun, and the one before it.
+/// A buffer that nobody reads holds at most two and a half times its bytes and two of the largest clusters:
+/// one that was begun, and the one before it.
 #[test]
 fn what_waits_in_a_stream_takes_memory_by_its_bytes() {
     random();
-    // A few bytes before chains that fill their clusters, and before those that a large cluster has no room for.
+    // A few bytes before chains that fill their clusters, and before those that a large cluster has no room
+    // for.
     for turns in [vec![vec![1_088, 1_088], vec![31]], vec![vec![8_300, 8_300], vec![1_024, 1_024, 40]]] {
         held_by(&turns).unwrap_or_else(|error| panic!("{turns:?}: {error}"));
     }
