@@ -18,9 +18,10 @@ const BYTES: usize = 1400;
 /// What one that sends drop by drop may take more than one that sends all at once, in kilobytes.
 const MORE: usize = 2048;
 
-/// One lane, since what each lane keeps for itself would count twice.
+/// One lane, since what each lane keeps for itself would count twice; and time enough for single bytes on a
+/// busy machine.
 fn defaults() -> String {
-    DEFAULTS.replace("nbthread 2", "nbthread 1")
+    DEFAULTS.replace("nbthread 2", "nbthread 1").replace("30s", "300s")
 }
 
 /// A name that no other program uses: one that was killed may have its own for a moment longer.
@@ -74,7 +75,8 @@ fn memory_with_clients(config: &str, begin: &str, step: usize) -> usize {
     let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
     let config = config.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
     let config = config.replace("@name", &name());
-    let program = Manylane::start_ready(&format!("{} timeout http-request 60s\n{config}", defaults()));
+    let waits = " timeout http-request 300s";
+    let program = Manylane::start_ready(&format!("{}{waits}\n{config}", defaults()));
     let mut clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
             let client = connect(address);
@@ -112,7 +114,7 @@ fn a_head_that_comes_drop_by_drop_takes_no_more_than_at_once() {
 fn a_body_that_is_waited_for_takes_no_more_drop_by_drop() {
     let config = format!("{PROXY} option http-buffer-request\n");
     drops_take_no_more(&config, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10000\r\n\r\n");
-    let config = format!("{PROXY} http-request wait-for-body time 60s\n");
+    let config = format!("{PROXY} http-request wait-for-body time 300s\n");
     drops_take_no_more(&config, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n");
 }
 
@@ -126,9 +128,9 @@ fn trailers_take_no_more_drop_by_drop() {
 
 #[test]
 fn what_rules_of_tcp_wait_for_takes_no_more_drop_by_drop() {
-    let rules = " tcp-request inspect-delay 60s\n tcp-request content accept if { req.len gt 15000 }\n";
+    let rules = " tcp-request inspect-delay 300s\n tcp-request content accept if { req.len gt 15000 }\n";
     drops_take_no_more(&format!("listen l\n bind @bind\n mode tcp\n server s @server\n{rules}"), "");
-    let rules = " tcp-request inspect-delay 60s\n tcp-request content accept if HTTP\n";
+    let rules = " tcp-request inspect-delay 300s\n tcp-request content accept if HTTP\n";
     drops_take_no_more(
         &format!("listen l\n bind @bind\n mode tcp\n server s @server\n{rules}"),
         "GET / HTTP/1.1\r\nX: ",
@@ -213,7 +215,7 @@ fn drops_of_servers_take_no_more(
 
 #[test]
 fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
-    let wait = " http-response wait-for-body time 60s\n";
+    let wait = " http-response wait-for-body time 300s\n";
     let bodies = b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n";
     let chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n";
     let all: [(&str, &'static [u8]); 3] = [("", b"HTTP/1.1 200 OK\r\nX: "), (wait, bodies), (wait, chunks)];
@@ -228,7 +230,8 @@ fn what_servers_send_drop_by_drop_takes_no_more_than_at_once() {
 fn answers_to_checks_take_no_more_drop_by_drop() {
     let backend = |server: SocketAddr, rules: &str, options: &str| {
         format!(
-            "backend b\n timeout check 60s\n{rules} server-template s {CLIENTS} {server} {options} inter 1s\n"
+            "backend b\n timeout check 300s\n{rules} server-template s {CLIENTS} {server} {options} \
+                inter 1s\n"
         )
     };
     let http = |server| backend(server, " option httpchk GET /\n http-check expect string never\n", "check");
@@ -250,7 +253,7 @@ fn answers_of_name_servers_over_tcp_take_no_more_drop_by_drop() {
             .map(|n| format!(" server s{n} n{n}.example:80 resolvers r resolve-prefer ipv4 init-addr none\n"))
             .collect();
         format!(
-            "resolvers r\n nameserver n tcp@{server}\n timeout resolve 60s\n timeout retry 60s\nbackend \
+            "resolvers r\n nameserver n tcp@{server}\n timeout resolve 300s\n timeout retry 300s\nbackend \
                 b\n{servers}"
         )
     };
@@ -295,7 +298,7 @@ fn what_comes_through_a_second_proxy_takes_no_more_drop_by_drop() {
 fn a_request_that_waits_for_a_name_takes_no_more_drop_by_drop() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let resolvers = format!(
-        "resolvers r\n nameserver n {}\n timeout resolve 60s\n timeout retry 60s\n",
+        "resolvers r\n nameserver n {}\n timeout resolve 300s\n timeout retry 300s\n",
         silent.local_addr().unwrap()
     );
     let rule = " http-request do-resolve(txn.a,r,ipv4) str(a.example)\n option http-buffer-request\n";
@@ -425,7 +428,7 @@ fn a_slow_head_in_one_piece_takes_little() {
  log 127.0.0.1:9 local0
  http-request return status 200 hdr X %[req.hdr(x)]";
     let config = format!(
-        "{} timeout http-request 60s\nlisten l\n bind {}\n mode http\n{rules}\n",
+        "{} timeout http-request 300s\nlisten l\n bind {}\n mode http\n{rules}\n",
         defaults(),
         fd(&socket)
     );
@@ -469,7 +472,8 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
     let (socket, address) = listener();
     let server = origin(|mut stream| drop(stream.read_to_end(&mut Vec::new())));
     let config = PROXY.replace("@bind", &fd(&socket)).replace("@server", &server.to_string());
-    let program = Manylane::start_ready(&format!("{} timeout http-request 60s\n{config}", defaults()));
+    let waits = " timeout http-request 300s";
+    let program = Manylane::start_ready(&format!("{}{waits}\n{config}", defaults()));
     let begin = program.memory();
     let head = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(BURST.1));
     let clients: Vec<_> = (0..BURST.0)
@@ -498,7 +502,7 @@ fn memory_of_a_burst_goes_back_when_it_is_over() {
 
 #[test]
 fn commands_take_no_more_drop_by_drop() {
-    let socket = "global\n stats socket @bind level admin\n stats maxconn 60\n stats timeout 60s\n";
+    let socket = "global\n stats socket @bind level admin\n stats maxconn 60\n stats timeout 300s\n";
     drops_take_no_more(&format!("{socket}backend b\n mode http\n server s @server\n"), "show info ");
     drops_take_no_more(&format!("{socket}backend b\n mode http\n server s @server\n"), "add map #0 <<\n");
 }
@@ -511,7 +515,7 @@ fn without_memory() -> (Manylane, SocketAddr, Vec<TcpStream>, mpsc::Receiver<Str
     let (socket, address) = listener();
     let rules = " http-request return status 200 if { path /small }\n option http-buffer-request\n";
     let config = format!(
-        "global\n tune.bufsize 131072\n{} timeout http-request 60s\nlisten l\n bind {}\n mode http\n server \
+        "global\n tune.bufsize 131072\n{} timeout http-request 300s\nlisten l\n bind {}\n mode http\n server \
             s 127.0.0.1:9\n{rules}",
         defaults(),
         fd(&socket)
