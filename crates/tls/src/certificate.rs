@@ -2,12 +2,13 @@
 
 use crate::error::Problem;
 use crate::files::{Section, read, sections};
-use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
 };
 use rustls::sign::CertifiedKey;
+use rustls::{Error, InconsistentKeys};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,11 +30,7 @@ pub struct Certificate {
 impl Certificate {
     /// From a file with the certificate, its chain and its key; or with the key beside it, in a file with
     /// `.key` behind its name.
-    pub(crate) fn load(
-        path: &Path,
-        provider: &CryptoProvider,
-        told: &mut Vec<Problem>,
-    ) -> Result<Self, Problem> {
+    pub(crate) fn load(path: &Path, told: &mut Vec<Problem>) -> Result<Self, Problem> {
         const KEYWORD: &str = "crt";
         let (shown, problem) = (path.display(), |text: String| Problem::new(KEYWORD, text));
         let own = sections(KEYWORD, path)?;
@@ -45,14 +42,14 @@ impl Certificate {
         let Some(first) = chain.first() else {
             return Err(problem(format!("'{shown}' has no certificate")));
         };
-        let mut key = own.iter().find_map(private_key);
-        if key.is_none() {
-            let beside = PathBuf::from(format!("{shown}.key"));
-            if beside.is_file() {
-                key = sections(KEYWORD, &beside)?.iter().find_map(private_key);
+        let mut beside = Vec::new();
+        if !own.iter().any(|section| private_key(section).is_some()) {
+            let path = PathBuf::from(format!("{shown}.key"));
+            if path.is_file() {
+                beside = sections(KEYWORD, &path)?;
             }
         }
-        let Some(key) = key else {
+        let Some(key) = own.iter().chain(&beside).find_map(private_key) else {
             let bytes = read(KEYWORD, path)?;
             let encrypted = bytes.windows(ENCRYPTED.len()).any(|window| window == ENCRYPTED);
             let why = if encrypted { "its key has a passphrase" } else { "it has no private key" };
@@ -73,9 +70,9 @@ impl Certificate {
                 validity.not_before
             )));
         }
-        let key = CertifiedKey::from_der(chain, key, provider).map_err(|error| {
+        let key = certified(chain, &key).map_err(|error| {
             problem(match error {
-                rustls::Error::InconsistentKeys(_) => {
+                Error::InconsistentKeys(_) => {
                     format!("the private key of '{shown}' is not that of its certificate")
                 }
                 other => format!("the private key of '{shown}' cannot be used: {other}"),
@@ -89,9 +86,19 @@ impl Certificate {
     }
 }
 
-/// The key of a section, if it has one that can be read.
-fn private_key(section: &Section) -> Option<PrivateKeyDer<'static>> {
-    let der = || section.der.to_vec();
+/// The chain with its key. `CertifiedKey::from_der` does the same, but it drops a copy of the key that nobody
+/// zeroizes.
+fn certified(chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'_>) -> Result<CertifiedKey, Error> {
+    let certified = CertifiedKey::new(chain, any_supported_type(key)?);
+    match certified.keys_match() {
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
+        Err(error) => Err(error),
+    }
+}
+
+/// The key of a section, if it has one that can be read; not a copy, since that would have to be zeroized.
+fn private_key(section: &Section) -> Option<PrivateKeyDer<'_>> {
+    let der = || section.der.as_slice();
     Some(match section.kind {
         SectionKind::PrivateKey => PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der())),
         SectionKind::RsaPrivateKey => PrivateKeyDer::Pkcs1(PrivatePkcs1KeyDer::from(der())),

@@ -3,7 +3,6 @@
 use crate::certificate::Certificate;
 use crate::error::Problem;
 use rustls::SignatureScheme;
-use rustls::crypto::CryptoProvider;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use std::cell::RefCell;
@@ -138,18 +137,14 @@ impl Source {
 }
 
 /// The certificates of all sources, in order.
-pub(crate) fn of_sources(
-    sources: &[Source],
-    provider: &CryptoProvider,
-    told: &mut Vec<Problem>,
-) -> Result<Vec<Certificate>, Problem> {
+pub(crate) fn of_sources(sources: &[Source], told: &mut Vec<Problem>) -> Result<Vec<Certificate>, Problem> {
     let mut all = Vec::new();
     for source in sources {
         match source {
             Source::Path(path) => {
-                all.extend(of_files("crt", std::slice::from_ref(path), provider, told)?);
+                all.extend(of_files("crt", std::slice::from_ref(path), told)?);
             }
-            Source::List { path, base } => of_list(path, base, provider, told, &mut all)?,
+            Source::List { path, base } => of_list(path, base, told, &mut all)?,
         }
     }
     Ok(all)
@@ -159,7 +154,6 @@ pub(crate) fn of_sources(
 fn of_list(
     path: &Path,
     base: &Path,
-    provider: &CryptoProvider,
     told: &mut Vec<Problem>,
     all: &mut Vec<Certificate>,
 ) -> Result<(), Problem> {
@@ -186,7 +180,7 @@ fn of_list(
             }
             rest = behind;
         }
-        let mut certificate = Certificate::load(&base.join(file), provider, told)?;
+        let mut certificate = Certificate::load(&base.join(file), told)?;
         let (mut names, mut not_for) = (Vec::new(), Vec::new());
         for name in rest.split_whitespace() {
             match name.strip_prefix('!') {
@@ -210,7 +204,6 @@ fn of_list(
 pub(crate) fn of_files(
     keyword: &'static str,
     paths: &[PathBuf],
-    provider: &CryptoProvider,
     told: &mut Vec<Problem>,
 ) -> Result<Vec<Certificate>, Problem> {
     let mut all = Vec::new();
@@ -221,7 +214,7 @@ pub(crate) fn of_files(
             let kept = ["key", "ocsp", "sctl", "issuer", "dh"];
             let is_beside = file.extension().is_some_and(|ext| kept.iter().any(|kept| ext == *kept));
             if !(folder && is_beside) {
-                all.push(Certificate::load(&file, provider, told)?);
+                all.push(Certificate::load(&file, told)?);
             }
         }
     }

@@ -96,7 +96,7 @@ impl ClientContext {
         let mut config = match &settings.certificate {
             None => builder.with_no_client_auth(),
             Some(path) => {
-                let own = of_files("crt", std::slice::from_ref(path), &provider, told)?;
+                let own = of_files("crt", std::slice::from_ref(path), told)?;
                 let Some(own) = own.first() else {
                     return Err(Problem::new(
                         "crt",

@@ -36,15 +36,14 @@ impl PemObject for Section {
 pub(crate) fn sections(keyword: &'static str, path: &Path) -> Result<Vec<Section>, Problem> {
     let bytes = read(keyword, path)?;
     Section::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|error| {
+        // A file whose line breaks got lost has its private key in such a line: no word of it is repeated.
         let why = match error {
-            pem::Error::MissingSectionEnd { end_marker } => {
-                let marker = String::from_utf8_lossy(&end_marker).into_owned();
-                format!("the section '{}' has no end", marker.trim_end())
+            pem::Error::MissingSectionEnd { .. } => "a section has no end",
+            pem::Error::IllegalSectionStart { .. } => {
+                "a line that begins with '-----BEGIN' has more behind it"
             }
-            pem::Error::IllegalSectionStart { line } => {
-                format!("the line '{}' begins no section", String::from_utf8_lossy(&line).trim_end())
-            }
-            other => other.to_string(),
+            pem::Error::Base64Decode(_) => "a section is not in base64",
+            _ => "it cannot be decoded",
         };
         Problem::new(keyword, format!("'{}' is not PEM: {why}", path.display()))
     })

@@ -64,7 +64,7 @@ impl ServerContext {
     /// What cannot be used, in a sentence.
     pub fn new(settings: &ServerSettings, told: &mut Vec<Problem>) -> Result<Self, Problem> {
         let (provider, builder) = settings.common.begin(told, ServerConfig::builder_with_provider)?;
-        let certificates = of_sources(&settings.certificates, &provider, told)?;
+        let certificates = of_sources(&settings.certificates, told)?;
         if certificates.is_empty() {
             return Err(match settings.certificates.first() {
                 None => Problem::new("ssl", "no certificate is given: add 'crt <file>'"),

@@ -527,7 +527,7 @@ fn files_that_cannot_be_used_are_told_in_a_sentence() {
             &format!("{certificate}{other_key}"),
             "'crt' : the private key of 'wrong.pem' is not that of its certificate",
         ),
-        ("cut.pem", cut, "'crt' : 'cut.pem' is not PEM: the section 'CERTIFICATE' has no end"),
+        ("cut.pem", cut, "'crt' : 'cut.pem' is not PEM: a section has no end"),
         (
             "bad.pem",
             &format!("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n{key}"),
@@ -553,4 +553,33 @@ fn files_that_cannot_be_used_are_told_in_a_sentence() {
     let (file, mut told) = (folder.write("old.pem", &old), Vec::<Problem>::new());
     ServerContext::new(&server_settings(&[&file]), &mut told).unwrap();
     assert!(told[0].text.contains("expired at Jan  1"), "{}", told[0].text);
+}
+
+#[test]
+fn no_sentence_repeats_a_private_key() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let whole = ecdsa(&ca, &["a.example"]);
+    let key = &whole[whole.find("-----BEGIN PRIVATE").unwrap()..];
+    let secret = key.lines().nth(1).unwrap();
+    // As files come out of variables of the environment and of templates.
+    let damaged = [
+        key.replace('\n', "\\n"),
+        key.replace('\n', " "),
+        key.replace('\n', ""),
+        key.replacen('\n', " ", 2),
+        key.replace("-----END", "----END"),
+        key.replacen(secret, &format!("{secret}?"), 1),
+    ];
+    for text in damaged {
+        let file = folder.write("damaged.pem", &text);
+        let list = Source::List { path: file.clone(), base: folder.0.clone() };
+        let mut trusting = server_settings(&[&folder.write("good.pem", &whole)]);
+        (trusting.verify, trusting.common.authorities) = (ClientVerify::Required, Some(file.clone()));
+        let mut listed = server_settings(&[]);
+        listed.certificates = vec![list];
+        for settings in [server_settings(&[&file]), trusting, listed] {
+            let told = ServerContext::new(&settings, &mut Vec::new()).unwrap_err().to_string();
+            assert!(!told.contains(&secret[..8]), "{told}");
+        }
+    }
 }
