@@ -70,11 +70,13 @@ impl ClientContext {
             }
             (_, Some(path)) => {
                 let trusted = trust::authorities(path)?;
-                own = trusted.certificates;
+                if settings.common.revoked.is_none() {
+                    own = trusted.certificates;
+                }
                 let mut builder =
                     WebPkiServerVerifier::builder_with_provider(trusted.roots, provider.clone());
                 if let Some(path) = &settings.common.revoked {
-                    builder = builder.with_crls(trust::revoked(path)?);
+                    builder = builder.with_crls(trust::revoked(path)?).enforce_revocation_expiration();
                 }
                 Some(builder.build().map_err(|error| Problem::new("ca-file", error.to_string()))?)
             }
@@ -148,7 +150,8 @@ enum Expected {
 struct Verifier {
     /// Without, all is believed.
     known: Option<Arc<WebPkiServerVerifier>>,
-    /// Certificates of 'ca-file': a server may show one of them, which vouches for itself.
+    /// Certificates of 'ca-file': a server may show one of them, which vouches for itself. Empty with a
+    /// 'crl-file': such a certificate has no issuer that could list it there.
     own: HashSet<CertificateDer<'static>>,
     expected: Expected,
     provider: Arc<CryptoProvider>,

@@ -82,7 +82,7 @@ impl ServerContext {
                 let trusted = trust::authorities(path)?;
                 let mut verifier = WebPkiClientVerifier::builder_with_provider(trusted.roots, provider);
                 if let Some(path) = &settings.common.revoked {
-                    verifier = verifier.with_crls(trust::revoked(path)?);
+                    verifier = verifier.with_crls(trust::revoked(path)?).enforce_revocation_expiration();
                 }
                 if !settings.tell_authorities {
                     verifier = verifier.clear_root_hint_subjects();
@@ -94,7 +94,10 @@ impl ServerContext {
                     verifier.build().map_err(|error| Problem::new("ca-file", error.to_string()))?;
                 builder.with_client_cert_verifier(Arc::new(Verifier {
                     known: verifier,
-                    own: trusted.certificates,
+                    own: match settings.common.revoked {
+                        None => trusted.certificates,
+                        Some(_) => HashSet::new(),
+                    },
                 }))
             }
         };
@@ -133,7 +136,8 @@ impl ServerContext {
 #[derive(Debug)]
 struct Verifier {
     known: Arc<dyn ClientCertVerifier>,
-    /// Certificates of 'ca-file': a client may show one of them, which vouches for itself.
+    /// Certificates of 'ca-file': a client may show one of them, which vouches for itself. Empty with a
+    /// 'crl-file': such a certificate has no issuer that could list it there.
     own: HashSet<CertificateDer<'static>>,
 }
 

@@ -7,8 +7,8 @@ use crate::{
 };
 use manylane_buf::Chain;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PKCS_ECDSA_P256_SHA256,
-    PKCS_RSA_SHA256, SignatureAlgorithm,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
+    KeyIdMethod, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RevokedCertParams, SignatureAlgorithm,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -582,4 +582,73 @@ fn no_sentence_repeats_a_private_key() {
             assert!(!told.contains(&secret[..8]), "{told}");
         }
     }
+}
+
+/// A list of what `by` has revoked, `serial` if any, that was to be renewed in that year.
+fn revocations(by: &CertifiedIssuer<'_, KeyPair>, serial: Option<u64>, renewed: i32) -> String {
+    let revoked = |serial: u64| RevokedCertParams {
+        serial_number: serial.into(),
+        revocation_time: rcgen::date_time_ymd(2001, 1, 1),
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let params = CertificateRevocationListParams {
+        this_update: rcgen::date_time_ymd(2001, 1, 1),
+        next_update: rcgen::date_time_ymd(renewed, 1, 1),
+        crl_number: 1.into(),
+        issuing_distribution_point: None,
+        revoked_certs: serial.map(revoked).into_iter().collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(by).unwrap().pem().unwrap()
+}
+
+#[test]
+fn revoked_certificates_and_lists_that_say_nothing_are_refused() {
+    let (folder, ca, other) = (Folder::new(), authority("ca"), authority("other"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let own = ecdsa(&ca, &["own.example"]);
+    let pinned = folder.write("pinned.pem", &format!("{}{own}", other.pem()));
+    let numbered = bundle(&ca, &["a.example"], &PKCS_ECDSA_P256_SHA256, |params| {
+        params.serial_number = Some(7.into());
+    });
+    let (numbered, own) = (folder.write("a.pem", &numbered), folder.write("own.pem", &own));
+    for (list, trusted, shown, accepted) in [
+        (revocations(&ca, None, 2099), &known, &numbered, true),
+        (revocations(&ca, Some(8), 2099), &known, &numbered, true),
+        (revocations(&ca, Some(7), 2099), &known, &numbered, false),
+        (revocations(&ca, None, 2002), &known, &numbered, false), // what was revoked since, nobody knows
+        (revocations(&other, None, 2099), &known, &numbered, false), // of another authority
+        (revocations(&other, None, 2099), &pinned, &own, false),  // no list could name it
+    ] {
+        let list = folder.write("list.pem", &list);
+        let mut server = server_settings(&[&numbered]);
+        server.verify = ClientVerify::Required;
+        (server.common.authorities, server.common.revoked) = (Some(trusted.clone()), Some(list.clone()));
+        let mut client = client_settings(&known);
+        client.certificate = Some(shown.clone());
+        let outcome = Pair::new(&client_of(&client), &server_of(&server), "a.example").settle(1 << 20);
+        assert_eq!(outcome.is_ok(), accepted, "{outcome:?}");
+        // A server that shows it, likewise.
+        let mut client = client_settings(trusted);
+        (client.common.revoked, client.sends_name) = (Some(list), false);
+        let server = server_of(&server_settings(&[shown]));
+        let outcome = Pair::new(&client_of(&client), &server, "127.0.0.1").settle(1 << 20);
+        assert_eq!(outcome.is_ok(), accepted, "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_trusted_certificate_does_not_vouch_for_another_purpose() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let text = bundle(&ca, &["a.example"], &PKCS_ECDSA_P256_SHA256, |params| {
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    let (file, known) = (folder.write("a.pem", &text), folder.write("ca.pem", &ca.pem()));
+    let mut server = server_settings(&[&file]);
+    (server.verify, server.common.authorities) = (ClientVerify::Required, Some(file.clone()));
+    let mut client = client_settings(&known);
+    client.certificate = Some(file.clone());
+    Pair::new(&client_of(&client), &server_of(&server), "a.example").settle(1 << 20).unwrap_err();
+    Pair::shaken(&client_of(&client_settings(&file)), &server_of(&server_settings(&[&file])), "a.example");
 }

@@ -2,9 +2,9 @@
 
 use crate::error::Problem;
 use crate::files::{files, sections};
-use rustls::RootCertStore;
 use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
+use rustls::{CertificateError, RootCertStore};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,22 +82,15 @@ pub(crate) fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'s
 }
 
 /// Whether a certificate that was not verified is good all the same: it is one of those that are trusted, and
-/// it is not for its dates, or for being revoked, that it failed.
+/// nothing but its place in a chain speaks against it. Its dates and purposes hold.
 pub(crate) fn by_itself<T>(
     verified: &Result<T, rustls::Error>,
     certificate: &CertificateDer<'_>,
     trusted: &HashSet<CertificateDer<'static>>,
 ) -> bool {
-    use rustls::CertificateError as Error;
-    match verified {
-        Ok(_)
-        | Err(rustls::Error::InvalidCertificate(
-            Error::Expired
-            | Error::ExpiredContext { .. }
-            | Error::NotValidYet
-            | Error::NotValidYetContext { .. }
-            | Error::Revoked,
-        )) => false,
-        Err(_) => trusted.contains(certificate),
-    }
+    use CertificateError as Error;
+    // Among the others is that the certificate is an authority's.
+    let misplaced =
+        matches!(verified, Err(rustls::Error::InvalidCertificate(Error::UnknownIssuer | Error::Other(_))));
+    misplaced && trusted.contains(certificate)
 }
