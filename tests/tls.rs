@@ -9,10 +9,11 @@ use rcgen::{
     PKCS_RSA_SHA256, SignatureAlgorithm,
 };
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// An authority, and files that it has made.
 struct Authority {
@@ -216,6 +217,67 @@ fn bytes_of_tcp_pass_and_each_side_may_end_first() {
         client.write_all(b"stressed").unwrap();
         client.shutdown(std::net::Shutdown::Write).unwrap();
         assert_eq!(read_all(&mut client), "desserts", "{to}");
+    }
+}
+
+#[test]
+fn a_body_of_unknown_length_ends_where_its_server_says_so() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    for cut in [false, true] {
+        let (finish, finished) = std::sync::mpsc::channel::<()>();
+        let finished = Mutex::new(finished);
+        let web = origin(move |mut stream| {
+            let _ = stream.read(&mut [0; 1024]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\npart").unwrap();
+            let _ = finished.lock().unwrap().recv(); // then it ends
+        });
+        let (inner, between) = listener();
+        // Whoever sits between passes bytes that it cannot read, and may cut.
+        let way = Arc::new(Mutex::new(None));
+        let relay = {
+            let way = way.clone();
+            origin(move |stream| {
+                let server = connect(between);
+                *way.lock().unwrap() = Some(stream.try_clone().unwrap());
+                let (mut from, mut to) = (stream.try_clone().unwrap(), server.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                let _ = std::io::copy(&mut &server, &mut &stream);
+                let _ = stream.shutdown(Shutdown::Write);
+            })
+        };
+        let (outer, address) = listener();
+        let config = format!(
+            "{DEFAULTS} mode http\n\
+             frontend f\n bind {}\n default_backend secure\n\
+             backend secure\n server s {relay} ssl verify none\n\
+             frontend g\n mode tcp\n bind {} ssl crt {}\n default_backend clear\n\
+             backend clear\n mode tcp\n server s {web}\n",
+            fd(&outer),
+            fd(&inner),
+            certificate.display(),
+        );
+        let _program = Manylane::start(&config);
+        let mut client = connect(address);
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut came = Vec::new();
+        while !text(&came).contains("part") {
+            let mut some = [0; 1024];
+            let n = client.read(&mut some).unwrap();
+            assert!(n > 0, "{}", text(&came));
+            came.extend_from_slice(&some[..n]);
+        }
+        match cut {
+            true => way.lock().unwrap().take().unwrap().shutdown(Shutdown::Write).unwrap(),
+            false => finish.send(()).unwrap(),
+        }
+        assert!(
+            !text(&came).contains("chunked"),
+            "the client sees the end as the proxy does: {}",
+            text(&came)
+        );
+        let end = client.read_to_end(&mut came);
+        assert_eq!(end.is_err(), cut, "{end:?}: {}", text(&came));
     }
 }
 

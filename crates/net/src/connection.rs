@@ -166,6 +166,12 @@ impl Connection {
         }
     }
 
+    /// Whether the end that was received may be another's work: TLS was spoken, and the peer did not say that
+    /// it ends. What has its length within is whole all the same.
+    pub fn is_truncated(&self) -> bool {
+        self.tls().is_some_and(TlsStream::is_truncated)
+    }
+
     /// Puts the next bytes behind `into`, as many as are there, up to about `most`, or 16 KiB if that is
     /// less; false at the end. For bulk.
     ///

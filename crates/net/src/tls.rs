@@ -13,14 +13,17 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::net;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
+use std::thread::LocalKey;
 use std::time::Duration;
 
-/// Handshakes of a lane at a time. Each has the state of its connection and up to
+/// Handshakes of a lane at a time, of clients and of servers apart: clients that stall theirs must not keep
+/// the lane from its servers and their health checks. Each has the state of its connection and up to
 /// [`MOST_UNREAD`](manylane_tls::MOST_UNREAD) bytes that came; who comes when there are so many is refused.
 pub const MOST_HANDSHAKES: usize = 16_384;
 
 thread_local! {
-    static HANDSHAKES: Cell<usize> = const { Cell::new(0) };
+    static OF_CLIENTS: Cell<usize> = const { Cell::new(0) };
+    static OF_SERVERS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// A connection that speaks TLS.
@@ -49,31 +52,33 @@ struct State {
     plain: Chain,
     /// To be sent before anything else.
     out: Chain,
-    /// The connection below has ended.
+    /// The peer sends no more.
     ended: bool,
+    /// It ended without a `close_notify`: whoever sits between may have cut it.
+    truncated: bool,
     /// How long the handshake took.
     took: Duration,
     /// The peer has sent something.
     heard: bool,
 }
 
-/// One of the handshakes of the lane.
-struct Handshake;
+/// One of the handshakes of the lane, in the count that it belongs to.
+struct Handshake(&'static LocalKey<Cell<usize>>);
 
 impl Handshake {
-    fn begin() -> Result<Self, TransferError> {
-        let others = HANDSHAKES.get();
+    fn begin(count: &'static LocalKey<Cell<usize>>) -> Result<Self, TransferError> {
+        let others = count.get();
         if others >= MOST_HANDSHAKES {
             return Err(TransferError::Tls(Error::Busy));
         }
-        HANDSHAKES.set(others + 1);
-        Ok(Self)
+        count.set(others + 1);
+        Ok(Self(count))
     }
 }
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        HANDSHAKES.set(HANDSHAKES.get() - 1);
+        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -100,6 +105,7 @@ impl TlsStream {
                 plain,
                 out,
                 ended: false,
+                truncated: false,
                 took: Duration::ZERO,
                 heard: false,
             }),
@@ -128,7 +134,8 @@ impl TlsStream {
     /// # Errors
     /// [`TransferError`]: the peer is not as the settings want it, as it was told, or it has gone.
     pub async fn handshake(&self, here: Here) -> Result<(), TransferError> {
-        let _one = Handshake::begin()?;
+        let is_of_client = self.state.borrow().tls.is_server();
+        let _one = Handshake::begin(if is_of_client { &OF_CLIENTS } else { &OF_SERVERS })?;
         let begun = here.now();
         let mut came = std::mem::take(&mut self.state.borrow_mut().early);
         loop {
@@ -163,6 +170,11 @@ impl TlsStream {
         }
     }
 
+    /// Whether the peer has ended without a `close_notify`.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.state.borrow().truncated
+    }
+
     /// Whether the peer has sent something.
     pub fn has_heard(&self) -> bool {
         self.state.borrow().heard
@@ -180,10 +192,10 @@ impl TlsStream {
 
     /// Takes in what came from below; none is its end.
     fn came(&self, segment: Option<Segment>) -> Result<(), TransferError> {
-        let State { tls, plain, out, ended, .. } = &mut *self.state.borrow_mut();
+        let State { tls, plain, out, ended, truncated, .. } = &mut *self.state.borrow_mut();
         let Some(segment) = segment else {
             // Also without a word before: HAProxy takes that for an end, too, and many peers do no better.
-            *ended = true;
+            (*ended, *truncated) = (true, true);
             return Ok(());
         };
         let mut came = Chain::new();
@@ -359,10 +371,11 @@ mod tests {
 
     #[test]
     fn a_lane_has_no_more_handshakes_than_the_bound() {
-        let begin = |_| Handshake::begin().expect("there is room");
+        let begin = |_| Handshake::begin(&OF_CLIENTS).expect("there is room");
         let mut all: Vec<_> = (0..MOST_HANDSHAKES).map(begin).collect();
-        assert!(matches!(Handshake::begin(), Err(TransferError::Tls(Error::Busy))));
+        assert!(matches!(Handshake::begin(&OF_CLIENTS), Err(TransferError::Tls(Error::Busy))));
+        assert!(Handshake::begin(&OF_SERVERS).is_ok(), "clients leave room for servers");
         all.pop();
-        assert!(Handshake::begin().is_ok(), "the place of one that has ended is another's");
+        assert!(Handshake::begin(&OF_CLIENTS).is_ok(), "the place of one that has ended is another's");
     }
 }

@@ -244,6 +244,11 @@ impl Connection {
         }
     }
 
+    /// Whether it is the side that is connected to.
+    pub fn is_server(&self) -> bool {
+        matches!(self.role, Role::Server(_))
+    }
+
     /// Whether it has failed: nothing more can be sent or received.
     pub fn has_failed(&self) -> bool {
         self.failed

@@ -335,6 +335,12 @@ impl<'a> BodyEnd<'a> {
         }
     }
 
+    /// Whether the connection has ended in a way that its peer may not know of
+    /// ([`Connection::is_truncated`]).
+    pub(crate) fn is_truncated(self) -> bool {
+        self.whole().is_some_and(Connection::is_truncated)
+    }
+
     /// Sends all of `chain`, and the end of the message with it where it is `end` and that is told apart.
     /// `way` is told of it.
     ///

@@ -523,10 +523,20 @@ impl Pump {
             match more {
                 Ok(true) => way.called(here.now()),
                 Ok(false) if from.h2().is_some() => {} // which the next step finds
+                // Whoever sits between could have cut a body whose end nothing else tells.
+                Ok(false) if self.ends_with_connection() && from.is_truncated() => {
+                    return Err(Broken::Sender);
+                }
                 Ok(false) => self.end(out)?,
                 Err(error) => return Err(Broken::sender(error)),
             }
         }
+    }
+
+    /// Whether it is a message's body whose end is the sender's; a tunnel has no message.
+    fn ends_with_connection(&self) -> bool {
+        let unbounded = matches!(&self.source, Source::Http1(reader) if reader.passable().is_none());
+        unbounded && self.framed != Body::Tunnel
     }
 
     /// The sender has closed: the end of a body that has no other.

@@ -385,6 +385,12 @@ impl Session<'_> {
                 }
                 count_shown();
                 let complete = matches!(ended, Ok(Ok(Ok(()))));
+                if !complete && framed == Body::UntilClose && server_end.connection().tls().is_some() {
+                    // TLS protects its end from whoever sits between, and a plain close would hide that.
+                    if let Some(client) = client.whole() {
+                        client.reset_on_close();
+                    }
+                }
                 // A server that answered early may go on reading: what is left of the body is its own, as
                 // long as it is there and did not say that it leaves.
                 let unsent = matches!(server, BodyEnd::Http1(connection) if connection.unsent() > 0);
