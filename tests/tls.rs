@@ -282,6 +282,35 @@ fn a_body_of_unknown_length_ends_where_its_server_says_so() {
 }
 
 #[test]
+fn a_client_is_told_that_a_body_of_unknown_length_ends() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let web = origin(|mut stream| {
+        let _ = stream.read(&mut [0; 1024]).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nwhole").unwrap();
+    });
+    let (inner, between) = listener();
+    let (outer, address) = listener();
+    // The second proxy is a client that takes no other end than that which TLS has for it.
+    let config = format!(
+        "{DEFAULTS} mode http\n\
+         frontend f\n bind {}\n default_backend secure\n\
+         backend secure\n server s {between} ssl verify none\n\
+         frontend g\n bind {} ssl crt {}\n default_backend clear\n\
+         backend clear\n server s {web}\n",
+        fd(&outer),
+        fd(&inner),
+        certificate.display(),
+    );
+    let _program = Manylane::start(&config);
+    let mut client = connect(address);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut came = Vec::new();
+    client.read_to_end(&mut came).unwrap();
+    assert!(text(&came).ends_with("\r\n\r\nwhole"), "{}", text(&came));
+}
+
+#[test]
 fn words_of_other_proxies_stand_before_tls_and_servers_are_told_of_it() {
     let authority = Authority::new();
     let certificate = authority.bundle("a.pem", &["a.example"]);

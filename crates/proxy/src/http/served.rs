@@ -360,6 +360,10 @@ impl Session<'_> {
                         // the connection is closed behind it
                         match whole_client {
                             None => Ok(()),
+                            // Within TLS it is told: to the client the body may have no other end.
+                            Some(client) if client.tls().is_some() => {
+                                send_last(&down_ends, client, &mut Chain::new(), |_| ()).await
+                            }
                             Some(client) => flush(&down_ends, client).await,
                         }
                     });
