@@ -478,6 +478,13 @@ fn servers_are_verified_and_the_log_tells_why_one_is_refused() {
         (format!("ca-file {} verifyhost a.example", known.display()), 200, None),
         (format!("ca-file {} verifyhost b.example", known.display()), 503, Some("not valid for name")),
         (format!("ca-file {} sni str(b.example)", known.display()), 503, Some("not valid for name")),
+        (format!("ca-file {} sni str(a.example) verifyhost b.example", known.display()), 200, None),
+        (
+            format!("ca-file {} sni str(b.example) verifyhost a.example", known.display()),
+            503,
+            Some("not valid for name"),
+        ),
+        (format!("ca-file {} sni req.hdr(x-none) verifyhost a.example", known.display()), 200, None),
         (format!("ca-file {}", unknown.display()), 503, Some("UnknownIssuer")),
     ] {
         let (socket, address) = listener();

@@ -26,7 +26,7 @@ pub enum ServerVerify {
     None,
     /// Its certificate must come from a known authority, and be for the name that is asked for, if any is.
     Required,
-    /// The same, for this name.
+    /// The same, for this name where none is asked for.
     Host(String),
 }
 
@@ -89,6 +89,7 @@ impl ClientContext {
             _ => None,
         };
         let expected = match name {
+            Some(name) if settings.sends_name => Expected::RequestedOr(name),
             Some(name) => Expected::Always(name),
             None if settings.sends_name => Expected::Requested,
             None => Expected::Any,
@@ -141,6 +142,8 @@ enum Expected {
     Any,
     /// The one that was asked for.
     Requested,
+    /// The same, and this one where none could be asked for.
+    RequestedOr(ServerName<'static>),
     /// This one.
     Always(ServerName<'static>),
 }
@@ -167,7 +170,11 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let Some(known) = &self.known else { return Ok(ServerCertVerified::assertion()) };
-        let name = if let Expected::Always(name) = &self.expected { name } else { asked };
+        let name = match (&self.expected, asked) {
+            (Expected::Always(name), _) => name,
+            (Expected::RequestedOr(name), ServerName::IpAddress(_)) => name, // of which there is no SNI
+            _ => asked,
+        };
         let verified = known.verify_server_cert(certificate, chain, name, ocsp, now);
         if trust::by_itself(&verified, certificate, &self.own) {
             return match self.expected {

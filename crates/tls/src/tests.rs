@@ -383,8 +383,17 @@ fn servers_are_verified() {
     assert!(why.contains("UnknownIssuer"), "{why}");
     outcome(&unknown, required(), false, "127.0.0.1").unwrap_err();
     outcome(&unknown, ServerVerify::None, true, "b.example").unwrap();
-    outcome(&known, ServerVerify::Host("a.example".to_owned()), true, "b.example").unwrap();
-    outcome(&known, ServerVerify::Host("b.example".to_owned()), true, "a.example").unwrap_err();
+    for (host, sends_name, name, accepted) in [
+        ("a.example", true, "b.example", false), // the name that is asked for counts, as in HAProxy
+        ("b.example", true, "a.example", true),
+        ("a.example", true, "127.0.0.1", true), // none can be
+        ("b.example", true, "127.0.0.1", false),
+        ("a.example", false, "127.0.0.1", true),
+        ("b.example", false, "127.0.0.1", false),
+    ] {
+        let outcome = outcome(&known, ServerVerify::Host(host.to_owned()), sends_name, name);
+        assert_eq!(outcome.is_ok(), accepted, "{host} {sends_name} {name}: {outcome:?}");
+    }
 }
 
 #[test]
