@@ -5,6 +5,7 @@ use crate::error::Problem;
 use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -59,14 +60,19 @@ impl Choice {
         Self { all, exact, wildcard, default, strict, tls13 }
     }
 
-    fn named(&self, name: &str) -> Option<&[usize]> {
+    fn named(&self, name: &str) -> Option<Cow<'_, [usize]>> {
         let name = name.to_ascii_lowercase();
-        let by_wildcard = || {
-            let numbers = self.wildcard.get(&name[name.find('.')?..])?;
-            let is_for = |number: &usize| !self.all[*number].not_for.iter().any(|not| **not == *name);
-            numbers.iter().all(is_for).then_some(numbers)
-        };
-        self.exact.get(&*name).or_else(by_wildcard).map(Vec::as_slice)
+        if let Some(numbers) = self.exact.get(&*name) {
+            return Some(Cow::Borrowed(numbers));
+        }
+        // Each of them has names of its own that it is not for.
+        let is_for = |number: &usize| !self.all[*number].not_for.iter().any(|not| **not == *name);
+        let numbers = self.wildcard.get(&name[name.find('.')?..])?;
+        if numbers.iter().all(is_for) {
+            return Some(Cow::Borrowed(numbers));
+        }
+        let left: Vec<usize> = numbers.iter().copied().filter(|number| is_for(number)).collect();
+        (!left.is_empty()).then_some(Cow::Owned(left))
     }
 
     /// Whether a client that may speak no more than TLS 1.2 offers a suite for that kind of key. Suites of
@@ -96,7 +102,7 @@ impl ResolvesServerCert for Choice {
         let numbers = match name.and_then(|name| self.named(name)) {
             Some(numbers) => numbers,
             None if self.strict => return None,
-            None => &self.default,
+            None => Cow::Borrowed(&*self.default),
         };
         let certificates = || numbers.iter().map(|&number| &self.all[number]);
         let fits = |certificate: &&Certificate| {
@@ -188,8 +194,8 @@ fn of_list(
                 None => names.push(name.to_ascii_lowercase().into()),
             }
         }
-        if !names.is_empty() {
-            certificate.names = names;
+        if !names.is_empty() || !not_for.is_empty() {
+            certificate.names = names; // as in HAProxy, also if they are none
         }
         certificate.not_for = not_for;
         all.push(certificate);

@@ -281,6 +281,15 @@ fn a_list_says_which_names_a_certificate_is_for() {
     let server = server_of(&settings);
     assert!(Pair::new(&client, &server, "no.w.example").settle(1 << 20).is_err());
     Pair::shaken(&client, &server, "yes.w.example");
+    // Another one's exception is none of a certificate with the same wildcard.
+    folder.write("v.pem", &ecdsa(&ca, &["*.w.example"]));
+    folder.write("list", "w.pem *.w.example !no.w.example\nv.pem\na.pem !b.example\n");
+    let server = server_of(&settings);
+    Pair::shaken(&client, &server, "no.w.example");
+    // A line that names nothing but exceptions is for no name.
+    for name in ["a.example", "b.example"] {
+        assert!(Pair::new(&client, &server, name).settle(1 << 20).is_err(), "{name}");
+    }
 }
 
 #[test]
