@@ -24,9 +24,11 @@ SIM_ALONE := RUSTFLAGS="--cfg manylane_sim" CARGO_TARGET_DIR=$(TARGET)/sim
 ALIGNED := $(if $(filter x86_64,$(shell uname -m)),-C llvm-args=-x86-branches-within-32B-boundaries)
 
 # The crates are those of the workspace. The program, its tests end to end and xtask are for the real machine only; the bench needs no model.
-LIBRARIES := --workspace --exclude manylane-bench --exclude manylane-fuzz --exclude xtask
+# The fuzz targets ask for features of the libraries, which all tests that are built beside them would have, too.
+TESTED := --workspace --exclude manylane-fuzz
+LIBRARIES := $(TESTED) --exclude manylane-bench --exclude xtask
 MODELLED := $(LIBRARIES) --exclude manylane --exclude manylane-tests
-SIMULATED := --workspace --exclude manylane-fuzz --exclude xtask --exclude manylane --exclude manylane-tests
+SIMULATED := $(TESTED) --exclude xtask --exclude manylane --exclude manylane-tests
 # All features of the libraries and the program; the peers of the bench are for `make bench`.
 comma := ,
 space := $(subst ,, )
@@ -34,9 +36,9 @@ FEATURES := manylane/call-sites manylane-buf/model manylane-local/designs manyla
 FEATURES := $(subst $(space),$(comma),$(FEATURES))
 # The model of what only a feature brings; all others run as the crates are without features. Chosen among all
 # packages, since for one alone the features of libraries are others, and they would be built once more.
-GLOBAL_LISTS := --workspace --features manylane-pool/global-pools --test loom_pool global_lists
+GLOBAL_LISTS := $(TESTED) --features manylane-pool/global-pools --test loom_pool global_lists
 # Their budget, likewise.
-GLOBAL_BUDGET := --workspace --features manylane-pool/global-pools --test sim_pool global_lists
+GLOBAL_BUDGET := $(TESTED) --features manylane-pool/global-pools --test sim_pool global_lists
 # Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the debug build.
 ALONE := $(addprefix --exclude manylane-,check config expr h1 h2 http resolve sim)
 
@@ -83,17 +85,17 @@ test-form: ## format, lints, rooms and arrows, fuzz targets that compile: what e
 test-debug: ## unit, property, stress, end-to-end and documentation tests with all features and io_uring, lock ranks checked, freed memory poisoned
 	@if [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]; then export MANYLANE_DRIVER=io_uring; \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
-	cargo test --workspace --exclude manylane-fuzz --features $(FEATURES)
+	cargo test $(TESTED) --features $(FEATURES)
 
 test-release: ## the rooms where lanes meet, and the program end to end, with epoll, as they ship, at full speed, where races are narrower
 	MANYLANE_DRIVER=epoll cargo test --profile stress $(LIBRARIES) $(ALONE) --features manylane-pool/fault-injection --tests
 
 test-models: ## loom: the interleavings of each lock-free structure
-	$(LOOM) cargo test --workspace --test 'loom_*'
+	$(LOOM) cargo test $(TESTED) --test 'loom_*'
 	$(LOOM) cargo test $(GLOBAL_LISTS)
 
 test-budgets: ## simulator: cache-line transfers per operation, at up to 96 virtual cores
-	$(SIM) cargo test --workspace --test 'sim_*'
+	$(SIM) cargo test $(TESTED) --test 'sim_*'
 	$(SIM) cargo test $(GLOBAL_BUDGET)
 
 test-long: setup ## what the bounds of `make test` leave out; about 70 minutes on 2 free cores
@@ -103,7 +105,7 @@ test-long: setup ## what the bounds of `make test` leave out; about 70 minutes o
 # Each model says what of it was tried: all, or, ended by the clock, all with at most 3 preemptions.
 long-models: ## models without a bound on switches, each ended by the clock after LONG_MODEL_SECONDS (30)
 	MANYLANE_LONG=1 LOOM_MAX_DURATION=$(LONG_MODEL_SECONDS) \
-		$(LOOM) cargo test --workspace --test 'loom_*' -- --nocapture
+		$(LOOM) cargo test $(TESTED) --test 'loom_*' -- --nocapture
 	MANYLANE_LONG=1 LOOM_MAX_DURATION=$(LONG_MODEL_SECONDS) \
 		$(LOOM) cargo test $(GLOBAL_LISTS) -- --nocapture
 
