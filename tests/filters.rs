@@ -391,6 +391,54 @@ fn a_stream_that_waits_holds_up_no_other_of_its_connection() {
     });
 }
 
+/// A piece of 16,384 bytes goes at once, the rest when both timeouts would be over.
+#[test]
+fn no_timeout_ends_a_stream_that_waits_for_its_limit() {
+    const BYTES: usize = 20_000;
+    let limit = |how: &str| {
+        format!(" timeout client 3s\n filter bwlim-{how} slow default-limit 16384 default-period 7s\n")
+    };
+    let (http, web) = listener();
+    let (tcp, plain) = listener();
+    let server = origin(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        head(&mut reader);
+        reader.read_exact(&mut vec![0; BYTES]).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+    });
+    let talker = origin(|mut stream| {
+        stream.write_all(&[7; BYTES]).unwrap();
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        stream.write_all(&byte).unwrap();
+    });
+    let _program = Manylane::start(&format!(
+        "{DEFAULTS} timeout server 3s\nfrontend h\n mode http\n bind {}\n{} http-request \
+         set-bandwidth-limit slow\n default_backend h\nbackend h\n mode http\n server s {server}\n\
+         frontend t\n mode tcp\n bind {}\n{} tcp-request content set-bandwidth-limit slow\n \
+         default_backend t\nbackend t\n mode tcp\n server s {talker}\n",
+        fd(&http),
+        limit("in"),
+        fd(&tcp),
+        limit("out")
+    ));
+    let upload = move || {
+        let length = format!("Content-Length: {BYTES}\r\n");
+        assert_eq!(ask(web, "/", &length, &[7; BYTES]), b"ok");
+    };
+    let download = move || {
+        let mut stream = connect(plain);
+        let mut came = vec![0; BYTES];
+        stream.read_exact(&mut came).unwrap();
+        assert!(came == [7; BYTES]);
+        stream.write_all(b"x").unwrap();
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, *b"x");
+    };
+    together(vec![Box::new(upload), Box::new(download)]);
+}
+
 #[test]
 fn a_client_that_leaves_is_not_waited_for() {
     let (_one, http) = proxy(NEVER, BOTH);

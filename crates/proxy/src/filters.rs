@@ -109,7 +109,7 @@ impl<'a> Filters<'a> {
         Ok(bytes)
     }
 
-    /// Waits until some of `there` bytes go on, at least one: how many. Nobody is waited for meanwhile.
+    /// Waits until some of `there` bytes go on, at least one: how many.
     pub(crate) async fn pass(&self, way: &Direction, there: usize) -> usize {
         loop {
             match self.take(way.sender, there) {
@@ -119,10 +119,10 @@ impl<'a> Filters<'a> {
         }
     }
 
-    /// Waits until then.
+    /// Waits until then. No timeout ends the stream meanwhile.
     pub(crate) async fn wait(&self, way: &Direction, then: Time) {
         let here = self.local.here();
-        way.waits(Waits::Nobody, here.now());
+        way.waits(Waits::Filter, here.now());
         here.sleep_until(then).await;
     }
 

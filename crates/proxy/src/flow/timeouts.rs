@@ -59,6 +59,8 @@ pub(crate) enum Waits {
     Receiver,
     /// Inside of a splice, which does not tell for whom: for both.
     Both,
+    /// A filter, which has bytes go on later. Meanwhile neither side can get on with the stream.
+    Filter,
     /// For something else, or no more.
     Nobody,
 }
@@ -215,11 +217,15 @@ impl Direction {
 
     fn is_waiting_for(&self, side: Side) -> bool {
         match self.waits.get() {
-            Waits::Nobody => false,
+            Waits::Filter | Waits::Nobody => false,
             Waits::Both => true,
             Waits::Sender => self.sender == side && !self.excused.get(),
             Waits::Receiver => self.sender != side,
         }
+    }
+
+    fn is_held(&self) -> bool {
+        self.waits.get() == Waits::Filter
     }
 
     fn last(&self, side: Side) -> Time {
@@ -311,6 +317,11 @@ impl StreamTimeouts {
 
     /// When the first side is out of patience, and what that means.
     fn deadline(&self) -> Option<(Time, Cause)> {
+        // A peer is silent because its bytes, or those that it answers, are held. Where each way has its own
+        // timer, that of the other one goes on.
+        if !self.timeouts.independent && (self.up.is_held() || self.down.is_held()) {
+            return None;
+        }
         let half = self.up.ended.get() || self.down.ended.get();
         let one = |side, cause, usual: Option<Duration>, fin: Option<Duration>| {
             let timeouts = if half { fin.or(usual) } else { usual }?;
@@ -331,7 +342,8 @@ impl StreamTimeouts {
         let excused = self.up.excused.get() && self.up.waits.get() == Waits::Sender;
         let cause = if excused { Cause::ClientSilent } else { Cause::ServerSilent };
         let server = one(Side::Server, cause, timeouts.server, timeouts.server_fin);
-        let server = server.filter(|_| !(timeouts.in_turn && self.up.is_waiting_for(Side::Client)));
+        let uploads = self.up.is_waiting_for(Side::Client) || self.up.is_held();
+        let server = server.filter(|_| !(timeouts.in_turn && uploads));
         match (client, server) {
             (Some(client), Some(server)) => Some(if client.0 <= server.0 { client } else { server }),
             (client, server) => client.or(server),
@@ -380,6 +392,29 @@ mod tests {
         while theirs.read(&mut room).is_ok() || to.unsent() > 0 {
             here.yield_now().await;
         }
+    }
+
+    #[test]
+    fn nobody_is_out_of_patience_while_a_filter_holds_bytes() {
+        let (begun, later) = (Time::from_nanos(1 << 40), Time::from_nanos(1 << 41));
+        let second = Some(Duration::from_secs(1));
+        let timeouts = Timeouts { client: second, server: second, ..Timeouts::default() };
+        let watch = StreamTimeouts::new(timeouts, begun);
+        watch.up.waits(Waits::Filter, begun);
+        assert_eq!(watch.deadline(), None, "the server answers what is held");
+        watch.up.waits(Waits::Receiver, later);
+        assert_eq!(watch.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
+        watch.up.waits(Waits::Sender, later);
+        watch.down.waits(Waits::Filter, later);
+        assert_eq!(watch.deadline(), None, "the client answers what is held");
+        // Each way has its own timer, and the other one is not held.
+        let watch = StreamTimeouts::new(Timeouts { independent: true, ..timeouts }, begun);
+        watch.down.waits(Waits::Filter, later);
+        assert_eq!(watch.deadline(), Some((begun + Duration::from_secs(1), Cause::ClientSilent)));
+        // But a server owes no answer before it has the request.
+        let watch = StreamTimeouts::new(Timeouts { independent: true, in_turn: true, ..timeouts }, begun);
+        watch.up.waits(Waits::Filter, later);
+        assert_eq!(watch.deadline(), None);
     }
 
     #[test]
