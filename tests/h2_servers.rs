@@ -149,6 +149,30 @@ fn start(frontend: &str, backend: &str, origin: &Origin) -> (Manylane, SocketAdd
     (program, address, log)
 }
 
+/// Clients ask again by themselves where they are refused.
+#[test]
+fn what_a_server_was_asked_is_not_refused_though_there_is_no_answer() {
+    let frontend = " errorfile 429 /dev/null\n http-request deny deny_status 429 if { path /early }\n \
+                    http-request set-var(txn.path) path\n";
+    let rules = [
+        "errorfile 502 /dev/null",
+        "tcp-response content reject if { var(txn.path) -m str /content }",
+        "http-response deny deny_status 502 if { var(txn.path) -m str /empty }",
+    ];
+    let backend: String = rules.iter().map(|rule| format!(" {rule}\n")).collect();
+    let (_program, address, _log) = start(frontend, &backend, &Origin::new());
+    block(async {
+        let client = client(address).await;
+        for (path, reason) in [
+            ("/content", h2::Reason::INTERNAL_ERROR),
+            ("/empty", h2::Reason::INTERNAL_ERROR),
+            ("/early", h2::Reason::REFUSED_STREAM),
+        ] {
+            assert_eq!(get(&client, path).await.unwrap_err().reason(), Some(reason), "{path}");
+        }
+    });
+}
+
 #[test]
 fn a_stream_that_a_server_does_not_answer_ends_by_its_timeout_alone() {
     let origin = Origin::new();

@@ -252,7 +252,10 @@ impl Multiplexed {
         session.begin_record(session.since);
         session.serve_one(request).await;
         if let Some(stream) = session.client.end.h2().filter(|_| !session.replied.get()) {
-            stream.reset(h2::Reason::REFUSED_STREAM); // so the client may ask again
+            // Who is refused asks again by itself, which is safe as long as no server was asked (RFC 9113,
+            // 8.7).
+            let asked = session.scopes.memory.asked.get();
+            stream.reset(if asked { h2::Reason::INTERNAL_ERROR } else { h2::Reason::REFUSED_STREAM });
         }
         let Session { last, private, scopes, .. } = session;
         self.last.set(last);

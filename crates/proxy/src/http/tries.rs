@@ -385,6 +385,7 @@ impl Session<'_> {
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));
         asking.server.set(Some(index));
+        memory.asked.set(true);
         memory.server_h2.set(matches!(end, ServerEnd::Http2(..)));
         server::remember_link(local, end.connection(), memory);
         if let ServerEnd::Http2(conn, _) = &end

@@ -125,6 +125,8 @@ pub(crate) struct Memory {
     pub(crate) server_tls: RefCell<Option<Rc<Info>>>,
     /// HTTP/2 is spoken to the server.
     pub(crate) server_h2: Cell<bool>,
+    /// There is a connection to a server for the request: it may have been done.
+    pub(crate) asked: Cell<bool>,
     /// `set-fc-mark`, `set-fc-tos`: until the connection is told.
     pub(crate) client_packets: Cell<Packets>,
     /// `set-bc-mark`, `set-bc-tos`
@@ -169,6 +171,7 @@ impl Memory {
             links,
             server_tls,
             server_h2,
+            asked,
             client_packets,
             server_packets,
             limits,
@@ -194,6 +197,7 @@ impl Memory {
         links.clear();
         server_tls.take();
         server_h2.take();
+        asked.take();
         client_packets.take();
         server_packets.take();
         limits.clear();
