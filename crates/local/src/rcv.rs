@@ -183,14 +183,12 @@ impl Stage {
     }
 
     /// A copy of the few bytes that a large cluster is left with when others are queued behind it.
-    fn in_small_clusters(&self) -> Option<Chain> {
+    fn in_small_cluster(&self) -> Option<Segment> {
         let capacity = self.cluster.spare_len() + self.cluster.as_slice().len();
-        if capacity <= 2 * SMALL || 2 * self.unread().len() > capacity {
+        if capacity <= 2 * SMALL || self.unread().len() > 2 * SMALL {
             return None;
         }
-        let mut chain = Chain::new();
-        chain.append(self.unread()).ok()?; // no memory: it stays where it is
-        Some(chain)
+        Cluster::with(self.unread()).ok().map(Cluster::into_segment) // without memory it stays where it is
     }
 
     /// Copies what fits into `bytes`; how much it was.
@@ -570,14 +568,10 @@ impl Rcv {
         }
         match std::mem::replace(&mut self.room, Room::EMPTY) {
             Room::Stage(stage) if stage.unread().is_empty() => {}
-            Room::Stage(stage) => match stage.in_small_clusters() {
-                Some(mut chain) => {
-                    while let Some(segment) = chain.pop_front() {
-                        self.pieces.push_back(segment.into());
-                    }
-                }
-                None => self.pieces.push_back(stage.into_segment().into()),
-            },
+            Room::Stage(stage) => {
+                let small = stage.in_small_cluster();
+                self.pieces.push_back(small.unwrap_or_else(|| stage.into_segment()).into());
+            }
             Room::Tiny(tiny) => self.put_behind(Entry::plain(Body::inline(tiny.unread()))),
         }
     }
