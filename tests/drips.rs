@@ -581,8 +581,8 @@ fn a_process_without_memory_hears_signals() {
         assert!(began.elapsed() < PATIENCE, "the process does not end");
         std::thread::yield_now();
     }
-    assert!(program.wait().success());
-    let said: Vec<_> = lines.iter().collect();
+    let (status, said) = (program.wait(), lines.iter().collect::<Vec<_>>());
+    assert!(status.success(), "{status}: {said:?}");
     assert!(said.iter().any(|line| line.contains("Proxy l stopped (cumulated conns")), "{said:?}");
 }
 

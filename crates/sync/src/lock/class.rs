@@ -175,8 +175,14 @@ pub(super) mod held {
     use super::LockClass;
     use std::cell::RefCell;
 
+    /// Locks that a thread may hold at a time: far more than any does. The list is no `Vec`, since a process
+    /// that is out of memory takes locks, too.
+    const MOST: usize = 32;
+
+    type Held = [Option<(&'static LockClass, usize)>; MOST];
+
     thread_local! {
-        static HELD: RefCell<Vec<(&'static LockClass, usize)>> = const { RefCell::new(Vec::new()) };
+        static HELD: RefCell<Held> = const { RefCell::new([None; MOST]) };
     }
 
     /// Checks that taking the lock at `address` now keeps the order.
@@ -184,7 +190,7 @@ pub(super) mod held {
         // A thread-local that is already destroyed holds no lock.
         let _ = HELD.try_with(|held| {
             let held = held.borrow();
-            let Some(&(last, at)) = held.iter().max_by_key(|(c, a)| (c.rank, *a)) else { return };
+            let Some(&(last, at)) = held.iter().flatten().max_by_key(|(c, a)| (c.rank, *a)) else { return };
             let same = std::ptr::eq(last, class);
             let in_order = class.rank > last.rank || (same && class.by_address && address > at);
             if in_order {
@@ -207,14 +213,18 @@ pub(super) mod held {
     }
 
     pub(in crate::lock) fn push(class: &'static LockClass, address: usize) {
-        let _ = HELD.try_with(|held| held.borrow_mut().push((class, address)));
+        let _ = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
+            let free = held.iter_mut().find(|slot| slot.is_none());
+            *free.expect("a thread holds more locks than `MOST`") = Some((class, address));
+        });
     }
 
     pub(in crate::lock) fn pop(address: usize) {
         let _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
-            if let Some(index) = held.iter().rposition(|(_, a)| *a == address) {
-                held.remove(index);
+            if let Some(slot) = held.iter_mut().find(|slot| slot.is_some_and(|(_, at)| at == address)) {
+                *slot = None;
             }
         });
     }
