@@ -245,7 +245,7 @@ fn unsafe_in_the_wrong_room_is_found() {
          macro_rules! m { () => { unsafe { f() } }; }\n",
     );
     let (findings, passed) = tree.check();
-    let rest = "allowed in bench, io, sched, local-capi, local, buf, pool, list, sync, sim only";
+    let rest = "allowed in bench, fuzz, io, sched, local-capi, local, buf, pool, list, sync, sim only";
     assert_eq!(
         findings,
         format!(
