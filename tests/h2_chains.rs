@@ -349,25 +349,15 @@ fn messages_of_http_1_pass_through_http_2() {
 fn messages_of_http_2_pass_through_http_1() {
     let script = Shared::default();
     let own = script.clone();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let server = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let serve = async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            while let Ok((stream, _)) = listener.accept().await {
-                stream.set_nodelay(true).unwrap();
-                let own = own.clone();
-                tokio::task::spawn_local(async move {
-                    let mut connection = h2::server::handshake(stream).await.unwrap();
-                    while let Some(Ok((request, respond))) = connection.accept().await {
-                        tokio::task::spawn_local(answer(own.clone(), request, respond));
-                    }
-                });
+    let server = common::h2::serve(move |stream, _| {
+        let own = own.clone();
+        async move {
+            stream.set_nodelay(true).unwrap();
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok((request, respond))) = connection.accept().await {
+                tokio::task::spawn_local(answer(own.clone(), request, respond));
             }
-        };
-        runtime.block_on(tokio::task::LocalSet::new().run_until(serve));
+        }
     });
     let (_program, address, _folder) = start("", "proto h2", server);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -113,29 +113,16 @@ fn accept_of(key: &str) -> String {
 /// An origin of HTTP/2, which takes extended CONNECT if it `takes` it: it sends back what comes through a
 /// tunnel, to its end, and says the path to other requests.
 fn server_of_2(takes: bool) -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let serve = async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::task::spawn_local(async move {
-                    let mut builder = h2::server::Builder::new();
-                    if takes {
-                        builder.enable_connect_protocol();
-                    }
-                    let mut connection = builder.handshake::<_, Bytes>(stream).await.unwrap();
-                    while let Some(Ok((request, respond))) = connection.accept().await {
-                        tokio::task::spawn_local(respond_to(request, respond));
-                    }
-                });
-            }
-        };
-        runtime.block_on(tokio::task::LocalSet::new().run_until(serve));
-    });
-    address
+    common::h2::serve(move |stream, _| async move {
+        let mut builder = h2::server::Builder::new();
+        if takes {
+            builder.enable_connect_protocol();
+        }
+        let mut connection = builder.handshake::<_, Bytes>(stream).await.unwrap();
+        while let Some(Ok((request, respond))) = connection.accept().await {
+            tokio::task::spawn_local(respond_to(request, respond));
+        }
+    })
 }
 
 async fn respond_to(
