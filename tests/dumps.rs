@@ -56,8 +56,8 @@ fn lanes_leave_dumps_of_many_servers_to_the_reporter() {
         text.lines().filter(|line| line.starts_with("haproxy_server_weight{proxy=\"back\"")).count()
     };
     const LANES: &[&str] = &["manylane", "lane 1"]; // the first thread is the first lane
-    // One of the dumps keeps the bound: each second lanes also look after all servers, which takes 13 ms here,
-    // and on a busy machine a dump may last several seconds.
+    // One of the dumps keeps the bound: each second lanes also look after all servers, which takes 13 ms
+    // here, and on a busy machine a dump may last several seconds.
     let shares: Vec<_> = (0..DUMPS)
         .map(|_| {
             let before = (ran(&program, LANES), ran(&program, &["reporter"]));
