@@ -148,7 +148,7 @@ tsan: ## the tests with many threads under ThreadSanitizer (needs a nightly tool
 check: ## format, lints on all three machines, rooms and arrows, each feature alone, documentation
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy $(TESTED) --all-targets -- -D warnings
 	$(LOOM_ALONE) cargo clippy $(MODELLED) --all-targets -- -D warnings
 	$(SIM_ALONE) cargo clippy $(SIMULATED) --all-targets -- -D warnings
 	cargo xtask check

@@ -7,6 +7,7 @@ use crate::flow::Bandwidth;
 use crate::generation::{
     Addressed, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting, TimeoutOf,
 };
+use manylane_config::limits::MAX_TIMER_MS;
 use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
 use manylane_resolve::Name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -100,9 +101,10 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
     }
 }
 
-/// A time of a number of milliseconds.
+/// A time of a number of milliseconds, at most the longest that a configuration may name: the number may come
+/// from a client.
 pub(super) fn millis(n: i64) -> Option<Duration> {
-    u64::try_from(n).ok().map(Duration::from_millis)
+    u64::try_from(n).ok().map(|n| Duration::from_millis(n.min(MAX_TIMER_MS)))
 }
 
 impl EvalContext<'_> {
@@ -193,5 +195,17 @@ fn set_address(eval: &EvalContext<'_>, phase: EvalPhase<'_>, which: Addressed, e
     });
     if let Some(new) = new {
         cell.set(Some(new));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_makes_a_time_longer_than_a_file_may_name() {
+        assert_eq!(millis(-1), None);
+        assert_eq!(millis(1_500), Some(Duration::from_millis(1_500)));
+        assert_eq!(millis(i64::MAX), Some(Duration::from_millis(MAX_TIMER_MS)));
     }
 }
