@@ -9,8 +9,10 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # The crates of the workspace alone are compiled for another machine, and optimised: all that they are built on is
-# what the tests of the real machine have built already.
-MACHINE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-$(1) CARGO_PROFILE_DEV_OPT_LEVEL=2
+# what the tests of the real machine have built already. Finished programs alone lie in a folder of their own: the tests
+# of one machine would start the programs of another.
+MACHINE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-$(1) CARGO_PROFILE_DEV_OPT_LEVEL=2 \
+	CARGO_BUILD_BUILD_DIR=$(TARGET) CARGO_TARGET_DIR=$(TARGET)/$(1)
 LOOM := $(call MACHINE,loom)
 SIM := $(call MACHINE,sim)
 # For clippy, which is such a wrapper itself, and for measurements on the simulator: folders of their own, so that
