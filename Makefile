@@ -44,6 +44,10 @@ GLOBAL_BUDGET := $(TESTED) --features manylane-pool/global-pools --test sim_pool
 # Rooms where nothing runs beside anything else: their tests prove at full speed what they have proved in the debug build.
 ALONE := $(addprefix --exclude manylane-,check config expr h1 h2 http resolve sim)
 
+# The suites that compare would build the program by themselves, and with it all that the features of the other crates
+# asked for change anew: they take the one that was built for the tests end to end.
+BUILT = MANYLANE_PROGRAM=$(abspath $(TARGET))/$(1)/manylane
+
 # Tests at a time: those that start programs wait more than they compute.
 export RUST_TEST_THREADS ?= 4
 
@@ -87,10 +91,10 @@ test-form: ## format, lints, rooms and arrows, fuzz targets that compile: what e
 test-debug: ## unit, property, stress, end-to-end and documentation tests with all features and io_uring, lock ranks checked, freed memory poisoned
 	@if [ "$$(cat /proc/sys/kernel/io_uring_disabled 2>/dev/null || echo 0)" = 0 ]; then export MANYLANE_DRIVER=io_uring; \
 	else echo "NOT SHOWN HERE: the kernel refuses io_uring"; fi; \
-	cargo test $(TESTED) --features $(FEATURES)
+	$(call BUILT,debug) cargo test $(TESTED) --features $(FEATURES)
 
 test-release: ## the rooms where lanes meet, and the program end to end, with epoll, as they ship, at full speed, where races are narrower
-	MANYLANE_DRIVER=epoll cargo test --profile stress $(LIBRARIES) $(ALONE) --features manylane-pool/fault-injection --tests
+	MANYLANE_DRIVER=epoll $(call BUILT,stress) cargo test --profile stress $(LIBRARIES) $(ALONE) --features manylane-pool/fault-injection --tests
 
 test-models: ## loom: the interleavings of each lock-free structure
 	$(LOOM) cargo test $(TESTED) --test 'loom_*'
