@@ -38,6 +38,13 @@ enum Command {
     /// 1,500 clients that leave at once: memory before, at the peak and a minute after it, beside haproxy
     #[cfg(not(manylane_sim))]
     Burst(crate::proxy::How),
+    /// What innocent clients notice of one that misuses HTTP/2, beside haproxy and nginx: latency, CPU time
+    #[cfg(not(manylane_sim))]
+    Attacks(crate::proxy::AttackArguments),
+    /// Requests over HTTP/2 in clear, and streams that are held open, beside haproxy and nginx
+    #[cfg(not(manylane_sim))]
+    #[command(name = "h2")]
+    Http2(crate::proxy::Http2Arguments),
     /// Looking at the program and changing it while it serves: dumps under load, reloads, start, sessions
     #[cfg(not(manylane_sim))]
     Manage(crate::manage::ManageArguments),
@@ -192,6 +199,10 @@ pub fn main() -> ExitCode {
         Command::Drips(how) => crate::proxy::drips(&how),
         #[cfg(not(manylane_sim))]
         Command::Burst(how) => crate::proxy::burst(&how),
+        #[cfg(not(manylane_sim))]
+        Command::Attacks(arguments) => crate::proxy::attacks(&arguments),
+        #[cfg(not(manylane_sim))]
+        Command::Http2(arguments) => crate::proxy::http2(&arguments),
         #[cfg(not(manylane_sim))]
         Command::Manage(arguments) => crate::manage::run(&arguments),
         #[cfg(not(manylane_sim))]

@@ -9,18 +9,22 @@
 //!
 //! System calls, instructions and calls of the global allocator are counted in short passes of their own.
 
+mod attacks;
 mod burst;
 mod checks;
 mod drips;
 mod floor;
+mod http2;
 pub(crate) mod load;
 pub(crate) mod program;
 mod scenario;
 pub(crate) mod usage;
 
+pub use attacks::{AttackArguments, run as attacks};
 pub use burst::run as burst;
 use clap::Args;
 pub use drips::run as drips;
+pub use http2::{Http2Arguments, run as http2};
 use load::{Arrival, Load, Phase, Traffic};
 use program::{Kind, Program, Programs, free_port};
 use scenario::{SCENARIOS, Scenario, Target, Unit};
