@@ -40,7 +40,7 @@ use flow::{ReceiveWindow, SendWindow};
 use manylane_buf::Chain;
 use receive::{Block, Reading};
 use send::QUANTUM;
-use settle::{Leaving, Limits};
+use settle::Leaving;
 use std::collections::VecDeque;
 use std::time::Duration;
 use streams::{Side, Stream, Streams, Waiting};
@@ -110,10 +110,8 @@ pub struct Connection {
     answers: usize,
     /// When settings were sent that are not acknowledged.
     settings_sent: Option<Duration>,
-    /// What they said.
-    announced: Limits,
-    /// What holds meanwhile.
-    in_force: Limits,
+    /// The window of new streams that holds meanwhile.
+    stream_window: u32,
     leaving: Leaving,
     glitches: Glitches,
     /// Glitches beyond the threshold do not end the connection now.
@@ -193,8 +191,7 @@ impl Connection {
             small: Chain::new(),
             answers: 0,
             settings_sent: Some(now),
-            announced: Limits::of(&config),
-            in_force: Limits { stream_window: DEFAULT_WINDOW, ..Limits::of(&config) },
+            stream_window: DEFAULT_WINDOW,
             leaving: Leaving::default(),
             glitches: Glitches::default(),
             tolerant: false,
@@ -547,7 +544,7 @@ impl Connection {
             receive,
             send,
             send_window: SendWindow::new(self.peer.stream_window.min(MAX_WINDOW)),
-            receive_window: ReceiveWindow::new(self.in_force.stream_window),
+            receive_window: ReceiveWindow::new(self.stream_window),
             unconsumed: 0,
             promised: None,
             owed: None,

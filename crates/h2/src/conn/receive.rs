@@ -471,7 +471,7 @@ impl Connection {
     fn request(&mut self, now: Duration, block: &Block) -> Result<(), Problem> {
         let (id, end) = (block.stream, block.end);
         self.last_peer = id;
-        let full = self.open + self.unwritten_ends >= self.in_force.max_streams;
+        let full = self.open + self.unwritten_ends >= self.config.max_streams;
         if full || block.depends_on_itself {
             self.decode_in_vain(block)?;
             let problem = if full { Problem::TooManyStreams } else { Problem::OwnDependency };

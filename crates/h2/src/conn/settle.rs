@@ -5,26 +5,12 @@ use crate::error::{Problem, Reason, SendError};
 use crate::event::Event;
 use crate::frame::settings::{self, Setting};
 use crate::frame::{Header, goaway, ping, window_update};
-use crate::limits::Config;
 use crate::stream_id::StreamId;
 use manylane_buf::Chain;
 use std::time::Duration;
 
 /// What the ping has whose answer says that the peer has seen the first GOAWAY.
 const LEAVE: [u8; 8] = *b"leaving!";
-
-/// What this side allows and may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
-    pub(super) stream_window: u32,
-    pub(super) max_streams: u32,
-}
-
-impl Limits {
-    pub(super) fn of(config: &Config) -> Self {
-        Self { stream_window: config.stream_window, max_streams: config.max_streams }
-    }
-}
 
 /// Where the end of a connection is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -155,41 +141,9 @@ impl Connection {
             return self.cheap_frame(now);
         }
         self.decoder.set_limit(self.config.table as usize);
-        self.in_force = self.announced;
-        let size = self.in_force.stream_window;
+        let size = self.config.stream_window;
+        self.stream_window = size;
         self.streams.iter_mut().for_each(|(_, stream)| stream.receive_window.resize(size));
-        self.announce_limits(now)
-    }
-
-    /// Allows other windows of streams and, as a server, another number of streams from here on. The peer is
-    /// told so, at once or when it has acknowledged what it was told before; they hold when it acknowledges
-    /// them. Streams that are open above a lower number go on.
-    ///
-    /// # Errors
-    /// [`SendError`]
-    pub fn set_limits(
-        &mut self,
-        now: Duration,
-        stream_window: u32,
-        max_streams: u32,
-    ) -> Result<(), SendError> {
-        self.config = Config { stream_window, max_streams, ..self.config }.clamped();
-        self.sending(|this| this.announce_limits(now))
-    }
-
-    /// Tells the peer what we allow by now, unless it knows or has something to acknowledge.
-    fn announce_limits(&mut self, now: Duration) -> Result<(), Problem> {
-        let limits = Limits::of(&self.config);
-        if self.settings_sent.is_some() || limits == self.announced {
-            return Ok(());
-        }
-        let window = Setting::InitialWindowSize(limits.stream_window);
-        let all = [window, Setting::MaxConcurrentStreams(limits.max_streams)];
-        let count = if self.role == Role::Server { 2 } else { 1 };
-        let mut frame = Vec::new();
-        settings::write(&all[..count], &mut frame);
-        self.put(&frame)?;
-        (self.announced, self.settings_sent) = (limits, Some(now));
         Ok(())
     }
 

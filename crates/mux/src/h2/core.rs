@@ -349,18 +349,6 @@ impl Mux {
         state.kick();
     }
 
-    /// Allows other windows of streams, and as a server another number of them, when the peer has
-    /// acknowledged it.
-    ///
-    /// # Errors
-    /// [`SendError`]
-    pub fn set_limits(&self, stream_window: u32, max_streams: u32) -> Result<(), SendError> {
-        let mut state = self.state();
-        let set = state.h2.set_limits(now(self.0.here), stream_window, max_streams);
-        state.kick();
-        set
-    }
-
     /// Which end it is.
     pub fn role(&self) -> Role {
         self.state().h2.role()
