@@ -6,12 +6,13 @@ use crate::common;
 use bytes::Bytes;
 use common::h2::{block, client, serve};
 use common::watch::Syslog;
-use common::{DEFAULTS, Folder, Manylane, fd, listener};
+use common::watch::ask;
+use common::{DEFAULTS, Folder, Manylane, PATIENCE, connect, fd, listener, origin};
 use h2::client::SendRequest;
 use http::{Request, Response};
 use nix::sys::signal::Signal;
-use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -324,4 +325,138 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
         block(origin.holds(0));
     }
     assert!(program.wait().success());
+}
+
+/// An idle connection goes over to the generation that serves next, as does one whose streams are open.
+#[test]
+fn connections_to_servers_go_over_to_the_next_generation() {
+    let origin = Origin::new();
+    let folder = Folder::new();
+    let socket = folder.0.join("control");
+    let (web, address) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "global\n nbthread 1\n stats socket {} level admin\n{} mode http\nlisten l\n bind {}\n http-reuse \
+         always\n server s {} proto h2\n",
+        socket.display(),
+        DEFAULTS.replace("global\n", "").replace(" nbthread 2\n", ""),
+        fd(&web),
+        origin.address
+    ));
+    let reload = || assert!(ask(&socket, "reload").contains("Reloaded"));
+    block(async {
+        assert_eq!(get(&client(address).await, "/first").await.unwrap(), (200, "1:/first".into()));
+        reload();
+        let second = client(address).await;
+        assert_eq!(get(&second, "/second").await.unwrap(), (200, "1:/second".into()));
+        let held = origin.hold(&second, 3).await;
+        reload();
+        let third = client(address).await;
+        assert_eq!(get(&third, "/third").await.unwrap(), (200, "1:/third".into()));
+        origin.release(held).await;
+        assert_eq!(get(&third, "/last").await.unwrap(), (200, "1:/last".into()));
+    });
+}
+
+/// What a server has answered at its first request, and nothing after it: whether it was asked whether it
+/// lives, and given up.
+fn is_asked(mut stream: TcpStream) -> bool {
+    let mut head = [0; 9];
+    let mut asked = false;
+    while stream.read_exact(&mut head).is_ok() {
+        let mut payload = vec![0; usize::from(head[2])];
+        stream.read_exact(&mut payload).unwrap();
+        asked |= head[3] == 6 && head[4] == 0;
+    }
+    asked
+}
+
+#[test]
+fn idle_peers_that_do_not_answer_pings_are_given_up() {
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let (told, given_up) = std::sync::mpsc::channel();
+    let server = origin(move |mut stream| {
+        stream.read_exact(&mut [0; PREFACE.len()]).unwrap();
+        // Settings, their acknowledgement, and `:status: 200` for the first stream.
+        let answer = [0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 1, 1, 5, 0, 0, 0, 1, 0x88];
+        stream.write_all(&[SETTINGS, &answer].concat()).unwrap();
+        told.send(is_asked(stream)).unwrap();
+    });
+    let (web, address) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "{DEFAULTS} mode http\nlisten l\n bind {} idle-ping 100ms\n server s {server} proto h2 idle-ping 100ms \
+         pool-purge-delay 10m\n",
+        fd(&web)
+    ));
+    let mut stream = connect(address);
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    stream.read_exact(&mut [0; 12]).unwrap();
+    assert!(given_up.recv_timeout(PATIENCE).unwrap(), "the server");
+    let mut stream = connect(address);
+    stream.write_all(&[PREFACE, SETTINGS, &[0, 0, 0, 4, 1, 0, 0, 0, 0]].concat()).unwrap();
+    assert!(is_asked(stream), "the client");
+}
+
+/// Data, and whether the end came with the last of it: not in a frame of its own.
+async fn whole(mut stream: h2::RecvStream) -> Result<Bytes, h2::Error> {
+    let mut body = Vec::new();
+    while let Some(piece) = stream.data().await {
+        let piece = piece?;
+        assert!(!piece.is_empty(), "the end came alone, behind {} bytes", body.len());
+        body.extend_from_slice(&piece);
+        stream.flow_control().release_capacity(piece.len())?;
+    }
+    Ok(body.into())
+}
+
+#[test]
+fn the_end_of_a_body_comes_with_its_last_data() {
+    let of_2 = serve(|stream, _| async {
+        let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+        while let Some(Ok((request, mut respond))) = connection.accept().await {
+            tokio::task::spawn_local(async move {
+                let body = whole(request.into_body()).await.unwrap();
+                respond.send_response(Response::new(()), false).unwrap().send_data(body, true).unwrap();
+            });
+        }
+    });
+    // Of HTTP/1: it sends back a body as it came, and one of a size that its path says.
+    let of_1 = origin(|stream| {
+        let (mut out, mut stream) = (stream.try_clone().unwrap(), BufReader::new(stream));
+        let line = |stream: &mut BufReader<TcpStream>| {
+            let mut line = String::new();
+            stream.read_line(&mut line).is_ok_and(|n| n > 2).then_some(line)
+        };
+        while let Some(first) = line(&mut stream) {
+            while line(&mut stream).is_some() {}
+            let size: usize = first.split(['/', ' ']).nth(2).unwrap().parse().unwrap();
+            let (body, head) = ("x".repeat(size), "HTTP/1.1 200 OK\r\n");
+            let _ = if size % 2 == 0 {
+                write!(out, "{head}Transfer-Encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n")
+            } else {
+                write!(out, "{head}Content-Length: {size}\r\n\r\n{body}")
+            };
+        }
+    });
+    for (server, proto) in [(of_2, "proto h2"), (of_1, "proto h1")] {
+        let (web, address) = listener();
+        let _program = Manylane::start_ready(&format!(
+            "{DEFAULTS} mode http\nlisten l\n bind {}\n server s {server} {proto}\n",
+            fd(&web)
+        ));
+        block(async {
+            let mut client = client(address).await.ready().await.unwrap();
+            for size in [1, 2, 3_001, 30_002, 300_001] {
+                let posts = server == of_2;
+                let request =
+                    if posts { Request::post("http://a/") } else { Request::get(format!("http://a/{size}")) };
+                let (response, mut up) = client.send_request(request.body(()).unwrap(), !posts).unwrap();
+                if posts {
+                    up.send_data(vec![b'x'; size].into(), true).unwrap();
+                }
+                let body = whole(response.await.unwrap().into_body()).await.unwrap();
+                assert_eq!(body.len(), size);
+            }
+        });
+    }
 }

@@ -349,6 +349,36 @@ fn a_reset_ends_a_tunnel() {
 }
 
 /// A plain CONNECT to a server of HTTP/2, which keeps its stream open for what follows.
+/// Whether a server takes tunnels is known when it has sent its settings, which this one does not.
+#[test]
+fn who_leaves_while_a_servers_settings_are_waited_for_is_noticed() {
+    let (told, reached) = std::sync::mpsc::channel();
+    let silent = origin(move |mut stream| {
+        stream.read_exact(&mut [0; 24]).unwrap();
+        told.send(()).unwrap();
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let (_program, address, log) = start("", " option abortonclose\n", silent, "proto h2");
+    let mut one = connect(address);
+    write!(one, "GET /one HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n").unwrap();
+    write!(one, "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n\r\n").unwrap();
+    reached.recv_timeout(PATIENCE).unwrap();
+    drop(one);
+    let line = log.wait("/one");
+    assert!(line.contains(" CC-- "), "{line}");
+    block(async {
+        let mut two = client(address).await;
+        let asked = two.send_request(chat("/two"), false).unwrap();
+        while reached.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+        drop(asked); // which resets the stream
+        tokio::task::yield_now().await;
+        let line = tokio::task::spawn_blocking(move || log.wait("/two")).await.unwrap();
+        assert!(line.contains(" CC-- "), "{line}");
+    });
+}
+
 #[test]
 fn a_connect_goes_through_a_server_of_http_2() {
     let (_program, address, _log) = start("", "", server_of_2(false), "proto h2");

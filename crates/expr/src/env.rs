@@ -151,12 +151,23 @@ pub struct LinkFacts {
     pub glitches: Option<u32>,
     /// What is wrong with it.
     pub error: Option<LinkError>,
+    /// The stream at work.
+    pub stream: LinkStream,
+}
+
+/// The stream at work, as one of its connections has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStream {
+    /// Its number there; of HTTP/1, that of the request, from 0 on.
+    pub id: u32,
+    /// The code with which the peer has reset it, of a stream of HTTP/2.
+    pub reset: Option<u32>,
 }
 
 impl Default for LinkFacts {
     /// One that carries one stream at a time, and is well.
     fn default() -> Self {
-        Self { streams: 1, streams_limit: 1, glitches: None, error: None }
+        Self { streams: 1, streams_limit: 1, glitches: None, error: None, stream: LinkStream::default() }
     }
 }
 

@@ -27,8 +27,8 @@ pub use cast::{cast, is_castable, parse_int};
 pub use clock::{Civil, Zone};
 pub use convert::When;
 pub use env::{
-    ClientFacts, Data, Env, Host, LinkError, LinkFacts, Links, Number, ProxyFacts, RequestLine, ServerFacts,
-    StreamFacts, Timestamp, TlsFacts,
+    ClientFacts, Data, Env, Host, LinkError, LinkFacts, LinkStream, Links, Number, ProxyFacts, RequestLine,
+    ServerFacts, StreamFacts, Timestamp, TlsFacts,
 };
 pub use error::{Error, none_of};
 pub use eval_points::{Direction, EvalPoints};

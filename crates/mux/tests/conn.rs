@@ -19,7 +19,7 @@ use std::io::{Read, Write};
 use std::rc::Rc;
 use std::time::Duration;
 
-const NONE: ConnTimeouts = ConnTimeouts { first: None, idle: None, write: None, settings: None };
+const NONE: ConnTimeouts = ConnTimeouts { first: None, idle: None, write: None, settings: None, ping: None };
 
 /// A number that stands in the path.
 fn number(incoming: &Incoming) -> usize {
@@ -352,6 +352,41 @@ fn time_ends_connections_with_a_reason() {
     assert_eq!(goaway(&frames), Some(Reason::SETTINGS_TIMEOUT.code()));
     let Some(ConnEnd::Protocol(error)) = end else { panic!("{end:?}") };
     assert_eq!(error.reason, Reason::SETTINGS_TIMEOUT);
+}
+
+#[test]
+fn an_idle_peer_is_asked_whether_it_lives() {
+    const ANSWERED: usize = 3;
+    on_lane(|io| async move {
+        let (ours, mut theirs) = half_pair(&io);
+        let timeouts = ConnTimeouts { ping: Some(Duration::from_millis(500)), ..NONE };
+        let (_, end) = server(ours, Config::default(), timeouts, |_, _| async {});
+        let (told, all) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            theirs.write_all(&[PREFACE, &SETTINGS, &ACK].concat()).unwrap();
+            let (mut pings, mut head) = (0, [0; 9]);
+            // What has answered some does not answer the next.
+            while theirs.read_exact(&mut head).is_ok() {
+                let mut payload = vec![0; usize::from(head[2])];
+                theirs.read_exact(&mut payload).unwrap();
+                if head[3] == 6 {
+                    pings += 1;
+                    head[4] = 1;
+                    if pings <= ANSWERED {
+                        theirs.write_all(&[&head[..], &payload].concat()).unwrap();
+                    }
+                }
+            }
+            told.send(pings).unwrap();
+        });
+        let pings = Cell::new(None);
+        until(|| {
+            pings.set(pings.get().or(all.try_recv().ok()));
+            pings.get().is_some() && end.get().is_some()
+        })
+        .await;
+        assert_eq!((end.get(), pings.get()), (Some(ConnEnd::NoAnswer), Some(ANSWERED + 1)));
+    });
 }
 
 #[test]

@@ -46,6 +46,8 @@ options! {
     backlog: u32 = int("number", 0, MANY), int, "backlog", "connections that the system keeps until they are \
         accepted";
     id: u32 = int("number", 1, MANY), int, "id", "the listener's number";
+    idle_ping: Duration = time("delay"), time, "idle-ping", "a connection of HTTP/2 that had no request for \
+        so long is asked whether it lives, and closed if it has not answered after as long again";
     guid_prefix: Word = text("prefix"), word, "guid-prefix", "begins the listeners' names";
     interface: Word = text("name"), word, "interface", "listens on this network interface only";
     label: Word = text("name"), word, "label", "a name that statistics group listeners by";
@@ -98,14 +100,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("process", BIND, "all|odd|even|1[/<lanes>]", 1, "older form of thread").adds().built(process),
         own("accept-netscaler-cip", BIND, "<number>", 1, "connections begin with NetScaler's client address")
             .refused("it is not built"),
-        own(
-            "idle-ping",
-            BIND,
-            "<time>",
-            1,
-            "time after which an idle HTTP/2 connection is asked whether it lives",
-        )
-        .refused("HTTP/2 asks no idle peer yet"),
         own("tcp-ss", BIND, "<number>", 1, "the first packet is kept").refused("it is not built yet"),
         own("tcp-md5sig", BIND, "<key>", 1, "TCP segments are signed").refused("it is not built yet"),
         own("quic-cc-algo", BIND, "<name>", 1, "congestion control of QUIC").refused(quic),

@@ -57,6 +57,8 @@ options! {
     id: u32 = int("number", 1, MANY), int, "id", "the server's number";
     init_addr: Word = text("method[,...]"), word, "init-addr", "how a name is resolved at the start: last, \
         libc, none or an address, in order";
+    idle_ping: Duration = time("delay"), time, "idle-ping", "a connection of HTTP/2 that had no request for \
+        so long is asked whether it lives, and closed if it has not answered after as long again";
     init_state: &'static str = choice("state", &["fully-up", "up", "down", "fully-down"]), choice,
         "init-state", "the state that the server begins in";
     log_bufsize: u32 = int("lines", 0, MANY), int, "log-bufsize", "lines kept for a server of a log backend";
@@ -184,14 +186,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("tcp-md5sig", SERVER, "<key>", 1, "TCP segments are signed").refused("it is not built yet"),
         own("quic-cc-algo", SERVER, "<name>", 1, "congestion control of QUIC")
             .refused("QUIC is not built yet"),
-        own(
-            "idle-ping",
-            SERVER,
-            "<time>",
-            1,
-            "time after which an idle HTTP/2 connection is asked whether it lives",
-        )
-        .refused("HTTP/2 asks no idle peer yet"),
         own("strict-maxconn", SERVER, "", 0, "idle connections count for maxconn")
             .refused("it is not built yet"),
     ]);

@@ -59,6 +59,9 @@ pub(crate) enum LinkFact {
     Glitches,
     Streams,
     StreamsLimit,
+    StreamId,
+    StreamAborted,
+    StreamReset,
 }
 
 impl LinkFact {
@@ -72,6 +75,9 @@ impl LinkFact {
             Self::Glitches => int(facts.glitches.map(i64::from)),
             Self::Streams => int(Some(facts.streams.into())),
             Self::StreamsLimit => int(Some(facts.streams_limit.into())),
+            Self::StreamId => int(Some(facts.stream.id.into())),
+            Self::StreamAborted => found(Value::Bool(facts.stream.reset.is_some())),
+            Self::StreamReset => int(facts.stream.reset.map(i64::from)),
         }
     }
 }
@@ -117,9 +123,10 @@ macro_rules! plain {
 
 /// What is known of the connection on one side, which `$peer` is at the other end of.
 macro_rules! links {
-    ($link:ident, $peer:literal, $places:ident, $agreed:ident,
+    ($link:ident, $peer:literal, $places:ident, $agreed:ident, $stream:ident,
      [$error:literal, $name:literal, $sentence:literal,
-      $glitches:literal, $streams:literal, $limit:literal]) => {
+      $glitches:literal, $streams:literal, $limit:literal,
+      $id:literal, $aborted:literal, $reset:literal]) => {
         [
             plain!(
                 $error,
@@ -157,6 +164,31 @@ macro_rules! links {
                 concat!("streams that the ", $peer, "'s connection may have at a time"),
                 C::$link(LinkFact::StreamsLimit)
             ),
+            plain!(
+                $id,
+                Int,
+                $stream,
+                concat!(
+                    "the stream's number on the ",
+                    $peer,
+                    "'s connection; of HTTP/1 the request's, from 0"
+                ),
+                C::$link(LinkFact::StreamId)
+            ),
+            plain!(
+                $aborted,
+                Bool,
+                $stream,
+                concat!("whether the ", $peer, " has reset the stream of HTTP/2"),
+                C::$link(LinkFact::StreamAborted)
+            ),
+            plain!(
+                $reset,
+                Int,
+                $stream,
+                concat!("the code with which the ", $peer, " has reset the stream of HTTP/2"),
+                C::$link(LinkFact::StreamReset)
+            ),
         ]
     };
 }
@@ -170,20 +202,42 @@ fn capture(args: &Args<'_, '_>) -> Result<usize, Error> {
 
 use Connection as C;
 
-pub(super) const LINKS: [[Row; 6]; 2] = [
+pub(super) const LINKS: [[Row; 9]; 2] = [
     links!(
         BackLink,
         "server",
         ANSWERED,
         ANSWERED,
-        ["bc_err", "bc_err_name", "bc_err_str", "bc_glitches", "bc_nb_streams", "bc_settings_streams_limit"]
+        ANSWERED,
+        [
+            "bc_err",
+            "bc_err_name",
+            "bc_err_str",
+            "bc_glitches",
+            "bc_nb_streams",
+            "bc_settings_streams_limit",
+            "bs.id",
+            "bs.aborted",
+            "bs.rst_code"
+        ]
     ),
     links!(
         FrontLink,
         "client",
         LINK,
         HANDSHAKEN,
-        ["fc_err", "fc_err_name", "fc_err_str", "fc_glitches", "fc_nb_streams", "fc_settings_streams_limit"]
+        HANDSHAKEN,
+        [
+            "fc_err",
+            "fc_err_name",
+            "fc_err_str",
+            "fc_glitches",
+            "fc_nb_streams",
+            "fc_settings_streams_limit",
+            "fs.id",
+            "fs.aborted",
+            "fs.rst_code"
+        ]
     ),
 ];
 
@@ -353,9 +407,9 @@ fn nonempty(text: &[u8]) -> Option<&[u8]> {
 }
 
 impl Connection {
-    /// Whether it is about the connection to the server.
+    /// Whether it is about the connection to the server, or else about what is only noted for who looks.
     pub(super) fn looks_at_link(self) -> bool {
-        matches!(self, Self::BackLink(_))
+        matches!(self, Self::BackLink(_) | Self::FrontLink(LinkFact::StreamId))
             || matches!(self, Self::Addr(end) | Self::Port(end) | Self::IsLocal(end) if end.is_back())
     }
 

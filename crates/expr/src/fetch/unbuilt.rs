@@ -296,8 +296,6 @@ const TIMERS: &[&str] = &[
     "txn.timer.user",
 ];
 
-const HTTP2: &[&str] = &["bs.aborted", "bs.id", "bs.rst_code", "fs.aborted", "fs.id", "fs.rst_code"];
-
 const OTHER: &[&str] = &[
     "acl",
     "bc_be_queue",
@@ -331,7 +329,6 @@ const GROUPS: &[(&[&str], &str)] = &[
     (INTERNAL, "it shows the inside of HAProxy"),
     (TCP_INFO, "the kernel's numbers of a connection are not read yet"),
     (TIMERS, "it is not built yet; log formats have %T... for times and %B, %U for bytes"),
-    (HTTP2, "HTTP/2 does not tell it yet"),
     (OTHER, "it is not built yet"),
 ];
 

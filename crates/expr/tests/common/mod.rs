@@ -62,7 +62,8 @@ impl Links for TestLinks {
 
     fn back(&self) -> Option<LinkFacts> {
         let error = LinkError { code: 47, name: "NAME", sentence: "It is broken" };
-        Some(LinkFacts { streams: 2, streams_limit: 100, glitches: Some(3), error: Some(error) })
+        let stream = LinkStream { id: 5, reset: Some(8) };
+        Some(LinkFacts { streams: 2, streams_limit: 100, glitches: Some(3), error: Some(error), stream })
     }
 }
 

@@ -27,6 +27,8 @@ pub struct ConnTimeouts {
     pub write: Option<Duration>,
     /// For the peer to acknowledge settings.
     pub settings: Option<Duration>,
+    /// How long no stream is open before the peer is asked whether it lives, and for its answer: `idle-ping`.
+    pub ping: Option<Duration>,
 }
 
 /// One connection of HTTP/2 on its lane, with the transport that it goes through. A cheap handle: copies are
@@ -209,11 +211,13 @@ struct Clock<'a> {
     end: Option<ConnEnd>,
     /// Until when what is left may be written.
     closing: Option<Time>,
+    /// When the peer was asked last whether it lives.
+    pinged: Option<Time>,
 }
 
 impl<'a> Clock<'a> {
     fn new(here: Here, timeouts: &'a ConnTimeouts) -> Self {
-        Self { timeouts, sleep: here.sleep_until(Time::MAX), end: None, closing: None }
+        Self { timeouts, sleep: here.sleep_until(Time::MAX), end: None, closing: None, pinged: None }
     }
 
     /// Ends what has had its time, and waits for the next. Ready: nothing more is to be written.
@@ -260,6 +264,16 @@ impl<'a> Clock<'a> {
                 if let Some((since, begun)) = mux.idle_since()
                     && self.end.is_none()
                 {
+                    // From its last sign of life on.
+                    let pinged = self.pinged.filter(|at| *at >= since);
+                    if has_passed(Some(pinged.unwrap_or(since)), self.timeouts.ping) {
+                        if pinged.is_some() && mux.is_pinged() {
+                            return Poll::Ready(ConnEnd::NoAnswer);
+                        }
+                        self.pinged = Some(now);
+                        mux.ping();
+                        act = true;
+                    }
                     let time = if begun { self.timeouts.idle } else { self.timeouts.first };
                     if has_passed(Some(since), time) {
                         self.end = Some(if begun { ConnEnd::Idle } else { ConnEnd::NoRequest });

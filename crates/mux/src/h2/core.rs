@@ -64,6 +64,9 @@ pub(crate) struct QueuedHead {
     pub(crate) next: Option<Pooled<QueuedHead>>,
 }
 
+/// What the ping has that asks an idle peer whether it lives.
+const ALIVE: [u8; 8] = *b"there?!!";
+
 manylane_sync::lazy_static! {
     static ENTRIES: Pool<Entry> = Pool::new("mux stream").expect("the size is a constant below the bound");
 }
@@ -134,6 +137,8 @@ pub(crate) struct State {
     leaves_since: Option<Time>,
     /// Who waits for the peer's first settings.
     unsettled: Vec<Waker>,
+    /// The peer was asked whether it lives, and has not answered.
+    pinged: bool,
 }
 
 pub(crate) struct Core {
@@ -193,6 +198,7 @@ impl Mux {
             idle_since: Some(here.now()),
             leaves_since: None,
             unsettled: Vec::new(),
+            pinged: false,
         };
         Self(Rc::new(Core { here, state: RefCell::new(state) }))
     }
@@ -459,6 +465,20 @@ impl Mux {
         }
     }
 
+    /// Asks the peer whether it lives.
+    pub(crate) fn ping(&self) {
+        let mut state = self.state();
+        // Without memory the connection has failed, which its driver sees.
+        let _ = state.h2.ping(ALIVE);
+        state.pinged = true;
+        state.kick();
+    }
+
+    /// Whether it has not answered that yet.
+    pub(crate) fn is_pinged(&self) -> bool {
+        self.state().pinged
+    }
+
     /// Leaves without waiting for streams that may be under way: the connection had none for long.
     pub(crate) fn leave(&self) {
         self.shutdown();
@@ -548,7 +568,11 @@ impl State {
                 self.unsettled.drain(..).for_each(Waker::wake);
                 None
             }
-            Event::Refused { .. } | Event::GoAway { .. } | Event::Pong { .. } => None,
+            Event::Pong { payload } => {
+                self.pinged &= payload != ALIVE;
+                None
+            }
+            Event::Refused { .. } | Event::GoAway { .. } => None,
         }
     }
 

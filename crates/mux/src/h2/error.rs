@@ -21,6 +21,8 @@ pub enum ConnEnd {
     Transport(io::ErrorKind),
     /// The peer takes no bytes.
     WriteTimeout,
+    /// The peer did not say that it lives.
+    NoAnswer,
     /// Its task was dropped.
     Dropped,
 }
@@ -34,6 +36,7 @@ impl fmt::Display for ConnEnd {
             Self::Closed => f.write_str("the peer closed the connection"),
             Self::Protocol(error) => error.fmt(f),
             Self::Transport(kind) => kind.fmt(f),
+            Self::NoAnswer => f.write_str("the peer does not answer a ping"),
             Self::WriteTimeout => f.write_str("the peer takes no bytes"),
             Self::Dropped => f.write_str("the connection was dropped"),
         }

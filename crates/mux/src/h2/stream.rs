@@ -234,6 +234,20 @@ impl Stream {
         })
     }
 
+    /// Whether it cannot go on: the peer has reset it, or its connection is over.
+    pub fn is_gone(&self) -> bool {
+        self.mux.state().entries.get(&self.id).is_none_or(|entry| entry.over.is_some())
+    }
+
+    /// The code with which the peer has reset it, if it has.
+    pub fn peer_reset(&self) -> Option<Reason> {
+        match self.mux.state().entries.get(&self.id)?.over? {
+            StreamError::Reset(reason) => Some(reason),
+            StreamError::Refused => Some(Reason::REFUSED_STREAM),
+            _ => None,
+        }
+    }
+
     /// Works on its entry, which is there as long as this is.
     fn entry<R>(&self, work: impl FnOnce(&mut Entry) -> Poll<R>) -> Poll<R> {
         self.mux.state().entries.get_mut(&self.id).map_or(Poll::Pending, |entry| work(entry))

@@ -124,6 +124,21 @@ impl H2End {
         })
     }
 
+    /// Its number on its connection.
+    pub(crate) fn id(&self) -> u32 {
+        self.stream.id()
+    }
+
+    /// The code with which the peer has reset it, if it has.
+    pub(crate) fn peer_reset(&self) -> Option<u32> {
+        self.stream.peer_reset().map(h2::Reason::code)
+    }
+
+    /// Whether it can go on no more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.stream.is_gone()
+    }
+
     /// The connection that it is a stream of.
     pub(crate) fn conn(&self) -> &h2::Conn {
         &self.conn
@@ -146,6 +161,8 @@ impl H2End {
         polled.map(|received| match received {
             Ok(h2::Received::Data) => {
                 self.taken.set(self.taken.get() + into.len() - had);
+                // So the end goes on with the last of the data.
+                self.over.set(self.stream.is_received());
                 Ok(true)
             }
             Ok(h2::Received::Trailers(trailers)) => {

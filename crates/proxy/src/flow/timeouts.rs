@@ -328,7 +328,10 @@ impl StreamTimeouts {
             let ways = [&self.up, &self.down];
             let waiting = ways.iter().filter(|way| way.is_waiting_for(side));
             let last = if self.timeouts.independent {
-                waiting.map(|way| way.last(side)).min()?
+                // A server that takes a request owes no answer yet, though its way has its own timer.
+                let takes = side == Side::Server && self.timeouts.in_turn && self.down.bytes() == 0;
+                let least = if takes { self.up.last(side) } else { Time::from_nanos(0) };
+                waiting.map(|way| way.last(side).max(least)).min()?
             } else {
                 waiting.count().checked_sub(1)?;
                 ways.iter().map(|way| way.last(side)).max()?
@@ -415,6 +418,14 @@ mod tests {
         let watch = StreamTimeouts::new(Timeouts { independent: true, in_turn: true, ..timeouts }, begun);
         watch.up.waits(Waits::Filter, later);
         assert_eq!(watch.deadline(), None);
+        // Nor while it takes the request, and it has its time for the answer from the last byte on.
+        watch.up.waits(Waits::Receiver, later);
+        assert_eq!(watch.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
+        watch.up.waits(Waits::Nobody, later);
+        assert_eq!(watch.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
+        // It has begun to answer.
+        watch.down.took(1, later);
+        assert_eq!(watch.deadline(), Some((begun + Duration::from_secs(1), Cause::ServerSilent)));
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub struct Listener {
     pub accept_proxy: bool,
     /// `proto h2`: its clients speak HTTP/2 and nothing else.
     pub http2: bool,
+    /// `idle-ping`
+    pub idle_ping: Option<Duration>,
     /// `ssl`: its clients speak TLS.
     pub tls: Option<ServerContext>,
     /// `shards`
@@ -132,6 +134,7 @@ pub(super) fn listeners(
         backlog,
         expose_fd: _, // of run-time sockets
         id,
+        idle_ping,
         guid_prefix: _,
         interface,
         label: _,
@@ -276,6 +279,7 @@ pub(super) fn listeners(
                 group: group.clone(),
                 accept_proxy: on(accept_proxy),
                 http2,
+                idle_ping: idle_ping.map(|set| set.value).filter(|time| !time.is_zero()),
                 tls: tls.clone(),
                 shards,
                 groups: groups.clone(),

@@ -82,6 +82,8 @@ pub struct Server {
     pub pool_low: u32,
     /// `pool-purge-delay`
     pub pool_purge: Duration,
+    /// `idle-ping`
+    pub idle_ping: Option<Duration>,
     /// `hash-key`
     pub hash_key: HashKey,
     /// `redir`: where requests without a body are sent in its place, in front of their target.
@@ -293,6 +295,7 @@ pub(super) fn server(
         pool_low_conn,
         pool_max_conn,
         pool_purge_delay,
+        idle_ping,
         proto,
         redir,
         resolve_net: _, // of the resolution, as these
@@ -400,6 +403,7 @@ pub(super) fn server(
         max_reuse: max_reuse.and_then(|set| u32::try_from(set.value).ok()),
         pool_max: pool_max_conn.and_then(|set| u32::try_from(set.value).ok()),
         pool_low: pool_low_conn.map_or(0, |set| set.value),
+        idle_ping: idle_ping.map(|set| set.value).filter(|time| !time.is_zero()),
         pool_purge: pool_purge_delay.map_or(Duration::from_secs(5), |set| set.value),
         hash_key: match hash_key {
             None | Some(Set { value: "id", .. }) => HashKey::Id,

@@ -129,7 +129,7 @@ impl Session<'_> {
     ) -> IdleConn {
         let Some(least) = served_before(backend.http.reuse, first, true) else { return IdleConn::Nothing };
         let least = u64::from(least.max(1)); // whose it is begins its first stream
-        let conn = key.and_then(|key| local.take_shared(backend, permit.server(), key, least));
+        let conn = key.and_then(|key| local.take_shared(backend, permit.index(), key, least));
         conn.map_or(IdleConn::Nothing, IdleConn::Shared)
     }
 

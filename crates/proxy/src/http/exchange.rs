@@ -10,6 +10,7 @@ use super::edit::{self, PersistCookie};
 use super::pump::Pump;
 use super::websocket;
 use crate::counts::count_in_front;
+use crate::flow::Side;
 use crate::generation::{Backend, CloseMode, ContentAction, Rule, Target};
 use crate::rules::{Answer, Content, End, EvalPhase, Lookups, any_holds, content};
 use crate::session::now;
@@ -107,6 +108,10 @@ impl Session<'_> {
             websocket: Cell::new(None),
         };
         self.begin(&request.head);
+        if self.local.generation.looks_at_links && self.client.end.h2().is_none() {
+            let id = u32::try_from(self.requests).unwrap_or(u32::MAX);
+            self.scopes.memory.links.set_id(Side::Client, id);
+        }
         let rules = &*frontend.rules;
         if rules.reads_data
             && let Err(broken) = up.read_ahead(self.client.end.body(), &mut self.client.received)

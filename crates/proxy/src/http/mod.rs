@@ -28,7 +28,7 @@ mod upload;
 mod websocket;
 
 use crate::counts::count_in_front;
-use crate::flow::{NotSent, Splicing, StreamTimeouts, Timeouts, Timer};
+use crate::flow::{H2End, NotSent, Side, Splicing, StreamTimeouts, Timeouts, Timer};
 use crate::generation::{Backend, Frontend, Listener};
 use crate::log::Record;
 use crate::panics::caught;
@@ -324,6 +324,9 @@ impl Session<'_> {
 
     fn write(&self, record: &Record) {
         let Some(log) = &self.frontend.log else { return };
+        if let Some(code) = self.client.end.h2().and_then(H2End::peer_reset) {
+            self.scopes.memory.links.set_reset(Side::Client, code);
+        }
         self.make_id(None);
         let backend = record.backend.map(|number| &*self.local.generation.backends[number]);
         let server = backend.zip(record.server).map(|(backend, index)| &*backend.servers[index.get()]);

@@ -8,7 +8,7 @@ use super::private::Private;
 use super::request::timeouts;
 use super::websocket::as_upgrade;
 use crate::counts::count_in_front;
-use crate::flow::{ClientEnd, H2End, Timer};
+use crate::flow::{ClientEnd, H2End, Side, Timer};
 use crate::generation::LoggedErrors;
 use crate::h2_counts::{CountedConn, judge_glitches};
 use crate::log::Record;
@@ -107,8 +107,13 @@ pub(super) async fn serve(session: Session<'_>) {
     });
     let (first, _) = timeouts(frontend, 0);
     let (idle, _) = timeouts(frontend, 1);
-    let patience =
-        h2::ConnTimeouts { first, idle, write: frontend.timeouts.client, settings: Some(SETTINGS_PATIENCE) };
+    let patience = h2::ConnTimeouts {
+        first,
+        idle,
+        write: frontend.timeouts.client,
+        settings: Some(SETTINGS_PATIENCE),
+        ping: listener.idle_ping,
+    };
     if let Some((stream, request)) = offered {
         begin(&of, stream, h2::Incoming { request: Ok(request), end: true });
     }
@@ -249,6 +254,9 @@ impl Multiplexed {
         };
         session.forget();
         session.scopes.memory.links.set_front(self.conn.clone());
+        if let Some(stream) = session.client.end.h2() {
+            session.scopes.memory.links.set_id(Side::Client, stream.id());
+        }
         session.begin_record(session.since);
         session.serve_one(request).await;
         if let Some(stream) = session.client.end.h2().filter(|_| !session.replied.get()) {

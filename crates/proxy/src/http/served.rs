@@ -139,6 +139,10 @@ impl Session<'_> {
             outgoing => outgoing?,
         };
         let server = server_end.body().ok_or_else(no_memory)?; // it has begun
+        if local.generation.looks_at_links {
+            let id = server.h2().map_or(reused.unwrap_or(0), H2End::id);
+            self.scopes.memory.links.set_id(Side::Server, id);
+        }
         asking.gone.set(true);
         if request.head.authenticates_connection() {
             budget.authenticated.set(true);

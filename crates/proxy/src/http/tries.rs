@@ -6,7 +6,7 @@ use super::private::Purpose;
 use super::pump::{Kept, Pump};
 use super::upload::Watched;
 use super::websocket::is_websocket;
-use crate::flow::ServerEnd;
+use crate::flow::{H2End, ServerEnd, Side};
 use crate::generation::{Backend, Reuse, Server};
 use crate::rules::{Answer, BackLink, End, EvalContext, EvalPhase};
 use crate::run::{Idle, Local, SETTINGS_PATIENCE};
@@ -172,15 +172,17 @@ impl Session<'_> {
 
     /// Waits until it is known that a server takes extended CONNECT, which tells so when it is connected.
     async fn takes_protocols(
-        &self,
+        local: &Local,
         backend: &Backend,
+        client: &mut Client,
         permit: &ServerPermit,
         conn: &h2::Conn,
     ) -> Result<(), Failed> {
         let time = backend.timeouts.server.unwrap_or(SETTINGS_PATIENCE).min(SETTINGS_PATIENCE);
         let told = pin!(poll_fn(|context| conn.poll_takes_protocols(context)));
-        let told = self.local.here().timeout(time, told).await;
-        let (status, cause) = match told {
+        let told = pin!(local.here().timeout(time, told));
+        let told = server::waiting(backend, client, told).await;
+        let (status, cause) = match told.map_err(|ended| Failed::Client(ended.phase))? {
             Ok(true) => return Ok(()),
             Ok(false) => (502, Cause::ServerLeft),
             Err(_) => (504, Cause::ServerSilent),
@@ -207,6 +209,10 @@ impl Session<'_> {
         kept: Option<&Kept>,
     ) -> Result<After, Failed> {
         let local = self.local;
+        // Who resets streams as soon as they are there keeps no server busy.
+        if self.client.end.h2().is_some_and(H2End::is_gone) {
+            return Err(Failed::Client(Phase::Connect));
+        }
         let first = self.requests == 0;
         let anew = tried.retries > 0; // other idle connections may be as old as the one that failed
         let wanted = self.wanted(request, up, asking, backend);
@@ -379,7 +385,7 @@ impl Session<'_> {
         if request.connection.upgrade
             && let ServerEnd::Http2(conn, _) = &end
         {
-            self.takes_protocols(backend, &permit, conn).await?;
+            Self::takes_protocols(local, backend, &mut self.client, &permit, conn).await?;
         }
         // As if it had the right cookie: a rule will choose the same server again.
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
@@ -421,6 +427,11 @@ impl Session<'_> {
         let connection = match end {
             ServerEnd::Http1(connection) => Some(connection),
             ServerEnd::Http2(conn, stream) => {
+                if local.generation.looks_at_links
+                    && let Some(code) = stream.get().and_then(|stream| stream.peer_reset())
+                {
+                    self.scopes.memory.links.set_reset(Side::Server, code);
+                }
                 drop(stream); // which ends it where it is not over
                 let alone = backend.http.reuse == Reuse::Never
                     || purpose.get().is_none_or(|purpose| purpose.key().is_none());

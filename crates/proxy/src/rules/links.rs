@@ -1,6 +1,7 @@
 //! The connections of the stream at work, for samples that tell of them.
 
-use manylane_expr::{LinkError, LinkFacts};
+use crate::flow::Side;
+use manylane_expr::{LinkError, LinkFacts, LinkStream};
 use manylane_mux::h2::Conn;
 use std::cell::{Cell, RefCell};
 
@@ -11,7 +12,9 @@ pub(crate) struct Links {
     is_set: Cell<bool>,
     front: RefCell<Option<Conn>>,
     front_error: Cell<Option<LinkError>>,
+    front_stream: Cell<LinkStream>,
     back: RefCell<Option<BackLink>>,
+    back_stream: Cell<LinkStream>,
 }
 
 /// A connection to a server.
@@ -30,6 +33,27 @@ impl Links {
         self.front.replace(Some(conn));
     }
 
+    /// The request is a stream of that number on the client's connection, or on the server's.
+    pub(crate) fn set_id(&self, side: Side, id: u32) {
+        self.is_set.set(true);
+        let stream = self.stream(side);
+        stream.set(LinkStream { id, ..stream.get() });
+    }
+
+    /// The peer on that side has reset the stream with that code.
+    pub(crate) fn set_reset(&self, side: Side, code: u32) {
+        self.is_set.set(true);
+        let stream = self.stream(side);
+        stream.set(LinkStream { reset: Some(code), ..stream.get() });
+    }
+
+    fn stream(&self, side: Side) -> &Cell<LinkStream> {
+        match side {
+            Side::Client => &self.front_stream,
+            Side::Server => &self.back_stream,
+        }
+    }
+
     /// The client's connection is of no use.
     pub(crate) fn set_front_error(&self, error: LinkError) {
         self.is_set.set(true);
@@ -39,6 +63,7 @@ impl Links {
     /// There is a connection to a server.
     pub(crate) fn set_back(&self, link: BackLink) {
         self.is_set.set(true);
+        self.back_stream.take();
         self.back.replace(Some(link));
     }
 
@@ -49,7 +74,9 @@ impl Links {
             self.is_set.set(false);
             self.front.take();
             self.front_error.take();
+            self.front_stream.take();
             self.back.take();
+            self.back_stream.take();
         }
     }
 }
@@ -60,19 +87,21 @@ fn facts_of(conn: &Conn) -> LinkFacts {
         streams_limit: conn.streams_limit(),
         glitches: Some(conn.glitches()),
         error: None,
+        stream: LinkStream::default(),
     }
 }
 
 impl manylane_expr::Links for Links {
     fn front(&self) -> LinkFacts {
         let facts = self.front.borrow().as_ref().map(facts_of).unwrap_or_default();
-        LinkFacts { error: self.front_error.get(), ..facts }
+        LinkFacts { error: self.front_error.get(), stream: self.front_stream.get(), ..facts }
     }
 
     fn back(&self) -> Option<LinkFacts> {
-        self.back.borrow().as_ref().map(|link| match link {
+        let facts = self.back.borrow().as_ref().map(|link| match link {
             BackLink::Single => LinkFacts::default(),
             BackLink::Http2(conn) => facts_of(conn),
-        })
+        })?;
+        Some(LinkFacts { stream: self.back_stream.get(), ..facts })
     }
 }

@@ -199,7 +199,7 @@ impl Local {
 
     /// Who keeps connections to that server in the place of this generation, which serves no more: the lane's
     /// pools are those of the generation that serves.
-    fn keeper(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
+    pub(super) fn keeper(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
         let next = self.successor().filter(|_| self.stopping.has_happened())?;
         let own = next.generation.backend_named(&backend.name)?;
         let (number, index) = (own.number, pooled_with(own, &backend.servers[index.get()])?);
@@ -376,7 +376,7 @@ impl Local {
 }
 
 /// The server there whose connections are as good as those to that one.
-fn pooled_with(backend: &Backend, server: &Server) -> Option<Index> {
+pub(super) fn pooled_with(backend: &Backend, server: &Server) -> Option<Index> {
     let own = backend.same_server(server).filter(|own| own.pool == server.pool)?;
     backend.balancer.servers().index(own.index)
 }

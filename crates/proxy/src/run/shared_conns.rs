@@ -4,13 +4,17 @@
 //! A connection lies here from its begin to its end under the [key](Local::key) that says what it is good
 //! for. One that is for a single client is driven here, too, but nobody else finds it. The connection closes
 //! when it had no stream for `pool-purge-delay`, or when the lane stops.
+//!
+//! At a reload it goes over to the generation that serves from then on, where that has the same server and
+//! would make the connection in the same way. Streams of the older one go on, and find it there.
 
 use super::Local;
+use super::idle::pooled_with;
 use crate::counts::BackendStats;
-use crate::generation::{Backend, Server};
+use crate::generation::Backend;
 use crate::h2_counts::{CountedConn, judge_glitches};
 use manylane_balance::Index;
-use manylane_mux::h2::{Conn, ConnTimeouts, SendError};
+use manylane_mux::h2::{Config, Conn, ConnTimeouts, SendError};
 use manylane_net::Connection;
 use manylane_sched::{Class, TaskKind};
 use manylane_sync::Arc;
@@ -55,7 +59,15 @@ struct SharedConn {
     index: Index,
     /// None: for one client alone.
     key: Option<u64>,
+    way: Way,
     conn: Conn,
+}
+
+/// How a connection is made, beside what its key tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
+    config: Config,
+    timeouts: ConnTimeouts,
 }
 
 impl SharedConns {
@@ -81,19 +93,17 @@ impl SharedConns {
 impl Local {
     /// A connection of the key that can begin a stream, and has begun `least` before. One that has served as
     /// many as its server's `max-reuse` allows ends behind them.
-    pub(crate) fn take_shared(
-        &self,
-        backend: &Backend,
-        server: &Server,
-        key: u64,
-        least: u64,
-    ) -> Option<Conn> {
+    pub(crate) fn take_shared(&self, backend: &Backend, index: Index, key: u64, least: u64) -> Option<Conn> {
+        if let Some((next, backend, index)) = self.keeper(backend, index) {
+            return next.take_shared(&next.generation.backends[backend], index, key, least);
+        }
         self.shared_conns.forget_leaving();
         let conns = self.shared_conns.conns.borrow();
         let own = conns.iter().filter(|shared| shared.backend == backend.number && shared.key == Some(key));
         let mut own = own.map(|shared| &shared.conn);
         own.find(|conn| {
-            let used = server.max_reuse.is_some_and(|most| conn.begun() > u64::from(most));
+            let used =
+                backend.servers[index.get()].max_reuse.is_some_and(|most| conn.begun() > u64::from(most));
             if used {
                 conn.shutdown();
             }
@@ -107,31 +117,26 @@ impl Local {
     /// # Errors
     /// There is no memory for it.
     pub(crate) fn share(
-        self: &Rc<Self>,
+        &self,
         backend: &Backend,
         index: Index,
         key: Option<u64>,
         connection: Connection,
     ) -> Result<Conn, SendError> {
-        let config = self.generation.process.h2.of_server(&backend.http.response_limits);
+        if let Some((next, backend, index)) = self.keeper(backend, index) {
+            return next.share(&next.generation.backends[backend], index, key, connection);
+        }
+        let way = self.way(backend, index);
+        let Way { config, timeouts } = way;
         let conn = Conn::client(connection, config, self.here())?;
         let mut counted = CountedConn::begin(self.shared_conns.counts_of(backend), conn.clone());
         let kill_at_load = self.generation.process.h2.kill_at_load;
-        let purge = backend.servers[index.get()].pool_purge;
-        let timeouts = ConnTimeouts {
-            first: Some(purge),
-            idle: Some(purge),
-            write: backend.timeouts.server,
-            settings: Some(SETTINGS_PATIENCE),
-        };
-        let (driven, local) = (conn.clone(), Rc::downgrade(self));
+        let (driven, process_stats) = (conn.clone(), self.generation.process_stats.clone());
         let task = async move {
             {
                 let mut running = pin!(driven.run(&timeouts, |stream, _| drop(stream)));
                 poll_fn(|context| {
-                    let idle =
-                        || local.upgrade().map_or(100, |local| local.generation.process_stats.idle_percent());
-                    judge_glitches(&driven, kill_at_load, config.glitches, idle);
+                    judge_glitches(&driven, kill_at_load, config.glitches, || process_stats.idle_percent());
                     let polled = running.as_mut().poll(context);
                     counted.look();
                     polled
@@ -139,19 +144,60 @@ impl Local {
                 .await;
             }
             drop(counted);
-            if let Some(local) = local.upgrade() {
-                local.shared_conns.forget_leaving();
-            }
+            Self::all().for_each(|local| local.shared_conns.forget_leaving());
         };
         self.here().spawn(&SERVER, Class::Normal, task).map_err(|_| SendError::NoMemory)?;
-        let shared = SharedConn { backend: backend.number, index, key, conn: conn.clone() };
+        let shared = SharedConn { backend: backend.number, index, key, way, conn: conn.clone() };
         self.shared_conns.conns.borrow_mut().push(shared);
         Ok(conn)
+    }
+
+    /// How a connection to that server is made.
+    fn way(&self, backend: &Backend, index: Index) -> Way {
+        let server = &backend.servers[index.get()];
+        let purge = server.pool_purge;
+        Way {
+            config: self.generation.process.h2.of_server(&backend.http.response_limits),
+            timeouts: ConnTimeouts {
+                first: Some(purge),
+                idle: Some(purge),
+                write: backend.timeouts.server,
+                settings: Some(SETTINGS_PATIENCE),
+                ping: server.idle_ping,
+            },
+        }
+    }
+
+    /// Gives the connections that anybody may use to another generation, where that has the same server.
+    pub(super) fn pass_shared(&self, next: &Self) {
+        let mut left = Vec::new();
+        for shared in self.shared_conns.conns.take() {
+            let free = shared.key.is_some() && !shared.conn.is_leaving();
+            match self.place_of(&shared, next).filter(|_| free) {
+                Some((backend, index)) => {
+                    let mut conns = next.shared_conns.conns.borrow_mut();
+                    conns.push(SharedConn { backend, index, ..shared });
+                }
+                None => left.push(shared),
+            }
+        }
+        self.shared_conns.conns.replace(left);
+    }
+
+    /// Where another generation has the server, if it connects to it in the same way.
+    fn place_of(&self, shared: &SharedConn, next: &Self) -> Option<(usize, Index)> {
+        let own = &self.generation.backends[shared.backend];
+        let successor = next.generation.backend_named(&own.name)?;
+        let index = pooled_with(successor, &own.servers[shared.index.get()])?;
+        (next.way(successor, index) == shared.way).then_some((successor.number, index))
     }
 
     /// A stream of the connection has ended. Where it was the last, and more are idle than the server's
     /// `pool-max-conn` allows, or the connection is one client's alone, it ends.
     pub(crate) fn release_shared(&self, backend: &Backend, index: Index, conn: &Conn, alone: bool) {
+        if let Some((next, backend, index)) = self.keeper(backend, index) {
+            return next.release_shared(&next.generation.backends[backend], index, conn, alone);
+        }
         if conn.open_streams() > 0 {
             return;
         }

@@ -31,6 +31,7 @@ impl Local {
         if let Some(next) = self.successor() {
             next.apply();
             self.pass_idle(&next);
+            self.pass_shared(&next);
         }
         self.stop();
     }

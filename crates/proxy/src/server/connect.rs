@@ -390,7 +390,7 @@ fn ends_waiting(backend: &Backend, client: &Client) -> bool {
 }
 
 /// Something that the client may end by leaving.
-async fn waiting<W: Future>(
+pub(crate) async fn waiting<W: Future>(
     backend: &Backend,
     client: &mut Client,
     work: Pin<&mut W>,

@@ -7,7 +7,7 @@ mod permit;
 
 pub(crate) use connect::{
     Attempt, ConnectTimings, IdleConn, NotReached, Tried, at_once, connect, enter, has_agreed_on_h2,
-    remember_link, remember_place,
+    remember_link, remember_place, waiting,
 };
 pub(crate) use header::{header, headers_before_tls};
 pub(crate) use permit::{ServerPermit, Wanted};
