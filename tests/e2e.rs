@@ -44,5 +44,6 @@ mod states;
 mod takeover;
 mod tcp;
 mod tls;
+mod tls_runtime;
 mod turns;
 mod unread;

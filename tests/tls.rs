@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// An authority, and files that it has made.
-struct Authority {
-    folder: Folder,
-    own: CertifiedIssuer<'static, KeyPair>,
+pub(crate) struct Authority {
+    pub(crate) folder: Folder,
+    pub(crate) own: CertifiedIssuer<'static, KeyPair>,
 }
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("authority {}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -35,16 +35,16 @@ impl Authority {
     }
 
     /// The file of its own certificate.
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.0.join("ca.pem")
     }
 
     /// A file with a certificate for `names`, and its key.
-    fn bundle(&self, file: &str, names: &[&str]) -> PathBuf {
+    pub(crate) fn bundle(&self, file: &str, names: &[&str]) -> PathBuf {
         self.bundle_of(file, names, &PKCS_ECDSA_P256_SHA256)
     }
 
-    fn bundle_of(&self, file: &str, names: &[&str], kind: &'static SignatureAlgorithm) -> PathBuf {
+    pub(crate) fn bundle_of(&self, file: &str, names: &[&str], kind: &'static SignatureAlgorithm) -> PathBuf {
         let texts: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(texts).unwrap();
         params.distinguished_name.push(DnType::OrganizationName, "Test");
@@ -56,7 +56,7 @@ impl Authority {
 }
 
 /// curl, which believes `authority` and takes `name` for the address.
-fn curl(authority: &Authority, address: SocketAddr, name: &str, more: &[&str]) -> Output {
+pub(crate) fn curl(authority: &Authority, address: SocketAddr, name: &str, more: &[&str]) -> Output {
     let resolve = format!("{name}:{}:{}", address.port(), address.ip());
     let mut command = Command::new("curl");
     command.args(["-sS", "--max-time", "60", "--resolve", &resolve, "--cacert"]).arg(authority.file());
@@ -64,12 +64,12 @@ fn curl(authority: &Authority, address: SocketAddr, name: &str, more: &[&str]) -
     command.output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// `openssl` with these arguments, and this as its input.
-fn openssl(arguments: &[&str], input: &str) -> Output {
+pub(crate) fn openssl(arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new("openssl")
         .args(arguments)
         .stdin(Stdio::piped())

@@ -3,8 +3,8 @@
 #![no_main]
 
 use manylane_tls::{
-    ClientContext, ClientSettings, ClientVerify, CommonSettings, ServerContext, ServerSettings, ServerVerify,
-    Source,
+    ClientSettings, ClientVerify, CommonSettings, ServerSettings, ServerVerify,
+    Source, Store,
 };
 use std::fs;
 use std::path::PathBuf;
@@ -36,11 +36,11 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     fs::write(&file, data).expect("there is room for files");
     let mut told = Vec::new();
     let refused = match kind % 3 {
-        0 => ServerContext::new(&server(Source::Path(file)), &mut told).err(),
+        0 => Store::default().listener(&server(Source::Path(file)), &mut told).err(),
         1 => {
             let list = Source::List { path: file, base: FOLDER.clone() };
             // Its lines are names of files, so a sentence may have one.
-            let _ = ServerContext::new(&server(list), &mut Vec::new());
+            let _ = Store::default().listener(&server(list), &mut Vec::new());
             None
         }
         _ => {
@@ -53,7 +53,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 sends_name: false,
                 reuse: false,
             };
-            ClientContext::new(&settings, &mut told).err()
+            Store::default().server(&settings, &mut told).err()
         }
     };
     for sentence in told.iter().chain(&refused).map(ToString::to_string) {

@@ -39,6 +39,8 @@ pub struct Config {
     pub resolvers: Vec<Resolvers>,
     /// `ring`
     pub rings: Vec<Ring>,
+    /// `crt-store`
+    pub crt_stores: Vec<CrtStore>,
     /// Names of the files, for reports.
     pub files: Vec<Box<[u8]>>,
     /// The environment after the last line: what programs and `defined()` at run time see.
@@ -948,6 +950,32 @@ pub struct HttpErrors {
     pub name: Word,
     /// `errorfile`
     pub files: Vec<ErrorFile>,
+}
+
+/// A `crt-store` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrtStore {
+    /// Its name; empty without.
+    pub name: Word,
+    /// `crt-base`
+    pub crt_base: Option<Set<Word>>,
+    /// `key-base`
+    pub key_base: Option<Set<Word>>,
+    /// `load`
+    pub loads: Vec<CrtLoad>,
+}
+
+/// A certificate of a `crt-store` section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrtLoad {
+    /// `crt`: the file with the certificate and its chain.
+    pub crt: Word,
+    /// `key`: the file with its key.
+    pub key: Option<Word>,
+    /// `alias`: what else it is called.
+    pub alias: Option<Word>,
+    /// Where its line is.
+    pub pos: Pos,
 }
 
 /// A `resolvers` section.

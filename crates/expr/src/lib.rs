@@ -32,7 +32,7 @@ pub use env::{
 };
 pub use error::{Error, none_of};
 pub use eval_points::{Direction, EvalPoints};
-pub use fetch::{basic, common_name};
+pub use fetch::{CertificateText, RevokedText, basic, common_name};
 pub use format::{
     CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, LogFacts, MAX_PARTS, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG, Use,
 };

@@ -7,9 +7,9 @@ use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
 };
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{Error, InconsistentKeys};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
@@ -19,46 +19,106 @@ const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
 /// A certificate that a side shows.
 #[derive(Clone, Debug)]
-pub struct Certificate {
+pub(crate) struct Certificate {
     pub(crate) key: Arc<CertifiedKey>,
     /// What it is for, in lower case; wildcards as `*.example`.
-    pub(crate) names: Vec<Box<str>>,
+    pub(crate) names: Arc<[Box<str>]>,
     /// What it is not for, although a wildcard of it says so.
-    pub(crate) not_for: Vec<Box<str>>,
+    pub(crate) not_for: Arc<[Box<str>]>,
+    /// It is for clients that no other one is for: `default-crt`, or the name `*` of a list.
+    pub(crate) is_default: bool,
 }
 
 impl Certificate {
+    pub(crate) fn is_ecdsa(&self) -> bool {
+        self.key.key.algorithm() == rustls::SignatureAlgorithm::ECDSA
+    }
+}
+
+/// What the files of a certificate hold, or what was sent in their place; some of it may be missing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bundle {
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    key: Option<Arc<dyn SigningKey>>,
+    /// Made of these by [`finish`](Self::finish).
+    pub(crate) ready: Option<Certificate>,
+}
+
+/// Where the parts of a certificate are, as `load` of a `crt-store` section says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The certificate with its chain.
+    pub certificate: PathBuf,
+    /// Its key; in the same file or beside it without.
+    pub key: Option<PathBuf>,
+}
+
+const KEYWORD: &str = "crt";
+
+impl Bundle {
     /// From a file with the certificate, its chain and its key; or with the key beside it, in a file with
     /// `.key` behind its name.
-    pub(crate) fn load(path: &Path, told: &mut Vec<Problem>) -> Result<Self, Problem> {
-        const KEYWORD: &str = "crt";
-        let (shown, problem) = (path.display(), |text: String| Problem::new(KEYWORD, text));
-        let own = sections(KEYWORD, path)?;
-        let chain: Vec<CertificateDer<'static>> = own
+    pub(crate) fn load(definition: &Definition, told: &mut Vec<Problem>) -> Result<Self, Problem> {
+        let shown = definition.certificate.display().to_string();
+        let own = sections(KEYWORD, &definition.certificate)?;
+        let mut bundle = Self::default();
+        bundle.take(&shown, &own)?;
+        if bundle.chain.is_empty() {
+            return Err(Problem::new(KEYWORD, format!("'{shown}' has no certificate")));
+        }
+        if let Some(path) = &definition.key {
+            bundle.key = None;
+            bundle.take_key(&path.display().to_string(), &sections(KEYWORD, path)?)?;
+        } else if bundle.key.is_none() {
+            let path = PathBuf::from(format!("{shown}.key"));
+            if path.is_file() {
+                bundle.take_key(&path.display().to_string(), &sections(KEYWORD, &path)?)?;
+            }
+        }
+        if bundle.key.is_none() {
+            let bytes = read(KEYWORD, definition.key.as_ref().unwrap_or(&definition.certificate))?;
+            let encrypted = bytes.windows(ENCRYPTED.len()).any(|window| window == ENCRYPTED);
+            let why = if encrypted { "its key has a passphrase" } else { "it has no private key" };
+            return Err(Problem::new(KEYWORD, format!("'{shown}' cannot be used: {why}")));
+        }
+        bundle.finish(&shown, told)?;
+        Ok(bundle)
+    }
+
+    /// Takes certificates and a key over, as far as `sections` have them; what they have not stays.
+    pub(crate) fn take(&mut self, shown: &str, sections: &[Section]) -> Result<(), Problem> {
+        let chain: Vec<CertificateDer<'static>> = sections
             .iter()
             .filter(|section| matches!(section.kind, SectionKind::Certificate))
             .map(|section| CertificateDer::from(section.der.to_vec()))
             .collect();
-        let Some(first) = chain.first() else {
+        if !chain.is_empty() {
+            self.chain = chain;
+        }
+        self.take_key(shown, sections)
+    }
+
+    /// The same for the key alone.
+    pub(crate) fn take_key(&mut self, shown: &str, sections: &[Section]) -> Result<(), Problem> {
+        if let Some(key) = sections.iter().find_map(private_key) {
+            let key = any_supported_type(&key).map_err(|error| unusable(shown, &error))?;
+            self.key = Some(key);
+        }
+        Ok(())
+    }
+
+    /// Makes a certificate of the parts. `told` are warnings.
+    pub(crate) fn finish(&mut self, shown: &str, told: &mut Vec<Problem>) -> Result<(), Problem> {
+        let problem = |text: String| Problem::new(KEYWORD, text);
+        let Some(first) = self.chain.first() else {
             return Err(problem(format!("'{shown}' has no certificate")));
         };
-        let mut beside = Vec::new();
-        if !own.iter().any(|section| private_key(section).is_some()) {
-            let path = PathBuf::from(format!("{shown}.key"));
-            if path.is_file() {
-                beside = sections(KEYWORD, &path)?;
-            }
-        }
-        let Some(key) = own.iter().chain(&beside).find_map(private_key) else {
-            let bytes = read(KEYWORD, path)?;
-            let encrypted = bytes.windows(ENCRYPTED.len()).any(|window| window == ENCRYPTED);
-            let why = if encrypted { "its key has a passphrase" } else { "it has no private key" };
-            return Err(problem(format!("'{shown}' cannot be used: {why}")));
+        let Some(key) = &self.key else {
+            return Err(problem(format!("'{shown}' cannot be used: it has no private key")));
         };
         let Ok((_, parsed)) = X509Certificate::from_der(first) else {
             return Err(problem(format!("the certificate of '{shown}' is malformed")));
         };
-        let names = names(&parsed);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let validity = parsed.validity();
@@ -70,30 +130,31 @@ impl Certificate {
                 validity.not_before
             )));
         }
-        let key = certified(chain, &key).map_err(|error| {
-            problem(match error {
-                Error::InconsistentKeys(_) => {
-                    format!("the private key of '{shown}' is not that of its certificate")
-                }
-                other => format!("the private key of '{shown}' cannot be used: {other}"),
-            })
-        })?;
-        Ok(Self { key: Arc::new(key), names, not_for: Vec::new() })
-    }
-
-    pub(crate) fn is_ecdsa(&self) -> bool {
-        self.key.key.algorithm() == rustls::SignatureAlgorithm::ECDSA
+        let names = names(&parsed);
+        // `CertifiedKey::from_der` does the same, but it drops a copy of the key that nobody zeroizes.
+        let key = CertifiedKey::new(self.chain.clone(), key.clone());
+        match key.keys_match() {
+            Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Err(error) => return Err(unusable(shown, &error)),
+        }
+        self.ready = Some(Certificate {
+            key: Arc::new(key),
+            names: names.into(),
+            not_for: Arc::default(),
+            is_default: false,
+        });
+        Ok(())
     }
 }
 
-/// The chain with its key. `CertifiedKey::from_der` does the same, but it drops a copy of the key that nobody
-/// zeroizes.
-fn certified(chain: Vec<CertificateDer<'static>>, key: &PrivateKeyDer<'_>) -> Result<CertifiedKey, Error> {
-    let certified = CertifiedKey::new(chain, any_supported_type(key)?);
-    match certified.keys_match() {
-        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(certified),
-        Err(error) => Err(error),
-    }
+fn unusable(shown: &str, error: &Error) -> Problem {
+    let text = match error {
+        Error::InconsistentKeys(_) => {
+            format!("the private key of '{shown}' is not that of its certificate")
+        }
+        other => format!("the private key of '{shown}' cannot be used: {other}"),
+    };
+    Problem::new(KEYWORD, text)
 }
 
 /// The key of a section, if it has one that can be read; not a copy, since that would have to be zeroized.
@@ -107,7 +168,7 @@ fn private_key(section: &Section) -> Option<PrivateKeyDer<'_>> {
     })
 }
 
-/// The names of hosts that a certificate is for; the common name counts where it names none.
+/// The names of hosts that a certificate is for: its alternative names, and its common name, as in HAProxy.
 fn names(certificate: &X509Certificate<'_>) -> Vec<Box<str>> {
     let mut names: Vec<Box<str>> = Vec::new();
     if let Ok(Some(alternative)) = certificate.subject_alternative_name() {
@@ -117,9 +178,11 @@ fn names(certificate: &X509Certificate<'_>) -> Vec<Box<str>> {
             }
         }
     }
-    if names.is_empty() {
-        let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
-        names.extend(common.map(|name| name.to_ascii_lowercase().into()));
+    let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    for name in common.map(|name| Box::from(name.to_ascii_lowercase())) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
     }
     names
 }

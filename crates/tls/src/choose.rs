@@ -29,7 +29,7 @@ pub(crate) struct Choice {
     /// Numbers of those for a name; wildcards without their star.
     exact: HashMap<Box<str>, Vec<usize>>,
     wildcard: HashMap<Box<str>, Vec<usize>>,
-    /// Those of the first file's names, for who asks for none, or for one that no certificate is for.
+    /// For who asks for no name, or for one that no certificate is for.
     default: Vec<usize>,
     strict: bool,
     /// TLS 1.3 is spoken.
@@ -37,11 +37,12 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// The first certificate is the default, with those of another kind of key for the same names.
+    /// Without one that says so the first certificate is the default, with that of another kind of key for
+    /// the same names.
     pub(crate) fn new(all: Vec<Certificate>, strict: bool, tls13: bool) -> Self {
         let (mut exact, mut wildcard) = (HashMap::<_, Vec<usize>>::new(), HashMap::<_, Vec<usize>>::new());
         for (number, certificate) in all.iter().enumerate() {
-            for name in &certificate.names {
+            for name in certificate.names.iter() {
                 let (map, name) = match name.strip_prefix('*') {
                     Some(rest) if rest.starts_with('.') => (&mut wildcard, rest),
                     _ => (&mut exact, &**name),
@@ -49,8 +50,9 @@ impl Choice {
                 map.entry(Box::from(name)).or_default().push(number);
             }
         }
-        let mut default = Vec::new();
-        if let Some(first) = all.first() {
+        let marked = all.iter().enumerate().filter(|(_, certificate)| certificate.is_default);
+        let mut default: Vec<usize> = marked.map(|(number, _)| number).collect();
+        if let (true, Some(first)) = (default.is_empty(), all.first()) {
             let like = |(_, other): &(usize, &Certificate)| {
                 other.is_ecdsa() != first.is_ecdsa() && other.names == first.names
             };
@@ -123,8 +125,10 @@ fn can_check(key: &CertifiedKey, schemes: &[SignatureScheme]) -> bool {
 /// Where certificates of a listener come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// `crt`: a file, or a folder.
+    /// `crt`: a file, a folder, or what a `crt-store` section calls `@<section>/<name>`.
     Path(PathBuf),
+    /// `default-crt`: the same, for clients that no other certificate is for.
+    Default(PathBuf),
     /// `crt-list`: a file that names files, the names that each is for, and those that it is not for.
     List {
         /// The list.
@@ -137,92 +141,102 @@ pub enum Source {
 impl Source {
     pub(crate) fn path(&self) -> &Path {
         match self {
-            Self::Path(path) | Self::List { path, .. } => path,
+            Self::Path(path) | Self::Default(path) | Self::List { path, .. } => path,
         }
     }
 }
 
-/// The certificates of all sources, in order.
-pub(crate) fn of_sources(sources: &[Source], told: &mut Vec<Problem>) -> Result<Vec<Certificate>, Problem> {
-    let mut all = Vec::new();
-    for source in sources {
-        match source {
-            Source::Path(path) => {
-                all.extend(of_files("crt", std::slice::from_ref(path), told)?);
+/// Certificates that a file or a folder names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct List {
+    /// It is a folder.
+    pub(crate) folder: bool,
+    /// In order.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// A certificate of a list.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// Which line of the file it is; 0 for one that was added at run time.
+    pub(crate) number: usize,
+    /// As the store calls it.
+    pub(crate) certificate: Box<str>,
+    /// `[!]<name>`
+    pub(crate) filters: Vec<Box<str>>,
+}
+
+impl List {
+    /// The files of a folder.
+    pub(crate) fn of_folder(path: &Path) -> Result<Self, Problem> {
+        let mut lines = Vec::new();
+        for file in crate::files::files("crt", path)? {
+            // Keys, lists and the like may stand beside certificates.
+            let kept = ["key", "ocsp", "sctl", "issuer", "dh"];
+            if !file.extension().is_some_and(|ext| kept.iter().any(|kept| ext == *kept)) {
+                let certificate = file.display().to_string().into();
+                lines.push(Line { number: 0, certificate, filters: Vec::new() });
             }
-            Source::List { path, base } => of_list(path, base, told, &mut all)?,
         }
+        Ok(Self { folder: true, lines })
     }
-    Ok(all)
+
+    /// `<file> [\[<option>...\]] [[!]<name>...]` in each line of a file.
+    pub(crate) fn of_file(path: &Path, base: &Path) -> Result<Self, Problem> {
+        const KEYWORD: &str = "crt-list";
+        let bytes = crate::files::read(KEYWORD, path)?;
+        let mut lines = Vec::new();
+        for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let problem = |why: &str| {
+                Problem::new(KEYWORD, format!("line {} of '{}' {why}", number + 1, path.display()))
+            };
+            let line = std::str::from_utf8(line).map_err(|_| problem("is not UTF-8"))?.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            lines.push(Line::parse(line, number + 1, base).map_err(|why| problem(&why))?);
+        }
+        Ok(Self { folder: false, lines })
+    }
 }
 
-/// `<file> [\[<option>...\]] [[!]<name>...]` in each line.
-fn of_list(
-    path: &Path,
-    base: &Path,
-    told: &mut Vec<Problem>,
-    all: &mut Vec<Certificate>,
-) -> Result<(), Problem> {
-    const KEYWORD: &str = "crt-list";
-    let bytes = crate::files::read(KEYWORD, path)?;
-    let before = all.len();
-    for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-        let problem =
-            |why: &str| Problem::new(KEYWORD, format!("line {} of '{}' {why}", number + 1, path.display()));
-        let line = std::str::from_utf8(line).map_err(|_| problem("is not UTF-8"))?.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let (file, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+impl Line {
+    /// From the text of a line. The error is what is said of it.
+    pub(crate) fn parse(text: &str, number: usize, base: &Path) -> Result<Self, String> {
+        let (file, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
         let mut rest = rest.trim_start();
         if let Some(options) = rest.strip_prefix('[') {
-            let Some((options, behind)) = options.split_once(']') else {
-                return Err(problem("has a '[' without its ']'"));
-            };
+            let (options, behind) = options.split_once(']').ok_or("has a '[' without its ']'")?;
             if !options.trim().is_empty() {
-                let why =
-                    format!("has options ({}): those of one certificate are not built yet", options.trim());
-                return Err(problem(&why));
+                return Err(format!(
+                    "has options ({}): those of one certificate are not built yet",
+                    options.trim()
+                ));
             }
             rest = behind;
         }
-        let mut certificate = Certificate::load(&base.join(file), told)?;
+        let certificate = match file.starts_with('@') {
+            true => file.into(),
+            false => base.join(file).display().to_string().into(),
+        };
+        Ok(Self { number, certificate, filters: rest.split_whitespace().map(Box::from).collect() })
+    }
+
+    /// The certificate as the line wants it.
+    pub(crate) fn apply(&self, certificate: &Certificate) -> Certificate {
+        let mut own = certificate.clone();
+        if self.filters.is_empty() {
+            return own;
+        }
         let (mut names, mut not_for) = (Vec::new(), Vec::new());
-        for name in rest.split_whitespace() {
+        for name in &self.filters {
             match name.strip_prefix('!') {
                 Some(name) => not_for.push(name.to_ascii_lowercase().into()),
+                None if **name == *"*" => own.is_default = true,
                 None => names.push(name.to_ascii_lowercase().into()),
             }
         }
-        if !names.is_empty() || !not_for.is_empty() {
-            certificate.names = names; // as in HAProxy, also if they are none
-        }
-        certificate.not_for = not_for;
-        all.push(certificate);
+        (own.names, own.not_for) = (names.into(), not_for.into()); // as in HAProxy, also if there are none
+        own
     }
-    match all.len() == before {
-        true => Err(Problem::new(KEYWORD, format!("'{}' names no certificate", path.display()))),
-        false => Ok(()),
-    }
-}
-
-/// The one certificate that this side shows to servers that ask for one.
-pub(crate) fn of_files(
-    keyword: &'static str,
-    paths: &[PathBuf],
-    told: &mut Vec<Problem>,
-) -> Result<Vec<Certificate>, Problem> {
-    let mut all = Vec::new();
-    for path in paths {
-        let folder = path.is_dir();
-        for file in crate::files::files(keyword, path)? {
-            // Keys, lists and the like may stand beside certificates.
-            let kept = ["key", "ocsp", "sctl", "issuer", "dh"];
-            let is_beside = file.extension().is_some_and(|ext| kept.iter().any(|kept| ext == *kept));
-            if !(folder && is_beside) {
-                all.push(Certificate::load(&file, told)?);
-            }
-        }
-    }
-    Ok(all)
 }

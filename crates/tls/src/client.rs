@@ -1,8 +1,8 @@
 //! The side that connects to servers.
 
-use crate::choose::of_files;
 use crate::error::Problem;
 use crate::provider::CommonSettings;
+use crate::store::{Context, Known};
 use crate::trust;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
@@ -45,88 +45,78 @@ pub struct ClientSettings {
     pub reuse: bool,
 }
 
-/// What the connections to a server have in common, on all lanes.
+/// What the connections to a server have in common, on all lanes. [`Store::server`](crate::Store::server)
+/// makes it.
 #[derive(Clone)]
-pub struct ClientContext {
-    config: Arc<ClientConfig>,
-}
+pub struct ClientContext(pub(crate) Arc<Context<ClientSettings, ClientConfig>>);
 
 impl ClientContext {
-    /// Reads the files. `told` are warnings.
-    ///
-    /// # Errors
-    /// What cannot be used, in a sentence.
-    pub fn new(settings: &ClientSettings, told: &mut Vec<Problem>) -> Result<Self, Problem> {
-        let (provider, builder) = settings.common.begin(told, ClientConfig::builder_with_provider)?;
-        let mut own = HashSet::new();
-        let known = match (&settings.verify, &settings.common.authorities) {
-            (ServerVerify::None, _) => None,
-            (_, None) => {
-                return Err(Problem::new(
-                    "verify",
-                    "a server can be verified with a 'ca-file' only: add one, '@system-ca' for those that \
-                        the system trusts, or 'verify none' where the network is trusted",
-                ));
-            }
-            (_, Some(path)) => {
-                let trusted = trust::authorities(path)?;
-                if settings.common.revoked.is_none() {
-                    own = trusted.certificates;
-                }
-                let mut builder =
-                    WebPkiServerVerifier::builder_with_provider(trusted.roots, provider.clone());
-                if let Some(path) = &settings.common.revoked {
-                    builder = builder.with_crls(trust::revoked(path)?).enforce_revocation_expiration();
-                }
-                Some(builder.build().map_err(|error| Problem::new("ca-file", error.to_string()))?)
-            }
-        };
-        let name = match &settings.verify {
-            ServerVerify::Host(name) => Some(
-                ServerName::try_from(name.clone())
-                    .map_err(|_| Problem::new("verifyhost", format!("'{name}' is no name of a host")))?,
-            ),
-            _ => None,
-        };
-        let expected = match name {
-            Some(name) if settings.sends_name => Expected::RequestedOr(name),
-            Some(name) => Expected::Always(name),
-            None if settings.sends_name => Expected::Requested,
-            None => Expected::Any,
-        };
-        let verifier = Verifier { known, own, expected, provider: provider.clone() };
-        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
-        let mut config = match &settings.certificate {
-            None => builder.with_no_client_auth(),
-            Some(path) => {
-                let own = of_files("crt", std::slice::from_ref(path), told)?;
-                let Some(own) = own.first() else {
-                    return Err(Problem::new(
-                        "crt",
-                        format!("there is no certificate in '{}'", path.display()),
-                    ));
-                };
-                builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(
-                    own.key.clone(),
-                )))
-            }
-        };
-        config.alpn_protocols.clone_from(&settings.common.alpn);
-        config.enable_sni = settings.sends_name;
-        config.resumption = match settings.reuse {
-            true => Resumption::in_memory_sessions(SESSIONS),
-            false => Resumption::disabled(),
-        };
-        Ok(Self { config: Arc::new(config) })
-    }
-
-    pub(crate) fn config(&self) -> &Arc<ClientConfig> {
-        &self.config
-    }
-
     pub(crate) fn sends_name(&self) -> bool {
-        self.config.enable_sni
+        self.0.settings.sends_name
     }
+}
+
+/// What rustls works with. `told` are warnings; the error is what cannot be used, in a sentence.
+pub(crate) fn config(
+    settings: &ClientSettings,
+    known: &mut Known,
+    told: &mut Vec<Problem>,
+) -> Result<ClientConfig, Problem> {
+    let (provider, builder) = settings.common.begin(told, ClientConfig::builder_with_provider)?;
+    let mut own = HashSet::new();
+    let verifier = match (&settings.verify, &settings.common.authorities) {
+        (ServerVerify::None, _) => None,
+        (_, None) => {
+            return Err(Problem::new(
+                "verify",
+                "a server can be verified with a 'ca-file' only: add one, '@system-ca' for those that \
+                    the system trusts, or 'verify none' where the network is trusted",
+            ));
+        }
+        (_, Some(path)) => {
+            let trusted = known.authorities(path)?;
+            if settings.common.revoked.is_none() {
+                own = trusted.set();
+            }
+            let mut builder =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(trusted.roots.clone()), provider.clone());
+            if let Some(path) = &settings.common.revoked {
+                builder = builder.with_crls(known.revoked(path)?.0.iter().cloned()).enforce_revocation_expiration();
+            }
+            Some(builder.build().map_err(|error| Problem::new("ca-file", error.to_string()))?)
+        }
+    };
+    let name = match &settings.verify {
+        ServerVerify::Host(name) => Some(
+            ServerName::try_from(name.clone())
+                .map_err(|_| Problem::new("verifyhost", format!("'{name}' is no name of a host")))?,
+        ),
+        _ => None,
+    };
+    let expected = match name {
+        Some(name) if settings.sends_name => Expected::RequestedOr(name),
+        Some(name) => Expected::Always(name),
+        None if settings.sends_name => Expected::Requested,
+        None => Expected::Any,
+    };
+    let verifier = Verifier { known: verifier, own, expected, provider: provider.clone() };
+    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+    let mut config = match &settings.certificate {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let own = known.own(path, told)?;
+            builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(
+                own.key.clone(),
+            )))
+        }
+    };
+    config.alpn_protocols.clone_from(&settings.common.alpn);
+    config.enable_sni = settings.sends_name;
+    config.resumption = match settings.reuse {
+        true => Resumption::in_memory_sessions(SESSIONS),
+        false => Resumption::disabled(),
+    };
+    Ok(config)
 }
 
 impl fmt::Debug for ClientContext {

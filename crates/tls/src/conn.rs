@@ -7,6 +7,7 @@ use crate::negotiated::Negotiated;
 use crate::scratch::{self, LARGEST_RECORD, Scratch};
 use crate::server::ServerContext;
 use manylane_buf::Chain;
+use manylane_sync::qsbr::Reader;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
@@ -79,12 +80,12 @@ enum Sent<'a> {
 }
 
 impl Connection {
-    /// The side that is connected to.
+    /// The side that is connected to. `reader` is the lane's.
     ///
     /// # Errors
     /// The context is not one that rustls can work with.
-    pub fn server(context: &ServerContext) -> Result<Self, Error> {
-        let server = UnbufferedServerConnection::new(context.config().clone())?;
+    pub fn server(context: &ServerContext, reader: &Reader) -> Result<Self, Error> {
+        let server = UnbufferedServerConnection::new(context.0.load(reader))?;
         Ok(Self::new(Role::Server(server), None, false))
     }
 
@@ -93,12 +94,16 @@ impl Connection {
     ///
     /// # Errors
     /// As [`server`](Self::server).
-    pub fn client(context: &ClientContext, name: ServerName<'static>) -> Result<Self, Error> {
+    pub fn client(
+        context: &ClientContext,
+        name: ServerName<'static>,
+        reader: &Reader,
+    ) -> Result<Self, Error> {
         let asked = match &name {
             ServerName::DnsName(name) if context.sends_name() => Some(name.as_ref().into()),
             _ => None,
         };
-        let client = UnbufferedClientConnection::new(context.config().clone(), name)?;
+        let client = UnbufferedClientConnection::new(context.0.load(reader), name)?;
         Ok(Self::new(Role::Client(client), asked, true))
     }
 

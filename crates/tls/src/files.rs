@@ -32,10 +32,24 @@ impl PemObject for Section {
     }
 }
 
+impl Section {
+    pub(crate) fn is_certificate(&self) -> bool {
+        matches!(self.kind, SectionKind::Certificate)
+    }
+
+    pub(crate) fn is_key(&self) -> bool {
+        matches!(self.kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
+    }
+}
+
 /// The sections of a file.
 pub(crate) fn sections(keyword: &'static str, path: &Path) -> Result<Vec<Section>, Problem> {
-    let bytes = read(keyword, path)?;
-    Section::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|error| {
+    sections_of(keyword, &path.display().to_string(), &read(keyword, path)?)
+}
+
+/// The sections of what is called `shown`.
+pub(crate) fn sections_of(keyword: &'static str, shown: &str, bytes: &[u8]) -> Result<Vec<Section>, Problem> {
+    Section::pem_slice_iter(bytes).collect::<Result<_, _>>().map_err(|error| {
         // A file whose line breaks got lost has its private key in such a line: no word of it is repeated.
         let why = match error {
             pem::Error::MissingSectionEnd { .. } => "a section has no end",
@@ -45,7 +59,7 @@ pub(crate) fn sections(keyword: &'static str, path: &Path) -> Result<Vec<Section
             pem::Error::Base64Decode(_) => "a section is not in base64",
             _ => "it cannot be decoded",
         };
-        Problem::new(keyword, format!("'{}' is not PEM: {why}", path.display()))
+        Problem::new(keyword, format!("'{shown}' is not PEM: {why}"))
     })
 }
 

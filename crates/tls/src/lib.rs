@@ -12,12 +12,13 @@ mod negotiated;
 mod provider;
 mod scratch;
 mod server;
+mod store;
 mod trust;
 
 #[cfg(all(test, not(any(loom, manylane_sim))))]
 mod tests;
 
-pub use certificate::Certificate;
+pub use certificate::Definition;
 pub use choose::Source;
 pub use client::{ClientContext, ClientSettings, ServerVerify};
 pub use conn::{Connection, MOST_UNREAD, Progress};
@@ -27,3 +28,4 @@ pub use negotiated::{Info, Negotiated};
 pub use provider::CommonSettings;
 pub use rustls::pki_types::ServerName;
 pub use server::{ClientVerify, ServerContext, ServerSettings};
+pub use store::{Failure, Kind, Names, Shown, Store};

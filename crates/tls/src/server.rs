@@ -1,9 +1,10 @@
 //! The side that clients connect to.
 
-use crate::choose::{Choice, Source, of_sources};
+use crate::choose::{Choice, Source};
 use crate::error::Problem;
 use crate::names::Version;
 use crate::provider::CommonSettings;
+use crate::store::{Context, Known};
 use crate::trust;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::aws_lc_rs;
@@ -51,85 +52,79 @@ pub struct ServerSettings {
     pub sessions: usize,
 }
 
-/// What a listener's connections have in common, on all lanes.
+/// What a listener's connections have in common, on all lanes. [`Store::listener`](crate::Store::listener)
+/// makes it.
 #[derive(Clone)]
-pub struct ServerContext {
-    config: Arc<ServerConfig>,
-}
+pub struct ServerContext(pub(crate) Arc<Context<ServerSettings, ServerConfig>>);
 
-impl ServerContext {
-    /// Reads the files. `told` are warnings.
-    ///
-    /// # Errors
-    /// What cannot be used, in a sentence.
-    pub fn new(settings: &ServerSettings, told: &mut Vec<Problem>) -> Result<Self, Problem> {
-        let (provider, builder) = settings.common.begin(told, ServerConfig::builder_with_provider)?;
-        let certificates = of_sources(&settings.certificates, told)?;
-        if certificates.is_empty() {
-            return Err(match settings.certificates.first() {
-                None => Problem::new("ssl", "no certificate is given: add 'crt <file>'"),
-                Some(source) => {
-                    Problem::new("crt", format!("there is no certificate in '{}'", source.path().display()))
-                }
-            });
-        }
-        let builder = match settings.verify {
-            ClientVerify::None => builder.with_no_client_auth(),
-            verify => {
-                let Some(path) = &settings.common.authorities else {
-                    return Err(Problem::new("verify", "clients can be verified with a 'ca-file' only"));
-                };
-                let trusted = trust::authorities(path)?;
-                let mut verifier = WebPkiClientVerifier::builder_with_provider(trusted.roots, provider);
-                if let Some(path) = &settings.common.revoked {
-                    verifier = verifier.with_crls(trust::revoked(path)?).enforce_revocation_expiration();
-                }
-                if !settings.tell_authorities {
-                    verifier = verifier.clear_root_hint_subjects();
-                }
-                if verify == ClientVerify::Optional {
-                    verifier = verifier.allow_unauthenticated();
-                }
-                let verifier =
-                    verifier.build().map_err(|error| Problem::new("ca-file", error.to_string()))?;
-                builder.with_client_cert_verifier(Arc::new(Verifier {
-                    known: verifier,
-                    own: match settings.common.revoked {
-                        None => trusted.certificates,
-                        Some(_) => HashSet::new(),
-                    },
-                }))
+/// What rustls works with. `told` are warnings; the error is what cannot be used, in a sentence.
+pub(crate) fn config(
+    settings: &ServerSettings,
+    known: &mut Known,
+    told: &mut Vec<Problem>,
+) -> Result<ServerConfig, Problem> {
+    let (provider, builder) = settings.common.begin(told, ServerConfig::builder_with_provider)?;
+    let certificates = known.choose(&settings.certificates, settings.strict_sni, told)?;
+    if certificates.is_empty() && !(settings.strict_sni && !settings.certificates.is_empty()) {
+        return Err(match settings.certificates.first() {
+            None => Problem::new("ssl", "no certificate is given: add 'crt <file>'"),
+            Some(source) => {
+                Problem::new("crt", format!("there is no certificate in '{}'", source.path().display()))
             }
-        };
-        let resolver: Arc<dyn ResolvesServerCert> = {
-            let tls13 = settings.common.newest != Some(Version::V12);
-            Arc::new(Choice::new(certificates, settings.strict_sni, tls13))
-        };
-        let mut config = builder.with_cert_resolver(resolver);
-        config.alpn_protocols.clone_from(&settings.common.alpn);
-        config.ignore_client_order = !settings.client_order;
-        let failed = |error: rustls::Error| Problem::new("ssl", format!("no keys for tickets: {error}"));
-        // Whoever resumes a session is not asked for a certificate again: it must be one that began by the
-        // same rules. So listeners that ask have keys and sessions of their own, and all others share them,
-        // also with those of the generation that comes next.
-        let own = settings.verify != ClientVerify::None;
-        if settings.tickets {
-            config.ticketer =
-                if own { aws_lc_rs::Ticketer::new() } else { shared_ticketer() }.map_err(failed)?;
-            config.session_storage = Arc::new(NoServerSessionStorage {});
-        } else {
-            config.session_storage = match settings.sessions {
-                0 => Arc::new(NoServerSessionStorage {}),
-                most if own => ServerSessionMemoryCache::new(most),
-                most => shared_sessions(most),
+        });
+    }
+    let builder = match settings.verify {
+        ClientVerify::None => builder.with_no_client_auth(),
+        verify => {
+            let Some(path) = &settings.common.authorities else {
+                return Err(Problem::new("verify", "clients can be verified with a 'ca-file' only"));
             };
+            let trusted = known.authorities(path)?;
+            let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(trusted.roots.clone()), provider);
+            if let Some(path) = &settings.common.revoked {
+                verifier = verifier.with_crls(known.revoked(path)?.0.iter().cloned()).enforce_revocation_expiration();
+            }
+            if !settings.tell_authorities {
+                verifier = verifier.clear_root_hint_subjects();
+            }
+            if verify == ClientVerify::Optional {
+                verifier = verifier.allow_unauthenticated();
+            }
+            let verifier =
+                verifier.build().map_err(|error| Problem::new("ca-file", error.to_string()))?;
+            builder.with_client_cert_verifier(Arc::new(Verifier {
+                known: verifier,
+                own: match settings.common.revoked {
+                    None => trusted.set(),
+                    Some(_) => HashSet::new(),
+                },
+            }))
         }
-        Ok(Self { config: Arc::new(config) })
+    };
+    let resolver: Arc<dyn ResolvesServerCert> = {
+        let tls13 = settings.common.newest != Some(Version::V12);
+        Arc::new(Choice::new(certificates, settings.strict_sni, tls13))
+    };
+    let mut config = builder.with_cert_resolver(resolver);
+    config.alpn_protocols.clone_from(&settings.common.alpn);
+    config.ignore_client_order = !settings.client_order;
+    let failed = |error: rustls::Error| Problem::new("ssl", format!("no keys for tickets: {error}"));
+    // Whoever resumes a session is not asked for a certificate again: it must be one that began by the
+    // same rules. So listeners that ask have keys and sessions of their own, and all others share them,
+    // also with those of the generation that comes next.
+    let own = settings.verify != ClientVerify::None;
+    if settings.tickets {
+        config.ticketer =
+            if own { aws_lc_rs::Ticketer::new() } else { shared_ticketer() }.map_err(failed)?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+    } else {
+        config.session_storage = match settings.sessions {
+            0 => Arc::new(NoServerSessionStorage {}),
+            most if own => ServerSessionMemoryCache::new(most),
+            most => shared_sessions(most),
+        };
     }
-
-    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
-        &self.config
-    }
+    Ok(config)
 }
 
 /// Checks certificates of clients as HAProxy does.

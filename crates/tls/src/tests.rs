@@ -3,9 +3,10 @@
 
 use crate::{
     ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, Problem, Progress,
-    ServerContext, ServerName, ServerSettings, ServerVerify, Source, Version,
+    ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store, Version,
 };
 use manylane_buf::Chain;
+use manylane_sync::qsbr::Reader;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa,
     KeyIdMethod, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RevokedCertParams, SignatureAlgorithm,
@@ -92,15 +93,23 @@ fn client_settings(authorities: &Path) -> ClientSettings {
 }
 
 fn server_of(settings: &ServerSettings) -> ServerContext {
-    ServerContext::new(settings, &mut Vec::new()).unwrap()
+    Store::default().listener(settings, &mut Vec::new()).unwrap()
 }
 
 fn client_of(settings: &ClientSettings) -> ClientContext {
-    ClientContext::new(settings, &mut Vec::new()).unwrap()
+    Store::default().server(settings, &mut Vec::new()).unwrap()
 }
 
 fn named(name: &str) -> ServerName<'static> {
     ServerName::try_from(name.to_owned()).unwrap()
+}
+
+fn begin_client(context: &ClientContext, name: &str) -> Connection {
+    Connection::client(context, named(name), &Reader::new()).unwrap()
+}
+
+fn begin_server(context: &ServerContext) -> Connection {
+    Connection::server(context, &Reader::new()).unwrap()
 }
 
 /// Two ends, and what is on its way between them.
@@ -117,8 +126,8 @@ struct Pair {
 impl Pair {
     fn new(client: &ClientContext, server: &ServerContext, name: &str) -> Self {
         Self {
-            client: Connection::client(client, named(name)).unwrap(),
-            server: Connection::server(server).unwrap(),
+            client: begin_client(client, name),
+            server: begin_server(server),
             up: Chain::new(),
             down: Chain::new(),
             at_server: Chain::new(),
@@ -244,6 +253,33 @@ fn names_choose_certificates() {
 }
 
 #[test]
+fn a_default_certificate_is_for_clients_that_no_other_is_for() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let (one, two) = (
+        folder.write("a.pem", &ecdsa(&ca, &["a.example", "b.example"])),
+        // Its common name counts beside its alternative names.
+        folder.write("c.pem", &bundle(&ca, &["c.example", "x.example"], &PKCS_ECDSA_P256_SHA256, |params| {
+            params.distinguished_name.push(DnType::CommonName, "common.example");
+        })),
+    );
+    let mut settings = server_settings(&[&two]);
+    settings.certificates.push(Source::Default(one));
+    let server = server_of(&settings);
+    let mut unchecked = client_settings(&known);
+    unchecked.verify = ServerVerify::None;
+    let client = client_of(&unchecked);
+    for (name, shown) in
+        [("c.example", "c.example"), ("common.example", "c.example"), ("none.example", "a.example")]
+    {
+        let pair = Pair::shaken(&client, &server, name);
+        let der = pair.client.negotiated().certificate().unwrap().to_vec();
+        let has = der.windows(shown.len()).any(|window| window == shown.as_bytes());
+        assert!(has, "{name}");
+    }
+}
+
+#[test]
 fn a_list_says_which_names_a_certificate_is_for() {
     let (folder, ca) = (Folder::new(), authority("ca"));
     let known = folder.write("ca.pem", &ca.pem());
@@ -272,7 +308,8 @@ fn a_list_says_which_names_a_certificate_is_for() {
         ("none.pem\n", "cannot read 'none.pem'"),
     ] {
         folder.write("list", text);
-        let problem = ServerContext::new(&settings, &mut Vec::new()).unwrap_err().to_string();
+        let lenient = ServerSettings { strict_sni: false, ..settings.clone() };
+        let problem = Store::default().listener(&lenient, &mut Vec::new()).unwrap_err().to_string();
         let problem = problem.replace(&format!("{}/", folder.0.display()), "");
         assert!(problem.contains(sentence), "{problem}");
     }
@@ -286,6 +323,16 @@ fn a_list_says_which_names_a_certificate_is_for() {
     folder.write("list", "w.pem *.w.example !no.w.example\nv.pem\na.pem !b.example\n");
     let server = server_of(&settings);
     Pair::shaken(&client, &server, "no.w.example");
+    // Clients that no certificate is for get the one with '*', and there may be none at all.
+    folder.write("list", "c.pem\na.pem *\n");
+    let lenient = ServerSettings { strict_sni: false, ..settings.clone() };
+    let server = server_of(&lenient);
+    Pair::shaken(&client, &server, "b.example");
+    assert!(Pair::new(&client, &server_of(&settings), "b.example").settle(1 << 20).is_err());
+    folder.write("list", "#\n");
+    assert!(Pair::new(&client, &server_of(&settings), "b.example").settle(1 << 20).is_err());
+    folder.write("list", "w.pem *.w.example !no.w.example\nv.pem\na.pem !b.example\n");
+    let server = server_of(&settings);
     // A line that names nothing but exceptions is for no name.
     for name in ["a.example", "b.example"] {
         assert!(Pair::new(&client, &server, name).settle(1 << 20).is_err(), "{name}");
@@ -456,14 +503,14 @@ fn protocols_are_agreed_on() {
 #[test]
 fn what_is_no_tls_is_refused_and_a_flood_ends() {
     let (_folder, server, _) = simple();
-    let mut connection = Connection::server(&server).unwrap();
+    let mut connection = begin_server(&server);
     let (mut plain, mut out) = (Chain::new(), Chain::new());
     connection.receive(&mut chain(b"GET / HTTP/1.1\r\n\r\n"), &mut plain, &mut out).unwrap_err();
     assert!(connection.has_failed() && plain.is_empty());
     connection.receive(&mut chain(b"more"), &mut plain, &mut out).unwrap_err();
 
     // A hello of 16 MiB that never ends.
-    let mut connection = Connection::server(&server).unwrap();
+    let mut connection = begin_server(&server);
     let mut record = vec![22, 3, 1, 0x40, 0];
     record.extend([1, 0xff, 0xff, 0xff]);
     record.resize(5 + 0x4000, 0);
@@ -514,7 +561,7 @@ fn changed_bytes_are_never_taken_for_good_ones() {
 #[test]
 fn bytes_that_come_one_by_one_hold_few_clusters() {
     let (_folder, server, _) = simple();
-    let mut connection = Connection::server(&server).unwrap();
+    let mut connection = begin_server(&server);
     let (mut plain, mut out) = (Chain::new(), Chain::new());
     let mut hello = vec![22, 3, 1, 0x20, 0, 1, 0, 0x1f, 0xfc];
     hello.resize(1000, 3);
@@ -533,7 +580,7 @@ fn files_that_cannot_be_used_are_told_in_a_sentence() {
     let other_key = &two[two.find("-----BEGIN PRIVATE").unwrap()..];
     let refused = |name: &str, text: &str| {
         let file = folder.write(name, text);
-        let problem = ServerContext::new(&server_settings(&[&file]), &mut Vec::new()).unwrap_err();
+        let problem = Store::default().listener(&server_settings(&[&file]), &mut Vec::new()).unwrap_err();
         problem.to_string().replace(&format!("{}/", folder.0.display()), "")
     };
     let cut = &certificate[..certificate.len() / 2];
@@ -559,17 +606,17 @@ fn files_that_cannot_be_used_are_told_in_a_sentence() {
     ] {
         assert_eq!(refused(name, text), sentence);
     }
-    let missing = ServerContext::new(&server_settings(&[Path::new("/none/x")]), &mut Vec::new()).unwrap_err();
+    let missing = Store::default().listener(&server_settings(&[Path::new("/none/x")]), &mut Vec::new()).unwrap_err();
     assert_eq!(missing.to_string(), "'crt' : cannot read '/none/x': No such file or directory (os error 2)");
     let file = folder.write("beside.pem", certificate);
     folder.write("beside.pem.key", key);
-    ServerContext::new(&server_settings(&[&file]), &mut Vec::new()).unwrap();
+    Store::default().listener(&server_settings(&[&file]), &mut Vec::new()).unwrap();
     let old = bundle(&ca, &["a.example"], &PKCS_ECDSA_P256_SHA256, |params| {
         params.not_before = rcgen::date_time_ymd(2001, 1, 1);
         params.not_after = rcgen::date_time_ymd(2002, 1, 1);
     });
     let (file, mut told) = (folder.write("old.pem", &old), Vec::<Problem>::new());
-    ServerContext::new(&server_settings(&[&file]), &mut told).unwrap();
+    Store::default().listener(&server_settings(&[&file]), &mut told).unwrap();
     assert!(told[0].text.contains("expired at Jan  1"), "{}", told[0].text);
 }
 
@@ -596,7 +643,7 @@ fn no_sentence_repeats_a_private_key() {
         let mut listed = server_settings(&[]);
         listed.certificates = vec![list];
         for settings in [server_settings(&[&file]), trusting, listed] {
-            let told = ServerContext::new(&settings, &mut Vec::new()).unwrap_err().to_string();
+            let told = Store::default().listener(&settings, &mut Vec::new()).unwrap_err().to_string();
             assert!(!told.contains(&secret[..8]), "{told}");
         }
     }

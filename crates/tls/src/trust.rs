@@ -1,13 +1,12 @@
 //! Whom certificates are trusted from.
 
 use crate::error::Problem;
-use crate::files::{files, sections};
+use crate::files::{Section, files, sections};
 use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::{CertificateError, RootCertStore};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Where systems keep the authorities that they trust: Debian, Red Hat, Alpine and SUSE.
 const SYSTEM: &[&str] = &[
@@ -17,40 +16,69 @@ const SYSTEM: &[&str] = &[
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// Who is trusted.
-pub(crate) struct Trusted {
-    pub(crate) roots: Arc<RootCertStore>,
-    pub(crate) certificates: HashSet<CertificateDer<'static>>,
+/// The authorities of a file, in its order.
+#[derive(Clone, Debug)]
+pub(crate) struct Authorities {
+    pub(crate) certificates: Vec<CertificateDer<'static>>,
+    pub(crate) roots: RootCertStore,
 }
 
-/// The authorities of a file, of all files of a folder, or of the system.
-pub(crate) fn authorities(path: &Path) -> Result<Trusted, Problem> {
-    const KEYWORD: &str = "ca-file";
-    let path = match path.to_str() {
-        Some("@system-ca") => system()?,
-        _ => path.to_owned(),
-    };
-    let (mut roots, mut certificates) = (RootCertStore::empty(), HashSet::new());
-    let mut refused = None;
-    for file in files(KEYWORD, &path)? {
-        for section in sections(KEYWORD, &file)? {
-            if !matches!(section.kind, SectionKind::Certificate) {
-                continue;
-            }
-            let certificate = CertificateDer::from(section.der.as_slice()).into_owned();
-            match roots.add(certificate.clone()) {
-                Ok(()) => drop(certificates.insert(certificate)),
-                Err(error) => refused = Some((file.clone(), error)),
+impl Default for Authorities {
+    fn default() -> Self {
+        Self { certificates: Vec::new(), roots: RootCertStore::empty() }
+    }
+}
+
+impl Authorities {
+    /// Those of a file, of all files of a folder, or of the system.
+    pub(crate) fn load(path: &Path) -> Result<Self, Problem> {
+        const KEYWORD: &str = "ca-file";
+        let path = match path.to_str() {
+            Some("@system-ca") => system()?,
+            _ => path.to_owned(),
+        };
+        let (mut all, mut refused) = (Self::default(), None);
+        for file in files(KEYWORD, &path)? {
+            for section in sections(KEYWORD, &file)? {
+                if let Some(error) = all.take(&section) {
+                    refused = Some((file.clone(), error));
+                }
             }
         }
+        match refused {
+            _ if !all.certificates.is_empty() => Ok(all),
+            Some((file, error)) => Err(Problem::new(
+                KEYWORD,
+                format!("'{}' has no authority that is of use: {error}", file.display()),
+            )),
+            None => Err(Problem::new(KEYWORD, format!("'{}' has no certificate", path.display()))),
+        }
     }
-    match refused {
-        _ if !roots.is_empty() => Ok(Trusted { roots: Arc::new(roots), certificates }),
-        Some((file, error)) => Err(Problem::new(
-            KEYWORD,
-            format!("'{}' has no authority that is of use: {error}", file.display()),
-        )),
-        None => Err(Problem::new(KEYWORD, format!("'{}' has no certificate", path.display()))),
+
+    /// Takes one more in, if it is one; else why it is of no use.
+    pub(crate) fn take(&mut self, section: &Section) -> Option<rustls::Error> {
+        if !section.is_certificate() {
+            return None;
+        }
+        let certificate = CertificateDer::from(section.der.as_slice()).into_owned();
+        match self.roots.add(certificate.clone()) {
+            Ok(()) => self.certificates.push(certificate),
+            Err(error) => return Some(error),
+        }
+        None
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.certificates.len()
+    }
+
+    pub(crate) fn der(&self) -> Vec<Box<[u8]>> {
+        self.certificates.iter().map(|der| Box::from(&**der)).collect()
+    }
+
+    /// The certificates themselves, which vouch for who shows one of them.
+    pub(crate) fn set(&self) -> HashSet<CertificateDer<'static>> {
+        self.certificates.iter().cloned().collect()
     }
 }
 
@@ -64,21 +92,37 @@ fn system() -> Result<PathBuf, Problem> {
 }
 
 /// The lists of revoked certificates of a file.
-pub(crate) fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, Problem> {
-    const KEYWORD: &str = "crl-file";
-    let mut lists = Vec::new();
-    for file in files(KEYWORD, path)? {
-        let found =
-            sections(KEYWORD, &file)?.into_iter().filter(|section| matches!(section.kind, SectionKind::Crl));
-        lists.extend(found.map(|section| CertificateRevocationListDer::from(section.der.to_vec())));
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Revoked(pub(crate) Vec<CertificateRevocationListDer<'static>>);
+
+impl Revoked {
+    pub(crate) fn load(path: &Path) -> Result<Self, Problem> {
+        const KEYWORD: &str = "crl-file";
+        let mut lists = Vec::new();
+        for file in files(KEYWORD, path)? {
+            lists.extend(Self::of(&sections(KEYWORD, &file)?).0);
+        }
+        if lists.is_empty() {
+            return Err(Problem::new(
+                KEYWORD,
+                format!("'{}' has no list of revoked certificates", path.display()),
+            ));
+        }
+        Ok(Self(lists))
     }
-    if lists.is_empty() {
-        return Err(Problem::new(
-            KEYWORD,
-            format!("'{}' has no list of revoked certificates", path.display()),
-        ));
+
+    pub(crate) fn of(sections: &[Section]) -> Self {
+        let found = sections.iter().filter(|section| matches!(section.kind, SectionKind::Crl));
+        Self(found.map(|section| CertificateRevocationListDer::from(section.der.to_vec())).collect())
     }
-    Ok(lists)
+
+    pub(crate) fn der(&self) -> Vec<Box<[u8]>> {
+        self.0.iter().map(|der| Box::from(&**der)).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// Whether a certificate that was not verified is good all the same: it is one of those that are trusted, and

@@ -5,7 +5,7 @@ use crate::Shown;
 use crate::lex::Word;
 use crate::limits::{MAX_INHERITED, MAX_SECTIONS};
 use crate::table::{SectionKind, Status, Table};
-use crate::tree::{Config, HttpErrors, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist};
+use crate::tree::{Config, CrtStore, HttpErrors, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist};
 
 /// The section at work; numbers are indexes of the tree's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,7 @@ pub(super) enum Current {
     HttpErrors(usize),
     Resolvers(usize),
     Ring(usize),
+    CrtStore(usize),
     /// One whose lines are checked, and mean nothing.
     FcgiApp,
     /// One that was refused: its lines are part of what was refused.
@@ -39,6 +40,7 @@ impl Current {
             Self::HttpErrors(_) => SectionKind::HttpErrors,
             Self::Resolvers(_) => SectionKind::Resolvers,
             Self::Ring(_) => SectionKind::Ring,
+            Self::CrtStore(_) => SectionKind::CrtStore,
             Self::FcgiApp => SectionKind::FcgiApp,
         }
     }
@@ -56,6 +58,7 @@ impl Builder<'_> {
             Current::HttpErrors(index) => &self.config.http_errors[index].name,
             Current::Resolvers(index) => &self.config.resolvers[index].name,
             Current::Ring(index) => &self.config.rings[index].name,
+            Current::CrtStore(index) => &self.config.crt_stores[index].name,
         };
         if name.bytes().is_empty() { self.place().name().as_bytes().to_vec() } else { name.bytes().to_vec() }
     }
@@ -94,6 +97,7 @@ impl Builder<'_> {
                 self.current = Current::FcgiApp;
                 return;
             }
+            SectionKind::CrtStore => return self.begin_crt_store(words),
             SectionKind::Defaults => ProxyKind::Defaults,
             SectionKind::Frontend => ProxyKind::Frontend,
             SectionKind::Backend => ProxyKind::Backend,
@@ -240,6 +244,20 @@ impl Builder<'_> {
                 None
             }
         }
+    }
+
+    /// Its name may be missing, and there may be several of a name.
+    fn begin_crt_store(&mut self, words: &[Word]) {
+        let name = match words.get(1) {
+            Some(_) => self.name(words),
+            None => Word::plain("", words[0].pos()),
+        };
+        if let Some(extra) = words.get(2) {
+            self.unexpected(&words[0], extra);
+        }
+        let section = CrtStore { name, crt_base: None, key_base: None, loads: Vec::new() };
+        self.config.crt_stores.push(section);
+        self.current = Current::CrtStore(self.config.crt_stores.len() - 1);
     }
 
     /// Sections that have a name and nothing else in their header.

@@ -3,13 +3,21 @@
 use super::section::{SectionKind, SectionKinds};
 use super::{Keyword, Timeout, int, own};
 use crate::build::{Builder, Line, parse};
-use crate::tree::{Group, Password, ResolverHold, User};
+use crate::tree::{CrtLoad, Group, Password, ResolverHold, User};
 
 pub(super) fn rows() -> Vec<Keyword> {
     let userlist = SectionKinds::of(&[SectionKind::Userlist]);
     let errors = SectionKinds::of(&[SectionKind::HttpErrors]);
     let resolvers = SectionKinds::of(&[SectionKind::Resolvers]);
+    let store = SectionKinds::of(&[SectionKind::CrtStore]);
     let mut rows = vec![
+        super::args("crt-base", store, [super::text("folder")], "where relative names of certificates begin")
+            .built(|b, line| b.crt_store().crt_base = Some(line.set(line.word(0)))),
+        super::args("key-base", store, [super::text("folder")], "where relative names of keys begin")
+            .built(|b, line| b.crt_store().key_base = Some(line.set(line.word(0)))),
+        own("load", store, "crt <file> [key <file>] [alias <name>]", 2, "a certificate, and its name")
+            .adds()
+            .built(load),
         own("group", userlist, "<name> [users <user>,...]", 1, "a group of users").adds().built(group),
         own("user", userlist, "<name> [password|insecure-password <text>] [groups <group>,...]", 1, "a user")
             .adds()
@@ -76,7 +84,6 @@ pub(super) fn rows() -> Vec<Keyword> {
                 "set-param",
             ],
         ),
-        (SectionKind::CrtStore, super::ssl::TLS, &["crt-base", "key-base", "load"]),
         (SectionKind::Traces, "traces are not built", &["trace"]),
         (SectionKind::LogProfile, "log profiles are not built yet", &["log-tag"]),
         (
@@ -188,6 +195,39 @@ fn user(b: &mut Builder<'_>, line: &Line<'_>) {
         return b.found.warning(user.name.pos(), message);
     }
     b.userlist().users.push(user);
+}
+
+/// `load` of a `crt-store` section.
+fn load(b: &mut Builder<'_>, line: &Line<'_>) {
+    let (mut crt, mut key, mut alias) = (None, None, None);
+    let mut at = 0;
+    while let Some(word) = line.words.get(at) {
+        let slot = match word.bytes() {
+            b"crt" => &mut crt,
+            b"key" => &mut key,
+            b"alias" => &mut alias,
+            b"acme" | b"domains" | b"issuer" | b"ocsp" | b"ocsp-update" | b"sctl" => {
+                let message = format!(
+                    "'load' : '{}' is an option of HAProxy that this program refuses: it is not built yet",
+                    word.shown()
+                );
+                return b.found.alert(word.pos(), message);
+            }
+            other => {
+                let message = manylane_expr::none_of("load", ["crt", "key", "alias"], other);
+                return b.found.alert(word.pos(), message);
+            }
+        };
+        let Some(value) = line.words.get(at + 1) else {
+            return b.found.alert(word.pos(), format!("'load' : '{}' expects a value", word.shown()));
+        };
+        *slot = Some(value.clone());
+        at += 2;
+    }
+    match crt {
+        Some(crt) => b.crt_store().loads.push(CrtLoad { crt, key, alias, pos: line.pos() }),
+        None => b.found.alert(line.pos(), "'load' expects 'crt <file>', found none"),
+    }
 }
 
 fn hold(b: &mut Builder<'_>, line: &Line<'_>) {

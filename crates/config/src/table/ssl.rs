@@ -23,6 +23,8 @@ pub struct TlsProcess {
     pub ca_base: Option<Set<Word>>,
     /// `crt-base`
     pub crt_base: Option<Set<Word>>,
+    /// `key-base`
+    pub key_base: Option<Set<Word>>,
     /// `ssl-default-bind-*`
     pub bind: TlsOptions,
     /// `ssl-default-server-*`
@@ -53,6 +55,8 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(|b, line| b.config.global.tls.ca_base = Some(line.set(line.word(0)))),
         args("crt-base", GLOBAL, [text("folder")], "where relative names of certificates begin")
             .built(|b, line| b.config.global.tls.crt_base = Some(line.set(line.word(0)))),
+        args("key-base", GLOBAL, [text("folder")], "where relative names of keys of 'crt-store' begin")
+            .built(|b, line| b.config.global.tls.key_base = Some(line.set(line.word(0)))),
         args(
             "ssl-server-verify",
             GLOBAL,
@@ -105,7 +109,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             NOT_YET,
         ),
         ("issuers-chain-path", "<folder>", "issuers' certificates that complete chains", NOT_YET),
-        ("key-base", "<folder>", "where relative names of private keys begin", "'load' is not built yet"),
         ("maxsslconn", "<number>", "TLS connections at once", "'maxconn' is the bound of all connections"),
         (
             "maxsslrate",

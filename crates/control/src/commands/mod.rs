@@ -1,5 +1,6 @@
 //! The commands: a table has a row for each; what runs it is in the files beside.
 
+mod certificates;
 mod client;
 pub(crate) mod columns;
 mod descriptors;

@@ -2,7 +2,7 @@
 
 use super::patterns::Kind;
 use super::{
-    Call, client, descriptors, errors, events, help, info, inside, lanes, limits, members, patterns, pools,
+    Call, certificates, client, descriptors, errors, events, help, info, inside, lanes, limits, members, patterns, pools,
     process, profiling, resolvers, schema, server, sessions, stat, state, variables, wait,
 };
 use crate::level::Level::{self, Admin, Operator, User};
@@ -10,6 +10,7 @@ use crate::reply::Gone;
 use crate::row::{Mode, Row, row};
 use Run::{Long, Now, Waits};
 use manylane_proxy::generation::FrontendGateState;
+use manylane_tls::Kind as SslKind;
 use std::pin::Pin;
 
 type Running<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -28,6 +29,12 @@ pub(super) enum Run {
 /// In order of their words; those without words of their own at the end, as `help` shows them.
 #[rustfmt::skip]
 pub(super) static TABLE: &[Row<Run>] = &[
+    row("abort ssl ca-file", "<file>", Admin, "end the transaction about a file of authorities",
+        Waits(|call| Box::pin(certificates::abort(call, SslKind::Authorities)))),
+    row("abort ssl cert", "<file>", Admin, "end the transaction about a certificate",
+        Waits(|call| Box::pin(certificates::abort(call, SslKind::Certificate)))),
+    row("abort ssl crl-file", "<file>", Admin, "end the transaction about a file of revoked certificates",
+        Waits(|call| Box::pin(certificates::abort(call, SslKind::Revoked)))),
     row("add acl", "[@<ver>] <acl> <pattern>", Admin, "add a pattern to an ACL's list (or a payload of them)",
         Waits(|call| Box::pin(patterns::add(call, Kind::Acl)))),
     row("add server", "<bk>/<srv> <addr> [option]*", Admin,
@@ -35,6 +42,10 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Waits(|call| Box::pin(members::add(call)))),
     row("add map", "[@<ver>] <map> <key> <val>", Admin, "add an entry to a map (or a payload of them)",
         Waits(|call| Box::pin(patterns::add(call, Kind::Map)))),
+    row("add ssl ca-file", "<file> <payload>", Admin, "add authorities to a file of them, in a transaction",
+        Waits(|call| Box::pin(certificates::set(call, SslKind::Authorities, true)))),
+    row("add ssl crt-list", "<list> <cert> | <list> <payload>", Admin, "add a certificate to a list or folder",
+        Waits(|call| Box::pin(certificates::add_line(call)))),
     row("clear acl", "[@<ver>] <acl>", Admin, "remove all patterns of an ACL's list",
         Waits(|call| Box::pin(patterns::clear(call, Kind::Acl)))),
     row("clear counters all", "", Admin, "begin all counters anew",
@@ -48,6 +59,12 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Waits(|call| Box::pin(patterns::commit(call, Kind::Acl)))),
     row("commit map", "@<ver> <map>", Admin, "have a version that was prepared take the place of a map",
         Waits(|call| Box::pin(patterns::commit(call, Kind::Map)))),
+    row("commit ssl ca-file", "<file>", Admin, "use the authorities of the transaction",
+        Waits(|call| Box::pin(certificates::commit(call, SslKind::Authorities)))),
+    row("commit ssl cert", "<file>", Admin, "use the certificate of the transaction",
+        Waits(|call| Box::pin(certificates::commit(call, SslKind::Certificate)))),
+    row("commit ssl crl-file", "<file>", Admin, "use the revoked certificates of the transaction",
+        Waits(|call| Box::pin(certificates::commit(call, SslKind::Revoked)))),
     row("debug dev memstats", "[all|match <prefix>]", Admin,
         "memory by type, and by who asked for it (expert)", Now(pools::memory)).only_in(Mode::Expert),
     row("debug dev panic", "<id>", Admin,
@@ -59,6 +76,14 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Waits(|call| Box::pin(members::delete(call)))),
     row("del map", "<map> [<key>|#<ref>]", Admin, "remove an entry of a map",
         Waits(|call| Box::pin(patterns::delete(call, Kind::Map)))),
+    row("del ssl ca-file", "<file>", Admin, "forget a file of authorities that nothing uses",
+        Waits(|call| Box::pin(certificates::delete(call, SslKind::Authorities)))),
+    row("del ssl cert", "<file>", Admin, "forget a certificate that nothing uses",
+        Waits(|call| Box::pin(certificates::delete(call, SslKind::Certificate)))),
+    row("del ssl crl-file", "<file>", Admin, "forget a file of revoked certificates that nothing uses",
+        Waits(|call| Box::pin(certificates::delete(call, SslKind::Revoked)))),
+    row("del ssl crt-list", "<list> <cert>[:<line>]", Admin, "remove a certificate from a list or folder",
+        Waits(|call| Box::pin(certificates::remove_line(call)))),
     row("disable agent", "<bk>/<srv>", Admin, "ask a server's agent no more",
         Now(|call| server::enable_agent(call, false))),
     row("disable frontend", "<frontend>", Admin, "have a frontend take no connections for a while",
@@ -86,6 +111,12 @@ pub(super) static TABLE: &[Row<Run>] = &[
     row("get var", "<name>", Operator, "a variable of the process", Now(variables::get)),
     row("get weight", "<bk>/<srv>", User, "a server's weight, and what the file gave it",
         Now(server::get_weight)),
+    row("new ssl ca-file", "<file>", Admin, "a file of authorities with nothing inside",
+        Waits(|call| Box::pin(certificates::create(call, SslKind::Authorities)))),
+    row("new ssl cert", "<file>", Admin, "a certificate with nothing inside",
+        Waits(|call| Box::pin(certificates::create(call, SslKind::Certificate)))),
+    row("new ssl crl-file", "<file>", Admin, "a file of revoked certificates with nothing inside",
+        Waits(|call| Box::pin(certificates::create(call, SslKind::Revoked)))),
     row("operator", "", Operator, "lower this client's level to operator",
         Now(|call| call.settings.level = Level::Operator)),
     row("prepare acl", "<acl>", Admin, "begin a new version of an ACL's list",
@@ -114,6 +145,12 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Now(server::set_server)),
     row("set severity-output", "[none|number|string]", User, "what stands before messages",
         Now(client::set_severity)),
+    row("set ssl ca-file", "<file> <payload>", Admin, "put other authorities into a transaction",
+        Waits(|call| Box::pin(certificates::set(call, SslKind::Authorities, false)))),
+    row("set ssl cert", "<file> <payload>", Admin, "put another certificate into a transaction",
+        Waits(|call| Box::pin(certificates::set(call, SslKind::Certificate, false)))),
+    row("set ssl crl-file", "<file> <payload>", Admin, "put other revoked certificates into a transaction",
+        Waits(|call| Box::pin(certificates::set(call, SslKind::Revoked, false)))),
     row("set timeout cli", "<delay>", User, "how long this client may be silent", Now(client::set_timeout)),
     row("set var", "<name> [fmt|expr] {<fmt>|<expr>}", Admin, "set a variable of the process (experimental)",
         Now(variables::set)).only_in(Mode::Experimental),
@@ -155,6 +192,14 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Long(|call| Box::pin(state::states(call)))),
     row("show sess", "[<id>|all|older <age>|frontend <fe>|backend <be>|server <bk>/<srv>]", Operator,
         "streams at work, or all of one", Long(|call| Box::pin(sessions::show(call)))),
+    row("show ssl ca-file", "[[*]<file>[:<index>]]", Operator, "files of authorities, or what is in one",
+        Long(|call| Box::pin(certificates::show(call, SslKind::Authorities)))),
+    row("show ssl cert", "[[*]<file>]", Operator, "certificates, or what one says",
+        Long(|call| Box::pin(certificates::show(call, SslKind::Certificate)))),
+    row("show ssl crl-file", "[[*]<file>[:<index>]]", Operator, "files of revoked certificates, or what is in one",
+        Long(|call| Box::pin(certificates::show(call, SslKind::Revoked)))),
+    row("show ssl crt-list", "[-n] [<list>]", Operator, "lists and folders of certificates, or what is in one",
+        Long(|call| Box::pin(certificates::show_list(call)))),
     row("show startup-logs", "", Operator, "what was said of the files that are served",
         Now(|call| call.reply.put(&call.generation.said))),
     row("show stat", "[domain {proxy|resolvers}] [desc|json|no-maint|typed|up]*", User,

@@ -2,10 +2,7 @@
 
 /// First words and why. The first row that fits holds.
 const REFUSED: &[(&str, &str)] = &[
-    ("abort ssl", TLS),
-    ("add ssl", TLS),
     ("clear table", TABLES),
-    ("commit ssl", TLS),
     ("debug dev check", DEBUG),
     ("debug dev close", DEBUG),
     ("debug dev fd", DEBUG),
@@ -16,14 +13,14 @@ const REFUSED: &[(&str, &str)] = &[
     ("debug dev sched", DEBUG),
     ("debug dev stream", DEBUG),
     ("debug dev sym", DEBUG),
-    ("del ssl", TLS),
     ("disable dynamic-cookie", COOKIES),
+    ("dump ssl cert", "private keys do not leave the process"),
     ("enable dynamic-cookie", COOKIES),
     ("mcli-debug-mode", "the master has no commands but those that its own 'help' shows"),
-    ("new ssl", TLS),
     ("set anon", "answers are not made anonymous"),
     ("set dynamic-cookie-key", COOKIES),
-    ("set ssl", TLS),
+    ("set ssl ocsp-response", OCSP),
+    ("set ssl tls-key", KEYS),
     ("set table", TABLES),
     ("show anon", "answers are not made anonymous"),
     ("show cache", "the cache is not built yet"),
@@ -32,15 +29,20 @@ const REFUSED: &[(&str, &str)] = &[
     ("show peers", TABLES),
     ("show proc", "it is a command of the master: use the socket of its option -S"),
     ("show quic", "QUIC is not built yet"),
-    ("show ssl", TLS),
+    ("show ssl ocsp-response", OCSP),
+    ("show ssl ocsp-updates", OCSP),
+    ("show ssl providers", "the arithmetic is that of aws-lc-rs, which is a part of the program"),
+    ("show ssl sni", "it is not built yet"),
     ("show table", TABLES),
-    ("show tls-keys", TLS),
+    ("show tls-keys", KEYS),
     ("show trace", "traces are not built"),
     ("trace", "traces are not built"),
+    ("update ssl ocsp-response", OCSP),
 ];
 
 const DEBUG: &str = "of these 'debug dev memstats' and 'debug dev panic' are all that is built";
-const TLS: &str = "TLS is not built yet";
+const KEYS: &str = "the keys of tickets are made at random, and the same for all lanes";
+const OCSP: &str = "OCSP is not built yet";
 const TABLES: &str = "stick tables are not built yet";
 const COOKIES: &str = "dynamic cookies are not built yet";
 

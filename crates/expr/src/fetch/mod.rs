@@ -11,7 +11,7 @@ mod tls_hello;
 mod unbuilt;
 
 pub use http::basic;
-pub use tls::common_name;
+pub use tls::{CertificateText, RevokedText, common_name};
 
 use crate::args::{ArgKind, Args};
 use crate::env::Env;

@@ -8,8 +8,11 @@ use crate::eval_points::EvalPoints;
 use crate::sample::{Absent, Fetched, Type, Value, found};
 use crate::scratch::{Scratch, Writer};
 use sha1::{Digest, Sha1};
-use x509_parser::prelude::{FromDer, X509Certificate};
-use x509_parser::x509::X509Name;
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+use x509_parser::public_key::PublicKey;
+use x509_parser::revocation_list::{CertificateRevocationList, RevokedCertificate};
+use x509_parser::time::ASN1Time;
+use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
 /// Which connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,12 +224,7 @@ fn of_certificate<'x>(part: &Part, tls: &TlsFacts<'x>, scratch: &mut Scratch<'x>
     };
     match part {
         Part::Serial => {
-            // The zero in front only says that the number is positive.
-            let serial = match certificate.raw_serial() {
-                [0, rest @ ..] if !rest.is_empty() => rest,
-                serial => serial,
-            };
-            let serial = scratch.copy(serial);
+            let serial = scratch.copy(positive(certificate.raw_serial()));
             serial.map_or(Err(Absent::Never), |serial| found(Value::Bin(serial)))
         }
         Part::Subject(how) => text(&|out| put_name(certificate.subject(), how, out)),
@@ -246,7 +244,7 @@ fn of_certificate<'x>(part: &Part, tls: &TlsFacts<'x>, scratch: &mut Scratch<'x>
 }
 
 /// `YYMMDDhhmmssZ`
-fn put_time(time: x509_parser::time::ASN1Time, out: &mut Writer<'_>) -> Option<()> {
+fn put_time(time: ASN1Time, out: &mut Writer<'_>) -> Option<()> {
     let time = time.to_datetime();
     out.print(format_args!(
         "{:02}{:02}{:02}{:02}{:02}{:02}Z",
@@ -264,6 +262,134 @@ pub fn common_name(der: &[u8]) -> Option<Vec<u8>> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let name = certificate.subject().iter_common_name().last()?;
     Some(name.as_str().map_or(name.attr_value().data, str::as_bytes).to_vec())
+}
+
+/// What a certificate says, in OpenSSL's words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateText {
+    /// Its number.
+    pub serial: String,
+    /// From when it is valid.
+    pub not_before: String,
+    /// Until when it is valid.
+    pub not_after: String,
+    /// Names and addresses of hosts that it is for.
+    pub names: Vec<String>,
+    /// Kind and bits of its key.
+    pub key: String,
+    /// Its SHA-1.
+    pub sha1: String,
+    /// Whom it is for.
+    pub subject: String,
+    /// Who has signed it.
+    pub issuer: String,
+}
+
+impl CertificateText {
+    /// Of the certificate `der`.
+    pub fn of(der: &[u8]) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(der).ok()?;
+        let mut names = Vec::new();
+        if let Ok(Some(alternative)) = certificate.subject_alternative_name() {
+            for name in &alternative.value.general_names {
+                match name {
+                    GeneralName::DNSName(name) => names.push(format!("DNS:{name}")),
+                    GeneralName::IPAddress([a, b, c, d]) => {
+                        names.push(format!("IP Address:{a}.{b}.{c}.{d}"));
+                    }
+                    GeneralName::RFC822Name(name) => names.push(format!("email:{name}")),
+                    GeneralName::URI(name) => names.push(format!("URI:{name}")),
+                    _ => {}
+                }
+            }
+        }
+        let public = certificate.public_key();
+        let bits = match public.parsed() {
+            Ok(PublicKey::RSA(key)) => format!("RSA{}", key.key_size()),
+            Ok(PublicKey::EC(key)) => format!("EC{}", key.key_size()),
+            _ => named(&public.algorithm.algorithm.to_id_string(), ALGORITHMS).to_owned(),
+        };
+        Some(Self {
+            serial: hex(positive(certificate.raw_serial())),
+            not_before: date_of(certificate.validity().not_before),
+            not_after: date_of(certificate.validity().not_after),
+            names,
+            key: bits,
+            sha1: hex(&Sha1::digest(der)),
+            subject: one_line(certificate.subject()),
+            issuer: one_line(certificate.issuer()),
+        })
+    }
+}
+
+/// What a list of revoked certificates says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RevokedText {
+    /// Its version.
+    pub version: u32,
+    /// How it is signed.
+    pub signature: String,
+    /// Who has signed it.
+    pub issuer: String,
+    /// Since when it holds.
+    pub last_update: String,
+    /// Until when it holds.
+    pub next_update: String,
+    /// Numbers of certificates, and when each was revoked.
+    pub revoked: Vec<(String, String)>,
+}
+
+impl RevokedText {
+    /// Of the list `der`.
+    pub fn of(der: &[u8]) -> Option<Self> {
+        let (_, list) = CertificateRevocationList::from_der(der).ok()?;
+        let entry = |entry: &RevokedCertificate<'_>| {
+            (hex(positive(entry.raw_serial())), date_of(entry.revocation_date))
+        };
+        Some(Self {
+            version: list.version().map_or(1, |version| version.0 + 1),
+            signature: named(&list.signature_algorithm.algorithm.to_id_string(), ALGORITHMS).to_owned(),
+            issuer: one_line(list.issuer()),
+            last_update: date_of(list.last_update()),
+            next_update: list.next_update().map_or_else(|| "NONE".to_owned(), date_of),
+            revoked: list.iter_revoked_certificates().map(entry).collect(),
+        })
+    }
+}
+
+/// A number without the zero in front that only says that it is positive.
+fn positive(serial: &[u8]) -> &[u8] {
+    match serial {
+        [0, rest @ ..] if !rest.is_empty() => rest,
+        serial => serial,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// `Aug 13 17:42:24 2020 GMT`
+fn date_of(time: ASN1Time) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let time = time.to_datetime();
+    let month = MONTHS[usize::from(u8::from(time.month())) - 1];
+    format!(
+        "{month} {:>2} {:02}:{:02}:{:02} {} GMT",
+        time.day(),
+        time.hour(),
+        time.minute(),
+        time.second(),
+        time.year()
+    )
+}
+
+fn one_line(name: &X509Name<'_>) -> String {
+    let part = |(key, value): (String, Vec<u8>)| {
+        format!("/{}={}", named(&key, ATTRIBUTES), String::from_utf8_lossy(&value))
+    };
+    parts_of(name).into_iter().map(part).collect()
 }
 
 /// Attributes of names by OpenSSL's short names.
@@ -306,15 +432,18 @@ fn named<'a>(oid: &'a str, names: &'static [(&str, &str)]) -> &'a str {
     names.iter().find(|(known, _)| *known == oid).map_or(oid, |(_, name)| name)
 }
 
+/// The attributes of a name: numbers and values.
+fn parts_of(name: &X509Name<'_>) -> Vec<(String, Vec<u8>)> {
+    let relative = name.iter().flat_map(|relative| relative.iter());
+    let part = |part: &AttributeTypeAndValue<'_>| {
+        let value = part.as_str().map_or(part.attr_value().data, str::as_bytes).to_vec();
+        (part.attr_type().to_id_string(), value)
+    };
+    relative.map(part).collect()
+}
+
 fn put_name(name: &X509Name<'_>, how: &Dn, out: &mut Writer<'_>) -> Option<()> {
-    let parts: Vec<(String, Vec<u8>)> = name
-        .iter()
-        .flat_map(|relative| relative.iter())
-        .map(|part| {
-            let value = part.as_str().map_or(part.attr_value().data, str::as_bytes).to_vec();
-            (part.attr_type().to_id_string(), value)
-        })
-        .collect();
+    let parts = parts_of(name);
     let key = |part: &(String, Vec<u8>)| named(&part.0, ATTRIBUTES).as_bytes().to_vec();
     if let Some(entry) = &how.entry {
         let mut values = parts.iter().filter(|part| key(part) == **entry).map(|part| &part.1);

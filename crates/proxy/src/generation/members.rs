@@ -230,6 +230,7 @@ impl Generation {
         line.options.init_addr = Some(Set { value: Word::plain("none", line.pos), pos: line.pos });
         let mut found = Diagnostics::new(false);
         let mut refuse = Refuse::new(&mut found, saved, true);
+        refuse.tls = self.certificates.clone();
         let server = server::server(&line, &bare.settings, &self.process, number, place, None, &mut refuse);
         let proxy = Proxy { servers: vec![Box::new(line)], ..bare.clone() };
         let mut built = [server];

@@ -85,6 +85,7 @@ use manylane_http::CaseTable;
 use manylane_logs::RingServer;
 use manylane_sched::Time;
 use manylane_sync::Arc;
+use manylane_tls::Store;
 use refuse::Refuse;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -136,6 +137,8 @@ pub struct Parts {
     pub expressions: Expressions,
     /// `resolvers`, in the file's order.
     pub resolvers: Vec<Arc<Resolvers>>,
+    /// The files of TLS.
+    pub certificates: Arc<Store>,
     /// Users, by the file's order of lists.
     pub userlists: Vec<Userlist>,
     /// Some of them have passwords that are hashed.
@@ -203,6 +206,7 @@ impl Generation {
             http_errors,
             resolvers: _, // by their own reader
             rings: _,     // with the targets of logs
+            crt_stores: _,
             files: _,     // for positions in reports
             environment,
         } = config;
@@ -212,6 +216,7 @@ impl Generation {
         process.no_reuse_port |= wishes.no_reuse_port;
         let resolvers = resolvers::sections(config, &mut refuse);
         let userlists = users::userlists(userlists, &mut refuse);
+        tls::crt_stores(config, &mut refuse);
         if userlists.iter().any(Userlist::has_hashes) {
             let bytes =
                 |proxy: &&Proxy| proxy.kind != ProxyKind::Defaults && proxy.settings.mode() == Mode::Tcp;
@@ -256,8 +261,10 @@ impl Generation {
         let namespaces = of_binds.chain(of_servers).collect();
         let tells_formats =
             proxies.backends.iter().flat_map(|own| &own.servers).any(|server| !server.tlvs.is_empty());
+        let certificates = refuse.tls.clone();
         let parts = Parts {
             process,
+            certificates,
             environment: environment.clone(),
             said: Box::default(),
             saved: members::SavedConfig::of(config),

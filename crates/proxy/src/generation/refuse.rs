@@ -1,11 +1,12 @@
 //! What the program does not do yet, refused by name where the file says it.
 
 use super::files::Files;
-use super::tls::TlsContexts;
 use manylane_config::diag::{Diagnostics, Severity};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::{Config, Set};
+use manylane_sync::Arc;
+use manylane_tls::Store;
 use std::path::PathBuf;
 
 /// Takes note of what is refused.
@@ -18,8 +19,8 @@ pub(super) struct Refuse<'a> {
     pub(super) files: Files,
     /// Listeners so far, of all `bind` lines.
     pub(super) listeners: usize,
-    /// What lines with TLS have in common.
-    pub(super) tls: TlsContexts,
+    /// The files of TLS, and what lines with TLS have in common.
+    pub(super) tls: Arc<Store>,
 }
 
 impl<'a> Refuse<'a> {
@@ -30,7 +31,7 @@ impl<'a> Refuse<'a> {
             ignore_unresolved,
             files: Files::default(),
             listeners: 0,
-            tls: TlsContexts::default(),
+            tls: Arc::default(),
         }
     }
 

@@ -3,11 +3,11 @@
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::tree::{Set, TlsOptions, TlsProcess};
+use manylane_config::tree::{Config, Set, TlsOptions, TlsProcess};
 use manylane_sync::atomic::AtomicBool;
 use manylane_tls::{
-    ClientContext, ClientSettings, ClientVerify, CommonSettings, Problem, ServerContext, ServerName,
-    ServerSettings, ServerVerify, Source, Version,
+    ClientContext, ClientSettings, ClientVerify, CommonSettings, Definition, Problem, ServerContext,
+    ServerName, ServerSettings, ServerVerify, Source, Version,
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -15,10 +15,37 @@ use std::path::PathBuf;
 /// `tune.ssl.cachesize` without that.
 const SESSIONS: u32 = 20_000;
 
-/// Lines that say the same have one context, and share what they know of sessions.
-#[derive(Debug, Default)]
-pub(super) struct TlsContexts {
-    listeners: Vec<(ServerSettings, ServerContext)>,
+/// `crt-store` sections: their certificates are read, whether a line uses them or not.
+pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
+    let process = &config.global.tls;
+    for section in &config.crt_stores {
+        for load in &section.loads {
+            let crt_base = section.crt_base.as_ref().or(process.crt_base.as_ref());
+            let key_base = section.key_base.as_ref().or(process.key_base.as_ref());
+            let definition = Definition {
+                certificate: based(&load.crt, crt_base, refuse),
+                key: load.key.as_ref().map(|key| based(key, key_base, refuse)),
+            };
+            let section_name = section.name.shown().to_string();
+            let name = match &load.alias {
+                Some(alias) => format!("@{section_name}/{}", alias.shown()),
+                None if section_name.is_empty() => definition.certificate.display().to_string(),
+                None => format!("@{section_name}/{}", load.crt.shown()),
+            };
+            if !refuse.tls.define(&name, definition) {
+                refuse.found.alert(load.pos, format!("'load' : there is a certificate named '{name}' already"));
+                continue;
+            }
+            let mut told = Vec::new();
+            let loaded = refuse.tls.load(&name, &mut told);
+            for problem in told {
+                refuse.found.warning(load.pos, problem.to_string());
+            }
+            if let Err(problem) = loaded {
+                refuse.found.alert(load.pos, problem.to_string());
+            }
+        }
+    }
 }
 
 /// The context of a `bind` line at `pos` with `ssl`. None: there is no `ssl`, or something is wrong, which
@@ -36,12 +63,14 @@ pub(super) fn of_bind(
     if http && own.alpn.is_none() {
         common.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     }
-    let file = |word: &Word| Source::Path(based(word, &process.crt_base, refuse));
+    let base = process.crt_base.as_ref();
+    let file = |word: &Word| Source::Path(based(word, base, refuse));
+    let default = |word: &Word| Source::Default(based(word, base, refuse));
     let list = |word: &Word| Source::List {
         path: refuse.path(word),
         base: process.crt_base.as_ref().map_or_else(PathBuf::new, |base| refuse.path(&base.value)),
     };
-    let certificates = own.default_crt.iter().chain(&own.crt).map(file);
+    let certificates = own.default_crt.iter().map(default).chain(own.crt.iter().map(file));
     let certificates = certificates.chain(own.crt_list.iter().map(list)).collect();
     let settings = ServerSettings {
         common,
@@ -57,17 +86,11 @@ pub(super) fn of_bind(
         client_order: own.client_ciphers.or(defaults.client_ciphers).is_some_and(|set| set.value),
         sessions: process.sessions.map_or(SESSIONS, |set| set.value) as usize,
     };
-    if let Some((_, made)) = refuse.tls.listeners.iter().find(|(known, _)| *known == settings) {
-        return Some(made.clone());
-    }
     let mut told = Vec::new();
-    let made = ServerContext::new(&settings, &mut told);
+    let made = refuse.tls.listener(&settings, &mut told);
     tell(told, own, defaults, pos, refuse);
     match made {
-        Ok(made) => {
-            refuse.tls.listeners.push((settings, made.clone()));
-            Some(made)
-        }
+        Ok(made) => Some(made),
         Err(problem) => {
             let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
             refuse.found.alert(pos, problem.to_string());
@@ -161,14 +184,14 @@ pub(super) fn of_server(
     };
     let settings = ClientSettings {
         common,
-        certificate: own.crt.last().map(|word| based(word, &process.crt_base, refuse)),
+        certificate: own.crt.last().map(|word| based(word, process.crt_base.as_ref(), refuse)),
         verify,
         sends_name,
         reuse: own.reuse.is_none_or(|set| set.value) && purpose == Purpose::Traffic,
     };
     let offers_h2 = settings.common.alpn.iter().any(|name| name == b"h2");
     let mut told = Vec::new();
-    let made = ClientContext::new(&settings, &mut told);
+    let made = refuse.tls.server(&settings, &mut told);
     tell(told, own, defaults, pos, refuse);
     match made {
         Ok(context) => {
@@ -247,14 +270,17 @@ fn common(
         alpn,
         authorities: own.ca_file.as_ref().map(|set| match set.value.bytes() {
             b"@system-ca" => PathBuf::from("@system-ca"),
-            _ => based(&set.value, &process.ca_base, refuse),
+            _ => based(&set.value, process.ca_base.as_ref(), refuse),
         }),
-        revoked: own.crl_file.as_ref().map(|set| based(&set.value, &process.ca_base, refuse)),
+        revoked: own.crl_file.as_ref().map(|set| based(&set.value, process.ca_base.as_ref(), refuse)),
     })
 }
 
 /// The file that a word names, from a folder for such files on, if there is one.
-fn based(word: &Word, base: &Option<Set<Word>>, refuse: &Refuse<'_>) -> PathBuf {
+fn based(word: &Word, base: Option<&Set<Word>>, refuse: &Refuse<'_>) -> PathBuf {
+    if word.bytes().starts_with(b"@") {
+        return PathBuf::from(word.shown().to_string()); // of a 'crt-store' section
+    }
     let named = refuse.path(word);
     match base {
         Some(base) if named.is_relative() => refuse.path(&base.value).join(named),

@@ -466,7 +466,7 @@ async fn steps(
                             None => made,
                             Some(tls) => {
                                 let left = deadline(true).since(here.now());
-                                match Box::pin(here.timeout(left, encrypted(here, tls, made))).await {
+                                match Box::pin(here.timeout(left, encrypted(local, tls, made))).await {
                                     Ok(Ok(made)) => made,
                                     Ok(Err(why)) => return CheckResult::new(Status::L6Rsp, why),
                                     Err(_) => return CheckResult::new(Status::L6Tout, ""),
@@ -561,11 +561,12 @@ fn ends(connection: &Connection) -> Option<Ends<'static>> {
 }
 
 /// Shakes hands; else what is to be said.
-async fn encrypted(here: Here, tls: &ServerTls, made: Connection) -> Result<Connection, String> {
-    let own = manylane_tls::Connection::client(&tls.context, tls.name(&[])).map_err(|why| why.to_string())?;
+async fn encrypted(local: &Local, tls: &ServerTls, made: Connection) -> Result<Connection, String> {
+    let own = manylane_tls::Connection::client(&tls.context, tls.name(&[]), &local.reader())
+        .map_err(|why| why.to_string())?;
     let made = made.encrypt(own, Chain::new()).map_err(|why| why.to_string())?;
     if let Some(stream) = made.tls() {
-        stream.handshake(here).await.map_err(|why| format!("SSL handshake failure ({why})"))?;
+        stream.handshake(local.here()).await.map_err(|why| format!("SSL handshake failure ({why})"))?;
     }
     Ok(made)
 }

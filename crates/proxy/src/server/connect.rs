@@ -454,7 +454,7 @@ async fn encrypted(
         chain.append(bytes).map_err(|_| Cause::Resource)?;
         connection.send(&mut chain).await.map_err(|_| Cause::ServerLeft)?;
     }
-    let own = manylane_tls::Connection::client(&tls.context, tls.name(wanted.names))
+    let own = manylane_tls::Connection::client(&tls.context, tls.name(wanted.names), &local.reader())
         .map_err(|_| Cause::Resource)?;
     let connection = connection.encrypt(own, Chain::new()).map_err(|_| Cause::Resource)?;
     let here = local.here();

@@ -9,6 +9,7 @@ use manylane_io::{Io, SocketAddrAny, socket};
 use manylane_mux::h2;
 use manylane_net::{Connection, Incoming, Packets, TlsStream};
 use manylane_pool::{AllocError, Pool, Pooled};
+use manylane_sync::qsbr::Reader;
 use manylane_tls::{Info, ServerContext};
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -162,8 +163,8 @@ impl Client {
     }
 
     /// The same client, with TLS over its connection. None: there is no memory for that.
-    pub(crate) fn encrypt(self, context: &ServerContext) -> Option<Self> {
-        let tls = manylane_tls::Connection::server(context).ok()?;
+    pub(crate) fn encrypt(self, context: &ServerContext, reader: &Reader) -> Option<Self> {
+        let tls = manylane_tls::Connection::server(context, reader).ok()?;
         let ClientEnd::Http1(connection) = self.end else { return Some(self) };
         let connection = connection.encrypt(tls, self.received).ok()?;
         Some(Self { end: ClientEnd::Http1(connection), received: Chain::new(), ..self })

@@ -256,7 +256,7 @@ async fn admit(
         return None;
     }
     if let Some(context) = &listener.tls {
-        client = client.encrypt(context)?;
+        client = client.encrypt(context, &local.reader())?;
         if let Err(why) = handshake::shake(local, frontend, &client).await {
             count_in_front!(frontend, listener, request_errors);
             let silent = matches!(why, NoHandshake::Empty);

@@ -1,0 +1,397 @@
+//! `ssl`: certificates, authorities, lists of revoked certificates, lists of certificates.
+//!
+//! What takes long, and what waits for the store's lock, is done on a thread of the blocking pool.
+
+use super::Call;
+use crate::reply::Gone;
+use crate::serve::Control;
+use manylane_expr::{CertificateText, RevokedText};
+use manylane_tls::{Failure, Kind, Store};
+use std::fmt::Write;
+use zeroize::Zeroizing;
+
+/// What an answer calls a kind.
+fn noun(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Certificate => "certificate",
+        Kind::Authorities => "CA",
+        Kind::Revoked => "CRL",
+    }
+}
+
+/// How commands name a kind.
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Certificate => "cert",
+        Kind::Authorities => "ca-file",
+        Kind::Revoked => "crl-file",
+    }
+}
+
+/// Does something with the store aside. Nothing when there is no thread for that, which was told.
+async fn aside<T: Send + 'static>(
+    call: &mut Call<'_, '_>,
+    work: impl FnOnce(&Store) -> T + Send + 'static,
+) -> Option<T> {
+    let store = call.generation.certificates.clone();
+    match Control::aside().run(move || work(&store)) {
+        Ok(working) => Some(working.await),
+        Err(refused) => {
+            call.error(&format!("Nothing was done: {refused}."));
+            None
+        }
+    }
+}
+
+/// `show ssl cert`, `show ssl ca-file`, `show ssl crl-file`
+pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
+    let name = call.word(0).to_owned();
+    if name.is_empty() {
+        return overview(call, kind).await;
+    }
+    // Of authorities and lists one may be chosen by its number.
+    let (name, index) = match name.rsplit_once(':') {
+        Some((name, index)) if kind != Kind::Certificate && index.parse::<usize>().is_ok_and(|n| n > 0) => {
+            (name.to_owned(), index.parse::<usize>().ok())
+        }
+        _ => (name, None),
+    };
+    let asked = name.clone();
+    let Some(shown) = aside(call, move |store| store.show(kind, &asked)).await else { return Ok(()) };
+    let Some(shown) = shown else {
+        let what = match kind {
+            Kind::Certificate => "Can't display the certificate: Not found or the certificate is a bundle!",
+            Kind::Authorities => "Can't display the CA file : Not found!",
+            Kind::Revoked => "Can't display the CRL file : Not found!",
+        };
+        call.error(what);
+        return Ok(());
+    };
+    let star = name.strip_prefix('*');
+    let _ = writeln!(call.reply, "Filename: {name}");
+    let status = match (shown.der.is_empty(), shown.used) {
+        (true, _) => "Empty",
+        (_, true) => "Used",
+        _ => "Unused",
+    };
+    if star.is_none() || kind == Kind::Certificate {
+        let _ = writeln!(call.reply, "Status: {status}");
+    }
+    if kind == Kind::Certificate {
+        certificate(call, &shown.der);
+        return Ok(());
+    }
+    for (number, der) in shown.der.iter().enumerate() {
+        if index.is_some_and(|index| index != number + 1) {
+            continue;
+        }
+        match kind {
+            Kind::Revoked => {
+                let _ = writeln!(call.reply, "\nCertificate Revocation List #{}:", number + 1);
+                revoked(call, der);
+            }
+            _ => {
+                let _ = writeln!(call.reply, "\nCertificate #{}:", number + 1);
+                if let Some(text) = CertificateText::of(der) {
+                    for line in lines(&text) {
+                        let _ = writeln!(call.reply, "  {line}");
+                    }
+                }
+            }
+        }
+        call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+fn lines(text: &CertificateText) -> Vec<String> {
+    vec![
+        format!("Serial: {}", text.serial),
+        format!("notBefore: {}", text.not_before),
+        format!("notAfter: {}", text.not_after),
+        format!("Subject Alternative Name: {}", text.names.join(", ")),
+        format!("Algorithm: {}", text.key),
+        format!("SHA1 FingerPrint: {}", text.sha1),
+        format!("Subject: {}", text.subject),
+        format!("Issuer: {}", text.issuer),
+    ]
+}
+
+fn certificate(call: &mut Call<'_, '_>, chain: &[Box<[u8]>]) {
+    let mut chain = chain.iter().filter_map(|der| CertificateText::of(der));
+    let Some(first) = chain.next() else { return };
+    for line in lines(&first) {
+        let _ = writeln!(call.reply, "{line}");
+    }
+    for text in chain {
+        let _ = writeln!(call.reply, "Chain Subject: {}\nChain Issuer: {}", text.subject, text.issuer);
+    }
+}
+
+fn revoked(call: &mut Call<'_, '_>, der: &[u8]) {
+    let Some(text) = RevokedText::of(der) else { return };
+    let _ = writeln!(
+        call.reply,
+        "Version {}\nSignature Algorithm: {}\nIssuer: {}\nLast Update: {}\nNext Update: {}",
+        text.version, text.signature, text.issuer, text.last_update, text.next_update
+    );
+    if text.revoked.is_empty() {
+        call.reply.put("No Revoked Certificates\n");
+        return;
+    }
+    call.reply.put("Revoked Certificates:\n");
+    for (serial, date) in &text.revoked {
+        let _ = writeln!(call.reply, "    Serial Number: {serial}\n        Revocation Date: {date}");
+    }
+}
+
+async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
+    let Some(names) = aside(call, move |store| store.names(kind)).await else { return Ok(()) };
+    let line = |name: &str, count: usize| match kind {
+        Kind::Authorities => format!("{name} - {count} certificate(s)\n"),
+        _ => format!("{name}\n"),
+    };
+    if let Some((name, count)) = &names.pending {
+        call.reply.put("# transaction\n*");
+        call.reply.put(&line(name, *count));
+        call.reply.put("\n");
+    }
+    call.reply.put("# filename\n");
+    for (name, count) in &names.all {
+        call.reply.put(&line(name, *count));
+        call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+/// Why something was not done, in HAProxy's words where it has some.
+fn sentence(kind: Kind, name: &str, failure: &Failure, doing: &str) -> String {
+    match failure {
+        Failure::Unknown => match kind {
+            Kind::Certificate => "Can't replace a certificate which is not referenced by the configuration!",
+            Kind::Authorities => "Can't replace a CA file which is not referenced by the configuration!",
+            Kind::Revoked => "Can't replace a CRL file which is not referenced by the configuration!",
+        }
+        .to_owned(),
+        Failure::Exists => format!("{} '{name}' already exists!", noun(kind)),
+        Failure::Used => format!("{} '{name}' in use, can't be deleted!", noun(kind)),
+        Failure::NoTransaction => "No ongoing transaction! !".to_owned(),
+        Failure::Other(about) => {
+            format!("The ongoing transaction is about '{about}' but you are trying to {doing} '{name}'")
+        }
+        Failure::Empty => format!("{} '{name}' is empty!", noun(kind)),
+        Failure::Bad(problem) => problem.to_string(),
+    }
+}
+
+/// `new ssl cert`, `new ssl ca-file`, `new ssl crl-file`
+pub(super) async fn create(call: &mut Call<'_, '_>, kind: Kind) {
+    let name = call.word(0).to_owned();
+    if name.is_empty() {
+        return call.error(&format!("'new ssl {}' expects a filename", word(kind)));
+    }
+    let made = name.clone();
+    match aside(call, move |store| store.create(kind, &made)).await {
+        Some(Ok(())) => call.info(&match kind {
+            Kind::Certificate => format!("New empty certificate store '{name}'!"),
+            Kind::Authorities => format!("New CA file created '{name}'!"),
+            Kind::Revoked => format!("New CRL file created '{name}'!"),
+        }),
+        Some(Err(_)) => call.error(&match kind {
+            Kind::Certificate => format!("Certificate '{name}' already exists!"),
+            Kind::Authorities => format!("CA file '{name}' already exists!"),
+            Kind::Revoked => format!("CRL file '{name}' already exists!"),
+        }),
+        None => {}
+    }
+}
+
+/// `set ssl cert`, `set ssl ca-file`, `add ssl ca-file`, `set ssl crl-file`
+pub(super) async fn set(call: &mut Call<'_, '_>, kind: Kind, adds: bool) {
+    let verb = if adds { "add" } else { "set" };
+    let name = call.word(0).to_owned();
+    let payload = call.payload.take().map(Zeroizing::new); // it may have a key
+    let (false, Some(payload)) = (name.is_empty(), payload) else {
+        let what = match kind {
+            Kind::Certificate => "a certificate",
+            Kind::Authorities => "CAs",
+            Kind::Revoked => "CRLs",
+        };
+        return call
+            .error(&format!("'{verb} ssl {}' expects a filename and {what} as a payload", word(kind)));
+    };
+    let about = name.clone();
+    let set = aside(call, move |store| store.set(kind, &about, payload.as_bytes(), adds)).await;
+    let begun = match set {
+        Some(Ok(begins)) => begins,
+        Some(Err(failure)) => {
+            let why = sentence(kind, &name, &failure, "set");
+            return call.error(&format!("{why}\nCan't update {name}!"));
+        }
+        None => return,
+    };
+    let done = if begun { "created" } else { "updated" };
+    call.info(&match kind {
+        Kind::Certificate => format!("Transaction {done} for certificate {name}!"),
+        _ => format!("transaction {done} for {} {name}!", noun(kind)),
+    });
+}
+
+/// `commit ssl cert`, `commit ssl ca-file`, `commit ssl crl-file`
+pub(super) async fn commit(call: &mut Call<'_, '_>, kind: Kind) {
+    let name = call.word(0).to_owned();
+    if name.is_empty() {
+        return call.error(&format!("'commit ssl {}' expects a filename", word(kind)));
+    }
+    let about = name.clone();
+    match aside(call, move |store| store.commit(kind, &about)).await {
+        Some(Ok(count)) => {
+            let dots = ".".repeat(count);
+            let _ = writeln!(call.reply, "Committing {name}{dots}\nSuccess!");
+        }
+        Some(Err(failure @ Failure::Bad(_))) => {
+            let why = sentence(kind, &name, &failure, "commit");
+            let _ = writeln!(call.reply, "Committing {name}\n{why}\nFailed!");
+        }
+        Some(Err(failure)) => {
+            let why = sentence(kind, &name, &failure, "set");
+            call.error(&format!("{why}\nCan't commit {name}!"));
+        }
+        None => {}
+    }
+}
+
+/// `abort ssl cert`, `abort ssl ca-file`, `abort ssl crl-file`
+pub(super) async fn abort(call: &mut Call<'_, '_>, kind: Kind) {
+    let name = call.word(0).to_owned();
+    if name.is_empty() {
+        return call.error(&format!("'abort ssl {}' expects a filename", word(kind)));
+    }
+    let about = name.clone();
+    match aside(call, move |store| store.abort(kind, &about)).await {
+        Some(Ok(())) => call.info(&format!("Transaction aborted for certificate '{name}'!")),
+        Some(Err(failure)) => {
+            let why = sentence(kind, &name, &failure, "abort");
+            call.error(&format!("{why}\nCan't abort {name}!"));
+        }
+        None => {}
+    }
+}
+
+/// `del ssl cert`, `del ssl ca-file`, `del ssl crl-file`
+pub(super) async fn delete(call: &mut Call<'_, '_>, kind: Kind) {
+    let name = call.word(0).to_owned();
+    if name.is_empty() {
+        return call.error(&format!("'del ssl {}' expects a filename", word(kind)));
+    }
+    let about = name.clone();
+    let shown = match kind {
+        Kind::Certificate => "Certificate",
+        Kind::Authorities => "CA file",
+        Kind::Revoked => "CRL file",
+    };
+    match aside(call, move |store| store.remove(kind, &about)).await {
+        Some(Ok(())) => call.info(&format!("{shown} '{name}' deleted!")),
+        Some(Err(failure)) => {
+            let what = match kind {
+                Kind::Certificate => format!("certificate '{name}'"),
+                _ => format!("{shown} '{name}'"),
+            };
+            let why = match failure {
+                Failure::Used => format!("{what} in use, can't be deleted!"),
+                _ => format!("{what} doesn't exist!"),
+            };
+            call.error(&format!("Can't remove the certificate: {why}"));
+        }
+        None => {}
+    }
+}
+
+/// `show ssl crt-list [-n] [<list>]`
+pub(super) async fn show_list(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let numbered = call.word(0) == "-n";
+    let name = call.word(usize::from(numbered)).to_owned();
+    if name.is_empty() {
+        let Some(lists) = aside(call, |store| store.lists()).await else { return Ok(()) };
+        for list in lists {
+            let _ = writeln!(call.reply, "{list}");
+        }
+        return Ok(());
+    }
+    let asked = name.clone();
+    let Some(list) = aside(call, move |store| store.list(&asked)).await else { return Ok(()) };
+    let Some(list) = list else {
+        call.error("didn't find the specified filename");
+        return Ok(());
+    };
+    let _ = writeln!(call.reply, "# {name}");
+    for (number, certificate, filters) in list {
+        let _ = match numbered {
+            true => write!(call.reply, "{certificate}:{number}"),
+            false => write!(call.reply, "{certificate}"),
+        };
+        for filter in filters {
+            let _ = write!(call.reply, " {filter}");
+        }
+        call.reply.put("\n");
+        call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+/// `add ssl crt-list <list> [<certificate>] [<<]`
+pub(super) async fn add_line(call: &mut Call<'_, '_>) {
+    let payload = call.payload.take();
+    let line = match (&payload, call.words) {
+        (Some(payload), [_, ..]) => payload.lines().next().unwrap_or_default().to_owned(),
+        (None, [_, certificate, ..]) => certificate.clone(),
+        _ => {
+            return call.error("'add ssl crt-list' expects a filename and a certificate name");
+        }
+    };
+    let name = call.word(0).to_owned();
+    let shown = line.split_whitespace().next().unwrap_or_default().to_owned();
+    let list = name.clone();
+    match aside(call, move |store| store.add_line(&list, &line)).await {
+        Some(Ok(count)) => {
+            let dots = ".".repeat(count);
+            let _ = writeln!(call.reply, "Inserting certificate '{shown}' in crt-list '{name}'{dots}\nSuccess!");
+        }
+        Some(Err(failure)) => {
+            let why = match failure {
+                Failure::Unknown => format!("crt-list '{name}' does not exist!"),
+                Failure::Empty => format!("certificate '{shown}' is empty!"),
+                Failure::Bad(problem) => problem.text,
+                other => sentence(Kind::Certificate, &name, &other, "set"),
+            };
+            call.error(&format!("Can't edit the crt-list: {why}"));
+        }
+        None => {}
+    }
+}
+
+/// `del ssl crt-list <list> <certificate>[:<line>]`
+pub(super) async fn remove_line(call: &mut Call<'_, '_>) {
+    let [name, certificate, ..] = call.words else {
+        return call.error("'del ssl crt-list' expects a filename and a certificate name");
+    };
+    let (name, mut certificate, mut number) = (name.clone(), certificate.clone(), 0);
+    if let Some((file, line)) = certificate.rsplit_once(':')
+        && let Ok(line) = line.parse()
+    {
+        (certificate, number) = (file.to_owned(), line);
+    }
+    let (list, file) = (name.clone(), certificate.clone());
+    match aside(call, move |store| store.remove_line(&list, &file, number)).await {
+        Some(Ok(_)) => call.info(&format!("Entry '{certificate}' deleted in crtlist '{name}'!")),
+        Some(Err(failure)) => {
+            let why = match failure {
+                Failure::Unknown => format!("crt-list '{name}' does not exist!"),
+                Failure::Empty => format!("certificate '{certificate}' can't be found in the crt-list"),
+                other => sentence(Kind::Certificate, &name, &other, "set"),
+            };
+            call.error(&format!("Can't delete the entry: {why}"));
+        }
+        None => {}
+    }
+}

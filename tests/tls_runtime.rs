@@ -1,0 +1,467 @@
+//! Certificates, authorities and lists of certificates that change while the program serves, beside HAProxy's
+//! answers to the same commands.
+
+use crate::common;
+use crate::tls::{Authority, curl, openssl, text};
+
+use common::watch::{Played, ask, both, until};
+use common::{DEFAULTS, Manylane, fd, listener};
+use nix::sys::signal::Signal;
+use rcgen::{
+    CertificateParams, CertificateRevocationListParams, DnType, KeyIdMethod, KeyPair,
+    RevokedCertParams, SerialNumber,
+};
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+const PAGE: &str = " http-request return status 200 content-type text/plain string hello\n";
+
+/// A program with a listener with TLS, and a socket for commands.
+struct Served {
+    _program: Manylane,
+    address: SocketAddr,
+    socket: PathBuf,
+}
+
+impl Served {
+    /// `options` stand behind `bind ... ssl`.
+    fn start(authority: &Authority, options: &str) -> Self {
+        Self::start_with(authority, options, "", PAGE)
+    }
+
+    fn start_with(authority: &Authority, options: &str, sections: &str, more: &str) -> Self {
+        let (listening, address) = listener();
+        let socket = authority.folder.0.join("control");
+        let config = format!(
+            "global\n stats socket {} level admin\n nbthread 2\n{sections}\n{DEFAULTS} mode http\n\
+             frontend f\n bind {} ssl {options}\n{more}",
+            socket.display(),
+            fd(&listening),
+        );
+        Self { _program: Manylane::start_ready(&config), address, socket }
+    }
+
+    fn ask(&self, line: &str) -> String {
+        ask(&self.socket, line)
+    }
+
+    /// What a command with that file behind it is answered with.
+    fn send(&self, command: &str, file: &Path) -> String {
+        self.ask(&format!("{command} <<\n{}", std::fs::read_to_string(file).unwrap()))
+    }
+
+    /// Sends a file in the place of another, and has it be used.
+    fn replace(&self, kind: &str, name: &Path, file: &Path) {
+        let name = name.display();
+        let said = self.send(&format!("set ssl {kind} {name}"), file);
+        assert!(said.to_lowercase().starts_with("transaction created for "), "{said}");
+        let said = self.ask(&format!("commit ssl {kind} {name}"));
+        assert!(said.ends_with("\nSuccess!\n\n"), "{said}");
+    }
+
+    /// Names of the certificate that clients are shown which ask for `name`; none: they are refused.
+    fn shown(&self, name: &str) -> String {
+        let to = self.address.to_string();
+        let output = openssl(&["s_client", "-connect", &to, "-servername", name], "");
+        let subject = text(&output.stdout);
+        let line = subject.lines().find_map(|line| line.strip_prefix("subject="));
+        let name = line.and_then(|line| line.rsplit_once("CN")).map(|(_, name)| name);
+        name.unwrap_or_default().trim_start_matches([' ', '=']).to_owned()
+    }
+
+    /// Whether a client that shows that certificate is served.
+    fn serves(&self, authority: &Authority, certificate: &Path) -> bool {
+        let url = format!("https://a.example:{}/", self.address.port());
+        let file = certificate.to_str().unwrap();
+        let output = curl(authority, self.address, "a.example", &["--cert", file, "--key", file, &url]);
+        text(&output.stdout).starts_with("hello|200")
+    }
+}
+
+/// A client whose connection stays open, and what it is told.
+struct Client(Child, BufReader<std::process::ChildStdout>);
+
+impl Client {
+    fn connect(to: SocketAddr) -> Self {
+        let mut child = Command::new("openssl")
+            .args(["s_client", "-connect", &to.to_string(), "-quiet", "-no_ign_eof"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Self(child, out)
+    }
+
+    /// Asks for a page, and reads it.
+    fn get(&mut self) -> String {
+        let to = self.0.stdin.as_mut().unwrap();
+        to.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        while !answer.ends_with("\r\n\r\n") {
+            assert!(self.1.read_line(&mut answer).unwrap() > 0, "the connection ended: {answer}");
+        }
+        let mut body = [0; 5];
+        std::io::Read::read_exact(&mut self.1, &mut body).unwrap();
+        answer + &text(&body)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_certificate_is_replaced_and_what_is_established_goes_on() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (second, other) = (authority.bundle("new.pem", &["b.example"]), Authority::new());
+    let mismatched = {
+        let (one, two) = (std::fs::read_to_string(&certificate), std::fs::read_to_string(&second));
+        let (certificate, key) = (one.unwrap(), two.unwrap());
+        let end = "-----END CERTIFICATE-----\n";
+        let (certificate, _) = certificate.split_once(end).unwrap();
+        let (_, key) = key.split_once(end).unwrap();
+        other.folder.file("mismatched", &format!("{certificate}{end}{key}"))
+    };
+    let served = Served::start(&authority, &format!("crt {}", certificate.display()));
+    let name = certificate.display();
+    let mut client = Client::connect(served.address);
+    assert!(client.get().ends_with("hello"));
+    assert_eq!(served.shown("x"), "a.example");
+    let said = served.send(&format!("set ssl cert {name}"), &second);
+    assert_eq!(said, format!("Transaction created for certificate {name}!\n\n"));
+    assert_eq!(served.shown("x"), "a.example", "nothing is different before the commit");
+    assert!(served.ask(&format!("show ssl cert *{name}")).contains("DNS:b.example"));
+    served.ask(&format!("abort ssl cert {name}"));
+    assert!(served.ask(&format!("commit ssl cert {name}")).contains("No ongoing transaction!"));
+    assert_eq!(served.shown("x"), "a.example");
+    let said = served.send(&format!("set ssl cert {name}"), &mismatched);
+    assert!(said.contains("Transaction created"), "{said}");
+    let said = served.ask(&format!("commit ssl cert {name}"));
+    assert!(said.contains("is not that of its certificate") && said.contains("Failed!"), "{said}");
+    assert_eq!(served.shown("x"), "a.example", "a key of another certificate changes nothing");
+    served.ask(&format!("abort ssl cert {name}"));
+    served.replace("cert", &certificate, &second);
+    assert_eq!(served.shown("x"), "b.example");
+    assert!(client.get().ends_with("hello"), "the connection goes on");
+    assert!(served.ask(&format!("show ssl cert {name}")).contains("Status: Used"));
+}
+
+#[test]
+fn a_key_alone_takes_the_place_of_that_of_the_file() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let second = std::fs::read_to_string(authority.bundle("new.pem", &["b.example"])).unwrap();
+    let served = Served::start(&authority, &format!("crt {}", certificate.display()));
+    let name = certificate.display();
+    let end = "-----END CERTIFICATE-----\n";
+    let (certificate, key) = second.split_once(end).unwrap();
+    let said = served.ask(&format!("set ssl cert {name} <<\n{certificate}{end}"));
+    assert!(said.contains("Transaction created"), "{said}");
+    assert!(served.ask(&format!("commit ssl cert {name}")).contains("Failed!"));
+    let said = served.ask(&format!("set ssl cert {name}.key <<\n{key}"));
+    assert!(said.contains("Transaction updated"), "{said}");
+    assert!(served.ask(&format!("commit ssl cert {name}")).contains("Success!"));
+    assert_eq!(served.shown("x"), "b.example");
+}
+
+#[test]
+fn authorities_and_revoked_certificates_change_for_clients() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (one, two) = (authority.bundle("one.pem", &["one"]), other.bundle("two.pem", &["two"]));
+    let known = authority.folder.file("known.pem", &std::fs::read_to_string(authority.file()).unwrap());
+    let served = Served::start(
+        &authority,
+        &format!("crt {} verify required ca-file {}", certificate.display(), known.display()),
+    );
+    let who = |served: &Served| (served.serves(&authority, &one), served.serves(&authority, &two));
+    assert_eq!(who(&served), (true, false));
+    served.replace("ca-file", &known, &other.file());
+    assert_eq!(who(&served), (false, true));
+    let said = served.send(&format!("add ssl ca-file {}", known.display()), &authority.file());
+    assert!(said.starts_with("transaction created for CA "), "{said}");
+    assert_eq!(who(&served), (false, true));
+    assert!(served.ask(&format!("commit ssl ca-file {}", known.display())).contains("Success!"));
+    assert_eq!(who(&served), (true, true));
+}
+
+/// A list of what `authority` has revoked.
+fn revoked_by(authority: &Authority, serials: &[u64]) -> String {
+    let now = rcgen::date_time_ymd(2020, 1, 1);
+    let revoked = |serial: &u64| RevokedCertParams {
+        serial_number: SerialNumber::from(*serial),
+        revocation_time: now,
+        reason_code: None,
+        invalidity_date: None,
+    };
+    let params = CertificateRevocationListParams {
+        this_update: now,
+        next_update: rcgen::date_time_ymd(2090, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: serials.iter().map(revoked).collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(&authority.own).unwrap().pem().unwrap()
+}
+
+#[test]
+fn a_list_of_revoked_certificates_is_replaced() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let mut params = CertificateParams::new(vec!["client".to_owned()]).unwrap();
+    params.serial_number = Some(SerialNumber::from(4711));
+    params.distinguished_name.push(DnType::CommonName, "client");
+    let key = KeyPair::generate().unwrap();
+    let shown = params.signed_by(&key, &authority.own).unwrap();
+    let shown = authority.folder.file("client.pem", &format!("{}{}", shown.pem(), key.serialize_pem()));
+    let list = authority.folder.file("revoked.pem", &revoked_by(&authority, &[1]));
+    let served = Served::start(
+        &authority,
+        &format!(
+            "crt {} verify required ca-file {} crl-file {}",
+            certificate.display(),
+            authority.file().display(),
+            list.display()
+        ),
+    );
+    assert!(served.serves(&authority, &shown));
+    let newer = authority.folder.file("newer.pem", &revoked_by(&authority, &[1, 4711]));
+    served.replace("crl-file", &list, &newer);
+    assert!(!served.serves(&authority, &shown));
+    let said = served.ask(&format!("show ssl crl-file {}", list.display()));
+    assert!(said.contains("Serial Number: 1267"), "{said}");
+}
+
+#[test]
+fn certificates_come_to_lists_and_go() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let second = authority.bundle("b.pem", &["b.example"]);
+    let list = authority.folder.file("list", &format!("{}\n", certificate.display()));
+    let served = Served::start(&authority, &format!("strict-sni crt-list {}", list.display()));
+    assert_eq!((served.shown("a.example").as_str(), served.shown("b.example").as_str()), ("a.example", ""));
+    let (list, new) = (list.display(), authority.folder.0.join("new.pem"));
+    let new = new.display();
+    let refused = served.ask(&format!("add ssl crt-list {list} {new}"));
+    assert!(refused.contains("does not exist!"), "{refused}");
+    assert_eq!(served.ask(&format!("new ssl cert {new}")), format!("New empty certificate store '{new}'!\n\n"));
+    let refused = served.ask(&format!("add ssl crt-list {list} {new}"));
+    assert!(refused.contains("is empty!"), "{refused}");
+    assert!(served.send(&format!("set ssl cert {new}"), &second).contains("Transaction created"));
+    assert!(served.ask(&format!("commit ssl cert {new}")).contains("Success!"));
+    assert_eq!(served.shown("b.example"), "", "no list has it");
+    let said = served.ask(&format!("add ssl crt-list {list} <<\n{new} *.w.example !no.w.example\n"));
+    assert!(said.contains("Success!"), "{said}");
+    assert_eq!(served.shown("x.w.example"), "b.example");
+    assert_eq!((served.shown("b.example").as_str(), served.shown("no.w.example").as_str()), ("", ""));
+    let refused = served.ask(&format!("del ssl cert {new}"));
+    assert!(refused.contains("in use, can't be deleted!"), "{refused}");
+    let said = served.ask(&format!("del ssl crt-list {list} {new}"));
+    assert!(said.contains("deleted in crtlist"), "{said}");
+    assert_eq!((served.shown("x.w.example").as_str(), served.shown("a.example").as_str()), ("", "a.example"));
+    let said = served.ask(&format!("del ssl cert {new}"));
+    assert_eq!(said, format!("Certificate '{new}' deleted!\n\n"));
+}
+
+#[test]
+fn servers_are_verified_by_other_authorities() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let (outer, inner) = (authority.bundle("a.pem", &["a.example"]), other.bundle("b.pem", &["b.example"]));
+    let known = authority.folder.file("known.pem", &std::fs::read_to_string(authority.file()).unwrap());
+    let (socket, between) = listener();
+    let more = format!(
+        " default_backend b\nbackend b\n server s {between} ssl ca-file {} verifyhost b.example\n\
+         frontend g\n bind {} ssl crt {}\n{PAGE}",
+        known.display(),
+        fd(&socket),
+        inner.display(),
+    );
+    let served = Served::start_with(&authority, &format!("crt {}", outer.display()), "", &more);
+    let url = format!("https://a.example:{}/", served.address.port());
+    let status = || {
+        let output = curl(&authority, served.address, "a.example", &["-o", "/dev/null", &url]);
+        text(&output.stdout)[1..4].to_owned()
+    };
+    assert_eq!(status(), "503");
+    served.replace("ca-file", &known, &other.file());
+    assert_eq!(status(), "200");
+}
+
+#[test]
+fn certificates_of_stores_have_names() {
+    let authority = Authority::new();
+    let certificate = std::fs::read_to_string(authority.bundle("a.pem", &["a.example"])).unwrap();
+    let end = "-----END CERTIFICATE-----\n";
+    let (certificate, key) = certificate.split_once(end).unwrap();
+    let folder = &authority.folder;
+    std::fs::create_dir(folder.0.join("keys")).unwrap();
+    folder.file("only.crt", &format!("{certificate}{end}"));
+    folder.file("keys/only.key", key);
+    authority.bundle("b.pem", &["b.example"]);
+    authority.bundle("c.pem", &["c.example"]);
+    let base = folder.0.display();
+    let sections = format!(
+        "crt-store web\n crt-base {base}\n key-base {base}/keys\n load crt only.crt key only.key alias one\n \
+         load crt b.pem\ncrt-store\n crt-base {base}\n load crt c.pem alias c\n"
+    );
+    let list = folder.file("list", "@/c w.example\n");
+    let options = format!("crt @web/one crt @web/b.pem crt-list {}", list.display());
+    let served = Served::start_with(&authority, &options, &sections, PAGE);
+    for (name, shown) in
+        [("a.example", "a.example"), ("b.example", "b.example"), ("w.example", "c.example"), ("x", "a.example")]
+    {
+        assert_eq!(served.shown(name), shown, "{name}");
+    }
+    assert!(served.ask("show ssl cert @web/one").contains("Status: Used"));
+    served.replace("cert", Path::new("@web/one"), &folder.0.join("b.pem"));
+    assert_eq!(served.shown("x"), "b.example");
+    for (section, told) in [
+        ("crt-store s\n load crt /none.pem\n", "cannot read '/none.pem'"),
+        ("crt-store s\n load alias x\n", "'load' expects 'crt <file>', found none"),
+        ("crt-store s\n load crt x ocsp y\n", "'ocsp' is an option of HAProxy that this program refuses"),
+        ("crt-store s\n load crt x rc y\n", "did you mean 'crt'"),
+        ("frontend f\n bind :1 ssl crt @s/none\n", "'@s/none' is loaded by no 'crt-store' section"),
+    ] {
+        let output = common::check(&format!("{section}{DEFAULTS}listen l\n bind :1\n mode tcp\n"), &[]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(told), "{section}: {said}");
+    }
+}
+
+#[test]
+fn a_reload_reads_the_files_again() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let second = authority.bundle("b.pem", &["b.example"]);
+    let served = Served::start(&authority, &format!("crt {}", certificate.display()));
+    served.replace("cert", &certificate, &second);
+    assert_eq!(served.shown("x"), "b.example");
+    served._program.signal(Signal::SIGHUP);
+    until(|| served.shown("x") == "a.example");
+}
+
+/// The same commands to both programs, and what both say.
+#[test]
+fn answers_are_those_of_haproxy() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let certificate = authority.bundle("a.pem", &["a.example", "*.w.example"]);
+    let second = authority.bundle("b.pem", &["b.example"]);
+    let list = authority.folder.file("list", &format!("{} c.example !d.c.example\n", second.display()));
+    let known = authority.folder.file("known.pem", &std::fs::read_to_string(authority.file()).unwrap());
+    let revoked = authority.folder.file("revoked.pem", &revoked_by(&authority, &[1, 4711]));
+    let (certificate, second, list, known, revoked) = (
+        certificate.display().to_string(),
+        second.display().to_string(),
+        list.display().to_string(),
+        known.display().to_string(),
+        revoked.display().to_string(),
+    );
+    let read = |file: &str| std::fs::read_to_string(file).unwrap();
+    let config = |_: &common::watch::Syslog, socket: &Path| {
+        let shown = socket.display();
+        format!(
+            "global\n stats socket {shown} level admin\n{DEFAULTS} mode http\n\
+             frontend f\n bind unix@{shown}.f ssl crt {certificate} crt-list {list} verify optional \
+             ca-file {known} crl-file {revoked}\n"
+        )
+    };
+    let new = format!("{}/new.pem", authority.folder.0.display());
+    let commands = [
+        "show ssl cert".to_owned(),
+        format!("show ssl cert {certificate}"),
+        "show ssl cert /none".into(),
+        "set ssl cert".into(),
+        format!("set ssl cert /none <<\n{}", read(&second)),
+        format!("set ssl cert {certificate} <<\n{}", read(&second)),
+        format!("set ssl cert {certificate} <<\n{}", read(&second)),
+        format!("set ssl cert {second} <<\n{}", read(&second)),
+        "show ssl cert".into(),
+        format!("show ssl cert *{certificate}"),
+        format!("commit ssl cert {second}"),
+        format!("commit ssl cert {certificate}"),
+        format!("commit ssl cert {certificate}"),
+        "commit ssl cert".into(),
+        format!("set ssl cert {certificate} <<\n{}", read(&second)),
+        format!("abort ssl cert {second}"),
+        format!("abort ssl cert {certificate}"),
+        format!("abort ssl cert {certificate}"),
+        "abort ssl cert".into(),
+        format!("new ssl cert {new}"),
+        format!("new ssl cert {new}"),
+        "new ssl cert".into(),
+        format!("show ssl cert {new}"),
+        format!("del ssl cert {new}"),
+        format!("del ssl cert {new}"),
+        format!("del ssl cert {certificate}"),
+        "del ssl cert".into(),
+        "show ssl ca-file".into(),
+        format!("show ssl ca-file {known}"),
+        "show ssl ca-file /none".into(),
+        "set ssl ca-file".into(),
+        format!("set ssl ca-file /none <<\n{}", read(&known)),
+        format!("set ssl ca-file {known} <<\n{}", text(other.own.pem().as_bytes())),
+        format!("add ssl ca-file {known} <<\n{}", read(&known)),
+        "show ssl ca-file".into(),
+        format!("show ssl ca-file *{known}"),
+        format!("show ssl ca-file *{known}:2"),
+        format!("abort ssl ca-file {known}"),
+        format!("commit ssl ca-file {known}"),
+        format!("set ssl ca-file {known} <<\n{}", text(other.own.pem().as_bytes())),
+        format!("commit ssl ca-file {known}"),
+        format!("show ssl ca-file {known}"),
+        format!("new ssl ca-file {new}"),
+        format!("new ssl ca-file {new}"),
+        format!("show ssl ca-file {new}"),
+        format!("del ssl ca-file {new}"),
+        format!("del ssl ca-file {new}"),
+        format!("del ssl ca-file {known}"),
+        "show ssl crl-file".into(),
+        format!("show ssl crl-file {revoked}"),
+        "show ssl crl-file /none".into(),
+        format!("set ssl crl-file {revoked} <<\n{}", revoked_by(&authority, &[2])),
+        "show ssl crl-file".into(),
+        format!("commit ssl crl-file {revoked}"),
+        format!("commit ssl crl-file {revoked}"),
+        format!("new ssl crl-file {new}"),
+        format!("show ssl crl-file {new}"),
+        format!("del ssl crl-file {new}"),
+        format!("del ssl crl-file {revoked}"),
+        "show ssl crt-list".into(),
+        format!("show ssl crt-list {list}"),
+        format!("show ssl crt-list -n {list}"),
+        "show ssl crt-list /none".into(),
+        format!("add ssl crt-list {list} {certificate}"),
+        format!("add ssl crt-list {list} <<\n{certificate} e.example\n"),
+        format!("add ssl crt-list {list} /none"),
+        format!("add ssl crt-list /none {certificate}"),
+        "add ssl crt-list".into(),
+        format!("show ssl crt-list -n {list}"),
+        format!("del ssl crt-list {list} {certificate}"),
+        format!("del ssl crt-list {list} {second}:7"),
+        format!("del ssl crt-list {list} /none"),
+        format!("del ssl crt-list /none {second}"),
+        "del ssl crt-list".into(),
+        format!("show ssl crt-list {list}"),
+    ];
+    let (ours, theirs) = both(config, |played: Played| {
+        commands.iter().map(|command| played.ask(command)).collect::<Vec<_>>()
+    });
+    let Some(theirs) = theirs else { return };
+    let mut wrong = String::new();
+    for ((command, ours), theirs) in commands.iter().zip(&ours).zip(&theirs) {
+        if ours != theirs {
+            let line = command.lines().next().unwrap();
+            wrong = format!("{wrong}== {line}\n-- HAProxy\n{theirs}-- Manylane\n{ours}");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
