@@ -277,7 +277,7 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
     let (web, address) = listener();
     let mut program = Manylane::start_ready(&format!(
         "global\n stats socket {} level admin\n{DEFAULTS} mode http\nlisten l\n bind {}\n http-reuse \
-         always\n server s {} proto h2\n",
+         always\n server s {} proto h2 pool-purge-delay 10m\n",
         socket.display(),
         fd(&web),
         origin.address
@@ -336,7 +336,7 @@ fn connections_to_servers_go_over_to_the_next_generation() {
     let (web, address) = listener();
     let _program = Manylane::start_ready(&format!(
         "global\n nbthread 1\n stats socket {} level admin\n{} mode http\nlisten l\n bind {}\n http-reuse \
-         always\n server s {} proto h2\n",
+         always\n server s {} proto h2 pool-purge-delay 10m\n",
         socket.display(),
         DEFAULTS.replace("global\n", "").replace(" nbthread 2\n", ""),
         fd(&web),

@@ -348,7 +348,25 @@ fn a_reset_ends_a_tunnel() {
     assert!(log.wait("/chat").contains(" CD-- "));
 }
 
-/// A plain CONNECT to a server of HTTP/2, which keeps its stream open for what follows.
+/// A connection that was made to ask whether a server takes WebSocket, and begins no stream, is kept for nobody.
+#[test]
+fn no_connection_stays_behind_a_server_that_does_not_take_it() {
+    let (told, over) = std::sync::mpsc::channel();
+    let server = common::h2::serve(move |stream, _| {
+        let told = told.clone();
+        async move {
+            let mut connection = h2::server::handshake(stream).await.unwrap();
+            while let Some(Ok(_)) = connection.accept().await {}
+            told.send(()).unwrap();
+        }
+    });
+    let (_program, address, _log) = start("", "", server, "proto h2 pool-purge-delay 10m");
+    for _ in 0..3 {
+        assert!(upgrade(address, "/chat").0.starts_with("HTTP/1.1 502 "));
+        over.recv_timeout(PATIENCE).unwrap();
+    }
+}
+
 /// Whether a server takes tunnels is known when it has sent its settings, which this one does not.
 #[test]
 fn who_leaves_while_a_servers_settings_are_waited_for_is_noticed() {
@@ -369,7 +387,9 @@ fn who_leaves_while_a_servers_settings_are_waited_for_is_noticed() {
     block(async {
         let mut two = client(address).await;
         let asked = two.send_request(chat("/two"), false).unwrap();
+        let begun = std::time::Instant::now();
         while reached.try_recv().is_err() {
+            assert!(begun.elapsed() < PATIENCE, "the server is not reached");
             tokio::task::yield_now().await;
         }
         drop(asked); // which resets the stream
@@ -379,6 +399,7 @@ fn who_leaves_while_a_servers_settings_are_waited_for_is_noticed() {
     });
 }
 
+/// A plain CONNECT to a server of HTTP/2, which keeps its stream open for what follows.
 #[test]
 fn a_connect_goes_through_a_server_of_http_2() {
     let (_program, address, _log) = start("", "", server_of_2(false), "proto h2");

@@ -385,7 +385,12 @@ impl Session<'_> {
         if request.connection.upgrade
             && let ServerEnd::Http2(conn, _) = &end
         {
-            Self::takes_protocols(local, backend, &mut self.client, &permit, conn).await?;
+            let takes = Self::takes_protocols(local, backend, &mut self.client, &permit, conn).await;
+            if takes.is_err() {
+                // Nobody finds a connection that has begun no stream.
+                local.release_shared(backend, index, conn, conn.begun() == 0);
+            }
+            takes?;
         }
         // As if it had the right cookie: a rule will choose the same server again.
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);

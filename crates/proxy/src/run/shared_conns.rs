@@ -68,6 +68,8 @@ struct SharedConn {
 struct Way {
     config: Config,
     timeouts: ConnTimeouts,
+    /// How busy the process is, in percent, before glitches end a connection.
+    kill_at_load: u64,
 }
 
 impl SharedConns {
@@ -127,10 +129,9 @@ impl Local {
             return next.share(&next.generation.backends[backend], index, key, connection);
         }
         let way = self.way(backend, index);
-        let Way { config, timeouts } = way;
+        let Way { config, timeouts, kill_at_load } = way;
         let conn = Conn::client(connection, config, self.here())?;
         let mut counted = CountedConn::begin(self.shared_conns.counts_of(backend), conn.clone());
-        let kill_at_load = self.generation.process.h2.kill_at_load;
         let (driven, process_stats) = (conn.clone(), self.generation.process_stats.clone());
         let task = async move {
             {
@@ -165,6 +166,7 @@ impl Local {
                 settings: Some(SETTINGS_PATIENCE),
                 ping: server.idle_ping,
             },
+            kill_at_load: self.generation.process.h2.kill_at_load,
         }
     }
 
