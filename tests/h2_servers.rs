@@ -384,8 +384,8 @@ fn idle_peers_that_do_not_answer_pings_are_given_up() {
     });
     let (web, address) = listener();
     let _program = Manylane::start_ready(&format!(
-        "{DEFAULTS} mode http\nlisten l\n bind {} idle-ping 100ms\n server s {server} proto h2 idle-ping 100ms \
-         pool-purge-delay 10m\n",
+        "{DEFAULTS} mode http\nlisten l\n bind {} idle-ping 100ms\n server s {server} proto h2 \
+         idle-ping 100ms pool-purge-delay 10m\n",
         fd(&web)
     ));
     let mut stream = connect(address);

@@ -1,10 +1,10 @@
 //! `manylane-bench h2`: requests over HTTP/2 in clear, beside haproxy and nginx.
 //!
 //! # How it is measured
-//! As in `proxy`: all programs of a row run at once, with two threads each, and take turns; what counts is the
-//! processor time of the proxy's processes, divided by the requests. The clients are `h2load` of nghttp2. The
-//! server of HTTP/1 is that of `proxy`; the one of HTTP/2 is an nginx that answers by itself, since it is the
-//! same for all. nginx has no servers of HTTP/2, so it takes no part there.
+//! As in `proxy`: all programs of a row run at once, with two threads each, and take turns; what counts is
+//! the processor time of the proxy's processes, divided by the requests. The clients are `h2load` of
+//! nghttp2. The server of HTTP/1 is that of `proxy`; the one of HTTP/2 is an nginx that answers by itself,
+//! since it is the same for all. nginx has no servers of HTTP/2, so it takes no part there.
 //!
 //! Streams that are held open are those of a server that accepts and says nothing; what counts is the memory
 //! that the proxy has more than before, divided by them.
@@ -318,20 +318,22 @@ fn nginx_of(workers: u32, port: u16, programs: &Programs, own: &str) -> String {
         .map(|what| format!("    {what}_temp_path {folder}/{what};\n"))
         .concat();
     format!(
-        "daemon off;\nworker_processes {workers};\nworker_rlimit_nofile 30000;\npid {folder}/h2-{port}.pid;\n\
-         error_log stderr crit;\nevents {{ worker_connections 12000; }}\nhttp {{\n    access_log off;\n    \
-         keepalive_requests 1000000000;\n    client_max_body_size 0;\n{temporary}{own}}}\n"
+        "daemon off;\nworker_processes {workers};\nworker_rlimit_nofile 20000;\n\
+         pid {folder}/h2-{port}.pid;\nerror_log stderr crit;\n\
+         events {{ worker_connections 12000; }}\nhttp {{\n    access_log off;\n\
+         \x20   keepalive_requests 1000000000;\n    client_max_body_size 0;\n{temporary}{own}}}\n"
     )
 }
 
 fn nginx(port: u16, server: u16, programs: &Programs) -> String {
     let own = format!(
-        "    upstream servers {{\n        server 127.0.0.1:{server};\n        keepalive 512;\n        \
-         keepalive_requests 1000000000;\n    }}\n    server {{\n        listen 127.0.0.1:{port} http2 \
-         reuseport;\n        http2_max_concurrent_streams 128;\n        location / {{\n            proxy_pass \
-         http://servers;\n            proxy_http_version 1.1;\n            proxy_set_header Connection \
-         \"\";\n            proxy_request_buffering off;\n            proxy_max_temp_file_size 0;\n        \
-         }}\n    }}\n"
+        "    upstream servers {{\n        server 127.0.0.1:{server};\n        keepalive 512;\n\
+         \x20       keepalive_requests 1000000000;\n    }}\n    server {{\n\
+         \x20       listen 127.0.0.1:{port} http2 reuseport;\n        http2_max_concurrent_streams 128;\n\
+         \x20       location / {{\n            proxy_pass http://servers;\n\
+         \x20           proxy_http_version 1.1;\n            proxy_set_header Connection \"\";\n\
+         \x20           proxy_request_buffering off;\n            proxy_max_temp_file_size 0;\n\
+         \x20       }}\n    }}\n"
     );
     nginx_of(2, port, programs, &own)
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// An attacker sends a batch on each of its connections, and waits so long. The load needs the processor, too.
+/// An attacker sends a batch on each of its connections, and waits so long: the load needs the processor,
+/// too.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Bytes of a batch, which is sent when the one before was taken: 4 MB/s of a connection at most.

@@ -62,7 +62,7 @@ struct Attacked {
 
 /// What was seen without an attack, or with it.
 #[derive(Default)]
-struct Seen {
+struct Measured {
     /// Of innocent requests, of each round, in microseconds: p50 and p99.
     latencies: [Vec<f64>; 2],
     /// The program's processor time, and the time that it is of, in nanoseconds.
@@ -70,7 +70,7 @@ struct Seen {
     time: u64,
 }
 
-impl Seen {
+impl Measured {
     /// Hundredths of a processor.
     fn share(&self) -> f64 {
         self.used as f64 * 100.0 / self.time.max(1) as f64
@@ -99,7 +99,7 @@ pub fn run(arguments: &AttackArguments) -> Result<(), String> {
         }
         println!(
             "\ninnocent clients: {RATE} requests a second; one thread\n\n\
-             | attack | program | p50 us, with it | p99 us, with it | ratio | CPU %, with it | ended a second |\n\
+             | attack | program | p50 us, with it | p99 us, with it | ratio | CPU %, with it | ended/s |\n\
              |---|---|---|---|---|---|---|"
         );
         for attack in chosen {
@@ -158,11 +158,12 @@ fn nginx(ports: [u16; 2], servers: [u16; 2], folder: &str) -> String {
     for (port, (server, http2)) in ports.iter().zip(servers.iter().zip(["", " http2"])) {
         let _ = write!(
             text,
-            "    upstream u{port} {{\n        server 127.0.0.1:{server};\n        keepalive 64;\n    }}\n    \
-             server {{\n        listen 127.0.0.1:{port}{http2};\n        location / {{\n            proxy_pass \
-             http://u{port};\n            proxy_http_version 1.1;\n            proxy_set_header Connection \
-             \"\";\n            proxy_request_buffering off;\n            proxy_max_temp_file_size 0;\n        \
-             }}\n    }}\n"
+            "    upstream u{port} {{\n        server 127.0.0.1:{server};\n        keepalive 64;\n    }}\n\
+             \x20   server {{\n        listen 127.0.0.1:{port}{http2};\n        location / {{\n\
+             \x20           proxy_pass http://u{port};\n            proxy_http_version 1.1;\n\
+             \x20           proxy_set_header Connection \"\";\n\
+             \x20           proxy_request_buffering off;\n            proxy_max_temp_file_size 0;\n\
+             \x20       }}\n    }}\n"
         );
     }
     text + "}\n"
@@ -183,7 +184,7 @@ fn table(
         let failed = |sentence: String| format!("{}, {}: {sentence}", attack.name, program.kind);
         origin.open(&served, program.to).map_err(failed)?;
         load.open(&asked, program.program.address()).map_err(failed)?;
-        let (mut without, mut with, mut ended) = (Seen::default(), Seen::default(), 0);
+        let (mut without, mut with, mut ended) = (Measured::default(), Measured::default(), 0);
         load.go(REQUESTS / 5, Arrival::Rate(RATE)).map_err(failed)?;
         for _ in 0..rounds {
             measure(program, load, &mut without).map_err(failed)?;
@@ -201,7 +202,8 @@ fn table(
         let target = if program.kind.is_ours() { met(ratio, MOST) } else { "shown".to_string() };
         let _ = writeln!(
             text,
-            "| {} | {} | {half:.0}, {half_with:.0} | {before:.0}, {after:.0} | {ratio:.2}, {target} | {:.0}, {:.0} | {:.0} |",
+            "| {} | {} | {half:.0}, {half_with:.0} | {before:.0}, {after:.0} | {ratio:.2}, {target} \
+                | {:.0}, {:.0} | {:.0} |",
             attack.words,
             program.kind,
             without.share(),
@@ -213,7 +215,7 @@ fn table(
 }
 
 /// A round of innocent clients.
-fn measure(program: &Attacked, load: &Load, seen: &mut Seen) -> Result<(), String> {
+fn measure(program: &Attacked, load: &Load, seen: &mut Measured) -> Result<(), String> {
     let processes = program.program.processes();
     let (before, begun) = (processes.usage()?, Instant::now());
     let phase = load.go(REQUESTS, Arrival::Rate(RATE))?;

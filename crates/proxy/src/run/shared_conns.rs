@@ -59,13 +59,13 @@ struct SharedConn {
     index: Index,
     /// None: for one client alone.
     key: Option<u64>,
-    way: Way,
+    settings: ConnSettings,
     conn: Conn,
 }
 
 /// How a connection is made, beside what its key tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Way {
+struct ConnSettings {
     config: Config,
     timeouts: ConnTimeouts,
     /// How busy the process is, in percent, before glitches end a connection.
@@ -128,8 +128,8 @@ impl Local {
         if let Some((next, backend, index)) = self.keeper(backend, index) {
             return next.share(&next.generation.backends[backend], index, key, connection);
         }
-        let way = self.way(backend, index);
-        let Way { config, timeouts, kill_at_load } = way;
+        let settings = self.settings(backend, index);
+        let ConnSettings { config, timeouts, kill_at_load } = settings;
         let conn = Conn::client(connection, config, self.here())?;
         let mut counted = CountedConn::begin(self.shared_conns.counts_of(backend), conn.clone());
         let (driven, process_stats) = (conn.clone(), self.generation.process_stats.clone());
@@ -148,16 +148,16 @@ impl Local {
             Self::all().for_each(|local| local.shared_conns.forget_leaving());
         };
         self.here().spawn(&SERVER, Class::Normal, task).map_err(|_| SendError::NoMemory)?;
-        let shared = SharedConn { backend: backend.number, index, key, way, conn: conn.clone() };
+        let shared = SharedConn { backend: backend.number, index, key, settings, conn: conn.clone() };
         self.shared_conns.conns.borrow_mut().push(shared);
         Ok(conn)
     }
 
     /// How a connection to that server is made.
-    fn way(&self, backend: &Backend, index: Index) -> Way {
+    fn settings(&self, backend: &Backend, index: Index) -> ConnSettings {
         let server = &backend.servers[index.get()];
         let purge = server.pool_purge;
-        Way {
+        ConnSettings {
             config: self.generation.process.h2.of_server(&backend.http.response_limits),
             timeouts: ConnTimeouts {
                 first: Some(purge),
@@ -191,7 +191,7 @@ impl Local {
         let own = &self.generation.backends[shared.backend];
         let successor = next.generation.backend_named(&own.name)?;
         let index = pooled_with(successor, &own.servers[shared.index.get()])?;
-        (next.way(successor, index) == shared.way).then_some((successor.number, index))
+        (next.settings(successor, index) == shared.settings).then_some((successor.number, index))
     }
 
     /// A stream of the connection has ended. Where it was the last, and more are idle than the server's
