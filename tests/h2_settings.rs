@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -519,6 +520,27 @@ fn samples_tell_of_the_clients_connection() {
     let mut text = String::new();
     client.read_to_string(&mut text).unwrap();
     assert!(text.ends_with("\r\n1 1 1 [] 0 Success [] 1.1 HTTP/1.1"), "{text}");
+}
+
+/// What is reset when its turn comes keeps no server busy (Rapid Reset).
+#[test]
+fn streams_that_are_reset_at_once_reach_no_server() {
+    const STREAMS: u32 = 50;
+    let count = Arc::new(AtomicUsize::new(0));
+    let own = count.clone();
+    let server = origin(move |_| {
+        own.fetch_add(1, Ordering::SeqCst);
+    });
+    let running = start("", "", &format!(" server s {server}\n"));
+    let mut client = Raw::client(running.address);
+    let streams = (0..STREAMS).map(|n| 2 * n + 1);
+    let both = |stream| [get(stream, "/"), frame(RST_STREAM, 0, stream, &8u32.to_be_bytes())].concat();
+    client.send(&streams.map(both).collect::<Vec<_>>());
+    for _ in 0..STREAMS {
+        let line = running.line();
+        assert!(line.contains(" CC-- "), "{line}");
+    }
+    assert_eq!(count.load(Ordering::SeqCst), 0);
 }
 
 #[test]
