@@ -486,9 +486,8 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
             "'http-check connect' : 'proto' expects h1 or h2, found 'h3'",
         ),
         (
-            " option httpchk\n http-check connect sni str(x)",
-            "'http-check connect sni' is a keyword of HAProxy that this program refuses: TLS is not built \
-                yet",
+            " option httpchk\n http-check connect ssl sni",
+            "'http-check connect' : 'sni' expects a value, found none",
         ),
         (" option tcp-check\n tcp-check connect proto h1", "'proto' expects none, found 'h1'"),
         (" option tcp-check\n tcp-check connect via-socks4", "this program refuses: SOCKS4 is not built yet"),
@@ -537,8 +536,8 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
             "'port' expects a number from 1 to 65535, or an expression",
         ),
         (
-            " option tcp-check\n tcp-check connect ssl",
-            "'tcp-check connect ssl' is a keyword of HAProxy that this program refuses: TLS is not built yet",
+            " option tcp-check\n tcp-check connect via-socks4",
+            "'tcp-check connect via-socks4' is a keyword of HAProxy that this program refuses",
         ),
     ] {
         let file = folder.file("wrong.cfg", &format!("{DEFAULTS}listen l\n bind 127.0.0.1:1\n{lines}\n"));

@@ -25,7 +25,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 pub use http::{HttpRequest, StatusRanges};
-pub use step::{Connect, Expect, Pattern, PortOf, Send, Sent, Setting, Step, Text, Value, Words};
+pub use step::{Connect, ConnectTls, Expect, Pattern, PortOf, Send, Sent, Setting, Step, Text, Value, Words};
 
 /// Bytes of an answer that are looked at, at most; what comes after them is not waited for.
 pub const MOST_BYTES: usize = 16 << 10;
@@ -169,6 +169,8 @@ pub struct Target {
     pub own: bool,
     /// With the header of the PROXY protocol.
     pub header: bool,
+    /// The number of its step, where that says how it speaks TLS.
+    pub tls: Option<usize>,
     /// It ends in the usual way; else it is reset.
     pub linger: bool,
     /// Nothing is waited for before something is sent, or before it ends.
@@ -218,6 +220,8 @@ pub struct Exchange<'s> {
     method: Option<Box<[u8]>>,
     /// Connections as the server's own are of HTTP/2.
     own_h2: bool,
+    /// The connection that comes next speaks HTTP/2, since TLS has agreed on it.
+    agreed_h2: bool,
     /// The connection, where it is of HTTP/2.
     h2: Option<Box<h2::Session>>,
 }
@@ -302,6 +306,7 @@ impl Script {
             method: None,
             keeps: false,
             own_h2: false,
+            agreed_h2: false,
             h2: None,
         }
     }
@@ -368,6 +373,7 @@ impl<'s> Exchange<'s> {
             address: connect.address,
             own: connect.own,
             header: connect.header,
+            tls: connect.tls.as_ref().map(|_| connect.number),
             linger: connect.linger || self.ends_with_bytes(),
             speaks_first: matches!(
                 self.script.steps[self.at + 1..].iter().find(|step| !matches!(step, Step::Set(_))),
@@ -485,12 +491,18 @@ impl<'s> Exchange<'s> {
 
     /// There is a connection.
     pub fn connected(&mut self) {
+        let agreed = std::mem::take(&mut self.agreed_h2);
         let h2 = match self.script.steps.get(self.at) {
-            Some(Step::Connect(connect)) => connect.http2.unwrap_or(connect.own && self.own_h2),
+            Some(Step::Connect(connect)) => connect.http2.unwrap_or(agreed || (connect.own && self.own_h2)),
             _ => false,
         };
         self.h2 = if h2 { h2::Session::new() } else { None };
         self.begin();
+    }
+
+    /// The connection that comes next has agreed on HTTP/2 within TLS.
+    pub fn agreed_on_h2(&mut self) {
+        self.agreed_h2 = self.script.http;
     }
 
     /// The bytes were sent.

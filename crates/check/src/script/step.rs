@@ -81,6 +81,8 @@ pub struct Connect {
     pub header: bool,
     /// `linger`: its end is told in the usual way; else it is reset.
     pub linger: bool,
+    /// `ssl`: it speaks TLS, and so.
+    pub tls: Option<ConnectTls>,
     /// `proto`: whether it speaks HTTP/2. None: as the server's checks do where it is one of the server's
     /// own, else it does not.
     pub http2: Option<bool>,
@@ -88,6 +90,15 @@ pub struct Connect {
     pub comment: Option<Box<str>>,
     /// Its number among the file's steps, from 1; 0 when the file has no such step.
     pub number: usize,
+}
+
+/// How a connection of a check speaks TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectTls {
+    /// `sni`: the name that it asks for.
+    pub name: Option<Box<str>>,
+    /// `alpn`: protocols, separated by commas.
+    pub protocols: Option<Box<str>>,
 }
 
 /// Which port.

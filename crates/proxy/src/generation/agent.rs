@@ -137,6 +137,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
             connect,
             header: None,
             tls: None,
+            tls_of_steps: Vec::new(),
             relays: false,
             intervals: Intervals { inter, fast: inter, down: inter, spread: process.spread_checks },
             timeouts: match time(Timeout::Check) {

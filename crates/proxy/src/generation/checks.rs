@@ -42,6 +42,8 @@ pub struct ServerCheck {
     pub connect: ConnectOptions,
     /// Its connections speak TLS.
     pub tls: Option<Arc<ServerTls>>,
+    /// How connections do whose steps say it, by their numbers.
+    pub tls_of_steps: Vec<(usize, Arc<ServerTls>)>,
     /// What its connections begin with.
     pub header: Option<SendHeader>,
     /// What those begin with for which the script asks for one: `connect send-proxy`.
@@ -82,6 +84,29 @@ fn tls_of(
         return None;
     }
     super::tls::of_server(options, &process.tls, Purpose::Check, pos, refuse).map(Arc::new)
+}
+
+/// How connections of a check speak TLS whose steps say that they do, by the numbers of the steps.
+fn tls_of_steps(
+    script: &Script,
+    options: &TlsOptions,
+    process: &Process,
+    pos: Pos,
+    refuse: &mut Refuse<'_>,
+) -> Vec<(usize, Arc<ServerTls>)> {
+    let mut made = Vec::new();
+    for step in script.steps() {
+        let Step::Connect(Connect { tls: Some(tls), number, .. }) = step else { continue };
+        let set = |text: &str| Some(Set { value: Word::plain(text, pos), pos });
+        let own = TlsOptions {
+            check_sni: tls.name.as_deref().map_or_else(|| None, set),
+            check_alpn: tls.protocols.as_deref().map_or_else(|| options.check_alpn.clone(), set),
+            ..options.clone()
+        };
+        let tls = super::tls::of_server(&own, &process.tls, Purpose::Check, pos, refuse);
+        made.extend(tls.map(|tls| (*number, Arc::new(tls))));
+    }
+    made
 }
 
 /// A program that checks servers.
@@ -236,6 +261,7 @@ pub(super) fn checks(
             follows: (addr.is_none() && !matches!(server.stays, Some("it is no IP address")))
                 .then(|| Follows { addr: server.addr.clone(), port }),
             connect: options,
+            tls_of_steps: tls_of_steps(script, &line.options.tls, process, line.pos, refuse),
             tls: tls_of(server, &line.options.tls, elsewhere, process, line.pos, refuse),
             // What is checked elsewhere is not the service, so it is not spoken to like it, unless the file
             // says so.

@@ -332,6 +332,8 @@ impl ServerCheck {
             && (&self.place, &self.follows, addr(self)) == (&was.place, &was.follows, addr(was))
             && self.tls.is_none()
             && was.tls.is_none() // whom they are verified by may have changed
+            && self.tls_of_steps.is_empty()
+            && was.tls_of_steps.is_empty()
             && (&self.connect, self.has_address, self.relays) == (&was.connect, was.has_address, was.relays)
             && (self.header, self.usual_header) == (was.header, was.usual_header)
             && (self.intervals, self.timeouts) == (was.intervals, was.timeouts)

@@ -3,8 +3,8 @@
 use super::bind::text;
 use super::refuse::Refuse;
 use manylane_check::{
-    Connect, Expect, HttpRequest, MOST_BYTES, Pattern, PortOf, Script, Send, Sent, Setting, Status,
-    StatusRanges, Step, Text, Value, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
+    Connect, ConnectTls, Expect, HttpRequest, MOST_BYTES, Pattern, PortOf, Script, Send, Sent, Setting,
+    Status, StatusRanges, Step, Text, Value, http, ldap, mysql, pgsql, redis, smtp, tcp, tls,
 };
 use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
@@ -261,6 +261,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
     fn connect(&mut self, number: usize) -> Connect {
         let http = self.step.keyword.starts_with("http");
         let mut made = Connect { number, ..Connect::default() };
+        let (mut tls, mut of_tls) = (None::<ConnectTls>, None);
         while let Some(word) = self.next() {
             match word.bytes() {
                 b"default" => made.own = true,
@@ -278,14 +279,20 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                         _ => self.expects(value, "proto", if http { "h1 or h2" } else { "none" }),
                     }
                 }
-                b"ssl" | b"sni" | b"alpn" => {
-                    self.unbuilt(word, "TLS is not built yet");
-                    break;
+                b"ssl" => drop(tls.get_or_insert_default()),
+                b"sni" | b"alpn" => {
+                    let of = if *word == *"sni" { "sni" } else { "alpn" };
+                    let Some(value) = self.value(of) else { break };
+                    let value = Some(text(value));
+                    let (own, slot): (&mut ConnectTls, _) = (of_tls.get_or_insert_default(), of == "sni");
+                    if slot { own.name = value } else { own.protocols = value }
                 }
                 b"via-socks4" => self.unbuilt(word, "SOCKS4 is not built yet"),
                 _ => self.unknown(word),
             }
         }
+        // Without 'ssl' they are of no use, as in HAProxy.
+        made.tls = tls.map(|none| of_tls.unwrap_or(none));
         made
     }
 

@@ -404,8 +404,11 @@ async fn steps(
     let here = local.here();
     let begun = here.now();
     let asks = run.script().evaluates();
-    let again =
-        run.script().only_connects() && check.header.is_none() && check.tls.is_none() && connector.is_plain();
+    let again = run.script().only_connects()
+        && check.header.is_none()
+        && check.tls.is_none()
+        && check.tls_of_steps.is_empty()
+        && connector.is_plain();
     let deadline = |connecting: bool| match check.timeouts {
         CheckTimeouts::Whole(whole) => begun + whole,
         CheckTimeouts::Parts { connect, .. } if connecting => here.now() + connect,
@@ -415,8 +418,9 @@ async fn steps(
     loop {
         let left = until.since(here.now());
         match (run.ask(&mut words), &link.connection) {
-            (Ask::Done(mut verdict), _) => {
-                if check.tls.is_some() && verdict.status == Status::L4Ok {
+            (Ask::Done(mut verdict), connection) => {
+                let secure = connection.as_ref().is_some_and(|connection| connection.tls().is_some());
+                if secure && verdict.status == Status::L4Ok {
                     verdict.status = Status::L6Ok;
                 }
                 return verdict;
@@ -462,7 +466,11 @@ async fn steps(
                                 Err(_) => return run.timed_out(),
                             }
                         }
-                        let made = match &check.tls {
+                        let of_step = |number| {
+                            check.tls_of_steps.iter().find(|(own, _)| *own == number).map(|(_, tls)| tls)
+                        };
+                        let usual = check.tls.as_ref().filter(|_| target.own);
+                        let made = match target.tls.and_then(of_step).or(usual) {
                             None => made,
                             Some(tls) => {
                                 let left = deadline(true).since(here.now());
@@ -473,6 +481,9 @@ async fn steps(
                                 }
                             }
                         };
+                        if crate::server::has_agreed_on_h2(&made) {
+                            run.agreed_on_h2();
+                        }
                         if asks {
                             words.connected(&made);
                         }
