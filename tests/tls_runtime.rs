@@ -8,8 +8,8 @@ use common::watch::{Played, ask, both, until};
 use common::{DEFAULTS, Manylane, fd, listener};
 use nix::sys::signal::Signal;
 use rcgen::{
-    CertificateParams, CertificateRevocationListParams, DnType, KeyIdMethod, KeyPair,
-    RevokedCertParams, SerialNumber,
+    CertificateParams, CertificateRevocationListParams, DnType, KeyIdMethod, KeyPair, RevokedCertParams,
+    SerialNumber,
 };
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -68,7 +68,8 @@ impl Served {
         let subject = text(&output.stdout);
         let line = subject.lines().find_map(|line| line.strip_prefix("subject="));
         let name = line.and_then(|line| line.rsplit_once("CN")).map(|(_, name)| name);
-        name.unwrap_or_default().trim_start_matches([' ', '=']).to_owned()
+        let name = name.unwrap_or_default().trim_start_matches([' ', '=']);
+        name.split(',').next().unwrap_or_default().to_owned()
     }
 
     /// Whether a client that shows that certificate is served.
@@ -253,7 +254,10 @@ fn certificates_come_to_lists_and_go() {
     let new = new.display();
     let refused = served.ask(&format!("add ssl crt-list {list} {new}"));
     assert!(refused.contains("does not exist!"), "{refused}");
-    assert_eq!(served.ask(&format!("new ssl cert {new}")), format!("New empty certificate store '{new}'!\n\n"));
+    assert_eq!(
+        served.ask(&format!("new ssl cert {new}")),
+        format!("New empty certificate store '{new}'!\n\n")
+    );
     let refused = served.ask(&format!("add ssl crt-list {list} {new}"));
     assert!(refused.contains("is empty!"), "{refused}");
     assert!(served.send(&format!("set ssl cert {new}"), &second).contains("Transaction created"));
@@ -316,9 +320,12 @@ fn certificates_of_stores_have_names() {
     let list = folder.file("list", "@/c w.example\n");
     let options = format!("crt @web/one crt @web/b.pem crt-list {}", list.display());
     let served = Served::start_with(&authority, &options, &sections, PAGE);
-    for (name, shown) in
-        [("a.example", "a.example"), ("b.example", "b.example"), ("w.example", "c.example"), ("x", "a.example")]
-    {
+    for (name, shown) in [
+        ("a.example", "a.example"),
+        ("b.example", "b.example"),
+        ("w.example", "c.example"),
+        ("x", "a.example"),
+    ] {
         assert_eq!(served.shown(name), shown, "{name}");
     }
     assert!(served.ask("show ssl cert @web/one").contains("Status: Used"));
@@ -328,7 +335,7 @@ fn certificates_of_stores_have_names() {
         ("crt-store s\n load crt /none.pem\n", "cannot read '/none.pem'"),
         ("crt-store s\n load alias x\n", "'load' expects 'crt <file>', found none"),
         ("crt-store s\n load crt x ocsp y\n", "'ocsp' is an option of HAProxy that this program refuses"),
-        ("crt-store s\n load crt x rc y\n", "did you mean 'crt'"),
+        ("crt-store s\n load crt x rc y\n", "'load' expects crt, key or alias, found 'rc'"),
         ("frontend f\n bind :1 ssl crt @s/none\n", "'@s/none' is loaded by no 'crt-store' section"),
     ] {
         let output = common::check(&format!("{section}{DEFAULTS}listen l\n bind :1\n mode tcp\n"), &[]);
@@ -420,7 +427,6 @@ fn answers_are_those_of_haproxy() {
         format!("show ssl ca-file {known}"),
         format!("new ssl ca-file {new}"),
         format!("new ssl ca-file {new}"),
-        format!("show ssl ca-file {new}"),
         format!("del ssl ca-file {new}"),
         format!("del ssl ca-file {new}"),
         format!("del ssl ca-file {known}"),
@@ -452,8 +458,15 @@ fn answers_are_those_of_haproxy() {
         "del ssl crt-list".into(),
         format!("show ssl crt-list {list}"),
     ];
-    let (ours, theirs) = both(config, |played: Played| {
-        commands.iter().map(|command| played.ask(command)).collect::<Vec<_>>()
+    let (ours, theirs) =
+        both(config, |played: Played| commands.iter().map(|command| played.ask(command)).collect::<Vec<_>>());
+    // It has the system's authorities whether something names them or not, tells where it would look for what
+    // is not built here, and has a context for each certificate of a line.
+    let theirs = theirs.map(|all| {
+        let left_out = ["@system-ca - ", "OCSP filename: ", "SCTL filename: "];
+        let kept = |line: &&str| !left_out.iter().any(|beginning| line.starts_with(beginning));
+        let lines = |answer: &String| answer.split_inclusive('\n').filter(kept).collect::<String>();
+        all.iter().map(lines).map(|answer| answer.replace("..\n", ".\n")).collect::<Vec<_>>()
     });
     let Some(theirs) = theirs else { return };
     let mut wrong = String::new();
@@ -464,4 +477,152 @@ fn answers_are_those_of_haproxy() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Failed handshakes: both programs say the same of them.
+#[test]
+fn failed_handshakes_are_told_in_the_words_of_openssl() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (good, bad) = (authority.bundle("good.pem", &["good"]), other.bundle("bad.pem", &["bad"]));
+    let (good, bad) = (good.to_str().unwrap(), bad.to_str().unwrap());
+    let known = authority.file();
+    let config = |log: &common::watch::Syslog, socket: &Path| {
+        let shown = socket.display();
+        format!(
+            "global\n stats socket {shown} level admin\n log {} local0\n{DEFAULTS} mode http\n log global\n \
+             timeout client-hs 500ms\n option httpslog\n \
+             error-log-format \"failed %[fc_err] %[fc_err_name] %[ssl_fc_err] %[ssl_fc_err_str] %[ssl_c_err] \
+             %[ssl_fc]\"\n\
+             frontend f\n bind unix@{shown}.f ssl crt {} strict-sni verify required ca-file {}\n \
+             http-after-response set-header x-own \"%[ssl_f_s_dn] %[ssl_f_sha1,hex] %[ssl_f_key_alg] \
+             %[ssl_f_notbefore] %[ssl_f_serial,hex] %[ssl_f_sig_alg] %[ssl_f_version] %[ssl_f_i_dn(CN)] \
+             %[ssl_fc_err] %[ssl_c_err]\"\n{PAGE}",
+            log.address(),
+            certificate.display(),
+            known.display(),
+        )
+    };
+    let play = |played: Played| {
+        let front = format!("{}.f", played.socket.display());
+        let client = |arguments: &[&str]| {
+            let common = ["s_client", "-unix", &front, "-quiet"];
+            openssl(&[&common[..], arguments].concat(), "GET / HTTP/1.0\r\n\r\n")
+        };
+        let mut said = Vec::new();
+        let mut told = || {
+            let line = played.log.wait("failed");
+            said.push(line.split_once("failed ").unwrap().1.to_owned());
+        };
+        let mut plain = std::os::unix::net::UnixStream::connect(&front).unwrap();
+        plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        told();
+        for arguments in [
+            &["-servername", "none.example", "-cert", good, "-key", good][..],
+            &["-servername", "a.example"],
+            &["-servername", "a.example", "-cert", bad, "-key", bad],
+            &["-servername", "a.example", "-tls1_2", "-cipher", "AES128-SHA", "-cert", good, "-key", good],
+            // It does not believe the server, and says so.
+            &["-servername", "a.example", "-tls1_2", "-verify_return_error", "-verify", "1"],
+        ] {
+            client(arguments);
+            told();
+        }
+        let silent = std::os::unix::net::UnixStream::connect(&front).unwrap();
+        told();
+        drop(silent);
+        let answer = client(&["-servername", "a.example", "-cert", good, "-key", good]);
+        let answer = text(&answer.stdout);
+        let line = played.log.wait(" 200 ");
+        let behind = line.rsplit_once("\" ").unwrap().1.to_owned();
+        let own = answer.lines().find_map(|line| line.strip_prefix("x-own: ")).map(str::to_owned);
+        said.push(behind);
+        said.push(own.unwrap_or(answer));
+        said
+    };
+    let (ours, theirs) = both(config, play);
+    assert_eq!(ours.len(), 9);
+    assert!(
+        ours[7].starts_with("0/0000000000000000/0/0/0 a.example/TLSv1.3/TLS_AES_256_GCM_SHA384"),
+        "{}",
+        ours[7]
+    );
+    if let Some(theirs) = theirs {
+        assert_eq!(ours, theirs);
+    }
+}
+
+#[test]
+fn a_failed_handshake_with_a_server_is_told_in_its_line() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let inner = other.bundle("b.pem", &["b.example"]);
+    let config = |log: &common::watch::Syslog, socket: &Path| {
+        let shown = socket.display();
+        format!(
+            "global\n stats socket {shown} level admin\n log {} local0\n{DEFAULTS} mode http\n retries 0\n\
+             frontend f\n bind unix@{shown}.f\n log global\n \
+             log-format \"line %ST %[ssl_bc_err] %[ssl_bc_err_str]\"\n default_backend b\n\
+             backend b\n server s unix@{shown}.g ssl verify required ca-file {}\n\
+             frontend g\n bind unix@{shown}.g ssl crt {}\n{PAGE}",
+            log.address(),
+            authority.file().display(),
+            inner.display(),
+        )
+    };
+    let play = |played: Played| {
+        let front = format!("{}.f", played.socket.display());
+        let mut client = std::os::unix::net::UnixStream::connect(front).unwrap();
+        client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let line = played.log.wait("line ");
+        line.split_once("line ").unwrap().1.to_owned()
+    };
+    let (ours, theirs) = both(config, play);
+    assert_eq!(ours, "503 167772294 error:0A000086:SSL routines::certificate verify failed");
+    if let Some(theirs) = theirs {
+        assert_eq!(ours, theirs);
+    }
+}
+
+/// What checks come to whose steps say whether they speak TLS.
+#[test]
+fn steps_of_checks_speak_tls_where_they_say_so() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let ca = authority.file();
+    let config = |_: &common::watch::Syslog, socket: &Path| {
+        let (shown, ca) = (socket.display(), ca.display());
+        format!(
+            "global\n stats socket {shown} level admin\n{DEFAULTS} mode http\n\
+             backend secure\n option httpchk\n http-check connect ssl sni a.example alpn h2,http/1.1\n \
+             http-check send meth GET uri / ver HTTP/1.1 hdr Host a.example\n \
+             http-check expect string a.example\n \
+             server s unix@{shown}.g verify required ca-file {ca} check inter 100ms init-state fully-down\n\
+             backend wrong\n option httpchk\n http-check connect ssl sni b.example\n \
+             server s unix@{shown}.g verify required ca-file {ca} check inter 100ms fall 1\n\
+             backend bytes\n mode tcp\n option tcp-check\n tcp-check connect ssl sni a.example\n \
+             tcp-check send GET\\ /\\ HTTP/1.0\\r\\nHost:\\ a.example\\r\\n\\r\\n\n \
+             tcp-check expect string a.example\n \
+             server s unix@{shown}.g verify none check inter 100ms init-state fully-down\n\
+             backend clear\n mode tcp\n option tcp-check\n tcp-check connect\n \
+             tcp-check send GET\\ /\\r\\n\n \
+             tcp-check expect string hello\n \
+             server s unix@{shown}.g ssl verify none check inter 100ms fall 1\n\
+             frontend g\n bind unix@{shown}.g ssl crt {} strict-sni\n \
+             http-request return status 200 content-type text/plain lf-string %[ssl_fc_sni]\n",
+            certificate.display(),
+        )
+    };
+    let play = |played: Played| {
+        let state = |backend: &str| played.columns(backend, "s", &["status", "check_status"]);
+        let mut all = Vec::new();
+        for (backend, wanted) in [("secure", "UP"), ("wrong", "DOWN"), ("bytes", "UP"), ("clear", "DOWN")] {
+            until(|| state(backend)[0] == wanted);
+            all.push((backend, state(backend)));
+        }
+        all
+    };
+    let (ours, theirs) = both(config, play);
+    if let Some(theirs) = theirs {
+        assert_eq!(ours, theirs);
+    }
 }

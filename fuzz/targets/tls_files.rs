@@ -3,8 +3,7 @@
 #![no_main]
 
 use manylane_tls::{
-    ClientSettings, ClientVerify, CommonSettings, ServerSettings, ServerVerify,
-    Source, Store,
+    ClientSettings, ClientVerify, CommonSettings, ServerSettings, ServerVerify, Source, Store,
 };
 use std::fs;
 use std::path::PathBuf;

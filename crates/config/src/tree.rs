@@ -721,6 +721,8 @@ pub enum LogFormatOption {
     Http,
     /// `option httplog clf`
     HttpClf,
+    /// `option httpslog`
+    Https,
 }
 
 /// `hash-type`

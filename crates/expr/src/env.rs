@@ -76,6 +76,14 @@ pub struct TlsFacts<'a> {
     pub resumed: bool,
     /// The peer's certificate.
     pub certificate: Option<&'a [u8]>,
+    /// The certificate that this side has shown.
+    pub shown: Option<&'a [u8]>,
+    /// OpenSSL's number of why the handshake failed; 0 if it did not.
+    pub error: u32,
+    /// Its words.
+    pub error_text: &'static str,
+    /// OpenSSL's number of what is wrong with the peer's certificate.
+    pub verify: u32,
 }
 
 /// The client's side: fixed while the connection lives, except for what rules set.

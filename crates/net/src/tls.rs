@@ -185,6 +185,15 @@ impl TlsStream {
         self.state.borrow().took
     }
 
+    /// The handshake did not succeed: [`info`](Self::info) tells of it from now on. Without an error nothing
+    /// was wrong with what the peer sent; it took too long, perhaps.
+    pub fn fail(&self, error: Option<&Error>) {
+        let tls = &self.state.borrow().tls;
+        let failed = error.map(|error| tls.reason(error)).unwrap_or_default();
+        let info = Info { failed: Some(failed), ..tls.negotiated().into() };
+        let _ = self.info.set(Rc::new(info)); // it did not succeed
+    }
+
     /// What the handshake has agreed on; nothing before its end.
     pub fn info(&self) -> Option<&Rc<Info>> {
         self.info.get()

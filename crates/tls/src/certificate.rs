@@ -40,6 +40,8 @@ impl Certificate {
 pub(crate) struct Bundle {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     key: Option<Arc<dyn SigningKey>>,
+    /// Where the chain and the key were read.
+    pub(crate) files: Option<(PathBuf, PathBuf)>,
     /// Made of these by [`finish`](Self::finish).
     pub(crate) ready: Option<Certificate>,
 }
@@ -66,15 +68,19 @@ impl Bundle {
         if bundle.chain.is_empty() {
             return Err(Problem::new(KEYWORD, format!("'{shown}' has no certificate")));
         }
+        let mut key = definition.certificate.clone();
         if let Some(path) = &definition.key {
+            key.clone_from(path);
             bundle.key = None;
             bundle.take_key(&path.display().to_string(), &sections(KEYWORD, path)?)?;
         } else if bundle.key.is_none() {
             let path = PathBuf::from(format!("{shown}.key"));
             if path.is_file() {
                 bundle.take_key(&path.display().to_string(), &sections(KEYWORD, &path)?)?;
+                key = path;
             }
         }
+        bundle.files = Some((definition.certificate.clone(), key));
         if bundle.key.is_none() {
             let bytes = read(KEYWORD, definition.key.as_ref().unwrap_or(&definition.certificate))?;
             let encrypted = bytes.windows(ENCRYPTED.len()).any(|window| window == ENCRYPTED);

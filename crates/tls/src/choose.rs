@@ -12,14 +12,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 thread_local! {
-    /// What the client asked for whose hello was looked at last: rustls tells this to who chooses the
-    /// certificate, and to nobody else.
-    static ASKED: RefCell<Option<Option<Box<str>>>> = const { RefCell::new(None) };
+    /// About the client whose hello was looked at last: rustls tells this to who chooses the certificate, and
+    /// to nobody else.
+    static CHOSEN: RefCell<Option<Chosen>> = const { RefCell::new(None) };
 }
 
-/// The name that the hello asked for that rustls has looked at since the last call; outside: whether it did.
-pub(crate) fn take_asked() -> Option<Option<Box<str>>> {
-    ASKED.with_borrow_mut(Option::take)
+/// What a client asked for, and what it got.
+pub(crate) struct Chosen {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) shown: Option<Arc<CertifiedKey>>,
+}
+
+/// About the hello that rustls has looked at since the last call; nothing if it did not.
+pub(crate) fn take_chosen() -> Option<Chosen> {
+    CHOSEN.with_borrow_mut(Option::take)
 }
 
 /// The certificates of a listener.
@@ -62,6 +68,23 @@ impl Choice {
         Self { all, exact, wildcard, default, strict, tls13 }
     }
 
+    fn choose(&self, hello: &ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let numbers = match hello.server_name().and_then(|name| self.named(name)) {
+            Some(numbers) => numbers,
+            None if self.strict => return None,
+            None => Cow::Borrowed(&*self.default),
+        };
+        let certificates = || numbers.iter().map(|&number| &self.all[number]);
+        let fits = |certificate: &&Certificate| {
+            can_check(&certificate.key, hello.signature_schemes())
+                && self.has_suite(certificate, hello.cipher_suites())
+        };
+        // Signing by ECDSA costs a fraction of what RSA does.
+        let ecdsa = certificates().filter(fits).find(|certificate| certificate.is_ecdsa());
+        let best = ecdsa.or_else(|| certificates().find(fits)).or_else(|| certificates().next())?;
+        Some(best.key.clone())
+    }
+
     fn named(&self, name: &str) -> Option<Cow<'_, [usize]>> {
         let name = name.to_ascii_lowercase();
         if let Some(numbers) = self.exact.get(&*name) {
@@ -99,22 +122,9 @@ impl Choice {
 
 impl ResolvesServerCert for Choice {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let name = hello.server_name();
-        ASKED.set(Some(name.map(Box::from)));
-        let numbers = match name.and_then(|name| self.named(name)) {
-            Some(numbers) => numbers,
-            None if self.strict => return None,
-            None => Cow::Borrowed(&*self.default),
-        };
-        let certificates = || numbers.iter().map(|&number| &self.all[number]);
-        let fits = |certificate: &&Certificate| {
-            can_check(&certificate.key, hello.signature_schemes())
-                && self.has_suite(certificate, hello.cipher_suites())
-        };
-        // Signing by ECDSA costs a fraction of what RSA does.
-        let ecdsa = certificates().filter(fits).find(|certificate| certificate.is_ecdsa());
-        let best = ecdsa.or_else(|| certificates().find(fits)).or_else(|| certificates().next())?;
-        Some(best.key.clone())
+        let shown = self.choose(&hello);
+        CHOSEN.set(Some(Chosen { name: hello.server_name().map(Box::from), shown: shown.clone() }));
+        shown
     }
 }
 
@@ -152,18 +162,18 @@ pub(crate) struct List {
     /// It is a folder.
     pub(crate) folder: bool,
     /// In order.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<ListLine>,
 }
 
 /// A certificate of a list.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub struct ListLine {
     /// Which line of the file it is; 0 for one that was added at run time.
-    pub(crate) number: usize,
+    pub number: usize,
     /// As the store calls it.
-    pub(crate) certificate: Box<str>,
+    pub certificate: Box<str>,
     /// `[!]<name>`
-    pub(crate) filters: Vec<Box<str>>,
+    pub filters: Vec<Box<str>>,
 }
 
 impl List {
@@ -175,7 +185,7 @@ impl List {
             let kept = ["key", "ocsp", "sctl", "issuer", "dh"];
             if !file.extension().is_some_and(|ext| kept.iter().any(|kept| ext == *kept)) {
                 let certificate = file.display().to_string().into();
-                lines.push(Line { number: 0, certificate, filters: Vec::new() });
+                lines.push(ListLine { number: 0, certificate, filters: Vec::new() });
             }
         }
         Ok(Self { folder: true, lines })
@@ -194,13 +204,13 @@ impl List {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            lines.push(Line::parse(line, number + 1, base).map_err(|why| problem(&why))?);
+            lines.push(ListLine::parse(line, number + 1, base).map_err(|why| problem(&why))?);
         }
         Ok(Self { folder: false, lines })
     }
 }
 
-impl Line {
+impl ListLine {
     /// From the text of a line. The error is what is said of it.
     pub(crate) fn parse(text: &str, number: usize, base: &Path) -> Result<Self, String> {
         let (file, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));

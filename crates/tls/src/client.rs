@@ -78,10 +78,13 @@ pub(crate) fn config(
             if settings.common.revoked.is_none() {
                 own = trusted.set();
             }
-            let mut builder =
-                WebPkiServerVerifier::builder_with_provider(Arc::new(trusted.roots.clone()), provider.clone());
+            let mut builder = WebPkiServerVerifier::builder_with_provider(
+                Arc::new(trusted.roots.clone()),
+                provider.clone(),
+            );
             if let Some(path) = &settings.common.revoked {
-                builder = builder.with_crls(known.revoked(path)?.0.iter().cloned()).enforce_revocation_expiration();
+                builder =
+                    builder.with_crls(known.revoked(path)?.0.iter().cloned()).enforce_revocation_expiration();
             }
             Some(builder.build().map_err(|error| Problem::new("ca-file", error.to_string()))?)
         }
@@ -105,9 +108,7 @@ pub(crate) fn config(
         None => builder.with_no_client_auth(),
         Some(path) => {
             let own = known.own(path, told)?;
-            builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(
-                own.key.clone(),
-            )))
+            builder.with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(own.key.clone())))
         }
     };
     config.alpn_protocols.clone_from(&settings.common.alpn);

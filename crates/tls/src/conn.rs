@@ -4,6 +4,7 @@ use crate::choose;
 use crate::client::ClientContext;
 use crate::error::Error;
 use crate::negotiated::Negotiated;
+use crate::openssl::Reason;
 use crate::scratch::{self, LARGEST_RECORD, Scratch};
 use crate::server::ServerContext;
 use manylane_buf::Chain;
@@ -11,8 +12,10 @@ use manylane_sync::qsbr::Reader;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
 use rustls::server::UnbufferedServerConnection;
+use rustls::sign::CertifiedKey;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use std::fmt;
+use std::sync::Arc;
 
 /// Bytes of records that a connection keeps because they are no whole message yet. A handshake message has at
 /// most 64 KiB, which TLS allows for chains of certificates; records have headers, and tags.
@@ -34,6 +37,10 @@ pub struct Connection {
     seen: bool,
     /// The name that the peer asked for; of clients the name that was asked.
     name: Option<Box<str>>,
+    /// What the peer's bytes began with.
+    begin: [u8; 4],
+    /// The certificate that this side has shown.
+    shown: Option<Arc<CertifiedKey>>,
     /// The handshake may go on without bytes of the peer: it has not begun.
     begins: bool,
     handshaking: bool,
@@ -113,6 +120,8 @@ impl Connection {
             unread: Chain::new(),
             seen: false,
             name,
+            begin: [0; 4],
+            shown: None,
             begins,
             handshaking: true,
             peer_closed: false,
@@ -132,6 +141,9 @@ impl Connection {
         plain: &mut Chain,
         out: &mut Chain,
     ) -> Result<Progress, Error> {
+        if self.handshaking && self.begin[0] == 0 && received.len() >= self.begin.len() {
+            self.begin = received.cursor().read_array().unwrap_or_default();
+        }
         self.unread.append_compact(received)?; // a byte for each read must not hold a cluster for each
         while self.begins || (!self.peer_closed && self.is_readable()) {
             self.begins = false;
@@ -151,9 +163,10 @@ impl Connection {
         Ok(self.progress())
     }
 
-    /// Whether rustls may find something in what is unread.
+    /// Whether rustls may find something in what is unread. What is no record is for it to refuse at once.
     fn is_readable(&self) -> bool {
-        !self.unread.is_empty() && (self.seen || self.handshaking || whole(&self.unread))
+        !self.unread.is_empty()
+            && (self.seen || whole(&self.unread) || (self.handshaking && !is_record(&self.unread)))
     }
 
     /// Shows rustls what is unread, once.
@@ -166,8 +179,7 @@ impl Connection {
                 if let Some(bytes) = segment.try_unique() {
                     let (taken, result) = self.work(bytes, Sent::Nothing, plain, &mut scratch.output, out);
                     let left = segment.len().saturating_sub(taken);
-                    self.seen =
-                        left > 0 && (self.seen || self.handshaking || is_whole(&segment.as_slice()[taken..]));
+                    self.seen = left > 0 && (self.seen || is_whole(&segment.as_slice()[taken..]));
                     segment.trim_front(taken).map_err(manylane_buf::Error::from)?;
                     if left > 0 {
                         self.unread.push_front(segment).map_err(|error| Error::Memory(error.into()))?;
@@ -182,7 +194,7 @@ impl Connection {
             }
             let (taken, result) = self.work(input, Sent::Nothing, plain, output, out);
             let left = &input[taken.min(input.len())..];
-            self.seen = !left.is_empty() && (self.seen || self.handshaking || is_whole(left));
+            self.seen = !left.is_empty() && (self.seen || is_whole(left));
             if self.seen {
                 self.unread.clear();
                 self.unread.append(left)?;
@@ -259,9 +271,14 @@ impl Connection {
         self.failed
     }
 
+    /// Why it failed, as OpenSSL tells it.
+    pub fn reason(&self, error: &Error) -> Reason {
+        Reason::of(error, &self.begin, self.negotiated().version())
+    }
+
     /// What was agreed on.
     pub fn negotiated(&self) -> Negotiated<'_> {
-        Negotiated::new(self.common(), self.name.as_deref())
+        Negotiated::new(self.common(), self.name.as_deref(), self.shown.as_ref())
     }
 
     fn common(&self) -> &rustls::CommonState {
@@ -284,6 +301,7 @@ impl Connection {
             return (bytes.len(), Err(Error::Tls(rustls::Error::General("it has failed before".to_owned()))));
         }
         let (mut at, mut failed) = (0, None);
+        let was_handshaking = self.handshaking;
         loop {
             if failed.is_some() && !self.common().wants_write() {
                 break;
@@ -307,10 +325,10 @@ impl Connection {
                 Step::Blocked => break,
             }
         }
-        if self.name.is_none()
-            && let Some(name) = choose::take_asked()
-        {
-            self.name = name;
+        // Taken at once, so that it is not another connection's later.
+        if was_handshaking && let Some(chosen) = choose::take_chosen() {
+            self.name = chosen.name;
+            self.shown = chosen.shown;
         }
         match failed {
             Some(error) => {
@@ -406,6 +424,15 @@ fn into(
 fn is_whole(bytes: &[u8]) -> bool {
     matches!(bytes, [_, _, _, high, low, rest @ ..]
         if rest.len() >= usize::from(u16::from_be_bytes([*high, *low])))
+}
+
+/// Whether a chain begins as a record of TLS does, as far as it goes.
+fn is_record(chain: &Chain) -> bool {
+    let mut cursor = chain.cursor();
+    let bytes = cursor
+        .read_array::<1>()
+        .map_or([22, 3], |[kind]| [kind, cursor.read_array().map_or(3, |[major]| major)]);
+    (20..=23).contains(&bytes[0]) && bytes[1] == 3
 }
 
 /// The same of a chain.

@@ -1,18 +1,27 @@
 //! What a connection has agreed on, and who the peer is.
 
 use crate::names::{Version, suite_name};
+use crate::openssl::Reason;
+use rustls::sign::CertifiedKey;
 use rustls::{CommonState, HandshakeKind, ProtocolVersion};
+use std::fmt;
+use std::sync::Arc;
 
 /// What is known of a connection; nothing of it is known before the handshake is over.
 #[derive(Clone, Copy)]
 pub struct Negotiated<'a> {
     common: &'a CommonState,
     name: Option<&'a str>,
+    shown: Option<&'a Arc<CertifiedKey>>,
 }
 
 impl<'a> Negotiated<'a> {
-    pub(crate) fn new(common: &'a CommonState, name: Option<&'a str>) -> Self {
-        Self { common, name }
+    pub(crate) fn new(
+        common: &'a CommonState,
+        name: Option<&'a str>,
+        shown: Option<&'a Arc<CertifiedKey>>,
+    ) -> Self {
+        Self { common, name, shown }
     }
 
     /// The version of the protocol.
@@ -68,6 +77,31 @@ impl<'a> Negotiated<'a> {
     }
 }
 
+/// A certificate that this side has shown, which it shares with its listener.
+#[derive(Clone)]
+pub struct OwnCertificate(Arc<CertifiedKey>);
+
+impl OwnCertificate {
+    /// As it was sent.
+    pub fn der(&self) -> Option<&[u8]> {
+        self.0.cert.first().map(|certificate| &**certificate)
+    }
+}
+
+impl fmt::Debug for OwnCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnCertificate").finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for OwnCertificate {
+    fn eq(&self, other: &Self) -> bool {
+        self.der() == other.der()
+    }
+}
+
+impl Eq for OwnCertificate {}
+
 /// The same, for as long as somebody wants to know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
@@ -87,6 +121,10 @@ pub struct Info {
     pub resumed: bool,
     /// The peer's certificate as it came.
     pub certificate: Option<Box<[u8]>>,
+    /// The certificate that clients were shown.
+    pub shown: Option<OwnCertificate>,
+    /// Why the handshake failed, if it did.
+    pub failed: Option<Reason>,
 }
 
 impl From<Negotiated<'_>> for Info {
@@ -100,6 +138,8 @@ impl From<Negotiated<'_>> for Info {
             name: negotiated.name().map(Box::from),
             resumed: negotiated.is_resumed(),
             certificate: negotiated.certificate().map(Box::from),
+            shown: negotiated.shown.cloned().map(OwnCertificate),
+            failed: None,
         }
     }
 }

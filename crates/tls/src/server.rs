@@ -65,7 +65,7 @@ pub(crate) fn config(
 ) -> Result<ServerConfig, Problem> {
     let (provider, builder) = settings.common.begin(told, ServerConfig::builder_with_provider)?;
     let certificates = known.choose(&settings.certificates, settings.strict_sni, told)?;
-    if certificates.is_empty() && !(settings.strict_sni && !settings.certificates.is_empty()) {
+    if certificates.is_empty() && (settings.certificates.is_empty() || !settings.strict_sni) {
         return Err(match settings.certificates.first() {
             None => Problem::new("ssl", "no certificate is given: add 'crt <file>'"),
             Some(source) => {
@@ -80,9 +80,12 @@ pub(crate) fn config(
                 return Err(Problem::new("verify", "clients can be verified with a 'ca-file' only"));
             };
             let trusted = known.authorities(path)?;
-            let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(trusted.roots.clone()), provider);
+            let mut verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(trusted.roots.clone()), provider);
             if let Some(path) = &settings.common.revoked {
-                verifier = verifier.with_crls(known.revoked(path)?.0.iter().cloned()).enforce_revocation_expiration();
+                verifier = verifier
+                    .with_crls(known.revoked(path)?.0.iter().cloned())
+                    .enforce_revocation_expiration();
             }
             if !settings.tell_authorities {
                 verifier = verifier.clear_root_hint_subjects();
@@ -90,8 +93,7 @@ pub(crate) fn config(
             if verify == ClientVerify::Optional {
                 verifier = verifier.allow_unauthenticated();
             }
-            let verifier =
-                verifier.build().map_err(|error| Problem::new("ca-file", error.to_string()))?;
+            let verifier = verifier.build().map_err(|error| Problem::new("ca-file", error.to_string()))?;
             builder.with_client_cert_verifier(Arc::new(Verifier {
                 known: verifier,
                 own: match settings.common.revoked {
@@ -114,8 +116,7 @@ pub(crate) fn config(
     // also with those of the generation that comes next.
     let own = settings.verify != ClientVerify::None;
     if settings.tickets {
-        config.ticketer =
-            if own { aws_lc_rs::Ticketer::new() } else { shared_ticketer() }.map_err(failed)?;
+        config.ticketer = if own { aws_lc_rs::Ticketer::new() } else { shared_ticketer() }.map_err(failed)?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
     } else {
         config.session_storage = match settings.sessions {

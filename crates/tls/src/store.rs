@@ -13,7 +13,7 @@
 //! takes as long as it has certificates, so commands run aside of lanes.
 
 use crate::certificate::{Bundle, Certificate, Definition};
-use crate::choose::{Line, List, Source};
+use crate::choose::{List, ListLine, Source};
 use crate::client::{self, ClientContext, ClientSettings};
 use crate::error::Problem;
 use crate::files::{Section, sections_of};
@@ -92,8 +92,8 @@ pub struct Shown {
     pub used: bool,
     /// Certificates, or lists of revoked ones.
     pub der: Vec<Box<[u8]>>,
-    /// The certificate and its key.
-    pub definition: Option<Definition>,
+    /// Where the certificate and its key were read, if they were.
+    pub files: Option<(PathBuf, PathBuf)>,
 }
 
 /// Something that files hold.
@@ -425,9 +425,10 @@ impl Known {
         listeners.iter().any(|own| self.listener_names(&own.0.settings, kind, name))
             || servers.iter().any(|own| Self::server_names(&own.0.settings, kind, name))
             || (kind == Kind::Certificate
-                && self.lists.values().any(|(list, _)| {
-                    list.lines.iter().any(|line| *line.certificate == *name)
-                }))
+                && self
+                    .lists
+                    .values()
+                    .any(|(list, _)| list.lines.iter().any(|line| *line.certificate == *name)))
     }
 
     /// Makes the contexts again that `concerned` chooses, and publishes them if all could be made. How many
@@ -599,11 +600,8 @@ impl Store {
         let der = each!(kind, files => files(known).der(name))?;
         let bare = name.strip_prefix('*').unwrap_or(name);
         let used = !name.starts_with('*') && known.is_used(kind, bare);
-        let definition = (kind == Kind::Certificate).then(|| match known.definitions.get(bare) {
-            Some(definition) => definition.clone(),
-            None => Definition { certificate: bare.into(), key: None },
-        });
-        Some(Shown { used, der, definition })
+        let read = known.certificates.all.get(bare).filter(|_| kind == Kind::Certificate);
+        Some(Shown { used, der, files: read.and_then(|bundle| bundle.files.clone()) })
     }
 
     /// An empty one of that name.
@@ -664,12 +662,9 @@ impl Store {
         self.0.lock().lists.keys().cloned().collect()
     }
 
-    /// The lines of a list: the number of each, its certificate, and the names that it is for.
-    pub fn list(&self, name: &str) -> Option<Vec<(usize, Box<str>, Vec<Box<str>>)>> {
-        let known = self.0.lock();
-        let (list, _) = known.lists.get(name)?;
-        let line = |line: &Line| (line.number, line.certificate.clone(), line.filters.clone());
-        Some(list.lines.iter().map(line).collect())
+    /// The lines of a list.
+    pub fn list(&self, name: &str) -> Option<Vec<ListLine>> {
+        self.0.lock().lists.get(name).map(|(list, _)| list.lines.clone())
     }
 
     /// Adds a line with a certificate that is known to a list. How many contexts have it now.
@@ -682,7 +677,8 @@ impl Store {
         // An absolute name stays as it is; so does one that is known as it was written.
         let file = line.split_whitespace().next().unwrap_or_default();
         let base = if known.certificates.all.contains_key(file) { PathBuf::new() } else { base.clone() };
-        let line = Line::parse(line.trim(), 0, &base)
+        let number = list.lines.iter().map(|line| line.number).max().unwrap_or(0) + 1;
+        let line = ListLine::parse(line.trim(), number, &base)
             .map_err(|why| Failure::Bad(Problem::new("crt-list", format!("the line {why}"))))?;
         if list.folder && !line.filters.is_empty() {
             let why = "a folder expects no names behind a certificate";
@@ -704,12 +700,35 @@ impl Store {
     /// one less.
     ///
     /// # Errors
-    /// [`Failure`]: [`Failure::Empty`] where there is no such line.
+    /// [`Failure`]
     pub fn remove_line(&self, name: &str, certificate: &str, number: usize) -> Result<usize, Failure> {
         let known = &mut *self.0.lock();
         let (list, _) = known.lists.get(name).ok_or(Failure::Unknown)?;
-        let is = |line: &Line| *line.certificate == *certificate && (number == 0 || line.number == number);
-        let at = list.lines.iter().position(is).ok_or(Failure::Empty)?;
+        let bad = |why: String| Failure::Bad(Problem::new("crt-list", why));
+        let own = || list.lines.iter().enumerate().filter(|(_, line)| *line.certificate == *certificate);
+        let numbers = || own().map(|(_, line)| line.number.to_string()).collect::<Vec<_>>().join(", ");
+        let chosen = match (own().count(), number) {
+            (0, _) if !known.certificates.all.contains_key(certificate) => {
+                return Err(bad(format!("certificate '{certificate}' does not exist!")));
+            }
+            (0, _) => return Err(bad(format!("no line has the certificate '{certificate}'"))),
+            (1, 0) => own().next(),
+            (_, 0) => {
+                return Err(bad(format!(
+                    "found the certificate '{certificate}' in several entries, please specify a line number \
+                    preceded by colons ({})!",
+                    numbers()
+                )));
+            }
+            _ => own().find(|(_, line)| line.number == number),
+        };
+        let Some((at, _)) = chosen else {
+            return Err(bad(format!(
+                "found a certificate '{certificate}' but the line number is incorrect, please specify a \
+                correct line number preceded by colons ({})!",
+                numbers()
+            )));
+        };
         let line = list.lines[at].clone();
         known.change_list(name, |lines| drop(lines.remove(at)), |lines| lines.insert(at, line))
     }
@@ -719,8 +738,8 @@ impl Known {
     fn change_list(
         &mut self,
         name: &str,
-        change: impl FnOnce(&mut Vec<Line>),
-        undo: impl FnOnce(&mut Vec<Line>),
+        change: impl FnOnce(&mut Vec<ListLine>),
+        undo: impl FnOnce(&mut Vec<ListLine>),
     ) -> Result<usize, Failure> {
         if let Some((list, _)) = self.lists.get_mut(name) {
             change(&mut list.lines);

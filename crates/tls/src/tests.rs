@@ -259,9 +259,12 @@ fn a_default_certificate_is_for_clients_that_no_other_is_for() {
     let (one, two) = (
         folder.write("a.pem", &ecdsa(&ca, &["a.example", "b.example"])),
         // Its common name counts beside its alternative names.
-        folder.write("c.pem", &bundle(&ca, &["c.example", "x.example"], &PKCS_ECDSA_P256_SHA256, |params| {
-            params.distinguished_name.push(DnType::CommonName, "common.example");
-        })),
+        folder.write(
+            "c.pem",
+            &bundle(&ca, &["c.example", "x.example"], &PKCS_ECDSA_P256_SHA256, |params| {
+                params.distinguished_name.push(DnType::CommonName, "common.example");
+            }),
+        ),
     );
     let mut settings = server_settings(&[&two]);
     settings.certificates.push(Source::Default(one));
@@ -606,7 +609,8 @@ fn files_that_cannot_be_used_are_told_in_a_sentence() {
     ] {
         assert_eq!(refused(name, text), sentence);
     }
-    let missing = Store::default().listener(&server_settings(&[Path::new("/none/x")]), &mut Vec::new()).unwrap_err();
+    let missing =
+        Store::default().listener(&server_settings(&[Path::new("/none/x")]), &mut Vec::new()).unwrap_err();
     assert_eq!(missing.to_string(), "'crt' : cannot read '/none/x': No such file or directory (os error 2)");
     let file = folder.write("beside.pem", certificate);
     folder.write("beside.pem.key", key);

@@ -146,7 +146,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .refused("it is not built yet"),
         own("option httplog", DFLB, "[clf]", 0, "logs in HTTP's format").built(log_format),
         flag("option tcplog", DFLB, "logs in TCP's format").built(log_format),
-        flag("option httpslog", DFLB, "logs in HTTP's format with TLS").refused(super::ssl::TLS),
+        flag("option httpslog", DFLB, "logs in HTTP's format, with TLS behind it").built(log_format),
         own(
             "option redispatch",
             DLB,
@@ -242,6 +242,7 @@ fn check_kind(b: &mut Builder<'_>, line: &Line<'_>) {
 fn log_format(b: &mut Builder<'_>, line: &Line<'_>) {
     let format = match (line.keyword.name, line.words.first()) {
         ("option tcplog", _) => LogFormatOption::Tcp,
+        ("option httpslog", _) => LogFormatOption::Https,
         (_, None) => LogFormatOption::Http,
         (_, Some(word)) if *word == "clf" => LogFormatOption::HttpClf,
         (_, Some(word)) => {

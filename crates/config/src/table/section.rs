@@ -182,9 +182,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("fcgi-app", TOP, "<name>", 1, "describes a FastCGI application")
             .adds()
             .idle("FastCGI is not built: what uses it is refused"),
-        own("crt-store", TOP, "[<name>]", 0, "certificates and where they are found")
-            .adds()
-            .built(read),
+        own("crt-store", TOP, "[<name>]", 0, "certificates and where they are found").adds().built(read),
         own("traces", TOP, "", 0, "traces for developers").adds().refused("traces are not built"),
         own("log-profile", TOP, "<name>", 1, "log formats by step")
             .adds()

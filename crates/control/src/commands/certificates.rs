@@ -6,7 +6,7 @@ use super::Call;
 use crate::reply::Gone;
 use crate::serve::Control;
 use manylane_expr::{CertificateText, RevokedText};
-use manylane_tls::{Failure, Kind, Store};
+use manylane_tls::{Failure, Kind, ListLine, Store};
 use std::fmt::Write;
 use zeroize::Zeroizing;
 
@@ -67,16 +67,18 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
         call.error(what);
         return Ok(());
     };
-    let star = name.strip_prefix('*');
     let _ = writeln!(call.reply, "Filename: {name}");
+    if let Some((certificate, key)) = &shown.files {
+        let (certificate, key) = (certificate.display(), key.display());
+        let _ = writeln!(call.reply, "Crt filename: {certificate}\nKey filename: {key}");
+    }
     let status = match (shown.der.is_empty(), shown.used) {
         (true, _) => "Empty",
+        _ if name.starts_with('*') => "Uncommitted",
         (_, true) => "Used",
         _ => "Unused",
     };
-    if star.is_none() || kind == Kind::Certificate {
-        let _ = writeln!(call.reply, "Status: {status}");
-    }
+    let _ = writeln!(call.reply, "Status: {status}");
     if kind == Kind::Certificate {
         certificate(call, &shown.der);
         return Ok(());
@@ -87,14 +89,14 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
         }
         match kind {
             Kind::Revoked => {
-                let _ = writeln!(call.reply, "\nCertificate Revocation List #{}:", number + 1);
+                let _ = writeln!(call.reply, " \nCertificate Revocation List #{}:", number + 1);
                 revoked(call, der);
             }
             _ => {
-                let _ = writeln!(call.reply, "\nCertificate #{}:", number + 1);
+                let _ = writeln!(call.reply, " \nCertificate #{}:", number + 1);
                 if let Some(text) = CertificateText::of(der) {
                     for line in lines(&text) {
-                        let _ = writeln!(call.reply, "  {line}");
+                        let _ = writeln!(call.reply, "{line}");
                     }
                 }
             }
@@ -119,13 +121,13 @@ fn lines(text: &CertificateText) -> Vec<String> {
 
 fn certificate(call: &mut Call<'_, '_>, chain: &[Box<[u8]>]) {
     let mut chain = chain.iter().filter_map(|der| CertificateText::of(der));
-    let Some(first) = chain.next() else { return };
-    for line in lines(&first) {
+    for line in chain.next().iter().flat_map(lines) {
         let _ = writeln!(call.reply, "{line}");
     }
     for text in chain {
         let _ = writeln!(call.reply, "Chain Subject: {}\nChain Issuer: {}", text.subject, text.issuer);
     }
+    call.reply.put("OCSP Response Key: \n");
 }
 
 fn revoked(call: &mut Call<'_, '_>, der: &[u8]) {
@@ -154,7 +156,6 @@ async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
     if let Some((name, count)) = &names.pending {
         call.reply.put("# transaction\n*");
         call.reply.put(&line(name, *count));
-        call.reply.put("\n");
     }
     call.reply.put("# filename\n");
     for (name, count) in &names.all {
@@ -175,7 +176,9 @@ fn sentence(kind: Kind, name: &str, failure: &Failure, doing: &str) -> String {
         .to_owned(),
         Failure::Exists => format!("{} '{name}' already exists!", noun(kind)),
         Failure::Used => format!("{} '{name}' in use, can't be deleted!", noun(kind)),
-        Failure::NoTransaction => "No ongoing transaction! !".to_owned(),
+        Failure::NoTransaction => {
+            format!("No ongoing transaction!{}", if doing == "set" { " !" } else { "" })
+        }
         Failure::Other(about) => {
             format!("The ongoing transaction is about '{about}' but you are trying to {doing} '{name}'")
         }
@@ -271,8 +274,7 @@ pub(super) async fn abort(call: &mut Call<'_, '_>, kind: Kind) {
     match aside(call, move |store| store.abort(kind, &about)).await {
         Some(Ok(())) => call.info(&format!("Transaction aborted for certificate '{name}'!")),
         Some(Err(failure)) => {
-            let why = sentence(kind, &name, &failure, "abort");
-            call.error(&format!("{why}\nCan't abort {name}!"));
+            call.error(&sentence(kind, &name, &failure, "abort a transaction for"));
         }
         None => {}
     }
@@ -282,7 +284,10 @@ pub(super) async fn abort(call: &mut Call<'_, '_>, kind: Kind) {
 pub(super) async fn delete(call: &mut Call<'_, '_>, kind: Kind) {
     let name = call.word(0).to_owned();
     if name.is_empty() {
-        return call.error(&format!("'del ssl {}' expects a filename", word(kind)));
+        return call.error(&match kind {
+            Kind::Certificate => "'del ssl cert' expects a certificate name".to_owned(),
+            _ => format!("'del ssl {}' expects a filename", word(kind)),
+        });
     }
     let about = name.clone();
     let shown = match kind {
@@ -301,7 +306,8 @@ pub(super) async fn delete(call: &mut Call<'_, '_>, kind: Kind) {
                 Failure::Used => format!("{what} in use, can't be deleted!"),
                 _ => format!("{what} doesn't exist!"),
             };
-            call.error(&format!("Can't remove the certificate: {why}"));
+            let what = if kind == Kind::Certificate { "certificate" } else { shown };
+            call.error(&format!("Can't remove the {what}: {why}"));
         }
         None => {}
     }
@@ -325,7 +331,7 @@ pub(super) async fn show_list(call: &mut Call<'_, '_>) -> Result<(), Gone> {
         return Ok(());
     };
     let _ = writeln!(call.reply, "# {name}");
-    for (number, certificate, filters) in list {
+    for ListLine { number, certificate, filters } in list {
         let _ = match numbered {
             true => write!(call.reply, "{certificate}:{number}"),
             false => write!(call.reply, "{certificate}"),
@@ -346,7 +352,7 @@ pub(super) async fn add_line(call: &mut Call<'_, '_>) {
         (Some(payload), [_, ..]) => payload.lines().next().unwrap_or_default().to_owned(),
         (None, [_, certificate, ..]) => certificate.clone(),
         _ => {
-            return call.error("'add ssl crt-list' expects a filename and a certificate name");
+            return call.error("'add ssl crtlist' expects a filename and a certificate name");
         }
     };
     let name = call.word(0).to_owned();
@@ -355,7 +361,8 @@ pub(super) async fn add_line(call: &mut Call<'_, '_>) {
     match aside(call, move |store| store.add_line(&list, &line)).await {
         Some(Ok(count)) => {
             let dots = ".".repeat(count);
-            let _ = writeln!(call.reply, "Inserting certificate '{shown}' in crt-list '{name}'{dots}\nSuccess!");
+            let _ =
+                writeln!(call.reply, "Inserting certificate '{shown}' in crt-list '{name}'{dots}\nSuccess!");
         }
         Some(Err(failure)) => {
             let why = match failure {
@@ -373,7 +380,7 @@ pub(super) async fn add_line(call: &mut Call<'_, '_>) {
 /// `del ssl crt-list <list> <certificate>[:<line>]`
 pub(super) async fn remove_line(call: &mut Call<'_, '_>) {
     let [name, certificate, ..] = call.words else {
-        return call.error("'del ssl crt-list' expects a filename and a certificate name");
+        return call.error("'del ssl crtlist' expects a filename and a certificate name");
     };
     let (name, mut certificate, mut number) = (name.clone(), certificate.clone(), 0);
     if let Some((file, line)) = certificate.rsplit_once(':')
@@ -387,7 +394,7 @@ pub(super) async fn remove_line(call: &mut Call<'_, '_>) {
         Some(Err(failure)) => {
             let why = match failure {
                 Failure::Unknown => format!("crt-list '{name}' does not exist!"),
-                Failure::Empty => format!("certificate '{certificate}' can't be found in the crt-list"),
+                Failure::Bad(problem) => problem.text,
                 other => sentence(Kind::Certificate, &name, &other, "set"),
             };
             call.error(&format!("Can't delete the entry: {why}"));

@@ -2,8 +2,8 @@
 
 use super::patterns::Kind;
 use super::{
-    Call, certificates, client, descriptors, errors, events, help, info, inside, lanes, limits, members, patterns, pools,
-    process, profiling, resolvers, schema, server, sessions, stat, state, variables, wait,
+    Call, certificates, client, descriptors, errors, events, help, info, inside, lanes, limits, members,
+    patterns, pools, process, profiling, resolvers, schema, server, sessions, stat, state, variables, wait,
 };
 use crate::level::Level::{self, Admin, Operator, User};
 use crate::reply::Gone;
@@ -44,7 +44,7 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Waits(|call| Box::pin(patterns::add(call, Kind::Map)))),
     row("add ssl ca-file", "<file> <payload>", Admin, "add authorities to a file of them, in a transaction",
         Waits(|call| Box::pin(certificates::set(call, SslKind::Authorities, true)))),
-    row("add ssl crt-list", "<list> <cert> | <list> <payload>", Admin, "add a certificate to a list or folder",
+    row("add ssl crt-list", "<list> <cert> | <list> <payload>", Admin, "add a certificate to a list",
         Waits(|call| Box::pin(certificates::add_line(call)))),
     row("clear acl", "[@<ver>] <acl>", Admin, "remove all patterns of an ACL's list",
         Waits(|call| Box::pin(patterns::clear(call, Kind::Acl)))),
@@ -192,13 +192,14 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Long(|call| Box::pin(state::states(call)))),
     row("show sess", "[<id>|all|older <age>|frontend <fe>|backend <be>|server <bk>/<srv>]", Operator,
         "streams at work, or all of one", Long(|call| Box::pin(sessions::show(call)))),
-    row("show ssl ca-file", "[[*]<file>[:<index>]]", Operator, "files of authorities, or what is in one",
+    row("show ssl ca-file", "[[*]<file>[:<index>]]", Operator, "authorities by file, or those of one",
         Long(|call| Box::pin(certificates::show(call, SslKind::Authorities)))),
     row("show ssl cert", "[[*]<file>]", Operator, "certificates, or what one says",
         Long(|call| Box::pin(certificates::show(call, SslKind::Certificate)))),
-    row("show ssl crl-file", "[[*]<file>[:<index>]]", Operator, "files of revoked certificates, or what is in one",
+    row("show ssl crl-file", "[[*]<file>[:<index>]]", Operator,
+        "revoked certificates by file, or those of one",
         Long(|call| Box::pin(certificates::show(call, SslKind::Revoked)))),
-    row("show ssl crt-list", "[-n] [<list>]", Operator, "lists and folders of certificates, or what is in one",
+    row("show ssl crt-list", "[-n] [<list>]", Operator, "lists of certificates, or what is in one",
         Long(|call| Box::pin(certificates::show_list(call)))),
     row("show startup-logs", "", Operator, "what was said of the files that are served",
         Now(|call| call.reply.put(&call.generation.said))),

@@ -19,6 +19,8 @@ use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 pub(crate) enum Side {
     Client,
     Server,
+    /// The client's again, of which the certificate is looked at that we have shown.
+    Own,
 }
 
 /// What of it.
@@ -34,8 +36,13 @@ pub(crate) enum Part {
     HasName,
     IsResumed,
     HasCertificate,
-    /// What checking the certificate came to: one that is not good ends the handshake.
+    /// What checking the certificate came to.
     Verified,
+    /// The same of the certificates above it, which are not told apart: 0.
+    AuthorityVerified,
+    /// Why the handshake failed.
+    Error,
+    ErrorText,
     Der,
     Sha1,
     Serial,
@@ -111,10 +118,11 @@ fn dn(args: &Args<'_, '_>) -> Result<Dn, Error> {
     Ok(Dn { entry: text(0).map(Box::from), occurrence, rfc2253 })
 }
 
-const NAMES: [Row; 4] = {
+const NAMES: [Row; 6] = {
     let [a, b] = names!("ssl_c_s_dn", "ssl_c_i_dn", HANDSHAKEN, Client);
     let [c, d] = names!("ssl_s_s_dn", "ssl_s_i_dn", HANDSHAKEN, Server);
-    [a, b, c, d]
+    let [e, f] = names!("ssl_f_s_dn", "ssl_f_i_dn", HANDSHAKEN, Own);
+    [a, b, c, d, e, f]
 };
 
 pub(super) const ROWS: &[Row] = &[
@@ -123,14 +131,30 @@ pub(super) const ROWS: &[Row] = &[
     plain!("ssl_bc_alpn", Str, ANSWERED, "the protocol agreed on with the server", Server, Alpn),
     plain!("ssl_bc_cipher", Str, ANSWERED, "its cipher, by OpenSSL's name", Server, Cipher),
     plain!("ssl_bc_curve", Str, ANSWERED, "its group for the exchange of keys", Server, Curve),
+    plain!("ssl_bc_err", Int, ANSWERED, "OpenSSL's number of why its handshake failed", Server, Error),
+    plain!(
+        "ssl_bc_err_str",
+        Str,
+        ANSWERED,
+        "why its handshake failed, in OpenSSL's words",
+        Server,
+        ErrorText
+    ),
     plain!("ssl_bc_is_resumed", Bool, ANSWERED, "whether it resumed a session", Server, IsResumed),
     plain!("ssl_bc_protocol", Str, ANSWERED, "its version, such as TLSv1.3", Server, Version),
     plain!("ssl_bc_sni", Str, ANSWERED, "the name that the server was asked for", Server, Name),
     plain!("ssl_bc_use_keysize", Int, ANSWERED, "bits of the key that are used", Server, KeyBits),
-    plain!("ssl_c_ca_err", Int, HANDSHAKEN, "0, since what is not good ends the handshake", Client, Verified),
-    plain!("ssl_c_ca_err_depth", Int, HANDSHAKEN, "0, for the same reason", Client, Verified),
+    plain!(
+        "ssl_c_ca_err",
+        Int,
+        HANDSHAKEN,
+        "0, since chains are checked as a whole",
+        Client,
+        AuthorityVerified
+    ),
+    plain!("ssl_c_ca_err_depth", Int, HANDSHAKEN, "0, for the same reason", Client, AuthorityVerified),
     plain!("ssl_c_der", Bin, HANDSHAKEN, "the client's certificate", Client, Der),
-    plain!("ssl_c_err", Int, HANDSHAKEN, "0, since what is not good ends the handshake", Client, Verified),
+    plain!("ssl_c_err", Int, HANDSHAKEN, "OpenSSL's number of what is wrong with it", Client, Verified),
     plain!("ssl_c_key_alg", Str, HANDSHAKEN, "the kind of the client's key", Client, KeyAlgorithm),
     plain!("ssl_c_notafter", Str, HANDSHAKEN, "until when its certificate is valid", Client, NotAfter),
     plain!("ssl_c_notbefore", Str, HANDSHAKEN, "from when its certificate is valid", Client, NotBefore),
@@ -138,13 +162,30 @@ pub(super) const ROWS: &[Row] = &[
     plain!("ssl_c_sha1", Bin, HANDSHAKEN, "the SHA-1 of its certificate", Client, Sha1),
     plain!("ssl_c_sig_alg", Str, HANDSHAKEN, "how its certificate is signed", Client, SignatureAlgorithm),
     plain!("ssl_c_used", Bool, HANDSHAKEN, "whether the client showed a certificate", Client, HasCertificate),
-    plain!("ssl_c_verify", Int, HANDSHAKEN, "0, since what is not good ends the handshake", Client, Verified),
+    plain!("ssl_c_verify", Int, HANDSHAKEN, "the same", Client, Verified),
     plain!("ssl_c_version", Int, HANDSHAKEN, "the version of its certificate", Client, CertificateVersion),
+    plain!("ssl_f_der", Bin, HANDSHAKEN, "the certificate that the client was shown", Own, Der),
+    plain!("ssl_f_key_alg", Str, HANDSHAKEN, "the kind of its key", Own, KeyAlgorithm),
+    plain!("ssl_f_notafter", Str, HANDSHAKEN, "until when it is valid", Own, NotAfter),
+    plain!("ssl_f_notbefore", Str, HANDSHAKEN, "from when it is valid", Own, NotBefore),
+    plain!("ssl_f_serial", Bin, HANDSHAKEN, "its number", Own, Serial),
+    plain!("ssl_f_sha1", Bin, HANDSHAKEN, "its SHA-1", Own, Sha1),
+    plain!("ssl_f_sig_alg", Str, HANDSHAKEN, "how it is signed", Own, SignatureAlgorithm),
+    plain!("ssl_f_version", Int, HANDSHAKEN, "its version", Own, CertificateVersion),
     plain!("ssl_fc", Bool, HANDSHAKEN, "whether the client's connection is encrypted", Client, Used),
     plain!("ssl_fc_alg_keysize", Int, HANDSHAKEN, "bits of the key of its cipher", Client, KeyBits),
     plain!("ssl_fc_alpn", Str, HANDSHAKEN, "the protocol agreed on with the client", Client, Alpn),
     plain!("ssl_fc_cipher", Str, HANDSHAKEN, "its cipher, by OpenSSL's name", Client, Cipher),
     plain!("ssl_fc_curve", Str, HANDSHAKEN, "its group for the exchange of keys", Client, Curve),
+    plain!("ssl_fc_err", Int, HANDSHAKEN, "OpenSSL's number of why its handshake failed", Client, Error),
+    plain!(
+        "ssl_fc_err_str",
+        Str,
+        HANDSHAKEN,
+        "why its handshake failed, in OpenSSL's words",
+        Client,
+        ErrorText
+    ),
     plain!(
         "ssl_fc_has_crt",
         Bool,
@@ -170,6 +211,8 @@ pub(super) const ROWS: &[Row] = &[
     NAMES[1],
     NAMES[2],
     NAMES[3],
+    NAMES[4],
+    NAMES[5],
 ];
 
 fn some<T>(value: Option<T>, make: impl FnOnce(T) -> Value<'static>) -> Fetched<'static> {
@@ -185,6 +228,7 @@ impl Tls {
     pub(super) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
         let tls = match self.0 {
             Side::Client => env.client.tls,
+            Side::Own => env.client.tls.map(|tls| TlsFacts { certificate: tls.shown, ..tls }),
             Side::Server => env.server.tls,
         };
         let text = |text: Option<&'x [u8]>| text.map_or(Err(Absent::Never), |text| found(Value::Str(text)));
@@ -204,7 +248,13 @@ impl Tls {
             Part::HasName => bool(tls.name.is_some()),
             Part::IsResumed => bool(tls.resumed),
             Part::HasCertificate => bool(tls.certificate.is_some()),
-            Part::Verified => found(Value::Int(0)),
+            Part::Verified => found(Value::Int(tls.verify.into())),
+            Part::AuthorityVerified => found(Value::Int(0)),
+            Part::Error => found(Value::Int(tls.error.into())),
+            Part::ErrorText if tls.error == 0 => Err(Absent::Never),
+            Part::ErrorText => text(scratch.build(|out| {
+                out.print(format_args!("error:{:08X}:SSL routines::{}", tls.error, tls.error_text))
+            })),
             Part::Der => tls.certificate.map_or(Err(Absent::Never), |der| found(Value::Bin(der))),
             part => of_certificate(part, &tls, scratch),
         }

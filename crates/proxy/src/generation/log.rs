@@ -8,7 +8,7 @@ use manylane_config::table::{ServerOptions, Toggle};
 use manylane_config::tree::{
     self, Global, LogFormatOption, LogLine, LogSample, LogSink, LogTarget, Mode, Proxy, Set,
 };
-use manylane_expr::{CLF_LOG, Format, HTTP_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG};
+use manylane_expr::{CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG};
 use manylane_logs::{
     Facility, Framing, Level, MIN_RING, RING_OVERHEAD, Ring, RingServer, Sample, Sink, Target, TargetSpec,
     Timeouts,
@@ -233,6 +233,7 @@ impl Logs {
         let usual = match (settings.log_option.map(|set| set.value), http) {
             (Some(LogFormatOption::Http), true) => HTTP_LOG,
             (Some(LogFormatOption::HttpClf), true) => CLF_LOG,
+            (Some(LogFormatOption::Https), true) => HTTPS_LOG,
             (Some(_), _) => TCP_LOG,
             (None, true) => PLAIN_HTTP_LOG,
             (None, false) => PLAIN_TCP_LOG,

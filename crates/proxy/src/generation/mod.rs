@@ -207,7 +207,7 @@ impl Generation {
             resolvers: _, // by their own reader
             rings: _,     // with the targets of logs
             crt_stores: _,
-            files: _,     // for positions in reports
+            files: _, // for positions in reports
             environment,
         } = config;
         let mut refuse = Refuse::new(found, config, wishes.ignore_unresolved);

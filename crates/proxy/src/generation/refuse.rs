@@ -25,14 +25,7 @@ pub(super) struct Refuse<'a> {
 
 impl<'a> Refuse<'a> {
     pub(super) fn new(found: &'a mut Diagnostics, config: &'a Config, ignore_unresolved: bool) -> Self {
-        Self {
-            found,
-            config,
-            ignore_unresolved,
-            files: Files::default(),
-            listeners: 0,
-            tls: Arc::default(),
-        }
+        Self { found, config, ignore_unresolved, files: Files::default(), listeners: 0, tls: Arc::default() }
     }
 
     /// The file that a word names.

@@ -33,7 +33,9 @@ pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
                 None => format!("@{section_name}/{}", load.crt.shown()),
             };
             if !refuse.tls.define(&name, definition) {
-                refuse.found.alert(load.pos, format!("'load' : there is a certificate named '{name}' already"));
+                refuse
+                    .found
+                    .alert(load.pos, format!("'load' : there is a certificate named '{name}' already"));
                 continue;
             }
             let mut told = Vec::new();

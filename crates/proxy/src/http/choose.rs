@@ -83,6 +83,7 @@ impl Session<'_> {
             head: Some(head),
             names: &[],
             headers: &[],
+            server_tls: None,
         }
     }
 

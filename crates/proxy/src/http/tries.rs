@@ -315,7 +315,12 @@ impl Session<'_> {
                             let headers = server::headers_before_tls(backend, &self.client, &eval, phase);
                             (eval.server_names(phase, backend), headers)
                         };
-                        let wanted = Wanted { names: &asked, headers: &headers, ..wanted };
+                        let wanted = Wanted {
+                            names: &asked,
+                            headers: &headers,
+                            server_tls: Some(&memory.server_tls),
+                            ..wanted
+                        };
                         pin!(server::connect(
                             local,
                             backend,

@@ -15,7 +15,7 @@ use manylane_expr::{
     Variables,
 };
 use manylane_http::Head;
-use manylane_tls::Info;
+use manylane_tls::{Info, OwnCertificate};
 use std::cell::RefCell;
 use std::net::IpAddr;
 
@@ -160,7 +160,12 @@ pub(crate) fn proxy_facts<'a>(id: u32, name: &'a str, default_backend: &'a [u8])
 
 /// What TLS has agreed on as samples show it.
 pub(crate) fn tls_facts(info: &Info) -> TlsFacts<'_> {
+    let failed = info.failed.unwrap_or_default();
     TlsFacts {
+        shown: info.shown.as_ref().and_then(OwnCertificate::der),
+        error: failed.code,
+        error_text: failed.text,
+        verify: failed.verify,
         version: info.version,
         cipher: info.cipher,
         key_bits: info.key_bits.into(),

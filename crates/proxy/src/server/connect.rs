@@ -14,7 +14,7 @@ use manylane_buf::Chain;
 use manylane_io::{SocketAddrAny, socket};
 use manylane_logs::Level;
 use manylane_mux::h2;
-use manylane_net::{Connection, Endpoint, Served, Step};
+use manylane_net::{Connection, Endpoint, Served, Step, TransferError};
 use manylane_sched::Time;
 use manylane_sync::atomic::Ordering;
 use std::net::SocketAddr;
@@ -478,6 +478,13 @@ async fn encrypted(
         }
         Err(error) if error.is_memory() => Err(Cause::Resource),
         Err(error) => {
+            if let (Some(stream), Some(remembered)) = (connection.tls(), wanted.server_tls) {
+                stream.fail(match &error {
+                    TransferError::Tls(error) => Some(error),
+                    _ => None,
+                });
+                remembered.replace(stream.info().cloned());
+            }
             // Once, until one succeeds: requests have lines of their own.
             if !tls.failing.swap(true, Ordering::Relaxed) {
                 let name = &permit.server().name;

@@ -9,7 +9,8 @@ use manylane_balance::{Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
 use manylane_net::Packets;
 use manylane_sched::Time;
-use std::cell::Cell;
+use manylane_tls::Info;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -62,6 +63,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) names: &'a [Option<Box<str>>],
     /// What connections to servers of these numbers begin with before TLS.
     pub(crate) headers: &'a [(usize, Vec<u8>)],
+    /// Where it is remembered what TLS has said of a server that was not reached.
+    pub(crate) server_tls: Option<&'a RefCell<Option<Rc<Info>>>>,
 }
 
 /// Picks in vain, because others were faster, before a stream queues for any server.

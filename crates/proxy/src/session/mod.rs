@@ -262,6 +262,7 @@ async fn admit(
             let silent = matches!(why, NoHandshake::Empty);
             if let Some(log) = frontend.log.as_ref().filter(|log| !silent || !log.no_null) {
                 let eval = facts_of(local, frontend, listener, &client, scopes);
+                scopes.memory.links.set_front_error(why.error());
                 crate::log::refused(log, &eval, &why.to_string());
             }
             return None;

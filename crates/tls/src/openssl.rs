@@ -1,0 +1,136 @@
+//! OpenSSL's numbers and words for what went wrong: users of HAProxy look for them in logs.
+
+use crate::error::Error;
+use crate::names::Version;
+use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
+
+/// The library number that OpenSSL's errors of TLS begin with.
+const LIBRARY: u32 = 20 << 23;
+
+/// What an alert of the peer has before its own number among the reasons.
+const ALERTS: u32 = 1000;
+
+/// Why a handshake failed, as OpenSSL tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reason {
+    /// The error; 0 where the peer said nothing wrong.
+    pub code: u32,
+    /// Its words.
+    pub text: &'static str,
+    /// What is wrong with the peer's certificate, among OpenSSL's results of verification; 0 for nothing.
+    pub verify: u32,
+}
+
+const fn reason(code: u32, text: &'static str) -> Reason {
+    Reason { code: LIBRARY | code, text, verify: 0 }
+}
+
+impl Reason {
+    /// Of an error, and of what the peer's bytes began with.
+    pub(crate) fn of(error: &Error, begin: &[u8], version: Option<Version>) -> Self {
+        use rustls::Error as Tls;
+        let error = match error {
+            Error::Tls(error) => error,
+            Error::Ended => return reason(294, "unexpected eof while reading"),
+            Error::Flood => return reason(152, "excessive message size"),
+            Error::Memory(_) | Error::Busy => return reason(524_303, "malloc failure"),
+        };
+        match error {
+            Tls::AlertReceived(alert) => of_alert(*alert),
+            Tls::InvalidCertificate(error) => {
+                Self { verify: of_certificate(error), ..reason(134, "certificate verify failed") }
+            }
+            Tls::NoCertificatesPresented => reason(199, "peer did not return a certificate"),
+            Tls::NoApplicationProtocol => reason(235, "no application protocol"),
+            Tls::DecryptError => reason(281, "decryption failed or bad record mac"),
+            Tls::PeerSentOversizedRecord => reason(150, "packet length too long"),
+            Tls::InappropriateMessage { .. } | Tls::InappropriateHandshakeMessage { .. } => {
+                reason(244, "unexpected message")
+            }
+            Tls::InvalidMessage(InvalidMessage::UnknownProtocolVersion) => {
+                reason(267, "wrong version number")
+            }
+            Tls::InvalidMessage(InvalidMessage::InvalidContentType) => match begin {
+                b"GET " | b"POST" | b"HEAD" | b"PUT " => reason(156, "http request"),
+                b"CONN" => reason(155, "https proxy request"),
+                _ => reason(267, "wrong version number"),
+            },
+            Tls::InvalidMessage(_) => reason(159, "length mismatch"),
+            Tls::PeerIncompatible(what) => match what {
+                PeerIncompatible::NoCipherSuitesInCommon => reason(193, "no shared cipher"),
+                PeerIncompatible::NoKxGroupsInCommon if version == Some(Version::V13) => {
+                    reason(101, "no suitable key share")
+                }
+                // In TLS 1.2 a cipher says how keys are exchanged.
+                PeerIncompatible::NoKxGroupsInCommon => reason(193, "no shared cipher"),
+                PeerIncompatible::NoSignatureSchemesInCommon
+                | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon => {
+                    reason(118, "no suitable signature algorithm")
+                }
+                PeerIncompatible::Tls12NotOffered
+                | PeerIncompatible::Tls12NotOfferedOrEnabled
+                | PeerIncompatible::SupportedVersionsExtensionRequired
+                | PeerIncompatible::ServerDoesNotSupportTls12Or13
+                | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig => {
+                    reason(258, "unsupported protocol")
+                }
+                _ => reason(110, "bad extension"),
+            },
+            // No certificate could be chosen: HAProxy's callback fails then.
+            Tls::General(_) => reason(234, "callback failed"),
+            _ => reason(110, "bad extension"),
+        }
+    }
+}
+
+fn of_alert(alert: AlertDescription) -> Reason {
+    use AlertDescription as Alert;
+    let text = match alert {
+        Alert::UnexpectedMessage => "ssl/tls alert unexpected message",
+        Alert::BadRecordMac => "ssl/tls alert bad record mac",
+        Alert::RecordOverflow => "tlsv1 alert record overflow",
+        Alert::HandshakeFailure => "ssl/tls alert handshake failure",
+        Alert::NoCertificate => "ssl/tls alert no certificate",
+        Alert::BadCertificate => "ssl/tls alert bad certificate",
+        Alert::UnsupportedCertificate => "ssl/tls alert unsupported certificate",
+        Alert::CertificateRevoked => "ssl/tls alert certificate revoked",
+        Alert::CertificateExpired => "ssl/tls alert certificate expired",
+        Alert::CertificateUnknown => "ssl/tls alert certificate unknown",
+        Alert::IllegalParameter => "ssl/tls alert illegal parameter",
+        Alert::UnknownCA => "tlsv1 alert unknown ca",
+        Alert::AccessDenied => "tlsv1 alert access denied",
+        Alert::DecodeError => "tlsv1 alert decode error",
+        Alert::DecryptError => "tlsv1 alert decrypt error",
+        Alert::ProtocolVersion => "tlsv1 alert protocol version",
+        Alert::InsufficientSecurity => "tlsv1 alert insufficient security",
+        Alert::InternalError => "tlsv1 alert internal error",
+        Alert::UserCanceled => "tlsv1 alert user cancelled",
+        Alert::NoRenegotiation => "tlsv1 alert no renegotiation",
+        Alert::MissingExtension => "tlsv13 alert missing extension",
+        Alert::UnsupportedExtension => "tlsv1 unsupported extension",
+        Alert::UnrecognisedName => "tlsv1 unrecognized name",
+        Alert::BadCertificateStatusResponse => "tlsv1 bad certificate status response",
+        Alert::UnknownPSKIdentity => "tlsv1 alert unknown psk identity",
+        Alert::CertificateRequired => "tlsv13 alert certificate required",
+        Alert::NoApplicationProtocol => "tlsv1 alert no application protocol",
+        _ => "unknown alert type",
+    };
+    reason(ALERTS + u32::from(u8::from(alert)), text)
+}
+
+fn of_certificate(error: &CertificateError) -> u32 {
+    use CertificateError as Error;
+    match error {
+        Error::UnknownIssuer => 20,
+        Error::NotValidYet | Error::NotValidYetContext { .. } => 9,
+        Error::Expired | Error::ExpiredContext { .. } => 10,
+        Error::UnknownRevocationStatus => 3,
+        Error::BadSignature => 7,
+        Error::ExpiredRevocationList | Error::ExpiredRevocationListContext { .. } => 12,
+        Error::Revoked => 23,
+        Error::InvalidPurpose | Error::InvalidPurposeContext { .. } => 26,
+        Error::UnhandledCriticalExtension => 34,
+        Error::NotValidForName | Error::NotValidForNameContext { .. } => 62,
+        _ => 1,
+    }
+}
