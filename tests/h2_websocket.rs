@@ -348,7 +348,8 @@ fn a_reset_ends_a_tunnel() {
     assert!(log.wait("/chat").contains(" CD-- "));
 }
 
-/// A connection that was made to ask whether a server takes WebSocket, and begins no stream, is kept for nobody.
+/// A connection that was made to ask whether a server takes WebSocket, and begins no stream, is kept for
+/// nobody.
 #[test]
 fn no_connection_stays_behind_a_server_that_does_not_take_it() {
     let (told, over) = std::sync::mpsc::channel();
