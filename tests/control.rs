@@ -507,6 +507,25 @@ fn peaks_are_forgotten_when_the_answer_is_there() {
     );
 }
 
+/// Items 2 and 49 of haproxy-today.
+#[test]
+fn counters_of_one_server_begin_anew() {
+    let program = Controlled::new("level admin");
+    let column = |name: &str, at: usize| {
+        let stat = program.ask("show stat");
+        let line = stat.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split(',').nth(at).unwrap().to_owned()
+    };
+    let _ = program.get();
+    assert_ne!((column("back,a,", 5), column("back,a,", 7)), ("0".into(), "0".into()));
+    assert_eq!(program.ask("clear counters server none/a"), "No such backend.\n\n");
+    assert_eq!(program.ask("clear counters server back/none"), "No such server.\n\n");
+    assert_ne!(column("back,a,", 7), "0");
+    assert_eq!(program.ask("clear counters server back/a"), "Server counters cleared.\n\n");
+    assert_eq!((column("back,a,", 5), column("back,a,", 7)), ("0".into(), "0".into()));
+    assert_ne!(column("back,BACKEND,", 7), "0");
+}
+
 #[test]
 fn a_file_may_have_nothing_but_a_socket_for_commands() {
     let folder = Folder::new();

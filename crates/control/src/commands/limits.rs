@@ -1,9 +1,9 @@
 //! Limits that are changed at run time, and counters that begin anew.
 
-use super::Call;
+use super::{Call, server};
 use manylane_proxy::ConnLimit;
 use manylane_proxy::counts::{BackendCounts, FrontendCounts, ListenerCounts, ServerCounts};
-use manylane_proxy::generation::FrontendGateState;
+use manylane_proxy::generation::{FrontendGateState, Server};
 use manylane_sched::{Class, Here, Remote, TaskKind};
 use manylane_sync::Arc;
 
@@ -102,20 +102,44 @@ pub(super) async fn clear(call: &mut Call<'_, '_>, all: bool) {
             for server in servers {
                 server.counts.forget_most();
                 if all {
-                    server.counts.clear();
-                    server.past.clear();
-                    server.check.iter().chain(&server.agent).for_each(|check| check.board.clear());
+                    clear_counts(server);
                 }
             }
             here.yield_now().await;
         }
     }
-    // Peaks are each lane's own, and only that lane may write them.
+    forget_peaks(call, None).await;
+}
+
+fn clear_counts(server: &Server) {
+    server.counts.clear();
+    server.past.clear();
+    server.check.iter().chain(&server.agent).for_each(|check| check.board.clear());
+}
+
+/// `clear counters server`: everything that was counted of one.
+pub(super) async fn clear_server(call: &mut Call<'_, '_>) {
+    let Some((backend, _, index)) = server::find(call, 0) else { return };
+    let server = backend.servers[index.get()].clone();
+    server.counts.forget_most();
+    clear_counts(&server);
+    forget_peaks(call, Some(server)).await;
+    call.info("Server counters cleared.");
+}
+
+/// Begins peaks anew, of one server or of everything: they are each lane's own, and only that lane may write
+/// them.
+async fn forget_peaks(call: &mut Call<'_, '_>, one: Option<Arc<Server>>) {
     let done = Arc::new(ConnLimit::new(1));
     for lane in manylane_sched::report() {
         done.enter().await; // the lane before is done
-        let (generation, done_here) = (call.control.generation(), done.clone());
+        let (generation, done_here, one) = (call.control.generation(), done.clone(), one.clone());
         let make = move |here: Here| async move {
+            if let Some(server) = one {
+                server.counts.if_own(ServerCounts::forget_peaks);
+                done_here.leave();
+                return;
+            }
             for frontend in &generation.frontends {
                 frontend.counts.if_own(FrontendCounts::forget_peaks);
                 frontend.listeners.iter().for_each(|own| own.counts.if_own(ListenerCounts::forget_peaks));

@@ -23,6 +23,14 @@ pub(super) async fn show_backends(call: &mut Call<'_, '_>) -> Result<(), Gone> {
     Ok(())
 }
 
+/// `debug dev log`
+pub(super) fn log(call: &mut Call<'_, '_>) {
+    let text = call.words.join(" ");
+    if let Some(local) = call.local() {
+        local.log_globally(&text);
+    }
+}
+
 /// `show cli sockets`
 pub(super) fn show_sockets(call: &mut Call<'_, '_>) {
     call.reply.put("# socket lvl processes\n");

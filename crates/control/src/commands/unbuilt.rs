@@ -8,7 +8,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("debug dev fd", DEBUG),
     ("debug dev exit", DEBUG),
     ("debug dev hex", DEBUG),
-    ("debug dev log", DEBUG),
     ("debug dev loop", DEBUG),
     ("debug dev sched", DEBUG),
     ("debug dev stream", DEBUG),
@@ -40,9 +39,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("update ssl ocsp-response", OCSP),
 ];
 
-const DEBUG: &str = "of these 'debug dev memstats' and 'debug dev panic' are all that is built";
 const KEYS: &str = "the keys of tickets are made at random, and the same for all lanes";
 const OCSP: &str = "OCSP is not built yet";
+const DEBUG: &str =
+    "of these 'debug dev log', 'debug dev memstats' and 'debug dev panic' are all that is built";
 const TABLES: &str = "stick tables are not built yet";
 const COOKIES: &str = "dynamic cookies are not built yet";
 

@@ -31,9 +31,9 @@ pub struct Logs {
     /// The place of standard error, where the process tells what happens to its proxies and servers.
     pub(crate) console: Option<usize>,
     /// Those of `global`: places.
-    global: Vec<usize>,
+    pub(crate) global: Vec<usize>,
     /// `log-tag` of `global`.
-    tag: Box<str>,
+    pub(crate) tag: Box<str>,
     /// `log-send-hostname`
     pub host: Box<str>,
     /// The system's name, for `%H`.

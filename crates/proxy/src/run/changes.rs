@@ -331,6 +331,12 @@ pub(crate) fn tell(local: &Local, backend: &Backend, level: Level, severity: &st
     print(local, severity, text);
 }
 
+/// A line for the targets of `global`.
+pub(super) fn log_globally(local: &Local, text: &str) {
+    let logs = &local.generation.logs;
+    write(local, &logs.global, &logs.tag, Level::Info, text);
+}
+
 /// What a proxy that stops is told with: how many connections its clients made, and how many streams its
 /// servers had.
 pub fn stopped(frontend: Option<&Frontend>, backend: Option<&Backend>) -> String {

@@ -464,6 +464,11 @@ impl Local {
         }
     }
 
+    /// A line at level info for the targets of `global`.
+    pub fn log_globally(&self, text: &str) {
+        super::changes::log_globally(self, text);
+    }
+
     /// Sessions end wherever they are, without a word.
     pub fn end_sessions(&self) {
         self.over.set(true);
