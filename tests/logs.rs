@@ -213,8 +213,8 @@ fn rules_log_and_say_how_often_servers_are_tried() {
     let _program = Manylane::start(&format!(
         "{DEFAULTS} mode http\n log {} format raw local0\n retries 3\n\
          frontend f\n bind {}\n log-format \"%[capture.req.uri] %ST %rc %ts\"\n \
-         http-request do-log if {{ path /log }}\n http-request set-retries 1\n default_backend b\n\
-         backend b\n server s {}\n",
+         http-request do-log if {{ path /log }}\n default_backend b\n\
+         backend b\n http-request set-retries 1\n server s {}\n",
         syslog.address(),
         fd(&socket),
         nobody()

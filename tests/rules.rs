@@ -230,7 +230,8 @@ fn mistakes_in_rules_are_told_with_their_place() {
         ),
         (" http-response silent-drop hops", 28, "expects [rst-ttl <hops>], found 1 argument"),
         (" tcp-request connection silent-drop rst-ttl", 37, "expects [rst-ttl <hops>], found 1 argument"),
-        (" http-request set-timeout queue 1s", 27, "sets client, server and tunnel so far"),
+        (" http-request set-retries 1", 2, "expects a backend, found a frontend, which repeats nothing"),
+        (" http-request set-timeout quue 1s", 27, "expects client, connect, queue, server, tarpit or tunnel"),
         (
             " tcp-request content do-log now",
             29,
@@ -301,6 +302,55 @@ fn a_server_in_named_defaults_is_named_with_its_backend() {
             assert_eq!(theirs.status.code(), code, "{line}: {}", String::from_utf8_lossy(&theirs.stderr));
         }
     }
+}
+
+/// Items 35 and 37 of haproxy-today: what rules of a frontend say of servers is about its own alone.
+#[test]
+fn timeouts_that_rules_set_are_of_their_own_servers() {
+    let (socket, address) = listener();
+    let server = mirror("s");
+    let times = "%[cur_client_timeout] %[cur_connect_timeout] %[cur_queue_timeout] %[cur_server_timeout] \
+                 %[cur_tarpit_timeout] %[cur_tunnel_timeout] %[cur_max_retries]";
+    let own = "%[fe_client_timeout] %[be_connect_timeout] %[be_queue_timeout] %[be_server_timeout] \
+               %[be_tarpit_timeout] %[be_tunnel_timeout] %[be_max_retries]";
+    let of = ["client", "connect", "queue", "server", "tarpit", "tunnel"];
+    let set: String =
+        (21..).zip(of).map(|(n, of)| format!(" http-request set-timeout {of} {n}s\n")).collect();
+    let told =
+        format!(" http-response set-header x-times \"{times}\"\n http-response set-header x-own \"{own}\"\n");
+    let _program = Manylane::start_ready(&format!(
+        "defaults\n mode http\n timeout client 11s\n timeout connect 12s\n timeout queue 13s\n \
+         timeout server 14s\n timeout tarpit 15s\n timeout tunnel 16s\n retries 7\n\
+         listen l\n bind {}\n{set} http-request set-retries int(5)\n use_backend other if {{ path /other }}\n\
+         {told} server s {server}\n\
+         backend other\n{told} server s {server}\n",
+        fd(&socket),
+    ));
+    let own = "x-own: 11000 12000 13000 14000 15000 16000 7";
+    let held = ask(address, "GET /here", "");
+    assert!(held.contains("x-times: 21000 22000 23000 24000 25000 26000 5") && held.contains(own), "{held}");
+    let lost = ask(address, "GET /other", "");
+    assert!(lost.contains("x-times: 21000 12000 13000 14000 25000 16000 7") && lost.contains(own), "{lost}");
+}
+
+/// They are what is waited for: the usual ones would be waited for until the test is given up.
+#[test]
+fn timeouts_that_rules_set_are_waited_for() {
+    let (socket, address) = listener();
+    let (silent, silent_at) = listener();
+    let _program = Manylane::start_ready(&format!(
+        "defaults\n mode http\n timeout client 1h\n timeout connect 1h\n timeout queue 1h\n timeout server 1h\n \
+         timeout tarpit 1h\n\
+         frontend f\n bind {}\n http-request set-timeout tarpit 1ms\n http-request tarpit if {{ path /tarpit }}\n \
+         default_backend b\n\
+         backend b\n http-request set-timeout queue 1ms\n server s {silent_at} maxconn 1\n",
+        fd(&socket),
+    ));
+    assert!(ask(address, "GET /tarpit", "").starts_with("HTTP/1.1 500"));
+    let mut held = connect(address);
+    held.write_all(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let (_taken, _) = silent.accept().unwrap();
+    assert!(ask(address, "GET /queued", "").starts_with("HTTP/1.1 503"));
 }
 
 /// What HAProxy refuses, since it could do nothing.

@@ -416,12 +416,12 @@ fn ranges<'w>(words: &[&'w [u8]], first: usize) -> Result<Vec<Written<'w>>, Erro
 
 /// An ACL: any of its criteria may hold.
 #[derive(Debug)]
-struct Acl {
+pub(crate) struct Acl {
     tests: Vec<Test>,
 }
 
 impl Acl {
-    fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Truth {
+    pub(crate) fn eval(&self, env: &Env<'_>, scratch: &mut Scratch<'_>) -> Truth {
         let mut best = Truth::Fail;
         for test in &self.tests {
             best = best.max(test.eval(env, scratch));
@@ -430,6 +430,11 @@ impl Acl {
             }
         }
         best
+    }
+
+    /// How many ACLs lie within each other here, by the fetch `acl`.
+    pub(crate) fn depth(&self) -> usize {
+        self.tests.iter().map(|test| test.expression.acl_depth()).max().unwrap_or(0)
     }
 
     fn places(&self) -> EvalPoints {
@@ -471,52 +476,51 @@ pub struct Acls {
     done: HashMap<Vec<u8>, Arc<Acl>>,
 }
 
-impl Acls {
-    /// None yet, but those that are predefined.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds a line: `words` are what follows the name, from the criterion on, and the error's word counts
-    /// from there. A name that is there already gets an alternative; an error when a condition was
+impl Compiler<'_> {
+    /// Adds a line to the ACLs: `words` are what follows the name, from the criterion on, and the error's word
+    /// counts from there. A name that is there already gets an alternative; an error when a condition was
     /// compiled with it, which would not see that.
-    pub fn add(&mut self, name: &[u8], words: &[&[u8]], compiler: &mut Compiler<'_>) -> Result<(), Error> {
-        if self.done.contains_key(name) {
+    pub fn add_acl(&mut self, name: &[u8], words: &[&[u8]]) -> Result<(), Error> {
+        let late = |acls: &Acls| {
+            if !acls.done.contains_key(name) {
+                return Ok(());
+            }
             let message = format!(
                 "ACL '{}' gets another line behind a condition that uses it: write it before",
                 Shown(name)
             );
-            return Err(Error::new(0, message));
-        }
-        let test = Test::compile(words, compiler);
+            Err(Error::new(0, message))
+        };
+        late(&self.acls)?;
+        let test = Test::compile(words, self);
+        late(&self.acls)?; // its own line may use it
         // There is such an ACL, even if its line is wrong: who uses it is not to be told that there is none.
-        let tests = self.open.entry(name.to_vec()).or_default();
+        let tests = self.acls.open.entry(name.to_vec()).or_default();
         tests.push(test?);
         Ok(())
     }
 
-    fn get(&mut self, name: &[u8], compiler: &mut Compiler<'_>) -> Result<Arc<Acl>, Error> {
-        if let Some(acl) = self.done.get(name) {
+    /// The ACL of that name, to which no line is added any more.
+    pub(crate) fn acl(&mut self, name: &[u8]) -> Result<Arc<Acl>, Error> {
+        if let Some(acl) = self.acls.done.get(name) {
             return Ok(acl.clone());
         }
-        let tests = match self.open.remove(name) {
+        let tests = match self.acls.open.remove(name) {
             Some(tests) => tests,
             None => {
                 let Some((_, words)) = PREDEFINED.iter().find(|(known, _)| known.as_bytes() == name) else {
-                    let known = self
-                        .open
-                        .keys()
-                        .chain(self.done.keys())
-                        .filter_map(|name| std::str::from_utf8(name).ok());
+                    let acls = &self.acls;
+                    let names = acls.open.keys().chain(acls.done.keys());
+                    let known = names.filter_map(|name| std::str::from_utf8(name).ok());
                     let known = known.chain(PREDEFINED.iter().map(|(name, _)| *name));
                     return Err(Error::new(0, unknown("ACL", name, known)));
                 };
-                let test = Test::compile(words, compiler).map_err(|error| Error::new(0, error.message))?;
+                let test = Test::compile(words, self).map_err(|error| Error::new(0, error.message))?;
                 vec![test]
             }
         };
         let acl = Arc::new(Acl { tests });
-        self.done.insert(name.to_vec(), acl.clone());
+        self.acls.done.insert(name.to_vec(), acl.clone());
         Ok(acl)
     }
 }
@@ -542,7 +546,6 @@ impl Condition {
     pub fn compile(
         unless: bool,
         words: &[&[u8]],
-        acls: &mut Acls,
         place: EvalPoints,
         compiler: &mut Compiler<'_>,
     ) -> Result<Self, Error> {
@@ -599,7 +602,7 @@ impl Condition {
                 at = close;
                 Arc::new(Acl { tests: vec![test] })
             } else {
-                let acl = acls.get(name, compiler);
+                let acl = compiler.acl(name);
                 acl.map_err(|error| error.shifted(bangs).in_word(at))?
             };
             if !acl.tests.is_empty() && !acl.places().meets(place) {

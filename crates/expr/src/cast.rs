@@ -7,7 +7,7 @@
 //! | ipv4 | | its 32 bits | = | = | mapped | dotted | 4 bytes | |
 //! | ipv6 | | | = | when mapped | = | shortest form | 16 bytes | |
 //! | str | as int | leading digits | parsed | parsed | parsed | = | = | = |
-//! | bin | | | | | | = | = | |
+//! | bin | | | | | | up to a NUL | = | |
 //! | meth | | | | | | = | = | = |
 
 use crate::sample::{Type, Value};
@@ -53,7 +53,9 @@ pub fn cast<'x>(value: Value<'x>, to: Type, scratch: &mut Scratch<'x>) -> Option
         (Type::Ipv6, Ipv4(addr)) => Ipv6(addr.to_ipv6_mapped()),
         (Type::Ipv6, Int(n)) => Ipv6(Ipv4Addr::from_bits(n as u32).to_ipv6_mapped()),
         (Type::Ipv6, Str(text)) => cast(parse_addr(text)?.into(), Type::Ipv6, scratch)?,
-        (Type::Str, Bin(bytes) | Method(bytes)) => Str(bytes),
+        // A text ends at the first NUL.
+        (Type::Str, Bin(bytes)) => Str(&bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]),
+        (Type::Str, Method(bytes)) => Str(bytes),
         (Type::Bin, Str(bytes) | Method(bytes)) => Bin(bytes),
         (Type::Method, Str(bytes)) => Method(bytes),
         (Type::Str, Bool(b)) => Str(if b { b"1" } else { b"0" }),

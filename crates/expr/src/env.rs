@@ -119,8 +119,6 @@ pub struct ClientFacts<'a> {
     pub accepted: Timestamp,
     /// No request came before this one on the connection.
     pub first_request: bool,
-    /// `timeout client`, milliseconds.
-    pub timeout: i64,
 }
 
 /// The server's side, as far as it was chosen.
@@ -138,14 +136,28 @@ pub struct ServerFacts<'a> {
     pub tls: Option<TlsFacts<'a>>,
     /// As [`ClientFacts::http_major`].
     pub http_major: i64,
-    /// `timeout server` of the backend, milliseconds.
-    pub timeout: i64,
+}
+
+/// A setting of a proxy that rules may change for a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the words of the settings
+pub enum StreamSetting {
+    ClientTimeout,
+    ConnectTimeout,
+    MaxRetries,
+    QueueTimeout,
+    ServerTimeout,
+    TarpitTimeout,
+    TunnelTimeout,
+}
+
+/// Settings of the stream and of its proxies: timeouts in milliseconds, 0 without one. Asked for only where an
+/// expression wants to know.
+pub trait Settings {
+    /// The proxy's own; nothing while there is no such proxy.
+    fn of_proxy(&self, which: StreamSetting) -> Option<i64>;
     /// The one in use for this stream.
-    pub current_timeout: i64,
-    /// `timeout tunnel` of the backend, milliseconds.
-    pub tunnel: i64,
-    /// The one in use for this stream.
-    pub current_tunnel: i64,
+    fn of_stream(&self, which: StreamSetting) -> Option<i64>;
 }
 
 /// A connection as samples show it, beside its addresses.
@@ -328,6 +340,8 @@ pub struct Env<'a> {
     pub server: &'a ServerFacts<'a>,
     /// Both connections, where there are any.
     pub links: Option<&'a dyn Links>,
+    /// Settings of the stream.
+    pub settings: Option<&'a dyn Settings>,
     /// What the stream remembers.
     pub stream: &'a StreamFacts<'a>,
     /// What only log lines have.

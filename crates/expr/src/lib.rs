@@ -28,7 +28,7 @@ pub use clock::{Civil, Zone};
 pub use convert::When;
 pub use env::{
     ClientFacts, Data, Env, Host, LinkError, LinkFacts, LinkStream, Links, Number, ProxyFacts, RequestLine,
-    ServerFacts, StreamFacts, Timestamp, TlsFacts,
+    ServerFacts, Settings, StreamFacts, StreamSetting, Timestamp, TlsFacts,
 };
 pub use error::{Error, none_of};
 pub use eval_points::{Direction, EvalPoints};

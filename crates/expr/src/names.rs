@@ -1,5 +1,6 @@
 //! What an expression may name: proxies, servers, user lists, variables, files.
 
+use crate::acl::Acls;
 use crate::convert;
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
@@ -78,6 +79,8 @@ pub struct Compiler<'a> {
     pub variables: &'a mut VariableNames,
     /// All maps and files of patterns that they use.
     pub references: &'a mut References,
+    /// The named ACLs that its conditions and the fetch `acl` see.
+    pub acls: Acls,
     /// What is probably not meant: the fetch gives nothing at this place.
     pub warnings: Vec<Error>,
     /// What whoever runs the expressions does not supply: using it is an error.
@@ -107,6 +110,7 @@ impl<'a> Compiler<'a> {
             names,
             variables,
             references,
+            acls: Acls::default(),
             warnings: Vec::new(),
             missing: |_, _| None,
             reads_data: false,

@@ -185,6 +185,11 @@ impl Expression {
         }
     }
 
+    /// How many ACLs lie within each other here, by the fetch `acl`.
+    pub(crate) fn acl_depth(&self) -> usize {
+        self.fetch.acl_depth()
+    }
+
     /// The user list whose groups it gives.
     pub(crate) fn groups_of(&self) -> Option<crate::names::UserlistId> {
         self.fetch.groups_of()

@@ -149,28 +149,71 @@ fn the_installed_haproxy_agrees_on_every_condition() {
 #[test]
 fn named_acls_are_alternatives_and_may_be_used_before_and_after_others() {
     let mut world = world();
-    let mut acls = Acls::new();
     let condition = world.compiling(|compiler| {
-        acls.add(b"two", &[b"path", b"/x"], compiler).unwrap();
-        acls.add(b"two", &[b"path", b"/a/b"], compiler).unwrap();
-        acls.add(b"no", &[b"always_false"], compiler).unwrap();
-        Condition::compile(true, &[b"two", b"!no"], &mut acls, EvalPoints::HTTP_REQUEST, compiler).unwrap()
+        compiler.add_acl(b"two", &[b"path", b"/x"]).unwrap();
+        compiler.add_acl(b"two", &[b"path", b"/a/b"]).unwrap();
+        compiler.add_acl(b"no", &[b"always_false"]).unwrap();
+        let condition = Condition::compile(true, &[b"two", b"!no"], EvalPoints::HTTP_REQUEST, compiler);
+        // The condition holds what it was compiled with, so a further line is refused instead of being without
+        // effect.
+        let late = compiler.add_acl(b"two", &[b"path", b"/y"]).unwrap_err();
+        assert!(late.message.contains("behind a condition that uses it"), "{}", late.message);
+        condition.unwrap()
     });
     assert!(world.with(|env, scratch| !condition.holds(env, scratch)), "unless turns the answer");
-    // The condition holds what it was compiled with, so a further line is refused instead of being without
-    // effect.
-    let late = world.compiling(|compiler| acls.add(b"two", &[b"path", b"/y"], compiler).unwrap_err());
-    assert!(late.message.contains("behind a condition that uses it"), "{}", late.message);
+}
+
+/// Item 35 of haproxy-today.
+#[test]
+fn the_fetch_acl_asks_whether_named_acls_hold() {
+    let mut world = world();
+    let mut compiled = Vec::new();
+    world.compiling(|compiler| {
+        compiler.add_acl(b"two", &[b"path", b"/x"]).unwrap();
+        compiler.add_acl(b"two", &[b"path", b"/a/b"]).unwrap();
+        compiler.add_acl(b"no", &[b"always_false"]).unwrap();
+        compiler.add_acl(b"both", &[b"acl(two,!no)"]).unwrap();
+        for (expression, expected) in [
+            ("acl(two)", true),
+            ("acl(!two)", false),
+            ("acl(no)", false),
+            ("acl(both)", true),
+            ("acl(two,!no,METH_GET)", true),
+            ("acl(two,no)", false),
+            ("acl(two,METH_POST)", false),
+        ] {
+            let expression = Expression::compile(expression.as_bytes(), EvalPoints::HTTP_REQUEST, compiler);
+            compiled.push((expression.unwrap(), expected));
+        }
+        let error = |text: &[u8], compiler: &mut Compiler<'_>| {
+            Expression::compile(text, EvalPoints::HTTP_REQUEST, compiler).unwrap_err().message
+        };
+        assert!(error(b"acl(none)", compiler).contains("unknown ACL"), "{}", error(b"acl(none)", compiler));
+        assert!(error(b"acl()", compiler).contains("unknown ACL"), "{}", error(b"acl()", compiler));
+        // An ACL that uses itself gets no further line.
+        compiler.add_acl(b"self", &[b"always_false"]).unwrap();
+        assert!(compiler.add_acl(b"self", &[b"acl(self)"]).is_err());
+        // A chain is bounded.
+        compiler.add_acl(b"d0", &[b"acl(two)"]).unwrap();
+        let wrong = (1..30).find(|n| {
+            let (name, inner) = (format!("d{n}"), format!("acl(d{})", n - 1));
+            compiler.add_acl(name.as_bytes(), &[inner.as_bytes()]).is_err()
+        });
+        assert_eq!(wrong, Some(16));
+    });
+    for (n, (expression, expected)) in compiled.iter().enumerate() {
+        let value = world.with(|env, scratch| expression.eval_int(env, scratch));
+        assert_eq!(value, Some(i64::from(*expected)), "number {n}");
+    }
 }
 
 /// Who uses it is not told that there is none: its own line was told to be wrong.
 #[test]
 fn an_acl_whose_line_is_wrong_is_there() {
     let mut world = world();
-    let mut acls = Acls::new();
     world.compiling(|compiler| {
-        assert!(acls.add(b"bad", &[b"pth", b"/x"], compiler).is_err());
-        let condition = Condition::compile(false, &[b"bad"], &mut acls, EvalPoints::HTTP_REQUEST, compiler);
+        assert!(compiler.add_acl(b"bad", &[b"pth", b"/x"]).is_err());
+        let condition = Condition::compile(false, &[b"bad"], EvalPoints::HTTP_REQUEST, compiler);
         assert!(condition.is_ok() && compiler.take_warnings().is_empty());
     });
 }
@@ -179,14 +222,8 @@ fn an_acl_whose_line_is_wrong_is_there() {
 fn a_condition_that_can_never_match_where_it_stands_is_a_warning() {
     let mut world = world();
     world.compiling(|compiler| {
-        Condition::compile(
-            false,
-            &[b"TRUE", b"{", b"path", b"/a", b"}"],
-            &mut Acls::new(),
-            EvalPoints::CONNECTION,
-            compiler,
-        )
-        .unwrap();
+        Condition::compile(false, &[b"TRUE", b"{", b"path", b"/a", b"}"], EvalPoints::CONNECTION, compiler)
+            .unwrap();
     });
     assert_eq!(world.warnings.len(), 1);
     assert!(world.warnings[0].message.contains("never matches"), "{}", world.warnings[0].message);
@@ -301,7 +338,7 @@ fn patterns_of_a_line_have_numbers_and_are_changed_like_those_of_files() {
     assert_eq!(all[2].1.name(), Some(&b"nets"[..]));
     let words: Vec<&[u8]> = vec![b"{", b"path", b"-u", b"1", b"/other", b"}"];
     let error = world.compiling(|compiler| {
-        Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler).unwrap_err()
+        Condition::compile(false, &words, EvalPoints::EVERYWHERE, compiler).unwrap_err()
     });
     assert!(error.message.contains("found 1, which another ACL has"), "{}", error.message);
 }
@@ -322,7 +359,7 @@ fn a_change_that_a_view_refuses_changes_nothing() {
     world.names.files.insert(b"bad".to_vec(), b"10.0.0.0/8\n10.0.0.0/99\n".to_vec());
     let words: Vec<&[u8]> = vec![b"{", b"src", b"-f", b"bad", b"}"];
     let error = world.compiling(|compiler| {
-        Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler).unwrap_err()
+        Condition::compile(false, &words, EvalPoints::EVERYWHERE, compiler).unwrap_err()
     });
     assert!(error.message.starts_with("line 2 of 'bad'"), "{}", error.message);
 }

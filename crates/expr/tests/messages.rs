@@ -20,7 +20,7 @@ fn said(world: &mut World, kind: &str, text: &str) -> String {
         },
         "condition" => {
             let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
-            match Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler) {
+            match Condition::compile(false, &words, EvalPoints::EVERYWHERE, compiler) {
                 Ok(_) => "accepted".to_owned(),
                 Err(error) => format!("{}:{}: {}", error.word, error.at, error.message),
             }

@@ -61,7 +61,7 @@ proptest! {
     fn any_words_are_a_condition_or_refused_inside_of_them(words in prop::collection::vec(piece(), 0..10)) {
         let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
         let mut world = World::new();
-        let compiled = world.compiling(|compiler| Condition::compile(false, &words, &mut Acls::new(),
+        let compiled = world.compiling(|compiler| Condition::compile(false, &words,
             EvalPoints::EVERYWHERE, compiler));
         match compiled {
             Ok(condition) => {

@@ -42,6 +42,56 @@ fn every_case_gives_the_value_beside_it() {
     assert!(count > 100, "{count}");
 }
 
+/// Items 29 to 33 and 35 of haproxy-today, as far as HAProxy 3.2 has them not.
+#[test]
+fn converters_of_later_versions_give_the_value_beside_them() {
+    let mut world = World::new();
+    world.request = Some(request("GET", "/", &[("cookie", "a=1; b=2"), ("cookie", "c=3,d"), ("x", "y")]));
+    let cases = [
+        ("str(a=1;b=2),param(b,0x3b)", Some("2")),
+        ("bin(6109),has_ctl", Some("0")),
+        ("bin(6101),has_ctl", Some("1")),
+        ("bin(617f),has_ctl", Some("1")),
+        ("bin(6109),has_ctl(any)", Some("1")),
+        ("bin(6101),has_ctl(http)", Some("0")),
+        ("bin(6100),has_ctl(http)", Some("1")),
+        ("bin(610d),has_ctl(http)", Some("1")),
+        ("bin(610a),has_ctl(http)", Some("1")),
+        ("bin(6102),has_ctl(4)", Some("1")),
+        ("bin(6102),has_ctl(0x4)", Some("1")),
+        ("bin(6103),has_ctl(4)", Some("0")),
+        ("bin(617f),has_ctl(0x100000000)", Some("1")),
+        ("bin(61e9),has_ctl(any)", Some("0")),
+        ("str(),has_ctl", Some("0")),
+        ("str(abc),reverse", Some("cba")),
+        ("str(),reverse", Some("")),
+        ("str(Www.Example.org),reverse_dom", Some("org.Example.Www")),
+        ("str(www.example.org.),reverse_dom", Some("org.example.www")),
+        ("str(a),reverse_dom", Some("a")),
+        ("str(),reverse_dom", None),
+        ("str(.),reverse_dom", None),
+        ("str(.a),reverse_dom", None),
+        ("str(a..b),reverse_dom", None),
+        ("str(a..),reverse_dom", None),
+        ("bin(01020304050607),le2dec(:,2)", Some("513:1027:1541:7")),
+        ("bin(01020304050607),le2dec(:,2,1)", Some("513:1027:1541")),
+        ("bin(0100000000000080),le2dec(:,8)", Some("9223372036854775809")),
+        ("req.cook_names", Some("a,b,c")),
+        ("req.cook_names(/)", Some("a/b/c")),
+    ];
+    for (expression, expected) in cases {
+        assert_eq!(world.text(expression).as_deref(), expected, "{expression}");
+    }
+    for wrong in
+        ["has_ctl(x)", "has_ctl(0x200000000)", "has_ctl(-1)", "has_ctl(0x)", "param(a,0x3)", "le2dec(:,9)"]
+    {
+        world.refusal(&format!("str(a),{wrong}"));
+    }
+    world.direction = manylane_expr::Direction::Response;
+    world.response = Some(response(200, &[("set-cookie", "a=1; path=/; b=2"), ("set-cookie", "c=3")]));
+    assert_eq!(world.text("res.cook_names").as_deref(), Some("a,c"));
+}
+
 #[test]
 fn samples_of_responses_are_taken_from_the_response() {
     let mut world = World::new();
@@ -148,5 +198,97 @@ fn samples_tell_of_the_servers_connection() {
         ("bc_err_str", "It is broken"),
     ] {
         assert_eq!(world.text(sample).as_deref(), Some(expected), "{sample}");
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Item 62 of haproxy-today.
+#[test]
+fn messages_of_fix_are_checked_and_read() {
+    let message = |begin: &str, body: &str| {
+        let body = body.replace('|', "\x01");
+        let text = format!("{begin}\x019={}\x01{body}", body.len());
+        let sum = text.bytes().fold(0_u8, |sum, byte| sum.wrapping_add(byte));
+        format!("{text}10={sum:03}\x01").into_bytes()
+    };
+    let good = message("8=FIX.4.4", "35=A|49=CLIENT|56=SERVER|34=1|");
+    let mut world = World::new();
+    let mut valid = |bytes: &[u8]| world.text(&format!("bin({}),fix_is_valid", hex(bytes))).unwrap();
+    assert_eq!(valid(&good), "1");
+    assert_eq!(valid(&[&good[..], b"8=FIX"].concat()), "1", "what follows is another message");
+    assert_eq!(valid(&message("8=FIXT.1.1", "35=A|")), "1");
+    for wrong in ["35=A|49=|", "35=A|x=1|", "49=C|35=A|", "35=A|49"] {
+        assert_eq!(valid(&message("8=FIX.4.4", wrong)), "0", "{wrong}");
+    }
+    assert_eq!(valid(&message("8=FIX.9.9", "35=A|")), "0");
+    for at in 0..good.len() {
+        let mut bent = good.clone();
+        bent[at] ^= 4;
+        assert_eq!(valid(&bent), "0", "changed at {at}");
+        assert_eq!(valid(&good[..at]), "0", "cut at {at}");
+    }
+    for (tag, value) in
+        [("35", Some("A")), ("MsgType", Some("A")), ("SenderCompID", Some("CLIENT")), ("77", None)]
+    {
+        let given = world.text(&format!("bin({}),fix_tag_value({tag})", hex(&good)));
+        assert_eq!(given.as_deref(), value, "{tag}");
+    }
+    for wrong in ["0", "x", "-1", ""] {
+        world.refusal(&format!("bin(00),fix_tag_value({wrong})"));
+    }
+}
+
+/// Item 62 of haproxy-today: a field of a message within another is looked for there alone.
+#[test]
+fn fields_of_protobuf_are_found_within_their_messages() {
+    // 1: { 1: 150, 3: "inner" }, 2: "outer", 4: -3 (zigzag), 5: 1.5 as a float, 6: -2.5 as a double, 1: { 2: "x" }
+    let message = [
+        &[0x0a, 10, 0x08, 0x96, 0x01, 0x1a, 5][..],
+        b"inner",
+        &[0x12, 5],
+        b"outer",
+        &[0x20, 5, 0x2d],
+        &1.5_f32.to_le_bytes(),
+        &[0x31],
+        &(-2.5_f64).to_le_bytes(),
+        &[0x0a, 3, 0x12, 1],
+        b"x",
+    ]
+    .concat();
+    let grpc = [&[0, 0, 0, 0, message.len() as u8][..], &message].concat();
+    let mut world = World::new();
+    for (arguments, expected) in [
+        ("1.1,int32", Some("150")),
+        ("1.1,uint64", Some("150")),
+        ("1.1", Some("\\x96\\x01")),
+        ("1.3,string", Some("inner")),
+        ("1.3", Some("inner")),
+        ("1.2,string", Some("x")),
+        ("2,string", Some("outer")),
+        ("2.1", None),
+        ("3", None),
+        ("4,sint32", Some("-3")),
+        ("4,sint64", Some("-3")),
+        ("4,bool", Some("1")),
+        ("5,float", Some("1")),
+        ("6,double", Some("-2")),
+        ("6,string", None),
+    ] {
+        let asked = [("protobuf", &message), ("ungrpc", &grpc)];
+        for (name, bytes) in asked {
+            let given = world.text(&format!("bin({}),{name}({arguments})", hex(bytes)));
+            assert_eq!(given.as_deref(), expected, "{name}({arguments})");
+        }
+    }
+    for cut in 0..message.len() {
+        world.text(&format!("bin({}),protobuf(9)", hex(&message[..cut])));
+    }
+    let compressed = [&[1][..], &grpc[1..]].concat();
+    assert_eq!(world.text(&format!("bin({}),ungrpc(2)", hex(&compressed))), None);
+    for wrong in ["0", "1.", "x", "1,text", "1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1"] {
+        world.refusal(&format!("bin(00),protobuf({wrong})"));
     }
 }

@@ -40,9 +40,8 @@ fn expressions_conditions_and_formats_take_nothing_from_the_global_allocator() {
     .iter()
     .map(|text| {
         let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
-        let compiled = world.compiling(|compiler| {
-            Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler)
-        });
+        let compiled =
+            world.compiling(|compiler| Condition::compile(false, &words, EvalPoints::EVERYWHERE, compiler));
         compiled.expect("a good condition")
     })
     .collect();

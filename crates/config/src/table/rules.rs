@@ -228,7 +228,12 @@ static ACTIONS: &[Action] = &[
     act("set-src", "cstq", "<expression>", "sets the client's address"),
     act("set-src-port", "cstq", "<expression>", "sets the client's port"),
     act("set-status", "pa", "<code> [reason <text>]", "sets the status of the response"),
-    act("set-timeout", "trqp", "client|server|tunnel <time>|<expression>", "sets a timeout of the stream"),
+    act(
+        "set-timeout",
+        "trqp",
+        "client|connect|queue|server|tarpit|tunnel <time>|<expression>",
+        "sets a timeout of the stream",
+    ),
     act(
         "set-tos",
         "cstrqp",

@@ -14,12 +14,19 @@ pub(crate) enum Encode {
     Decode64(Alphabet),
     Hex,
     HexToInt,
-    Chunked { decimal: bool, separator: Box<[u8]>, size: usize, truncate: bool },
+    Chunked { decimal: Option<Endian>, separator: Box<[u8]>, size: usize, truncate: bool },
     FromPercent { form: bool },
     ToPercent,
     Json(JsonInput),
     HostOnly,
     PortOnly,
+}
+
+/// Which byte of a number stands first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Endian {
+    Big,
+    Little,
 }
 
 /// How `json` reads its input.
@@ -45,10 +52,10 @@ fn made(encode: Encode) -> Result<Convert, Error> {
     Ok(Convert::Encode(encode))
 }
 
-fn chunked(args: &Args<'_, '_>, decimal: bool) -> Result<Convert, Error> {
+fn chunked(args: &Args<'_, '_>, decimal: Option<Endian>) -> Result<Convert, Error> {
     let separator = args.boxed(0);
-    let size = if decimal { args.int_in(1, 1..=8, 1)? } else { args.int_in(1, 0..=1 << 20, 0)? };
-    if !decimal && size == 0 && !separator.is_empty() {
+    let size = if decimal.is_some() { args.int_in(1, 1..=8, 1)? } else { args.int_in(1, 0..=1 << 20, 0)? };
+    if decimal.is_none() && size == 0 && !separator.is_empty() {
         return Err(args.expected(1, "the number of bytes between separators, at least 1,"));
     }
     let truncate = args.int_in(2, 0..=1, 0)? == 1;
@@ -68,9 +75,9 @@ pub(super) const ROWS: &[Row] = rows! {
     "base64", &[], 0, Bin, Str, "base64 of the bytes", |_| made(Encode::Base64(STANDARD));
     "be2dec", &[Str, Int, Int], 2, Bin, Str, "numbers of so many bytes each, the highest byte first, \
         separated",
-        |a| chunked(a, true);
+        |a| chunked(a, Some(Endian::Big));
     "be2hex", &[Str, Int, Int], 0, Bin, Str, "hexadecimal digits in groups of so many bytes, separated",
-        |a| chunked(a, false);
+        |a| chunked(a, None);
     "hex", &[], 0, Bin, Str, "two hexadecimal digits for each byte", |_| made(Encode::Hex);
     "hex2i", &[], 0, Str, Int, "the number that hexadecimal digits stand for",
         |_| made(Encode::HexToInt);
@@ -87,6 +94,8 @@ pub(super) const ROWS: &[Row] = rows! {
         };
         made(Encode::Json(input))
     };
+    "le2dec", &[Str, Int, Int], 2, Bin, Str, "numbers of so many bytes each, the lowest byte first, separated",
+        |a| chunked(a, Some(Endian::Little));
     "port_only", &[], 0, Str, Int, "the port in a Host field's value; 0 without \
         one", |_| made(Encode::PortOnly);
     "ub64dec", &[], 0, Str, Bin, "the bytes that the text in the URL alphabet of base64 stands for",
@@ -119,11 +128,13 @@ impl Encode {
                         if index > 0 {
                             out.put(separator)?;
                         }
-                        if *decimal {
-                            let n = chunk.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
-                            out.print(format_args!("{n}"))?;
-                        } else {
-                            put_hex(chunk, out)?;
+                        let add = |n: u64, byte: &u8| n << 8 | u64::from(*byte);
+                        match decimal {
+                            Some(Endian::Big) => out.print(format_args!("{}", chunk.iter().fold(0, add)))?,
+                            Some(Endian::Little) => {
+                                out.print(format_args!("{}", chunk.iter().rev().fold(0, add)))?;
+                            }
+                            None => put_hex(chunk, out)?,
                         }
                     }
                     Some(())

@@ -6,7 +6,7 @@ use crate::env::{Env, Number};
 use crate::error::none_of;
 use crate::sample::{Type, Value};
 use crate::scratch::Scratch;
-use crate::variable::VariableId;
+use crate::variable::{Scope, VariableId};
 
 #[derive(Debug)]
 pub(crate) enum Misc {
@@ -45,20 +45,24 @@ impl When {
         }
     }
 
-    /// Whether the variable is to be set: `old` is its value, `new` what it would get.
-    pub fn holds(self, old: Option<Value<'_>>, new: Value<'_>) -> bool {
+    /// Whether the variable is to be set: `old` is its value, `new` what it would get. Variables of the process
+    /// exist from the start, with nothing in them; `ifgt` and `iflt` are about numbers, and hold of all else.
+    pub fn holds(self, id: VariableId, old: Option<Value<'_>>, new: Value<'_>) -> bool {
+        let exists = old.is_some() || id.scope == Scope::Process;
         let empty = new.bytes().is_some_and(<[u8]>::is_empty);
         let numbers = match (old, new) {
             (Some(Value::Int(old)), Value::Int(new)) => Some(old.cmp(&new)),
             _ => None,
         };
         let has = |bit: u8| self.0 & bit != 0;
-        (!has(1 | 16) || old.is_some())
-            && (!has(2 | 32) || old.is_none())
+        (!has(1) || exists)
+            && (!has(2) || !exists)
+            && (!has(16) || old.is_some())
+            && (!has(32) || old.is_none())
             && (!has(4) || empty)
             && (!has(8) || !empty)
-            && (!has(64) || numbers == Some(std::cmp::Ordering::Greater))
-            && (!has(128) || numbers == Some(std::cmp::Ordering::Less))
+            && (!has(64) || numbers.is_none_or(std::cmp::Ordering::is_gt))
+            && (!has(128) || numbers.is_none_or(std::cmp::Ordering::is_lt))
     }
 }
 
@@ -128,7 +132,7 @@ impl Misc {
             Self::SetVar { id, when } => {
                 if *when != When::ALWAYS {
                     let mut scratch = scratch.reborrow();
-                    if !when.holds(env.variables.get(*id, env.reader, &mut scratch), value) {
+                    if !when.holds(*id, env.variables.get(*id, env.reader, &mut scratch), value) {
                         return Some(value);
                     }
                 }

@@ -2,11 +2,15 @@
 
 mod address;
 pub(crate) mod encode;
+mod fix;
 pub(crate) mod hash;
 mod map;
 mod misc;
 pub use misc::When;
 mod number;
+mod order;
+mod protobuf;
+mod query;
 mod text;
 mod time;
 mod unbuilt;
@@ -71,6 +75,10 @@ pub(crate) fn table() -> &'static [Row] {
             map::ROWS,
             address::ROWS,
             misc::ROWS,
+            fix::ROWS,
+            order::ROWS,
+            protobuf::ROWS,
+            query::ROWS,
         ]
         .concat();
         rows.extend(unbuilt::rows());
@@ -97,6 +105,10 @@ pub(crate) enum Convert {
     Map(map::Map),
     Address(address::Address),
     Misc(misc::Misc),
+    Fix(fix::Fix),
+    Message(protobuf::Message),
+    Order(order::Order),
+    Query(query::Query),
 }
 
 impl Convert {
@@ -116,6 +128,10 @@ impl Convert {
             Self::Map(map) => map.apply(value, env, scratch),
             Self::Address(address) => address.apply(value),
             Self::Misc(misc) => misc.apply(value, env, scratch),
+            Self::Fix(fix) => fix.apply(value.bytes()?),
+            Self::Message(message) => message.apply(value.bytes()?),
+            Self::Order(order) => order.apply(value.bytes()?, scratch),
+            Self::Query(query) => query.apply(value.bytes()?, scratch),
         }
     }
 }

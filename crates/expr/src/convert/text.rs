@@ -85,7 +85,11 @@ pub(super) const ROWS: &[Row] = rows! {
         let delimiter = match a.given(1) {
             None => b'&',
             Some([byte]) => *byte,
-            Some(_) => return Err(a.expected(1, "one character")),
+            Some([b'0', b'x', code @ ..]) => match crate::fetch::unhex(code).as_deref() {
+                Some([byte]) => *byte,
+                _ => return Err(a.expected(1, "one character, or its code such as 0x3b")),
+            },
+            Some(_) => return Err(a.expected(1, "one character, or its code such as 0x3b")),
         };
         made(Text::Param { name: a.boxed(0), delimiter })
     };

@@ -2,7 +2,7 @@
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
-use crate::env::{Env, LinkFacts, Number};
+use crate::env::{Env, LinkFacts, Number, StreamSetting};
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
 use crate::sample::{Absent, Fetched, Type, Value, found};
@@ -17,14 +17,9 @@ pub(crate) enum Connection {
     FrontHttpMajor,
     BackendId,
     BackendName,
-    BackendTimeout,
-    BackendTunnel,
-    CurrentTimeout,
-    CurrentTunnel,
     FrontendId,
     FrontendName,
     FrontendDefault,
-    FrontendTimeout,
     ReceivedProxy,
     ProxyAuthority,
     ProxyUniqueId,
@@ -46,6 +41,8 @@ pub(crate) enum Connection {
     CapturedVersion,
     CapturedResponseVersion,
     AcceptDate,
+    OfProxy(StreamSetting),
+    OfStream(StreamSetting),
     FrontLink(LinkFact),
     BackLink(LinkFact),
 }
@@ -241,6 +238,42 @@ pub(super) const LINKS: [[Row; 9]; 2] = [
     ),
 ];
 
+/// A row of a setting: of the proxy, or of the stream.
+macro_rules! setting {
+    ($name:literal, $places:ident, $help:literal, $of:ident, $which:ident) => {
+        plain!($name, Int, $places, $help, C::$of(StreamSetting::$which))
+    };
+}
+
+pub(super) const SETTINGS: &[Row] = &[
+    setting!(
+        "be_connect_timeout",
+        BACKEND,
+        "'timeout connect' of the backend in ms",
+        OfProxy,
+        ConnectTimeout
+    ),
+    setting!("be_max_retries", BACKEND, "'retries' of the backend", OfProxy, MaxRetries),
+    setting!("be_queue_timeout", BACKEND, "'timeout queue' of the backend in ms", OfProxy, QueueTimeout),
+    setting!("be_server_timeout", BACKEND, "'timeout server' of the backend in ms", OfProxy, ServerTimeout),
+    setting!("be_tarpit_timeout", BACKEND, "'timeout tarpit' of the backend in ms", OfProxy, TarpitTimeout),
+    setting!("be_tunnel_timeout", BACKEND, "'timeout tunnel' of the backend in ms", OfProxy, TunnelTimeout),
+    setting!("cur_client_timeout", CLIENT, "'timeout client' of the stream in ms", OfStream, ClientTimeout),
+    setting!(
+        "cur_connect_timeout",
+        BACKEND,
+        "'timeout connect' of the stream in ms",
+        OfStream,
+        ConnectTimeout
+    ),
+    setting!("cur_max_retries", BACKEND, "'retries' of the stream", OfStream, MaxRetries),
+    setting!("cur_queue_timeout", BACKEND, "'timeout queue' of the stream in ms", OfStream, QueueTimeout),
+    setting!("cur_server_timeout", BACKEND, "'timeout server' of the stream in ms", OfStream, ServerTimeout),
+    setting!("cur_tarpit_timeout", CLIENT, "'timeout tarpit' of the stream in ms", OfStream, TarpitTimeout),
+    setting!("cur_tunnel_timeout", BACKEND, "'timeout tunnel' of the stream in ms", OfStream, TunnelTimeout),
+    setting!("fe_client_timeout", CLIENT, "'timeout client' of the frontend in ms", OfProxy, ClientTimeout),
+];
+
 pub(super) const ROWS: &[Row] = &[
     plain!("accept_date", Int, LINK, "when the connection was accepted, seconds since 1970", C::AcceptDate),
     plain!(
@@ -268,20 +301,6 @@ pub(super) const ROWS: &[Row] = &[
     ),
     plain!("be_id", Int, BACKEND, "the backend's number", C::BackendId),
     plain!("be_name", Str, BACKEND, "the backend's name", C::BackendName),
-    plain!(
-        "be_server_timeout",
-        Int,
-        BACKEND,
-        "the backend's 'timeout server' in milliseconds",
-        C::BackendTimeout
-    ),
-    plain!(
-        "be_tunnel_timeout",
-        Int,
-        BACKEND,
-        "the backend's 'timeout tunnel' in milliseconds",
-        C::BackendTunnel
-    ),
     row(
         "capture.req.hdr",
         &[Int],
@@ -304,20 +323,6 @@ pub(super) const ROWS: &[Row] = &[
         |args| made(C::ResponseCapture(capture(args)?)),
     ),
     plain!("capture.res.ver", Str, STREAM, "HTTP/1.0 or, from that on, HTTP/1.1", C::CapturedResponseVersion),
-    plain!(
-        "cur_server_timeout",
-        Int,
-        BACKEND,
-        "the stream's 'timeout server' in milliseconds",
-        C::CurrentTimeout
-    ),
-    plain!(
-        "cur_tunnel_timeout",
-        Int,
-        BACKEND,
-        "the stream's 'timeout tunnel' in milliseconds",
-        C::CurrentTunnel
-    ),
     plain!("dst", Addr, LINK, "the address that the client connected to", C::Addr(End::Destination)),
     plain!(
         "dst_conn",
@@ -362,13 +367,6 @@ pub(super) const ROWS: &[Row] = &[
         C::IsLocal(End::LinkSource)
     ),
     plain!("fc_src_port", Int, LINK, "the connection's own source port", C::Port(End::LinkSource)),
-    plain!(
-        "fe_client_timeout",
-        Int,
-        CLIENT,
-        "the frontend's 'timeout client' in milliseconds",
-        C::FrontendTimeout
-    ),
     plain!("fe_defbe", Str, CLIENT, "the frontend's default backend", C::FrontendDefault),
     plain!("fe_id", Int, CLIENT, "the frontend's number", C::FrontendId),
     plain!("fe_name", Str, CLIENT, "the frontend's name", C::FrontendName),
@@ -434,14 +432,11 @@ impl Connection {
             // Until one is chosen, the frontend stands in its place.
             Self::BackendId => int(Some(server.backend.unwrap_or(client.frontend).id)),
             Self::BackendName => some(Some(server.backend.unwrap_or(client.frontend).name)),
-            Self::BackendTimeout => int(server.backend.map(|_| server.timeout)),
-            Self::BackendTunnel => int(server.backend.map(|_| server.tunnel)),
-            Self::CurrentTimeout => int(server.backend.map(|_| server.current_timeout)),
-            Self::CurrentTunnel => int(server.backend.map(|_| server.current_tunnel)),
+            Self::OfProxy(which) => int(env.settings.and_then(|settings| settings.of_proxy(which))),
+            Self::OfStream(which) => int(env.settings.and_then(|settings| settings.of_stream(which))),
             Self::FrontendId => int(Some(client.frontend.id)),
             Self::FrontendName => some(Some(client.frontend.name)),
             Self::FrontendDefault => some(nonempty(client.frontend.default_backend)),
-            Self::FrontendTimeout => int(Some(client.timeout)),
             Self::ReceivedProxy => bool(client.proxied),
             Self::ProxyAuthority => some(client.proxy_authority),
             Self::ProxyUniqueId => some(client.proxy_unique_id),

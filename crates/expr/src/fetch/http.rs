@@ -64,6 +64,10 @@ pub(crate) enum Http {
         name: Option<Box<[u8]>>,
         form: Form,
     },
+    CookieNames {
+        side: Direction,
+        delimiter: Box<[u8]>,
+    },
     CookieCount {
         side: Side,
         name: Option<Box<[u8]>>,
@@ -158,6 +162,10 @@ fn names(args: &Args<'_, '_>, side: Side) -> Result<Fetch, Error> {
     made(Http::FieldNames { side, delimiter: args.given(0).unwrap_or(b",").into() })
 }
 
+fn cookie_names(args: &Args<'_, '_>, side: Direction) -> Result<Fetch, Error> {
+    made(Http::CookieNames { side, delimiter: args.given(0).unwrap_or(b",").into() })
+}
+
 fn any_case(args: &Args<'_, '_>, index: usize) -> Result<bool, Error> {
     match args.given(index) {
         None => Ok(false),
@@ -229,6 +237,8 @@ pub(super) const ROWS: &[Row] = rows! {
         |a| made(Http::BodyParam { name: a.given(0).map(Into::into), any_case: any_case(a, 1)? });
     "req.cook", NAME, Str, REQUEST, "a cookie of the request", |a| cookie(a, REQ, Form::Text);
     "req.cook_cnt", NAME, Int, REQUEST, "how often the request has the cookie", |a| cookie_count(a, REQ);
+    "req.cook_names", NAME, Str, REQUEST, "the names of the request's cookies", |a| cookie_names(a,
+        Direction::Request);
     "req.cook_val", NAME, Int, REQUEST, "a cookie of the request as a \
         number", |a| cookie(a, REQ, Form::Number);
     "req.fhdr", NAME_AT, Str, REQUEST, "the whole value of a request header field",
@@ -254,6 +264,8 @@ pub(super) const ROWS: &[Row] = rows! {
         1.1", |_| made(Http::Version(Direction::Request));
     "res.cook", NAME, Str, RESPONSE, "a cookie that the response sets", |a| cookie(a, RES, Form::Text);
     "res.cook_cnt", NAME, Int, RESPONSE, "how often the response sets the cookie", |a| cookie_count(a, RES);
+    "res.cook_names", NAME, Str, RESPONSE, "the names of the cookies that the response sets",
+        |a| cookie_names(a, Direction::Response);
     "res.cook_val", NAME, Int, RESPONSE, "a cookie that the response sets, as a number",
         |a| cookie(a, RES, Form::Number);
     "res.fhdr", NAME_AT, Str, RESPONSE, "the whole value of a response header field",
@@ -531,6 +543,27 @@ impl Http {
                 let at = if name.is_some() { None } else { Some(1) };
                 nth(at, |visit| cookies(head, side, name.as_deref(), visit))
                     .map_or(Err(Absent::Never), |text| form.of(text))
+            }
+            Self::CookieNames { side, delimiter } => {
+                let head = env.head(*side).ok_or(Absent::Never)?;
+                let field = match side {
+                    Direction::Request => Known::COOKIE,
+                    Direction::Response => Known::SET_COOKIE,
+                };
+                // What follows the first of a Set-Cookie says how long and where it holds.
+                let each = if *side == Direction::Request { usize::MAX } else { 1 };
+                let names = scratch.build(|out| {
+                    let cookies =
+                        head.values(field).flat_map(|value| manylane_http::Cookies::new(value).take(each));
+                    for (index, cookie) in cookies.enumerate() {
+                        if index > 0 {
+                            out.put(delimiter)?;
+                        }
+                        out.put(cookie.name)?;
+                    }
+                    Some(())
+                });
+                some(names)
             }
             Self::CookieCount { side, name } => {
                 let side = side.unwrap_or(env.direction);

@@ -1,5 +1,6 @@
 //! Fetches: where samples come from. One table of names with signatures; compiled to an enum.
 
+mod acl;
 mod connection;
 mod constant;
 mod data;
@@ -68,8 +69,10 @@ const fn row(
 pub(crate) fn table() -> &'static [Row] {
     static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
         let mut rows: Vec<Row> =
-            [constant::ROWS, connection::ROWS, number::ROWS, http::ROWS, data::ROWS, tls::ROWS].concat();
+            [acl::ROWS, constant::ROWS, connection::ROWS, number::ROWS, http::ROWS, data::ROWS, tls::ROWS]
+                .concat();
         rows.extend(connection::LINKS.as_flattened());
+        rows.extend(connection::SETTINGS);
         rows.extend(unbuilt::rows());
         rows.sort_by_key(|row| row.name);
         rows
@@ -94,6 +97,7 @@ fn later(env: &Env<'_>, absent: Absent) -> Absent {
 /// A compiled fetch.
 #[derive(Debug)]
 pub(crate) enum Fetch {
+    Acl(acl::AllOf),
     Constant(constant::Constant),
     Connection(connection::Connection),
     Number(number::ReadNumber),
@@ -106,6 +110,7 @@ impl Fetch {
     /// The sample; of those that have several, the last.
     pub(crate) fn eval<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
         match self {
+            Self::Acl(all) => Ok(all.eval(env, scratch)),
             Self::Constant(constant) => constant.eval(env, scratch),
             Self::Connection(connection) => connection.eval(env),
             Self::Number(asked) => {
@@ -136,6 +141,14 @@ impl Fetch {
         Ok(())
     }
 
+    /// How many ACLs lie within each other here.
+    pub(crate) fn acl_depth(&self) -> usize {
+        match self {
+            Self::Acl(all) => all.depth(),
+            _ => 0,
+        }
+    }
+
     /// The user list whose groups it gives.
     pub(crate) fn groups_of(&self) -> Option<crate::names::UserlistId> {
         match self {
@@ -147,7 +160,8 @@ impl Fetch {
     /// What it looks at.
     pub(crate) fn looks(&self) -> Looks {
         match self {
-            Self::Constant(_) => Looks::Fixed,
+            // What they look at was seen to when they were compiled.
+            Self::Acl(_) | Self::Constant(_) => Looks::Fixed,
             Self::Connection(_) | Self::Tls(_) => Looks::Connection,
             Self::Number(_) => Looks::Number,
             Self::Http(_) => Looks::Message,

@@ -3,6 +3,7 @@
 //! is taken as incomplete.
 
 use crate::sample::Value;
+use crate::scratch::Scratch;
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,24 @@ pub(crate) enum Part {
     Version,
     ServerName,
     Alpn,
+    Ciphers,
+    KeyShareGroups,
+    SignatureAlgorithms,
+    SupportedGroups,
+}
+
+impl Part {
+    /// The extension that it stands in.
+    fn extension(self) -> usize {
+        match self {
+            Self::ServerName => 0,
+            Self::SupportedGroups => 10,
+            Self::SignatureAlgorithms => 13,
+            Self::Alpn => 16,
+            Self::KeyShareGroups => 51,
+            Self::Kind | Self::Version | Self::Ciphers => usize::MAX, // in none
+        }
+    }
 }
 
 /// What was found.
@@ -26,8 +45,6 @@ pub(crate) enum Read<'a> {
 /// Record type 22: handshake.
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
-const SERVER_NAME: u16 = 0;
-const ALPN: u16 = 16;
 
 /// Takes fields off the front of bytes.
 struct Fields<'a>(&'a [u8]);
@@ -51,7 +68,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Looks for `part` at the beginning of `bytes`.
-pub(crate) fn read(bytes: &[u8], part: Part) -> Read<'_> {
+pub(crate) fn read<'x>(bytes: &'x [u8], part: Part, scratch: &mut Scratch<'x>) -> Read<'x> {
     if bytes.first().is_some_and(|kind| *kind != HANDSHAKE) || bytes.get(1).is_some_and(|major| *major != 3) {
         return Read::None;
     }
@@ -67,10 +84,10 @@ pub(crate) fn read(bytes: &[u8], part: Part) -> Read<'_> {
     if kind != usize::from(CLIENT_HELLO) {
         return Read::None;
     }
-    inside(hello, part).map_or(Read::None, Read::Value)
+    inside(hello, part, scratch).map_or(Read::None, Read::Value)
 }
 
-fn inside<'a>(mut hello: Fields<'a>, part: Part) -> Option<Value<'a>> {
+fn inside<'a>(mut hello: Fields<'a>, part: Part, scratch: &mut Scratch<'a>) -> Option<Value<'a>> {
     let mut hello = Fields(hello.vector(3)?);
     let version = hello.number(2)?;
     if part == Part::Version {
@@ -78,75 +95,119 @@ fn inside<'a>(mut hello: Fields<'a>, part: Part) -> Option<Value<'a>> {
     }
     hello.take(32)?; // random
     hello.vector(1)?; // session id
-    hello.vector(2)?; // cipher suites
+    let ciphers = hello.vector(2)?;
+    if part == Part::Ciphers {
+        return Some(Value::Bin(ciphers));
+    }
     hello.vector(1)?; // compression methods
     let mut extensions = Fields(hello.vector(2)?);
-    let wanted = if part == Part::ServerName { SERVER_NAME } else { ALPN };
     loop {
         let kind = extensions.number(2)?;
         let body = extensions.vector(2)?;
-        if kind != usize::from(wanted) {
+        if kind != part.extension() {
             continue;
         }
         let mut list = Fields(Fields(body).vector(2)?);
-        if part == Part::Alpn {
+        return match part {
+            Part::ServerName => loop {
+                let kind = list.number(1)?;
+                let name = list.vector(2)?;
+                if kind == 0 {
+                    break Some(Value::Str(name));
+                }
+            },
             // The list as it stands: each name behind its length.
-            return Some(Value::Str(list.0));
-        }
-        loop {
-            let kind = list.number(1)?;
-            let name = list.vector(2)?;
-            if kind == 0 {
-                return Some(Value::Str(name));
-            }
-        }
+            Part::Alpn => Some(Value::Str(list.0)),
+            Part::KeyShareGroups => scratch
+                .build(|out| {
+                    while let Some(group) = list.take(2) {
+                        out.put(group)?;
+                        list.vector(2)?; // its share
+                    }
+                    Some(())
+                })
+                .map(Value::Bin),
+            _ => Some(Value::Bin(list.0)),
+        };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Lane;
 
-    /// A ClientHello of TLS 1.2's form with a server name and ALPN.
+    /// A ClientHello of TLS 1.2's form with a server name, ALPN, and lists of what the client can do.
     fn hello(name: &[u8]) -> Vec<u8> {
         let sized = |width: usize, body: &[u8]| [&body.len().to_be_bytes()[8 - width..], body].concat();
         let sni = sized(2, &[&[0][..], &sized(2, name)].concat());
         let alpn = sized(2, b"\x02h2\x08http/1.1");
-        let extensions =
-            [&[0, 10, 0, 1, 9][..], &[0, 0], &sized(2, &sni), &[0, 16], &sized(2, &alpn)].concat();
+        let groups = sized(2, &[0, 29, 0, 23]);
+        let signatures = sized(2, &[4, 3, 8, 4]);
+        let shares = sized(2, &[&[0, 29, 0, 2, 1, 2][..], &[0, 23, 0, 1, 9]].concat());
+        let extensions = [
+            &[0, 10][..],
+            &sized(2, &groups),
+            &[0, 13],
+            &sized(2, &signatures),
+            &[0, 0],
+            &sized(2, &sni),
+            &[0, 16],
+            &sized(2, &alpn),
+            &[0, 51],
+            &sized(2, &shares),
+        ]
+        .concat();
         let body = [&[3, 3][..], &[7; 32], &[0], &[0, 2, 19, 1], &[1, 0], &sized(2, &extensions)].concat();
         let handshake = [&[1][..], &sized(3, &body)].concat();
         [&[22, 3, 1][..], &sized(2, &handshake)].concat()
     }
 
+    fn found(bytes: &[u8], part: Part, expected: &Read<'_>) {
+        let mut lane = Lane::new(1);
+        assert_eq!(read(bytes, part, &mut lane.scratch()), *expected, "{part:?}");
+    }
+
     #[test]
     fn a_hello_tells_its_kind_version_name_and_protocols() {
         let bytes = hello(b"www.example.org");
-        assert_eq!(read(&bytes, Part::Kind), Read::Value(Value::Int(1)));
-        assert_eq!(read(&bytes, Part::Version), Read::Value(Value::Int(0x30003)));
-        assert_eq!(read(&bytes, Part::ServerName), Read::Value(Value::Str(b"www.example.org")));
-        assert_eq!(read(&bytes, Part::Alpn), Read::Value(Value::Str(b"\x02h2\x08http/1.1")));
+        found(&bytes, Part::Kind, &Read::Value(Value::Int(1)));
+        found(&bytes, Part::Version, &Read::Value(Value::Int(0x30003)));
+        found(&bytes, Part::ServerName, &Read::Value(Value::Str(b"www.example.org")));
+        found(&bytes, Part::Alpn, &Read::Value(Value::Str(b"\x02h2\x08http/1.1")));
+    }
+
+    /// Item 35 of haproxy-today.
+    #[test]
+    fn a_hello_tells_its_lists_as_they_stand_there() {
+        let bytes = hello(b"www.example.org");
+        found(&bytes, Part::Ciphers, &Read::Value(Value::Bin(&[19, 1])));
+        found(&bytes, Part::SupportedGroups, &Read::Value(Value::Bin(&[0, 29, 0, 23])));
+        found(&bytes, Part::SignatureAlgorithms, &Read::Value(Value::Bin(&[4, 3, 8, 4])));
+        found(&bytes, Part::KeyShareGroups, &Read::Value(Value::Bin(&[0, 29, 0, 23])));
     }
 
     #[test]
     fn a_hello_cut_anywhere_is_short_and_never_misread() {
         let bytes = hello(b"a.example");
         for cut in 0..bytes.len() {
-            assert_eq!(read(&bytes[..cut], Part::ServerName), Read::Short, "cut at {cut}");
+            found(&bytes[..cut], Part::ServerName, &Read::Short);
         }
     }
 
     #[test]
     fn lengths_that_lie_find_nothing() {
         let bytes = hello(b"a.example");
+        let mut lane = Lane::new(1);
         for at in 5..bytes.len() {
             for value in [0, 0x7f, 0xff] {
                 let mut bent = bytes.clone();
                 bent[at] = value;
-                let _ = read(&bent, Part::ServerName);
-                let _ = read(&bent, Part::Alpn);
+                for part in [Part::ServerName, Part::Alpn, Part::Ciphers, Part::KeyShareGroups] {
+                    let _ = read(&bent, part, &mut lane.scratch());
+                }
             }
         }
-        assert_eq!(read(b"GET / HTTP/1.1\r\n", Part::Kind), Read::None);
+        found(b"GET / HTTP/1.1\r\n", Part::Kind, &Read::None);
     }
 }

@@ -283,7 +283,6 @@ const TIMERS: &[&str] = &[
 ];
 
 const OTHER: &[&str] = &[
-    "acl",
     "bc_be_queue",
     "bc_srv_queue",
     "distcc_body",
@@ -297,13 +296,6 @@ const OTHER: &[&str] = &[
     "res.comp",
     "res.comp_algo",
     "bc_reused",
-    "cur_client_timeout",
-    "req.cook_names",
-    "req.ssl_cipherlist",
-    "req.ssl_keyshare_groups",
-    "req.ssl_sigalgs",
-    "req.ssl_supported_groups",
-    "res.cook_names",
     "server_status",
     "spoe.engine-id",
 ];

@@ -67,6 +67,19 @@ impl Links for TestLinks {
     }
 }
 
+/// A frontend with a timeout, and no backend.
+struct TestSettings;
+
+impl Settings for TestSettings {
+    fn of_proxy(&self, which: StreamSetting) -> Option<i64> {
+        (which == StreamSetting::ClientTimeout).then_some(2000)
+    }
+
+    fn of_stream(&self, which: StreamSetting) -> Option<i64> {
+        self.of_proxy(which)
+    }
+}
+
 impl Host for TestHost {
     fn number(&self, which: Number) -> Option<i64> {
         Some(match which {
@@ -176,7 +189,6 @@ impl World {
                 http_major: 1,
                 accepted: Timestamp { seconds: 1_500_000_000, micros: 123_456 },
                 first_request: true,
-                timeout: 2000,
                 ..ClientFacts::default()
             },
             server: ServerFacts::default(),
@@ -222,6 +234,7 @@ impl World {
             client: &self.client,
             server: &self.server,
             links: Some(&TestLinks),
+            settings: Some(&TestSettings),
             stream: &self.stream,
             log: self.log.as_ref(),
             variables: Scopes {
@@ -266,9 +279,7 @@ impl World {
     pub fn verdict(&mut self, condition: &str) -> Truth {
         let words: Vec<&[u8]> = condition.split(' ').map(str::as_bytes).collect();
         let compiled = self
-            .compiling(|compiler| {
-                Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, compiler)
-            })
+            .compiling(|compiler| Condition::compile(false, &words, EvalPoints::EVERYWHERE, compiler))
             .unwrap_or_else(|error| panic!("{condition}: {} at {}:{}", error.message, error.word, error.at));
         self.with(|env, scratch| compiled.eval(env, &mut scratch.reborrow()))
     }

@@ -91,6 +91,7 @@ fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zo
         client: &client,
         server: &server,
         links: None,
+        settings: None,
         stream: &stream,
         log: None,
         variables: Scopes { process: Some(variables), ..Scopes::default() },

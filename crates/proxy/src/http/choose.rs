@@ -4,7 +4,7 @@ use super::Session;
 use super::body::data;
 use super::exchange::Asking;
 use super::pump::Pump;
-use crate::generation::{Backend, Reuse, Target};
+use crate::generation::{Backend, Reuse, Target, TimeoutOf};
 use crate::rules::{EvalPhase, key};
 use crate::run::Local;
 use crate::server::{IdleConn, ServerPermit, Wanted};
@@ -84,6 +84,8 @@ impl Session<'_> {
             names: &[],
             headers: &[],
             server_tls: None,
+            queue_time: self.scopes.memory.timeout(TimeoutOf::Queue).get(),
+            connect_time: self.scopes.memory.timeout(TimeoutOf::Connect).get(),
         }
     }
 

@@ -9,21 +9,20 @@ use manylane_config::tree::CookieMode;
 use manylane_h1::Persist;
 use manylane_http::{Cookies, EditError, Head, Known, Method, Version};
 use std::fmt::Write;
+use std::net::IpAddr;
 
-/// `option forwardfor` and `option originalto`. The backend's own count before the frontend's.
+/// `option forwardfor` and `option originalto`, of the frontend and of the backend together.
 pub(super) fn addresses(
     head: &mut Head,
     frontend: &Frontend,
     backend: &Backend,
     client: &Client,
 ) -> Result<(), EditError> {
-    if let Some(field) = backend.http.forwarded_for.as_ref().or(frontend.http.forwarded_for.as_ref()) {
-        address(head, field, client.source.map(|address| address.ip()))?;
-    }
-    if let Some(field) = backend.http.original_to.as_ref().or(frontend.http.original_to.as_ref()) {
-        address(head, field, client.destination().map(|address| address.ip()))?;
-    }
-    Ok(())
+    let (back, front) = (&backend.http, &frontend.http);
+    let source = || client.source.map(|address| address.ip());
+    address(head, [back.forwarded_for.as_ref(), front.forwarded_for.as_ref()], source)?;
+    let destination = || client.destination().map(|address| address.ip());
+    address(head, [back.original_to.as_ref(), front.original_to.as_ref()], destination)
 }
 
 /// A client of HTTP/1.0 that may keep its connection is told so: by default it would close.
@@ -37,18 +36,23 @@ pub(super) fn keep_alive(head: &mut Head, version: Version, persist: Persist) ->
     head.add_field(Known::CONNECTION, b"keep-alive")
 }
 
+/// Each of the two that has the option may leave the field out by its networks; `if-none` has to be said by
+/// each; the first one's name goes first.
 fn address(
     head: &mut Head,
-    field: &AddressField,
-    address: Option<std::net::IpAddr>,
+    fields: [Option<&AddressField>; 2],
+    address: impl FnOnce() -> Option<IpAddr>,
 ) -> Result<(), EditError> {
-    let Some(address) = address.filter(|address| field.tells(*address)) else { return Ok(()) };
-    if field.if_none && head.has(&*field.name) {
+    let both = || fields.into_iter().flatten();
+    let Some(AddressField { name, .. }) = both().next() else { return Ok(()) };
+    let Some(address) = address() else { return Ok(()) };
+    let told = both().all(|field| field.tells(address));
+    if !told || both().all(|field| field.if_none) && head.has(&**name) {
         return Ok(());
     }
     let mut text = Text { bytes: [0; 48], len: 0 };
     let _ = write!(text, "{address}"); // an address fits
-    head.add_field(&*field.name, text.bytes())
+    head.add_field(&**name, text.bytes())
 }
 
 /// Bytes that are put together: on the stack, as long as they are few.

@@ -17,7 +17,7 @@ use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Key};
 use manylane_h1::{Body, From, Persist, Request, restrict_names, restrict_te, set_connection};
-use manylane_http::{EditError, Head, Method, Version};
+use manylane_http::{EditError, Form, Head, Method, Version};
 use std::cell::Cell;
 use std::pin::pin;
 
@@ -130,7 +130,7 @@ impl Session<'_> {
         if !self.contents(&rules.content, None, request, up).await {
             return After::Close;
         }
-        if frontend.http.monitor.as_deref().is_some_and(|uri| request.head.target() == uri) {
+        if frontend.http.monitor.as_deref().is_some_and(|uri| is_monitored(&request.head, uri)) {
             self.record.take(); // it is not logged
             frontend.counts.own().intercepted.add(1);
             let phase = EvalPhase { request: Some(&request.head), ..EvalPhase::default() };
@@ -192,6 +192,9 @@ impl Session<'_> {
                 .fail(&asking, About { backend: None, head: &request.head }, 503, none, bodyless)
                 .await;
         };
+        if backend.id != frontend.id {
+            self.scopes.memory.leave_frontend();
+        }
         self.note(|record| record.backend = Some(backend.number));
         if let Some(stream) = &self.stream {
             stream.goes_to(backend.number);
@@ -376,5 +379,18 @@ impl Session<'_> {
             (false, false) => Persist::KeepAlive,
         };
         set_connection(head, request.connection, persist)
+    }
+}
+
+/// Whether a request asks for `monitor-uri`: one that begins with a slash is compared with path and query, also
+/// of an absolute target.
+fn is_monitored(head: &Head, uri: &[u8]) -> bool {
+    let target = head.target();
+    match head.target_parts() {
+        manylane_http::Target { form: Form::Absolute, path: Some(path), .. } if uri.starts_with(b"/") => {
+            let at = path.as_ptr().addr() - target.as_ptr().addr();
+            &target[at..] == uri
+        }
+        _ => target == uri,
     }
 }

@@ -29,7 +29,7 @@ mod websocket;
 
 use crate::counts::count_in_front;
 use crate::flow::{H2End, NotSent, Side, Splicing, StreamTimeouts, Timeouts, Timer};
-use crate::generation::{Backend, Frontend, Listener};
+use crate::generation::{Backend, Frontend, Listener, TimeoutOf};
 use crate::log::Record;
 use crate::panics::caught;
 use crate::rules::{EvalContext, Scopes};
@@ -285,7 +285,7 @@ impl Session<'_> {
 
     /// For what the proxy itself sends to the client, each step of which has `timeout client`.
     fn client_timeouts(&self) -> StreamTimeouts {
-        let time = self.scopes.memory.client_timeout.get().or(self.frontend.timeouts.client);
+        let time = self.scopes.memory.timeout(TimeoutOf::Client).get().or(self.frontend.timeouts.client);
         StreamTimeouts::for_client(time, self.local.here().now())
     }
 
@@ -371,8 +371,8 @@ impl Session<'_> {
 
     fn timeouts(&self, backend: &Backend) -> Timeouts {
         Timeouts {
-            client: self.scopes.memory.client_timeout.get().or(self.frontend.timeouts.client),
-            server: self.scopes.memory.server_timeout.get().or(backend.timeouts.server),
+            client: self.scopes.memory.timeout(TimeoutOf::Client).get().or(self.frontend.timeouts.client),
+            server: self.scopes.memory.timeout(TimeoutOf::Server).get().or(backend.timeouts.server),
             client_fin: self.frontend.timeouts.client_fin,
             server_fin: backend.timeouts.server_fin,
             independent: self.frontend.common.independent || backend.common.independent,

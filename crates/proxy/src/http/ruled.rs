@@ -10,7 +10,7 @@ use super::tries::Failed;
 use super::{Session, count_status, edit};
 use crate::counts::count_in_front;
 use crate::flow::NotSent;
-use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules};
+use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules, TimeoutOf};
 use crate::rules::{Answer, End, EvalPhase, Verdict, Walk, after_response, apply};
 use crate::run::{Begun, Streaming};
 use crate::session;
@@ -240,7 +240,9 @@ impl Session<'_> {
         }
         if end == End::Tarpit {
             let begun = self.local.here().now();
-            let time = about.backend.map_or(self.frontend.timeouts.tarpit, |backend| backend.timeouts.tarpit);
+            let usual =
+                about.backend.map_or(self.frontend.timeouts.tarpit, |backend| backend.timeouts.tarpit);
+            let time = self.scopes.memory.timeout(TimeoutOf::Tarpit).get().or(usual);
             let (local, entry) = (self.local, self.entry());
             let ended = local.streams.unless_ended(entry, pin!(self.tarpit(time.unwrap_or_default()))).await;
             let held = self.local.here().now().since(begun);

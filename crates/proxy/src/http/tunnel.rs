@@ -4,7 +4,7 @@ use super::Session;
 use super::pump::{Broken, Ends, Passage, Pump};
 use crate::filters::Filters;
 use crate::flow::{BodyEnd, Side, StreamTimeouts, Timeouts};
-use crate::generation::{Backend, Server};
+use crate::generation::{Backend, Server, TimeoutOf};
 use crate::server::ServerPermit;
 use crate::tcp::Pair;
 use crate::termination::{Cause, Phase, Termination};
@@ -25,7 +25,7 @@ impl Session<'_> {
         filters: Option<&Filters<'_>>,
         count: impl Fn(u64, u64),
     ) -> Termination {
-        let tunnel = self.scopes.memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
+        let tunnel = self.scopes.memory.timeout(TimeoutOf::Tunnel).get().or(backend.timeouts.tunnel);
         let usual = self.timeouts(backend);
         let timeouts = Timeouts {
             client: tunnel.or(usual.client),

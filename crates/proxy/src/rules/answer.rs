@@ -52,7 +52,10 @@ pub(crate) fn reply(
     }
     let mut head = Head::response(Version::HTTP_11, reply.status, None)?;
     for (name, format) in &reply.fields {
-        eval.text(phase, format, |text| head.add_field(&**name, text.ok_or(EditError::Full)?))?;
+        eval.text(phase, format, |text| match text.ok_or(EditError::Full)? {
+            b"" => Ok(()), // a field that says nothing is left out
+            text => head.add_field(&**name, text),
+        })?;
     }
     if !body.is_empty() {
         let kind: &[u8] = if reply.content_type.is_empty() { b"text/plain" } else { &reply.content_type };

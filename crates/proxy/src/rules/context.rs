@@ -3,7 +3,10 @@
 use super::Memory;
 use super::memory::{LONGEST_ID, Texts, digits};
 use crate::counts::count_in_front;
-use crate::generation::{Backend, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server};
+use crate::generation::{
+    Backend, BackendTimeouts, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server,
+    TimeoutOf,
+};
 use crate::log::Record;
 use crate::run::Local;
 use crate::session::{Greeting, Peers, now};
@@ -11,13 +14,14 @@ use manylane_balance::Index;
 use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine,
-    Scratch, ServerFacts, ServerId, StreamFacts, TlsFacts, Type, UserlistId, Value, VariableLimits,
-    Variables,
+    Scratch, ServerFacts, ServerId, Settings, StreamFacts, StreamSetting, TlsFacts, Type, UserlistId, Value,
+    VariableLimits, Variables,
 };
 use manylane_http::Head;
 use manylane_tls::{Info, OwnCertificate};
 use std::cell::RefCell;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Variables of a session and of its request at work, and what else that request leaves behind.
 #[derive(Debug, Default)]
@@ -177,8 +181,52 @@ pub(crate) fn tls_facts(info: &Info) -> TlsFacts<'_> {
     }
 }
 
-fn millis(time: Option<std::time::Duration>) -> i64 {
-    time.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+/// Settings of a stream, or of a check, and of its proxies.
+pub(crate) struct SettingsOf<'a> {
+    pub(crate) frontend: Option<&'a Frontend>,
+    pub(crate) backend: Option<&'a Backend>,
+    /// What rules have set.
+    pub(crate) memory: Option<&'a Memory>,
+}
+
+impl SettingsOf<'_> {
+    fn value(&self, which: StreamSetting, memory: Option<&Memory>) -> Option<i64> {
+        let set = |of: TimeoutOf| memory.and_then(|memory| memory.timeout(of).get());
+        let of_backend = |of: TimeoutOf, usual: fn(&BackendTimeouts) -> Option<Duration>| match set(of) {
+            Some(time) => Some(Some(time)),
+            None => self.backend.map(|backend| usual(&backend.timeouts)),
+        };
+        let time = match which {
+            StreamSetting::ClientTimeout => match set(TimeoutOf::Client) {
+                Some(time) => Some(time),
+                None => self.frontend?.timeouts.client,
+            },
+            StreamSetting::ConnectTimeout => of_backend(TimeoutOf::Connect, |usual| usual.connect)?,
+            StreamSetting::QueueTimeout => of_backend(TimeoutOf::Queue, |usual| usual.queue)?,
+            StreamSetting::ServerTimeout => of_backend(TimeoutOf::Server, |usual| usual.server)?,
+            StreamSetting::TunnelTimeout => of_backend(TimeoutOf::Tunnel, |usual| usual.tunnel)?,
+            StreamSetting::TarpitTimeout => match (set(TimeoutOf::Tarpit), self.backend) {
+                (Some(time), _) => Some(time),
+                (None, Some(backend)) => backend.timeouts.tarpit,
+                (None, None) => self.frontend?.timeouts.tarpit,
+            },
+            StreamSetting::MaxRetries => {
+                let set = memory.and_then(|memory| memory.retries.get());
+                return set.or(self.backend.map(|backend| backend.retries)).map(i64::from);
+            }
+        };
+        Some(time.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+impl Settings for SettingsOf<'_> {
+    fn of_proxy(&self, which: StreamSetting) -> Option<i64> {
+        self.value(which, None)
+    }
+
+    fn of_stream(&self, which: StreamSetting) -> Option<i64> {
+        self.value(which, self.memory)
+    }
 }
 
 impl EvalContext<'_> {
@@ -222,7 +270,6 @@ impl EvalContext<'_> {
             proxy_authority: self.greeting.and_then(|greeting| greeting.authority.as_deref()),
             proxy_unique_id: self.greeting.and_then(|greeting| greeting.unique_id.as_deref()),
             first_request: self.first_request,
-            timeout: millis(self.frontend.timeouts.client),
         };
         let backend = phase.backend;
         let (link_source, link_destination) = memory.link.get();
@@ -238,13 +285,8 @@ impl EvalContext<'_> {
                 .map(|server| (server.id.into(), server.name.as_bytes())),
             http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some())
                 << u8::from(memory.server_h2.get()),
-            timeout: backend.map_or(0, |backend| millis(backend.timeouts.server)),
-            current_timeout: backend
-                .map_or(0, |backend| millis(memory.server_timeout.get().or(backend.timeouts.server))),
-            tunnel: backend.map_or(0, |backend| millis(backend.timeouts.tunnel)),
-            current_tunnel: backend
-                .map_or(0, |backend| millis(memory.tunnel_timeout.get().or(backend.timeouts.tunnel))),
         };
+        let settings = SettingsOf { frontend: Some(self.frontend), backend, memory: Some(memory) };
         let (request, answer) = (memory.request.borrow(), memory.answer.borrow());
         let slots = &self.frontend.captures;
         let (mut of_request, mut of_answer);
@@ -286,6 +328,7 @@ impl EvalContext<'_> {
             client: &client,
             server: &server,
             links: Some(&memory.links),
+            settings: Some(&settings),
             stream: &stream,
             log: phase.log,
             variables: manylane_expr::Scopes {
@@ -593,8 +636,8 @@ mod tests {
         memory.begun.set(now());
         memory.number.set(7);
         memory.log_level.set(LogLevel::Silent);
-        for timeout in [&memory.client_timeout, &memory.server_timeout, &memory.tunnel_timeout] {
-            timeout.set(Some(std::time::Duration::ZERO));
+        for timeout in TimeoutOf::ALL {
+            memory.timeout(timeout).set(Some(std::time::Duration::ZERO));
         }
         memory.priority_class.set(1);
         memory.priority_offset.set(1);

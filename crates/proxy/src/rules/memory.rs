@@ -6,7 +6,7 @@
 
 use super::Links;
 use crate::flow::Limits;
-use crate::generation::Captures;
+use crate::generation::{Captures, TimeoutOf};
 use manylane_buf::{Cluster, Segment};
 use manylane_expr::{RequestLine, Timestamp};
 use manylane_http::{Head, Known, List, Version};
@@ -97,12 +97,8 @@ pub(crate) struct Memory {
     pub(crate) number: Cell<u64>,
     /// `set-log-level`
     pub(crate) log_level: Cell<LogLevel>,
-    /// `set-timeout client`
-    pub(crate) client_timeout: Cell<Option<Duration>>,
-    /// `set-timeout server`
-    pub(crate) server_timeout: Cell<Option<Duration>>,
-    /// `set-timeout tunnel`
-    pub(crate) tunnel_timeout: Cell<Option<Duration>>,
+    /// `set-timeout`
+    timeouts: [Cell<Option<Duration>>; TimeoutOf::ALL.len()],
     /// `set-priority-class`
     pub(crate) priority_class: Cell<i16>,
     /// `set-priority-offset`, milliseconds.
@@ -157,9 +153,7 @@ impl Memory {
             begun,
             number,
             log_level,
-            client_timeout,
-            server_timeout,
-            tunnel_timeout,
+            timeouts,
             priority_class,
             priority_offset,
             retries,
@@ -183,9 +177,9 @@ impl Memory {
         begun.take();
         number.take();
         log_level.take();
-        client_timeout.take();
-        server_timeout.take();
-        tunnel_timeout.take();
+        for timeout in timeouts {
+            timeout.take();
+        }
         priority_class.take();
         priority_offset.take();
         retries.take();
@@ -201,6 +195,19 @@ impl Memory {
         client_packets.take();
         server_packets.take();
         limits.clear();
+    }
+
+    /// The time that a rule has set.
+    pub(crate) fn timeout(&self, of: TimeoutOf) -> &Cell<Option<Duration>> {
+        &self.timeouts[of as usize]
+    }
+
+    /// Another proxy's servers are chosen: what rules of the frontend have said of servers is not about those.
+    pub(crate) fn leave_frontend(&self) {
+        for of in [TimeoutOf::Connect, TimeoutOf::Queue, TimeoutOf::Server, TimeoutOf::Tunnel] {
+            self.timeout(of).take();
+        }
+        self.retries.take();
     }
 
     /// The first line was no request's.

@@ -15,7 +15,9 @@ pub use answer::End;
 pub(crate) use answer::{Answer, challenge, reply, see_other, to_server};
 pub(crate) use apply::{Entrance, Verdict, Walk, after_response, any_holds, apply, connection};
 pub(crate) use content::{Content, Lookups, content};
-pub(crate) use context::{EvalContext, EvalPhase, Scopes, Spare, current_of, proxy_facts, tls_facts};
+pub(crate) use context::{
+    EvalContext, EvalPhase, Scopes, SettingsOf, Spare, current_of, proxy_facts, tls_facts,
+};
 pub(crate) use key::key;
 pub(crate) use links::{BackLink, Links};
 pub(crate) use memory::{LogLevel, Memory};

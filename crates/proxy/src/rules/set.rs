@@ -4,9 +4,7 @@ use super::context::{EvalContext, EvalPhase};
 use super::memory::LogLevel;
 use super::text::{LONGEST, Text};
 use crate::flow::Bandwidth;
-use crate::generation::{
-    Addressed, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting, TimeoutOf,
-};
+use crate::generation::{Addressed, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting};
 use manylane_config::limits::MAX_TIMER_MS;
 use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
 use manylane_resolve::Name;
@@ -31,12 +29,7 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
                 Change::Of(expression) => number(expression).and_then(millis),
             };
             if let Some(time) = time.filter(|time| !time.is_zero()) {
-                let set = match of {
-                    TimeoutOf::Client => &memory.client_timeout,
-                    TimeoutOf::Server => &memory.server_timeout,
-                    TimeoutOf::Tunnel => &memory.tunnel_timeout,
-                };
-                set.set(Some(time));
+                memory.timeout(*of).set(Some(time));
             }
         }
         Setting::PriorityClass(expression) => {
@@ -141,7 +134,7 @@ fn set_var(eval: &EvalContext<'_>, phase: EvalPhase<'_>, id: VariableId, value: 
         let Some(made) = made else { return };
         if when != When::ALWAYS {
             let mut scratch = scratch.reborrow();
-            if !when.holds(env.variables.get(id, env.reader, &mut scratch), made) {
+            if !when.holds(id, env.variables.get(id, env.reader, &mut scratch), made) {
                 return;
             }
         }

@@ -2,7 +2,7 @@
 
 use super::local::Local;
 use crate::generation::{Backend, Server, ServerCheck};
-use crate::rules::{current_of, proxy_facts, tls_facts};
+use crate::rules::{SettingsOf, current_of, proxy_facts, tls_facts};
 use crate::session::now;
 use manylane_balance::Index;
 use manylane_check::{CheckInput, Evaluate, Running, Setting, Value as To};
@@ -71,9 +71,6 @@ impl<'a> CheckWords<'a> {
             announced: None,
             is_body: seen.http,
         };
-        let millis = |time: Option<std::time::Duration>| {
-            time.map_or(0, |time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
-        };
         let server = ServerFacts {
             source: self.ends.0,
             destination: self.ends.1,
@@ -81,10 +78,6 @@ impl<'a> CheckWords<'a> {
             backend: Some(proxy_facts(backend.id, &backend.name, b"")),
             server: Some((self.server().id.into(), self.server().name.as_bytes())),
             http_major: i64::from(seen.http),
-            timeout: millis(backend.timeouts.server),
-            current_timeout: millis(backend.timeouts.server),
-            tunnel: millis(backend.timeouts.tunnel),
-            current_tunnel: millis(backend.timeouts.tunnel),
         };
         let (client, stream) = (ClientFacts::default(), StreamFacts::default());
         let log = LogFacts { request_date: now(), process_id: local.pid, ..LogFacts::default() };
@@ -101,6 +94,7 @@ impl<'a> CheckWords<'a> {
             client: &client,
             server: &server,
             links: None,
+            settings: Some(&SettingsOf { frontend: None, backend: Some(backend), memory: None }),
             stream: &stream,
             log: Some(&log),
             variables: manylane_expr::Scopes {
@@ -149,7 +143,7 @@ impl Evaluate for CheckWords<'_> {
             };
             let Some(value) = value else { return };
             let old = env.variables.get(setting.id, env.reader, &mut scratch);
-            if setting.when.holds(old, value) {
+            if setting.when.holds(setting.id, old, value) {
                 env.variables.set(setting.id, Some(value));
             }
         });

@@ -310,7 +310,8 @@ async fn tries(
         }
         if cause == Cause::ServerLeft && tried.last == Some(permit.index()) {
             // It was quick to refuse: time to come back.
-            let pause = backend.timeouts.connect.unwrap_or(TURN_AROUND).min(TURN_AROUND);
+            let time = wanted.connect_time.or(backend.timeouts.connect);
+            let pause = time.unwrap_or(TURN_AROUND).min(TURN_AROUND);
             waiting(backend, client, pin!(here.sleep(pause))).await?;
         }
     }
@@ -421,7 +422,8 @@ async fn one(
         },
         ServerPlace::Nowhere => return Err(Cause::ServerLeft),
     };
-    let deadline = backend.timeouts.connect.map(|time| local.here().now() + time);
+    let time = wanted.connect_time.or(backend.timeouts.connect);
+    let deadline = time.map(|time| local.here().now() + time);
     let connector = &local.connectors[server.number];
     let connecting = connector.connect_for(&local.io, &endpoint, served, deadline);
     let connected = permit.unless_ended(pin!(connecting)).await?.map_err(|error| match error.step() {

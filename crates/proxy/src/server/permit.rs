@@ -15,6 +15,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// A stream that a server serves, as long as this is there.
 #[derive(Debug)]
@@ -65,6 +66,10 @@ pub(crate) struct Wanted<'a> {
     pub(crate) headers: &'a [(usize, Vec<u8>)],
     /// Where it is remembered what TLS has said of a server that was not reached.
     pub(crate) server_tls: Option<&'a RefCell<Option<Rc<Info>>>>,
+    /// `set-timeout queue`
+    pub(crate) queue_time: Option<Duration>,
+    /// `set-timeout connect`
+    pub(crate) connect_time: Option<Duration>,
 }
 
 /// Picks in vain, because others were faster, before a stream queues for any server.
@@ -103,7 +108,8 @@ impl ServerPermit {
         let balancer = &backend.balancer;
         let here = local.here();
         let by_key = balancer.algorithm().goes_by_key();
-        let deadline = backend.timeouts.queue.map_or(Time::MAX, |time| here.now() + time);
+        let deadline =
+            wanted.queue_time.or(backend.timeouts.queue).map_or(Time::MAX, |time| here.now() + time);
         let (mut server, mut avoid) = (wanted.server, wanted.avoid);
         let (mut tries, mut refused) = (0, false);
         loop {

@@ -307,6 +307,16 @@ impl Client {
         Ok(())
     }
 
+    /// Rules of the connection say between whom it is, as if the system had: addresses that are `None` stay.
+    pub(crate) fn is_linked(&mut self, source: Option<SocketAddr>, destination: Option<SocketAddr>) {
+        if source.is_some() {
+            (self.source, self.link_source) = (source, source);
+        }
+        if destination.is_some() {
+            self.link_destination = OnceCell::from(destination);
+        }
+    }
+
     /// Rules say who it is, for the request at work: addresses that are `None` stay.
     pub(crate) fn is_said_to_be(&mut self, source: Option<SocketAddr>, destination: Option<SocketAddr>) {
         self.source = source.or(self.source);

@@ -310,14 +310,19 @@ fn rule(
     let eval = facts_of(local, frontend, listener, client, scopes);
     let entrance = rules::connection(&eval, rules);
     client.mark(scopes.memory.client_packets.take());
+    let is_connection = std::ptr::eq(rules, &*frontend.rules.connection);
     match entrance {
         Entrance::Accepted { greeted } => {
             // What they say holds for the connection; what comes later goes by it.
-            client.is_told(scopes.memory.source.take(), scopes.memory.destination.take()).ok()?;
+            let (source, destination) = (scopes.memory.source.take(), scopes.memory.destination.take());
+            if is_connection {
+                client.is_linked(source, destination);
+            } else {
+                client.is_told(source, destination).ok()?;
+            }
             Some(greeted)
         }
         entrance => {
-            let is_connection = std::ptr::eq(rules, &*frontend.rules.connection);
             match is_connection {
                 true => count_in_front!(frontend, listener, connections_denied),
                 false => count_in_front!(frontend, listener, sessions_denied),

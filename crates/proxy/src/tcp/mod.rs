@@ -7,7 +7,9 @@ pub(crate) use forward::Pair;
 use crate::counts::count_in_front;
 use crate::filters::Filters;
 use crate::flow::{Splicing, Timeouts, Timer};
-use crate::generation::{Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target};
+use crate::generation::{
+    Backend, ContentAction, Frontend, Listener, Persist, Rule, Server, Target, TimeoutOf,
+};
 use crate::log::Record;
 use crate::panics::caught;
 use crate::rules::{Content, EvalContext, EvalPhase, Scopes, key};
@@ -97,6 +99,9 @@ pub(crate) async fn run(
                     Termination::new(Cause::ServerLeft, Phase::Connect)
                 }
                 Some(backend) => {
+                    if backend.id != frontend.id {
+                        scopes.memory.leave_frontend();
+                    }
                     let begun = local.here().now();
                     streaming.goes_to(backend.number);
                     backend.counts.own().begin();
@@ -252,6 +257,8 @@ impl Stream<'_> {
             priority,
             packets,
             stream: self.streaming.entry(),
+            queue_time: memory.timeout(TimeoutOf::Queue).get(),
+            connect_time: memory.timeout(TimeoutOf::Connect).get(),
             ..Wanted::default()
         };
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
@@ -311,10 +318,10 @@ impl Stream<'_> {
         if first.append_chain(&mut client.received).is_err() {
             return full;
         }
-        let tunnel = memory.tunnel_timeout.get().or(backend.timeouts.tunnel);
+        let tunnel = memory.timeout(TimeoutOf::Tunnel).get().or(backend.timeouts.tunnel);
         let timeouts = Timeouts {
-            client: tunnel.or(memory.client_timeout.get()).or(frontend.timeouts.client),
-            server: tunnel.or(memory.server_timeout.get()).or(backend.timeouts.server),
+            client: tunnel.or(memory.timeout(TimeoutOf::Client).get()).or(frontend.timeouts.client),
+            server: tunnel.or(memory.timeout(TimeoutOf::Server).get()).or(backend.timeouts.server),
             client_fin: frontend.timeouts.client_fin,
             server_fin: backend.timeouts.server_fin,
             independent: frontend.common.independent || backend.common.independent,

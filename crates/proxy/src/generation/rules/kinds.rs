@@ -188,8 +188,17 @@ impl Packets {
 #[allow(missing_docs)] // the words themselves
 pub enum TimeoutOf {
     Client,
+    Connect,
+    Queue,
     Server,
+    Tarpit,
     Tunnel,
+}
+
+impl TimeoutOf {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Client, Self::Connect, Self::Queue, Self::Server, Self::Tarpit, Self::Tunnel];
 }
 
 /// Which part of an address.

@@ -415,24 +415,24 @@ impl<'c> RuleReader<'c> {
         compiler.missing = missing::in_rules(proxy.settings.mode());
         // Those of a section are visible in it only.
         let mut read_acls = |section: &Proxy| {
-            let mut acls = Acls::new();
+            compiler.acls = Acls::default();
             // As HAProxy: ACLs that no rule of the section can use are not looked at so.
             compiler.in_defaults = section.kind == tree::ProxyKind::Defaults && !section.rules.is_empty();
             for acl in &section.acls {
                 self.directory.at.set(Some(acl.pos));
                 compiler.place = config.place(acl.pos);
                 let words: Vec<&[u8]> = acl.words.iter().map(Word::bytes).collect();
-                if let Err(error) = acls.add(acl.name.bytes(), &words, &mut compiler) {
+                if let Err(error) = compiler.add_acl(acl.name.bytes(), &words) {
                     report(refuse, &acl.words, acl.pos, &format!("acl '{}'", acl.name.shown()), &error);
                 }
             }
-            acls
+            std::mem::take(&mut compiler.acls)
         };
         let (of_defaults, own) = (defaults.map(&mut read_acls).unwrap_or_default(), read_acls(proxy));
+        compiler.acls = of_defaults;
         let (front, back) = (proxy.kind.is_frontend(), proxy.kind.is_backend());
         let mut reader = Reader {
             compiler: &mut compiler,
-            acls: of_defaults,
             refuse,
             config,
             slots: &slots,
@@ -450,7 +450,7 @@ impl<'c> RuleReader<'c> {
         reader.compiler.in_defaults = true;
         inherited.iter().for_each(|rule| reader.put(rule, http, &mut rules, &mut redirects));
         reader.compiler.in_defaults = false;
-        reader.acls = own;
+        reader.compiler.acls = own;
         proxy.rules.iter().for_each(|rule| reader.put(rule, http, &mut rules, &mut redirects));
         self.directory.at.set(Some(proxy.pos));
         rules.request.extend(redirects);
@@ -511,7 +511,6 @@ impl<'c> RuleReader<'c> {
         compiler.missing = missing::in_rules(proxy.settings.mode());
         let mut reader = Reader {
             compiler: &mut compiler,
-            acls: Acls::new(),
             refuse,
             config,
             slots: &Slots::default(),
@@ -561,7 +560,6 @@ fn report(refuse: &mut Refuse<'_>, words: &[Word], pos: Pos, what: &str, error: 
 
 struct Reader<'r, 'c, 'f> {
     compiler: &'r mut Compiler<'c>,
-    acls: Acls,
     refuse: &'r mut Refuse<'f>,
     config: &'c Config,
     slots: &'r Slots,
@@ -586,7 +584,7 @@ impl Reader<'_, '_, '_> {
         let Some(tree::Condition { unless, words, pos }) = condition else { return Some(None) };
         let bytes: Vec<&[u8]> = words.iter().map(Word::bytes).collect();
         self.compiler.place = self.config.place(*pos);
-        match Condition::compile(*unless, &bytes, &mut self.acls, place, self.compiler) {
+        match Condition::compile(*unless, &bytes, place, self.compiler) {
             Ok(condition) => Some(Some(condition)),
             Err(error) => {
                 report(self.refuse, words, *pos, "condition", &error);

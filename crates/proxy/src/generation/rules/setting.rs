@@ -87,6 +87,9 @@ impl Reader<'_, '_, '_> {
             ("set-priority-offset", [_, ..]) => {
                 self.expression(arguments, place).map(Setting::PriorityOffset)
             }
+            ("set-retries", [_, ..]) if !self.back => {
+                self.wrong(rule, rule.pos, "expects a backend, found a frontend, which repeats nothing")
+            }
             ("set-retries", [number]) if value::integer(number.bytes(), 0, i64::from(i32::MAX)).is_ok() => {
                 let fixed = Word::plain([b"int(", number.bytes(), b")"].concat(), number.pos());
                 self.expression(&[fixed], place).map(Setting::Retries)
@@ -298,18 +301,14 @@ impl Reader<'_, '_, '_> {
     ) -> Option<Setting> {
         let of = match of.bytes() {
             b"client" => TimeoutOf::Client,
+            b"connect" => TimeoutOf::Connect,
+            b"queue" => TimeoutOf::Queue,
             b"server" => TimeoutOf::Server,
+            b"tarpit" => TimeoutOf::Tarpit,
             b"tunnel" => TimeoutOf::Tunnel,
-            b"connect" | b"queue" | b"tarpit" => {
-                return self.wrong(
-                    rule,
-                    of.pos(),
-                    "sets client, server and tunnel so far: 'timeout' of the proxy sets this one",
-                );
-            }
-            _ => return self.expected(rule, of, "client, server or tunnel"),
+            _ => return self.expected(rule, of, "client, connect, queue, server, tarpit or tunnel"),
         };
-        if of != TimeoutOf::Client && !self.back {
+        if !matches!(of, TimeoutOf::Client | TimeoutOf::Tarpit) && !self.back {
             return self.wrong(
                 rule,
                 rule.pos,
