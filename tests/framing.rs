@@ -174,28 +174,30 @@ fn echo(message: &Message) -> Vec<u8> {
     [head.as_bytes(), &message.body].concat()
 }
 
-/// The program with a strict and a lenient proxy before this origin.
+/// The program with a strict, a lenient and a usual proxy before this origin.
 struct Pair {
     program: Manylane,
-    addresses: [SocketAddr; 2],
+    addresses: [SocketAddr; 3],
     control: std::path::PathBuf,
     _folder: Folder,
 }
 
 fn start(server: SocketAddr) -> Pair {
-    let ((strict, at), (lenient, lenient_at)) = (listener(), listener());
+    let ((strict, at), (lenient, lenient_at), (usual, usual_at)) = (listener(), listener(), listener());
     let folder = Folder::new();
     let control = folder.0.join("control");
     let program = Manylane::start_ready(&format!(
         "global\n stats socket {}\n{DEFAULTS} mode http\n http-reuse always\nlisten strict\n bind {}\n \
-            server s {server}\nlisten lenient\n bind {}\n \
+         option http-strict-framing\n server s {server}\nlisten lenient\n bind {}\n \
          option accept-unsafe-violations-in-http-request\n option \
-         accept-unsafe-violations-in-http-response\n server s {server}\n",
+         accept-unsafe-violations-in-http-response\n server s {server}\n\
+         listen usual\n bind {}\n server s {server}\n",
         control.display(),
         fd(&strict),
         fd(&lenient),
+        fd(&usual),
     ));
-    Pair { program, addresses: [at, lenient_at], control, _folder: folder }
+    Pair { program, addresses: [at, lenient_at, usual_at], control, _folder: folder }
 }
 
 /// Sends these pieces and nothing more, and judges what comes back.
@@ -356,7 +358,7 @@ fn told(wrongs: &Wrongs) {
 fn crafted_requests_reach_the_origin_as_one_plain_request_or_not_at_all() {
     let wrongs = Wrongs::default();
     let pair = start(judging(&wrongs, echo));
-    let mut passed = [0; 2];
+    let mut passed = [0; 3];
     for (n, message) in crafted_requests("ID").iter().enumerate() {
         for (which, address) in pair.addresses.into_iter().enumerate() {
             let [a, b, c] = ["a", "b", "c"].map(|part| format!("{n}-{which}-{part}"));
@@ -383,6 +385,7 @@ fn crafted_requests_reach_the_origin_as_one_plain_request_or_not_at_all() {
     }
     told(&wrongs);
     assert!(passed[0] > 20 && passed[1] > 2 * passed[0], "passed: {passed:?}");
+    assert!(passed[2] > passed[0] && passed[2] < passed[1], "passed: {passed:?}");
     let shown = watch::ask(&pair.control, "show errors");
     assert!(shown.contains("frontend lenient") && shown.contains("frontend strict"), "{shown}");
     drop(pair.program);
@@ -423,6 +426,10 @@ fn what_is_let_pass_is_counted_and_shown() {
     assert!(shown.contains(responses), "{shown}");
     assert_eq!(ask(pair.addresses[0], [&request[..]]).unwrap()[0].status(), 400);
     assert_eq!(ask(pair.addresses[0], [&plain("x")[..]]).unwrap()[0].status(), 502);
+    // What passes without an option, as by HAProxy, is nothing to tell of (items 13 to 17 of haproxy-today).
+    assert_eq!(ask(pair.addresses[2], [&request[..]]).unwrap()[0].status(), 200);
+    let shown = watch::ask(&pair.control, "show errors");
+    assert!(!shown.contains("usual"), "{shown}");
     // A refused message does not take the place of an accepted one, nor the reverse.
     let refused = b"GET / HTTP/1.1\r\nHost: a\r\nX Y: b\r\n\r\n";
     assert_eq!(ask(pair.addresses[1], [&refused[..]]).unwrap()[0].status(), 400);
@@ -446,10 +453,12 @@ fn an_old_request_in_chunks_goes_on_as_a_new_one() {
     let request = "POST / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n\
                    4\r\nbody\r\n0\r\n\r\n";
     let next = plain("next");
-    let answers = ask(pair.addresses[1], [request.as_bytes(), &next[..]]).unwrap();
-    assert_eq!(answers.len(), 1, "{answers:?}");
-    assert_eq!(answers[0].field("transfer-encoding"), None);
-    assert_eq!(String::from_utf8_lossy(&answers[0].body), "POST / HTTP/1.1, body");
+    for address in &pair.addresses[1..] {
+        let answers = ask(*address, [request.as_bytes(), &next[..]]).unwrap();
+        assert_eq!(answers.len(), 1, "{answers:?}");
+        assert_eq!(answers[0].field("transfer-encoding"), None);
+        assert_eq!(String::from_utf8_lossy(&answers[0].body), "POST / HTTP/1.1, body");
+    }
     let refused = ask(pair.addresses[0], [request.as_bytes()]).unwrap();
     assert_eq!(refused[0].status(), 400);
     told(&wrongs);
@@ -490,7 +499,7 @@ fn crafted_responses_reach_the_client_as_one_plain_response_or_not_at_all() {
     let wrongs = Wrongs::default();
     let cases = crafted_responses();
     let pair = start(judging(&wrongs, odd(cases.clone())));
-    let mut passed = [0; 2];
+    let mut passed = [0; 3];
     for (n, case) in cases.iter().enumerate() {
         for (which, passed) in passed.iter_mut().enumerate() {
             match answered_with(&pair, which, n, "") {
@@ -510,6 +519,7 @@ fn crafted_responses_reach_the_client_as_one_plain_response_or_not_at_all() {
     }
     told(&wrongs);
     assert!(passed[0] > 30 && passed[1] > 2 * passed[0], "passed: {passed:?}");
+    assert!(passed[2] > passed[0] && passed[2] < passed[1], "passed: {passed:?}");
 }
 
 /// Numbers that look random.
@@ -573,7 +583,7 @@ fn mutated_requests_are_never_mixed_up() {
         let model = String::from_utf8_lossy(&models[random.below(models.len())])
             .replace("X-Id: ID", &format!("X-Id: {b}"));
         let message = random.mutate(model.replace("X-Id: hidden", "").as_bytes());
-        let which = random.below(2);
+        let which = random.below(3);
         let outcome = ask(pair.addresses[which], [&plain(&a)[..], &message, &plain(&c)]);
         // A number may be there twice now, or none.
         let checked = outcome.and_then(|answers| {
@@ -608,7 +618,7 @@ fn mutated_responses_are_never_mixed_up() {
     let cases: Vec<_> = (0..rounds()).map(&mut case).collect();
     let pair = start(judging(&wrongs, odd(cases.clone())));
     for (n, case) in cases.iter().enumerate() {
-        let which = random.below(2);
+        let which = random.below(3);
         if let Err(why) = answered_with(&pair, which, n, "X-Last: y\r\n") {
             // else a longer length would be waited for
             wrongs.lock().unwrap().push(format!(

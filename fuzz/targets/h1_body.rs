@@ -53,7 +53,7 @@ fn simple(mut bytes: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 
 fuzz_target!(|bytes: &[u8]| {
     let [step, relaxations, bytes @ ..] = bytes else { return };
-    let (step, lenient) = (usize::from(*step) + 1, Leniency::from_bits(*relaxations));
+    let (step, lenient) = (usize::from(*step) + 1, Leniency::from_bits(u16::from(*relaxations)));
     let whole = read(bytes, 16_000, false, lenient);
     let cut = read(bytes, step, false, lenient);
     assert_eq!(whole, cut);

@@ -19,7 +19,7 @@ fn parse(bytes: &[u8], limits: Limits, asked: RequestInfo) -> Option<Response> {
 
 fuzz_target!(|data: &[u8]| {
     let [options, relaxations, bytes @ ..] = data else { return };
-    let lenient = Leniency::from_bits(*relaxations);
+    let lenient = Leniency::from_bits(u16::from(*relaxations));
     let limits = Limits { head: 1000, fields: 20, relaxed: options & 1 == 1, lenient, ..Limits::default() };
     let method = [Method::Get, Method::Head, Method::Connect, Method::Post][usize::from(options >> 1 & 3)];
     let asked = RequestInfo { method, upgrade: options & 8 == 8 };

@@ -8,6 +8,7 @@ use manylane_check::{
     StatusRanges, Step, Text, http, redis, tcp,
 };
 use manylane_expr::Regex;
+use manylane_h1::Leniency;
 
 fn give(run: &mut Exchange<'_>, bytes: &[u8]) {
     run.received(Some(Cluster::with(bytes).unwrap().into_segment()));
@@ -58,7 +59,7 @@ fn bytes(text: &str) -> Pattern {
 
 /// What is sent for a request.
 fn sent(request: HttpRequest) -> Vec<u8> {
-    let script = http::script(vec![request.step()], false, false);
+    let script = http::script(vec![request.step()], false, Leniency::NONE);
     play(&script, true, &[b"HTTP/1.0 200 OK\r\n\r\n"], usize::MAX).0
 }
 
@@ -66,7 +67,7 @@ fn get(steps: Vec<Step>) -> Script {
     let request = HttpRequest { method: (*b"GET").into(), ..HttpRequest::default() };
     let mut all = vec![request.step()];
     all.extend(steps);
-    http::script(all, true, false)
+    http::script(all, true, Leniency::NONE)
 }
 
 #[test]
@@ -436,16 +437,16 @@ fn what_a_file_may_say_wrongly_is_refused() {
     }
 }
 
-/// `option accept-unsafe-violations-in-http-response` holds for checks, too.
+/// `option accept-unsafe-violations-in-http-response` and `option http-strict-framing` hold for checks, too.
 #[test]
 fn an_answer_that_bends_the_rules_passes_where_it_may() {
     let answer: &[&[u8]] = &[b"HTTP/1.1 200 OK\nContent-Length: 0\n\n"];
     let script = |lenient| http::script(vec![HttpRequest::default().step()], false, lenient);
-    let lenient = format!("{:?}", verdict(&script(true), true, answer));
-    let strict = format!("{:?}", verdict(&script(false), true, answer));
-    assert_eq!(
-        lenient,
-        format!("{:?}", verdict(&script(false), true, &[b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"]))
-    );
-    assert_ne!(lenient, strict);
+    let strict = format!("{:?}", verdict(&script(Leniency::NONE), true, answer));
+    let whole: &[&[u8]] = &[b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"];
+    for lenient in [Leniency::USUAL, Leniency::ALL] {
+        let lenient = format!("{:?}", verdict(&script(lenient), true, answer));
+        assert_eq!(lenient, format!("{:?}", verdict(&script(Leniency::NONE), true, whole)));
+        assert_ne!(lenient, strict);
+    }
 }

@@ -7,6 +7,7 @@ use manylane_check::{
     Ask, CheckResult, Connect, Expect, HttpRequest, NoExpressions, Pattern, Script, Status, StatusRanges,
     Step, http,
 };
+use manylane_h1::Leniency;
 use manylane_h2::{Config, Connection, Event, Reason, StreamId};
 use manylane_http::{Head, Version};
 use std::time::Duration;
@@ -117,7 +118,7 @@ fn request(method: &str) -> HttpRequest {
 fn script(steps: Vec<Step>) -> Script {
     let mut all = vec![request("GET").step()];
     all.extend(steps);
-    http::script(all, true, false)
+    http::script(all, true, Leniency::NONE)
 }
 
 fn expect(pattern: Pattern) -> Step {
@@ -213,7 +214,7 @@ fn a_body_is_sent_as_windows_open() {
     let mut request = request("POST");
     request.body = body.as_bytes().into();
     request.add(b"connection", b"keep-alive").unwrap();
-    let script = http::script(vec![request.step()], false, false);
+    let script = http::script(vec![request.step()], false, Leniency::NONE);
     let (seen, verdict) = play(&script, 100, usize::MAX, |server, stream| {
         respond(server, stream, 200, &[], "");
         true
@@ -228,7 +229,7 @@ fn a_body_is_sent_as_windows_open() {
 fn connections_speak_what_their_step_says() {
     let of_line = |http2, own| {
         let connect = Step::Connect(Connect { number: 1, http2, own, ..Connect::default() });
-        let script = http::script(vec![connect, request("GET").step()], false, false);
+        let script = http::script(vec![connect, request("GET").step()], false, Leniency::NONE);
         let mut run = script.run(true);
         run.speak_h2();
         loop {
@@ -256,7 +257,7 @@ fn a_second_request_is_another_stream() {
             Step::expect(Expect::new(status(), 4)),
         ],
         false,
-        false,
+        Leniency::NONE,
     );
     let (seen, verdict) = play(&script, 65_535, usize::MAX, |server, stream| {
         respond(server, stream, 200, &[], "");

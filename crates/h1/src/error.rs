@@ -8,7 +8,7 @@ use std::fmt;
 /// not be read on), so that they can be kept for `show errors`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What to answer the client: 400, 413, 414, 431, 500, 501 or 505 for a request, 502 or 500 for a
+    /// What to answer the client: 400, 405, 413, 414, 422, 431, 500 or 505 for a request, 502 or 500 for a
     /// response. The connection cannot be used any more.
     pub status: u16,
     /// Offset of the first byte that is wrong in the input.
@@ -64,7 +64,7 @@ problems! {
     NoVersion 400 "the first line has no version (HTTP/0.9)"
     BadVersion 400 "the version is not written as HTTP/ and two digits with a dot between them"
     OtherVersion 505 "the version is not one of HTTP/1"
-    Http2 400 "the beginning of an HTTP/2 connection where HTTP/1 is expected"
+    Http2 405 "the beginning of an HTTP/2 connection where HTTP/1 is expected"
     BadStatus 400 "the status is not a number of three digits from 100 to 999"
     BadReason 400 "something else than a space stands between status and reason"
     EmptyLine 400 "too many empty lines before a message"
@@ -80,7 +80,7 @@ problems! {
     TwoLengths 400 "there is more than one Content-Length"
     LengthAndCoding 400 "there are both Content-Length and Transfer-Encoding"
     BadCoding 400 "chunked is not the last transfer coding, or there twice, or badly written"
-    OtherCoding 501 "a transfer coding that is not chunked"
+    OtherCoding 422 "a transfer coding that is not chunked"
     CodingBefore11 400 "Transfer-Encoding in a message whose version is below 1.1"
     BodyForbidden 400 "a framed body where the message cannot have one"
     OldPayload 413 "a GET, HEAD or DELETE of HTTP/1.0 with a body"

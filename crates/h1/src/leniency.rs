@@ -10,7 +10,7 @@ use manylane_http::Known;
 
 /// A set of relaxations. Each is something that HAProxy accepts as well.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leniency(u8);
+pub struct Leniency(u16);
 
 impl Leniency {
     /// None: the strict parser.
@@ -35,12 +35,21 @@ impl Leniency {
     pub const OLD_CODING: Self = Self(1 << 6);
     /// Blanks behind a chunk's size. Those of servers are always accepted.
     pub const CHUNK_BLANKS: Self = Self(1 << 7);
+    /// `Host` several times, if all are equal: one is left. What stands behind its colon need not be a port.
+    pub const HOSTS: Self = Self(1 << 8);
+    /// What HAProxy accepts without any option, unless `option http-strict-framing` is set.
+    pub const USUAL: Self = Self::LINE_FEED
+        .with(Self::BLANKS)
+        .with(Self::LENGTHS)
+        .with(Self::LENGTH_AND_CODING)
+        .with(Self::OLD_CODING)
+        .with(Self::HOSTS);
     /// All of them: `option accept-unsafe-violations-in-http-request` and `-response`.
-    pub const ALL: Self = Self(u8::MAX);
+    pub const ALL: Self = Self((1 << 9) - 1);
 
     /// Those whose bits are set, in the order of the constants above: for whoever chooses at random.
-    pub fn from_bits(bits: u8) -> Self {
-        Self(bits)
+    pub fn from_bits(bits: u16) -> Self {
+        Self(bits & Self::ALL.0)
     }
 
     /// Whether all of `others` are among these.

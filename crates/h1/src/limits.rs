@@ -29,9 +29,10 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The same without any relaxation.
-    pub(crate) fn strict(&self) -> Self {
-        Self { relaxed: false, lenient: Leniency::NONE, ..*self }
+    /// What is tried first: the same without any relaxation, if what it refuses is read leniently then.
+    #[inline]
+    pub(crate) fn first(&self) -> Self {
+        Self { relaxed: self.relaxed && self.lenient.is_none(), lenient: Leniency::NONE, ..*self }
     }
 }
 

@@ -4,6 +4,7 @@
 //! Here `None` means that the bytes end before the head does. Positions are offsets in the bytes.
 
 use crate::error::Problem;
+use crate::leniency::Leniency;
 use crate::limits::Limits;
 use manylane_buf::scan;
 use manylane_http::{FieldLine, Fields, Known, Method, PushError, RequestLine, StatusLine, Version, syntax};
@@ -184,12 +185,12 @@ fn relaxed_version(rest: &[u8], at: usize) -> Lines<(Version, usize)> {
 fn check_form(target: &[u8], method: Method, limits: &Limits) -> Result<(), Problem> {
     use manylane_http::{Form, Target};
     let fine = match Target::of(target, method) {
-        _ if method == Method::Connect => is_host_and_port(target),
+        _ if method == Method::Connect => is_host_and_port(target, limits.lenient),
         Target { form: Form::Origin, .. } => true,
         Target { form: Form::Asterisk, .. } => method == Method::Options || limits.relaxed,
         Target { form: Form::Absolute, authority: Some(authority), .. } => {
             let host = manylane_http::without_user(authority);
-            !host.is_empty() && is_host(host)
+            !host.is_empty() && is_host(host, limits.lenient)
         }
         _ => false,
     };
@@ -198,7 +199,7 @@ fn check_form(target: &[u8], method: Method, limits: &Limits) -> Result<(), Prob
 
 /// A host with an optional port: the value of `Host`, or an authority without user information. Empty is
 /// fine.
-pub(crate) fn is_host(host: &[u8]) -> bool {
+pub(crate) fn is_host(host: &[u8], lenient: Leniency) -> bool {
     let (name, port) = split_port(host);
     let name_fine = match name {
         [b'[', address @ .., b']'] => {
@@ -209,12 +210,33 @@ pub(crate) fn is_host(host: &[u8]) -> bool {
         }
         name => name.iter().all(|&byte| syntax::is_host_byte(byte)),
     };
-    name_fine && port.is_none_or(|port| port.iter().all(u8::is_ascii_digit) && port.len() <= 5)
+    let strict = name_fine && port.is_none_or(|port| port.iter().all(u8::is_ascii_digit) && port.len() <= 5);
+    strict || lenient.has(Leniency::HOSTS) && is_lenient_host(host)
 }
 
-fn is_host_and_port(target: &[u8]) -> bool {
+/// As [`is_host`]: without bytes that end a host somewhere, and without a bracket but those around an
+/// address.
+#[cold]
+fn is_lenient_host(host: &[u8]) -> bool {
+    let fine = |byte: &u8| {
+        (0x21..0x7f).contains(byte) && !matches!(byte, b',' | b'#' | b'/' | b'?' | b'@' | b'\\' | b'[' | b']')
+    };
+    let (address, rest) = match host {
+        [b'[', rest @ ..] => match rest.split_at_checked(scan::find(rest, 0, b']')) {
+            Some((address, [b']', rest @ ..])) if !address.is_empty() => (address, rest),
+            _ => return false,
+        },
+        rest => (&b""[..], rest),
+    };
+    let apart = address.is_empty() || matches!(rest, [] | [b':', ..]);
+    apart && address.iter().all(fine) && rest.iter().all(fine)
+}
+
+fn is_host_and_port(target: &[u8], lenient: Leniency) -> bool {
     let (name, port) = split_port(target);
-    !name.is_empty() && port.is_some_and(|port| !port.is_empty()) && is_host(target)
+    let digits =
+        port.is_some_and(|port| (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit));
+    !name.is_empty() && digits && is_host(target, lenient)
 }
 
 /// The name and what follows its colon.

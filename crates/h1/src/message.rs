@@ -76,8 +76,12 @@ pub(crate) struct FramingFields {
     length_restated: bool,
     lenient: Leniency,
     chunked: bool,
+    /// A coding that is not `chunked` stands before it.
+    other_coding: bool,
     coding_at: Option<usize>,
     host: Option<(usize, usize)>,
+    /// There is more than one `Host`, and all are equal.
+    pub(crate) several_hosts: bool,
     upgrade_field: bool,
     /// It offers HTTP/2, in which requests would pass unseen; such an offer is not passed on.
     http2_upgrade: bool,
@@ -139,15 +143,17 @@ impl FramingFields {
         }
     }
 
-    /// Looks at a field with a well-known name, whose value begins at `at`.
+    /// Looks at a field with a well-known name, whose value begins at `at`. `request`: the whole head of a
+    /// request; none in a response.
     #[inline]
     pub(crate) fn see(
         &mut self,
         known: Known,
         value: &[u8],
         at: usize,
-        request: bool,
+        request: Option<&[u8]>,
     ) -> Result<(), Problem> {
+        let (head, request) = (request, request.is_some());
         match known {
             Known::CONTENT_LENGTH => {
                 self.length_at = at;
@@ -157,9 +163,6 @@ impl FramingFields {
                 }
             }
             Known::TRANSFER_ENCODING => {
-                if self.coding_at.is_some() {
-                    return Err(Problem::BadCoding);
-                }
                 self.coding_at = Some(at);
                 self.coding(value)?;
             }
@@ -187,10 +190,10 @@ impl FramingFields {
             Known::SEC_WEBSOCKET_KEY if request => self.websocket_key |= is_websocket_key(value),
             Known::SEC_WEBSOCKET_ACCEPT if !request => self.websocket_accept = true,
             Known::HOST if request => {
-                if self.host.is_some() {
-                    return Err(Problem::TwoHosts);
+                if let Some((at, len)) = self.host {
+                    return self.further_host(value, head.and_then(|head| head.get(at..at + len)));
                 }
-                if !lines::is_host(value) {
+                if !lines::is_host(value, self.lenient) {
                     return Err(Problem::BadHost);
                 }
                 self.host = Some((at, value.len()));
@@ -206,23 +209,27 @@ impl FramingFields {
         Ok(())
     }
 
-    /// Only `chunked`, once. Other codings before it are known to few, and who does not know them frames the
-    /// body differently.
+    #[cold]
+    fn further_host(&mut self, value: &[u8], first: Option<&[u8]>) -> Result<(), Problem> {
+        self.several_hosts = true;
+        let equal = self.lenient.has(Leniency::HOSTS) && first == Some(value);
+        if equal { Ok(()) } else { Err(Problem::TwoHosts) }
+    }
+
+    /// `chunked` stands behind all other codings, and once.
     fn coding(&mut self, value: &[u8]) -> Result<(), Problem> {
-        if value.eq_ignore_ascii_case(b"chunked") {
+        if !self.chunked && value.eq_ignore_ascii_case(b"chunked") {
             self.chunked = true;
             return Ok(());
         }
-        let mentions_chunked = List::new(value).any(|member| {
-            let end = member.iter().position(|&byte| !syntax::is_token_byte(byte)).unwrap_or(member.len());
-            member[..end].eq_ignore_ascii_case(b"chunked")
-        });
-        let tokens = List::new(value).all(syntax::is_token);
-        let last_is_chunked =
-            List::new(value).last().is_some_and(|last| last.eq_ignore_ascii_case(b"chunked"));
-        let chunked_count = List::new(value).filter(|member| member.eq_ignore_ascii_case(b"chunked")).count();
-        let well_formed = tokens && (!mentions_chunked || (last_is_chunked && chunked_count == 1));
-        Err(if well_formed { Problem::OtherCoding } else { Problem::BadCoding })
+        for member in List::new(value) {
+            if self.chunked || !syntax::is_token(member) {
+                return Err(Problem::BadCoding);
+            }
+            self.chunked = member.eq_ignore_ascii_case(b"chunked");
+            self.other_coding |= !self.chunked;
+        }
+        Ok(())
     }
 
     /// Finds what is left to find when all fields were seen.
@@ -233,6 +240,13 @@ impl FramingFields {
     /// The body's framing as both messages have it; whether they may have it is the caller's to say.
     fn framing(&mut self, version: Version) -> Result<Option<Body>, Refusal> {
         let Some(coding_at) = self.coding_at else { return Ok(self.length.map(Body::Length)) };
+        if !self.chunked {
+            return Err((Problem::BadCoding, coding_at));
+        }
+        // Other codings are known to few, and who does not know them frames the body differently.
+        if self.other_coding {
+            return Err((Problem::OtherCoding, coding_at));
+        }
         if self.length.is_some() {
             if !self.lenient.has(Leniency::LENGTH_AND_CODING) {
                 return Err((Problem::LengthAndCoding, self.length_at.max(coding_at)));
@@ -242,7 +256,6 @@ impl FramingFields {
         if version < Version::HTTP_11 {
             return Err((Problem::CodingBefore11, coding_at));
         }
-        debug_assert!(self.chunked, "`coding` accepts nothing else");
         Ok(Some(Body::Chunked))
     }
 

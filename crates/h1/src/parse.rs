@@ -267,7 +267,8 @@ trait Message {
 }
 
 impl Progress {
-    /// Parses the head at the start of `input`: what it says, and where it ends.
+    /// Parses the head at the start of `input`: what it says, and where it ends. Strictly first, and what is
+    /// refused then leniently.
     #[inline]
     fn parse<M: Message>(
         &mut self,
@@ -275,13 +276,26 @@ impl Progress {
         limits: &Limits,
         message: &M,
     ) -> Lines<(M::Parsed, usize)> {
-        if limits.lenient.is_none() {
-            return self.parse_strictly(input, limits, message);
+        if self.refused.is_none() {
+            match self.parse_strictly(input, &limits.first(), message) {
+                Err(refusal) if !limits.lenient.is_none() && refusal.0 != Problem::NoMemory => {
+                    self.begin_leniently::<M>(refusal);
+                }
+                parsed => return parsed,
+            }
         }
         self.parse_leniently(input, limits, message)
     }
 
-    /// Strictly first, and what is refused then leniently.
+    /// The head that the strict parser refused is looked at from its start again.
+    #[cold]
+    fn begin_leniently<M: Message>(&mut self, refusal: Refusal) {
+        self.refused = Some(refusal);
+        self.scanned = 0;
+        self.first_line = M::FIRST == First::None;
+        self.place = if self.first_line { ScanState::Line } else { ScanState::Text };
+    }
+
     #[cold]
     fn parse_leniently<M: Message>(
         &mut self,
@@ -289,18 +303,6 @@ impl Progress {
         limits: &Limits,
         message: &M,
     ) -> Lines<(M::Parsed, usize)> {
-        if self.refused.is_none() {
-            match self.parse_strictly(input, &limits.strict(), message) {
-                Err((Problem::NoMemory, at)) => return Err((Problem::NoMemory, at)),
-                Err(refusal) => {
-                    self.refused = Some(refusal);
-                    self.scanned = 0;
-                    self.first_line = M::FIRST == First::None;
-                    self.place = if self.first_line { ScanState::Line } else { ScanState::Text };
-                }
-                fine => return fine,
-            }
-        }
         let limit = limits.head.min(MAX_HEAD);
         loop {
             let (end, whole) = match self.scan_leniently(input) {
@@ -444,7 +446,7 @@ impl Message for AnyRequest {
             let end = line.end;
             return Ok(Some((RequestHead { line, fields, seen, body: Body::None }, end)));
         }
-        let see = |known: Known, value: &[u8], at| seen.see(known, value, at, true);
+        let see = |known: Known, value: &[u8], at| seen.see(known, value, at, Some(bytes));
         let Some(end) = lines::fields(bytes, line.end, limits, &mut fields, see)? else { return Ok(None) };
         let body = seen.request(bytes, &line, limits)?;
         Ok(Some((RequestHead { line, fields, seen, body }, end)))
@@ -502,6 +504,9 @@ impl RequestParser {
             if let Some(body) = seen.restated() {
                 restate(&mut head, body).map_err(|_| request_error((Problem::NoMemory, 0)))?;
             }
+            if seen.several_hosts {
+                head.keep_first(Known::HOST);
+            }
             if line.kind == Method::Connect && seen.is_measured() {
                 head.remove_fields(Known::CONTENT_LENGTH);
             }
@@ -546,7 +551,7 @@ impl Message for AnyResponse {
         let Some(mut line) = lines::status_line(bytes, limits)? else { return Ok(None) };
         let mut fields = Fields::new().map_err(|_| (Problem::NoMemory, 0))?;
         let mut seen = FramingFields::new(limits.lenient);
-        let see = |known: Known, value: &[u8], at| seen.see(known, value, at, false);
+        let see = |known: Known, value: &[u8], at| seen.see(known, value, at, None);
         let Some(end) = lines::fields(bytes, line.end, limits, &mut fields, see)? else { return Ok(None) };
         let body = seen.response(line.version, line.status, self.0)?;
         if seen.is_coded() {

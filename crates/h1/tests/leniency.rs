@@ -139,6 +139,11 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
             true,
         ),
     ];
+    let hosts: &[(&str, L, Problem, &str, bool)] = &[
+        ("GET / HTTP/1.1\r\nHost: a\r\nX: a b\r\nHost: a\r\n\r\n", L::HOSTS, TwoHosts, get_x, false),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\nHost: a\r\n\r\n", L::HOSTS, TwoHosts, get, false),
+    ];
+    let requests = &[requests, hosts].concat()[..];
     let ok = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
     let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
     let responses: &[(&str, L, Problem, &str, bool)] = &[
@@ -180,7 +185,8 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
             let refused = pass(message.as_bytes(), from, Limits::default(), message.len());
             let Err(refused) = refused else { panic!("{told}: the strict parser takes it: {refused:?}") };
             assert_eq!(refused.0, problem, "{told}");
-            for set in [leniency, Leniency::ALL] {
+            let usual = Leniency::USUAL.has(leniency).then_some(Leniency::USUAL);
+            for set in [leniency, Leniency::ALL].into_iter().chain(usual) {
                 for step in [1, 2, 3, 7, message.len()] {
                     let passed = pass(message.as_bytes(), from, lenient(set), step);
                     let Ok(Some(passed)) = passed else { panic!("{told} by {step}: {passed:?}") };
@@ -202,6 +208,8 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
 fn what_stays_ambiguous_is_refused_with_all_relaxations() {
     use Problem::*;
     let requests: &[(&str, Problem)] = &[
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", TwoHosts),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: A\r\n\r\n", TwoHosts),
         ("GET / HTTP/1.1 \r\nHost: a\r\n\r\n", BadVersion),
         (" GET / HTTP/1.1\r\nHost: a\r\n\r\n", BadMethod),
         ("GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n", BareCr),
@@ -226,6 +234,44 @@ fn what_stays_ambiguous_is_refused_with_all_relaxations() {
             let passed = pass(message.as_bytes(), From::Client, lenient(Leniency::ALL), step);
             let refused = passed.map_err(|(problem, _)| problem);
             assert_eq!(refused, Err(problem), "{} by {step}", message.escape_debug());
+        }
+    }
+}
+
+/// What stands in a `Host` beside a name and a port (item 17 of haproxy-today): it goes on as it came.
+#[test]
+fn an_odd_host_passes_unless_it_could_be_two() {
+    for (host, passes) in [
+        ("a:b", true),
+        (":8443example.org", true),
+        ("a:1:2", true),
+        ("a:123456", true),
+        ("a\"b", true),
+        ("a<b>", true),
+        ("[::1]:x", true),
+        ("a,b", false),
+        ("a b", false),
+        ("a\u{7f}", false),
+        ("a\u{e9}", false),
+        ("a#b", false),
+        ("a/b", false),
+        ("a?b", false),
+        ("u@a", false),
+        ("a\\b", false),
+        ("a[b", false),
+        ("a]b", false),
+        ("[::1", false),
+        ("[::1]a", false),
+        ("[::1]:[", false),
+        ("[]", false),
+    ] {
+        let message = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        for (limits, passes) in [(lenient(Leniency::USUAL), passes), (Limits::default(), false)] {
+            let passed = pass(message.as_bytes(), From::Client, limits, message.len());
+            match passed {
+                Ok(Some(passed)) => assert!(passes && passed.written == message, "{host}: {passed:?}"),
+                refused => assert!(!passes && refused.is_err(), "{host}: {refused:?}"),
+            }
         }
     }
 }

@@ -103,12 +103,19 @@ pub fn is_value(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| is_value_byte(byte))
 }
 
-/// Without spaces and tabs at both ends.
+/// Without spaces and tabs before it.
 #[inline]
-pub fn trim(mut bytes: &[u8]) -> &[u8] {
+pub(crate) fn trim_start(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
     }
+    bytes
+}
+
+/// Without spaces and tabs at both ends.
+#[inline]
+pub fn trim(bytes: &[u8]) -> &[u8] {
+    let mut bytes = trim_start(bytes);
     while let [rest @ .., b' ' | b'\t'] = bytes {
         bytes = rest;
     }

@@ -246,7 +246,7 @@ impl StatusRanges {
 }
 
 /// The script of HTTP checks: a request without an expectation behind it gets the usual one.
-pub fn script(mut steps: Vec<Step>, disable_on_404: bool, lenient: bool) -> Script {
+pub fn script(mut steps: Vec<Step>, disable_on_404: bool, lenient: Leniency) -> Script {
     let last = steps.iter().rposition(|step| !matches!(step, Step::Set(_)));
     if let Some(last) = last
         && matches!(steps[last], Step::Send(_))
@@ -318,9 +318,8 @@ impl Http1 {
 
 impl Answer {
     /// To a request of this method.
-    pub(super) fn new(method: &[u8], lenient: bool) -> Self {
-        let leniency = if lenient { Leniency::ALL } else { Leniency::NONE };
-        let limits = Limits { relaxed: lenient, lenient: leniency, ..Limits::default() };
+    pub(super) fn new(method: &[u8], lenient: Leniency) -> Self {
+        let limits = Limits { relaxed: lenient == Leniency::ALL, lenient, ..Limits::default() };
         let http1 = Http1 {
             limits,
             asked: RequestInfo { method: Method::of(method), upgrade: false },

@@ -19,6 +19,7 @@ use crate::status::{CheckResult, Status};
 use http::Answer;
 use manylane_buf::{Chain, Segment};
 use manylane_expr::{Expression, Format};
+use manylane_h1::Leniency;
 use manylane_http::Head;
 use std::borrow::Cow;
 use std::fmt;
@@ -43,8 +44,8 @@ pub struct Script {
     http: bool,
     /// `http-check disable-on-404`
     disable_on_404: bool,
-    /// Answers may bend the rules of HTTP (`option accept-unsafe-violations-in-http-response`).
-    lenient: bool,
+    /// How answers may bend the rules of HTTP.
+    lenient: Leniency,
     /// Its steps are the file's, so a timeout says at which of them.
     told: bool,
 }
@@ -249,7 +250,7 @@ impl Script {
         if !matches!(steps.iter().find(|step| !matches!(step, Step::Set(_))), Some(Step::Connect(_))) {
             steps.insert(0, Step::connect());
         }
-        Self { steps, http: false, disable_on_404: false, lenient: false, told: true }
+        Self { steps, http: false, disable_on_404: false, lenient: Leniency::NONE, told: true }
     }
 
     /// The same for a service, whose steps nobody has written.

@@ -7,7 +7,7 @@ use crate::hop::{is_of_one_hop, stays_though_named};
 use crate::method::Method;
 use crate::name::{Known, NameRef};
 use crate::status;
-use crate::syntax::{is_token, is_value, trim};
+use crate::syntax::{is_token, is_value, trim, trim_start};
 use crate::target::{Form, Target};
 use crate::version::Version;
 use manylane_pool::AllocError;
@@ -312,6 +312,16 @@ impl Head {
         removed
     }
 
+    /// Removes all fields of this name but the first.
+    pub fn keep_first<'n>(&mut self, name: impl Into<NameRef<'n>>) {
+        let name = name.into();
+        let mut from = self.next_named(0, name).map_or(0, |(first, _)| first + 1);
+        while let Some((at, _)) = self.next_named(from, name) {
+            self.remove_at(at);
+            from = at + 1;
+        }
+    }
+
     /// Removes the fields that `condition` holds for; how many lines that were.
     pub fn remove_where(&mut self, mut condition: impl FnMut(&Field<'_>) -> bool) -> usize {
         let mut removed = 0;
@@ -434,7 +444,10 @@ impl Head {
         if !is_value(value) {
             return Err(EditError::Invalid("a field's value must not have control characters"));
         }
-        let (bytes, value) = (name.bytes(), trim(value));
+        // Blanks before a value are the line's, and those behind one are sent as a rule says,
+        // but no part of it for who reads it.
+        let value = if name.known().frames() { trim(value) } else { trim_start(value) };
+        let bytes = name.bytes();
         let len = bytes.len() + value.len() + 4;
         if self.size as usize - freed + len > self.room as usize {
             return Err(EditError::Full);
@@ -446,7 +459,7 @@ impl Head {
             name: at,
             name_len: bytes.len() as u16,
             value: value_at,
-            value_len: value.len() as u16,
+            value_len: trim(value).len() as u16,
             end: at + len as u16,
             known: name.known().number(),
             flags: EDITED,

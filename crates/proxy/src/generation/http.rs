@@ -214,6 +214,15 @@ impl RetryEvents {
     }
 }
 
+/// What messages may be like; `relaxed`: the option that accepts unsafe violations is set.
+pub(super) fn leniency(settings: &Settings, relaxed: bool) -> Leniency {
+    match (relaxed, settings.option(Toggle::HTTP_STRICT_FRAMING)) {
+        (true, _) => Leniency::ALL,
+        (false, false) => Leniency::USUAL,
+        (false, true) => Leniency::NONE,
+    }
+}
+
 pub(super) fn http<'c>(
     proxy: &'c Proxy,
     side: Side,
@@ -229,7 +238,7 @@ pub(super) fn http<'c>(
         room: process.bufsize,
         fields: process.maxhdr,
         relaxed,
-        lenient: if relaxed { Leniency::ALL } else { Leniency::NONE },
+        lenient: leniency(settings, relaxed),
         old_payload: process.old_payload,
         proxy_header: on(Toggle::HTTP_USE_PROXY_HEADER),
         h2c: false,
@@ -375,7 +384,8 @@ fn retry_on(settings: &Settings, refuse: &mut Refuse<'_>) -> RetryEvents {
     events
 }
 
-/// Files and redirections instead of the program's own answers.
+/// Files and redirections instead of the program's own answers: the last line about a status holds. Those of a
+/// `defaults` section stand before the proxy's own.
 fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec<(u16, Arc<[u8]>)> {
     let mut all: Vec<(u16, Arc<[u8]>)> = Vec::new();
     let mut add = |file: &ErrorFile, refuse: &mut Refuse<'_>| {
@@ -384,7 +394,11 @@ fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec
             all.push((file.code, bytes));
         }
     };
+    let mut own = settings.error_files.iter().peekable();
     for statement in &settings.errorfiles {
+        while let Some(file) = own.next_if(|file| file.pos < statement.pos) {
+            add(file, refuse);
+        }
         let [name, codes @ ..] = &statement.words[..] else { continue };
         let section = config.http_errors.iter().find(|section| section.name.bytes() == name.bytes());
         let wanted =
@@ -393,9 +407,7 @@ fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec
             add(file, refuse);
         }
     }
-    for file in &settings.error_files {
-        add(file, refuse);
-    }
+    own.for_each(|file| add(file, refuse));
     all
 }
 

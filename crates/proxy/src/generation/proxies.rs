@@ -602,6 +602,7 @@ const DONE: &[Toggle] = &[
     Toggle::HTTP_NO_DELAY, // nothing is ever held back
     Toggle::HTTP_PRETEND_KEEPALIVE,
     Toggle::HTTP_SERVER_CLOSE,
+    Toggle::HTTP_STRICT_FRAMING,
     Toggle::HTTP_USE_PROXY_HEADER,
     Toggle::HTTPCLOSE,
     Toggle::IDLE_CLOSE_ON_RESPONSE,

@@ -10,6 +10,7 @@ use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
 use manylane_config::tree::{Proxy, Settings, Statement};
 use manylane_expr::{Compiler, EvalPoints, Expression, Format, Regex, Scope, Use, When};
+use manylane_h1::Leniency;
 use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, Rules};
 use std::net::{IpAddr, SocketAddr};
@@ -64,7 +65,7 @@ pub(super) fn script(proxy: &Proxy, compiler: &mut Compiler<'_>, refuse: &mut Re
             let with = OfHttp {
                 send_state: settings.send_state.is_some(),
                 disable_on_404: settings.disable_on_404.is_some(),
-                lenient: settings.option(Toggle::UNSAFE_RESPONSES),
+                lenient: super::http::leniency(settings, settings.option(Toggle::UNSAFE_RESPONSES)),
             };
             http_script(kind, of(wanted), &with, compiler, refuse)
         }
@@ -85,6 +86,7 @@ pub(super) fn wording(settings: &Settings) -> Vec<u8> {
         settings.send_state.is_some(),
         settings.disable_on_404.is_some(),
         settings.option(Toggle::UNSAFE_RESPONSES),
+        settings.option(Toggle::HTTP_STRICT_FRAMING),
     ];
     wording.extend(switches.map(u8::from));
     wording
@@ -162,7 +164,7 @@ fn smtp_script(kind: &Statement) -> Script {
 struct OfHttp {
     send_state: bool,
     disable_on_404: bool,
-    lenient: bool,
+    lenient: Leniency,
 }
 
 /// Arguments of a step, one after the other.

@@ -34,9 +34,12 @@ impl Session<'_> {
         });
     }
 
-    /// Counts a request, or its body, that a strict proxy would have refused.
+    /// Counts a request, or its body, that passes for the option that accepts unsafe violations.
     #[cold]
     pub(super) fn accept_relaxed_request(&self, relaxed: &Relaxed, backend: Option<&Backend>) {
+        if !self.frontend.http.request_limits.relaxed {
+            return; // what passes without it is nothing to tell of, as in HAProxy
+        }
         self.frontend.invalid.accept(relaxed, self.client.source, |invalid| {
             invalid.other = backend.map(|backend| (backend.name.clone(), backend.id));
         });
@@ -45,6 +48,9 @@ impl Session<'_> {
     /// The same of a response.
     #[cold]
     pub(super) fn accept_relaxed_response(&self, relaxed: &Relaxed, backend: &Backend, server: &Server) {
+        if !backend.http.response_limits.relaxed {
+            return;
+        }
         let frontend = self.frontend;
         backend.invalid.accept(relaxed, self.client.source, |invalid| {
             invalid.other = Some((frontend.name.clone(), frontend.id));
