@@ -431,7 +431,7 @@ fn the_end_of_a_body_comes_with_its_last_data() {
             while line(&mut stream).is_some() {}
             let size: usize = first.split(['/', ' ']).nth(2).unwrap().parse().unwrap();
             let (body, head) = ("x".repeat(size), "HTTP/1.1 200 OK\r\n");
-            let _ = if size % 2 == 0 {
+            let _ = if size.is_multiple_of(2) {
                 write!(out, "{head}Transfer-Encoding: chunked\r\n\r\n{size:x}\r\n{body}\r\n0\r\n\r\n")
             } else {
                 write!(out, "{head}Content-Length: {size}\r\n\r\n{body}")

@@ -291,7 +291,7 @@ impl Connection {
         if !attack.slow {
             let mut room = [0; 64 << 10];
             while taken(socket.read(&mut room))? == room.len() {}
-        } else if tick % SLOWLY == 0 {
+        } else if tick.is_multiple_of(SLOWLY) {
             taken(socket.read(&mut [0; SIP]))?;
         }
         if self.sender.out.is_empty() {
