@@ -158,7 +158,7 @@ pub(super) static ATTACKS: &[Attack] = &[
         name: "slow-readers",
         words: "responses that are read by a kilobyte",
         connections: 4,
-        body: 1 << 20,
+        body: 128 << 10,
         slow: true,
         begin: |sender| {
             open_windows(sender);
