@@ -339,10 +339,10 @@ fn timeouts_that_rules_set_are_waited_for() {
     let (socket, address) = listener();
     let (silent, silent_at) = listener();
     let _program = Manylane::start_ready(&format!(
-        "defaults\n mode http\n timeout client 1h\n timeout connect 1h\n timeout queue 1h\n timeout server 1h\n \
-         timeout tarpit 1h\n\
-         frontend f\n bind {}\n http-request set-timeout tarpit 1ms\n http-request tarpit if {{ path /tarpit }}\n \
-         default_backend b\n\
+        "defaults\n mode http\n timeout client 1h\n timeout connect 1h\n timeout queue 1h\n \
+         timeout server 1h\n timeout tarpit 1h\n\
+         frontend f\n bind {}\n http-request set-timeout tarpit 1ms\n \
+         http-request tarpit if {{ path /tarpit }}\n default_backend b\n\
          backend b\n http-request set-timeout queue 1ms\n server s {silent_at} maxconn 1\n",
         fd(&socket),
     ));

@@ -477,7 +477,7 @@ pub struct Acls {
 }
 
 impl Compiler<'_> {
-    /// Adds a line to the ACLs: `words` are what follows the name, from the criterion on, and the error's word
+    /// Adds a line to the ACLs: `words` are what follows the name, from the criterion on; the error's word
     /// counts from there. A name that is there already gets an alternative; an error when a condition was
     /// compiled with it, which would not see that.
     pub fn add_acl(&mut self, name: &[u8], words: &[&[u8]]) -> Result<(), Error> {

@@ -151,8 +151,8 @@ pub enum StreamSetting {
     TunnelTimeout,
 }
 
-/// Settings of the stream and of its proxies: timeouts in milliseconds, 0 without one. Asked for only where an
-/// expression wants to know.
+/// Settings of the stream and of its proxies: timeouts in milliseconds, 0 without one. Asked for only where
+/// an expression wants to know.
 pub trait Settings {
     /// The proxy's own; nothing while there is no such proxy.
     fn of_proxy(&self, which: StreamSetting) -> Option<i64>;

@@ -154,8 +154,8 @@ fn named_acls_are_alternatives_and_may_be_used_before_and_after_others() {
         compiler.add_acl(b"two", &[b"path", b"/a/b"]).unwrap();
         compiler.add_acl(b"no", &[b"always_false"]).unwrap();
         let condition = Condition::compile(true, &[b"two", b"!no"], EvalPoints::HTTP_REQUEST, compiler);
-        // The condition holds what it was compiled with, so a further line is refused instead of being without
-        // effect.
+        // The condition holds what it was compiled with, so a further line is refused instead of being
+        // without effect.
         let late = compiler.add_acl(b"two", &[b"path", b"/y"]).unwrap_err();
         assert!(late.message.contains("behind a condition that uses it"), "{}", late.message);
         condition.unwrap()

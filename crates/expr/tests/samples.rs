@@ -244,7 +244,8 @@ fn messages_of_fix_are_checked_and_read() {
 /// Item 62 of haproxy-today: a field of a message within another is looked for there alone.
 #[test]
 fn fields_of_protobuf_are_found_within_their_messages() {
-    // 1: { 1: 150, 3: "inner" }, 2: "outer", 4: -3 (zigzag), 5: 1.5 as a float, 6: -2.5 as a double, 1: { 2: "x" }
+    // 1: { 1: 150, 3: "inner" }, 2: "outer", 4: -3 (zigzag), 5: 1.5 as a float, 6: -2.5 as a double,
+    // 1: { 2: "x" }
     let message = [
         &[0x0a, 10, 0x08, 0x96, 0x01, 0x1a, 5][..],
         b"inner",

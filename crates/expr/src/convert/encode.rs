@@ -94,7 +94,8 @@ pub(super) const ROWS: &[Row] = rows! {
         };
         made(Encode::Json(input))
     };
-    "le2dec", &[Str, Int, Int], 2, Bin, Str, "numbers of so many bytes each, the lowest byte first, separated",
+    "le2dec", &[Str, Int, Int], 2, Bin, Str, "numbers of so many bytes each, the lowest byte first, \
+        separated",
         |a| chunked(a, Some(Endian::Little));
     "port_only", &[], 0, Str, Int, "the port in a Host field's value; 0 without \
         one", |_| made(Encode::PortOnly);

@@ -45,8 +45,9 @@ impl When {
         }
     }
 
-    /// Whether the variable is to be set: `old` is its value, `new` what it would get. Variables of the process
-    /// exist from the start, with nothing in them; `ifgt` and `iflt` are about numbers, and hold of all else.
+    /// Whether the variable is to be set: `old` is its value, `new` what it would get. Variables of the
+    /// process exist from the start, with nothing in them; `ifgt` and `iflt` are about numbers, and hold of
+    /// all else.
     pub fn holds(self, id: VariableId, old: Option<Value<'_>>, new: Value<'_>) -> bool {
         let exists = old.is_some() || id.scope == Scope::Process;
         let empty = new.bytes().is_some_and(<[u8]>::is_empty);

@@ -384,8 +384,8 @@ fn retry_on(settings: &Settings, refuse: &mut Refuse<'_>) -> RetryEvents {
     events
 }
 
-/// Files and redirections instead of the program's own answers: the last line about a status holds. Those of a
-/// `defaults` section stand before the proxy's own.
+/// Files and redirections instead of the program's own answers: the last line about a status holds. Those of
+/// a `defaults` section stand before the proxy's own.
 fn answers(settings: &Settings, config: &Config, refuse: &mut Refuse<'_>) -> Vec<(u16, Arc<[u8]>)> {
     let mut all: Vec<(u16, Arc<[u8]>)> = Vec::new();
     let mut add = |file: &ErrorFile, refuse: &mut Refuse<'_>| {

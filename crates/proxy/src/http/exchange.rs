@@ -382,8 +382,8 @@ impl Session<'_> {
     }
 }
 
-/// Whether a request asks for `monitor-uri`: one that begins with a slash is compared with path and query, also
-/// of an absolute target.
+/// Whether a request asks for `monitor-uri`: one that begins with a slash is compared with path and query,
+/// also of an absolute target.
 fn is_monitored(head: &Head, uri: &[u8]) -> bool {
     let target = head.target();
     match head.target_parts() {

@@ -202,7 +202,8 @@ impl Memory {
         &self.timeouts[of as usize]
     }
 
-    /// Another proxy's servers are chosen: what rules of the frontend have said of servers is not about those.
+    /// Another proxy's servers are chosen: what rules of the frontend have said of servers is not about
+    /// those.
     pub(crate) fn leave_frontend(&self) {
         for of in [TimeoutOf::Connect, TimeoutOf::Queue, TimeoutOf::Server, TimeoutOf::Tunnel] {
             self.timeout(of).take();
