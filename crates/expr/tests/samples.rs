@@ -46,7 +46,7 @@ fn every_case_gives_the_value_beside_it() {
 #[test]
 fn converters_of_later_versions_give_the_value_beside_them() {
     let mut world = World::new();
-    world.request = Some(request("GET", "/", &[("cookie", "a=1; b=2"), ("cookie", "c=3,d"), ("x", "y")]));
+    world.request = Some(request("GET", "/", &[("cookie", "a=1; b=2"), ("cookie", "c=3"), ("x", "y")]));
     let cases = [
         ("str(a=1;b=2),param(b,0x3b)", Some("2")),
         ("bin(6109),has_ctl", Some("0")),
@@ -265,10 +265,9 @@ fn fields_of_protobuf_are_found_within_their_messages() {
         ("1.1,int32", Some("150")),
         ("1.1,uint64", Some("150")),
         ("1.1", Some("\\x96\\x01")),
-        ("1.3,string", Some("inner")),
         ("1.3", Some("inner")),
-        ("1.2,string", Some("x")),
-        ("2,string", Some("outer")),
+        ("1.2", Some("x")),
+        ("2", Some("outer")),
         ("2.1", None),
         ("3", None),
         ("4,sint32", Some("-3")),
@@ -276,7 +275,7 @@ fn fields_of_protobuf_are_found_within_their_messages() {
         ("4,bool", Some("1")),
         ("5,float", Some("1")),
         ("6,double", Some("-2")),
-        ("6,string", None),
+        ("6,bool", None),
     ] {
         let asked = [("protobuf", &message), ("ungrpc", &grpc)];
         for (name, bytes) in asked {
@@ -289,7 +288,7 @@ fn fields_of_protobuf_are_found_within_their_messages() {
     }
     let compressed = [&[1][..], &grpc[1..]].concat();
     assert_eq!(world.text(&format!("bin({}),ungrpc(2)", hex(&compressed))), None);
-    for wrong in ["0", "1.", "x", "1,text", "1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1"] {
+    for wrong in ["0", "1.", "x", "1,string", "1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1"] {
         world.refusal(&format!("bin(00),protobuf({wrong})"));
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct Message {
     grpc: bool,
 }
 
-/// What a field is read as.
+/// What a field is read as; texts are bytes, as all that has no type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Raw,
@@ -28,13 +28,11 @@ enum Kind {
     Sfixed32,
     Double,
     Fixed64,
-    Text,
 }
 
 /// The names of types; `uint64` and `enum` give the same number as those they share a kind with.
 const KINDS: &[(&str, Kind)] = &[
     ("bool", Kind::Bool),
-    ("bytes", Kind::Raw),
     ("double", Kind::Double),
     ("enum", Kind::Int32),
     ("fixed32", Kind::Fixed32),
@@ -46,7 +44,6 @@ const KINDS: &[(&str, Kind)] = &[
     ("sfixed64", Kind::Fixed64),
     ("sint32", Kind::Sint32),
     ("sint64", Kind::Sint64),
-    ("string", Kind::Text),
     ("uint32", Kind::Uint32),
     ("uint64", Kind::Int64),
 ];
@@ -198,7 +195,6 @@ impl Message {
             (Wire::Four(bytes), Kind::Sfixed32) => Value::Int(i32::from_le_bytes(*bytes).into()),
             (Wire::Eight(bytes), Kind::Double) => Value::Int(f64::from_le_bytes(*bytes) as i64),
             (Wire::Eight(bytes), Kind::Fixed64) => Value::Int(i64::from_le_bytes(*bytes)),
-            (Wire::Bytes(bytes), Kind::Text) => Value::Str(bytes),
             _ => return None,
         })
     }

@@ -734,7 +734,8 @@ fn http_script<'p>(
             ("http-check connect", Some(Step::Connect(_) | Step::Send(_))) => Some("expect"),
             // One connection carries one request.
             ("http-check send", Some(Step::Send(_) | Step::Expect(_))) => Some("connect"),
-            ("http-check expect", Some(Step::Connect(_) | Step::Expect(_))) => Some("send"),
+            // One behind another looks at the same response.
+            ("http-check expect", Some(Step::Connect(_))) => Some("send"),
             _ => None,
         };
         if let Some(missing) = sequence {
