@@ -470,7 +470,7 @@ fn what_is_wrong_with_checks_is_said_with_its_place() {
             "'-m' expects str, beg, end or sub before a format (or 'name'), found 'reg'",
         ),
         (
-            " option httpchk\n http-check expect status 200\n http-check expect string x",
+            " option httpchk\n http-check connect\n http-check expect status 200",
             "expects an 'http-check send' before it, found none",
         ),
         (
