@@ -253,6 +253,22 @@ fn names_choose_certificates() {
 }
 
 #[test]
+fn what_a_retried_hello_asked_for_is_no_other_connections() {
+    let (folder, ca) = (Folder::new(), authority("ca"));
+    let known = folder.write("ca.pem", &ca.pem());
+    let mut settings = server_settings(&[&folder.write("a.pem", &ecdsa(&ca, &["a.example"]))]);
+    settings.common.curves = Some("P-384".to_owned()); // for which clients send no key at first
+    let server = server_of(&settings);
+    let pair = Pair::shaken(&client_of(&client_settings(&known)), &server, "a.example");
+    assert_eq!(pair.server.negotiated().curve(), Some("P-384"));
+    let mut other = begin_server(&server);
+    let mut part = Chain::new();
+    part.append(b"\x16\x03\x01\0\x04\x01\0\x02\0").unwrap(); // the beginning of a hello
+    let progress = other.receive(&mut part, &mut Chain::new(), &mut Chain::new()).unwrap();
+    assert_eq!((progress, other.negotiated().name()), (Progress::Handshaking, None));
+}
+
+#[test]
 fn a_default_certificate_is_for_clients_that_no_other_is_for() {
     let (folder, ca) = (Folder::new(), authority("ca"));
     let known = folder.write("ca.pem", &ca.pem());
