@@ -600,7 +600,7 @@ fn variables_of_the_process_stay_unless_the_file_gives_them_another_value() {
             .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
             .unwrap();
         let answer = read_all(&mut client).to_lowercase();
-        answer.split("x-variables: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned()
+        answer.split("x-variables: ").nth(1).unwrap().split("\r\n").next().unwrap().trim_end().to_owned()
     };
     let first = " set-var proc.written str(file)\n";
     write(&mut program, first);

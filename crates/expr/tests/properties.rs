@@ -80,9 +80,13 @@ proptest! {
     fn encodings_come_back(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
         let mut world = World::new();
         let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        for pair in ["base64,b64dec", "ub64enc,ub64dec", "url_enc,url_dec"] {
-            prop_assert_eq!(world.bytes(&format!("bin({digits}),{pair}")), Some(bytes.clone()), "{}", pair);
+        for pair in ["base64,b64dec", "ub64enc,ub64dec"] {
+            let back = world.text(&format!("bin({digits}),{pair},hex"));
+            prop_assert_eq!(back, Some(digits.to_uppercase()), "{}", pair);
         }
+        // What takes text sees a binary sample up to its first NUL.
+        let text: Vec<u8> = bytes.iter().copied().take_while(|byte| *byte != 0).collect();
+        prop_assert_eq!(world.bytes(&format!("bin({digits}),url_enc,url_dec")), Some(text));
         prop_assert_eq!(world.text(&format!("bin({digits}),hex")), Some(digits.to_uppercase()));
     }
 
