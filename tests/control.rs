@@ -235,7 +235,7 @@ fn what_is_not_built_is_refused_by_name_and_what_is_unknown_gets_proposals() {
     let answer = program.ask("show peers");
     assert_eq!(
         answer,
-        "'show peers' is a command of HAProxy that this program refuses: stick tables are not built yet.\n\n"
+        "'show peers' is a command of HAProxy that this program refuses: peers are not built yet.\n\n"
     );
     let answer = program.ask("show nothing");
     assert!(

@@ -41,6 +41,7 @@ mod rules;
 mod servers;
 mod slow_readers;
 mod states;
+mod stick;
 mod takeover;
 mod tcp;
 mod tls;

@@ -594,7 +594,7 @@ fn what_is_wrong_with_filters_is_told_in_one_sentence() {
         ),
         (
             "filter bwlim-out a limit 1m key src table t",
-            "'limit' shares a limit by a stick table, and stick tables are not built yet",
+            "'limit' shares a limit by a stick table, which filters do not do yet",
         ),
         (
             &format!("{limit}\n filter bwlim-in a default-limit 1 default-period 1s"),

@@ -1246,3 +1246,30 @@ fn a_reload_with_thousands_of_empty_sections_is_built_or_refused() {
     let ends = (outcomes.first(), outcomes.last());
     assert_eq!(ends, (Some(&true), Some(&false)), "refused with little memory, built with much");
 }
+
+/// A table of the same name, type and data goes on, with what it has counted; another one begins anew. A
+/// connection that is counted in it stays so.
+#[test]
+fn entries_of_a_stick_table_survive() {
+    let proxies = |table: &str, more: &str| {
+        format!(
+            "frontend f\n bind WEB\n stick-table type ip size 100 {table}\n tcp-request connection track-sc0 \
+             src\n http-request return status 200 hdr x-count %[sc0_http_req_cnt] {more}\n"
+        )
+    };
+    let mut program = Changing::start(&proxies("store conn_cur,http_req_cnt", ""));
+    let mut client = connect(program.address);
+    let asked = |client: &mut TcpStream| get(client, "").unwrap().to_lowercase();
+    assert!(asked(&mut client).contains("x-count: 1"));
+    program.change(&proxies("store conn_cur,http_req_cnt", "hdr x-new yes"));
+    let mut second = connect(program.address);
+    let answer = asked(&mut second);
+    assert!(answer.contains("x-count: 2") && answer.contains("x-new: yes"), "{answer}");
+    assert!(program.ask("show table f").contains("conn_cur=2 "), "{}", program.ask("show table f"));
+    drop((client, second));
+    until(|| program.ask("show table f").contains("conn_cur=0 "));
+    program.change(&proxies("store conn_cur,http_req_cnt,gpc0", ""));
+    let answer = asked(&mut connect(program.address));
+    assert!(answer.contains("x-count: 1"), "{answer}");
+    assert!(program.child.try_wait().unwrap().is_none());
+}

@@ -97,6 +97,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         zone: &zone,
         direction: Direction::Request,
         is_final: true,
+        tables: None,
         request: Some(&head),
         response: None,
         request_data: Data::default(),

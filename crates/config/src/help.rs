@@ -135,7 +135,7 @@ mod tests {
                 "set-var(txn.x)",
                 &["set-var(<name>[,<condition>...]) <expression>", "Lists: tcp-request connection, "],
             ),
-            ("track-sc", &["refused: stick tables are not built yet"]),
+            ("stick on", &["refused: persistence by stick tables is not built yet"]),
             (
                 "path",
                 &["A fetch: the request's path", "A criterion of conditions: 'path' compared by '-m str'"],

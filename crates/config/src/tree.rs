@@ -8,6 +8,7 @@ pub use crate::table::{BindOptions, ServerOptions, TlsOptions, TlsProcess, Tune}
 use crate::lex::{Environment, Word};
 use crate::source::Pos;
 use crate::table::{Ruleset, Timeout, Toggle};
+use manylane_expr::{DataType, Type};
 use manylane_net::Address;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -150,6 +151,8 @@ pub struct Global {
     pub h1_case_adjust: Vec<(Word, Word)>,
     pub h1_case_adjust_file: Option<Set<Word>>,
     pub hard_stop_after: Option<Set<HardStop>>,
+    pub http_err_codes: Option<Set<StatusSet>>,
+    pub http_fail_codes: Option<Set<StatusSet>>,
     pub localpeer: Option<Set<Word>>,
     pub log: Vec<LogTarget>,
     pub log_send_hostname: Option<Set<Option<Word>>>,
@@ -276,6 +279,78 @@ pub struct Proxy {
     pub force_persist: Vec<Condition>,
     /// `ignore-persist`
     pub ignore_persist: Vec<Condition>,
+    /// `stick-table`
+    pub stick_table: Option<StickTable>,
+}
+
+/// Statuses of HTTP, 100 to 599.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StatusSet([u64; 8]);
+
+impl StatusSet {
+    /// `http-err-codes`, unless the file says otherwise.
+    pub fn errors() -> Self {
+        let mut set = Self::default();
+        set.change(400..=499, true);
+        set
+    }
+
+    /// `http-fail-codes`, unless the file says otherwise.
+    pub fn failures() -> Self {
+        let mut set = Self::default();
+        set.change(500..=599, true);
+        set.change(501..=501, false);
+        set.change(505..=505, false);
+        set
+    }
+
+    /// Adds statuses, or takes them out.
+    pub fn change(&mut self, statuses: std::ops::RangeInclusive<u16>, add: bool) {
+        for status in statuses {
+            let Some((word, bit)) = Self::bit(status) else { continue };
+            if add { self.0[word] |= bit } else { self.0[word] &= !bit }
+        }
+    }
+
+    fn bit(status: u16) -> Option<(usize, u64)> {
+        let n = usize::from(status).checked_sub(100)?;
+        (n < 500).then(|| (n / 64, 1 << (n % 64)))
+    }
+
+    /// Whether a status is among them.
+    pub fn contains(&self, status: u16) -> bool {
+        Self::bit(status).is_some_and(|(word, bit)| self.0[word] & bit != 0)
+    }
+}
+
+/// `stick-table`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StickTable {
+    /// The type of its keys: `Ipv4`, `Ipv6`, `Int`, `Str` or `Bin`.
+    pub key: Type,
+    /// Bytes of a text or of data that are kept.
+    pub key_bytes: usize,
+    /// Entries at most.
+    pub size: u32,
+    /// How long an entry stays without being used; for good without it.
+    pub expire: Option<Duration>,
+    /// `nopurge`
+    pub nopurge: bool,
+    /// `store`, in the order of data types.
+    pub data: Vec<StickData>,
+    /// Where the line is.
+    pub pos: Pos,
+}
+
+/// What entries of a stick table keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StickData {
+    /// What.
+    pub kind: DataType,
+    /// Elements of an array; 1 for what is none.
+    pub count: u32,
+    /// What a rate is over; zero for what is none.
+    pub period: Duration,
 }
 
 /// `filter`
@@ -338,6 +413,7 @@ impl Proxy {
             monitor_fail: Vec::new(),
             force_persist: Vec::new(),
             ignore_persist: Vec::new(),
+            stick_table: None,
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::cast::{parse_addr, parse_whole};
 use crate::error::Error;
 use crate::names::{Compiler, ProxyId, ProxySide, ServerId, UserlistId};
 use crate::show::Shown;
+use crate::table::NamedTable;
 use crate::variable::VariableId;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -29,6 +30,8 @@ pub enum ArgKind {
     Server,
     /// A user list.
     Userlist,
+    /// A stick table, by the name of its proxy.
+    Table,
     /// `scope.name`.
     Variable,
     /// A whole number or a variable.
@@ -55,6 +58,7 @@ impl ArgKind {
             Self::Back => "backend",
             Self::Server => "server",
             Self::Userlist => "user list",
+            Self::Table => "table",
             Self::Variable => "variable",
             Self::IntOrVariable => "integer or variable",
             Self::Mask4 => "IPv4 mask",
@@ -330,6 +334,13 @@ impl<'c, 'n> Args<'c, 'n> {
             .names
             .userlist(self.bytes(index).unwrap_or_default())
             .ok_or_else(|| self.expected(index, "the name of a 'userlist' section"))
+    }
+
+    pub(crate) fn table(&self, index: usize) -> Result<NamedTable, Error> {
+        self.compiler
+            .names
+            .table(self.bytes(index).unwrap_or_default())
+            .ok_or_else(|| self.expected(index, "the name of a proxy with a 'stick-table'"))
     }
 
     pub(crate) fn variable(&mut self, index: usize) -> Result<VariableId, Error> {

@@ -5,6 +5,7 @@ use crate::eval_points::Direction;
 use crate::format::LogFacts;
 use crate::names::{ProxyId, ServerId, UserlistId};
 use crate::sample::Value;
+use crate::table::StickTables;
 use crate::variable::Scopes;
 use manylane_buf::Chain;
 use manylane_http::Head;
@@ -346,6 +347,8 @@ pub struct Env<'a> {
     pub stream: &'a StreamFacts<'a>,
     /// What only log lines have.
     pub log: Option<&'a LogFacts<'a>>,
+    /// Stick tables, where there are any.
+    pub tables: Option<&'a dyn StickTables>,
     /// Variables.
     pub variables: Scopes<'a>,
     /// The lane's licence to read what is published.

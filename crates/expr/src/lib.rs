@@ -19,6 +19,7 @@ mod program;
 mod sample;
 mod scratch;
 mod show;
+mod table;
 mod variable;
 
 pub use acl::{Acls, Condition, Truth, criteria};
@@ -50,6 +51,7 @@ pub use program::{Expression, MAX_CONVERTERS};
 pub use sample::{Absent, Fetched, Sample, Type, Value};
 pub use scratch::{Lane, MAX_MACHINES, SCRATCH_BYTES, Scratch, Writer};
 pub use show::{MAX_SHOWN_BYTES, Shown, is_harmful};
+pub use table::{Ask, DataType, Datum, NamedTable, Outcome, StickTables, TableId};
 pub use variable::{
     MAX_NAME_BYTES, MAX_SCOPE_BYTES, MAX_VARIABLES, ProcessVariables, Scope, Scopes, VARIABLE_BYTES,
     VariableId, VariableLimits, VariableNames, Variables,

@@ -7,6 +7,7 @@ use crate::eval_points::EvalPoints;
 use crate::fetch;
 use crate::pattern::References;
 use crate::show::Shown;
+use crate::table::NamedTable;
 use crate::variable::VariableNames;
 
 /// A proxy of the generation; what the number means is the business of who gave it.
@@ -42,6 +43,10 @@ pub trait Names {
     fn userlist(&self, name: &[u8]) -> Option<UserlistId>;
     /// Whether the user list has that group.
     fn has_group(&self, list: UserlistId, name: &[u8]) -> bool;
+    /// The stick table of that name, which is that of its proxy.
+    fn table(&self, _name: &[u8]) -> Option<NamedTable> {
+        None
+    }
     /// A variable of the environment as the configuration sees it.
     fn environment(&self, name: &[u8]) -> Option<Vec<u8>>;
     /// The bytes of a map or a file of patterns; `name` is as it was written.

@@ -63,7 +63,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Tune", "recv_enough", Documented("Tuning", "tune.recv_enough")),
     ("Tune", "sndbuf_backend", Documented("Tuning", "tune.sndbuf.backend")),
     ("Tune", "sndbuf_frontend", Documented("Tuning", "tune.sndbuf.frontend")),
-    ("Tune", "stick_counters", Documented("Tuning", "tune.stick-counters")),
     ("Tune", "takeover_other_tg", Documented("Tuning", "tune.takeover-other-tg-connections")),
     ("Userlist", "name", Is("lists are found by their place")),
 ];

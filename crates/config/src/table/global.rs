@@ -4,7 +4,8 @@ use super::section::GLOBAL;
 use super::{Arg, Keyword, Kind, args, choice, flag, int, own, switch, text, time};
 use crate::build::{Builder, Line};
 use crate::lex::InvalidVariable;
-use crate::tree::{HardStop, WorkerFails};
+use crate::tree::{HardStop, StatusSet, WorkerFails};
+use crate::value;
 
 const MANY: i64 = i32::MAX as i64;
 
@@ -526,14 +527,12 @@ pub(super) fn rows() -> Vec<Keyword> {
     ] {
         rows.push(own(name, GLOBAL, "<value>", 0, help).refused("the internal HTTP client is not built"));
     }
-    for (name, help) in [
-        ("http-err-codes", "statuses that count as errors of clients"),
-        ("http-fail-codes", "statuses that count as failures of servers"),
+    for (name, default, help) in [
+        ("http-err-codes", "400-499", "statuses of servers that count as errors of clients in stick tables"),
+        ("http-fail-codes", "500-599 -501,505", "statuses of servers that count as their failures there"),
     ] {
         rows.push(
-            own(name, GLOBAL, "[+|-]<codes>...", 1, help)
-                .adds()
-                .refused("stick tables, which count by them, are not built yet: leave it out"),
+            own(name, GLOBAL, "[+|-]<codes>[,...]...", 1, help).adds().default(default).built(statuses),
         );
     }
     for (name, help) in [
@@ -588,4 +587,44 @@ fn default_path(b: &mut Builder<'_>, line: &Line<'_>) {
         }
     }
     b.config.global.default_path.push(line.statement());
+}
+
+/// `http-err-codes`, `http-fail-codes`: `400-499 -404,410 +500`. Without a sign the first word begins anew.
+fn statuses(b: &mut Builder<'_>, line: &Line<'_>) {
+    let errors = line.keyword.name == "http-err-codes";
+    let global = &mut b.config.global;
+    let known = if errors { global.http_err_codes } else { global.http_fail_codes };
+    let mut set = known.map_or_else(
+        || if errors { StatusSet::errors() } else { StatusSet::failures() },
+        |known| known.value,
+    );
+    for (index, word) in line.words.iter().enumerate() {
+        let (add, codes) = match word.bytes() {
+            [b'+', codes @ ..] => (true, codes),
+            [b'-', codes @ ..] => (false, codes),
+            codes => {
+                if index == 0 {
+                    set = StatusSet::default();
+                }
+                (true, codes)
+            }
+        };
+        for range in codes.split(|byte| *byte == b',') {
+            let mut ends = range.splitn(2, |byte| *byte == b'-');
+            let code = |bytes: &[u8]| value::integer(bytes, 100, 599).ok().map(|code| code as u16);
+            let first = ends.next().and_then(code);
+            let last = ends.next().map_or(first, code);
+            let (Some(first), Some(last)) = (first, last) else {
+                let message = format!(
+                    "'{}' expects statuses from 100 to 599, found '{}'",
+                    line.keyword.name,
+                    word.shown()
+                );
+                return b.found.alert(word.pos(), message);
+            };
+            set.change(first..=last, add);
+        }
+    }
+    let set = Some(line.set(set));
+    if errors { b.config.global.http_err_codes = set } else { b.config.global.http_fail_codes = set }
 }

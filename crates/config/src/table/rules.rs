@@ -77,7 +77,6 @@ const fn none(name: &'static str, lists: &'static str, help: &'static str, reaso
     Action { name, lists, usage: "", help, refused: Some(reason) }
 }
 
-const TABLES: &str = "stick tables are not built yet";
 const OPENTRACING: &str = "OpenTracing is not built: HAProxy gives it up, too";
 const SPOE: &str = "SPOE is not built yet";
 const CACHE: &str = "the cache is not built yet";
@@ -173,12 +172,27 @@ static ACTIONS: &[Action] = &[
         "replaces what a regular expression matches in each member of header fields",
     ),
     act("return", "qp", "[status <code>] [<answer>...]", "answers in place of a server"),
-    none("sc-add-gpc(", "cstrqpa", "adds to a general counter of a tracked entry", TABLES),
-    none("sc-inc-gpc(", "cstrqpa", "counts in a general counter of a tracked entry", TABLES),
-    none("sc-inc-gpc0(", "cstrqpa", "counts in the first general counter of a tracked entry", TABLES),
-    none("sc-inc-gpc1(", "cstrqpa", "counts in the second general counter of a tracked entry", TABLES),
-    none("sc-set-gpt(", "cstrqpa", "sets a general tag of a tracked entry", TABLES),
-    none("sc-set-gpt0(", "cstrqpa", "sets the first general tag of a tracked entry", TABLES),
+    act(
+        "sc-add-gpc(",
+        "cstrqpa",
+        "(<index>,<counter>) <number>|<expression>",
+        "adds to a general counter of a tracked entry",
+    ),
+    act("sc-inc-gpc(", "cstrqpa", "(<index>,<counter>)", "counts in a general counter of a tracked entry"),
+    act("sc-inc-gpc0(", "cstrqpa", "(<counter>)", "counts in the first general counter of a tracked entry"),
+    act("sc-inc-gpc1(", "cstrqpa", "(<counter>)", "counts in the second general counter of a tracked entry"),
+    act(
+        "sc-set-gpt(",
+        "cstrqpa",
+        "(<index>,<counter>) <number>|<expression>",
+        "sets a general tag of a tracked entry",
+    ),
+    act(
+        "sc-set-gpt0(",
+        "cstrqpa",
+        "(<counter>) <number>|<expression>",
+        "sets the first general tag of a tracked entry",
+    ),
     none("send-spoe-group", "trqp", "sends a group of messages to an agent of SPOE", SPOE),
     act(
         "set-bandwidth-limit",
@@ -263,7 +277,7 @@ static ACTIONS: &[Action] = &[
         "[status <code>] [<answer>...]",
         "keeps the client waiting, then answers with an error",
     ),
-    none("track-sc", "cstqp", "counts in an entry of a stick table", TABLES),
+    act("track-sc", "cstqp", "<counter> <expression> [table <name>]", "counts in an entry of a stick table"),
     act("unset-var(", "cstrqpa", "(<name>)", "forgets a variable"),
     act("use-service", "tq", "<name>", "has a service of the program answer"),
     act("wait-for-body", "qp", "time <time> [at-least <size>]", "waits for the body before the next rule"),

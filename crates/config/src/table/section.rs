@@ -161,7 +161,7 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("userlist", TOP, "<name>", 1, "users, their passwords and groups").adds().built(read),
         own("peers", TOP, "<name>", 1, "processes that share stick tables")
             .adds()
-            .refused("stick tables are not built yet"),
+            .refused("peers are not built yet"),
         own("mailers", TOP, "<name>", 1, "mail servers for alerts")
             .adds()
             .refused("alerts by mail are not built"),

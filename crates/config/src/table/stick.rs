@@ -1,10 +1,11 @@
-//! Stick tables and what uses them, and peers. Not built yet; each is refused by name.
+//! Stick tables and what uses them, and peers. What is not built is refused by name.
 
 use super::section::{FLB, LB, SectionKind, SectionKinds};
 use super::{Keyword, own};
+use crate::build::parse;
 
 pub(super) fn rows() -> Vec<Keyword> {
-    let reason = "stick tables are not built yet";
+    let (stick, reason) = ("persistence by stick tables is not built yet", "peers are not built yet");
     let peers = SectionKinds::of(&[SectionKind::Peers]);
     let mut rows: Vec<Keyword> = [
         (
@@ -31,12 +32,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             "<pattern> [table <name>] [if|unless <condition>]",
             "stores the server of a response's pattern",
         ),
-        (
-            "stick-table",
-            FLB,
-            "type <type> size <size> [<option>...]",
-            "a table of keys and what is counted of them",
-        ),
         ("bind", peers, "<address> [<option>...]", "where the peers section listens"),
         ("default-bind", peers, "<option>...", "options of bind lines"),
         ("default-server", peers, "<option>...", "options of the peers below"),
@@ -49,8 +44,22 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("table", peers, "<name> type <type> size <size> [<option>...]", "a table that peers share"),
     ]
     .into_iter()
-    .map(|(name, places, usage, help)| own(name, places, usage, 0, help).adds().refused(reason))
+    .map(|(name, places, usage, help)| {
+        let why = if name.starts_with("stick ") { stick } else { reason };
+        own(name, places, usage, 0, help).adds().refused(why)
+    })
     .collect();
+    rows.push(
+        own(
+            "stick-table",
+            FLB,
+            "type <type> size <size> [expire <time>] [nopurge] [store <data>[,...]]",
+            4,
+            "a table of keys and what is counted of them",
+        )
+        .once()
+        .built(parse::stick_table),
+    );
     rows.push(
         own("mailer", SectionKinds::of(&[SectionKind::Mailers]), "<name> <address>", 2, "a mail server")
             .adds()

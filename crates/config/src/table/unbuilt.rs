@@ -27,7 +27,7 @@ const IDLE: &[Row] = &[
     ),
     ("Process", "tune.disable-zero-copy-forwarding", COPIES),
     ("Process", "tune.disable-fast-forward", "bytes are forwarded in one way only"),
-    ("Server options", "non-stick", "there are no stick tables"),
+    ("Server options", "non-stick", "servers are not stored in stick tables yet"),
     ("Server options", "shard", "only 'peers' sections use it, and those are refused"),
     (
         "Statistics",
@@ -60,7 +60,6 @@ const IDLE: &[Row] = &[
         "log lines are the only datagrams, and the usual buffer holds a lane's batch of them",
     ),
     ("Tuning", "tune.sndbuf.frontend", "no datagrams are sent to clients"),
-    ("Tuning", "tune.stick-counters", "there are no stick tables"),
     ("Tuning", "tune.takeover-other-tg-connections", "groups keep no idle connections from each other"),
 ];
 
@@ -84,8 +83,8 @@ const PARTLY: &[Row] = &[
         "Proxies",
         "filter",
         "cache, compression, fcgi-app, opentracing and spoe are refused, and so are limits that streams \
-            share ('limit', 'key' and 'table' of bwlim-in and bwlim-out), since stick tables are not built \
-            yet",
+            share ('limit', 'key' and 'table' of bwlim-in and bwlim-out), by an entry of \
+            a stick table",
     ),
     ("Proxies", "mode", "modes other than tcp and http are refused"),
     (

@@ -23,6 +23,7 @@ mod sessions;
 pub(crate) mod stat;
 mod state;
 mod table;
+mod tables;
 mod unbuilt;
 pub(crate) mod values;
 mod variables;

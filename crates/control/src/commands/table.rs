@@ -3,7 +3,8 @@
 use super::patterns::Kind;
 use super::{
     Call, certificates, client, descriptors, errors, events, help, info, inside, lanes, limits, members,
-    patterns, pools, process, profiling, resolvers, schema, server, sessions, stat, state, variables, wait,
+    patterns, pools, process, profiling, resolvers, schema, server, sessions, stat, state, tables, variables,
+    wait,
 };
 use crate::level::Level::{self, Admin, Operator, User};
 use crate::reply::Gone;
@@ -56,6 +57,9 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Waits(|call| Box::pin(limits::clear(call, false)))),
     row("clear map", "[@<ver>] <map>", Admin, "remove all entries of a map",
         Waits(|call| Box::pin(patterns::clear(call, Kind::Map)))),
+    row("clear table", "<table> [<filter>]*", Operator,
+        "remove entries of a stick table ('data.X op N', 'key K', 'ptr P')",
+        Waits(|call| Box::pin(tables::clear(call)))),
     row("commit acl", "@<ver> <acl>", Admin,
         "have a version that was prepared take the place of an ACL's list",
         Waits(|call| Box::pin(patterns::commit(call, Kind::Acl)))),
@@ -155,6 +159,8 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Waits(|call| Box::pin(certificates::set(call, SslKind::Certificate, false)))),
     row("set ssl crl-file", "<file> <payload>", Admin, "put other revoked certificates into a transaction",
         Waits(|call| Box::pin(certificates::set(call, SslKind::Revoked, false)))),
+    row("set table", "<table> key <key> [data.<type> <value>]*", Operator,
+        "make an entry of a stick table, or set its numbers", Now(tables::set)),
     row("set timeout cli", "<delay>", User, "how long this client may be silent", Now(client::set_timeout)),
     row("set var", "<name> [fmt|expr] {<fmt>|<expr>}", Admin, "set a variable of the process (experimental)",
         Now(variables::set)).only_in(Mode::Experimental),
@@ -209,6 +215,9 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Now(|call| call.reply.put(&call.generation.said))),
     row("show stat", "[domain {proxy|resolvers}] [desc|json|no-maint|typed|up]*", User,
         "counters of frontends, servers and backends", Long(|call| Box::pin(stat::show(call)))),
+    row("show table", "[<table> [<filter>]*]", User,
+        "stick tables, or the entries of one ('data.X op N', 'key K', 'ptr P')",
+        Long(|call| Box::pin(tables::show(call)))),
     row("show tasks", "", Operator, "tasks that wait for their turn", Now(inside::tasks)),
     row("show threads", "", Operator, "what each lane does", Long(|call| Box::pin(inside::threads(call)))),
     row("show version", "", User, "the program's version",

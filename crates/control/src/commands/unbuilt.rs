@@ -2,7 +2,6 @@
 
 /// First words and why. The first row that fits holds.
 const REFUSED: &[(&str, &str)] = &[
-    ("clear table", TABLES),
     ("debug dev check", DEBUG),
     ("debug dev close", DEBUG),
     ("debug dev fd", DEBUG),
@@ -20,19 +19,17 @@ const REFUSED: &[(&str, &str)] = &[
     ("set dynamic-cookie-key", COOKIES),
     ("set ssl ocsp-response", OCSP),
     ("set ssl tls-key", KEYS),
-    ("set table", TABLES),
     ("show anon", "answers are not made anonymous"),
     ("show cache", "the cache is not built yet"),
     ("show dev", "it is not built yet"),
     ("show libs", "the program is one file"),
-    ("show peers", TABLES),
+    ("show peers", PEERS),
     ("show proc", "it is a command of the master: use the socket of its option -S"),
     ("show quic", "QUIC is not built yet"),
     ("show ssl ocsp-response", OCSP),
     ("show ssl ocsp-updates", OCSP),
     ("show ssl providers", "the arithmetic is that of aws-lc-rs, which is a part of the program"),
     ("show ssl sni", "it is not built yet"),
-    ("show table", TABLES),
     ("show tls-keys", KEYS),
     ("show trace", "traces are not built"),
     ("trace", "traces are not built"),
@@ -43,7 +40,7 @@ const KEYS: &str = "the keys of tickets are made at random, and the same for all
 const OCSP: &str = "OCSP is not built yet";
 const DEBUG: &str =
     "of these 'debug dev log', 'debug dev memstats' and 'debug dev panic' are all that is built";
-const TABLES: &str = "stick tables are not built yet";
+const PEERS: &str = "peers are not built yet";
 const COOKIES: &str = "dynamic cookies are not built yet";
 
 /// Why a command is refused, in a sentence; `None` for one that is not HAProxy's.

@@ -11,6 +11,7 @@ mod number;
 mod order;
 mod protobuf;
 mod query;
+mod stick;
 mod text;
 mod time;
 mod unbuilt;
@@ -79,6 +80,8 @@ pub(crate) fn table() -> &'static [Row] {
             order::ROWS,
             protobuf::ROWS,
             query::ROWS,
+            stick::NUMBERS,
+            stick::ROWS,
         ]
         .concat();
         rows.extend(unbuilt::rows());
@@ -109,6 +112,7 @@ pub(crate) enum Convert {
     Message(protobuf::Message),
     Order(order::Order),
     Query(query::Query),
+    Stick(stick::InTable),
 }
 
 impl Convert {
@@ -132,6 +136,7 @@ impl Convert {
             Self::Message(message) => message.apply(value.bytes()?),
             Self::Order(order) => order.apply(value.bytes()?, scratch),
             Self::Query(query) => query.apply(value.bytes()?, scratch),
+            Self::Stick(table) => table.apply(value, env, scratch),
         }
     }
 }

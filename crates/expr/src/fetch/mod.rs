@@ -7,11 +7,13 @@ mod data;
 mod http;
 mod number;
 mod rdp;
+mod stick;
 mod tls;
 mod tls_hello;
 mod unbuilt;
 
 pub use http::basic;
+pub(crate) use stick::{Query, element, index, kilo, makes, plain, read};
 pub use tls::{CertificateText, RevokedText, common_name};
 
 use crate::args::{ArgKind, Args};
@@ -68,9 +70,19 @@ const fn row(
 /// All rows in order of their names.
 pub(crate) fn table() -> &'static [Row] {
     static TABLE: LazyLock<Vec<Row>> = LazyLock::new(|| {
-        let mut rows: Vec<Row> =
-            [acl::ROWS, constant::ROWS, connection::ROWS, number::ROWS, http::ROWS, data::ROWS, tls::ROWS]
-                .concat();
+        let mut rows: Vec<Row> = [
+            acl::ROWS,
+            constant::ROWS,
+            connection::ROWS,
+            number::ROWS,
+            http::ROWS,
+            data::ROWS,
+            tls::ROWS,
+            stick::NUMBERS,
+            stick::ELEMENTS,
+            stick::ROWS,
+        ]
+        .concat();
         rows.extend(connection::LINKS.as_flattened());
         rows.extend(connection::SETTINGS);
         rows.extend(unbuilt::rows());
@@ -104,6 +116,7 @@ pub(crate) enum Fetch {
     Http(http::Http),
     Data(data::DataFetch),
     Tls(tls::Tls),
+    Stick(stick::Stick),
 }
 
 impl Fetch {
@@ -119,6 +132,7 @@ impl Fetch {
             Self::Http(http) => http.eval(env, scratch).map_err(|absent| later(env, absent)),
             Self::Data(data) => data.eval(env, scratch),
             Self::Tls(tls) => tls.eval(env, scratch),
+            Self::Stick(stick) => stick.eval(env, scratch),
         }
     }
 
@@ -162,7 +176,7 @@ impl Fetch {
         match self {
             // What they look at was seen to when they were compiled.
             Self::Acl(_) | Self::Constant(_) => Looks::Fixed,
-            Self::Connection(_) | Self::Tls(_) => Looks::Connection,
+            Self::Connection(_) | Self::Tls(_) | Self::Stick(_) => Looks::Connection,
             Self::Number(_) => Looks::Number,
             Self::Http(_) => Looks::Message,
             Self::Data(_) => Looks::Data,

@@ -227,6 +227,7 @@ impl World {
             zone: &self.zone,
             direction: self.direction,
             is_final: self.is_final,
+            tables: None,
             request: self.request.as_ref(),
             response: self.response.as_ref(),
             request_data: data(&self.request_bytes, self.complete),

@@ -43,6 +43,7 @@ impl Generation {
                 *section = was.clone();
             }
         }
+        super::stick::inherit(&mut parts.stick_tables, &before.stick_tables);
         share(&mut parts.places, &before.places, &mut self.bounds);
         // Who was let in a moment ago counts, and what an operator set stays.
         if parts.process.connection_rate == before.process.connection_rate {

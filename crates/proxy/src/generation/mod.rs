@@ -33,6 +33,7 @@ mod spelling;
 mod state_file;
 mod stats_page;
 mod steps;
+mod stick;
 mod tls;
 mod track;
 mod users;
@@ -61,12 +62,14 @@ pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};
 pub(crate) use resolvers::{Order, Question};
 pub use rules::{
     Action, Addressed, Captures, Change as RuleChange, ConnectionAction, ContentAction, Expressions, Figure,
-    Listed, Lookup, MOST_CAPTURES, MOST_POOL_NAMES, Made, NameMatch, Packets, PageAction, Persist, Redirect,
-    RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, SetBandwidth, Setting, Silence, Target, TimeoutOf,
+    General, Listed, Lookup, MOST_CAPTURES, MOST_POOL_NAMES, Made, NameMatch, Packets, PageAction, Persist,
+    Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, SetBandwidth, Setting, Silence, Target,
+    TimeoutOf, Track, TrackCounts,
 };
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
 pub use server_addr::{ServerAddr, Whereabouts};
 pub use stats_page::{Credentials, StatsPage};
+pub use stick::StickTable;
 pub use tls::{ServerTls, SniName};
 pub use track::ServerNumber;
 pub(crate) use track::{follow, operation};
@@ -139,6 +142,8 @@ pub struct Parts {
     pub resolvers: Vec<Arc<Resolvers>>,
     /// The files of TLS.
     pub certificates: Arc<Store>,
+    /// Stick tables, by their numbers.
+    pub stick_tables: Vec<StickTable>,
     /// Users, by the file's order of lists.
     pub userlists: Vec<Userlist>,
     /// Some of them have passwords that are hashed.
@@ -229,6 +234,7 @@ impl Generation {
                 refuse.keyword(proxy.pos, "http_auth", why);
             }
         }
+        let stick_tables = stick::tables(config, &mut refuse);
         let spellings = spelling::spellings(global, &mut refuse);
         let mut logs = Logs::new(global, &mut refuse);
         let zone = Zone::system();
@@ -278,6 +284,7 @@ impl Generation {
             frontends: proxies.frontends,
             expressions,
             resolvers,
+            stick_tables,
             hashes_passwords: userlists.iter().any(Userlist::has_hashes),
             userlists,
             spellings,

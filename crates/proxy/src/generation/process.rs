@@ -8,7 +8,7 @@ use super::proxies::Ids;
 use super::refuse::Refuse;
 use manylane_buf::MAX_CLUSTER;
 use manylane_config::table::Tune;
-use manylane_config::tree::{Bind, Global, HardStop, Set, Settings, TlsProcess, WorkerFails};
+use manylane_config::tree::{Bind, Global, HardStop, Set, Settings, StatusSet, TlsProcess, WorkerFails};
 use manylane_expr::VariableLimits;
 use manylane_http::MAX_HEAD;
 use manylane_sched::{Placement, Profiling};
@@ -127,6 +127,10 @@ pub struct Process {
     pub most_pipes: Option<usize>,
     /// `tune.max-rules-at-once`
     pub rules_at_once: u32,
+    /// `http-err-codes`: statuses of servers that count as errors of clients.
+    pub error_statuses: StatusSet,
+    /// `http-fail-codes`: those that count as failures of servers.
+    pub failure_statuses: StatusSet,
     /// `tune.vars.*-max-size`
     pub variable_limits: VariableLimits,
     /// `tune.renice.startup`
@@ -340,6 +344,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         h1_case_adjust: _, // read by `spelling`
         h1_case_adjust_file: _,
         hard_stop_after,
+        http_err_codes,
+        http_fail_codes,
         localpeer: _, // a variable of the environment
         log: _,       // read with the targets of proxies
         log_send_hostname: _,
@@ -425,6 +431,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         zero_warning: is_on(zero_warning),
         external_check: external_check.map(|set| set.value),
         hides_websocket: is_on(h2_hides_websocket),
+        error_statuses: http_err_codes.map_or_else(StatusSet::errors, |set| set.value),
+        failure_statuses: http_fail_codes.map_or_else(StatusSet::failures, |set| set.value),
         insecure_setuid: is_on(insecure_setuid),
         pidfile: pidfile.as_ref().map(|set| path(&set.value)),
         chroot: chroot.as_ref().map(|set| path(&set.value)),
@@ -537,7 +545,7 @@ fn tune(tune: &Tune) -> Process {
         sndbuf_server,
         sndbuf_backend: _,
         sndbuf_frontend: _,
-        stick_counters: _, // of stick tables, which are refused
+        stick_counters: _, // of rules
         takeover_other_tg: _,
         vars_check,
         vars_global,

@@ -399,6 +399,7 @@ fn one<'c>(
         force_persist: _,
         ignore_persist: _,
         filters: _,
+        stick_table: _, // by their own reader
     } = proxy;
     all.places += 1;
     let filters = Arc::new(Filters::of(proxy, all.places as u32)); // no file has so many proxies

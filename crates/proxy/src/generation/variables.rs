@@ -84,6 +84,7 @@ fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zo
         zone,
         direction: Direction::Request,
         is_final: true,
+        tables: None,
         request: None,
         response: None,
         request_data: Data::default(),

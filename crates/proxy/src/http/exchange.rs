@@ -12,7 +12,7 @@ use super::websocket;
 use crate::counts::count_in_front;
 use crate::flow::Side;
 use crate::generation::{Backend, CloseMode, ContentAction, Rule, Target};
-use crate::rules::{Answer, Content, End, EvalPhase, Lookups, any_holds, content};
+use crate::rules::{Answer, Content, Countable, End, EvalPhase, Lookups, any_holds, content};
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Key};
@@ -130,6 +130,7 @@ impl Session<'_> {
         if !self.contents(&rules.content, None, request, up).await {
             return After::Close;
         }
+        self.count_in_tables(Countable::Request);
         if frontend.http.monitor.as_deref().is_some_and(|uri| is_monitored(&request.head, uri)) {
             self.record.take(); // it is not logged
             frontend.counts.own().intercepted.add(1);

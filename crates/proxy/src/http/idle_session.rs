@@ -8,6 +8,7 @@ use super::private::Private;
 use super::request::{PartialHead, ends_in_silence, timeouts};
 use crate::flow::{StreamTimeouts, Timer};
 use crate::generation::{Frontend, Listener};
+use crate::rules::SessionTracks;
 use crate::run::{Event, IdleClient, Local, WaiterSlot};
 use crate::session::{Client, QuietClient};
 use manylane_balance::Index;
@@ -35,6 +36,7 @@ pub(crate) enum Woken {
 pub(super) struct More {
     private: Private,
     variables: Option<Variables>,
+    tracks: SessionTracks,
     /// What came of the next request.
     partial: Option<Pooled<PartialHead>>,
 }
@@ -184,9 +186,13 @@ impl IdleSession {
         let Self { client, timer, since, requests, last, more, _idle: _ } = self;
         let (requests, last) = (requests.into(), last.map(|(backend, server)| (backend as usize, server)));
         let scopes = local.scopes.take();
-        let More { private, variables, partial } = more.map_or_else(More::default, Pooled::into_inner);
+        let More { private, variables, tracks, partial } =
+            more.map_or_else(More::default, Pooled::into_inner);
         if let Some(variables) = variables {
             scopes.put_session(variables);
+        }
+        if !tracks.is_none() {
+            scopes.tracks.put_session(tracks);
         }
         let (client, record) = (Client::wake(client), RefCell::new(None));
         Session {
@@ -230,16 +236,16 @@ impl Session<'_> {
     #[inline(always)] // it is taken apart where it is
     pub(super) fn into_idle(self, goes_on: bool) -> Option<IdleSession> {
         let Self { local, client, requests, last, private, timer, since, scopes, partial, place, .. } = self;
-        let variables = scopes.take_session();
+        let (variables, tracks) = (scopes.take_session(), scopes.tracks.take_session());
         local.scopes.put(scopes);
         if !goes_on {
             return None;
         }
         let more = match variables {
-            None if private.is_empty() && partial.is_none() => None,
+            None if private.is_empty() && tracks.is_none() && partial.is_none() => None,
             variables => {
                 let mut more = place.or_else(self::place)?;
-                *more = More { private, variables, partial };
+                *more = More { private, variables, tracks, partial };
                 Some(more)
             }
         };

@@ -32,7 +32,7 @@ use crate::flow::{H2End, NotSent, Side, Splicing, StreamTimeouts, Timeouts, Time
 use crate::generation::{Backend, Frontend, Listener, TimeoutOf};
 use crate::log::Record;
 use crate::panics::caught;
-use crate::rules::{EvalContext, Scopes};
+use crate::rules::{Countable, EvalContext, Scopes};
 use crate::run::{Local, Streaming};
 use crate::session::Client;
 use crate::termination::Cause;
@@ -203,6 +203,8 @@ impl Session<'_> {
                 }
                 Err(NoMore::Refused) => {
                     frontend.counts.own().requests.add(1);
+                    self.count_in_tables(Countable::Request);
+                    self.count_in_tables(Countable::Error);
                     count_in_front!(frontend, self.listener, request_errors);
                     self.last = None;
                     self.log();
@@ -333,6 +335,12 @@ impl Session<'_> {
         record.write(log, &self.eval(), backend, server, self.local.here().now());
     }
 
+    /// Counts something in the entries of stick tables that the session and its request are counted in.
+    #[inline]
+    fn count_in_tables(&self, what: Countable) {
+        self.scopes.tracks.count(what, || self.local.here().now());
+    }
+
     /// So many bytes came from the client.
     #[inline]
     fn receives(&self, bytes: usize) {
@@ -344,6 +352,7 @@ impl Session<'_> {
         let unsent = self.unsent.take();
         if unsent > 0 {
             self.note(|record| record.up += unsent);
+            self.count_in_tables(Countable::Bytes { up: unsent, down: 0 });
             self.frontend.counts.own().bytes_in.add(unsent);
             self.listener.counts.own().bytes_in.add(unsent);
         }
@@ -355,6 +364,7 @@ impl Session<'_> {
             record.up += up;
             record.down += down;
         });
+        self.count_in_tables(Countable::Bytes { up, down });
         let server = server.map(|index| backend.servers[index.get()].counts.own());
         let (f, b, l) = (self.frontend.counts.own(), backend.counts.own(), self.listener.counts.own());
         f.bytes_in.add(up);

@@ -13,7 +13,7 @@ use crate::generation::LoggedErrors;
 use crate::h2_counts::{CountedConn, judge_glitches};
 use crate::log::Record;
 use crate::panics::caught;
-use crate::rules::EvalContext;
+use crate::rules::{Countable, EvalContext, SessionTracks};
 use crate::run::{Local, SESSION};
 use crate::session::{Client, ClientOrigin};
 use crate::termination::{Cause, Phase, Termination};
@@ -49,6 +49,7 @@ struct Multiplexed {
     /// Connections to servers that are this session's alone, and no stream's at the moment.
     private: RefCell<Private>,
     variables: RefCell<Option<Variables>>,
+    tracks: SessionTracks,
 }
 
 /// A connection of HTTP/2 that a request in HTTP/1 has begun (RFC 7540, 3.2), which is its first stream.
@@ -78,7 +79,7 @@ manylane_sync::lazy_static! {
 pub(super) async fn serve(session: Session<'_>) {
     let config = session.h2_config();
     let Session { local, frontend, listener, client, private, scopes, upgraded, .. } = session;
-    let variables = scopes.take_session();
+    let (variables, tracks) = (scopes.take_session(), scopes.tracks.take_session());
     local.scopes.put(scopes);
     let Some((connection, received, origin)) = client.split() else { return };
     let settings = &local.generation.process.h2;
@@ -104,6 +105,7 @@ pub(super) async fn serve(session: Session<'_>) {
         last: Cell::new(None),
         private: RefCell::new(private),
         variables: RefCell::new(variables),
+        tracks: tracks.into_shared(),
     });
     let (first, _) = timeouts(frontend, 0);
     let (idle, _) = timeouts(frontend, 1);
@@ -119,7 +121,7 @@ pub(super) async fn serve(session: Session<'_>) {
     }
     let mut running = pin!(conn.run(&patience, |stream, incoming| begin(&of, stream, incoming)));
     let mut stopping = local.stopping.waiter();
-    let mut told = false;
+    let (mut told, mut counted_glitches) = (false, 0);
     poll_fn(|context| {
         if !told {
             let (event, place) = stopping.place();
@@ -136,6 +138,12 @@ pub(super) async fn serve(session: Session<'_>) {
         let idle = || local.generation.process_stats.idle_percent();
         judge_glitches(&conn, settings.kill_at_load, config.glitches, idle);
         let polled = running.as_mut().poll(context);
+        let glitches = conn.glitches();
+        if glitches > counted_glitches {
+            let new = Countable::Glitches(glitches - counted_glitches);
+            of.tracks.count(new, local.here().now());
+            counted_glitches = glitches;
+        }
         let happened = counted.look();
         let lines = match settings.logged {
             LoggedErrors::None => 0,
@@ -228,6 +236,9 @@ impl Multiplexed {
         let scopes = local.scopes.take();
         if let Some(variables) = &*self.variables.borrow() {
             scopes.put_session(variables.clone());
+        }
+        if !self.tracks.is_none() {
+            scopes.tracks.put_session(self.tracks.share());
         }
         let requests = self.requests.replace(self.requests.get() + 1);
         let mut session = Session {
@@ -360,6 +371,8 @@ impl Session<'_> {
         let counts = self.frontend.counts.own();
         counts.requests.add(1);
         counts.h2_requests.add(1);
+        self.count_in_tables(Countable::Request);
+        self.count_in_tables(Countable::Error);
         count_in_front!(self.frontend, self.listener, request_errors);
         self.refuse(431, Cause::Refused).await;
         self.replied.set(true);

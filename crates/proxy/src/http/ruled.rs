@@ -11,7 +11,7 @@ use super::{Session, count_status, edit};
 use crate::counts::count_in_front;
 use crate::flow::NotSent;
 use crate::generation::{Action, Backend, Persist as Obeyed, Rule, Rules, TimeoutOf};
-use crate::rules::{Answer, End, EvalPhase, Verdict, Walk, after_response, apply};
+use crate::rules::{Answer, Countable, End, EvalPhase, Verdict, Walk, after_response, apply};
 use crate::run::{Begun, Streaming};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
@@ -134,6 +134,7 @@ impl Session<'_> {
                             Err(cause) => return Some(self.ended(asking, about, cause).await),
                         };
                         self.note(|record| record.down += length);
+                        self.count_in_tables(Countable::Bytes { up: 0, down: length });
                         self.frontend.counts.own().bytes_out.add(length);
                         self.listener.counts.own().bytes_out.add(length);
                         if let Some(backend) = backend {
@@ -232,6 +233,7 @@ impl Session<'_> {
             End::Answered if about.backend.is_some_and(|backend| backend.id != self.frontend.id) => {}
             End::Answered => self.frontend.counts.own().intercepted.add(1),
             End::Denied | End::Tarpit => {
+                self.count_in_tables(Countable::Error);
                 count_in_front!(self.frontend, self.listener, requests_denied);
                 if let Some(backend) = about.backend.filter(|backend| backend.id != self.frontend.id) {
                     backend.counts.own().requests_denied.add(1);
@@ -551,6 +553,7 @@ impl Session<'_> {
         self.replied.set(true);
         let count = |session: &Self, bytes| {
             session.note(|record| record.down += bytes);
+            session.count_in_tables(Countable::Bytes { up: 0, down: bytes });
             if let Some(backend) = backend {
                 backend.counts.own().bytes_out.add(bytes);
             }

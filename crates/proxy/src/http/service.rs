@@ -8,7 +8,7 @@ use super::pump::Pump;
 use super::{Session, count_status, edit};
 use crate::generation::{Backend, PageAction, StatsPage};
 use crate::pages::Page;
-use crate::rules::{Answer, End, EvalPhase, any_holds, challenge, see_other};
+use crate::rules::{Answer, Countable, End, EvalPhase, any_holds, challenge, see_other};
 use crate::run::PageServed;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::{Chain, External};
@@ -269,6 +269,7 @@ impl Session<'_> {
         if bytes > 0 {
             self.replied.set(true);
             self.note(|record| record.down += bytes);
+            self.count_in_tables(Countable::Bytes { up: 0, down: bytes });
             self.frontend.counts.own().bytes_out.add(bytes);
             self.listener.counts.own().bytes_out.add(bytes);
         }

@@ -9,7 +9,7 @@ use super::tries::{Failed, no_memory};
 use super::websocket::as_connected;
 use crate::flow::{BodyEnd, NotSent};
 use crate::generation::{Backend, CloseMode, Rules};
-use crate::rules::{Answer, Content, End, EvalPhase, Lookups, content};
+use crate::rules::{Answer, Content, Countable, End, EvalPhase, Lookups, content};
 use crate::server::ServerPermit;
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
@@ -132,6 +132,7 @@ impl Session<'_> {
         backend.counts.own().answered(took);
         permit.server().counts.own().answered(took);
         self.scopes.begin_response();
+        self.count_status_in_tables(response.head.status());
         self.note(|record| {
             record.response = Some(took);
             record.status = Some(response.head.status());
@@ -150,6 +151,17 @@ impl Session<'_> {
                 record.cookies[0] = asking.told.late.unwrap_or(usual);
             }
         });
+    }
+
+    /// What a server's status says is an error, or its failure.
+    fn count_status_in_tables(&self, status: u16) {
+        let codes = &self.local.generation.process;
+        if codes.error_statuses.contains(status) {
+            self.count_in_tables(Countable::Error);
+        }
+        if codes.failure_statuses.contains(status) {
+            self.count_in_tables(Countable::Failure);
+        }
     }
 
     /// `option checkcache`: refuses a response that gives a cookie away, and says so.

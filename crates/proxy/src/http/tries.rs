@@ -8,7 +8,7 @@ use super::upload::Watched;
 use super::websocket::is_websocket;
 use crate::flow::{H2End, ServerEnd, Side};
 use crate::generation::{Backend, Reuse, Server};
-use crate::rules::{Answer, BackLink, End, EvalContext, EvalPhase};
+use crate::rules::{Answer, BackLink, Countable, End, EvalContext, EvalPhase};
 use crate::run::{Idle, Local, SETTINGS_PATIENCE};
 use crate::server::{self, Attempt, ConnectTimings, IdleConn, NotReached, ServerPermit, Tried, Wanted};
 use crate::session::Client;
@@ -101,6 +101,11 @@ impl Session<'_> {
                     }
                 }
                 Err(Failed::Answer(status, ended)) => {
+                    let by_server =
+                        matches!(ended.cause, Cause::ServerLeft | Cause::ServerSilent | Cause::Refused);
+                    if by_server && matches!(status, 502 | 504) && ended.phase != Phase::Connect {
+                        self.count_in_tables(Countable::Failure);
+                    }
                     let bodyless = self.ends_behind(asking, up);
                     return self
                         .fail(

@@ -5,6 +5,7 @@ use super::context::{EvalContext, EvalPhase, backend_named};
 use super::normalize::NoTarget;
 use super::set::{millis, set};
 use super::text::{LONGEST, Text};
+use super::tracks::Countable;
 use crate::generation::{
     Action, ConnectionAction, NameMatch, Persist, Question, Replaced, Rule, RuleChange as Change, Silence,
     Target,
@@ -286,6 +287,8 @@ fn one(
             return answer::reply(eval, now, reply).map(|answer| Some(Verdict::Answer(*end, answer)));
         }
         Action::Auth(realm) => {
+            // As HAProxy: who has to tell a password has made an error.
+            eval.scopes.tracks.count(Countable::Error, || eval.local.here().now());
             let absolute = head.target_parts().form == manylane_http::Form::Absolute;
             let of_proxy = absolute && eval.frontend.http.request_limits.proxy_header;
             let answer = answer::challenge(realm, of_proxy);

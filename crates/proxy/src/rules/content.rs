@@ -88,6 +88,10 @@ pub(crate) fn content(
             ContentAction::Set(Setting::Capture(expression, _)) if is_to_come(eval, phase, expression) => {
                 return Content::Wait;
             }
+            // A key that may still change is waited for.
+            ContentAction::Set(Setting::Track(track)) if may_change(eval, phase, &track.key) => {
+                return Content::Wait;
+            }
             // Other expressions do not wait: what is not there now is not set.
             ContentAction::Set(setting) => set(eval, EvalPhase { may_grow: false, ..phase }, setting),
         }

@@ -2,6 +2,7 @@
 
 use super::Memory;
 use super::memory::{LONGEST_ID, Texts, digits};
+use super::tracks::{TableView, Tracks, millis as millis_of};
 use crate::counts::count_in_front;
 use crate::generation::{
     Backend, BackendTimeouts, Frontend, Generation, Listener, MOST_CAPTURES, MOST_POOL_NAMES, Server,
@@ -14,7 +15,8 @@ use manylane_balance::Index;
 use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine,
-    Scratch, ServerFacts, ServerId, Settings, StreamFacts, StreamSetting, TlsFacts, Type, UserlistId, Value,
+    Scratch, ServerFacts, ServerId, Settings, StickTables, StreamFacts, StreamSetting, TlsFacts, Type,
+    UserlistId, Value,
     VariableLimits, Variables,
 };
 use manylane_http::Head;
@@ -27,6 +29,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
     pub(crate) memory: Memory,
+    /// Entries of stick tables.
+    pub(crate) tracks: Tracks,
     session: RefCell<Variables>,
     transaction: RefCell<Variables>,
     request: RefCell<Variables>,
@@ -37,6 +41,7 @@ impl Scopes {
     /// The next request begins.
     pub(crate) fn next_request(&self) {
         self.memory.clear();
+        self.tracks.end_stream();
         self.transaction.borrow_mut().clear();
         self.request.borrow_mut().clear();
         self.response.borrow_mut().clear();
@@ -50,9 +55,9 @@ impl Scopes {
         }
     }
 
-    /// Whether the session has variables.
+    /// Whether the session has something that only its generation understands.
     pub(crate) fn has_session(&self) -> bool {
-        !self.session.borrow().is_empty()
+        !self.session.borrow().is_empty() || self.tracks.has_session()
     }
 
     /// The session's variables, if it has any; none are left here.
@@ -70,6 +75,7 @@ impl Scopes {
     fn clear(&self) {
         self.next_request();
         self.session.borrow_mut().clear();
+        drop(self.tracks.take_session());
     }
 }
 
@@ -316,6 +322,12 @@ impl EvalContext<'_> {
             }),
         };
         let reader = self.local.reader();
+        let tables = &*self.local.tables;
+        let view = (!tables.is_empty()).then(|| TableView {
+            tables,
+            tracks: &self.scopes.tracks,
+            now: millis_of(self.local.here().now()),
+        });
         let env = Env {
             now: now(),
             zone: &generation.zone,
@@ -331,6 +343,7 @@ impl EvalContext<'_> {
             settings: Some(&settings),
             stream: &stream,
             log: phase.log,
+            tables: view.as_ref().map(|view| view as &dyn StickTables),
             variables: manylane_expr::Scopes {
                 process: Some(&generation.expressions.process),
                 session: Some(&self.scopes.session),

@@ -10,6 +10,7 @@ mod memory;
 mod normalize;
 mod set;
 mod text;
+mod tracks;
 
 pub use answer::End;
 pub(crate) use answer::{Answer, challenge, reply, see_other, to_server};
@@ -22,3 +23,4 @@ pub(crate) use key::key;
 pub(crate) use links::{BackLink, Links};
 pub(crate) use memory::{LogLevel, Memory};
 pub use normalize::Normalizer;
+pub(crate) use tracks::{Countable, LaneTables, SessionTracks, millis as table_millis};

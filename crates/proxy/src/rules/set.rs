@@ -69,6 +69,8 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
                 cell.set(packets);
             }
         }
+        Setting::Track(track) => eval.track(phase, track),
+        Setting::General(general) => eval.change_general(phase, general),
         Setting::Capture(expression, slot) => capture(eval, phase, expression, *slot),
         Setting::Bandwidth(set) => {
             let limit = match &set.limit {

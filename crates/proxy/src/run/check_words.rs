@@ -87,6 +87,7 @@ impl<'a> CheckWords<'a> {
             zone: &generation.zone,
             direction: Direction::Response,
             is_final: true,
+            tables: None,
             request: None,
             response: seen.head,
             request_data: Data::default(),

@@ -10,7 +10,7 @@ use super::streams::Streams;
 use crate::generation::{Backend, Frontend, Generation, Server, inherit_late, set_now};
 use crate::log::Room;
 use crate::pages::PAGES_AT_ONCE;
-use crate::rules::Spare;
+use crate::rules::{LaneTables, Spare};
 use crate::termination::Cause;
 use manylane_balance::{IdlePool, Index};
 use manylane_expr::{Type, Value};
@@ -69,6 +69,8 @@ pub struct Local {
     pub(crate) memory: RefCell<manylane_expr::Lane>,
     /// What requests leave behind for their logs, between two requests.
     pub(crate) scopes: Spare,
+    /// Stick tables of the generation.
+    pub(crate) tables: Rc<LaneTables>,
     /// The soft stop at work: `close-spread-time`.
     spread: Cell<Option<Spread>>,
     /// What hashing passwords has told.
@@ -188,6 +190,7 @@ impl Local {
         let predecessor = SERVED.with_borrow(|served| {
             served.iter().rev().find(|before| before.generation.is_related(&generation)).cloned()
         });
+        let tables = LaneTables::new(&generation.stick_tables);
         let connectors = connectors(&generation, predecessor.as_deref());
         let checks = Self::newest()
             .filter(|before| before.generation.process.max_checks == generation.process.max_checks)
@@ -226,6 +229,7 @@ impl Local {
             reader,
             memory: RefCell::new(manylane_expr::Lane::new(seed)),
             scopes: Spare::default(),
+            tables,
             spread: Cell::new(None),
             passwords: Passwords::default(),
             numbers,

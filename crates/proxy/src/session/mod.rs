@@ -11,7 +11,7 @@ pub(crate) use inspect::{Inspected, inspect, request as looks_like_request};
 use crate::counts::count_in_front;
 use crate::generation::{ConnectionAction, Frontend, Listener, Rule};
 use crate::http::{self, IdleSession};
-use crate::rules::{self, Entrance, EvalContext, Scopes};
+use crate::rules::{self, Countable, Entrance, EvalContext, Scopes};
 use crate::run::{ConnGuard, Local, WaiterSlot};
 use crate::tcp;
 use greeting::NoGreeting;
@@ -270,6 +270,7 @@ async fn admit(
     }
     rule(local, frontend, listener, &frontend.rules.session, &mut client, scopes)?;
     count_in_front!(frontend, listener, sessions_admitted);
+    scopes.tracks.count(Countable::Session, || local.here().now());
     Some(client)
 }
 

@@ -12,7 +12,7 @@ use crate::generation::{
 };
 use crate::log::Record;
 use crate::panics::caught;
-use crate::rules::{Content, EvalContext, EvalPhase, Scopes, key};
+use crate::rules::{Content, Countable, EvalContext, EvalPhase, Scopes, key};
 use crate::run::{Begun, Local, Streaming};
 use crate::server::{self, Attempt, ConnectTimings, IdleConn, Tried, Wanted};
 use crate::session::{Client, Inspected, Peers, inspect, looks_like_request};
@@ -336,7 +336,9 @@ impl Stream<'_> {
         let pair = Pair::new(&local.io, client.end.connection(), connection, &permit, timeouts)
             .filtered(filters.as_ref());
         let server = permit.server();
+        let tracks = &self.eval.scopes.tracks;
         let count = |up: u64, down: u64| {
+            tracks.count(Countable::Bytes { up, down }, || local.here().now());
             let (f, b) = (frontend.counts.own(), backend.counts.own());
             let (s, l) = (server.counts.own(), listener.counts.own());
             for (bytes_in, bytes_out) in [

@@ -93,8 +93,7 @@ fn bandwidth(b: &mut Builder<'_>, line: &Line<'_>, incoming: bool) -> Option<Ban
             b"min-size" => min_size = option(b, line, index, size(0))?,
             name if SHARED_OPTIONS.iter().any(|shared| shared.as_bytes() == name) => {
                 let message = format!(
-                    "'filter {kind}' : '{}' shares a limit by a stick table, and stick tables are not built \
-                        yet",
+                    "'filter {kind}' : '{}' shares a limit by a stick table, which filters do not do yet",
                     word.shown()
                 );
                 b.found.alert(word.pos(), message);

@@ -5,6 +5,7 @@ mod listen;
 mod log;
 mod proxy;
 mod server;
+mod stick;
 
 pub(crate) use filter::filter;
 pub(crate) use listen::{bind, bind_line, octal};
@@ -17,6 +18,7 @@ pub(crate) use server::{
     default_server, dispatch, nameserver, proxy_tlv, proxy_v2_options, ring_server, server, server_interface,
     server_source, server_template, server_usesrc,
 };
+pub(crate) use stick::table as stick_table;
 
 use super::{Builder, Line};
 use crate::lex::{Environment, Word};

@@ -3,7 +3,7 @@
 use super::lookup::Lookup;
 use crate::flow::{Bandwidth, FilterId, Side};
 use crate::rules::{End, Normalizer};
-use manylane_expr::{Expression, Format, Reference, Regex, Scratch, VariableId, When, Which};
+use manylane_expr::{Expression, Format, Reference, Regex, Scratch, TableId, VariableId, When, Which};
 use manylane_logs::Level;
 use manylane_sync::Arc;
 use std::time::Duration;
@@ -73,6 +73,40 @@ pub enum Setting {
     /// Into this slot of the frontend's.
     Capture(Expression, usize),
     Bandwidth(Box<SetBandwidth>),
+    Track(Box<Track>),
+    General(Box<General>),
+}
+
+/// `track-sc`: an entry is counted in from here on.
+#[derive(Debug)]
+pub struct Track {
+    pub(crate) counter: u32,
+    pub(crate) table: TableId,
+    pub(crate) key: Expression,
+    /// Until the session's end, else until the stream's.
+    pub(crate) of_session: bool,
+    pub(crate) counts: TrackCounts,
+}
+
+/// What of the message at work is counted when its rules begin to track an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrackCounts {
+    /// Nothing: the request is counted later.
+    Nothing,
+    /// The request.
+    Request,
+    /// The request, and what the response's status says.
+    Response,
+}
+
+/// `sc-inc-gpc`, `sc-add-gpc`, `sc-set-gpt` and those for the first ones.
+#[derive(Debug)]
+pub struct General {
+    pub(crate) counter: u32,
+    pub(crate) index: u32,
+    /// A tag is set, else a counter is added to.
+    pub(crate) is_tag: bool,
+    pub(crate) by: Figure,
 }
 
 /// `set-bandwidth-limit`: puts a filter to work.

@@ -8,29 +8,31 @@ mod lookup;
 mod page;
 mod reply;
 mod setting;
+mod tracking;
 
 use captures::Slots;
 pub use captures::{Captures, MOST_CAPTURES};
 pub use kinds::{
-    Action, Addressed, Change, ConnectionAction, ContentAction, Figure, Listed, Made, NameMatch, Packets,
-    Redirect, RedirectKind, Replaced, Reply, ReplyBody, SetBandwidth, Setting, Silence, TimeoutOf,
+    Action, Addressed, Change, ConnectionAction, ContentAction, Figure, General, Listed, Made, NameMatch,
+    Packets, Redirect, RedirectKind, Replaced, Reply, ReplyBody, SetBandwidth, Setting, Silence, TimeoutOf,
+    Track, TrackCounts,
 };
 pub use lookup::Lookup;
 pub use page::PageAction;
 
-use super::files;
 use super::filters::Filters;
 use super::missing;
 use super::refuse::Refuse;
 use super::server::{Server, has_stand_in};
 use super::tls::SniName;
 use super::variables::{self, Commanded, MOST_COMMANDED};
+use super::{files, stick};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
 use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
 use manylane_expr::{
-    Acls, Compiler, Condition, Error, EvalPoints, Expression, Format, Names, ProcessVariables, ProxyId,
-    ProxySide, References, ServerId, Use, UserlistId, VariableNames, Zone,
+    Acls, Compiler, Condition, Error, EvalPoints, Expression, Format, NamedTable, Names, ProcessVariables,
+    ProxyId, ProxySide, References, ServerId, Use, UserlistId, VariableNames, Zone,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -196,6 +198,10 @@ impl Names for Directory<'_> {
     fn has_group(&self, list: UserlistId, name: &[u8]) -> bool {
         let list = self.config.userlists.get(list.0 as usize);
         list.is_some_and(|list| list.groups.iter().any(|group| group.name.bytes() == name))
+    }
+
+    fn table(&self, name: &[u8]) -> Option<NamedTable> {
+        stick::named(self.config, name)
     }
 
     fn environment(&self, name: &[u8]) -> Option<Vec<u8>> {

@@ -110,6 +110,13 @@ impl Reader<'_, '_, '_> {
             ("set-bandwidth-limit", [filter, options @ ..]) => {
                 self.bandwidth(rule, filter, options, place).map(Setting::Bandwidth)
             }
+            ("track-sc", [_, ..]) => {
+                self.track(rule, name, arguments, place).map(|made| Setting::Track(Box::new(made)))
+            }
+            ("sc-inc-gpc0(" | "sc-inc-gpc1(" | "sc-inc-gpc(", [])
+            | ("sc-add-gpc(" | "sc-set-gpt0(" | "sc-set-gpt(", [_, ..]) => {
+                self.general(rule, name, arguments, place).map(|made| Setting::General(Box::new(made)))
+            }
             ("capture", [sample @ .., how, number]) if !sample.is_empty() => {
                 self.capture(rule, sample, how, number, place)
             }
@@ -130,6 +137,13 @@ impl Reader<'_, '_, '_> {
                 | "set-fc-tos"
                 | "set-tos"
                 | "set-bandwidth-limit"
+                | "track-sc"
+                | "sc-inc-gpc0("
+                | "sc-inc-gpc1("
+                | "sc-inc-gpc("
+                | "sc-add-gpc("
+                | "sc-set-gpt0("
+                | "sc-set-gpt("
                 | "capture",
                 _,
             ) => self.arguments(rule, None),

@@ -1,0 +1,223 @@
+//! `stick-table`
+
+use super::{Builder, Line};
+use crate::lex::Word;
+use crate::tree::{StickData, StickTable};
+use crate::value::{self, Unit, ValueError};
+use manylane_expr::{DataType, Type};
+use std::time::Duration;
+
+/// Bytes of a key that is text or data, unless the file says otherwise, and at most: a key is compared for
+/// each request.
+const KEY_BYTES: i64 = 32;
+const MAX_KEY_BYTES: i64 = 1024;
+
+/// Entries of a table at most: their numbers have 28 bits.
+const MAX_SIZE: u64 = (1 << 28) - (1 << 16);
+
+/// Elements of `gpt`, `gpc` and `gpc_rate` at most, as in HAProxy.
+const MAX_ELEMENTS: i64 = 100;
+
+/// The longest period of a rate: its times are milliseconds of 32 bits, compared by their difference.
+const LONGEST_PERIOD: Duration = Duration::from_millis(1 << 30);
+
+const OPTIONS: [&str; 5] = ["type", "size", "expire", "nopurge", "store"];
+
+/// Those that need what is not built.
+const UNBUILT: [(&str, bool, &str); 5] = [
+    ("peers", true, "peers are not built yet"),
+    ("recv-only", false, "peers are not built yet"),
+    ("write-to", true, "tables do not copy what they count to another table"),
+    ("brates-factor", true, "bytes are counted one by one"),
+    ("srvkey", true, "servers are stored by their ids"),
+];
+
+pub(crate) fn table(b: &mut Builder<'_>, line: &Line<'_>) {
+    if b.proxy().stick_table.is_some() {
+        let message = "'stick-table' : a proxy has one table, found a second";
+        return b.found.alert(line.pos(), message);
+    }
+    let table = read(b, line);
+    b.proxy().stick_table = table;
+}
+
+fn wrong<T>(b: &mut Builder<'_>, word: &Word, at: usize, message: &str) -> Option<T> {
+    b.found.alert(word.pos_at(at), format!("'stick-table' : {message}"));
+    None
+}
+
+/// What follows the option at `index`.
+fn option<'l, T>(
+    b: &mut Builder<'_>,
+    line: &'l Line<'_>,
+    index: usize,
+    read: impl FnOnce(&'l [u8]) -> Result<T, ValueError>,
+) -> Option<T> {
+    let name = line.words[index].shown();
+    let Some(word) = line.words.get(index + 1) else {
+        b.found.alert(line.end(), format!("'stick-table' : '{name}' expects a value, found none"));
+        return None;
+    };
+    match read(word.bytes()) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let message =
+                format!("'{name}' expects another value than '{}': {}", word.shown(), error.message);
+            wrong(b, word, error.at, &message)
+        }
+    }
+}
+
+fn read(b: &mut Builder<'_>, line: &Line<'_>) -> Option<StickTable> {
+    let (mut key, mut key_bytes, mut size, mut expire) = (None, KEY_BYTES as usize, None, None);
+    let (mut nopurge, mut data) = (false, Vec::<StickData>::new());
+    let mut index = 0;
+    while let Some(word) = line.words.get(index) {
+        match word.bytes() {
+            b"type" => {
+                let Some(kind) = line.words.get(index + 1) else {
+                    b.found.alert(line.end(), "'stick-table' : 'type' expects a type, found none");
+                    return None;
+                };
+                key = Some(match kind.bytes() {
+                    b"ip" => Type::Ipv4,
+                    b"ipv6" => Type::Ipv6,
+                    b"integer" => Type::Int,
+                    b"string" => Type::Str,
+                    b"binary" => Type::Bin,
+                    name => {
+                        const KINDS: [&str; 5] = ["ip", "ipv6", "integer", "string", "binary"];
+                        let message = manylane_expr::none_of("stick-table type", KINDS, name);
+                        b.found.alert(kind.pos(), message);
+                        return None;
+                    }
+                });
+                let has_length = matches!(key, Some(Type::Str | Type::Bin));
+                if has_length && line.words.get(index + 2).is_some_and(|word| *word == *"len") {
+                    let read = |bytes: &[u8]| value::integer(bytes, 1, MAX_KEY_BYTES);
+                    key_bytes = option(b, line, index + 2, read)? as usize;
+                    index += 2;
+                }
+                index += 2;
+            }
+            b"size" => {
+                size = Some(option(b, line, index, |bytes| value::size(bytes, 1, MAX_SIZE))?);
+                index += 2;
+            }
+            b"expire" => {
+                let time = option(b, line, index, |bytes| value::time(bytes, Unit::Ms))?;
+                if time.is_zero() {
+                    return wrong(b, &line.words[index + 1], 0, "'expire' expects a time above 0");
+                }
+                expire = Some(time);
+                index += 2;
+            }
+            b"nopurge" => {
+                nopurge = true;
+                index += 1;
+            }
+            b"store" => {
+                let Some(word) = line.words.get(index + 1) else {
+                    b.found.alert(line.end(), "'stick-table' : 'store' expects data types, found none");
+                    return None;
+                };
+                store(b, word, &mut data)?;
+                index += 2;
+            }
+            name => {
+                if let Some((name, _, why)) = UNBUILT.iter().find(|(known, ..)| known.as_bytes() == name) {
+                    let message = format!(
+                        "'stick-table {name}' is an option of HAProxy that this program refuses: {why}"
+                    );
+                    b.found.alert(word.pos(), message);
+                } else {
+                    b.found.alert(word.pos(), manylane_expr::none_of("stick-table", OPTIONS, name));
+                }
+                return None;
+            }
+        }
+    }
+    let (Some(key), Some(size)) = (key, size) else {
+        let missing = if key.is_none() { "type" } else { "size" };
+        b.found.alert(line.end(), format!("'stick-table' expects '{missing}', found none"));
+        return None;
+    };
+    data.sort_by_key(|data| data.kind);
+    let size = u32::try_from(size).ok()?; // in its range
+    Some(StickTable { key, key_bytes, size, expire, nopurge, data, pos: line.pos() })
+}
+
+/// `gpc0,http_req_rate(10s),gpc_rate(4,1m)`
+fn store(b: &mut Builder<'_>, word: &Word, data: &mut Vec<StickData>) -> Option<()> {
+    let bytes = word.bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let end = rest.iter().position(|byte| matches!(byte, b',' | b'(')).unwrap_or(rest.len());
+        let name = &rest[..end];
+        let Some(kind) = DataType::by_name(name) else {
+            let known = DataType::ALL.map(DataType::name);
+            b.found.alert(word.pos_at(at), manylane_expr::none_of("stick-table store", known, name));
+            return None;
+        };
+        let (mut arguments, mut next) = (Vec::new(), at + end);
+        if rest.get(end) == Some(&b'(') {
+            let Some(close) = rest.iter().position(|byte| *byte == b')') else {
+                return wrong(b, word, at + end, "expected a closing parenthesis, found none");
+            };
+            let mut from = at + end + 1;
+            for argument in rest[end + 1..close].split(|byte| *byte == b',') {
+                arguments.push((from, argument));
+                from += argument.len() + 1;
+            }
+            next = at + close + 1;
+        }
+        let expected = usize::from(kind.is_array()) + usize::from(kind.is_rate());
+        if arguments.len() != expected {
+            let shape = match (kind.is_array(), kind.is_rate()) {
+                (true, true) => "(<elements>,<period>)",
+                (true, false) => "(<elements>)",
+                (false, true) => "(<period>)",
+                (false, false) => "no argument",
+            };
+            let message = format!("'{}' expects {shape}", kind.name());
+            return wrong(b, word, at, &message);
+        }
+        let mut arguments = arguments.into_iter();
+        let (mut count, mut period) = (1, Duration::ZERO);
+        if kind.is_array()
+            && let Some((from, argument)) = arguments.next()
+        {
+            match value::integer(argument, 1, MAX_ELEMENTS) {
+                Ok(number) => count = number as u32,
+                Err(error) => {
+                    return wrong(b, word, from + error.at, &format!("'{}': {}", kind.name(), error.message));
+                }
+            }
+        }
+        if kind.is_rate()
+            && let Some((from, argument)) = arguments.next()
+        {
+            match value::time(argument, Unit::Ms) {
+                Ok(time) if (Duration::from_millis(1)..=LONGEST_PERIOD).contains(&time) => period = time,
+                Ok(_) => {
+                    let message = format!("'{}' expects a period from 1ms to 12 days", kind.name());
+                    return wrong(b, word, from, &message);
+                }
+                Err(error) => {
+                    return wrong(b, word, from + error.at, &format!("'{}': {}", kind.name(), error.message));
+                }
+            }
+        }
+        if data.iter().any(|known| known.kind == kind) {
+            return wrong(b, word, at, &format!("'{}' is stored already", kind.name()));
+        }
+        data.push(StickData { kind, count, period });
+        match bytes.get(next) {
+            None => break,
+            Some(b',') => at = next + 1,
+            Some(_) => return wrong(b, word, next, "expected ',' between data types"),
+        }
+    }
+    Some(())
+}

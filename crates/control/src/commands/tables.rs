@@ -1,0 +1,381 @@
+//! Stick tables: `show table`, `set table`, `clear table`, in HAProxy's form.
+
+use super::Call;
+use crate::level::Level;
+use crate::reply::Gone;
+use manylane_expr::{DataType, Datum, Type, Value};
+use manylane_sched::Time;
+use manylane_stick::{Entry, MAX_KEY_BYTES, Table, with_key};
+use manylane_sync::Arc;
+use std::fmt::Write;
+
+/// Entries that are shown before others have their turn.
+const AT_ONCE: u32 = 64;
+
+/// A comparison of a number of entries: all of a command must hold.
+struct Filter {
+    datum: Datum,
+    operator: &'static str,
+    value: u64,
+}
+
+impl Filter {
+    fn holds(&self, entry: &Entry<'_>, now: u64) -> bool {
+        let Some(number) = entry.get(self.datum, now) else { return false };
+        match self.operator {
+            "eq" => number == self.value,
+            "ne" => number != self.value,
+            "le" => number <= self.value,
+            "ge" => number >= self.value,
+            "lt" => number < self.value,
+            _ => number > self.value,
+        }
+    }
+}
+
+/// Which entries a command is about.
+enum Chosen {
+    Key(String),
+    Number(u32),
+    Those(Vec<Filter>),
+}
+
+fn millis(time: Time) -> u64 {
+    time.as_nanos() / 1_000_000
+}
+
+fn find(call: &mut Call<'_, '_>) -> Option<(Box<str>, Arc<Table>)> {
+    let name = call.word(0);
+    let found = call.generation.stick_tables.iter().find(|table| *table.name == *name);
+    match found {
+        Some(found) => {
+            call.words = &call.words[1..];
+            Some((found.name.clone(), found.table.clone()))
+        }
+        None => {
+            call.error("No such table");
+            None
+        }
+    }
+}
+
+/// `data.gpc0`, `data.gpc[1]`; `Err` is what is wrong with it.
+fn datum(word: &str, table: &Table) -> Option<Result<Datum, &'static str>> {
+    let name = word.strip_prefix("data.")?;
+    let (name, index) = match name.split_once('[') {
+        Some((name, rest)) => match rest.strip_suffix(']').and_then(|digits| digits.parse().ok()) {
+            Some(index) => (name, index),
+            None => return Some(Err("Unknown data type")),
+        },
+        None => (name, 0),
+    };
+    Some(match DataType::by_name(name.as_bytes()) {
+        None => Err("Unknown data type"),
+        Some(data) if table.keeps(Datum { data, index }) => Ok(Datum { data, index }),
+        Some(_) => Err("Data type not stored in this table"),
+    })
+}
+
+/// The number that `show table` shows of an entry; 0, which none has, for what is none.
+fn number_of(word: &str) -> u32 {
+    u32::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).unwrap_or_default()
+}
+
+/// What the words behind the table choose. Nothing when they are wrong, which was told.
+fn chosen(call: &mut Call<'_, '_>, table: &Table) -> Option<Chosen> {
+    match call.words {
+        [word, key, ..] if word == "key" => return Some(Chosen::Key(key.clone())),
+        [word] if word == "key" => {
+            call.error("Key value expected");
+            return None;
+        }
+        [word, number, ..] if word == "ptr" => {
+            return Some(Chosen::Number(number_of(number)));
+        }
+        _ => {}
+    }
+    let mut filters = Vec::new();
+    for (place, words) in call.words.chunks(3).enumerate() {
+        let of_entry = |what: &str| format!("Filter entry #{}: {what}", place + 1);
+        let wrong = match datum(&words[0], table) {
+            None => {
+                "Optional argument only supports \"data.<store_data_type>\" <operator> <value> or key <key> \
+                     or ptr <ptr>"
+                    .to_owned()
+            }
+            Some(Err(why)) => of_entry(why),
+            Some(Ok(datum)) => {
+                const OPERATORS: [&str; 6] = ["eq", "ne", "le", "ge", "lt", "gt"];
+                let operator =
+                    words.get(1).and_then(|word| OPERATORS.into_iter().find(|known| known == word));
+                match (operator, words.get(2).and_then(|word| word.parse().ok())) {
+                    (None, _) => {
+                        of_entry("Require and operator among \"eq\", \"ne\", \"le\", \"ge\", \"lt\", \"gt\"")
+                    }
+                    (_, None) => of_entry("Require a valid integer value to compare against"),
+                    (Some(operator), Some(value)) => {
+                        filters.push(Filter { datum, operator, value });
+                        continue;
+                    }
+                }
+            }
+        };
+        call.error(&wrong);
+        return None;
+    }
+    Some(Chosen::Those(filters))
+}
+
+/// Does something with the words of a key. Nothing when it is none of the table's type.
+fn with_words<R>(table: &Table, key: &str, work: impl FnOnce(&[u64]) -> R) -> Option<R> {
+    let value = match table.spec().key {
+        Type::Ipv4 => Value::Ipv4(key.parse().ok()?),
+        Type::Ipv6 => Value::Ipv6(key.parse().ok()?),
+        Type::Str => Value::Str(key.as_bytes()),
+        Type::Bin => Value::Bin(key.as_bytes()),
+        _ => Value::Int(manylane_expr::parse_int(key.as_bytes())),
+    };
+    with_key(table.spec(), value, work)
+}
+
+/// Text without what would be taken for the end of it.
+fn escaped(bytes: &[u8], out: &mut String) {
+    for byte in bytes {
+        let _ = match byte {
+            b' ' | b'\\' | b'=' => write!(out, "\\{}", char::from(*byte)),
+            b'\t' => write!(out, "\\t"),
+            b'\n' => write!(out, "\\n"),
+            b'\r' => write!(out, "\\r"),
+            0x1b => write!(out, "\\e"),
+            0x21..=0x7e => write!(out, "{}", char::from(*byte)),
+            byte => write!(out, "\\x{byte:02x}"),
+        };
+    }
+}
+
+/// The line of an entry.
+fn line(entry: &Entry<'_>, table: &Table, now: u64, out: &mut String) {
+    let mut bytes = [0; MAX_KEY_BYTES];
+    let _ = write!(out, "{:#x}: key=", entry.number());
+    let _ = match entry.key(&mut bytes) {
+        Value::Ipv4(addr) => write!(out, "{addr}"),
+        Value::Ipv6(addr) => write!(out, "{addr}"),
+        Value::Int(n) => write!(out, "{n}"),
+        Value::Str(text) => {
+            escaped(text, out);
+            Ok(())
+        }
+        Value::Bin(data) => data.iter().try_for_each(|byte| write!(out, "{byte:02X}")),
+        Value::Bool(_) | Value::Method(_) => Ok(()),
+    };
+    let holders = entry.holders().saturating_sub(1); // this one
+    let _ = write!(out, " use={holders} exp={} shard=0", entry.expires_in(now));
+    for data in &table.spec().data {
+        for index in 0..data.count {
+            let number = entry.get(Datum { data: data.kind, index }, now).unwrap_or_default();
+            let name = data.kind.name();
+            let _ = match data.kind {
+                DataType::ServerKey => write!(out, " server_key=-"),
+                DataType::Gpt | DataType::Gpc => write!(out, " {name}{index}={number}"),
+                DataType::GpcRate => write!(out, " gpc{index}_rate({})={number}", data.period),
+                kind if kind.is_rate() => write!(out, " {name}({})={number}", data.period),
+                _ => write!(out, " {name}={number}"),
+            };
+        }
+    }
+    out.push('\n');
+}
+
+fn head(name: &str, table: &Table) -> String {
+    let kind = match table.spec().key {
+        Type::Ipv4 => "ip",
+        Type::Ipv6 => "ipv6",
+        Type::Str => "string",
+        Type::Bin => "binary",
+        _ => "integer",
+    };
+    format!("# table: {name}, type: {kind}, size:{}, used:{}\n", table.spec().size, table.used())
+}
+
+/// `show table`
+pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    if call.words.is_empty() {
+        let generation = call.generation.clone();
+        for table in generation.stick_tables.iter().rev() {
+            call.reply.put(&head(&table.name, &table.table));
+            call.reply.breathe().await?;
+        }
+        return Ok(());
+    }
+    let Some((name, table)) = find(call) else { return Ok(()) };
+    let Some(chosen) = chosen(call, &table) else { return Ok(()) };
+    let may_see = call.settings.level >= Level::Operator;
+    let now = millis(call.here.now());
+    let mut out = String::new();
+    let filters = match chosen {
+        Chosen::Key(_) | Chosen::Number(_) if !may_see => {
+            call.error("Permission denied");
+            return Ok(());
+        }
+        Chosen::Key(key) => {
+            let found = with_words(&table, &key, |words| {
+                table.get(words, now).map(|entry| line(&entry, &table, now, &mut out))
+            });
+            match found {
+                None => call.error("Invalid key"),
+                Some(None) => {}
+                Some(Some(())) => {
+                    call.reply.put(&head(&name, &table));
+                    call.reply.put(&out);
+                }
+            }
+            return Ok(());
+        }
+        Chosen::Number(number) => {
+            table.each(number, now, |entry| {
+                if entry.number() == number {
+                    line(entry, &table, now, &mut out);
+                }
+                false
+            });
+            if out.is_empty() {
+                call.error("No entry can be found matching ptr.");
+            } else {
+                call.reply.put(&head(&name, &table));
+                call.reply.put(&out);
+            }
+            return Ok(());
+        }
+        Chosen::Those(filters) => filters,
+    };
+    call.reply.put(&head(&name, &table));
+    if !may_see {
+        call.reply.put("# contents not dumped due to insufficient privileges\n");
+        return Ok(());
+    }
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let (mut looked_at, now) = (0, millis(call.here.now()));
+        next = table.each(from, now, |entry| {
+            if filters.iter().all(|filter| filter.holds(entry, now)) {
+                line(entry, &table, now, &mut out);
+            }
+            looked_at += 1;
+            looked_at < AT_ONCE
+        });
+        call.reply.put(&out);
+        out.clear();
+        call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+/// `set table`
+pub(super) fn set(call: &mut Call<'_, '_>) {
+    if call.words.is_empty() {
+        return call.error(
+            "Required arguments: <table> key <key> [data.<store_data_type> <value>]* or <table> ptr <ptr> \
+             [data.<store_data_type> <value>]*",
+        );
+    }
+    let Some((_, table)) = find(call) else { return };
+    let [word, key, pairs @ ..] = call.words else {
+        return match call.words {
+            [word] if word == "key" => call.error("Key value expected"),
+            [word] => refuse_filter(call, word),
+            _ => {}
+        };
+    };
+    let by_number = word == "ptr";
+    if word != "key" && !by_number {
+        return refuse_filter(call, word);
+    }
+    if table.spec().key == Type::Bin && !by_number {
+        return call.error(
+            "Inserting keys into tables of type other than ip, ipv6, string and integer is not supported",
+        );
+    }
+    let mut data = Vec::new();
+    for pair in pairs.chunks(2) {
+        let wrong = match datum(&pair[0], &table) {
+            None => "\"data.<store_data_type>\" followed by a value expected",
+            Some(Err(why)) => why,
+            Some(Ok(datum)) => match pair.get(1).and_then(|word| word.parse::<u64>().ok()) {
+                Some(number) => {
+                    data.push((datum, number));
+                    continue;
+                }
+                None => "Require a valid integer value to store",
+            },
+        };
+        return call.error(wrong);
+    }
+    let now = millis(call.here.now());
+    let fill = |entry: &Entry<'_>| {
+        data.iter().for_each(|(datum, number)| _ = entry.set(*datum, *number, now));
+        entry.touch(now);
+    };
+    if by_number {
+        let (number, mut found) = (number_of(key), false);
+        table.each(number, now, |entry| {
+            if entry.number() == number {
+                found = true;
+                fill(entry);
+            }
+            false
+        });
+        if !found {
+            call.error("No entry can be found matching ptr.");
+        }
+        return;
+    }
+    let made = with_words(&table, key, |words| table.get_or_make(words, now).map(|entry| fill(&entry)));
+    match made {
+        None => call.error("Invalid key"),
+        Some(None) => call.error("Unable to allocate a new entry"),
+        Some(Some(())) => {}
+    }
+}
+
+fn refuse_filter(call: &mut Call<'_, '_>, word: &str) {
+    if word.starts_with("data.") {
+        call.error("content-based lookup is only supported with the \"show\" and \"clear\" actions");
+    } else {
+        call.error(
+            "Optional argument only supports \"data.<store_data_type>\" <operator> <value> or key <key> or \
+             ptr <ptr>",
+        );
+    }
+}
+
+/// `clear table`
+pub(super) async fn clear(call: &mut Call<'_, '_>) {
+    if call.words.is_empty() {
+        return call.error(
+            "Required arguments: <table> \"data.<store_data_type>\" <operator> <value> or <table> key \
+             <key> or <table> ptr <ptr>",
+        );
+    }
+    let Some((_, table)) = find(call) else { return };
+    let Some(chosen) = chosen(call, &table) else { return };
+    let now = millis(call.here.now());
+    match chosen {
+        Chosen::Key(key) => match with_words(&table, &key, |words| table.clear_key(words)) {
+            None => call.error("Invalid key"),
+            Some(false) => call.error("Entry currently in use, cannot remove"),
+            Some(true) => {}
+        },
+        Chosen::Number(number) => {
+            for shard in 0..table.shards() {
+                table.clear(shard, |entry| entry.number() == number);
+                call.here.yield_now().await;
+            }
+        }
+        Chosen::Those(filters) => {
+            for shard in 0..table.shards() {
+                table.clear(shard, |entry| filters.iter().all(|filter| filter.holds(entry, now)));
+                call.here.yield_now().await;
+            }
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Entries of stick tables: those that counters track, and that of the client's address.
+
+use super::{Fetch, Row, row};
+use crate::args::{ArgKind::*, Args};
+use crate::cast::cast;
+use crate::env::Env;
+use crate::error::Error;
+use crate::eval_points::EvalPoints;
+use crate::sample::{Absent, Fetched, Type, Value, found};
+use crate::scratch::Scratch;
+use crate::table::{Ask, DataType, Datum, NamedTable, Outcome, TableId};
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stick {
+    Tracked { counter: u32, table: Option<TableId>, asked: Query },
+    Source { table: NamedTable, asked: Query },
+    IsTracked { counter: u32, table: Option<TableId> },
+    Key(u32),
+    Used(TableId),
+    Free(TableId),
+}
+
+/// What is asked of an entry, and how its answer is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Query {
+    pub(crate) ask: Ask,
+    /// Bytes are shown in KiB.
+    pub(crate) kilo: bool,
+    /// The entry is made, if it is not there.
+    pub(crate) makes: bool,
+}
+
+pub(crate) const fn read(data: DataType) -> Query {
+    plain(Ask::Read(Datum { data, index: 0 }))
+}
+
+pub(crate) const fn plain(ask: Ask) -> Query {
+    Query { ask, kilo: false, makes: false }
+}
+
+pub(crate) const fn kilo(data: DataType) -> Query {
+    Query { kilo: true, ..read(data) }
+}
+
+pub(crate) const fn makes(ask: Ask) -> Query {
+    Query { makes: true, ..plain(ask) }
+}
+
+impl Query {
+    /// The number that was told. An entry that is not there counts nothing.
+    pub(crate) fn shown(self, told: Outcome) -> Option<i64> {
+        match told {
+            Outcome::Number(n) if self.kilo => Some(n >> 10),
+            Outcome::Number(n) => Some(n),
+            Outcome::NoEntry => Some(0),
+            Outcome::NotKept | Outcome::NotTracked => None,
+        }
+    }
+}
+
+/// Elements of an array that a table may keep, and counters that a stream may have: as in HAProxy.
+pub(crate) const MAX_INDEX: i64 = 99;
+const MAX_COUNTER: i64 = 14;
+
+fn counter(args: &Args<'_, '_>, at: usize) -> Result<u32, Error> {
+    Ok(args.int_in(at, 0..=MAX_COUNTER, 0)? as u32)
+}
+
+fn table(args: &Args<'_, '_>, at: usize) -> Result<Option<TableId>, Error> {
+    match args.given(at) {
+        None => Ok(None),
+        Some(_) => Ok(Some(args.table(at)?.id)),
+    }
+}
+
+fn tracked(counter: u32, table: Option<TableId>, asked: Query) -> Result<Fetch, Error> {
+    Ok(Fetch::Stick(Stick::Tracked { counter, table, asked }))
+}
+
+/// Fetches of one number of an entry: of a counter by its number, of the first three, of the source.
+macro_rules! numbers {
+    ($($asked:expr, $help:literal,
+        [$any:literal, $zero:literal, $one:literal, $two:literal, $src:literal];)*) => {
+        &[$(
+            row($any, &[Int, Table], 1, Type::Int, EvalPoints::RUNNING,
+                concat!($help, " of the entry that a counter tracks"),
+                |args| tracked(counter(args, 0)?, table(args, 1)?, $asked)),
+            row($zero, &[Table], 0, Type::Int, EvalPoints::RUNNING,
+                concat!($help, " of the entry that counter 0 tracks"),
+                |args| tracked(0, table(args, 0)?, $asked)),
+            row($one, &[Table], 0, Type::Int, EvalPoints::RUNNING,
+                concat!($help, " of the entry that counter 1 tracks"),
+                |args| tracked(1, table(args, 0)?, $asked)),
+            row($two, &[Table], 0, Type::Int, EvalPoints::RUNNING,
+                concat!($help, " of the entry that counter 2 tracks"),
+                |args| tracked(2, table(args, 0)?, $asked)),
+            row($src, &[Table], 1, Type::Int, EvalPoints::LINK,
+                concat!($help, " of the entry of the client's address"),
+                |args| Ok(Fetch::Stick(Stick::Source { table: args.table(0)?, asked: $asked }))),
+        )*]
+    };
+}
+
+use DataType as D;
+
+pub(super) const NUMBERS: &[Row] = numbers! {
+    read(D::BytesInRate), "bytes from the client a period",
+        ["sc_bytes_in_rate", "sc0_bytes_in_rate", "sc1_bytes_in_rate", "sc2_bytes_in_rate",
+         "src_bytes_in_rate"];
+    read(D::BytesOutRate), "bytes to the client a period",
+        ["sc_bytes_out_rate", "sc0_bytes_out_rate", "sc1_bytes_out_rate", "sc2_bytes_out_rate",
+         "src_bytes_out_rate"];
+    makes(Ask::Clear(0)), "makes general counter 0 zero, and gives what it was,",
+        ["sc_clr_gpc0", "sc0_clr_gpc0", "sc1_clr_gpc0", "sc2_clr_gpc0", "src_clr_gpc0"];
+    makes(Ask::Clear(1)), "makes general counter 1 zero, and gives what it was,",
+        ["sc_clr_gpc1", "sc0_clr_gpc1", "sc1_clr_gpc1", "sc2_clr_gpc1", "src_clr_gpc1"];
+    read(D::ConnCnt), "connections so far",
+        ["sc_conn_cnt", "sc0_conn_cnt", "sc1_conn_cnt", "sc2_conn_cnt", "src_conn_cnt"];
+    read(D::ConnCur), "connections now",
+        ["sc_conn_cur", "sc0_conn_cur", "sc1_conn_cur", "sc2_conn_cur", "src_conn_cur"];
+    read(D::ConnRate), "connections a period",
+        ["sc_conn_rate", "sc0_conn_rate", "sc1_conn_rate", "sc2_conn_rate", "src_conn_rate"];
+    read(D::Gpc0), "general counter 0",
+        ["sc_get_gpc0", "sc0_get_gpc0", "sc1_get_gpc0", "sc2_get_gpc0", "src_get_gpc0"];
+    read(D::Gpc1), "general counter 1",
+        ["sc_get_gpc1", "sc0_get_gpc1", "sc1_get_gpc1", "sc2_get_gpc1", "src_get_gpc1"];
+    read(D::Gpt0), "general tag 0",
+        ["sc_get_gpt0", "sc0_get_gpt0", "sc1_get_gpt0", "sc2_get_gpt0", "src_get_gpt0"];
+    read(D::GlitchCnt), "glitches of connections",
+        ["sc_glitch_cnt", "sc0_glitch_cnt", "sc1_glitch_cnt", "sc2_glitch_cnt", "src_glitch_cnt"];
+    read(D::GlitchRate), "glitches of connections a period",
+        ["sc_glitch_rate", "sc0_glitch_rate", "sc1_glitch_rate", "sc2_glitch_rate", "src_glitch_rate"];
+    read(D::Gpc0Rate), "counts of general counter 0 a period",
+        ["sc_gpc0_rate", "sc0_gpc0_rate", "sc1_gpc0_rate", "sc2_gpc0_rate", "src_gpc0_rate"];
+    read(D::Gpc1Rate), "counts of general counter 1 a period",
+        ["sc_gpc1_rate", "sc0_gpc1_rate", "sc1_gpc1_rate", "sc2_gpc1_rate", "src_gpc1_rate"];
+    read(D::HttpErrCnt), "requests that were in error",
+        ["sc_http_err_cnt", "sc0_http_err_cnt", "sc1_http_err_cnt", "sc2_http_err_cnt", "src_http_err_cnt"];
+    read(D::HttpErrRate), "requests in error a period",
+        ["sc_http_err_rate", "sc0_http_err_rate", "sc1_http_err_rate", "sc2_http_err_rate",
+         "src_http_err_rate"];
+    read(D::HttpFailCnt), "responses of servers that failed",
+        ["sc_http_fail_cnt", "sc0_http_fail_cnt", "sc1_http_fail_cnt", "sc2_http_fail_cnt",
+         "src_http_fail_cnt"];
+    read(D::HttpFailRate), "failures of servers a period",
+        ["sc_http_fail_rate", "sc0_http_fail_rate", "sc1_http_fail_rate", "sc2_http_fail_rate",
+         "src_http_fail_rate"];
+    read(D::HttpReqCnt), "requests so far",
+        ["sc_http_req_cnt", "sc0_http_req_cnt", "sc1_http_req_cnt", "sc2_http_req_cnt", "src_http_req_cnt"];
+    read(D::HttpReqRate), "requests a period",
+        ["sc_http_req_rate", "sc0_http_req_rate", "sc1_http_req_rate", "sc2_http_req_rate",
+         "src_http_req_rate"];
+    makes(Ask::Increment(0)), "counts in general counter 0, and gives what it is then,",
+        ["sc_inc_gpc0", "sc0_inc_gpc0", "sc1_inc_gpc0", "sc2_inc_gpc0", "src_inc_gpc0"];
+    makes(Ask::Increment(1)), "counts in general counter 1, and gives what it is then,",
+        ["sc_inc_gpc1", "sc0_inc_gpc1", "sc1_inc_gpc1", "sc2_inc_gpc1", "src_inc_gpc1"];
+    kilo(D::BytesInCnt), "KiB from the client",
+        ["sc_kbytes_in", "sc0_kbytes_in", "sc1_kbytes_in", "sc2_kbytes_in", "src_kbytes_in"];
+    kilo(D::BytesOutCnt), "KiB to the client",
+        ["sc_kbytes_out", "sc0_kbytes_out", "sc1_kbytes_out", "sc2_kbytes_out", "src_kbytes_out"];
+    read(D::SessCnt), "sessions so far",
+        ["sc_sess_cnt", "sc0_sess_cnt", "sc1_sess_cnt", "sc2_sess_cnt", "src_sess_cnt"];
+    read(D::SessRate), "sessions a period",
+        ["sc_sess_rate", "sc0_sess_rate", "sc1_sess_rate", "sc2_sess_rate", "src_sess_rate"];
+};
+
+/// Fetches of an element of an array: `(<index>,<counter>[,<table>])`, `(<index>,<table>)`.
+macro_rules! elements {
+    ($($asked:expr, $help:literal, [$any:literal, $src:literal];)*) => {
+        &[$(
+            row($any, &[Int, Int, Table], 2, Type::Int, EvalPoints::RUNNING,
+                concat!($help, " of the entry that a counter tracks"),
+                |args| tracked(counter(args, 1)?, table(args, 2)?, $asked(index(args)?))),
+            row($src, &[Int, Table], 2, Type::Int, EvalPoints::LINK,
+                concat!($help, " of the entry of the client's address"),
+                |args| {
+                    let (table, asked) = (args.table(1)?, $asked(index(args)?));
+                    Ok(Fetch::Stick(Stick::Source { table, asked }))
+                }),
+        )*]
+    };
+}
+
+pub(crate) fn index(args: &Args<'_, '_>) -> Result<u32, Error> {
+    Ok(args.int_in(0, 0..=MAX_INDEX, 0)? as u32)
+}
+
+/// An element of an array.
+pub(crate) fn element(data: DataType) -> impl Fn(u32) -> Query {
+    move |index| plain(Ask::Read(Datum { data, index }))
+}
+
+pub(super) const ELEMENTS: &[Row] = elements! {
+    (|index| makes(Ask::Clear(index))), "makes a general counter zero, and gives what it was,",
+        ["sc_clr_gpc", "src_clr_gpc"];
+    element(D::Gpc), "a general counter", ["sc_get_gpc", "src_get_gpc"];
+    element(D::Gpt), "a general tag", ["sc_get_gpt", "src_get_gpt"];
+    element(D::GpcRate), "counts of a general counter a period", ["sc_gpc_rate", "src_gpc_rate"];
+    (|index| makes(Ask::Increment(index))), "counts in a general counter, and gives what it is then,",
+        ["sc_inc_gpc", "src_inc_gpc"];
+};
+
+pub(super) const ROWS: &[Row] = &[
+    row(
+        "sc1_clr_gpc",
+        &[Int, Table],
+        1,
+        Type::Int,
+        EvalPoints::RUNNING,
+        "makes a general counter of the entry that counter 1 tracks zero, and gives what it was",
+        |args| tracked(1, table(args, 1)?, makes(Ask::Clear(index(args)?))),
+    ),
+    row(
+        "sc_key",
+        &[Int],
+        1,
+        Type::Any,
+        EvalPoints::RUNNING,
+        "the key of the entry that a counter tracks",
+        |args| Ok(Fetch::Stick(Stick::Key(counter(args, 0)?))),
+    ),
+    row("sc0_key", &[], 0, Type::Any, EvalPoints::RUNNING, "the key that counter 0 tracks", |_| {
+        Ok(Fetch::Stick(Stick::Key(0)))
+    }),
+    row("sc1_key", &[], 0, Type::Any, EvalPoints::RUNNING, "the key that counter 1 tracks", |_| {
+        Ok(Fetch::Stick(Stick::Key(1)))
+    }),
+    row("sc2_key", &[], 0, Type::Any, EvalPoints::RUNNING, "the key that counter 2 tracks", |_| {
+        Ok(Fetch::Stick(Stick::Key(2)))
+    }),
+    row(
+        "sc_tracked",
+        &[Int, Table],
+        1,
+        Type::Bool,
+        EvalPoints::RUNNING,
+        "whether a counter tracks an entry",
+        |args| Ok(Fetch::Stick(Stick::IsTracked { counter: counter(args, 0)?, table: table(args, 1)? })),
+    ),
+    row(
+        "sc0_tracked",
+        &[Table],
+        0,
+        Type::Bool,
+        EvalPoints::RUNNING,
+        "whether counter 0 tracks an entry",
+        |args| Ok(Fetch::Stick(Stick::IsTracked { counter: 0, table: table(args, 0)? })),
+    ),
+    row(
+        "sc1_tracked",
+        &[Table],
+        0,
+        Type::Bool,
+        EvalPoints::RUNNING,
+        "whether counter 1 tracks an entry",
+        |args| Ok(Fetch::Stick(Stick::IsTracked { counter: 1, table: table(args, 0)? })),
+    ),
+    row(
+        "sc2_tracked",
+        &[Table],
+        0,
+        Type::Bool,
+        EvalPoints::RUNNING,
+        "whether counter 2 tracks an entry",
+        |args| Ok(Fetch::Stick(Stick::IsTracked { counter: 2, table: table(args, 0)? })),
+    ),
+    row(
+        "sc_trackers",
+        &[Int, Table],
+        1,
+        Type::Int,
+        EvalPoints::RUNNING,
+        "connections and requests that are counted in the entry that a counter tracks",
+        |args| tracked(counter(args, 0)?, table(args, 1)?, plain(Ask::Trackers)),
+    ),
+    row(
+        "sc0_trackers",
+        &[Table],
+        0,
+        Type::Int,
+        EvalPoints::RUNNING,
+        "connections and requests that are counted in the entry that counter 0 tracks",
+        |args| tracked(0, table(args, 0)?, plain(Ask::Trackers)),
+    ),
+    row(
+        "sc1_trackers",
+        &[Table],
+        0,
+        Type::Int,
+        EvalPoints::RUNNING,
+        "connections and requests that are counted in the entry that counter 1 tracks",
+        |args| tracked(1, table(args, 0)?, plain(Ask::Trackers)),
+    ),
+    row(
+        "sc2_trackers",
+        &[Table],
+        0,
+        Type::Int,
+        EvalPoints::RUNNING,
+        "connections and requests that are counted in the entry that counter 2 tracks",
+        |args| tracked(2, table(args, 0)?, plain(Ask::Trackers)),
+    ),
+    row(
+        "src_updt_conn_cnt",
+        &[Table],
+        1,
+        Type::Int,
+        EvalPoints::LINK,
+        "counts a connection in the entry of the client's address, and gives their number",
+        |args| {
+            let asked = makes(Ask::CountConnection);
+            Ok(Fetch::Stick(Stick::Source { table: args.table(0)?, asked }))
+        },
+    ),
+    row("table_avl", &[Table], 1, Type::Int, EvalPoints::RUNNING, "entries that fit into a table", |args| {
+        Ok(Fetch::Stick(Stick::Free(args.table(0)?.id)))
+    }),
+    row("table_cnt", &[Table], 1, Type::Int, EvalPoints::RUNNING, "entries of a table", |args| {
+        Ok(Fetch::Stick(Stick::Used(args.table(0)?.id)))
+    }),
+];
+
+/// Bytes of a key that `sc_key` gives at most: those that tables keep.
+const LONGEST_KEY: usize = 1024;
+
+impl Stick {
+    pub(super) fn eval<'x>(&self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Fetched<'x> {
+        let tables = env.tables.ok_or(Absent::Never)?;
+        let shown = |asked: Query, told| match asked.shown(told) {
+            Some(n) => found(Value::Int(n)),
+            None => Err(Absent::Never),
+        };
+        match *self {
+            Self::Tracked { counter, table, asked } => {
+                shown(asked, tables.tracked(counter, table, asked.ask))
+            }
+            Self::Source { table, asked } => {
+                let source = env.client.source.ok_or(Absent::Never)?.ip();
+                let key = cast(source.into(), table.key, scratch).ok_or(Absent::Never)?;
+                shown(asked, tables.keyed(table.id, key, asked.ask, asked.makes))
+            }
+            Self::IsTracked { counter, table } => {
+                let told = tables.tracked(counter, table, Ask::Exists);
+                found(Value::Bool(matches!(told, Outcome::Number(_))))
+            }
+            Self::Key(counter) => {
+                let mut bytes = [0; LONGEST_KEY];
+                let key = tables.key_of(counter, &mut bytes).ok_or(Absent::Never)?;
+                let copied = match key {
+                    Value::Str(text) => scratch.copy(text).map(Value::Str),
+                    Value::Bin(data) => scratch.copy(data).map(Value::Bin),
+                    Value::Ipv4(addr) => Some(Value::Ipv4(addr)),
+                    Value::Ipv6(addr) => Some(Value::Ipv6(addr)),
+                    Value::Int(n) => Some(Value::Int(n)),
+                    Value::Bool(_) | Value::Method(_) => None,
+                };
+                copied.map_or(Err(Absent::Never), found)
+            }
+            Self::Used(table) => found(Value::Int(tables.entries(table).0.into())),
+            Self::Free(table) => found(Value::Int(tables.entries(table).1.into())),
+        }
+    }
+}

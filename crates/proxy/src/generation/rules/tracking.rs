@@ -1,0 +1,113 @@
+//! `track-sc`, `sc-inc-gpc`, `sc-add-gpc` and `sc-set-gpt`.
+
+use super::{Figure, General, Reader, Track, TrackCounts};
+use manylane_config::lex::Word;
+use manylane_config::table::Ruleset;
+use manylane_config::{tree, value};
+use manylane_expr::{EvalPoints, is_castable};
+
+/// `tune.stick-counters`, unless the file says otherwise.
+const COUNTERS: u64 = 3;
+
+/// Elements of arrays at most, as in HAProxy.
+const MAX_INDEX: i64 = 99;
+
+impl Reader<'_, '_, '_> {
+    /// The number of a counter, which the file has room for.
+    fn counter(&mut self, rule: &tree::Rule, word: &Word, at: usize, digits: &[u8]) -> Option<u32> {
+        let counters = self.config.global.tune.stick_counters.map_or(COUNTERS, |set| set.value);
+        match value::integer(digits, 0, i64::from(u32::MAX)) {
+            Ok(number) if (number as u64) < counters => Some(number as u32),
+            _ => {
+                let message = format!(
+                    "expects the number of a counter below {counters} ('tune.stick-counters'), found '{}'",
+                    manylane_config::Shown(digits)
+                );
+                self.wrong(rule, word.pos_at(at), &message)
+            }
+        }
+    }
+
+    /// `track-sc<counter> <expression> [table <name>]`
+    pub(super) fn track(
+        &mut self,
+        rule: &tree::Rule,
+        name: &Word,
+        arguments: &[Word],
+        place: EvalPoints,
+    ) -> Option<Track> {
+        let prefix = rule.action.len();
+        let counter = self.counter(rule, name, prefix, name.bytes().get(prefix..).unwrap_or_default())?;
+        let (expression, table) = match arguments {
+            [expression @ .., option, table] if *option == *"table" && !expression.is_empty() => {
+                (expression, Some(table))
+            }
+            expression => (expression, None),
+        };
+        let key = self.expression(expression, place)?;
+        let found = self.compiler.names.table(table.map_or(self.proxy_name, Word::bytes));
+        let Some(found) = found else {
+            return match table {
+                Some(word) => self.expected(rule, word, "the name of a proxy with a 'stick-table'"),
+                None => {
+                    self.wrong(rule, rule.pos, "expects 'table <name>', or a 'stick-table' of the same proxy")
+                }
+            };
+        };
+        if !is_castable(key.gives(), found.key) {
+            let message = format!(
+                "expects a key of a type that is none of the table's: {} makes no {}",
+                key.gives(),
+                found.key
+            );
+            return self.wrong(rule, expression.first()?.pos(), &message);
+        }
+        let of_session = matches!(rule.list, Ruleset::TcpRequestConnection | Ruleset::TcpRequestSession);
+        let counts = match rule.list {
+            Ruleset::HttpRequest => TrackCounts::Request,
+            Ruleset::HttpResponse => TrackCounts::Response,
+            // What the frontend's rules for contents track counts the request, which comes after them.
+            _ => TrackCounts::Nothing,
+        };
+        Some(Track { counter, table: found.id, key, of_session, counts })
+    }
+
+    /// `sc-inc-gpc0(<counter>)`, `sc-add-gpc(<index>,<counter>) <number>|<expression>` and so on.
+    pub(super) fn general(
+        &mut self,
+        rule: &tree::Rule,
+        name: &Word,
+        arguments: &[Word],
+        place: EvalPoints,
+    ) -> Option<General> {
+        let open = rule.action.len();
+        let inside = name.bytes().get(open..).and_then(|rest| rest.strip_suffix(b")"));
+        let Some(inside) = inside else {
+            return self.expected(rule, name, "the number of a counter in parentheses");
+        };
+        let has_index = matches!(rule.action, "sc-inc-gpc(" | "sc-add-gpc(" | "sc-set-gpt(");
+        let (index, counter, at) = match inside.iter().position(|byte| *byte == b',') {
+            Some(comma) if has_index => match value::integer(&inside[..comma], 0, MAX_INDEX) {
+                Ok(index) => (index as u32, &inside[comma + 1..], open + comma + 1),
+                Err(_) => {
+                    let what = format!("an index from 0 to {MAX_INDEX} before the counter");
+                    return self.expected(rule, name, &what);
+                }
+            },
+            None if has_index => return self.expected(rule, name, "(<index>,<counter>)"),
+            _ => (u32::from(rule.action == "sc-inc-gpc1("), inside, open),
+        };
+        let counter = self.counter(rule, name, at, counter)?;
+        let by = match arguments {
+            [] => Figure::Fixed(1),
+            [number] if number.bytes().first().is_some_and(u8::is_ascii_digit) => {
+                match value::integer(number.bytes(), 0, i64::from(u32::MAX)) {
+                    Ok(number) => Figure::Fixed(number as u32),
+                    Err(_) => return self.expected(rule, number, "a number of 32 bits"),
+                }
+            }
+            expression => Figure::Of(self.expression(expression, place)?),
+        };
+        Some(General { counter, index, is_tag: rule.action.starts_with("sc-set-gpt"), by })
+    }
+}

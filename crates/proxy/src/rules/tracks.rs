@@ -1,0 +1,387 @@
+//! Entries of stick tables that a session and its request are counted in: what `track-sc` rules choose.
+//!
+//! A session's entries are chosen by rules for connections and sessions, and let go at its end; those of a
+//! stream by all other rules, and let go at its end. A counter of a stream hides that of its session.
+
+use super::context::{EvalContext, EvalPhase};
+use crate::generation::{Figure, General, StickTable, Track, TrackCounts};
+use manylane_expr::{Ask, DataType, Datum, Outcome, StickTables, TableId, Value};
+use manylane_pool::{Pool, Pooled};
+use manylane_sched::Time;
+use manylane_stick::{Entry, MAX_KEY_BYTES, Table, with_key};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Counters that a stream may have: the largest `tune.stick-counters`.
+pub(crate) const MAX_COUNTERS: usize = 15;
+
+/// A time as tables count it.
+pub(crate) fn millis(time: Time) -> u64 {
+    time.as_nanos() / 1_000_000
+}
+
+/// A lane's hands on the tables of its generation.
+#[derive(Debug)]
+pub(crate) struct LaneTables(Box<[StickTable]>);
+
+impl LaneTables {
+    pub(crate) fn new(tables: &[StickTable]) -> Rc<Self> {
+        Rc::new(Self(tables.into()))
+    }
+
+    /// There are none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Table> {
+        self.0.iter().map(|table| &*table.table)
+    }
+
+    fn get(&self, id: TableId) -> Option<&Table> {
+        Some(&*self.0.get(id.0 as usize)?.table)
+    }
+}
+
+/// An entry that is counted in, which stays as long as this.
+#[derive(Debug)]
+struct Tracked {
+    tables: Rc<LaneTables>,
+    table: TableId,
+    number: u32,
+}
+
+impl Tracked {
+    fn entry(&self) -> Option<Entry<'_>> {
+        Some(self.tables.get(self.table)?.held(self.number))
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        if let Some(table) = self.tables.get(self.table) {
+            table.held(self.number).take_one(DataType::ConnCur);
+            table.release(self.number, millis(Time::now()));
+        }
+    }
+}
+
+/// By counter.
+#[derive(Debug, Default)]
+pub(crate) struct Slots([Option<Tracked>; MAX_COUNTERS]);
+
+manylane_sync::lazy_static! {
+    static SESSION_TRACKS: Pool<Slots> =
+        Pool::new("tracked entries of a session").expect("the size is a constant below the bound");
+}
+
+/// What a session is counted in.
+#[derive(Debug, Default)]
+pub(crate) enum SessionTracks {
+    #[default]
+    None,
+    /// Its requests come one after another.
+    Own(Pooled<Slots>),
+    /// Its streams have it together.
+    Shared(Rc<Pooled<Slots>>),
+}
+
+impl SessionTracks {
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    fn slots(&self) -> Option<&Slots> {
+        match self {
+            Self::None => None,
+            Self::Own(slots) => Some(slots),
+            Self::Shared(slots) => Some(slots),
+        }
+    }
+
+    /// The same for many streams.
+    pub(crate) fn into_shared(self) -> Self {
+        match self {
+            Self::Own(slots) => Self::Shared(Rc::new(slots)),
+            other => other,
+        }
+    }
+
+    /// For one more stream.
+    pub(crate) fn share(&self) -> Self {
+        match self {
+            Self::Shared(slots) => Self::Shared(slots.clone()),
+            _ => Self::None,
+        }
+    }
+
+    /// Counts what happened to the session, where no stream is at work.
+    pub(crate) fn count(&self, what: Countable, now: Time) {
+        let now = millis(now);
+        if let Some(Slots(slots)) = self.slots() {
+            slots.iter().flatten().for_each(|tracked| tracked.count(what, now));
+        }
+    }
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Countable {
+    /// A session was let in.
+    Session,
+    /// A request came.
+    Request,
+    /// It was in error.
+    Error,
+    /// A server failed to answer.
+    Failure,
+    /// Bytes from the client and to it.
+    Bytes { up: u64, down: u64 },
+    /// Oddities of the client.
+    Glitches(u32),
+}
+
+impl Tracked {
+    fn count(&self, what: Countable, now: u64) {
+        let Some(entry) = self.entry() else { return };
+        let both = |count: DataType, rate: DataType, n: u64| {
+            let counted = entry.add(count, n, now).is_some();
+            entry.add(rate, n, now).is_some() || counted
+        };
+        use DataType::*;
+        let counted = match what {
+            Countable::Session => both(SessCnt, SessRate, 1),
+            Countable::Request => both(HttpReqCnt, HttpReqRate, 1),
+            Countable::Error => both(HttpErrCnt, HttpErrRate, 1),
+            Countable::Failure => both(HttpFailCnt, HttpFailRate, 1),
+            Countable::Glitches(n) => both(GlitchCnt, GlitchRate, n.into()),
+            Countable::Bytes { up, down } => {
+                let counted = up > 0 && both(BytesInCnt, BytesInRate, up);
+                down > 0 && both(BytesOutCnt, BytesOutRate, down) || counted
+            }
+        };
+        if counted {
+            entry.touch(now);
+        }
+    }
+}
+
+/// What a session and its stream are counted in.
+#[derive(Debug, Default)]
+pub(crate) struct Tracks {
+    /// There is something: all that those pay who are counted nowhere is to look here.
+    any: Cell<bool>,
+    session: RefCell<SessionTracks>,
+    stream: RefCell<Slots>,
+    of_stream: Cell<bool>,
+}
+
+impl Tracks {
+    /// The stream is over.
+    #[inline]
+    pub(crate) fn end_stream(&self) {
+        if self.of_stream.replace(false) {
+            self.any.set(self.has_session());
+            let slots = std::mem::take(&mut *self.stream.borrow_mut());
+            drop(slots); // outside of the borrow
+        }
+    }
+
+    /// Whether the session is counted in something.
+    pub(crate) fn has_session(&self) -> bool {
+        !self.session.borrow().is_none()
+    }
+
+    /// What the session is counted in; here it is no more.
+    #[inline]
+    pub(crate) fn take_session(&self) -> SessionTracks {
+        if !self.any.get() {
+            return SessionTracks::None;
+        }
+        self.any.set(self.of_stream.get());
+        self.session.take()
+    }
+
+    pub(crate) fn put_session(&self, session: SessionTracks) {
+        self.any.set(self.of_stream.get() || !session.is_none());
+        self.session.replace(session);
+    }
+
+    /// Does `work` with each entry; one that a stream has by the same counter as its session hides that.
+    fn each(&self, mut work: impl FnMut(&Tracked)) {
+        let (stream, session) = (self.stream.borrow(), self.session.borrow());
+        let session = session.slots();
+        for (counter, own) in stream.0.iter().enumerate() {
+            if let Some(tracked) = own.as_ref().or_else(|| session?.0[counter].as_ref()) {
+                work(tracked);
+            }
+        }
+    }
+
+    /// The entry that a counter tracks.
+    fn find<R>(&self, counter: u32, work: impl FnOnce(&Tracked) -> R) -> Option<R> {
+        if !self.any.get() {
+            return None;
+        }
+        let (stream, session) = (self.stream.borrow(), self.session.borrow());
+        let own = stream.0.get(counter as usize)?.as_ref();
+        own.or_else(|| session.slots()?.0[counter as usize].as_ref()).map(work)
+    }
+
+    /// Counts what happened.
+    #[inline]
+    pub(crate) fn count(&self, what: Countable, now: impl FnOnce() -> Time) {
+        if self.any.get() {
+            self.count_in(what, now());
+        }
+    }
+
+    #[cold]
+    fn count_in(&self, what: Countable, now: Time) {
+        let now = millis(now);
+        self.each(|tracked| tracked.count(what, now));
+    }
+
+    /// A counter of the session or the stream tracks an entry from here on: it is counted there. Whether that
+    /// has begun now.
+    fn track(&self, of_session: bool, counter: usize, tracked: Tracked, now: u64) -> bool {
+        let fill = |slot: &mut Option<Tracked>| {
+            if let Some(entry) = tracked.entry() {
+                for data in [DataType::ConnCur, DataType::ConnCnt, DataType::ConnRate] {
+                    entry.add(data, 1, now);
+                }
+                entry.touch(now);
+            }
+            *slot = Some(tracked);
+            self.any.set(true);
+            true
+        };
+        if !of_session {
+            self.of_stream.set(true);
+            return self.stream.borrow_mut().0.get_mut(counter).is_some_and(fill);
+        }
+        let mut session = self.session.borrow_mut();
+        if session.is_none()
+            && let Ok(slots) = SESSION_TRACKS.alloc(Slots::default())
+        {
+            *session = SessionTracks::Own(slots);
+        }
+        match &mut *session {
+            SessionTracks::Own(slots) => slots.0.get_mut(counter).is_some_and(fill),
+            _ => false, // no memory
+        }
+    }
+}
+
+/// What expressions see of tables.
+pub(crate) struct TableView<'a> {
+    pub(crate) tables: &'a LaneTables,
+    pub(crate) tracks: &'a Tracks,
+    pub(crate) now: u64,
+}
+
+impl StickTables for TableView<'_> {
+    fn tracked(&self, counter: u32, table: Option<TableId>, ask: Ask) -> Outcome {
+        let told = self.tracks.find(counter, |tracked| {
+            let entry = tracked.entry()?;
+            match table.filter(|table| *table != tracked.table) {
+                None => Some(entry.ask(ask, self.now)),
+                Some(other) => {
+                    let mut bytes = [0; MAX_KEY_BYTES];
+                    Some(self.keyed(other, entry.key(&mut bytes), ask, false))
+                }
+            }
+        });
+        told.flatten().unwrap_or(Outcome::NotTracked)
+    }
+
+    fn keyed(&self, table: TableId, key: Value<'_>, ask: Ask, makes: bool) -> Outcome {
+        let Some(table) = self.tables.get(table) else { return Outcome::NoEntry };
+        let told = with_key(table.spec(), key, |words| match (ask.changes(), makes) {
+            (false, _) => table.peek(words, self.now, |entry| entry.ask(ask, self.now)),
+            (true, false) => table.get(words, self.now).map(|entry| entry.ask(ask, self.now)),
+            (true, true) => table.get_or_make(words, self.now).map(|entry| entry.ask(ask, self.now)),
+        });
+        told.flatten().unwrap_or(Outcome::NoEntry)
+    }
+
+    fn key_of<'b>(&self, counter: u32, bytes: &'b mut [u8]) -> Option<Value<'b>> {
+        self.tracks.find(counter, |tracked| Some(tracked.entry()?.key(bytes)))?
+    }
+
+    fn entries(&self, table: TableId) -> (u32, u32) {
+        let Some(table) = self.tables.get(table) else { return (0, 0) };
+        let used = table.used();
+        (used, table.spec().size.saturating_sub(used))
+    }
+}
+
+impl EvalContext<'_> {
+    /// `track-sc`: unless the counter tracks something already.
+    pub(super) fn track(&self, phase: EvalPhase<'_>, track: &Track) {
+        let tracks = &self.scopes.tracks;
+        if tracks.find(track.counter, |_| ()).is_some() {
+            return;
+        }
+        let tables = &self.local.tables;
+        let Some(table) = tables.get(track.table) else { return };
+        let now = millis(self.local.here().now());
+        let number = self.with(phase, |env, scratch| {
+            let mut scratch = scratch.reborrow();
+            let key = track.key.eval_as(table.spec().key, env, &mut scratch).ok()?;
+            with_key(table.spec(), key, |words| Some(table.get_or_make(words, now)?.into_number()))?
+        });
+        let Some(number) = number else { return };
+        let tracked = Tracked { tables: tables.clone(), table: track.table, number };
+        let response = phase.response.map(|head| head.status());
+        tracks.track(track.of_session, track.counter as usize, tracked, now);
+        // What the message at work counts was counted before this.
+        let codes = &self.local.generation.process;
+        tracks.find(track.counter, |tracked| match track.counts {
+            TrackCounts::Nothing => {}
+            TrackCounts::Request => tracked.count(Countable::Request, now),
+            TrackCounts::Response => {
+                tracked.count(Countable::Request, now);
+                let status = response.unwrap_or_default();
+                if codes.error_statuses.contains(status) {
+                    tracked.count(Countable::Error, now);
+                }
+                if codes.failure_statuses.contains(status) {
+                    tracked.count(Countable::Failure, now);
+                }
+            }
+        });
+    }
+
+    /// `sc-inc-gpc`, `sc-add-gpc`, `sc-set-gpt` and those for the first ones.
+    pub(super) fn change_general(&self, phase: EvalPhase<'_>, general: &General) {
+        let General { counter, index, is_tag, by } = general;
+        let tracks = &self.scopes.tracks;
+        if tracks.find(*counter, |_| ()).is_none() {
+            return;
+        }
+        let number = match by {
+            Figure::Fixed(number) => Some(u64::from(*number)),
+            Figure::Of(expression) => self
+                .with(phase, |env, scratch| expression.eval_int(env, scratch))
+                .map(|number| number.clamp(0, i64::from(u32::MAX)).cast_unsigned()),
+        };
+        let Some(number) = number else { return };
+        let now = millis(self.local.here().now());
+        tracks.find(*counter, |tracked| {
+            let Some(entry) = tracked.entry() else { return };
+            if !is_tag {
+                entry.count_general(*index, number, now);
+                return;
+            }
+            let datum = match index {
+                0 => entry.kept_as(DataType::Gpt0),
+                index => Datum { data: DataType::Gpt, index: *index },
+            };
+            if entry.set(datum, number, now) {
+                entry.touch(now);
+            }
+        });
+    }
+}

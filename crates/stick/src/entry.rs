@@ -1,0 +1,224 @@
+//! An entry: what it keeps, read and changed without a lock.
+
+use crate::key::value;
+use crate::rate;
+use crate::table::Table;
+use manylane_expr::{Ask, DataType, Datum, Outcome, Value};
+use manylane_sync::atomic::{AtomicU64, Ordering};
+
+/// An entry of a table that is there: somebody holds it, or whoever has this looks afterwards whether it was.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'t> {
+    pub(crate) table: &'t Table,
+    pub(crate) at: u32,
+}
+
+/// Words of every entry.
+pub(crate) const STATE: usize = 0;
+pub(crate) const DATE: usize = 1;
+pub(crate) const LINK: usize = 2;
+
+impl<'t> Entry<'t> {
+    #[inline]
+    pub(crate) fn word(&self, number: usize) -> &'t AtomicU64 {
+        self.table.word(self.at, number)
+    }
+
+    /// The words of its key.
+    pub(crate) fn key_words(&self) -> impl Iterator<Item = u64> + use<'t> {
+        let (this, words) = (*self, self.table.layout.key_words);
+        (0..words).map(move |n| this.word(crate::spec::HEADER + n).load(Ordering::Relaxed))
+    }
+
+    /// Its key; text and data are written to `bytes`, as far as they fit.
+    pub fn key<'b>(&self, bytes: &'b mut [u8]) -> Value<'b> {
+        value(self.table.spec(), self.key_words(), bytes)
+    }
+
+    /// Runs `work` with the words of its key.
+    pub fn with_key_words<R>(&self, work: impl FnOnce(&[u64]) -> R) -> R {
+        let mut words = [0; crate::MAX_KEY_BYTES / 8];
+        let count = self.table.layout.key_words.min(words.len());
+        for (word, own) in words.iter_mut().zip(self.key_words()) {
+            *word = own;
+        }
+        work(&words[..count])
+    }
+
+    #[inline]
+    fn place(&self, datum: Datum) -> Option<(&'t AtomicU64, usize, u32)> {
+        let (first, period) = self.table.layout.find(datum.data, datum.index)?;
+        Some((self.word(first), first, period))
+    }
+
+    /// A number of it; of a rate, events a period. None where the table does not keep it.
+    #[inline]
+    pub fn get(&self, datum: impl Into<Datum>, now: u64) -> Option<u64> {
+        let datum = datum.into();
+        let (word, first, period) = self.place(datum)?;
+        Some(if datum.data.is_rate() {
+            rate::read(word, self.word(first + 1), period, now).into()
+        } else {
+            let number = word.load(Ordering::Relaxed);
+            match datum.data {
+                DataType::BytesInCnt | DataType::BytesOutCnt => number,
+                _ => number.min(u32::MAX.into()),
+            }
+        })
+    }
+
+    /// Adds to a number, or so many events to a rate; the number then. Nothing happens where the table does
+    /// not keep it.
+    #[inline]
+    pub fn add(&self, datum: impl Into<Datum>, n: u64, now: u64) -> Option<u64> {
+        let datum = datum.into();
+        let (word, first, period) = self.place(datum)?;
+        if n == 0 {
+            return self.get(datum, now);
+        }
+        if datum.data.is_rate() {
+            let n = u32::try_from(n).unwrap_or(u32::MAX);
+            rate::add(word, self.word(first + 1), period, now, n, || {
+                self.table.shard_of(self.at).inner.lock()
+            });
+            return Some(rate::read(word, self.word(first + 1), period, now).into());
+        }
+        Some(word.fetch_add(n, Ordering::Relaxed).wrapping_add(n))
+    }
+
+    /// Takes one from a number, which does not go below 0.
+    pub fn take_one(&self, data: DataType) {
+        let Some((word, ..)) = self.place(data.into()) else { return };
+        let mut seen = word.load(Ordering::Relaxed);
+        while seen > 0 {
+            match word.compare_exchange_weak(seen, seen - 1, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Sets a number; of a rate, the events of the last period. Whether the table keeps it.
+    pub fn set(&self, datum: impl Into<Datum>, to: u64, now: u64) -> bool {
+        let datum = datum.into();
+        let Some((word, first, _)) = self.place(datum) else { return false };
+        if datum.data.is_rate() {
+            let _guard = self.table.shard_of(self.at).inner.lock();
+            rate::set(word, self.word(first + 1), now, u32::try_from(to).unwrap_or(u32::MAX));
+        } else {
+            word.store(to, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// It is used: it stays for as long as a new one.
+    #[inline]
+    pub fn touch(&self, now: u64) {
+        let date = now + self.table.spec().expire;
+        let word = self.word(DATE);
+        // Most who count in an entry do so within one millisecond of each other.
+        if word.load(Ordering::Relaxed) != date {
+            word.store(date, Ordering::Relaxed);
+        }
+    }
+
+    /// Milliseconds until it expires; 0 where entries do not.
+    pub fn expires_in(&self, now: u64) -> u64 {
+        match self.table.spec().expire {
+            0 => 0,
+            _ => self.word(DATE).load(Ordering::Relaxed).saturating_sub(now),
+        }
+    }
+
+    /// Sets when it expires.
+    pub fn set_expiry(&self, date: u64) {
+        self.word(DATE).store(date, Ordering::Relaxed);
+    }
+
+    /// Its number in the table, while it is there.
+    pub fn number(&self) -> u32 {
+        self.at
+    }
+
+    /// Who holds it.
+    pub fn holders(&self) -> u32 {
+        self.word(STATE).load(Ordering::Relaxed) as u32
+    }
+
+    /// The general counter of that number: by the name of its own, else in the array, with its rate.
+    fn general(&self, number: u32) -> [Datum; 2] {
+        let layout = &self.table.layout;
+        let one = |own: DataType, array: DataType| match layout.find(own, 0) {
+            Some(_) => own.into(),
+            None => Datum { data: array, index: number },
+        };
+        match number {
+            0 => [one(DataType::Gpc0, DataType::Gpc), one(DataType::Gpc0Rate, DataType::GpcRate)],
+            1 => [one(DataType::Gpc1, DataType::Gpc), one(DataType::Gpc1Rate, DataType::GpcRate)],
+            _ => [
+                Datum { data: DataType::Gpc, index: number },
+                Datum { data: DataType::GpcRate, index: number },
+            ],
+        }
+    }
+
+    /// The general counter or tag that stands in for one with a name of its own: element 0 or 1 of the array.
+    pub fn kept_as(&self, data: DataType) -> Datum {
+        match data {
+            DataType::Gpc0 => self.general(0)[0],
+            DataType::Gpc1 => self.general(1)[0],
+            DataType::Gpc0Rate => self.general(0)[1],
+            DataType::Gpc1Rate => self.general(1)[1],
+            DataType::Gpt0 if self.table.layout.find(DataType::Gpt0, 0).is_none() => {
+                Datum { data: DataType::Gpt, index: 0 }
+            }
+            data => data.into(),
+        }
+    }
+
+    /// Adds to a general counter and to its rate: what either is then. None where neither is kept.
+    pub fn count_general(&self, number: u32, n: u64, now: u64) -> Option<u64> {
+        let [count, rate] = self.general(number);
+        let of_rate = self.add(rate, n, now);
+        let of_count = self.add(count, n, now);
+        if of_rate.or(of_count).is_some() {
+            self.touch(now);
+        }
+        of_count.or(of_rate)
+    }
+
+    /// Does what is asked. [`Outcome::NotTracked`] and [`Outcome::NoEntry`] are not among the answers.
+    pub fn ask(&self, ask: Ask, now: u64) -> Outcome {
+        let told = match ask {
+            Ask::Read(datum) => {
+                let datum = if datum.index == 0 { self.kept_as(datum.data) } else { datum };
+                self.get(datum, now)
+            }
+            // As HAProxy: 0 where nothing counts.
+            Ask::Increment(number) => Some(self.count_general(number, 1, now).unwrap_or_default()),
+            Ask::Clear(number) => {
+                // As HAProxy: its rate goes on.
+                let [count, _] = self.general(number);
+                let was = self.get(count, now);
+                if self.set(count, 0, now) {
+                    self.touch(now);
+                }
+                was
+            }
+            Ask::CountConnection => {
+                self.add(DataType::ConnRate, 1, now);
+                let count = self.add(DataType::ConnCnt, 1, now);
+                self.touch(now);
+                Some(count.unwrap_or_default())
+            }
+            Ask::Trackers => Some(self.holders().into()),
+            Ask::Expire => Some(self.expires_in(now)),
+            Ask::Idle => {
+                let used = self.word(DATE).load(Ordering::Relaxed).saturating_sub(self.table.spec().expire);
+                Some(now.saturating_sub(used))
+            }
+            Ask::Exists => Some(1),
+        };
+        told.map_or(Outcome::NotKept, |number| Outcome::Number(i64::try_from(number).unwrap_or(i64::MAX)))
+    }
+}

@@ -1,0 +1,116 @@
+//! A part of a table: buckets that readers walk without its lock, and what only the lock's holder touches.
+
+use manylane_sync::atomic::{AtomicU32, Ordering};
+use manylane_sync::{LockClass, Mutex};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::OnceLock;
+
+static SHARDS: LockClass = LockClass::new("part of a stick table", 73);
+
+/// What only the lock's holder touches.
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    /// Numbers of entries that are free.
+    pub(crate) free: Vec<u32>,
+    /// Entries by a date that is not later than when they expire.
+    dates: BinaryHeap<Reverse<u64>>,
+}
+
+/// Bits of an entry's number in the order of dates; the rest is the date, in steps of [`STEP_MS`].
+const NUMBER_BITS: u32 = 28;
+
+/// Milliseconds of a step: 36 bits of them last for 130 years.
+const STEP_MS: u64 = 64;
+
+impl Inner {
+    /// Files an entry for a date, in milliseconds.
+    pub(crate) fn file(&mut self, date: u64, at: u32) {
+        self.dates.push(Reverse(date.div_ceil(STEP_MS) << NUMBER_BITS | u64::from(at)));
+    }
+
+    /// The entry with the first date, if `is_due` says so of that.
+    pub(crate) fn take_first(&mut self, is_due: impl Fn(u64) -> bool) -> Option<(u64, u32)> {
+        let &Reverse(filed) = self.dates.peek()?;
+        let date = (filed >> NUMBER_BITS) * STEP_MS;
+        if !is_due(date) {
+            return None;
+        }
+        self.dates.pop();
+        Some((date, (filed & ((1 << NUMBER_BITS) - 1)) as u32))
+    }
+
+    /// Takes out every entry that `keeps` does not keep.
+    pub(crate) fn retain(&mut self, mut keeps: impl FnMut(u32) -> bool) {
+        self.dates.retain(|Reverse(filed)| keeps((filed & ((1 << NUMBER_BITS) - 1)) as u32));
+    }
+
+    /// Entries.
+    pub(crate) fn len(&self) -> usize {
+        self.dates.len()
+    }
+}
+
+/// A part of a table.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) inner: Mutex<Inner>,
+    /// Odd while a chain changes. Written under the lock.
+    version: AtomicU32,
+    /// The first entry of each chain, or 0; made with the first entry. Written under the lock.
+    buckets: OnceLock<Box<[AtomicU32]>>,
+}
+
+impl Shard {
+    pub(crate) fn new() -> Self {
+        Self {
+            inner: Mutex::new(&SHARDS, Inner::default()),
+            version: AtomicU32::new(0),
+            buckets: OnceLock::new(),
+        }
+    }
+
+    /// The chain of a hash; nothing where there is no entry yet.
+    #[inline]
+    pub(crate) fn bucket(&self, hash: u32) -> Option<&AtomicU32> {
+        let buckets = self.buckets.get()?;
+        buckets.get(hash as usize & (buckets.len() - 1))
+    }
+
+    /// As [`bucket`](Self::bucket), which makes `count` of them, a power of two, if there are none. Under the
+    /// lock. None without memory.
+    pub(crate) fn bucket_or_made(&self, hash: u32, count: usize) -> Option<&AtomicU32> {
+        if self.buckets.get().is_none() {
+            let mut made = Vec::new();
+            made.try_reserve_exact(count).ok()?;
+            made.extend((0..count).map(|_| AtomicU32::new(0)));
+            let _ = self.buckets.set(made.into_boxed_slice()); // nobody else does, under the lock
+        }
+        self.bucket(hash)
+    }
+
+    /// A chain changes, under the lock, by `work`.
+    pub(crate) fn changing<R>(&self, work: impl FnOnce() -> R) -> R {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        // Whoever sees a part of the change sees that it is at work: pairs with the fence of `begun`.
+        manylane_sync::atomic::fence(Ordering::Release);
+        let done = work();
+        self.version.store(version.wrapping_add(2), Ordering::Release);
+        done
+    }
+
+    /// For a reader that begins; nothing while a chain changes.
+    #[inline]
+    pub(crate) fn version(&self) -> Option<u32> {
+        let version = self.version.load(Ordering::Acquire);
+        version.is_multiple_of(2).then_some(version)
+    }
+
+    /// Whether no chain has changed since `version`.
+    #[inline]
+    pub(crate) fn is_still(&self, version: u32) -> bool {
+        manylane_sync::atomic::fence(Ordering::Acquire);
+        self.version.load(Ordering::Relaxed) == version
+    }
+}

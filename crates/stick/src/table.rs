@@ -1,0 +1,610 @@
+//! A table: entries by key, that all lanes count in.
+//!
+//! See the README for the protocol; comments cite its rules.
+
+use crate::entry::{DATE, Entry, LINK, STATE};
+use crate::rate;
+use crate::shard::{Inner, Shard};
+use crate::spec::{HEADER, Layout, Spec};
+use manylane_expr::Datum;
+use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use manylane_sync::{CachePadded, LockClass, Mutex};
+use std::hash::{BuildHasher, Hasher};
+use std::mem::ManuallyDrop;
+use std::sync::OnceLock;
+
+static FREE: LockClass = LockClass::new("free entries of a stick table", LockClass::LEAF);
+
+/// Words that share a cache line.
+const LINE: usize = 8;
+
+/// A cache line of an entry: two entries share none.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Line([AtomicU64; LINE]);
+
+/// The state of an entry: it is there.
+const LIVE: u64 = 1 << 63;
+/// Added for each life of its memory, above those that hold it.
+const LIFE: u64 = 1 << 32;
+/// Those that hold it.
+const HELD: u64 = LIFE - 1;
+
+/// Entries that a shard takes or gives at once where it runs dry or over.
+const BATCH: usize = 16;
+/// Shards at most: more than cores, so that two lanes rarely want the same.
+const MAX_SHARDS: usize = 256;
+/// Entries for which there is one more shard.
+const ENTRIES_A_SHARD: u32 = 1024;
+/// Entries of a chunk at most: as many are allocated at once.
+const MAX_CHUNK: usize = 512;
+/// Tries to walk a chain while it changes; then the lock is taken.
+const TRIES: u32 = if cfg!(loom) { 1 } else { 8 };
+/// Steps of a chain before whoever walks it may have gone astray (rule 4).
+const MAX_STEPS: u32 = 1 << 12;
+/// Entries that a full table gives up at once at most, and those that it looks at for that.
+const MAX_PURGE: usize = 64;
+const MAX_LOOKED_AT: usize = 256;
+/// Milliseconds after which an entry is looked at again that was held when it should have expired.
+const HELD_FOR: u64 = 1000;
+
+/// A table.
+#[derive(Debug)]
+pub struct Table {
+    spec: Spec,
+    pub(crate) layout: Layout,
+    /// Lines of an entry.
+    lines: usize,
+    /// Entries of a chunk: this power of two.
+    chunk_bits: u32,
+    chunks: Box<[OnceLock<Box<[Line]>>]>,
+    shards: Box<[CachePadded<Shard>]>,
+    /// Entries, those that a lane is about to make included: at most `spec.size`.
+    used: CachePadded<AtomicU32>,
+    /// Numbers of entries that were never used begin here; the first is 1.
+    fresh: AtomicU32,
+    /// Free entries that no shard has.
+    free: Mutex<Vec<u32>>,
+    hasher: Hashes,
+}
+
+#[cfg(not(any(loom, manylane_sim)))]
+type Hashes = std::hash::RandomState;
+#[cfg(any(loom, manylane_sim))]
+type Hashes = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
+/// An entry that does not go away while this is there.
+#[derive(Debug)]
+pub struct Held<'t> {
+    entry: Entry<'t>,
+}
+
+impl<'t> std::ops::Deref for Held<'t> {
+    type Target = Entry<'t>;
+
+    fn deref(&self) -> &Entry<'t> {
+        &self.entry
+    }
+}
+
+impl Held<'_> {
+    /// Its number, for [`Table::release`]: it goes on being held.
+    pub fn into_number(self) -> u32 {
+        ManuallyDrop::new(self).entry.at
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.entry.table.let_go(self.entry.at);
+    }
+}
+
+impl Table {
+    /// An empty table. Memory is taken as entries need it.
+    pub fn new(spec: Spec) -> Self {
+        let layout = Layout::new(&spec);
+        let size = spec.size.clamp(1, crate::MAX_SIZE);
+        let shards = (size / ENTRIES_A_SHARD).next_power_of_two().min(MAX_SHARDS as u32) as usize;
+        // Those that shards keep free are apart from those that are used.
+        let most = size as usize + shards * 2 * BATCH + 1;
+        let chunk_bits = (most / 64).next_power_of_two().clamp(1, MAX_CHUNK).trailing_zeros();
+        Self {
+            lines: layout.words.div_ceil(LINE),
+            layout,
+            chunk_bits,
+            chunks: (0..=most >> chunk_bits).map(|_| OnceLock::new()).collect(),
+            shards: (0..shards).map(|_| CachePadded::new(Shard::new())).collect(),
+            used: CachePadded::new(AtomicU32::new(0)),
+            fresh: AtomicU32::new(1),
+            free: Mutex::new(&FREE, Vec::new()),
+            hasher: Hashes::default(),
+            spec: Spec { size, ..spec },
+        }
+    }
+
+    /// What it was made as.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Entries that it has; some may have expired and not be gone yet.
+    pub fn used(&self) -> u32 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of an entry.
+    pub fn entry_bytes(&self) -> usize {
+        self.lines * size_of::<Line>()
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, at: u32, number: usize) -> &AtomicU64 {
+        let (chunk, within) = (at as usize >> self.chunk_bits, at as usize & ((1 << self.chunk_bits) - 1));
+        let lines = self.chunks[chunk].get().expect("an entry's number is given with its chunk");
+        &lines[within * self.lines + number / LINE].0[number % LINE]
+    }
+
+    fn entry(&self, at: u32) -> Entry<'_> {
+        Entry { table: self, at }
+    }
+
+    #[inline]
+    fn hash(&self, words: &[u64]) -> u32 {
+        let mut hasher = self.hasher.build_hasher();
+        words.iter().for_each(|word| hasher.write_u64(*word));
+        hasher.finish() as u32
+    }
+
+    #[inline]
+    fn shard(&self, hash: u32) -> &Shard {
+        &self.shards[hash.rotate_left(8) as usize & (self.shards.len() - 1)]
+    }
+
+    /// The shard of an entry that is there.
+    pub(crate) fn shard_of(&self, at: u32) -> &Shard {
+        self.shard((self.word(at, LINK).load(Ordering::Relaxed) >> 32) as u32)
+    }
+
+    /// Whether an entry may be used: it is there, and held or not expired.
+    #[inline]
+    fn is_good(&self, at: u32, state: u64, now: u64) -> bool {
+        state & LIVE != 0 && (state & HELD != 0 || !self.has_expired(at, now))
+    }
+
+    fn has_expired(&self, at: u32, now: u64) -> bool {
+        self.spec.expire > 0 && self.word(at, DATE).load(Ordering::Relaxed) <= now
+    }
+
+    /// Whether the key of an entry is this.
+    #[inline]
+    fn is_of(&self, at: u32, hash: u32, words: &[u64]) -> bool {
+        (self.word(at, LINK).load(Ordering::Relaxed) >> 32) as u32 == hash
+            && self.entry(at).key_words().eq(words.iter().copied())
+    }
+
+    /// Walks a chain: the first entry that has the key, is good and is what `take` wants. `Err`: who looks
+    /// has gone astray.
+    #[inline]
+    fn walk<R>(
+        &self,
+        shard: &Shard,
+        hash: u32,
+        words: &[u64],
+        now: u64,
+        mut take: impl FnMut(u32, u64) -> Option<R>,
+    ) -> Result<Option<R>, ()> {
+        let Some(bucket) = shard.bucket(hash) else { return Ok(None) };
+        let mut at = bucket.load(Ordering::Acquire);
+        for _ in 0..MAX_STEPS {
+            if at == 0 {
+                return Ok(None);
+            }
+            let state = self.word(at, STATE).load(Ordering::Acquire);
+            if self.is_of(at, hash, words)
+                && self.is_good(at, state, now)
+                && let Some(taken) = take(at, state)
+            {
+                return Ok(Some(taken));
+            }
+            at = self.word(at, LINK).load(Ordering::Acquire) as u32;
+        }
+        Err(())
+    }
+
+    /// Rules 3 and 4: looks for a key without the lock, and with it where chains change all the time.
+    #[inline]
+    fn find<R>(
+        &self,
+        hash: u32,
+        words: &[u64],
+        now: u64,
+        mut take: impl FnMut(u32, u64) -> Option<R>,
+    ) -> Option<R> {
+        let shard = self.shard(hash);
+        for _ in 0..TRIES {
+            let Some(version) = shard.version() else {
+                manylane_sync::relax();
+                continue;
+            };
+            if let Ok(Some(found)) = self.walk(shard, hash, words, now, &mut take) {
+                return Some(found);
+            }
+            if shard.is_still(version) {
+                return None;
+            }
+        }
+        let _guard = shard.inner.lock();
+        self.walk(shard, hash, words, now, &mut take).ok().flatten()
+    }
+
+    /// Looks at the entry of a key, if it is there, and writes nothing. `look` may run more than once.
+    #[inline]
+    pub fn peek<R>(&self, words: &[u64], now: u64, look: impl Fn(&Entry<'_>) -> R) -> Option<R> {
+        let hash = self.hash(words);
+        self.find(hash, words, now, |at, state| {
+            let entry = self.entry(at);
+            let seen = look(&entry);
+            manylane_sync::atomic::fence(Ordering::Acquire);
+            let after = entry.word(STATE).load(Ordering::Relaxed);
+            (after & !HELD == state & !HELD).then_some(seen)
+        })
+    }
+
+    /// Holds an entry that is `state`, whose key is to be `words`.
+    #[inline]
+    fn hold(&self, at: u32, mut state: u64, hash: u32, words: &[u64], now: u64) -> Option<Held<'_>> {
+        let word = self.word(at, STATE);
+        loop {
+            if !self.is_good(at, state, now) {
+                return None;
+            }
+            // Acquire: pairs with the store of `make`, in whose life the key is.
+            match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(seen) => state = seen,
+            }
+        }
+        let held = Held { entry: self.entry(at) };
+        // It may have begun another life since it was compared.
+        self.is_of(at, hash, words).then_some(held)
+    }
+
+    /// The entry of a key, if it is there.
+    pub fn get(&self, words: &[u64], now: u64) -> Option<Held<'_>> {
+        let hash = self.hash(words);
+        self.find(hash, words, now, |at, state| self.hold(at, state, hash, words, now))
+    }
+
+    /// The entry of a key, which is made if it is not there. None where the table is full and gives nothing
+    /// up, or there is no memory.
+    pub fn get_or_make(&self, words: &[u64], now: u64) -> Option<Held<'_>> {
+        let hash = self.hash(words);
+        match self.find(hash, words, now, |at, state| self.hold(at, state, hash, words, now)) {
+            Some(held) => Some(held),
+            None => self.make(hash, words, now),
+        }
+    }
+
+    /// The entry of that number, which somebody holds.
+    pub fn held(&self, number: u32) -> Entry<'_> {
+        self.entry(number)
+    }
+
+    /// Ends a hold whose number [`Held::into_number`] gave: the entry stays for as long as a new one.
+    pub fn release(&self, number: u32, now: u64) {
+        self.entry(number).touch(now);
+        self.let_go(number);
+    }
+
+    fn let_go(&self, at: u32) {
+        // Release: what was counted is there before the entry's memory has another life.
+        self.word(at, STATE).fetch_sub(1, Ordering::Release);
+    }
+
+    #[cold]
+    fn make(&self, hash: u32, words: &[u64], now: u64) -> Option<Held<'_>> {
+        if !self.reserve(hash, now) {
+            return None;
+        }
+        let shard = self.shard(hash);
+        let mut inner = shard.inner.lock();
+        let made = self.make_in(shard, &mut inner, hash, words, now);
+        if !matches!(made, Some((_, true))) {
+            self.used.fetch_sub(1, Ordering::Relaxed);
+        }
+        made.map(|(held, _)| held)
+    }
+
+    /// The entry, and whether it is one more.
+    fn make_in(
+        &self,
+        shard: &Shard,
+        inner: &mut Inner,
+        hash: u32,
+        words: &[u64],
+        now: u64,
+    ) -> Option<(Held<'_>, bool)> {
+        let there = self.walk(shard, hash, words, now, |at, state| self.hold(at, state, hash, words, now));
+        if let Ok(Some(held)) = there {
+            return Some((held, false)); // another lane was faster
+        }
+        // One that has expired begins another life where it is.
+        let old = self.walk(shard, hash, words, 0, |at, _| Some(at)).ok().flatten();
+        if let Some(at) = old
+            && self.end_life(at)
+        {
+            self.begin_life(at, words, now);
+            return Some((Held { entry: self.entry(at) }, false));
+        }
+        let bucket = shard.bucket_or_made(hash, self.buckets())?;
+        let at = self.take_free(inner)?;
+        let first = bucket.load(Ordering::Relaxed);
+        self.word(at, LINK).store(u64::from(hash) << 32 | u64::from(first), Ordering::Relaxed);
+        self.begin_life(at, words, now);
+        shard.changing(|| bucket.store(at, Ordering::Release));
+        inner.file(now + self.spec.expire, at);
+        Some((Held { entry: self.entry(at) }, true))
+    }
+
+    /// Buckets of a shard.
+    fn buckets(&self) -> usize {
+        (self.spec.size as usize / self.shards.len()).next_power_of_two()
+    }
+
+    /// Ends an entry's life, unless somebody holds it. Rule 2.
+    fn end_life(&self, at: u32) -> bool {
+        let word = self.word(at, STATE);
+        let state = word.load(Ordering::Relaxed);
+        // Acquire: pairs with `let_go`.
+        state & LIVE != 0
+            && state & HELD == 0
+            && word
+                .compare_exchange(state, (state & !LIVE) + LIFE, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Begins one, held once.
+    fn begin_life(&self, at: u32, words: &[u64], now: u64) {
+        // Whoever reads what follows sees that the life before is over: pairs with the fence of `peek`.
+        manylane_sync::atomic::fence(Ordering::Release);
+        let entry = self.entry(at);
+        for (n, word) in words.iter().enumerate() {
+            entry.word(HEADER + n).store(*word, Ordering::Relaxed);
+        }
+        (HEADER + self.layout.key_words..self.layout.words)
+            .for_each(|n| entry.word(n).store(0, Ordering::Relaxed));
+        for data in self.spec.data.iter().filter(|data| data.kind.is_rate()) {
+            for index in 0..data.count {
+                if let Some((first, _)) = self.layout.find(data.kind, index) {
+                    entry.word(first).store(rate::fresh(now), Ordering::Relaxed);
+                    entry.word(first + 1).store(rate::fresh(now), Ordering::Relaxed);
+                }
+            }
+        }
+        entry.word(DATE).store(now + self.spec.expire, Ordering::Relaxed);
+        let state = entry.word(STATE).load(Ordering::Relaxed);
+        // Release: who holds it finds the key.
+        entry.word(STATE).store(((state + LIFE) & !LIVE & !HELD) | LIVE | 1, Ordering::Release);
+    }
+
+    /// A number of an entry that nobody has, with its memory.
+    fn take_free(&self, inner: &mut Inner) -> Option<u32> {
+        if let Some(at) = inner.free.pop() {
+            return Some(at);
+        }
+        {
+            let mut free = self.free.lock();
+            let left = free.len().saturating_sub(BATCH);
+            inner.free.extend(free.drain(left..));
+        }
+        if let Some(at) = inner.free.pop() {
+            return Some(at);
+        }
+        let at = self.fresh.load(Ordering::Relaxed);
+        let chunk = self.chunks.get(at as usize >> self.chunk_bits)?;
+        if chunk.get().is_none() {
+            let lines = self.lines << self.chunk_bits;
+            let mut made = Vec::new();
+            made.try_reserve_exact(lines).ok()?;
+            made.extend((0..lines).map(|_| Line(std::array::from_fn(|_| AtomicU64::new(0)))));
+            let _ = chunk.set(made.into_boxed_slice()); // else another shard was faster
+        }
+        match self.fresh.compare_exchange(at, at + 1, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => Some(at),
+            Err(_) => self.take_free(inner), // another shard was faster
+        }
+    }
+
+    fn give_free(&self, inner: &mut Inner, at: u32) {
+        inner.free.push(at);
+        if inner.free.len() > 2 * BATCH {
+            let left = inner.free.len() - BATCH;
+            self.free.lock().extend(inner.free.drain(left..));
+        }
+    }
+
+    /// Makes room for one more entry. Rule 5.
+    fn reserve(&self, hash: u32, now: u64) -> bool {
+        loop {
+            let used = self.used.load(Ordering::Relaxed);
+            if used < self.spec.size {
+                if self
+                    .used
+                    .compare_exchange_weak(used, used + 1, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+                {
+                    return true;
+                }
+                continue;
+            }
+            let first = self.shards.iter().position(|shard| std::ptr::eq(&**shard, self.shard(hash)));
+            let first = first.unwrap_or_default();
+            let most = ((self.spec.size >> 8) as usize + 1).min(MAX_PURGE);
+            let purged = (0..self.shards.len()).any(|n| {
+                let shard = &self.shards[(first + n) % self.shards.len()];
+                self.purge(shard, &mut shard.inner.lock(), now, most) > 0
+            });
+            if !purged {
+                return false;
+            }
+        }
+    }
+
+    /// Gives up to `most` entries up: those that have expired, and, unless the table keeps them, those that
+    /// were not used for the longest time. How many there were.
+    fn purge(&self, shard: &Shard, inner: &mut Inner, now: u64, most: usize) -> usize {
+        let mut gone = 0;
+        for looked_at in 0..MAX_LOOKED_AT.min(inner.len() * 2) {
+            if gone == most {
+                break;
+            }
+            let has_come = |date: u64| self.spec.expire > 0 && date <= now;
+            let Some((date, at)) = inner.take_first(|date| !self.spec.nopurge || has_come(date)) else {
+                break;
+            };
+            let due = self.word(at, DATE).load(Ordering::Relaxed);
+            // It was used since, so others are older; where all were, this one is as good as any.
+            if due > date && (self.spec.nopurge || looked_at < MAX_LOOKED_AT / 2) {
+                inner.file(due, at);
+            } else if self.remove(shard, inner, at) {
+                gone += 1;
+            } else {
+                inner.file(due.max(date.max(now) + HELD_FOR), at); // behind those that may go
+            }
+        }
+        gone
+    }
+
+    /// Takes an entry out of its chain, unless it is held. It is out of the order of dates already.
+    fn remove(&self, shard: &Shard, inner: &mut Inner, at: u32) -> bool {
+        if !self.end_life(at) {
+            return false;
+        }
+        self.unlink(shard, at);
+        self.give_free(inner, at);
+        self.used.fetch_sub(1, Ordering::Relaxed);
+        true
+    }
+
+    fn unlink(&self, shard: &Shard, at: u32) {
+        let link = self.word(at, LINK).load(Ordering::Relaxed);
+        let Some(bucket) = shard.bucket((link >> 32) as u32) else { return };
+        shard.changing(|| {
+            let mut before = bucket.load(Ordering::Relaxed);
+            if before == at {
+                return bucket.store(link as u32, Ordering::Release);
+            }
+            while before != 0 {
+                let of_before = self.word(before, LINK).load(Ordering::Relaxed);
+                if of_before as u32 == at {
+                    let linked = of_before & !u64::from(u32::MAX) | u64::from(link as u32);
+                    return self.word(before, LINK).store(linked, Ordering::Release);
+                }
+                before = of_before as u32;
+            }
+        });
+    }
+
+    /// Removes entries that have expired, from shard `next` on: up to `most`, or one shard's worth where that
+    /// is less. Whether there may be more; `next` is where to go on.
+    pub fn sweep(&self, next: &mut usize, now: u64, most: usize) -> bool {
+        if self.spec.expire == 0 {
+            return false;
+        }
+        let mut left = most;
+        for _ in 0..self.shards.len() {
+            let shard = &self.shards[*next % self.shards.len()];
+            if let Some(mut inner) = shard.inner.try_lock() {
+                while left > 0
+                    && let Some((_, at)) = inner.take_first(|date| date <= now)
+                {
+                    left -= 1;
+                    let due = self.word(at, DATE).load(Ordering::Relaxed);
+                    if due > now {
+                        inner.file(due, at);
+                    } else if !self.remove(shard, &mut inner, at) {
+                        inner.file(now + HELD_FOR, at);
+                    }
+                }
+            }
+            if left == 0 {
+                return true;
+            }
+            *next = (*next + 1) % self.shards.len();
+        }
+        false
+    }
+
+    /// Removes the entry of a key. Whether it is gone: somebody may hold it.
+    pub fn clear_key(&self, words: &[u64]) -> bool {
+        let hash = self.hash(words);
+        let shard = self.shard(hash);
+        let mut inner = shard.inner.lock();
+        let found = self.walk(shard, hash, words, 0, |at, _| Some(at)).ok().flatten();
+        let Some(at) = found else { return true };
+        if !self.end_life(at) {
+            return false;
+        }
+        self.unlink(shard, at);
+        inner.retain(|filed| filed != at);
+        self.give_free(&mut inner, at);
+        self.used.fetch_sub(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Parts of the table that [`clear`](Self::clear) is asked for.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Removes those entries of a part that `is_one` says so of, unless somebody holds them. The part is
+    /// locked meanwhile.
+    pub fn clear(&self, shard: usize, mut is_one: impl FnMut(&Entry<'_>) -> bool) {
+        let Some(shard) = self.shards.get(shard) else { return };
+        let mut inner = shard.inner.lock();
+        let mut gone = Vec::new();
+        inner.retain(|at| {
+            let goes = is_one(&self.entry(at)) && self.end_life(at);
+            if goes {
+                self.unlink(shard, at);
+                gone.push(at);
+            }
+            !goes
+        });
+        self.used.fetch_sub(gone.len() as u32, Ordering::Relaxed); // not above `size`
+        gone.into_iter().for_each(|at| self.give_free(&mut inner, at));
+    }
+
+    /// Whether entries keep this.
+    pub fn keeps(&self, datum: Datum) -> bool {
+        self.layout.find(datum.data, datum.index).is_some()
+    }
+
+    /// Runs `work` on the entries whose numbers are `from` or more, each held meanwhile, until it returns
+    /// false: the number to go on from, or nothing at the end.
+    pub fn each(&self, from: u32, now: u64, mut work: impl FnMut(&Entry<'_>) -> bool) -> Option<u32> {
+        let end = self.fresh.load(Ordering::Relaxed);
+        for at in from.max(1)..end {
+            let Some(chunk) = self.chunks.get(at as usize >> self.chunk_bits) else { break };
+            if chunk.get().is_none() {
+                continue;
+            }
+            let word = self.word(at, STATE);
+            let mut state = word.load(Ordering::Acquire);
+            while self.is_good(at, state, now) {
+                match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
+                    Ok(_) => {
+                        let held = Held { entry: self.entry(at) };
+                        if !work(&held) {
+                            return Some(at + 1);
+                        }
+                        break;
+                    }
+                    Err(seen) => state = seen,
+                }
+            }
+        }
+        None
+    }
+}

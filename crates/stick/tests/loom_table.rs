@@ -1,0 +1,100 @@
+//! Entries that lanes share: every interleaving of two threads.
+#![cfg(loom)]
+
+use manylane_expr::{DataType, Type, Value};
+use manylane_stick::{Data, Spec, Table, with_key};
+use manylane_sync::{Arc, model, thread};
+
+fn table(size: u32, kind: DataType, expire: u64) -> Arc<Table> {
+    let data = vec![Data { kind, count: 1, period: if kind.is_rate() { 10 } else { 0 } }];
+    Arc::new(Table::new(Spec { key: Type::Int, key_bytes: 0, size, expire, nopurge: false, data }))
+}
+
+fn count(table: &Table, key: i64, n: u64) -> Option<u64> {
+    with_key(table.spec(), Value::Int(key), |words| table.get_or_make(words, 0)?.add(DataType::Gpc0, n, 0))?
+}
+
+fn look(table: &Table, key: i64) -> Option<u64> {
+    with_key(table.spec(), Value::Int(key), |words| {
+        table.peek(words, 0, |entry| entry.get(DataType::Gpc0, 0))
+    })??
+}
+
+/// Rule 3: there is one entry of a key, and no count is lost.
+#[test]
+fn two_lanes_make_one_entry_of_a_key() {
+    model(|| {
+        let table = table(2, DataType::Gpc0, 0);
+        // Chunks and chains are there: loom does not see that std's `OnceLock` publishes what is in it.
+        for key in [1, 2] {
+            assert!(count(&table, key, 1).is_some());
+        }
+        table.clear(0, |_| true);
+        let other = table.clone();
+        let lane = thread::spawn(move || count(&other, 7, 1));
+        assert!(count(&table, 7, 1).is_some());
+        assert!(lane.join().expect("it does not panic").is_some());
+        assert_eq!((table.used(), look(&table, 7)), (1, Some(2)));
+    });
+}
+
+/// Rules 2 to 4: an entry that begins another life under a reader's eyes shows him neither the other key's
+/// number nor that there is none of a key that stays.
+#[test]
+fn a_reader_never_sees_the_number_of_another_key() {
+    model(|| {
+        let table = table(1, DataType::Gpc0, 0);
+        assert!(count(&table, 1, 1).is_some());
+        let other = table.clone();
+        let lane = thread::spawn(move || {
+            // It takes the place of the first.
+            assert!(count(&other, 2, 20).is_some());
+        });
+        assert!(matches!(look(&table, 1), None | Some(1)));
+        lane.join().expect("it does not panic");
+        assert_eq!((look(&table, 1), look(&table, 2), table.used()), (None, Some(20), 1));
+    });
+}
+
+/// Rule 2: what is held does not go, and what goes is not held.
+#[test]
+fn a_held_entry_stays() {
+    model(|| {
+        let table = table(2, DataType::Gpc0, 0);
+        assert!(count(&table, 1, 1).is_some());
+        let other = table.clone();
+        let lane = thread::spawn(move || {
+            with_key(other.spec(), Value::Int(1), |words| other.clear_key(words)).expect("it is a number")
+        });
+        let counted = count(&table, 1, 1).expect("there is room");
+        let gone = lane.join().expect("it does not panic");
+        match (gone, counted) {
+            (false, 2) => assert_eq!(look(&table, 1), Some(2)),
+            // It was gone before it was counted in, or afterwards.
+            (true, 1) => assert_eq!(look(&table, 1), Some(1)),
+            (true, 2) => assert_eq!(look(&table, 1), None),
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+/// A period ends once, and no event is lost by that.
+#[test]
+fn a_period_that_two_lanes_end_loses_no_event() {
+    model(|| {
+        let table = table(1, DataType::Gpc0Rate, 0);
+        let number = with_key(table.spec(), Value::Int(1), |words| {
+            let entry = table.get_or_make(words, 0).expect("there is room");
+            entry.add(DataType::Gpc0Rate, 8, 0);
+            entry.into_number()
+        })
+        .expect("it is a number");
+        let other = table.clone();
+        let lane = thread::spawn(move || other.held(number).add(DataType::Gpc0Rate, 1, 15));
+        let seen = table.held(number).get(DataType::Gpc0Rate, 15).expect("it is kept");
+        assert!((4..=5).contains(&seen), "{seen}");
+        table.held(number).add(DataType::Gpc0Rate, 1, 15);
+        lane.join().expect("it does not panic");
+        assert_eq!(table.held(number).get(DataType::Gpc0Rate, 15), Some(8 / 2 + 2));
+    });
+}

@@ -1,0 +1,73 @@
+//! What tables cost in line transfers, on the virtual multiprocessor. Figures are simulated.
+#![cfg(manylane_sim)]
+
+use manylane_expr::{DataType, Type, Value};
+use manylane_sim::{Report, Simulation, Topology};
+use manylane_stick::{Data, Spec, Table, with_key};
+use manylane_sync::atomic::{AtomicU32, Ordering};
+use manylane_sync::relax;
+
+const HITS: u64 = 400;
+
+struct Shared {
+    table: Table,
+    met: AtomicU32,
+}
+
+fn shared() -> Shared {
+    let rate = |kind| Data { kind, count: 1, period: 10_000 };
+    let data = vec![
+        Data { kind: DataType::ConnCur, count: 1, period: 0 },
+        rate(DataType::ConnRate),
+        rate(DataType::HttpReqRate),
+    ];
+    let (size, expire) = (100_000, 60_000);
+    let table = Table::new(Spec { key: Type::Ipv4, key_bytes: 0, size, expire, nopurge: false, data });
+    Shared { table, met: AtomicU32::new(0) }
+}
+
+/// What a request does that is tracked by `track-sc0 src`, counted and looked at.
+fn hit(table: &Table, key: u32, now: u64) {
+    with_key(table.spec(), Value::Ipv4(key.into()), |words| {
+        let entry = table.get_or_make(words, now).expect("there is room");
+        entry.add(DataType::ConnCur, 1, now);
+        entry.add(DataType::ConnRate, 1, now);
+        entry.add(DataType::HttpReqRate, 1, now);
+        entry.get(DataType::HttpReqRate, now);
+        entry.take_one(DataType::ConnCur);
+        entry.touch(now);
+    });
+}
+
+fn run(cores: usize, key: impl Fn(usize) -> u32 + Clone + Send + Sync + 'static) -> Report {
+    Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(shared, move |shared, worker| {
+        let key = key(worker.number());
+        hit(&shared.table, key, 0);
+        shared.met.fetch_add(1, Ordering::AcqRel);
+        while (shared.met.load(Ordering::Acquire) as usize) < worker.threads() {
+            relax();
+        }
+        // All keys are there: the first hit of each lane fetches what others wrote meanwhile.
+        hit(&shared.table, key, 0);
+        worker.measure(5, HITS, |n| hit(&shared.table, key, n / 100));
+    })
+}
+
+/// A hit of a lane's own key moves no line: it costs the same on any number of cores.
+#[test]
+fn distinct_keys_move_no_line() {
+    for cores in [1, 8, 32, 64, 96] {
+        let report = run(cores, |lane| lane as u32);
+        assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
+    }
+}
+
+/// One key for all costs what its entry's lines cost.
+#[test]
+fn one_hot_key_moves_its_entry_only() {
+    for cores in [8, 32, 96] {
+        let report = run(cores, |_| 1);
+        let each = report.transfers.total() as f64 / (cores as u64 * HITS) as f64;
+        assert!(each <= 20.0, "{cores} cores: {each}\n{report}");
+    }
+}

@@ -1,0 +1,198 @@
+//! Tables by one thread: what is found, what expires, what is given up.
+#![cfg(not(any(loom, manylane_sim)))]
+
+use manylane_expr::{Ask, DataType, Datum, Outcome, Type, Value};
+use manylane_stick::{Data, Spec, Table, with_key};
+
+fn spec(key: Type, size: u32, expire: u64) -> Spec {
+    let plain = |kind| Data { kind, count: 1, period: 0 };
+    Spec {
+        key,
+        key_bytes: 16,
+        size,
+        expire,
+        nopurge: false,
+        data: vec![
+            plain(DataType::Gpc0),
+            plain(DataType::ConnCur),
+            Data { kind: DataType::HttpReqRate, count: 1, period: 1_000 },
+            Data { kind: DataType::Gpt, count: 3, period: 0 },
+        ],
+    }
+}
+
+fn count(table: &Table, key: i64, now: u64) -> Option<u64> {
+    with_key(table.spec(), Value::Int(key), |words| {
+        let entry = table.get_or_make(words, now)?;
+        let count = entry.add(DataType::Gpc0, 1, now);
+        entry.touch(now);
+        count
+    })?
+}
+
+fn look(table: &Table, key: i64, now: u64) -> Option<u64> {
+    with_key(table.spec(), Value::Int(key), |words| {
+        table.peek(words, now, |entry| entry.get(DataType::Gpc0, now))
+    })??
+}
+
+#[test]
+fn entries_are_found_by_keys_of_every_type() {
+    let keys: [(Type, [Value<'_>; 3]); 5] = [
+        (
+            Type::Ipv4,
+            [Value::Ipv4([1, 2, 3, 4].into()), Value::Ipv4([1, 2, 3, 5].into()), Value::Ipv4([0; 4].into())],
+        ),
+        (Type::Ipv6, [Value::Ipv6(1.into()), Value::Ipv6((1 << 64).into()), Value::Ipv6(0.into())]),
+        (Type::Int, [Value::Int(1), Value::Int(-1), Value::Int(0)]),
+        (Type::Str, [Value::Str(b"a"), Value::Str(b"0123456789abcdef"), Value::Str(b"")]),
+        (Type::Bin, [Value::Bin(b"a"), Value::Bin(b"\0\x01"), Value::Bin(b"")]),
+    ];
+    for (kind, keys) in keys {
+        let table = Table::new(spec(kind, 10, 0));
+        for (n, key) in keys.iter().enumerate() {
+            with_key(table.spec(), *key, |words| {
+                let entry = table.get_or_make(words, 0).unwrap();
+                entry.add(DataType::Gpc0, n as u64 + 1, 0);
+                let mut bytes = [0; 16];
+                let shown = entry.key(&mut bytes);
+                match (key, shown) {
+                    (Value::Bin(own), Value::Bin(padded)) => {
+                        assert!(padded.starts_with(own) && padded.len() == 16);
+                    }
+                    (Value::Int(own), shown) => assert_eq!(shown, Value::Int(i64::from(*own as u32))),
+                    (own, shown) => assert_eq!(*own, shown),
+                }
+            })
+            .unwrap();
+        }
+        for (n, key) in keys.iter().enumerate() {
+            let found =
+                with_key(table.spec(), *key, |words| table.peek(words, 0, |e| e.get(DataType::Gpc0, 0)));
+            assert_eq!(found, Some(Some(Some(n as u64 + 1))), "{kind}");
+        }
+        assert_eq!(table.used(), 3, "{kind}");
+        let other = if kind == Type::Int { Value::Str(b"1") } else { Value::Int(1) };
+        assert!(with_key(table.spec(), other, |_| ()).is_none(), "{kind}");
+    }
+    let table = Table::new(spec(Type::Str, 10, 0));
+    let same = [&b"0123456789abcdef"[..], b"0123456789abcdefg"];
+    let words = same.map(|text| with_key(table.spec(), Value::Str(text), <[u64]>::to_vec));
+    assert_eq!(words[0], words[1], "text is cut to the length that is kept");
+    let nul = with_key(table.spec(), Value::Str(b"a\0b"), <[u64]>::to_vec);
+    assert_eq!(nul, with_key(table.spec(), Value::Str(b"a"), <[u64]>::to_vec));
+}
+
+#[test]
+fn an_entry_expires_when_nobody_used_it_for_so_long_and_its_memory_is_used_again() {
+    let table = Table::new(spec(Type::Int, 100, 1_000));
+    assert_eq!(count(&table, 7, 0), Some(1));
+    assert_eq!(count(&table, 7, 900), Some(2));
+    assert_eq!(look(&table, 7, 1_899), Some(2));
+    assert_eq!(look(&table, 7, 1_900), None, "it has expired");
+    assert_eq!(count(&table, 7, 1_901), Some(1), "it begins anew");
+    assert_eq!(table.used(), 1);
+    assert_eq!(count(&table, 8, 1_901), Some(1));
+    assert!(!table.sweep(&mut 0, 2_000, 100));
+    assert_eq!(table.used(), 2);
+    while table.sweep(&mut 0, 3_000, 1) {}
+    assert_eq!(table.used(), 0);
+    assert_eq!(look(&table, 7, 0), None);
+}
+
+#[test]
+fn what_is_held_neither_expires_nor_is_given_up() {
+    let table = Table::new(spec(Type::Int, 2, 1_000));
+    let number =
+        with_key(table.spec(), Value::Int(1), |words| table.get_or_make(words, 0).unwrap().into_number())
+            .unwrap();
+    table.held(number).add(DataType::Gpc0, 5, 0);
+    assert!(!table.sweep(&mut 0, 5_000, 100));
+    assert_eq!(look(&table, 1, 5_000), Some(5));
+    for key in 2..50 {
+        assert_eq!(count(&table, key, 5_000), Some(1), "another one goes");
+    }
+    assert_eq!(look(&table, 1, 5_000), Some(5));
+    assert_eq!(table.used(), 2);
+    assert!(!with_key(table.spec(), Value::Int(1), |words| table.clear_key(words)).unwrap());
+    table.release(number, 6_000);
+    assert_eq!(look(&table, 1, 6_999), Some(5));
+    assert_eq!(look(&table, 1, 7_000), None);
+}
+
+#[test]
+fn a_full_table_gives_up_what_was_not_used_for_the_longest_time_or_nothing() {
+    let table = Table::new(spec(Type::Int, 10, 100_000));
+    (0..10).for_each(|key| assert_eq!(count(&table, key, 10 * key as u64), Some(1)));
+    assert_eq!(count(&table, 0, 500), Some(2));
+    assert_eq!(count(&table, 100, 600), Some(1));
+    assert_eq!(look(&table, 0, 600), Some(2), "it was used since");
+    let left: Vec<i64> = (1..10).filter(|key| look(&table, *key, 600).is_some()).collect();
+    assert_eq!(left.len(), 8);
+    assert!(left[0] <= 3, "an old one is gone: {left:?}");
+    assert_eq!(table.used(), 10);
+
+    let table = Table::new(Spec { nopurge: true, ..spec(Type::Int, 10, 100_000) });
+    (0..10).for_each(|key| assert_eq!(count(&table, key, 0), Some(1)));
+    assert_eq!(count(&table, 100, 600), None);
+    assert_eq!(count(&table, 3, 600), Some(2));
+    assert_eq!(count(&table, 100, 100_064), Some(1), "what has expired goes");
+}
+
+/// Sizes around those at which tables have more parts and chunks.
+#[test]
+fn a_table_of_any_size_takes_as_many_entries_and_no_more() {
+    for size in [1, 2, 16, 63, 64, 65, 1_023, 1_024, 5_000, 70_000] {
+        let table = Table::new(Spec { nopurge: true, ..spec(Type::Int, size, 0) });
+        for key in 0..i64::from(size) {
+            assert_eq!(count(&table, key, 0), Some(1), "{size}: {key}");
+        }
+        assert_eq!(count(&table, -1, 0), None, "{size}");
+        assert_eq!(table.used(), size);
+        let mut seen = vec![false; size as usize];
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = table.each(from, 0, |entry| {
+                let Value::Int(key) = entry.key(&mut []) else { panic!("it is a number") };
+                assert!(!std::mem::replace(&mut seen[key as usize], true));
+                key % 100 != 0
+            });
+        }
+        assert!(seen.iter().all(|seen| *seen), "{size}");
+        (0..table.shards()).for_each(|shard| table.clear(shard, |entry| entry.key(&mut []) != Value::Int(0)));
+        assert_eq!(table.used(), 1);
+        assert_eq!(count(&table, 0, 0), Some(2));
+        for key in 0..i64::from(size) {
+            assert!(count(&table, key, 0).is_some(), "{size}: {key} again");
+        }
+        assert_eq!(table.used(), size);
+    }
+}
+
+#[test]
+fn entries_tell_what_is_asked() {
+    let table = Table::new(spec(Type::Int, 10, 1_000));
+    with_key(table.spec(), Value::Int(1), |words| {
+        let entry = table.get_or_make(words, 0).unwrap();
+        let ask = |ask| entry.ask(ask, 10);
+        let gpt = |index| Datum { data: DataType::Gpt, index };
+        assert_eq!(ask(Ask::Increment(0)), Outcome::Number(1));
+        assert_eq!(ask(Ask::Increment(0)), Outcome::Number(2));
+        assert_eq!(ask(Ask::Clear(0)), Outcome::Number(2));
+        assert_eq!(ask(Ask::Read(DataType::Gpc0.into())), Outcome::Number(0));
+        assert_eq!(ask(Ask::Increment(1)), Outcome::Number(0));
+        assert_eq!(ask(Ask::Clear(1)), Outcome::NotKept);
+        assert_eq!(ask(Ask::Read(DataType::BytesInCnt.into())), Outcome::NotKept);
+        assert!(entry.set(gpt(0), 7, 10) && entry.set(gpt(2), 9, 10) && !entry.set(gpt(3), 9, 10));
+        assert_eq!(ask(Ask::Read(DataType::Gpt0.into())), Outcome::Number(7), "the array has it");
+        assert_eq!(ask(Ask::Read(gpt(2))), Outcome::Number(9));
+        assert_eq!(ask(Ask::Read(gpt(3))), Outcome::NotKept);
+        assert_eq!(ask(Ask::Trackers), Outcome::Number(1));
+        entry.touch(10);
+        assert_eq!(entry.ask(Ask::Expire, 110), Outcome::Number(900));
+        assert_eq!(entry.ask(Ask::Idle, 110), Outcome::Number(100));
+        entry.take_one(DataType::ConnCur);
+        assert_eq!(entry.get(DataType::ConnCur, 0), Some(0), "it does not go below 0");
+    })
+    .unwrap();
+}

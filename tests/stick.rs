@@ -1,0 +1,233 @@
+//! Stick tables, end to end: what is counted of whom, for how long, and what becomes of it.
+
+use crate::common;
+
+use common::h2::{block, client};
+use common::watch::{ask, until};
+use common::{DEFAULTS, Folder, Manylane, check, connect, fd, listener, read_all};
+use http::Request;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+
+/// A program whose run-time interface is asked.
+struct Program {
+    _folder: Folder,
+    _program: Manylane,
+    address: SocketAddr,
+    socket: PathBuf,
+}
+
+impl Program {
+    /// With this frontend and what follows it; `bind` is there.
+    fn start(frontend: &str) -> Self {
+        let folder = Folder::new();
+        let socket = folder.0.join("control");
+        let (web, address) = listener();
+        let config = format!(
+            "global\n nbthread 2\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend front\n bind \
+             {}\n{frontend}",
+            socket.display(),
+            fd(&web)
+        );
+        let program = Manylane::start_ready(&config);
+        Self { _folder: folder, _program: program, address, socket }
+    }
+
+    fn ask(&self, line: &str) -> String {
+        ask(&self.socket, line)
+    }
+
+    /// A number of the only entry of a table.
+    fn number(&self, table: &str, name: &str) -> Option<u64> {
+        let answer = self.ask(&format!("show table {table}"));
+        let word = answer.split_whitespace().find_map(|word| word.strip_prefix(name));
+        word.and_then(|rest| rest.split('=').next_back()?.parse().ok())
+    }
+}
+
+/// The status of the answer to a request on a connection that goes on.
+fn get(client: &mut TcpStream, path: &str, more: &str) -> u16 {
+    // At once: parts would wait for acknowledgements.
+    client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{more}\r\n").as_bytes()).unwrap();
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        assert_eq!(client.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&head));
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap().to_lowercase();
+    let length = head.split("content-length: ").nth(1).and_then(|rest| rest.lines().next());
+    let mut body = vec![0; length.map_or(0, |length| length.trim().parse().unwrap())];
+    client.read_exact(&mut body).unwrap();
+    head.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// The case that stick tables are used for most.
+#[test]
+fn a_client_beyond_its_rate_is_denied_until_its_entry_is_cleared() {
+    let program = Program::start(
+        " stick-table type ipv6 size 100k expire 10m store http_req_rate(1h)\n http-request track-sc0 src\n \
+         http-request deny status 429 if { sc_http_req_rate(0) gt 3 }\n http-request return status 200\n",
+    );
+    let mut one = connect(program.address);
+    let mut other = connect(program.address);
+    let statuses: Vec<u16> =
+        (0..5).map(|n| get(if n % 2 == 0 { &mut one } else { &mut other }, "/", "")).collect();
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+    assert_eq!(program.number("front", "http_req_rate"), Some(5));
+    assert_eq!(program.ask("clear table front key ::ffff:127.0.0.1"), "\n");
+    assert_eq!(get(&mut one, "/", ""), 200);
+    assert_eq!(program.number("front", "http_req_rate"), Some(1));
+}
+
+/// Connections now are counted from accept to close, also while nobody asks for anything.
+#[test]
+fn connections_now_go_down_when_connections_end() {
+    let program = Program::start(
+        " stick-table type ip size 100 store conn_cur,conn_cnt\n tcp-request connection track-sc0 src\n \
+         tcp-request connection reject if { sc0_conn_cur gt 3 }\n http-request return status 200\n",
+    );
+    let mut clients: Vec<TcpStream> = (0..3).map(|_| connect(program.address)).collect();
+    for client in &mut clients {
+        assert_eq!(get(client, "/", ""), 200);
+        assert_eq!(get(client, "/", ""), 200, "it is at rest between requests");
+    }
+    assert_eq!(program.number("front", "conn_cur"), Some(3));
+    let mut refused = connect(program.address);
+    let _ = refused.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut rest = Vec::new();
+    let _ = refused.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+    until(|| program.number("front", "conn_cur") == Some(3));
+    assert_eq!(program.number("front", "conn_cnt"), Some(4));
+    clients.pop();
+    until(|| program.number("front", "conn_cur") == Some(2));
+    clients.push(connect(program.address));
+    assert_eq!(get(&mut clients[2], "/", ""), 200);
+    drop(clients);
+    until(|| program.number("front", "conn_cur") == Some(0));
+    assert_eq!(program.number("front", "use="), Some(0));
+    assert_eq!(program.number("front", "conn_cnt"), Some(5));
+}
+
+/// A connection of HTTP/2 is one connection, and each of its streams a request.
+#[test]
+fn streams_of_http2_count_in_what_their_connection_tracks() {
+    let program = Program::start(
+        " stick-table type ip size 100 store conn_cur,conn_cnt,sess_cnt,http_req_cnt\n tcp-request \
+         connection track-sc0 src\n http-request deny status 429 if { sc0_http_req_cnt gt 3 }\n http-request \
+         return status 200\n",
+    );
+    block(async {
+        let client = client(program.address).await;
+        for (n, status) in [200, 200, 200, 429].into_iter().enumerate() {
+            let request = Request::get(format!("http://x/{n}")).body(()).unwrap();
+            let (response, _) = client.clone().ready().await.unwrap().send_request(request, true).unwrap();
+            assert_eq!(response.await.unwrap().status().as_u16(), status);
+        }
+        assert_eq!(program.number("front", "conn_cur"), Some(1));
+        assert_eq!(program.number("front", "conn_cnt"), Some(1));
+        assert_eq!(program.number("front", "sess_cnt"), Some(1));
+        assert_eq!(program.number("front", "http_req_cnt"), Some(4));
+    });
+    until(|| program.number("front", "conn_cur") == Some(0));
+}
+
+/// An entry that nobody used for its time is gone, from the count, too; one that is held stays.
+#[test]
+fn entries_expire() {
+    let program = Program::start(
+        " stick-table type string size 10 expire 200ms store http_req_cnt\n http-request track-sc0 path\n \
+         http-request wait-for-body time 1h if { path /held }\n http-request return status 200\n",
+    );
+    let mut client = connect(program.address);
+    assert_eq!(get(&mut client, "/one", ""), 200);
+    let mut held = connect(program.address);
+    write!(held, "POST /held HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n").unwrap();
+    until(|| program.ask("show table front key /held").contains("use=1"));
+    until(|| program.ask("show table front").contains("used:1"));
+    assert_eq!(program.ask("show table front key /one"), "\n");
+    assert!(program.ask("show table front key /held").contains("http_req_cnt=1"));
+    held.write_all(b"x").unwrap();
+    until(|| program.ask("show table front").contains("used:0"));
+}
+
+/// A flood of keys takes no more entries than the table has, and those that are in use keep theirs.
+#[test]
+fn a_flood_of_keys_takes_no_more_than_the_size_of_the_table() {
+    let program = Program::start(
+        " stick-table type string size 50 store http_req_cnt\n http-request track-sc0 hdr(x-key)\n \
+         http-request return status 200 hdr x-size %[table_cnt(front)]/%[table_avl(front)]\n",
+    );
+    let mut client = connect(program.address);
+    for key in 0..500 {
+        assert_eq!(get(&mut client, "/", &format!("X-Key: {key}\r\n")), 200);
+        assert_eq!(get(&mut client, "/", "X-Key: busy\r\n"), 200);
+    }
+    let shown = program.ask("show table front");
+    assert!(shown.starts_with("# table: front, type: string, size:50, used:50\n"), "{shown}");
+    assert_eq!(shown.lines().filter(|line| line.contains("key=")).count(), 50);
+    assert!(shown.contains("key=busy use=0 exp=0 shard=0 http_req_cnt=500\n"), "{shown}");
+    assert!(shown.contains("key=499 "), "{shown}");
+}
+
+#[test]
+fn bytes_are_those_of_messages() {
+    let program = Program::start(
+        " stick-table type string size 50 store bytes_in_cnt,bytes_out_cnt,bytes_in_rate(1h)\n http-request \
+         track-sc0 path\n http-request return status 200 content-type text/plain string hello\n",
+    );
+    let mut client = connect(program.address);
+    let request = "GET /1 HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n";
+    client.write_all(request.as_bytes()).unwrap();
+    let answer = read_all(&mut client);
+    until(|| program.number("front", "bytes_in_cnt") == Some(request.len() as u64));
+    assert_eq!(program.number("front", "bytes_in_rate"), Some(request.len() as u64));
+    assert_eq!(program.number("front", "bytes_out_cnt"), Some(answer.len() as u64));
+}
+
+/// A request that is no good counts where its connection is tracked.
+#[test]
+fn what_is_no_request_counts_as_an_error_of_its_connection() {
+    let program = Program::start(
+        " stick-table type ip size 50 store http_req_cnt,http_err_cnt\n tcp-request session track-sc0 src\n \
+         http-request return status 200\n",
+    );
+    let mut client = connect(program.address);
+    client.write_all(b"no request\r\n\r\n").unwrap();
+    assert!(read_all(&mut client).starts_with("HTTP/1.1 400 "));
+    until(|| program.number("front", "http_err_cnt") == Some(1));
+    assert_eq!(program.number("front", "http_req_cnt"), Some(1));
+}
+
+#[test]
+fn what_tables_and_rules_cannot_be_is_told_at_its_place() {
+    let table = "stick-table type ip size 10 store gpc0\n";
+    for (lines, message) in [
+        ("stick-table type ip", "'stick-table' expects"),
+        ("stick-table type ip nopurge nopurge", "'stick-table' expects 'size', found none"),
+        ("stick-table type cat size 10", "'stick-table type' expects ip, ipv6, integer, string or binary"),
+        ("stick-table type ip size 10 store cats", "'stick-table store' expects server_id, gpt0"),
+        ("stick-table type ip size 10 store gpc0,gpc0", "'gpc0' is stored already"),
+        ("stick-table type ip size 10 store gpc", "'gpc' expects (<elements>)"),
+        ("stick-table type ip size 10 store gpc0_rate(0)", "expects a period from 1ms"),
+        ("stick-table type ip size 10 peers p", "peers are not built yet"),
+        ("stick-table type ip size 10 write-to x", "do not copy"),
+        ("http-request track-sc0 src", "expects 'table <name>', or a 'stick-table' of the same proxy"),
+        ("http-request track-sc0 src table x", "the name of a proxy with a 'stick-table', found 'x'"),
+        ("http-request track-sc3 src table t", "expects the number of a counter below 3"),
+        ("http-request sc-inc-gpc(1) ", "expects (<index>,<counter>)"),
+        ("http-request deny if { sc0_get_gpc0(x) gt 1 }", "the name of a proxy with a 'stick-table'"),
+        ("http-request deny if { src_get_gpc0 gt 1 }", "'src_get_gpc0' expects"),
+    ] {
+        let config =
+            format!("{DEFAULTS} mode http\nfrontend f\n bind 127.0.0.1:1\n {lines}\nbackend t\n {table}");
+        let output = check(&config, &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(message), "{lines}: {said}");
+    }
+    let twice = format!("{DEFAULTS}frontend t\n bind 127.0.0.1:1\n {table}backend t\n {table}");
+    let output = check(&twice, &[]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("another proxy named 't' has a table already"));
+}
