@@ -236,11 +236,208 @@ fn a_list_of_revoked_certificates_is_replaced() {
         ),
     );
     assert!(served.serves(&authority, &shown));
+    let session = authority.folder.0.join("session").display().to_string();
+    // The page, if the client is served, and whether its session is one from before.
+    let get = |version: &str, arguments: &[&str]| {
+        let (to, file) = (served.address.to_string(), shown.to_str().unwrap());
+        let common = ["s_client", "-connect", &to, "-cert", file, "-key", file, "-ign_eof", version];
+        let output = openssl(&[&common[..], arguments].concat(), "GET / HTTP/1.0\r\n\r\n");
+        let said = text(&output.stdout);
+        (said.contains("\r\n\r\nhello"), said.contains("\nReused, "))
+    };
     let newer = authority.folder.file("newer.pem", &revoked_by(&authority, &[1, 4711]));
-    served.replace("crl-file", &list, &newer);
+    for version in ["-tls1_2", "-tls1_3"] {
+        let original = authority.folder.file("original.pem", &revoked_by(&authority, &[1]));
+        served.replace("crl-file", &list, &original);
+        assert_eq!(get(version, &["-sess_out", &session]), (true, false), "{version}");
+        assert_eq!(get(version, &["-sess_in", &session]), (true, true), "{version}");
+        served.replace("crl-file", &list, &newer);
+        assert_eq!(get(version, &["-sess_in", &session]).0, false, "{version}: the ticket is from before");
+    }
     assert!(!served.serves(&authority, &shown));
     let said = served.ask(&format!("show ssl crl-file {}", list.display()));
     assert!(said.contains("Serial Number: 1267"), "{said}");
+}
+
+/// What is sent is looked at when it comes, and taken as a whole or not at all.
+#[test]
+fn lists_and_authorities_that_cannot_be_used_are_refused_when_they_come() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (known, list) = (authority.file(), authority.folder.file("revoked", &revoked_by(&authority, &[1])));
+    let served = Served::start(
+        &authority,
+        &format!(
+            "crt {} verify optional ca-file {} crl-file {}",
+            certificate.display(),
+            known.display(),
+            list.display()
+        ),
+    );
+    let new = authority.folder.0.join("new").display().to_string();
+    served.ask(&format!("new ssl crl-file {new}"));
+    let empty = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
+    // A byte behind its end.
+    let longer = {
+        let list = list.display().to_string();
+        let output = openssl(&["crl", "-in", &list, "-outform", "DER", "-out", &format!("{list}.der")], "");
+        assert!(output.status.success());
+        let mut der = std::fs::read(format!("{list}.der")).unwrap();
+        der.push(0);
+        std::fs::write(format!("{list}.der"), der).unwrap();
+        let text64 = text(&openssl(&["base64", "-in", &format!("{list}.der")], "").stdout);
+        format!("-----BEGIN X509 CRL-----\n{text64}-----END X509 CRL-----\n")
+    };
+    for name in [&new, &list.display().to_string()] {
+        for bad in [empty, &longer] {
+            assert_eq!(
+                served.ask(&format!("set ssl crl-file {name} <<\n{bad}")),
+                format!(
+                    "'crl-file' : '{name}' has a list of revoked certificates that cannot be used: it is \
+                     malformed\nCan't update {name}!\n\n"
+                )
+            );
+            assert!(served.ask(&format!("commit ssl crl-file {name}")).contains("No ongoing transaction!"));
+        }
+    }
+    let file = authority.folder.file("bad", empty);
+    let output = common::check(
+        &format!(
+            "{DEFAULTS}listen l\n mode tcp\n bind :1 ssl crt {} verify required ca-file {} crl-file {}\n",
+            certificate.display(),
+            known.display(),
+            file.display()
+        ),
+        &[],
+    );
+    let said = text(&output.stderr);
+    assert!(said.contains("'crl-file' : ") && said.contains("cannot be used: it is malformed"), "{said}");
+
+    let known = known.display();
+    let two = format!("{}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", other.own.pem());
+    for command in ["set", "add"] {
+        let said = served.ask(&format!("{command} ssl ca-file {known} <<\n{two}"));
+        assert!(said.contains(&format!("'{known}' has an authority that is of no use: ")), "{said}");
+        assert!(said.ends_with(&format!("\nCan't update {known}!\n\n")), "{said}");
+        assert!(served.ask(&format!("commit ssl ca-file {known}")).contains("No ongoing transaction!"));
+    }
+}
+
+/// The text of a large list is made aside of lanes: one that made it would be reported.
+#[test]
+fn a_large_list_is_shown_while_lanes_serve() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let serials: Vec<u64> = (1..=50_000).collect();
+    let list = authority.folder.file("revoked.pem", &revoked_by(&authority, &serials));
+    let socket = authority.folder.0.join("control");
+    let (listening, _address) = listener();
+    let config = format!(
+        "global\n warn-blocked-traffic-after 200ms\n stats socket {} level admin\n nbthread 1\n{DEFAULTS} mode \
+         http\nfrontend f\n bind {} ssl crt {} verify required ca-file {} crl-file {}\n",
+        socket.display(),
+        fd(&listening),
+        certificate.display(),
+        authority.file().display(),
+        list.display()
+    );
+    let (program, mut said) = Manylane::start_heard(&config, &["-V"]);
+    while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+    let shown = ask(&socket, &format!("show ssl crl-file {}", list.display()));
+    assert_eq!(shown.matches("    Serial Number: ").count(), serials.len());
+    assert!(
+        shown.ends_with("    Serial Number: C350\n        Revocation Date: Jan  1 00:00:00 2020 GMT\n\n")
+    );
+    drop(program);
+    let reported: Vec<String> =
+        said.map_while(Result::ok).filter(|line| line.contains("a task of")).collect();
+    assert!(reported.is_empty(), "{reported:?}");
+}
+
+/// No command could name them, and two of them could be taken for one.
+#[test]
+fn files_whose_names_are_not_utf_8_are_refused_in_a_sentence() {
+    use std::os::unix::ffi::OsStrExt;
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let folder = authority.folder.0.join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    let odd = folder.join(std::ffi::OsStr::from_bytes(b"a\xff.pem"));
+    std::fs::copy(&certificate, &odd).unwrap();
+    let (folder, known) = (folder.display(), authority.file());
+    let (certificate, known) = (certificate.display(), known.display());
+    for (options, keyword) in [
+        (format!("crt {folder}"), "crt"),
+        (format!("crt {folder}/a\\xff.pem"), "crt"),
+        (format!("crt {certificate} verify required ca-file {folder}/a\\xff.pem"), "ca-file"),
+        (
+            format!("crt {certificate} verify required ca-file {known} crl-file {folder}/a\\xff.pem"),
+            "crl-file",
+        ),
+    ] {
+        let output = common::check(&format!("{DEFAULTS}listen l\n mode tcp\n bind :1 ssl {options}\n"), &[]);
+        let said = text(&output.stderr);
+        let sentence =
+            format!("'{keyword}' : '{folder}/a\u{fffd}.pem' has a name that is not UTF-8: rename the file");
+        assert!(said.contains(&sentence), "{options}: {said}");
+    }
+}
+
+/// Whether the memory of a program has these bytes.
+fn memory_has(pid: u32, wanted: &[u8]) -> bool {
+    use std::os::unix::fs::FileExt;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let is_there = |range: &str| {
+        let (begin, end) = range.split_once('-').unwrap();
+        let [mut at, end] = [begin, end].map(|number| u64::from_str_radix(number, 16).unwrap());
+        let mut piece = vec![0; 1 << 20];
+        let mut kept = Vec::new();
+        while at < end {
+            let most = piece.len().min((end - at) as usize);
+            // Pages may go meanwhile, and some cannot be read.
+            let Ok(read @ 1..) = memory.read_at(&mut piece[..most], at) else { break };
+            kept.extend_from_slice(&piece[..read]);
+            if memchr::memmem::find(&kept, wanted).is_some() {
+                return true;
+            }
+            kept.drain(..kept.len().saturating_sub(wanted.len()));
+            at += read as u64;
+        }
+        false
+    };
+    maps.lines().filter(|line| line.contains(" rw")).any(|line| is_there(line.split(' ').next().unwrap()))
+}
+
+#[test]
+fn no_private_key_stays_where_it_was_received() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let served = Served::start(&authority, &format!("crt {}", certificate.display()));
+    let read = |file: &str| std::fs::read_to_string(authority.bundle(file, &["b.example"])).unwrap();
+    let (first, second) = (read("b.pem"), read("c.pem"));
+    // The end of a line and the beginning of the next one: what decodes keeps no line ends.
+    let wanted = |bundle: &str| {
+        let (_, key) = bundle.split_once("-----BEGIN PRIVATE KEY-----\n").unwrap();
+        key.as_bytes()[40..90].to_vec()
+    };
+    // It stays connected, so that its session is there when memory is searched.
+    let mut client = std::os::unix::net::UnixStream::connect(&served.socket).unwrap();
+    let mut answers = BufReader::new(client.try_clone().unwrap());
+    let mut send = |lines: &str, end: &str| {
+        client.write_all(lines.as_bytes()).unwrap();
+        let mut said = String::new();
+        while !said.contains(end) {
+            assert!(answers.read_line(&mut said).unwrap() > 0, "the connection ended: {said}");
+        }
+    };
+    send("prompt\n\n", "\n");
+    let (name, pid) = (certificate.display(), served._program.pid());
+    // A command that expects no key shows that the search finds one.
+    send(&format!("set ssl ca-file /none <<\n{first}\n"), "Can't update");
+    assert!(memory_has(pid, &wanted(&first)));
+    send(&format!("set ssl cert {name} <<\n{second}\n"), "Transaction created");
+    assert!(!memory_has(pid, &wanted(&second)));
 }
 
 #[test]
@@ -383,6 +580,14 @@ fn answers_are_those_of_haproxy() {
         )
     };
     let new = format!("{}/new.pem", authority.folder.0.display());
+    // A certificate with a key whose bits are no whole bytes.
+    let odd_key = |kind: &[&str]| {
+        let file = format!("{}/odd.pem", authority.folder.0.display());
+        let request = ["req", "-x509", "-nodes", "-subj", "/CN=odd", "-keyout", &file, "-newkey"];
+        let output = openssl(&[&request[..], kind].concat(), "");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
     let commands = [
         "show ssl cert".to_owned(),
         format!("show ssl cert {certificate}"),
@@ -411,6 +616,15 @@ fn answers_are_those_of_haproxy() {
         format!("del ssl cert {new}"),
         format!("del ssl cert {certificate}"),
         "del ssl cert".into(),
+        format!("new ssl cert {new}"),
+        format!("set ssl cert {new} <<\n{}", read(&second)),
+        format!("del ssl cert {new}"),
+        format!("del ssl cert {certificate}"),
+        format!("abort ssl cert {new}"),
+        format!("del ssl cert {new}"),
+        format!("set ssl cert {certificate} <<\n{}", read(&second)),
+        format!("del ssl cert {certificate}"),
+        format!("abort ssl cert {certificate}"),
         "show ssl ca-file".into(),
         format!("show ssl ca-file {known}"),
         "show ssl ca-file /none".into(),
@@ -428,6 +642,12 @@ fn answers_are_those_of_haproxy() {
         format!("show ssl ca-file {known}"),
         format!("new ssl ca-file {new}"),
         format!("new ssl ca-file {new}"),
+        format!("set ssl ca-file {new} <<\n{}", odd_key(&["rsa:2047"])),
+        format!("show ssl ca-file *{new}"),
+        format!("del ssl ca-file {new}"),
+        format!("set ssl ca-file {new} <<\n{}", odd_key(&["ec", "-pkeyopt", "ec_paramgen_curve:P-521"])),
+        format!("show ssl ca-file *{new}"),
+        format!("abort ssl ca-file {new}"),
         format!("del ssl ca-file {new}"),
         format!("del ssl ca-file {new}"),
         format!("del ssl ca-file {known}"),
@@ -440,6 +660,9 @@ fn answers_are_those_of_haproxy() {
         format!("commit ssl crl-file {revoked}"),
         format!("new ssl crl-file {new}"),
         format!("show ssl crl-file {new}"),
+        format!("set ssl crl-file {new} <<\n{}", read(&revoked)),
+        format!("del ssl crl-file {new}"),
+        format!("abort ssl crl-file {new}"),
         format!("del ssl crl-file {new}"),
         format!("del ssl crl-file {revoked}"),
         "show ssl crt-list".into(),
@@ -448,6 +671,10 @@ fn answers_are_those_of_haproxy() {
         "show ssl crt-list /none".into(),
         format!("add ssl crt-list {list} {certificate}"),
         format!("add ssl crt-list {list} <<\n{certificate} e.example\n"),
+        format!("add ssl crt-list {list} <<\n{certificate} f.example\n{certificate} g.example\n"),
+        format!("add ssl crt-list {list} <<\n{certificate} f.example\n#\n"),
+        format!("add ssl crt-list {list} <<\n"),
+        format!("add ssl crt-list /none <<\n{certificate} f.example\n{certificate} g.example\n"),
         format!("add ssl crt-list {list} /none"),
         format!("add ssl crt-list /none {certificate}"),
         "add ssl crt-list".into(),

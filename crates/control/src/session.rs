@@ -12,12 +12,16 @@ use manylane_proxy::BoundListener;
 use manylane_proxy::generation::RuntimeSocket;
 use manylane_sched::Here;
 use std::time::Duration;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Asks for the next line.
 const PROMPT: &str = "> ";
 
 /// Asks for the next line of a payload.
 const MORE: &str = "+ ";
+
+/// The command whose payload may have a private key.
+const SENDS_KEY: [&str; 3] = ["set", "ssl", "cert"];
 
 /// What a client has set for itself.
 #[derive(Debug)]
@@ -48,10 +52,12 @@ struct Lines<'a> {
     begin: usize,
     /// Before this there is no line end behind `begin`.
     searched: usize,
+    /// A private key may come: what held it is overwritten before it is freed.
+    secret: bool,
 }
 
 enum Next {
-    Line(Vec<u8>),
+    Line(Zeroizing<Vec<u8>>),
     /// It had more bytes than it may.
     TooLong,
     /// No more lines: the client is done, silent for too long, or gone.
@@ -60,7 +66,7 @@ enum Next {
 
 impl<'a> Lines<'a> {
     fn new(connection: &'a Connection, here: Here) -> Self {
-        Self { connection, here, received: Vec::new(), begin: 0, searched: 0 }
+        Self { connection, here, received: Vec::new(), begin: 0, searched: 0, secret: false }
     }
 
     /// The next line without its end.
@@ -72,7 +78,7 @@ impl<'a> Lines<'a> {
                 return Next::TooLong;
             }
             if end.is_some() {
-                let mut line = self.received[self.begin..][..length].to_vec();
+                let mut line = Zeroizing::new(self.received[self.begin..][..length].to_vec());
                 self.begin += length + 1;
                 self.searched = self.begin;
                 if line.last() == Some(&b'\r') {
@@ -87,9 +93,25 @@ impl<'a> Lines<'a> {
             self.received.drain(..self.begin);
             self.begin = 0;
             self.searched = self.received.len();
-            self.received.extend_from_slice(segment.as_slice());
+            // The command and the beginning of its key come in one.
+            let _ = segment.zero_on_free();
+            let more = segment.as_slice();
+            if self.secret && self.received.capacity() - self.received.len() < more.len() {
+                let mut larger = Vec::with_capacity(self.received.len() + more.len());
+                larger.extend_from_slice(&self.received);
+                std::mem::replace(&mut self.received, larger).zeroize();
+            }
+            self.received.extend_from_slice(more);
             self.here.yield_now().await; // who sends without an end is not waited for without one
         }
+    }
+
+    /// Overwrites what was taken.
+    fn wipe(&mut self) {
+        let left = self.received[self.begin..].to_vec();
+        std::mem::replace(&mut self.received, left).zeroize();
+        self.searched -= self.begin;
+        self.begin = 0;
     }
 
     /// Whether a whole line is there.
@@ -104,8 +126,31 @@ impl<'a> Lines<'a> {
 
     /// The lines up to an empty one, joined; `None` when they do not come or are too long. A client that is
     /// `prompted` is asked for each.
-    async fn payload(&mut self, reply: &mut Reply<'_>, prompted: bool, silence: Duration) -> Option<String> {
-        let mut text = String::new();
+    async fn payload(
+        &mut self,
+        reply: &mut Reply<'_>,
+        prompted: bool,
+        silence: Duration,
+        secret: bool,
+    ) -> Option<Zeroizing<String>> {
+        // A text that grows leaves copies.
+        let mut text = Zeroizing::new(String::with_capacity(if secret { LONGEST_PAYLOAD } else { 0 }));
+        self.secret = secret;
+        let whole = self.gather(&mut text, reply, prompted, silence).await;
+        if secret {
+            self.wipe();
+            self.secret = false;
+        }
+        whole.map(|()| text)
+    }
+
+    async fn gather(
+        &mut self,
+        text: &mut String,
+        reply: &mut Reply<'_>,
+        prompted: bool,
+        silence: Duration,
+    ) -> Option<()> {
         loop {
             // What was sent already is not asked for.
             if prompted && !self.has_line() {
@@ -113,7 +158,7 @@ impl<'a> Lines<'a> {
                 reply.flush().await.ok()?;
             }
             match self.next(LONGEST_LINE, silence).await {
-                Next::Line(line) if line.is_empty() => return Some(text),
+                Next::Line(line) if line.is_empty() => return Some(()),
                 Next::Line(line) if text.len() + line.len() < LONGEST_PAYLOAD => {
                     text.push_str(std::str::from_utf8(&line).ok()?);
                     text.push('\n');
@@ -203,7 +248,8 @@ pub(crate) async fn serve(
             }
             let mut payload = None;
             if wants_payload {
-                match lines.payload(&mut reply, settings.interactive, settings.timeout).await {
+                let secret = words.iter().take(SENDS_KEY.len()).eq(SENDS_KEY);
+                match lines.payload(&mut reply, settings.interactive, settings.timeout, secret).await {
                     Some(text) => payload = Some(text),
                     None => {
                         reply.put(

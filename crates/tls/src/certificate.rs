@@ -74,7 +74,9 @@ impl Bundle {
             bundle.key = None;
             bundle.take_key(&path.display().to_string(), &sections(KEYWORD, path)?)?;
         } else if bundle.key.is_none() {
-            let path = PathBuf::from(format!("{shown}.key"));
+            let mut path = definition.certificate.clone().into_os_string();
+            path.push(".key");
+            let path = PathBuf::from(path);
             if path.is_file() {
                 bundle.take_key(&path.display().to_string(), &sections(KEYWORD, &path)?)?;
                 key = path;

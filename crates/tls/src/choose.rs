@@ -2,6 +2,7 @@
 
 use crate::certificate::Certificate;
 use crate::error::Problem;
+use crate::store::check_name;
 use rustls::SignatureScheme;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -184,6 +185,7 @@ impl List {
             // Keys, lists and the like may stand beside certificates.
             let kept = ["key", "ocsp", "sctl", "issuer", "dh"];
             if !file.extension().is_some_and(|ext| kept.iter().any(|kept| ext == *kept)) {
+                check_name("crt", &file)?;
                 let certificate = file.display().to_string().into();
                 lines.push(ListLine { number: 0, certificate, filters: Vec::new() });
             }
@@ -227,7 +229,10 @@ impl ListLine {
         }
         let certificate = match file.starts_with('@') {
             true => file.into(),
-            false => base.join(file).display().to_string().into(),
+            false => {
+                let path = base.join(file);
+                path.to_str().ok_or("names a file whose folder has a name that is not UTF-8")?.into()
+            }
         };
         Ok(Self { number, certificate, filters: rest.split_whitespace().map(Box::from).collect() })
     }

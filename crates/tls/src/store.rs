@@ -60,6 +60,8 @@ pub enum Failure {
     Exists,
     /// A context names it.
     Used,
+    /// A transaction about it is open.
+    Open,
     /// No transaction is open.
     NoTransaction,
     /// The open transaction is about this one.
@@ -103,9 +105,8 @@ trait Content: Clone + Default {
     /// Checks what was taken, before it is kept.
     fn finish(&mut self, name: &str) -> Result<(), Problem>;
     fn der(&self) -> Vec<Box<[u8]>>;
-    fn is_empty(&self) -> bool {
-        self.der().is_empty()
-    }
+    /// How many `der` gives.
+    fn count(&self) -> usize;
 }
 
 /// Which part of a certificate was sent.
@@ -137,6 +138,10 @@ impl Content for Bundle {
     fn der(&self) -> Vec<Box<[u8]>> {
         self.chain.iter().map(|der| Box::from(&**der)).collect()
     }
+
+    fn count(&self) -> usize {
+        self.chain.len()
+    }
 }
 
 impl Content for Authorities {
@@ -144,11 +149,15 @@ impl Content for Authorities {
         if !adds {
             *self = Self::default();
         }
-        let before = self.len();
+        let before = self.certificates.len();
         for section in sent {
-            self.take(section);
+            // Whoever sends several must not find out by refused clients that one is missing.
+            if let Some(error) = self.take(section) {
+                let why = format!("'{name}' has an authority that is of no use: {error}");
+                return Err(Problem::new("ca-file", why));
+            }
         }
-        match self.len() > before {
+        match self.certificates.len() > before {
             true => Ok(()),
             false => Err(Problem::new("ca-file", format!("'{name}' has no authority that is of use"))),
         }
@@ -161,12 +170,16 @@ impl Content for Authorities {
     fn der(&self) -> Vec<Box<[u8]>> {
         Authorities::der(self)
     }
+
+    fn count(&self) -> usize {
+        self.certificates.len()
+    }
 }
 
 impl Content for Revoked {
     fn take(&mut self, name: &str, _: Part, sent: &[Section], _: bool) -> Result<(), Problem> {
-        *self = Self::of(sent);
-        match self.is_empty() {
+        *self = Self::of(name, sent)?;
+        match self.0.is_empty() {
             false => Ok(()),
             true => Err(Problem::new("crl-file", format!("'{name}' has no list of revoked certificates"))),
         }
@@ -178,6 +191,10 @@ impl Content for Revoked {
 
     fn der(&self) -> Vec<Box<[u8]>> {
         Revoked::der(self)
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
     }
 }
 
@@ -191,10 +208,9 @@ struct Files<T> {
 
 impl<T: Content> Files<T> {
     fn names(&self) -> Names {
-        let count = |content: &T| content.der().len();
         Names {
-            pending: self.pending.as_ref().map(|(name, content)| (name.clone(), count(content))),
-            all: self.all.iter().map(|(name, content)| (name.clone(), count(content))).collect(),
+            pending: self.pending.as_ref().map(|(name, content)| (name.clone(), content.count())),
+            all: self.all.iter().map(|(name, content)| (name.clone(), content.count())).collect(),
         }
     }
 
@@ -273,8 +289,20 @@ pub(crate) struct Known {
     servers: Vec<ClientEntry>,
 }
 
+/// How the store calls a file that [`check_name`] accepts.
 fn name_of(path: &Path) -> Box<str> {
     path.display().to_string().into()
+}
+
+/// Refuses a file that no command could name; two of them could have the same name.
+pub(crate) fn check_name(keyword: &'static str, path: &Path) -> Result<(), Problem> {
+    match path.to_str() {
+        Some(_) => Ok(()),
+        None => {
+            let shown = path.display();
+            Err(Problem::new(keyword, format!("'{shown}' has a name that is not UTF-8: rename the file")))
+        }
+    }
 }
 
 impl Known {
@@ -305,15 +333,17 @@ impl Known {
 
     /// The certificate that this side shows to servers that ask for one.
     pub(crate) fn own(&mut self, path: &Path, told: &mut Vec<Problem>) -> Result<Certificate, Problem> {
+        check_name("crt", path)?;
         self.certificate(&name_of(path), told)
     }
 
     pub(crate) fn authorities(&mut self, path: &Path) -> Result<Arc<Authorities>, Problem> {
+        check_name("ca-file", path)?;
         let name = name_of(path);
         if let Some(known) = self.authorities.all.get(&name) {
-            return match known.is_empty() {
-                false => Ok(known.clone()),
-                true => Err(Problem::new("ca-file", format!("'{name}' is empty"))),
+            return match known.count() {
+                1.. => Ok(known.clone()),
+                0 => Err(Problem::new("ca-file", format!("'{name}' is empty"))),
             };
         }
         let read = Arc::new(Authorities::load(path)?);
@@ -322,11 +352,12 @@ impl Known {
     }
 
     pub(crate) fn revoked(&mut self, path: &Path) -> Result<Arc<Revoked>, Problem> {
+        check_name("crl-file", path)?;
         let name = name_of(path);
         if let Some(known) = self.revoked.all.get(&name) {
-            return match known.is_empty() {
-                false => Ok(known.clone()),
-                true => Err(Problem::new("crl-file", format!("'{name}' is empty"))),
+            return match known.count() {
+                1.. => Ok(known.clone()),
+                0 => Err(Problem::new("crl-file", format!("'{name}' is empty"))),
             };
         }
         let read = Arc::new(Revoked::load(path)?);
@@ -338,6 +369,7 @@ impl Known {
     fn read_lists(&mut self, sources: &[Source]) -> Result<(), Problem> {
         for source in sources {
             let path = source.path();
+            check_name("crt", path)?;
             let name = name_of(path);
             if self.lists.contains_key(&name) {
                 continue;
@@ -504,14 +536,13 @@ impl Known {
         if !files(self).all.contains_key(name) {
             return Err(Failure::Unknown);
         }
+        if files(self).open(name).is_ok() {
+            return Err(Failure::Open);
+        }
         if self.is_used(kind, name) {
             return Err(Failure::Used);
         }
-        let files = files(self);
-        if files.pending.as_ref().is_some_and(|(about, _)| **about == *name) {
-            files.pending = None;
-        }
-        files.all.remove(name);
+        files(self).all.remove(name);
         Ok(())
     }
 }
@@ -651,7 +682,7 @@ impl Store {
     /// Forgets a file that nothing names.
     ///
     /// # Errors
-    /// [`Failure::Unknown`], [`Failure::Used`]
+    /// [`Failure::Unknown`], [`Failure::Open`], [`Failure::Used`]
     pub fn remove(&self, kind: Kind, name: &str) -> Result<(), Failure> {
         let known = &mut *self.0.lock();
         each!(kind, files => known.remove(kind, name, files))
@@ -667,13 +698,17 @@ impl Store {
         self.0.lock().lists.get(name).map(|(list, _)| list.lines.clone())
     }
 
-    /// Adds a line with a certificate that is known to a list. How many contexts have it now.
+    /// Adds the line of `text` with a certificate that is known to a list. How many contexts have it now.
     ///
     /// # Errors
     /// [`Failure`]; nothing is different then. [`Failure::Empty`] is about the certificate.
-    pub fn add_line(&self, name: &str, line: &str) -> Result<usize, Failure> {
+    pub fn add_line(&self, name: &str, text: &str) -> Result<usize, Failure> {
         let known = &mut *self.0.lock();
         let (list, base) = known.lists.get(name).ok_or(Failure::Unknown)?;
+        let mut lines = text.lines();
+        let (Some(line), None) = (lines.next(), lines.next()) else {
+            return Err(Failure::Bad(Problem::new("crt-list", "only one line of payload is supported!")));
+        };
         // An absolute name stays as it is; so does one that is known as it was written.
         let file = line.split_whitespace().next().unwrap_or_default();
         let base = if known.certificates.all.contains_key(file) { PathBuf::new() } else { base.clone() };

@@ -2,11 +2,15 @@
 
 use crate::error::Problem;
 use crate::files::{Section, files, sections};
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::SectionKind;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
-use rustls::{CertificateError, RootCertStore};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, Der, TrustAnchor};
+use rustls::server::VerifierBuilderError;
+use rustls::{CertRevocationListError, CertificateError, RootCertStore};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where systems keep the authorities that they trust: Debian, Red Hat, Alpine and SUSE.
 const SYSTEM: &[&str] = &[
@@ -68,10 +72,6 @@ impl Authorities {
         None
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.certificates.len()
-    }
-
     pub(crate) fn der(&self) -> Vec<Box<[u8]>> {
         self.certificates.iter().map(|der| Box::from(&**der)).collect()
     }
@@ -100,7 +100,7 @@ impl Revoked {
         const KEYWORD: &str = "crl-file";
         let mut lists = Vec::new();
         for file in files(KEYWORD, path)? {
-            lists.extend(Self::of(&sections(KEYWORD, &file)?).0);
+            lists.extend(Self::of(&file.display().to_string(), &sections(KEYWORD, &file)?)?.0);
         }
         if lists.is_empty() {
             return Err(Problem::new(
@@ -111,18 +111,50 @@ impl Revoked {
         Ok(Self(lists))
     }
 
-    pub(crate) fn of(sections: &[Section]) -> Self {
+    /// Those of what is called `shown`. Each is one that certificates can be checked by.
+    pub(crate) fn of(shown: &str, sections: &[Section]) -> Result<Self, Problem> {
         let found = sections.iter().filter(|section| matches!(section.kind, SectionKind::Crl));
-        Self(found.map(|section| CertificateRevocationListDer::from(section.der.to_vec())).collect())
+        let lists: Vec<_> =
+            found.map(|section| CertificateRevocationListDer::from(section.der.to_vec())).collect();
+        match unusable(&lists) {
+            None => Ok(Self(lists)),
+            Some(why) => {
+                let text = format!("'{shown}' has a list of revoked certificates that cannot be used: {why}");
+                Err(Problem::new("crl-file", text))
+            }
+        }
     }
 
     pub(crate) fn der(&self) -> Vec<Box<[u8]>> {
         self.0.iter().map(|der| Box::from(&**der)).collect()
     }
+}
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+/// Why a verifier cannot use one of the lists.
+fn unusable(lists: &[CertificateRevocationListDer<'static>]) -> Option<&'static str> {
+    // rustls parses lists when it builds a verifier, which needs an authority. It does not compare the two.
+    let nobody = TrustAnchor {
+        subject: Der::from_slice(&[]),
+        subject_public_key_info: Der::from_slice(&[]),
+        name_constraints: None,
+    };
+    let roots = Arc::new(RootCertStore { roots: vec![nobody] });
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let built =
+        WebPkiServerVerifier::builder_with_provider(roots, provider).with_crls(lists.iter().cloned()).build();
+    let error = match built {
+        Err(VerifierBuilderError::InvalidCrl(error)) => error,
+        _ => return None,
+    };
+    Some(match error {
+        CertRevocationListError::UnsupportedCrlVersion => "it is not of version 2",
+        CertRevocationListError::UnsupportedCriticalExtension => {
+            "it has a critical extension that is unknown"
+        }
+        CertRevocationListError::UnsupportedDeltaCrl => "it holds only what is new since another list",
+        CertRevocationListError::UnsupportedIndirectCrl => "it is about certificates of other issuers, too",
+        _ => "it is malformed",
+    })
 }
 
 /// Whether a certificate that was not verified is good all the same: it is one of those that are trusted, and

@@ -8,7 +8,6 @@ use crate::serve::Control;
 use manylane_expr::{CertificateText, RevokedText};
 use manylane_tls::{Failure, Kind, ListLine, Store};
 use std::fmt::Write;
-use zeroize::Zeroizing;
 
 /// What an answer calls a kind.
 fn noun(kind: Kind) -> &'static str {
@@ -57,8 +56,13 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
         _ => (name, None),
     };
     let asked = name.clone();
-    let Some(shown) = aside(call, move |store| store.show(kind, &asked)).await else { return Ok(()) };
-    let Some(shown) = shown else {
+    let read = move |store: &Store| {
+        let shown = store.show(kind, &asked)?;
+        let text = if kind == Kind::Certificate { String::new() } else { contents(kind, &shown.der, index) };
+        Some((shown, text))
+    };
+    let Some(shown) = aside(call, read).await else { return Ok(()) };
+    let Some((shown, text)) = shown else {
         let what = match kind {
             Kind::Certificate => "Can't display the certificate: Not found or the certificate is a bundle!",
             Kind::Authorities => "Can't display the CA file : Not found!",
@@ -83,27 +87,29 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
         certificate(call, &shown.der);
         return Ok(());
     }
-    for (number, der) in shown.der.iter().enumerate() {
-        if index.is_some_and(|index| index != number + 1) {
-            continue;
-        }
-        match kind {
-            Kind::Revoked => {
-                let _ = writeln!(call.reply, " \nCertificate Revocation List #{}:", number + 1);
-                revoked(call, der);
-            }
-            _ => {
-                let _ = writeln!(call.reply, " \nCertificate #{}:", number + 1);
-                if let Some(text) = CertificateText::of(der) {
-                    for line in lines(&text) {
-                        let _ = writeln!(call.reply, "{line}");
-                    }
-                }
-            }
-        }
+    for line in text.split_inclusive('\n') {
+        call.reply.put(line);
         call.reply.breathe().await?;
     }
     Ok(())
+}
+
+/// The text of authorities or lists, or of the one that `index` chooses. A list may have hundreds of thousands
+/// of entries, so no lane makes it.
+fn contents(kind: Kind, all: &[Box<[u8]>], index: Option<usize>) -> String {
+    let mut text = String::new();
+    for (number, der) in (1..).zip(all).filter(|(number, _)| index.is_none_or(|index| index == *number)) {
+        if kind == Kind::Revoked {
+            let _ = writeln!(text, " \nCertificate Revocation List #{number}:");
+            revoked(&mut text, der);
+            continue;
+        }
+        let _ = writeln!(text, " \nCertificate #{number}:");
+        for line in CertificateText::of(der).iter().flat_map(lines) {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    text
 }
 
 fn lines(text: &CertificateText) -> Vec<String> {
@@ -130,21 +136,19 @@ fn certificate(call: &mut Call<'_, '_>, chain: &[Box<[u8]>]) {
     call.reply.put("OCSP Response Key: \n");
 }
 
-fn revoked(call: &mut Call<'_, '_>, der: &[u8]) {
+fn revoked(out: &mut String, der: &[u8]) {
     let Some(text) = RevokedText::of(der) else { return };
     let _ = writeln!(
-        call.reply,
+        out,
         "Version {}\nSignature Algorithm: {}\nIssuer: {}\nLast Update: {}\nNext Update: {}",
         text.version, text.signature, text.issuer, text.last_update, text.next_update
     );
     if text.revoked.is_empty() {
-        call.reply.put("No Revoked Certificates\n");
+        out.push_str("No Revoked Certificates\n");
         return;
     }
-    call.reply.put("Revoked Certificates:\n");
-    for (serial, date) in &text.revoked {
-        let _ = writeln!(call.reply, "    Serial Number: {serial}\n        Revocation Date: {date}");
-    }
+    out.push_str("Revoked Certificates:\n");
+    out.push_str(&text.revoked);
 }
 
 async fn overview(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone> {
@@ -176,6 +180,7 @@ fn sentence(kind: Kind, name: &str, failure: &Failure, doing: &str) -> String {
         .to_owned(),
         Failure::Exists => format!("{} '{name}' already exists!", noun(kind)),
         Failure::Used => format!("{} '{name}' in use, can't be deleted!", noun(kind)),
+        Failure::Open => format!("ongoing transaction for the {} '{name}'", noun(kind)),
         Failure::NoTransaction => {
             format!("No ongoing transaction!{}", if doing == "set" { " !" } else { "" })
         }
@@ -213,7 +218,7 @@ pub(super) async fn create(call: &mut Call<'_, '_>, kind: Kind) {
 pub(super) async fn set(call: &mut Call<'_, '_>, kind: Kind, adds: bool) {
     let verb = if adds { "add" } else { "set" };
     let name = call.word(0).to_owned();
-    let payload = call.payload.take().map(Zeroizing::new); // it may have a key
+    let payload = call.payload.take();
     let (false, Some(payload)) = (name.is_empty(), payload) else {
         let what = match kind {
             Kind::Certificate => "a certificate",
@@ -304,6 +309,7 @@ pub(super) async fn delete(call: &mut Call<'_, '_>, kind: Kind) {
             };
             let why = match failure {
                 Failure::Used => format!("{what} in use, can't be deleted!"),
+                Failure::Open => format!("ongoing transaction for the {what}"),
                 _ => format!("{what} doesn't exist!"),
             };
             let what = if kind == Kind::Certificate { "certificate" } else { shown };
@@ -349,7 +355,7 @@ pub(super) async fn show_list(call: &mut Call<'_, '_>) -> Result<(), Gone> {
 pub(super) async fn add_line(call: &mut Call<'_, '_>) {
     let payload = call.payload.take();
     let line = match (&payload, call.words) {
-        (Some(payload), [_, ..]) => payload.lines().next().unwrap_or_default().to_owned(),
+        (Some(payload), [_, ..]) => payload.as_str().to_owned(),
         (None, [_, certificate, ..]) => certificate.clone(),
         _ => {
             return call.error("'add ssl crtlist' expects a filename and a certificate name");

@@ -39,6 +39,7 @@ use manylane_sched::Here;
 use manylane_sync::Arc;
 use std::rc::Rc;
 use table::{Run, TABLE};
+use zeroize::Zeroizing;
 
 /// A command that is being run.
 pub(crate) struct Call<'c, 'r> {
@@ -48,7 +49,7 @@ pub(crate) struct Call<'c, 'r> {
     pub(crate) settings: &'c mut Settings,
     pub(crate) words: &'c [String],
     /// What follows `<<`.
-    pub(crate) payload: Option<String>,
+    pub(crate) payload: Option<Zeroizing<String>>,
     pub(crate) reply: &'c mut Reply<'r>,
     pub(crate) here: Here,
 }

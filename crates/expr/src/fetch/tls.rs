@@ -8,11 +8,12 @@ use crate::eval_points::EvalPoints;
 use crate::sample::{Absent, Fetched, Type, Value, found};
 use crate::scratch::{Scratch, Writer};
 use sha1::{Digest, Sha1};
+use std::fmt::Write as _;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use x509_parser::public_key::PublicKey;
-use x509_parser::revocation_list::{CertificateRevocationList, RevokedCertificate};
+use x509_parser::revocation_list::CertificateRevocationList;
 use x509_parser::time::ASN1Time;
-use x509_parser::x509::{AttributeTypeAndValue, X509Name};
+use x509_parser::x509::{AlgorithmIdentifier, AttributeTypeAndValue, X509Name};
 
 /// Which connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -355,8 +356,10 @@ impl CertificateText {
         }
         let public = certificate.public_key();
         let bits = match public.parsed() {
-            Ok(PublicKey::RSA(key)) => format!("RSA{}", key.key_size()),
-            Ok(PublicKey::EC(key)) => format!("EC{}", key.key_size()),
+            Ok(PublicKey::RSA(key)) => format!("RSA{}", bits_of(key.modulus)),
+            Ok(PublicKey::EC(key)) => {
+                format!("EC{}", curve_bits(&public.algorithm).unwrap_or(key.key_size()))
+            }
             _ => named(&public.algorithm.algorithm.to_id_string(), ALGORITHMS).to_owned(),
         };
         Some(Self {
@@ -372,6 +375,28 @@ impl CertificateText {
     }
 }
 
+/// Bits of an unsigned number, whose first byte is the highest.
+fn bits_of(number: &[u8]) -> usize {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    let first = number.get(zeros).map_or(0, |byte| byte.leading_zeros() as usize);
+    (number.len() - zeros) * 8 - first
+}
+
+/// Bits of the curve that a key names. A point alone does not tell: its coordinates are whole bytes.
+fn curve_bits(algorithm: &AlgorithmIdentifier<'_>) -> Option<usize> {
+    let curve = algorithm.parameters.as_ref()?.as_oid().ok()?.to_id_string();
+    CURVES.iter().find(|(known, _)| *known == curve).map(|(_, bits)| *bits)
+}
+
+/// The curves of NIST and their bits.
+const CURVES: &[(&str, usize)] = &[
+    ("1.2.840.10045.3.1.1", 192),
+    ("1.3.132.0.33", 224),
+    ("1.2.840.10045.3.1.7", 256),
+    ("1.3.132.0.34", 384),
+    ("1.3.132.0.35", 521),
+];
+
 /// What a list of revoked certificates says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevokedText {
@@ -385,24 +410,29 @@ pub struct RevokedText {
     pub last_update: String,
     /// Until when it holds.
     pub next_update: String,
-    /// Numbers of certificates, and when each was revoked.
-    pub revoked: Vec<(String, String)>,
+    /// Two lines for each certificate: its number, and when it was revoked.
+    pub revoked: String,
 }
 
 impl RevokedText {
     /// Of the list `der`.
     pub fn of(der: &[u8]) -> Option<Self> {
         let (_, list) = CertificateRevocationList::from_der(der).ok()?;
-        let entry = |entry: &RevokedCertificate<'_>| {
-            (hex(positive(entry.raw_serial())), date_of(entry.revocation_date))
-        };
+        let mut revoked = String::new();
+        for entry in list.iter_revoked_certificates() {
+            revoked.push_str("    Serial Number: ");
+            put_hex(&mut revoked, positive(entry.raw_serial()));
+            revoked.push_str("\n        Revocation Date: ");
+            put_date(&mut revoked, entry.revocation_date);
+            revoked.push('\n');
+        }
         Some(Self {
             version: list.version().map_or(1, |version| version.0 + 1),
             signature: named(&list.signature_algorithm.algorithm.to_id_string(), ALGORITHMS).to_owned(),
             issuer: one_line(list.issuer()),
             last_update: date_of(list.last_update()),
             next_update: list.next_update().map_or_else(|| "NONE".to_owned(), date_of),
-            revoked: list.iter_revoked_certificates().map(entry).collect(),
+            revoked,
         })
     }
 }
@@ -416,23 +446,38 @@ fn positive(serial: &[u8]) -> &[u8] {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+    let mut text = String::with_capacity(bytes.len() * 2);
+    put_hex(&mut text, bytes);
+    text
+}
+
+fn put_hex(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        let _ = write!(text, "{byte:02X}");
+    }
+}
+
+fn date_of(time: ASN1Time) -> String {
+    let mut text = String::new();
+    put_date(&mut text, time);
+    text
 }
 
 /// `Aug 13 17:42:24 2020 GMT`
-fn date_of(time: ASN1Time) -> String {
+fn put_date(text: &mut String, time: ASN1Time) {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let time = time.to_datetime();
     let month = MONTHS[usize::from(u8::from(time.month())) - 1];
-    format!(
+    let _ = write!(
+        text,
         "{month} {:>2} {:02}:{:02}:{:02} {} GMT",
         time.day(),
         time.hour(),
         time.minute(),
         time.second(),
         time.year()
-    )
+    );
 }
 
 fn one_line(name: &X509Name<'_>) -> String {
