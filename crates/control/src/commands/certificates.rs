@@ -94,8 +94,8 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
     Ok(())
 }
 
-/// The text of authorities or lists, or of the one that `index` chooses. A list may have hundreds of thousands
-/// of entries, so no lane makes it.
+/// The text of authorities or lists, or of the one that `index` chooses. No lane makes it: a list may have
+/// hundreds of thousands of entries.
 fn contents(kind: Kind, all: &[Box<[u8]>], index: Option<usize>) -> String {
     let mut text = String::new();
     for (number, der) in (1..).zip(all).filter(|(number, _)| index.is_none_or(|index| index == *number)) {
