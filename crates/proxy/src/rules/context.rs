@@ -16,8 +16,7 @@ use manylane_config::tree::Mode;
 use manylane_expr::{
     ClientFacts, Data, Direction, Env, Format, Host, LogFacts, Number, ProxyFacts, ProxyId, RequestLine,
     Scratch, ServerFacts, ServerId, Settings, StickTables, StreamFacts, StreamSetting, TlsFacts, Type,
-    UserlistId, Value,
-    VariableLimits, Variables,
+    UserlistId, Value, VariableLimits, Variables,
 };
 use manylane_http::Head;
 use manylane_tls::{Info, OwnCertificate};
