@@ -19,7 +19,7 @@ static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
     let tcp = |steps| Script::new(after(Step::send(*b"?"), steps));
     let http = |method: &[u8], steps| {
         let request = HttpRequest { method: method.into(), ..HttpRequest::default() };
-        http::script(after(request.step(), steps), true, false)
+        http::script(after(request.step(), steps), true, manylane_h1::Leniency::NONE)
     };
     let field = Pattern::Field {
         name: Text::Begins(b"x-".into()),

@@ -72,8 +72,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let expression = Expression::compile(text, EvalPoints::EVERYWHERE, &mut compiler);
     let format = Format::compile(text, Use::Log, EvalPoints::EVERYWHERE, &mut compiler);
     let words: Vec<&[u8]> = text.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
-    let condition =
-        Condition::compile(false, &words, &mut Acls::new(), EvalPoints::EVERYWHERE, &mut compiler);
+    let condition = Condition::compile(false, &words, EvalPoints::EVERYWHERE, &mut compiler);
     for error in [expression.as_ref().err(), format.as_ref().err()].into_iter().flatten() {
         assert!(error.at <= text.len(), "{error:?}");
     }
@@ -105,6 +104,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         client: &client,
         server: &server,
         links: None,
+        settings: None,
         stream: &stream,
         log: Some(&log),
         variables: Scopes { process: Some(&process), transaction: Some(&cell), ..Scopes::default() },
