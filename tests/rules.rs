@@ -167,7 +167,6 @@ fn both_ends_of_a_connection_are_shown_behind_a_proxy() {
 fn what_would_have_no_effect_is_refused_by_name() {
     for (mode, line, name) in [
         ("tcp", " tcp-request content use-service lua.x", "tcp-request content use-service"),
-        ("tcp", " tcp-request content track-sc0 src", "tcp-request content track-sc0"),
         ("tcp", " log stderr format raw local0\n log-format \"%[req.payload(0,1)]\"", "req.payload"),
         ("http", " http-request send-spoe-group x y", "http-request send-spoe-group"),
         ("http", " http-request add-map(/dev/null) a b", "http-request add-map"),

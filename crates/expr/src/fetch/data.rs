@@ -124,19 +124,19 @@ pub(super) const ROWS: &[Row] = rows! {
         |a| rdp_cookie(a, D::RdpCookieCount);
     "req.ssl_alpn", &[], 0, Str, REQUEST, "the protocols that a TLS ClientHello in the bytes offers",
         |_| made(D::Hello(tls_hello::Part::Alpn));
-    "req.ssl_cipherlist", &[], 0, Bin, REQUEST, "the ciphers that a TLS ClientHello in the bytes offers",
+    "req.ssl_cipherlist", &[], 0, Bin, LINK, "the ciphers that a TLS ClientHello in the bytes offers",
         |_| made(D::Hello(tls_hello::Part::Ciphers));
     "req.ssl_hello_type", &[], 0, Int, REQUEST, "1 when the bytes are a TLS ClientHello, 2 for a ServerHello",
         |_| made(D::Hello(tls_hello::Part::Kind));
-    "req.ssl_keyshare_groups", &[], 0, Bin, REQUEST, "the groups that a TLS ClientHello in the bytes has \
+    "req.ssl_keyshare_groups", &[], 0, Bin, LINK, "the groups that a TLS ClientHello in the bytes has \
         key shares of",
         |_| made(D::Hello(tls_hello::Part::KeyShareGroups));
-    "req.ssl_sigalgs", &[], 0, Bin, REQUEST, "the signature algorithms that a TLS ClientHello in the bytes \
+    "req.ssl_sigalgs", &[], 0, Bin, LINK, "the signature algorithms that a TLS ClientHello in the bytes \
         offers",
         |_| made(D::Hello(tls_hello::Part::SignatureAlgorithms));
     "req.ssl_sni", &[], 0, Str, REQUEST, "the server name in a TLS ClientHello in the bytes",
         |_| made(D::Hello(tls_hello::Part::ServerName));
-    "req.ssl_supported_groups", &[], 0, Bin, REQUEST, "the groups that a TLS ClientHello in the bytes offers",
+    "req.ssl_supported_groups", &[], 0, Bin, LINK, "the groups that a TLS ClientHello in the bytes offers",
         |_| made(D::Hello(tls_hello::Part::SupportedGroups));
     "req.ssl_ver", &[], 0, Int, REQUEST, "the version of a TLS ClientHello in the bytes, major times 65536 \
         plus minor",

@@ -79,6 +79,7 @@ pub(crate) fn table() -> &'static [Row] {
             data::ROWS,
             tls::ROWS,
             stick::NUMBERS,
+            stick::KILOBYTES,
             stick::ELEMENTS,
             stick::ROWS,
         ]

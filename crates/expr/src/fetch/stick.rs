@@ -79,19 +79,19 @@ fn tracked(counter: u32, table: Option<TableId>, asked: Query) -> Result<Fetch, 
 
 /// Fetches of one number of an entry: of a counter by its number, of the first three, of the source.
 macro_rules! numbers {
-    ($($asked:expr, $help:literal,
+    ($place:ident; $($asked:expr, $help:literal,
         [$any:literal, $zero:literal, $one:literal, $two:literal, $src:literal];)*) => {
         &[$(
-            row($any, &[Int, Table], 1, Type::Int, EvalPoints::RUNNING,
+            row($any, &[Int, Table], 1, Type::Int, EvalPoints::$place,
                 concat!($help, " of the entry that a counter tracks"),
                 |args| tracked(counter(args, 0)?, table(args, 1)?, $asked)),
-            row($zero, &[Table], 0, Type::Int, EvalPoints::RUNNING,
+            row($zero, &[Table], 0, Type::Int, EvalPoints::$place,
                 concat!($help, " of the entry that counter 0 tracks"),
                 |args| tracked(0, table(args, 0)?, $asked)),
-            row($one, &[Table], 0, Type::Int, EvalPoints::RUNNING,
+            row($one, &[Table], 0, Type::Int, EvalPoints::$place,
                 concat!($help, " of the entry that counter 1 tracks"),
                 |args| tracked(1, table(args, 0)?, $asked)),
-            row($two, &[Table], 0, Type::Int, EvalPoints::RUNNING,
+            row($two, &[Table], 0, Type::Int, EvalPoints::$place,
                 concat!($help, " of the entry that counter 2 tracks"),
                 |args| tracked(2, table(args, 0)?, $asked)),
             row($src, &[Table], 1, Type::Int, EvalPoints::LINK,
@@ -103,7 +103,7 @@ macro_rules! numbers {
 
 use DataType as D;
 
-pub(super) const NUMBERS: &[Row] = numbers! {
+pub(super) const NUMBERS: &[Row] = numbers! { RUNNING;
     read(D::BytesInRate), "bytes from the client a period",
         ["sc_bytes_in_rate", "sc0_bytes_in_rate", "sc1_bytes_in_rate", "sc2_bytes_in_rate",
          "src_bytes_in_rate"];
@@ -154,14 +154,18 @@ pub(super) const NUMBERS: &[Row] = numbers! {
         ["sc_inc_gpc0", "sc0_inc_gpc0", "sc1_inc_gpc0", "sc2_inc_gpc0", "src_inc_gpc0"];
     makes(Ask::Increment(1)), "counts in general counter 1, and gives what it is then,",
         ["sc_inc_gpc1", "sc0_inc_gpc1", "sc1_inc_gpc1", "sc2_inc_gpc1", "src_inc_gpc1"];
-    kilo(D::BytesInCnt), "KiB from the client",
-        ["sc_kbytes_in", "sc0_kbytes_in", "sc1_kbytes_in", "sc2_kbytes_in", "src_kbytes_in"];
-    kilo(D::BytesOutCnt), "KiB to the client",
-        ["sc_kbytes_out", "sc0_kbytes_out", "sc1_kbytes_out", "sc2_kbytes_out", "src_kbytes_out"];
     read(D::SessCnt), "sessions so far",
         ["sc_sess_cnt", "sc0_sess_cnt", "sc1_sess_cnt", "sc2_sess_cnt", "src_sess_cnt"];
     read(D::SessRate), "sessions a period",
         ["sc_sess_rate", "sc0_sess_rate", "sc1_sess_rate", "sc2_sess_rate", "src_sess_rate"];
+};
+
+/// No command at run time has those of KiB.
+pub(super) const KILOBYTES: &[Row] = numbers! { LINK;
+    kilo(D::BytesInCnt), "KiB from the client",
+        ["sc_kbytes_in", "sc0_kbytes_in", "sc1_kbytes_in", "sc2_kbytes_in", "src_kbytes_in"];
+    kilo(D::BytesOutCnt), "KiB to the client",
+        ["sc_kbytes_out", "sc0_kbytes_out", "sc1_kbytes_out", "sc2_kbytes_out", "src_kbytes_out"];
 };
 
 /// Fetches of an element of an array: `(<index>,<counter>[,<table>])`, `(<index>,<table>)`.
