@@ -42,9 +42,17 @@ const MAX_CHUNK: usize = 512;
 const TRIES: u32 = if cfg!(loom) { 1 } else { 8 };
 /// Steps of a chain before whoever walks it may have gone astray (rule 4).
 const MAX_STEPS: u32 = 1 << 12;
-/// Entries that a full table gives up at once at most, and those that it looks at for that.
+/// Entries that a full table gives up at once at most, and those that it looks at for that in all its shards:
+/// a lane waits for it at each new key.
 const MAX_PURGE: usize = 64;
-const MAX_LOOKED_AT: usize = 256;
+const MAX_LOOKED_AT: usize = 64;
+/// Shards that it looks at: the key's own, then others in turn.
+const MAX_SHARDS_LOOKED_AT: u32 = 8;
+/// Milliseconds for which a full table that found nothing to give up does not look again: a flood of new keys
+/// has each lane look a hundred times a second at most.
+const NOTHING_FOR: u64 = 10;
+/// Entries, those that are not there included, that one call of [`Table::each`] looks at.
+const MAX_WALKED: u32 = 1 << 12;
 /// Milliseconds after which an entry is looked at again that was held when it should have expired.
 const HELD_FOR: u64 = 1000;
 
@@ -61,6 +69,10 @@ pub struct Table {
     shards: Box<[CachePadded<Shard>]>,
     /// Entries, those that a lane is about to make included: at most `spec.size`.
     used: CachePadded<AtomicU32>,
+    /// When a full table looks again for what it may give up.
+    nothing_until: AtomicU64,
+    /// The shard that a full table looks at next.
+    turn: AtomicU32,
     /// Numbers of entries that were never used begin here; the first is 1.
     fresh: AtomicU32,
     /// Free entries that no shard has.
@@ -116,6 +128,8 @@ impl Table {
             chunks: (0..=most >> chunk_bits).map(|_| OnceLock::new()).collect(),
             shards: (0..shards).map(|_| CachePadded::new(Shard::new())).collect(),
             used: CachePadded::new(AtomicU32::new(0)),
+            nothing_until: AtomicU64::new(0),
+            turn: AtomicU32::new(0),
             fresh: AtomicU32::new(1),
             free: Mutex::new(&FREE, Vec::new()),
             hasher: Hashes::default(),
@@ -331,16 +345,20 @@ impl Table {
         }
         // One that has expired begins another life where it is.
         let old = self.walk(shard, hash, words, 0, |at, _| Some(at)).ok().flatten();
-        if let Some(at) = old
-            && self.end_life(at)
-        {
-            self.begin_life(at, words, now);
-            return Some((Held { entry: self.entry(at) }, false));
+        if let Some(at) = old {
+            if self.end_life(at) {
+                self.begin_life(at, words, now);
+                return Some((Held { entry: self.entry(at) }, false));
+            }
+            // Another lane has come to hold it meanwhile, as of an earlier time: it lives on. It cannot end
+            // before it is held here, under the lock.
+            let state = self.word(at, STATE).load(Ordering::Acquire);
+            return self.hold(at, state, hash, words, 0).map(|held| (held, false));
         }
         let bucket = shard.bucket_or_made(hash, self.buckets())?;
         let at = self.take_free(inner)?;
         let first = bucket.load(Ordering::Relaxed);
-        self.word(at, LINK).store(u64::from(hash) << 32 | u64::from(first), Ordering::Relaxed);
+        self.word(at, LINK).store(u64::from(hash) << 32 | u64::from(first), Ordering::Release);
         self.begin_life(at, words, now);
         shard.changing(|| bucket.store(at, Ordering::Release));
         inner.file(now + self.spec.expire, at);
@@ -438,24 +456,35 @@ impl Table {
                 }
                 continue;
             }
-            let first = self.shards.iter().position(|shard| std::ptr::eq(&**shard, self.shard(hash)));
-            let first = first.unwrap_or_default();
+            if now < self.nothing_until.load(Ordering::Relaxed) {
+                return false;
+            }
             let most = ((self.spec.size >> 8) as usize + 1).min(MAX_PURGE);
-            let purged = (0..self.shards.len()).any(|n| {
-                let shard = &self.shards[(first + n) % self.shards.len()];
-                self.purge(shard, &mut shard.inner.lock(), now, most) > 0
+            let mut left = MAX_LOOKED_AT;
+            let purged = (0..MAX_SHARDS_LOOKED_AT).any(|n| {
+                let shard = match n {
+                    0 => self.shard(hash),
+                    _ => {
+                        let turn = self.turn.fetch_add(1, Ordering::Relaxed) as usize;
+                        &self.shards[turn & (self.shards.len() - 1)]
+                    }
+                };
+                let looks = left.div_ceil(2); // the others are for shards behind it
+                left -= looks;
+                self.purge(shard, &mut shard.inner.lock(), now, (most, looks)) > 0
             });
             if !purged {
+                self.nothing_until.store(now + NOTHING_FOR, Ordering::Relaxed);
                 return false;
             }
         }
     }
 
-    /// Gives up to `most` entries up: those that have expired, and, unless the table keeps them, those that
-    /// were not used for the longest time. How many there were.
-    fn purge(&self, shard: &Shard, inner: &mut Inner, now: u64, most: usize) -> usize {
+    /// Gives up to `most` entries up, and looks at `looks` for that: those that have expired, and, unless the
+    /// table keeps them, those that were not used for the longest time. How many there were.
+    fn purge(&self, shard: &Shard, inner: &mut Inner, now: u64, (most, looks): (usize, usize)) -> usize {
         let mut gone = 0;
-        for looked_at in 0..MAX_LOOKED_AT.min(inner.len() * 2) {
+        for looked_at in 0..looks.min(inner.len() * 2) {
             if gone == most {
                 break;
             }
@@ -465,7 +494,7 @@ impl Table {
             };
             let due = self.word(at, DATE).load(Ordering::Relaxed);
             // It was used since, so others are older; where all were, this one is as good as any.
-            if due > date && (self.spec.nopurge || looked_at < MAX_LOOKED_AT / 2) {
+            if due > date && (self.spec.nopurge || looked_at < looks / 2) {
                 inner.file(due, at);
             } else if self.remove(shard, inner, at) {
                 gone += 1;
@@ -572,8 +601,9 @@ impl Table {
             }
             !goes
         });
-        self.used.fetch_sub(gone.len() as u32, Ordering::Relaxed); // not above `size`
+        let count = gone.len() as u32;
         gone.into_iter().for_each(|at| self.give_free(&mut inner, at));
+        self.used.fetch_sub(count, Ordering::Relaxed); // behind that: who may make one finds its memory
     }
 
     /// Whether entries keep this.
@@ -582,10 +612,12 @@ impl Table {
     }
 
     /// Runs `work` on the entries whose numbers are `from` or more, each held meanwhile, until it returns
-    /// false: the number to go on from, or nothing at the end.
+    /// false or has looked at enough for once: the number to go on from, or nothing at the end.
     pub fn each(&self, from: u32, now: u64, mut work: impl FnMut(&Entry<'_>) -> bool) -> Option<u32> {
         let end = self.fresh.load(Ordering::Relaxed);
-        for at in from.max(1)..end {
+        let from = from.max(1);
+        let stop = end.min(from.saturating_add(MAX_WALKED));
+        for at in from..stop {
             let Some(chunk) = self.chunks.get(at as usize >> self.chunk_bits) else { break };
             if chunk.get().is_none() {
                 continue;
@@ -605,6 +637,6 @@ impl Table {
                 }
             }
         }
-        None
+        (stop < end).then_some(stop)
     }
 }

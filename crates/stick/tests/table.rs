@@ -139,6 +139,35 @@ fn a_full_table_gives_up_what_was_not_used_for_the_longest_time_or_nothing() {
     assert_eq!(count(&table, 100, 100_064), Some(1), "what has expired goes");
 }
 
+/// A flood of clients that hold their entries must not have lanes look through the table at each new key.
+#[test]
+fn a_full_table_whose_entries_are_held_looks_at_few_of_them_and_not_at_each_key() {
+    let table = Table::new(spec(Type::Int, 1_000, 100_000));
+    let hold = |key, now| {
+        with_key(table.spec(), Value::Int(key), |words| Some(table.get_or_make(words, now)?.into_number()))?
+    };
+    let held: Vec<u32> = (0..900).map(|key| hold(key, 0).unwrap()).collect();
+    (900..1_000).for_each(|key| assert_eq!(count(&table, key, 1_000), Some(1)));
+    let refused = (0..).take_while(|n| count(&table, 1_000, 2_000 + 10 * n).is_none()).count();
+    assert!((900 / 64..=900 / 32).contains(&refused), "{refused}");
+
+    let now = 10_000;
+    (2_000..).take_while(|key| hold(*key, now).is_some()).for_each(|_| ());
+    held.into_iter().for_each(|number| table.release(number, now));
+    assert_eq!(count(&table, -5, now + 9), None, "it has just looked in vain");
+    assert!((1..100).any(|n| count(&table, -5, now + 10 * n).is_some()));
+}
+
+/// Slots that are not there are walked in bounded steps.
+#[test]
+fn a_walk_over_entries_that_are_gone_stops_on_its_way() {
+    let table = Table::new(spec(Type::Int, 10_000, 0));
+    (0..10_000).for_each(|key| assert_eq!(count(&table, key, 0), Some(1)));
+    (0..table.shards()).for_each(|shard| table.clear(shard, |_| true));
+    let steps = std::iter::successors(Some(0), |from| table.each(*from, 0, |_| true)).count();
+    assert_eq!((steps, table.used()), (3, 0));
+}
+
 /// Sizes around those at which tables have more parts and chunks.
 #[test]
 fn a_table_of_any_size_takes_as_many_entries_and_no_more() {
