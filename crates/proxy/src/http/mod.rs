@@ -201,10 +201,12 @@ impl Session<'_> {
                         return Next::Over;
                     }
                 }
-                Err(NoMore::Refused) => {
+                Err(NoMore::Refused { is_error }) => {
                     frontend.counts.own().requests.add(1);
                     self.count_in_tables(Countable::Request);
-                    self.count_in_tables(Countable::Error);
+                    if is_error {
+                        self.count_in_tables(Countable::Error);
+                    }
                     count_in_front!(frontend, self.listener, request_errors);
                     self.last = None;
                     self.log();

@@ -98,6 +98,7 @@ impl Session<'_> {
         if let Ok(Ok(Err(Broken::Sender | Broken::Framing(_)))) | Err(Cause::ServerSilent) = ended {
             backend.counts.own().response_errors.add(1);
             server.response_errors.add(1);
+            self.count_broken_response();
         }
         if let Ok(Ok(Err(Broken::Framing(_)))) = ended {
             observe(self.local, backend, permit.index(), Observation::BadBody);

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 /// No request comes any more.
 pub(super) enum NoMore {
-    /// Something came that is none; it was answered.
-    Refused,
+    /// Something came that is none; it was answered. Whether that is an error of the client is for tables.
+    Refused { is_error: bool },
     /// Nothing came: the client left, or was idle for too long, or the generation ends.
     End,
     /// The client begins with the preface of HTTP/2: it speaks that from here on.
@@ -138,7 +138,7 @@ impl Session<'_> {
                             |_| {},
                         );
                         self.refuse(error.status, Cause::Refused).await;
-                        return Err(NoMore::Refused);
+                        return Err(NoMore::Refused { is_error: true });
                     }
                 }
             }
@@ -152,7 +152,7 @@ impl Session<'_> {
                         }
                         None => {
                             self.refuse(500, Cause::Resource).await; // there is no memory to wait
-                            return Err(NoMore::Refused);
+                            return Err(NoMore::Refused { is_error: false });
                         }
                     }
                 }
@@ -176,11 +176,11 @@ impl Session<'_> {
                 // A client that only ended its own side still reads.
                 Wait::Left => {
                     self.refuse(400, Cause::ClientLeft).await;
-                    return Err(NoMore::Refused);
+                    return Err(NoMore::Refused { is_error: true });
                 }
                 Wait::Late => {
                     self.refuse(408, Cause::ClientSilent).await;
-                    return Err(NoMore::Refused);
+                    return Err(NoMore::Refused { is_error: false });
                 }
                 Wait::Stopping => return Err(NoMore::End),
             }

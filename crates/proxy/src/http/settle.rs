@@ -164,6 +164,15 @@ impl Session<'_> {
         }
     }
 
+    /// A response broke off amid its body: its server has failed, if its status did not say so before.
+    pub(super) fn count_broken_response(&self) {
+        let failed = &self.local.generation.process.failure_statuses;
+        let status = self.scopes.memory.response.get();
+        if !status.is_some_and(|(_, status)| failed.contains(status)) {
+            self.count_in_tables(Countable::Failure);
+        }
+    }
+
     /// `option checkcache`: refuses a response that gives a cookie away, and says so.
     pub(super) fn check_cache(
         &self,
