@@ -94,6 +94,8 @@ fn is_blank(byte: u8) -> bool {
 /// Whether the field in this line frames the message. Such a one is read as it came: nothing in it becomes a
 /// blank.
 fn frames(line: &[u8]) -> bool {
+    #[cfg(test)]
+    tests::LOOKED.set(tests::LOOKED.get() + line.len());
     let colon = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
     matches!(Known::of(&line[..colon]), Known::CONTENT_LENGTH | Known::TRANSFER_ENCODING)
 }
@@ -111,6 +113,7 @@ pub(crate) fn rewrite(
     let mut origin = head.len();
     let mut at = 0;
     let mut line_start = 0; // in `out`, of the line that may be folded
+    let mut framing = false; // whether that line frames: known from its beginning, however long it grows
     while at < head.len() {
         let end = head[at..].iter().position(|&byte| byte == b'\n').map_or(head.len(), |n| at + n);
         let next = (end + 1).min(head.len());
@@ -127,14 +130,15 @@ pub(crate) fn rewrite(
                 && folds
                 && lenient.has(Leniency::FOLDS)
                 && out.ends_with(b"\r\n")
-                && !frames(&out[line_start..])
+                && !framing
             {
                 out.truncate(before - 2);
                 out.extend_from_slice(b"  ");
             } else {
                 line_start = before;
+                framing = frames(text);
             }
-            field(text, lenient, frames(&out[line_start..]) || frames(text), out);
+            field(text, lenient, framing, out);
         }
         if lone && lenient.has(Leniency::LINE_FEED) {
             out.extend_from_slice(b"\r\n");
@@ -189,4 +193,30 @@ fn field(text: &[u8], lenient: Leniency, frames: bool, out: &mut Vec<u8>) {
     let lenient = if frames { Leniency::NONE } else { lenient };
     out.extend_from_slice(&text[..name]);
     out.extend(text[name..].iter().map(|&byte| plain(byte, lenient)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// So many bytes has `frames` looked at in this thread.
+        pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Whether a line frames is asked once for each line, and not again of all that was folded into it.
+    #[test]
+    fn many_folds_are_little_work() {
+        let mut head = b"GET / HTTP/1.1\r\nHost: a\r\nX: y\n".to_vec();
+        for _ in 0..5000 {
+            head.extend_from_slice(b" \n");
+        }
+        head.extend_from_slice(b"\n");
+        let mut out = Vec::new();
+        LOOKED.set(0);
+        rewrite(&head, First::Request, Leniency::ALL, &mut out, 0);
+        assert!(out.ends_with(b" \r\n\r\n") && out.len() > 10_000, "{}", out.len());
+        assert!(LOOKED.get() > 0 && LOOKED.get() <= head.len(), "{} of {}", LOOKED.get(), head.len());
+    }
 }

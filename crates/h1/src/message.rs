@@ -158,7 +158,11 @@ impl FramingFields {
             Known::CONTENT_LENGTH => {
                 self.length_at = at;
                 match syntax::decimal(value).filter(|&length| length < MAX_LENGTH) {
-                    Some(length) if self.length.is_none() => self.length = Some(length),
+                    Some(length) if self.length.is_none() => {
+                        self.length = Some(length);
+                        // `003` goes on as `3`: who reads it next may take it for an octal number.
+                        self.length_restated |= value.len() > 1 && value[0] == b'0';
+                    }
                     _ => self.odd_length(value)?,
                 }
             }

@@ -202,6 +202,30 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
     }
 }
 
+/// A length with zeros before it is no relaxation, but another reader might take it for an octal number: it
+/// goes on without them, as by HAProxy.
+#[test]
+fn a_length_goes_on_without_zeros_before_it() {
+    for (said, written) in [("003", "3"), ("03", "3"), ("3", "3")] {
+        let post =
+            |length: &str| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\nabc");
+        let ok = |length: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nabc");
+        for (from, message, expected) in
+            [(From::Client, post(said), post(written)), (From::Server, ok(said), ok(written))]
+        {
+            for limits in [Limits::default(), lenient(Leniency::USUAL)] {
+                let passed = pass(message.as_bytes(), from, limits, message.len());
+                let Ok(Some(passed)) = passed else { panic!("{message}: {passed:?}") };
+                assert!(passed.written.eq_ignore_ascii_case(&expected), "{said}: {}", passed.written);
+                assert_eq!(passed.relaxed, None, "{said}");
+            }
+        }
+    }
+    let zero = "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    let passed = pass(zero.as_bytes(), From::Client, Limits::default(), zero.len());
+    assert_eq!(passed.unwrap().unwrap().written, zero);
+}
+
 /// Whom HAProxy refuses with its option, too, and what two readers would frame differently, is refused with
 /// all relaxations.
 #[test]
