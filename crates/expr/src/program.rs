@@ -171,7 +171,15 @@ impl Expression {
         cast(value, to, scratch).ok_or(Absent::Never)
     }
 
-    /// The sample as text, bytes as they are.
+    /// The sample's bytes as they are, or its text when it has another type.
+    pub(crate) fn eval_bytes<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
+        match self.eval(env, scratch).ok()?.value {
+            Value::Bin(bytes) => Some(bytes),
+            value => cast(value, Type::Str, scratch)?.bytes(),
+        }
+    }
+
+    /// The sample as text; bytes end at their first NUL.
     pub fn eval_text<'x>(&'x self, env: &Env<'x>, scratch: &mut Scratch<'x>) -> Option<&'x [u8]> {
         self.eval_as(Type::Str, env, scratch).ok()?.bytes()
     }

@@ -35,6 +35,8 @@ pub enum Use {
     Header,
     /// Anything else: a body, a variable, a key.
     Text,
+    /// A body that need not be text: samples of bytes keep what follows a NUL.
+    Bytes,
 }
 
 /// Parts of one format at most.
@@ -213,7 +215,12 @@ impl Format {
                 }
                 Part::Sample(expression, flags) => {
                     let mut scratch = scratch.reborrow();
-                    let text = expression.eval_text(env, &mut scratch);
+                    let text = match self.usage {
+                        Use::Bytes => expression.eval_bytes(env, &mut scratch),
+                        Use::Log | Use::Id | Use::Header | Use::Text => {
+                            expression.eval_text(env, &mut scratch)
+                        }
+                    };
                     put_text(text, *flags, self.usage, out);
                     after_space = false;
                 }

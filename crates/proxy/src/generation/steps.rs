@@ -436,7 +436,7 @@ impl<'w, 'r, 'c, 'f> Words<'w, 'r, 'c, 'f> {
                 b"uri" => request.uri = self.value("uri").map_or(request.uri, |word| word.bytes().into()),
                 b"body" => request.body = self.value("body").map_or(request.body, |word| word.bytes().into()),
                 b"uri-lf" => request.uri = self.words("uri-lf", Use::Header).unwrap_or(request.uri),
-                b"body-lf" => request.body = self.words("body-lf", Use::Text).unwrap_or(request.body),
+                b"body-lf" => request.body = self.words("body-lf", Use::Bytes).unwrap_or(request.body),
                 b"comment" => drop(self.value("comment")),
                 b"ver" => {
                     if let Some(value) = self.value("ver")
