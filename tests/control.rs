@@ -1240,3 +1240,26 @@ fn bodies_that_are_framed_wrongly_are_shown_with_what_could_not_be_read() {
     );
     assert!(text.contains("  00008  qq\\r\\n\n  00012  more\n"), "{text}");
 }
+
+/// `debug dev log` writes to the targets of `global`, in expert mode alone.
+#[test]
+fn a_line_can_be_written_to_the_log() {
+    let (log, lines) = common::watch::log_lines();
+    let folder = Folder::new();
+    let socket = folder.file("unused", "").with_file_name("control");
+    let (web, address) = listener();
+    let program = Manylane::start(&format!(
+        "global\n stats socket {} level admin\n log {log} local0\n{DEFAULTS} mode http\nfrontend front\n bind \
+            {}\n",
+        socket.display(),
+        fd(&web),
+    ));
+    let program = Controlled { _folder: folder, program, address, socket };
+    assert!(program.ask("debug dev log not written").contains("expert-mode on"));
+    assert_eq!(program.ask("expert-mode on; debug dev log some words").trim(), "");
+    let line = std::iter::from_fn(|| lines.recv_timeout(PATIENCE).ok())
+        .inspect(|line| assert!(!line.contains("not written"), "{line}"))
+        .find(|line| line.contains("some words"))
+        .expect("a line");
+    assert!(line.starts_with("<134>") && line.trim_end().ends_with("]: some words"), "{line}"); // local0.info
+}
