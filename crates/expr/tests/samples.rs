@@ -90,6 +90,13 @@ fn converters_of_later_versions_give_the_value_beside_them() {
     world.direction = manylane_expr::Direction::Response;
     world.response = Some(response(200, &[("set-cookie", "a=1; path=/; b=2"), ("set-cookie", "c=3")]));
     assert_eq!(world.text("res.cook_names").as_deref(), Some("a,c"));
+    // Those without an equals sign, and what says something about the cookies, have no names.
+    world.direction = manylane_expr::Direction::Request;
+    world.request = Some(request("GET", "/", &[("cookie", "$Version=1; a=1; b; $Path=x; c = 3; e=")]));
+    assert_eq!(world.text("req.cook_names").as_deref(), Some("a,c,e"));
+    world.direction = manylane_expr::Direction::Response;
+    world.response = Some(response(200, &[("set-cookie", "b; z=3"), ("set-cookie", "c=1; path=/")]));
+    assert_eq!(world.text("res.cook_names").as_deref(), Some("z,c"));
 }
 
 #[test]
@@ -230,9 +237,13 @@ fn messages_of_fix_are_checked_and_read() {
         assert_eq!(valid(&bent), "0", "changed at {at}");
         assert_eq!(valid(&good[..at]), "0", "cut at {at}");
     }
-    for (tag, value) in
-        [("35", Some("A")), ("MsgType", Some("A")), ("SenderCompID", Some("CLIENT")), ("77", None)]
-    {
+    for (tag, value) in [
+        ("35", Some("A")),
+        ("MsgType", Some("A")),
+        ("SenderCompID", Some("CLIENT")),
+        ("sendercompid", Some("CLIENT")),
+        ("77", None),
+    ] {
         let given = world.text(&format!("bin({}),fix_tag_value({tag})", hex(&good)));
         assert_eq!(given.as_deref(), value, "{tag}");
     }

@@ -31,7 +31,8 @@ const VERSIONS: &[&[u8]] = &[b"FIX.4.0", b"FIX.4.1", b"FIX.4.2", b"FIX.4.3", b"F
 
 fn tag(args: &mut Args<'_, '_>) -> Result<Convert, Error> {
     let text = args.boxed(0);
-    let named = TAGS.iter().find(|(name, _)| name.as_bytes() == &*text).map(|(_, tag)| *tag);
+    let named =
+        TAGS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(&text)).map(|(_, tag)| *tag);
     let tag = named.or_else(|| number(&text)).filter(|&tag| tag > 0);
     let tag =
         tag.ok_or_else(|| args.expected(0, "a tag's number, or the name of one such as SenderCompID"))?;

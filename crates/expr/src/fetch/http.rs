@@ -553,8 +553,13 @@ impl Http {
                 // What follows the first of a Set-Cookie says how long and where it holds.
                 let each = if *side == Direction::Request { usize::MAX } else { 1 };
                 let names = scratch.build(|out| {
-                    let cookies =
-                        head.values(field).flat_map(|value| manylane_http::Cookies::new(value).take(each));
+                    // As in HAProxy, what begins with a dollar sign says something about the cookies.
+                    let named = |cookie: &manylane_http::Cookie<'_>| {
+                        cookie.is_pair() && !cookie.name.starts_with(b"$")
+                    };
+                    let cookies = head
+                        .values(field)
+                        .flat_map(|value| manylane_http::Cookies::new(value).filter(named).take(each));
                     for (index, cookie) in cookies.enumerate() {
                         if index > 0 {
                             out.put(delimiter)?;
