@@ -5,7 +5,7 @@ use crate::generation::{Backend, ContentAction, Rule, Server};
 use crate::rules::{Content, EvalContext, EvalPhase, Lookups, content};
 use manylane_buf::Chain;
 use manylane_expr::{Data, Direction};
-use manylane_h1::{Limits, RequestInfo, RequestParser, ResponseParser};
+use manylane_h1::{Leniency, Limits, RequestInfo, RequestParser, ResponseParser};
 use manylane_http::{Head, Method};
 use manylane_net::Connection;
 use manylane_sched::Time;
@@ -119,6 +119,12 @@ fn decide(
     content(eval, phase, what.rules, what.log, lookups)
 }
 
+/// How heads are read that are only looked at, and go on as they came: with every relaxation. A rule that
+/// refuses a path must see it in each form that the server may understand.
+fn looked_at() -> Limits {
+    Limits { lenient: Leniency::ALL, relaxed: true, ..Limits::default() }
+}
+
 /// The head of an HTTP message that the bytes begin with, if they do. Each byte is looked at once, however
 /// they come.
 struct Heads {
@@ -139,7 +145,7 @@ enum Parser {
 
 impl Heads {
     fn new(side: Direction) -> Self {
-        let limits = Limits::default();
+        let limits = looked_at();
         let parser = match side {
             Direction::Request => Parser::Request(RequestParser::new(limits)),
             Direction::Response => Parser::Response(ResponseParser::new(limits)),
@@ -181,5 +187,5 @@ impl Heads {
 /// The head of an HTTP request that the bytes begin with, if they do.
 pub(crate) fn request(received: &Chain) -> Option<Head> {
     let mut bytes = received.share().ok()?;
-    Some(RequestParser::new(Limits::default()).parse(&mut bytes).ok()??.head)
+    Some(RequestParser::new(looked_at()).parse(&mut bytes).ok()??.head)
 }
