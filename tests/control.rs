@@ -1249,8 +1249,8 @@ fn a_line_can_be_written_to_the_log() {
     let socket = folder.file("unused", "").with_file_name("control");
     let (web, address) = listener();
     let program = Manylane::start(&format!(
-        "global\n stats socket {} level admin\n log {log} local0\n{DEFAULTS} mode http\nfrontend front\n bind \
-            {}\n",
+        "global\n stats socket {} level admin\n log {log} local0\n{DEFAULTS} mode http\nfrontend front\n \
+            bind {}\n",
         socket.display(),
         fd(&web),
     ));
