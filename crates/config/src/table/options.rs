@@ -51,8 +51,8 @@ toggles! {
     HTTP_PRETEND_KEEPALIVE "http-pretend-keepalive" DLB "servers are told that the connection stays open \
         though it will be closed";
     HTTP_SERVER_CLOSE "http-server-close" DFLB "the server's connection is closed after each response";
-    HTTP_STRICT_FRAMING "http-strict-framing" DFLB "requests (in a frontend) and responses (in a backend) that \
-        two programs could frame differently are refused, also those that HAProxy accepts; \
+    HTTP_STRICT_FRAMING "http-strict-framing" DFLB "requests (in a frontend) and responses (in a backend) \
+        that two programs could frame differently are refused, also those that HAProxy accepts; \
         accept-unsafe-violations-in-http-request and -response win over it; not of HAProxy";
     HTTP_USE_PROXY_HEADER "http-use-proxy-header" DFL "Proxy-Connection stands for Connection in requests to \
         a proxy";
