@@ -303,6 +303,7 @@ fn a_thousand_open_streams_outlive_a_reload_and_a_soft_stop() {
             }
             origin.holds(CLIENTS * EACH).await;
             let grown = program.memory().saturating_sub(before);
+            println!("{grown} KiB for {} streams", CLIENTS * EACH);
             let most = MEMORY + if stops { RELOAD } else { 0 };
             assert!(grown < most, "{grown} KiB for {} streams", CLIENTS * EACH);
             if stops {

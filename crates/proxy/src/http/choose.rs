@@ -7,7 +7,7 @@ use super::pump::Pump;
 use crate::generation::{Backend, Reuse, Target, TimeoutOf};
 use crate::rules::{EvalPhase, key};
 use crate::run::Local;
-use crate::server::{IdleConn, ServerPermit, Wanted};
+use crate::server::{IdleConn, ServerPermit, SetTime, Wanted};
 use manylane_balance::{Index, Key, Priority};
 use manylane_h1::Request;
 use manylane_http::Method;
@@ -84,8 +84,8 @@ impl Session<'_> {
             names: &[],
             headers: &[],
             server_tls: None,
-            queue_time: self.scopes.memory.timeout(TimeoutOf::Queue).get(),
-            connect_time: self.scopes.memory.timeout(TimeoutOf::Connect).get(),
+            queue_time: SetTime::new(self.scopes.memory.timeout(TimeoutOf::Queue).get()),
+            connect_time: SetTime::new(self.scopes.memory.timeout(TimeoutOf::Connect).get()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Entries of stick tables that a session and its request are counted in: what `track-sc` rules choose.
 //!
 //! A session's entries are chosen by rules for connections and sessions, and let go at its end; those of a
-//! stream by all other rules, and let go at its end. A counter of a stream hides that of its session.
+//! stream by all other rules, and let go at its end. A counter that tracks something tracks nothing else.
 
 use super::context::{EvalContext, EvalPhase};
 use crate::generation::{Figure, General, StickTable, Track, TrackCounts};
@@ -72,8 +72,8 @@ impl Drop for Tracked {
 pub(crate) struct Slots([Option<Tracked>; MAX_COUNTERS]);
 
 manylane_sync::lazy_static! {
-    static SESSION_TRACKS: Pool<Slots> =
-        Pool::new("tracked entries of a session").expect("the size is a constant below the bound");
+    static TRACKS: Pool<Slots> =
+        Pool::new("tracked entries").expect("the size is a constant below the bound");
 }
 
 /// What a session is counted in.
@@ -173,7 +173,8 @@ pub(crate) struct Tracks {
     /// There is something: all that those pay who are counted nowhere is to look here.
     any: Cell<bool>,
     session: RefCell<SessionTracks>,
-    stream: RefCell<Slots>,
+    /// Few streams have any.
+    stream: RefCell<Option<Pooled<Slots>>>,
     of_stream: Cell<bool>,
 }
 
@@ -183,7 +184,7 @@ impl Tracks {
     pub(crate) fn end_stream(&self) {
         if self.of_stream.replace(false) {
             self.any.set(self.has_session());
-            let slots = std::mem::take(&mut *self.stream.borrow_mut());
+            let slots = self.stream.take();
             drop(slots); // outside of the borrow
         }
     }
@@ -208,15 +209,11 @@ impl Tracks {
         self.session.replace(session);
     }
 
-    /// Does `work` with each entry; one that a stream has by the same counter as its session hides that.
-    fn each(&self, mut work: impl FnMut(&Tracked)) {
+    /// Does `work` with each entry.
+    fn each(&self, work: impl FnMut(&Tracked)) {
         let (stream, session) = (self.stream.borrow(), self.session.borrow());
-        let session = session.slots();
-        for (counter, own) in stream.0.iter().enumerate() {
-            if let Some(tracked) = own.as_ref().or_else(|| session?.0[counter].as_ref()) {
-                work(tracked);
-            }
-        }
+        let all = [stream.as_deref(), session.slots()].into_iter().flatten();
+        all.flat_map(|Slots(slots)| slots.iter().flatten()).for_each(work);
     }
 
     /// The entry that a counter tracks.
@@ -225,8 +222,8 @@ impl Tracks {
             return None;
         }
         let (stream, session) = (self.stream.borrow(), self.session.borrow());
-        let own = stream.0.get(counter as usize)?.as_ref();
-        own.or_else(|| session.slots()?.0[counter as usize].as_ref()).map(work)
+        let mut all = [stream.as_deref(), session.slots()].into_iter().flatten();
+        all.find_map(|Slots(slots)| slots.get(counter as usize)?.as_ref()).map(work)
     }
 
     /// Counts what happened.
@@ -243,33 +240,40 @@ impl Tracks {
         self.each(|tracked| tracked.count(what, now));
     }
 
-    /// A counter of the session or the stream tracks an entry from here on: it is counted there. Whether that
-    /// has begun now.
-    fn track(&self, of_session: bool, counter: usize, tracked: Tracked, now: u64) -> bool {
-        let fill = |slot: &mut Option<Tracked>| {
-            if let Some(entry) = tracked.entry() {
-                for data in [DataType::ConnCur, DataType::ConnCnt, DataType::ConnRate] {
-                    entry.add(data, 1, now);
-                }
-                entry.touch(now);
+    /// A counter of the session or the stream tracks an entry from here on: it is counted there. Without
+    /// memory it tracks nothing.
+    fn track(&self, of_session: bool, counter: usize, tracked: Tracked, now: u64) {
+        if let Some(entry) = tracked.entry() {
+            for data in [DataType::ConnCur, DataType::ConnCnt, DataType::ConnRate] {
+                entry.add(data, 1, now);
             }
-            *slot = Some(tracked);
-            self.any.set(true);
-            true
+            entry.touch(now);
+        }
+        let fill = |slots: &mut Slots| {
+            if let Some(slot) = slots.0.get_mut(counter) {
+                *slot = Some(tracked);
+                self.any.set(true);
+            }
         };
-        if !of_session {
+        if of_session {
+            let mut session = self.session.borrow_mut();
+            if session.is_none()
+                && let Ok(slots) = TRACKS.alloc(Slots::default())
+            {
+                *session = SessionTracks::Own(slots);
+            }
+            if let SessionTracks::Own(slots) = &mut *session {
+                fill(slots);
+            }
+            return;
+        }
+        let mut stream = self.stream.borrow_mut();
+        if stream.is_none() {
+            *stream = TRACKS.alloc(Slots::default()).ok();
+        }
+        if let Some(slots) = &mut *stream {
             self.of_stream.set(true);
-            return self.stream.borrow_mut().0.get_mut(counter).is_some_and(fill);
-        }
-        let mut session = self.session.borrow_mut();
-        if session.is_none()
-            && let Ok(slots) = SESSION_TRACKS.alloc(Slots::default())
-        {
-            *session = SessionTracks::Own(slots);
-        }
-        match &mut *session {
-            SessionTracks::Own(slots) => slots.0.get_mut(counter).is_some_and(fill),
-            _ => false, // no memory
+            fill(slots);
         }
     }
 }

@@ -10,4 +10,4 @@ pub(crate) use connect::{
     remember_link, remember_place, waiting,
 };
 pub(crate) use header::{header, headers_before_tls};
-pub(crate) use permit::{ServerPermit, Wanted};
+pub(crate) use permit::{ServerPermit, SetTime, Wanted};

@@ -67,9 +67,36 @@ pub(crate) struct Wanted<'a> {
     /// Where it is remembered what TLS has said of a server that was not reached.
     pub(crate) server_tls: Option<&'a RefCell<Option<Rc<Info>>>>,
     /// `set-timeout queue`
-    pub(crate) queue_time: Option<Duration>,
+    pub(crate) queue_time: SetTime,
     /// `set-timeout connect`
-    pub(crate) connect_time: Option<Duration>,
+    pub(crate) connect_time: SetTime,
+}
+
+/// A time that a rule may have set for the stream. In four bytes, since each stream that waits has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SetTime(u32);
+
+impl Default for SetTime {
+    fn default() -> Self {
+        Self(Self::NONE)
+    }
+}
+
+impl SetTime {
+    /// None: the configuration's holds.
+    const NONE: u32 = u32::MAX;
+
+    pub(crate) fn new(time: Option<Duration>) -> Self {
+        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(Self::NONE - 1);
+        Self(time.map_or(Self::NONE, millis))
+    }
+
+    pub(crate) fn or(self, configured: Option<Duration>) -> Option<Duration> {
+        match self.0 {
+            Self::NONE => configured,
+            millis => Some(Duration::from_millis(millis.into())),
+        }
+    }
 }
 
 /// Picks in vain, because others were faster, before a stream queues for any server.

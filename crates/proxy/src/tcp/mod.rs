@@ -14,7 +14,7 @@ use crate::log::Record;
 use crate::panics::caught;
 use crate::rules::{Content, Countable, EvalContext, EvalPhase, Scopes, key};
 use crate::run::{Begun, Local, Streaming};
-use crate::server::{self, Attempt, ConnectTimings, IdleConn, Tried, Wanted};
+use crate::server::{self, Attempt, ConnectTimings, IdleConn, SetTime, Tried, Wanted};
 use crate::session::{Client, Inspected, Peers, inspect, looks_like_request};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Priority};
@@ -257,8 +257,8 @@ impl Stream<'_> {
             priority,
             packets,
             stream: self.streaming.entry(),
-            queue_time: memory.timeout(TimeoutOf::Queue).get(),
-            connect_time: memory.timeout(TimeoutOf::Connect).get(),
+            queue_time: SetTime::new(memory.timeout(TimeoutOf::Queue).get()),
+            connect_time: SetTime::new(memory.timeout(TimeoutOf::Connect).get()),
             ..Wanted::default()
         };
         let mut tried = Tried { most: memory.retries.get(), ..Tried::default() };
