@@ -8,6 +8,7 @@ use common::{
 use nix::sys::signal::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -610,6 +611,34 @@ fn groups_that_cannot_be_are_told_with_their_place() {
         assert!(said.contains(said_of) && said.contains("\n  --> "), "{lines}{bind}: {said}");
         assert_eq!(outcome.status.code(), Some(1));
     }
+}
+
+/// Whoever reads its standard error may have stopped: the end, and what is said at it, wait for nobody.
+#[test]
+fn a_process_ends_though_nobody_reads_what_it_says() {
+    let (socket, address) = listener();
+    let (mut program, mut said) = Manylane::start_heard(
+        &format!(
+            "global\n hard-stop-after 100ms\n{DEFAULTS}listen l\n bind {}\n server s {}\n",
+            fd(&socket),
+            echo()
+        ),
+        &["-V"],
+    );
+    while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+    let mut client = connect(address);
+    client.write_all(b"a").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    // Its end of the pipe takes no more.
+    let error = format!("/proc/{}/fd/2", program.pid());
+    let mut error = std::fs::OpenOptions::new()
+        .write(true)
+        .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
+        .open(error)
+        .unwrap();
+    while error.write(&[b'x'; 1]).is_ok() {}
+    program.signal(Signal::SIGUSR1);
+    assert!(program.wait().success());
 }
 
 #[test]

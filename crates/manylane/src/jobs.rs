@@ -9,16 +9,21 @@ use crate::system;
 /// The stack of a thread that only writes or waits, in bytes: the system counts all of it under `-m`.
 pub(crate) const SMALL_STACK: usize = 256 << 10;
 
-/// A thread that does one job after the other, as long as this is kept.
+/// A thread that does one job after the other, as long as this or a copy is kept.
+#[derive(Clone)]
 pub(crate) struct JobThread(Sender<Job>);
 
 type Job = Box<dyn FnOnce() + Send>;
 
 impl JobThread {
-    /// One that writes to standard error: whoever reads that may be slow, and a lane must not wait. `None`
-    /// where the system gives no thread.
-    pub(crate) fn to_say() -> Option<Self> {
+    /// One that writes to standard error: whoever reads that may have stopped, and neither a lane nor the end
+    /// of the process must wait.
+    ///
+    /// # Errors
+    /// A sentence, where the system gives no thread.
+    pub(crate) fn to_say() -> Result<Self, String> {
         Self::start(std::thread::Builder::new().name("say".into()).stack_size(SMALL_STACK), || true)
+            .ok_or_else(|| "cannot start a thread to write to standard error".into())
     }
 
     /// One that calls `begin` first. `None` where that says no, or the system gives no thread.

@@ -16,6 +16,7 @@ use manylane_net::{Address, Bound, Endpoint, HandedOver, Rules};
 use manylane_proxy::generation::{Process, RuntimeSocket, Wishes};
 use manylane_proxy::{BoundListener, Generation};
 use manylane_sync::Arc;
+use manylane_sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::cell::RefCell;
@@ -350,13 +351,22 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     if let Some(unsuitable) = unsuitable.filter(|_| !quiet) {
         say::notice(format_args!("{unsuitable}; the driver is {driver}"));
     }
-    // A thread, so not before the process has gone to the background. A process without it serves as well, in
-    // a debugger for instance that keeps the signal for itself.
+    // Threads, so not before the process has gone to the background.
+    let says = JobThread::to_say()?;
+    // The watchdog itself writes nothing: it would look at no lane, and hold up the end, while nobody reads.
+    // One warning waits at a time.
+    let (tells, waits) = (says.clone(), Arc::new(AtomicBool::new(false)));
+    // A process without it serves as well, in a debugger for instance that keeps the signal for itself.
     let _watchdog = watchdog::start(process.warn_blocked, move |stuck| {
         manylane_control::stuck();
-        if !quiet {
-            say::warning(stuck.to_string().trim_end());
+        if quiet || waits.swap(true, Ordering::Relaxed) {
+            return;
         }
+        let (stuck, waits) = (stuck.trim_end().to_owned(), waits.clone());
+        let _ = tells.run(move || {
+            say::warning(stuck);
+            waits.store(false, Ordering::Relaxed);
+        });
     })
     .inspect_err(|error| say::warning(format_args!("The watchdog does not run: {error}")))
     .ok();
@@ -414,6 +424,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         lanes,
         driver: Choice::Only(driver),
         quiet,
+        says,
         services,
         begun: Some(begun),
         reload: Some(Reloads { reread: Arc::new(reread), files, current }),

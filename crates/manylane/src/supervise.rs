@@ -179,6 +179,8 @@ pub(crate) struct Work {
     pub(crate) driver: Choice,
     /// No messages but errors.
     pub(crate) quiet: bool,
+    /// Writes to standard error.
+    pub(crate) says: JobThread,
     /// What else the first lane serves.
     pub(crate) services: Option<Services>,
     /// What others see of the sockets, until all lanes accept.
@@ -232,9 +234,6 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     {
         return Ending::Failed(error);
     }
-    let Some(says) = JobThread::to_say() else {
-        return Ending::Failed("cannot start a thread to write to standard error".into());
-    };
     let mut threads = Vec::new();
     for number in 1..work.lanes {
         match start_lane(number, &work) {
@@ -244,7 +243,7 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     }
     place(&work.generation, 0); // now that there are the others, who would have inherited it
     let here = lane.here();
-    let ending = lane.block_on(&mut driver, supervise(here, work, says, started));
+    let ending = lane.block_on(&mut driver, supervise(here, work, started));
     Local::remove_all();
     drop(lane); // its sessions end with it
     for thread in threads {
@@ -730,9 +729,18 @@ impl Supervisor {
     }
 }
 
-async fn supervise(here: Here, work: Work, says: JobThread, started: impl FnOnce()) -> Ending {
-    let Work { generation, bound, lanes: count, quiet, driver: _, services: _, mut begun, reload: reloads } =
-        work;
+async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
+    let Work {
+        generation,
+        bound,
+        lanes: count,
+        quiet,
+        says,
+        driver: _,
+        services: _,
+        mut begun,
+        reload: reloads,
+    } = work;
     let mut lanes = vec![here.lane()];
     let ending = 'running: {
         // Each lane is waited for, also when the end is known by then: one that began later would not be told
@@ -887,7 +895,7 @@ async fn stop(
         Ok(ending) => return ending,
         Err(_) => {}
     }
-    say::warning("soft-stop running for too long, performing a hard-stop.");
+    let _ = says.run(|| say::warning("soft-stop running for too long, performing a hard-stop."));
     announce(generation, |front, _| {
         let counts = &front?.counts;
         let ended = counts.read_cheap_one(|counts| &counts.connections_ended);

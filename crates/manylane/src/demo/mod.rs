@@ -4,6 +4,7 @@
 mod page;
 mod service;
 
+use crate::jobs::JobThread;
 use crate::say;
 use crate::supervise::{self, Ending, Work};
 use crate::version::BUILD;
@@ -126,6 +127,7 @@ fn begin([web, page]: [u16; 2]) -> Result<(), String> {
         lanes,
         driver: Choice::Auto,
         quiet: true,
+        says: JobThread::to_say()?,
         services: Some(Box::new(services)),
         begun: None,
         reload: None, // there is no file
