@@ -71,10 +71,28 @@ impl Here {
     where
         F: Future<Output = ()> + 'static,
     {
+        self.spawn_made(kind, class, || future)
+    }
+
+    /// [`spawn`](Self::spawn) of the future that `make` makes, which is called when there is a block for it:
+    /// so a large one is made there, and need not be copied.
+    ///
+    /// # Errors
+    /// Those of [`spawn`](Self::spawn); `make` is dropped.
+    #[inline(always)] // else the future would be made elsewhere
+    pub fn spawn_made<F>(
+        self,
+        kind: &'static TaskKind,
+        class: Class,
+        make: impl FnOnce() -> F,
+    ) -> Result<TaskId, SpawnError>
+    where
+        F: Future<Output = ()> + 'static,
+    {
         if !self.home.local.open.get() {
             return Err(SpawnError(Cause::Ended(self.lane())));
         }
-        self.home.adopt(task::create(kind, class, future)?, class)
+        self.home.adopt(task::create(kind, class, make)?, class)
     }
 
     /// Wakes all tasks of this kind that live on this lane: to tell them something that none of them waits
@@ -259,7 +277,7 @@ impl Remote {
         }
         let ended = SpawnError(Cause::Ended(self.lane()));
         let home = home::of(self.lane as usize).ok_or(ended)?;
-        let task = task::create(kind, class, future)?;
+        let task = task::create(kind, class, || future)?;
         // SAFETY: just made; the rest by contract.
         unsafe { home.send(task) }.map_err(|Closed| {
             // SAFETY: it was refused, so it is still ours, and it was never polled.

@@ -63,12 +63,12 @@ impl<F: Future<Output = ()> + 'static> Task<F> {
     }
 }
 
-/// Puts a future into a block of its own. The caller owns it.
-#[inline]
+/// Makes a future in a block of its own. The caller owns it.
+#[inline(always)] // else the future would be made elsewhere, and copied
 pub(crate) fn create<F: Future<Output = ()> + 'static>(
     kind: &'static TaskKind,
     class: Class,
-    future: F,
+    make: impl FnOnce() -> F,
 ) -> Result<NonNull<Header>, SpawnError> {
     let block = memory::take(Layout::new::<Task<F>>())?.cast::<Task<F>>();
     let header = Header {
@@ -77,8 +77,11 @@ pub(crate) fn create<F: Future<Output = ()> + 'static>(
         kind,
         woken_at: Own::new(0),
     };
-    // SAFETY: a block of this layout that is ours.
-    unsafe { block.write(Task { header, future }) };
+    // SAFETY: a block of this layout that is ours. Should `make` panic, the block is lost and nothing else.
+    unsafe {
+        (&raw mut (*block.as_ptr()).future).write(make());
+        (&raw mut (*block.as_ptr()).header).write(header);
+    }
     Ok(block.cast())
 }
 

@@ -166,7 +166,8 @@ fn begin(of: &Rc<Multiplexed>, stream: h2::Stream, incoming: h2::Incoming) {
     let Ok(end) = H2End::new(of.conn.clone(), stream, scheme, end) else { return };
     let Ok(request) = OFFERED.alloc(request) else { return };
     let (here, of) = (of.local.here(), of.clone());
-    let task = async move {
+    // A stream's future is large: it is made where it stays.
+    let task = move || async move {
         of.local.begun();
         let counted = Counted(&of.local);
         {
@@ -176,7 +177,7 @@ fn begin(of: &Rc<Multiplexed>, stream: h2::Stream, incoming: h2::Incoming) {
         }
         counted.end();
     };
-    let _ = here.spawn(&SESSION, Class::Normal, task); // what is dropped ends its stream
+    let _ = here.spawn_made(&SESSION, Class::Normal, task); // what is dropped ends its stream
 }
 
 /// A task of a stream, which its lane counts.

@@ -153,7 +153,7 @@ impl Desk {
         }
         while let Some(ask) = self.next_ask() {
             // Without memory for the task it is as if nobody had answered.
-            let _ = local.here().spawn(&QUESTION, Class::Normal, exchange(self.clone(), ask));
+            let _ = local.here().spawn_made(&QUESTION, Class::Normal, || exchange(self.clone(), ask));
         }
         let gone = std::iter::from_fn(|| self.section.borrow_mut().poll_gone()).collect();
         own.note(notify, found, gone, self.section.borrow().counters());
