@@ -21,6 +21,7 @@ use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 use manylane_h1::{Body, From, Persist, Request, RequestInfo, Response, ResponseParser, settle_request};
 use manylane_http::{Known, Method, Version};
+use manylane_sched::Boxed;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -436,7 +437,13 @@ impl Session<'_> {
                     received.push_compact(segment).map_err(|_| no_memory())?;
                 }
                 let chains = [received, from_server, back];
-                let ended = self.tunnel(backend, (server, permit), chains, filters.as_ref(), count).await;
+                let filters = filters.as_ref();
+                // In a block of its own: most requests never need it.
+                let ended =
+                    match Boxed::new(|| self.tunnel(backend, (server, permit), chains, filters, count)) {
+                        Ok(tunnel) => tunnel.await,
+                        Err(_) => Termination::new(Cause::Resource, Phase::Data),
+                    };
                 self.tunnelled(backend, permit.server(), ended);
                 return Ok(Outcome { whole: true, ..Outcome::CLOSE });
             }
