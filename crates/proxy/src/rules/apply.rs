@@ -273,6 +273,7 @@ fn one(
     head: &mut Head,
 ) -> Result<Option<Verdict>, EditError> {
     let now = walk.phase(phase, head);
+    let mut text = Text::new();
     match action {
         Action::Allow => {
             walk.at = walk.rules.len();
@@ -328,14 +329,13 @@ fn one(
         Action::Set(setting) => set(eval, now, setting),
         Action::DisableRepetition => eval.scopes.memory.no_repetition.set(true),
         Action::ChangeList { reference, how, key, value } => {
-            let mut name = Text::new();
-            eval.text(now, key, |text| name.set(text))?;
+            let name = edit(eval, now, key, &mut text)?;
             let mut to = Text::new();
             if let Some(value) = value {
-                eval.text(now, value, |text| to.set(text))?;
+                edit(eval, now, value, &mut to)?;
             }
             // What the list refuses it stays without, as in HAProxy.
-            let _ = how.change(reference, name.bytes(), to.bytes());
+            let _ = how.change(reference, name, to.bytes());
             crate::run::replaced();
         }
         Action::DelHeader(name) => {
@@ -346,18 +346,19 @@ fn one(
         }
         Action::SetStatus(status, reason) => head.set_status(*status, reason.as_deref())?,
         Action::SetHeader(name, format) => {
-            edit(eval, now, format)?.done(|value| head.set_field(&**name, value))?;
+            head.set_field(&**name, edit(eval, now, format, &mut text)?)?;
         }
         Action::AddHeader(name, format) => {
-            edit(eval, now, format)?.done(|value| head.add_field(&**name, value))?;
+            head.add_field(&**name, edit(eval, now, format, &mut text)?)?;
         }
-        Action::SetMethod(format) => edit(eval, now, format)?.done(|value| head.set_method(value))?,
-        Action::SetPath(format) => edit(eval, now, format)?.done(|value| head.set_path(value))?,
-        Action::SetPathq(format) => edit(eval, now, format)?.done(|value| head.set_pathq(value))?,
-        Action::SetQuery(format) => edit(eval, now, format)?.done(|value| head.set_query(value))?,
-        Action::SetUri(format) => edit(eval, now, format)?.done(|value| head.set_uri(value))?,
+        Action::SetMethod(format) => head.set_method(edit(eval, now, format, &mut text)?)?,
+        Action::SetPath(format) => head.set_path(edit(eval, now, format, &mut text)?)?,
+        Action::SetPathq(format) => head.set_pathq(edit(eval, now, format, &mut text)?)?,
+        Action::SetQuery(format) => head.set_query(edit(eval, now, format, &mut text)?)?,
+        Action::SetUri(format) => head.set_uri(edit(eval, now, format, &mut text)?)?,
         Action::ReplaceHeader(name, regex, format) | Action::ReplaceValue(name, regex, format) => {
-            let template = edit(eval, now, format)?;
+            edit(eval, now, format, &mut text)?;
+            let template = &text;
             let by_members = matches!(action, Action::ReplaceValue(..));
             let mut at = head.find(&**name, None);
             while let Some(id) = at {
@@ -365,9 +366,9 @@ fn one(
                 let Some(field) = head.field(id) else { continue };
                 let (mut new, phase) = (Text::new(), walk.phase(phase, head));
                 let changed = if by_members {
-                    new.members_replaced(eval, phase, regex, &template, field.value)?
+                    new.members_replaced(eval, phase, regex, template, field.value)?
                 } else {
-                    new.replaced(eval, phase, regex, &template, field.value)?
+                    new.replaced(eval, phase, regex, template, field.value)?
                 };
                 if changed {
                     head.replace_value(id, new.bytes())?;
@@ -375,7 +376,8 @@ fn one(
             }
         }
         Action::ReplaceTarget(part, regex, format) => {
-            let template = edit(eval, now, format)?;
+            edit(eval, now, format, &mut text)?;
+            let template = &text;
             let mut new = Text::new();
             let whole = head.target();
             let pathq = pathq(head);
@@ -385,7 +387,7 @@ fn one(
                 Replaced::Uri => Some(whole),
             };
             let Some(subject) = subject else { return Ok(None) };
-            if new.replaced(eval, now, regex, &template, subject)? {
+            if new.replaced(eval, now, regex, template, subject)? {
                 match part {
                     Replaced::Path => head.set_path(new.bytes())?,
                     Replaced::Pathq => head.set_pathq(new.bytes())?,
@@ -418,11 +420,15 @@ fn pathq(head: &Head) -> Option<&[u8]> {
     target.get(start..)
 }
 
-/// The text that a format makes.
-fn edit(eval: &EvalContext<'_>, phase: EvalPhase<'_>, format: &Format) -> Result<Text, EditError> {
-    let mut made = Text::new();
-    eval.text(phase, format, |text| made.set(text))?;
-    Ok(made)
+/// Puts the text that a format makes into `text`.
+fn edit<'t>(
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+    format: &Format,
+    text: &'t mut Text,
+) -> Result<&'t [u8], EditError> {
+    eval.text(phase, format, |made| text.set(made))?;
+    Ok(text.bytes())
 }
 
 fn delete(eval: &EvalContext<'_>, phase: EvalPhase<'_>, walk: &Walk<'_>, head: &mut Head, how: &NameMatch) {

@@ -1,41 +1,33 @@
 //! Texts that rules make, on the stack.
 
 use super::context::{EvalContext, EvalPhase};
+use arrayvec::ArrayVec;
 use manylane_expr::Regex;
 use manylane_http::{EditError, List};
 
 /// Bytes of a text that a rule makes, at most.
 pub(super) const LONGEST: usize = 8192;
 
-/// A text of a rule's. It may be of the very bytes that are changed, so it is a copy.
-pub(super) struct Text {
-    bytes: [u8; LONGEST],
-    length: usize,
-}
+/// The text that a rule makes: a copy, since it may come from the very bytes that the rule changes. It is
+/// large, so callers pass it by reference.
+pub(super) struct Text(ArrayVec<u8, LONGEST>);
 
 impl Text {
     pub(super) fn new() -> Self {
-        Self { bytes: [0; LONGEST], length: 0 }
+        Self(ArrayVec::new())
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
+        &self.0
     }
 
     pub(super) fn set(&mut self, text: Option<&[u8]>) -> Result<(), EditError> {
-        self.length = 0;
+        self.0.clear();
         self.push(text.ok_or(EditError::Full)?)
     }
 
     fn push(&mut self, more: &[u8]) -> Result<(), EditError> {
-        let end = self.length + more.len();
-        self.bytes.get_mut(self.length..end).ok_or(EditError::Full)?.copy_from_slice(more);
-        self.length = end;
-        Ok(())
-    }
-
-    pub(super) fn done(self, change: impl FnOnce(&[u8]) -> Result<(), EditError>) -> Result<(), EditError> {
-        change(self.bytes())
+        self.0.try_extend_from_slice(more).map_err(|_| EditError::Full)
     }
 
     /// Adds what `template` makes of `old`; whether `regex` matches it.
