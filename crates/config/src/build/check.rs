@@ -8,8 +8,8 @@ use crate::lex::Word;
 use crate::source::Pos;
 use crate::table::{Ruleset, Timeout};
 use crate::tree::{
-    Choice, Config, LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Resolvers, Rule, Settings,
-    Userlist,
+    Choice, Config, LogFormatOption, LogSink, LogTarget, Mode, Proxy, ProxyKind, Resolvers, Rule, Set,
+    Settings, Userlist,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -56,6 +56,11 @@ pub(super) fn check(b: &mut Builder<'_>) {
         rings.require(b, &mut reported, name);
     }
     super::inherit::check(b, &config.proxies);
+    // What compiles the proxies finds each by its name, and goes on after this error to report others.
+    for index in names.repeated {
+        let proxy = &mut config.proxies[index];
+        proxy.settings.disabled = Some(Set { value: true, pos: proxy.name.pos() });
+    }
     config.userlists.iter().for_each(|list| userlist(b, list));
     b.config = config;
 }
@@ -169,11 +174,18 @@ struct Names {
     backends: HashMap<Vec<u8>, usize>,
     /// Servers, each with the index of its proxy.
     servers: HashSet<(usize, Vec<u8>)>,
+    /// Proxies whose name another one has already.
+    repeated: Vec<usize>,
 }
 
 impl Names {
     fn new(b: &mut Builder<'_>, proxies: &[Proxy]) -> Self {
-        let mut names = Self { frontends: HashMap::new(), backends: HashMap::new(), servers: HashSet::new() };
+        let mut names = Self {
+            frontends: HashMap::new(),
+            backends: HashMap::new(),
+            servers: HashSet::new(),
+            repeated: Vec::new(),
+        };
         for (index, proxy) in proxies.iter().enumerate() {
             names.servers.extend(proxy.servers.iter().map(|server| (index, server.name.bytes().to_vec())));
             let name = proxy.name.bytes();
@@ -199,6 +211,7 @@ impl Names {
                     place(b, first.pos)
                 );
                 b.found.alert(proxy.name.pos(), message);
+                names.repeated.push(index);
             }
         }
         names

@@ -59,8 +59,11 @@ impl Followers {
 pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Refuse<'_>) {
     let numbers: std::collections::HashMap<Box<str>, usize> =
         backends.iter().map(|backend| (backend.name.clone(), backend.number)).collect();
-    let number_of =
-        |proxy: &Proxy| numbers.get(proxy.name.text()?).copied().filter(|_| proxy.kind.is_backend());
+    let is_started = |proxy: &Proxy| !proxy.settings.disabled.is_some_and(|set| set.value);
+    let number_of = |proxy: &Proxy| {
+        let is_backend = proxy.kind.is_backend() && is_started(proxy);
+        numbers.get(proxy.name.text()?).copied().filter(|_| is_backend)
+    };
     let mut tracking: Vec<(ServerNumber, &Word)> = Vec::new();
     for (proxy, number) in config.proxies.iter().filter_map(|proxy| Some((proxy, number_of(proxy)?))) {
         for (server, line) in proxy.servers.iter().enumerate() {
