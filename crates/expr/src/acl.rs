@@ -170,6 +170,7 @@ impl Test {
                         Some(offset) => (behind + offset).min(criterion.len()),
                         None => 0,
                     },
+                    message: error.message.replacen(&format!("'{fetch}'"), &format!("'{}'", Shown(name)), 1),
                     ..error
                 };
                 let parsed = Expression::parse(&text, 0, compiler).map_err(moved)?;

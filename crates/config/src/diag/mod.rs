@@ -110,6 +110,15 @@ impl Diagnostics {
         &self.found
     }
 
+    /// Whether an error was found in the line of `pos`: another one may only follow from it.
+    ///
+    /// Cost: a look at each finding that was kept.
+    pub fn has_error_in_line(&self, pos: Pos) -> bool {
+        let same = |found: Pos| (found.file, found.line) == (pos.file, pos.line);
+        let mut errors = self.found.iter().filter(|found| found.severity == Severity::Alert);
+        errors.any(|found| found.pos.is_some_and(same))
+    }
+
     /// How many there were of a severity, kept or not.
     pub fn count(&self, severity: Severity) -> usize {
         self.counts[severity as usize]

@@ -293,7 +293,8 @@ fn address_header(b: &mut Builder<'_>, line: &Line<'_>) -> Option<crate::tree::S
                         Some(network) => header.except.push(network),
                         None => {
                             let message = format!(
-                                "'{}' : '{}' is no IPv4 or IPv6 network",
+                                "'{}' expects an IPv4 or IPv6 network such as 192.0.2.0/24 behind \
+                                    'except', found '{}'",
                                 line.keyword.name,
                                 value.shown()
                             );

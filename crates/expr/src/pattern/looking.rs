@@ -188,6 +188,14 @@ const OTHERWISE: &[u8] = b"hHOyYgGK";
 /// HAProxy's manual does not.
 const UNUSUAL: &[&str] = &["(?(", "(?R", "(?&", "(?P>", "(?~", "{,"];
 
+/// The offset at which the engine ceased to understand `text`; 0 when that is not what it refuses.
+pub(super) fn fault(text: &str) -> usize {
+    match fancy_regex::Regex::new(text) {
+        Err(fancy_regex::Error::ParseError(at, _)) => at,
+        _ => 0,
+    }
+}
+
 impl Looking {
     /// Compiles an expression.
     ///
@@ -250,7 +258,10 @@ impl Machine {
                 .delegate_size_limit(MAX_REGEX_BYTES / MOST_LOOKS)
                 .delegate_dfa_size_limit(MAX_MACHINE_BYTES)
                 .max_prog_size(MOST_INSTRUCTIONS);
-            builder.build().map_err(|error| error.to_string())
+            builder.build().map_err(|error| match error {
+                fancy_regex::Error::ParseError(_, why) => why.to_string(),
+                error => error.to_string(),
+            })
         };
         Ok(Self { short: build(SHORT_STEPS)?, long: build(LONG_STEPS)?, few: build(FEW_STEPS)? })
     }

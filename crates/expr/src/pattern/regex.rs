@@ -274,7 +274,7 @@ pub fn fault(text: &[u8]) -> usize {
         Err(regex_syntax::Error::Parse(error))
             if matches!(error.kind(), UnsupportedBackreference | UnsupportedLookAround) =>
         {
-            return 0;
+            looking::fault(&engines)
         }
         Err(regex_syntax::Error::Parse(error)) => error.span().start.offset,
         Err(regex_syntax::Error::Translate(error)) => error.span().start.offset,
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn the_fault_is_pointed_at_and_backward_repetitions_are_refused() {
-        for (text, at) in [("^/(foo|bar[", 10), ("a{3,1}", 1), ("(?!x)ab{12,2}c", 7), ("a)", 1)] {
+        for (text, at) in [("^/(foo|bar[", 10), ("a{3,1}", 1), ("(?!x)ab{12,2}c", 7), ("a)", 1), ("^/(?!a", 6)] {
             assert!(Regex::new(text.as_bytes(), false).is_err(), "{text}");
             assert_eq!(fault(text.as_bytes()), at, "{text}");
         }

@@ -72,36 +72,32 @@ impl Choice {
     /// `cpu-policy`
     pub(super) fn policy(&mut self, words: &[Word]) -> Wrong {
         let [name, more @ ..] = words else { return Ok(()) }; // the table counts them
-        let wrong = |word: &Word, message: String| Err((word.pos(), format!("'{}' {message}", word.shown())));
+        let wrong =
+            |word: &Word, message: String| Err((word.pos(), format!("{message}, found '{}'", word.shown())));
         let known = POLICIES.iter().map(|(name, _)| *name);
         match POLICIES.iter().find(|(known, _)| *name == **known) {
             Some((_, policy)) => self.policy = *policy,
             None => {
-                return wrong(
-                    name,
-                    format!(
-                        "is unknown; 'cpu-policy' expects one of {}",
-                        known.collect::<Vec<_>>().join(", ")
-                    ),
-                );
+                let known = known.collect::<Vec<_>>().join(", ");
+                return wrong(name, format!("expects one of {known}"));
             }
         }
         match more {
             [] => Ok(()),
             [option] if *option == *"threads-per-core" => {
-                wrong(option, "expects auto, or 1 for one processor of each core, found none".into())
+                Err((option.pos(), "expects auto or 1 behind 'threads-per-core', found none".into()))
             }
             [option, number, rest @ ..] if *option == *"threads-per-core" => {
                 self.one_of_core = *number == *"1";
                 match rest {
                     _ if !self.one_of_core && *number != *"auto" => {
-                        wrong(number, "is unknown; 'threads-per-core' expects auto or 1".into())
+                        wrong(number, "expects auto or 1 behind 'threads-per-core'".into())
                     }
                     [] => Ok(()),
-                    [more, ..] => wrong(more, "is one word too many behind 'threads-per-core'".into()),
+                    [more, ..] => wrong(more, "expects one word behind 'threads-per-core'".into()),
                 }
             }
-            [option, ..] => wrong(option, "is unknown; behind the policy stands 'threads-per-core'".into()),
+            [option, ..] => wrong(option, "expects 'threads-per-core' behind the policy".into()),
         }
     }
 
@@ -122,15 +118,14 @@ impl Choice {
                 b"only-thread" => (false, Of::Thread),
                 b"drop-core" | b"only-core" | b"drop-cluster" | b"only-cluster" => {
                     let message = format!(
-                        "'{}' is a rule of HAProxy that this program refuses: name processors, nodes or \
-                            threads",
+                        "expects rules by processors, nodes or threads, found '{}', which is not built",
                         rule.shown()
                     );
                     return Err((rule.pos(), message));
                 }
                 _ => {
                     let message = format!(
-                        "'cpu-set' expects reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread or \
+                        "expects reset, drop-cpu, only-cpu, drop-node, only-node, drop-thread or \
                             only-thread, found '{}'",
                         rule.shown()
                     );
@@ -140,7 +135,10 @@ impl Choice {
             let Some(word) = words.next() else {
                 return Err((
                     rule.pos(),
-                    format!("'{}' expects numbers or ranges such as '0-3,8', found none", rule.shown()),
+                    format!(
+                        "expects numbers or ranges such as '0-3,8' behind '{}', found none",
+                        rule.shown()
+                    ),
                 ));
             };
             let mut numbers = Vec::new();
@@ -149,7 +147,7 @@ impl Choice {
                     return Err((
                         word.pos(),
                         format!(
-                            "'{}' expects numbers or ranges such as '0-3,8', found '{}'",
+                            "expects numbers or ranges such as '0-3,8' behind '{}', found '{}'",
                             rule.shown(),
                             word.shown()
                         ),
@@ -298,11 +296,11 @@ mod tests {
     #[test]
     fn what_is_no_policy_is_refused_with_its_place() {
         for (text, column, said) in [
-            ("fastest", 1, "'fastest' is unknown; 'cpu-policy' expects one of none, first-usable-node"),
-            ("none threads-per-core", 1, "'threads-per-core' expects"),
-            ("none threads-per-core 2", 1, "'2' is unknown"),
-            ("none threads-per-core 1 x", 1, "'x' is one word too many"),
-            ("none cores", 1, "'cores' is unknown; behind"),
+            ("fastest", 1, "expects one of none, first-usable-node"),
+            ("none threads-per-core", 1, "expects auto or 1 behind 'threads-per-core', found none"),
+            ("none threads-per-core 2", 1, "expects auto or 1 behind 'threads-per-core', found '2'"),
+            ("none threads-per-core 1 x", 1, "expects one word behind 'threads-per-core', found 'x'"),
+            ("none cores", 1, "expects 'threads-per-core' behind the policy, found 'cores'"),
         ] {
             let (pos, message) = Choice::default().policy(&words(text)).unwrap_err();
             assert!(pos.column == column && message.starts_with(said), "{text}: {message}");

@@ -42,7 +42,8 @@ impl CpuMap {
     /// A line's words. Those of later lines take the place of earlier ones.
     fn add(&mut self, words: &[Word], groups: &Groups) -> Result<(), (Pos, String)> {
         let [lanes, processors @ ..] = words else { return Ok(()) }; // the table counts them
-        let wrong = |word: &Word, message: &str| Err((word.pos(), format!("'{}' {message}", word.shown())));
+        let wrong =
+            |word: &Word, message: &str| Err((word.pos(), format!("{message}, found '{}'", word.shown())));
         let text = lanes.text().unwrap_or_default();
         let (auto, text) = match text.strip_prefix("auto:") {
             Some(rest) => (true, rest),
@@ -57,8 +58,8 @@ impl CpuMap {
         else {
             return wrong(
                 lanes,
-                "is no group and lanes: numbers from 1, ranges, 'odd', 'even' or 'all' are expected, as in \
-                    '1/1-4'",
+                "expects a group and its lanes such as '1/1-4', with numbers from 1, ranges, 'odd', 'even' or \
+                    'all'",
             );
         };
         let mut cpus = Numbers { list: Vec::new(), open: false };
@@ -67,7 +68,7 @@ impl CpuMap {
                 let Some(more) = Numbers::of_processors(part) else {
                     return wrong(
                         word,
-                        "is no processor: numbers from 0 or ranges such as '0-3' are expected",
+                        "expects processors: numbers from 0 to 1023, or ranges such as '0-3'",
                     );
                 };
                 cpus.list.extend(more.list);
@@ -82,11 +83,11 @@ impl CpuMap {
             cpus.cut(own.list.len());
             if own.list.len() != cpus.list.len() {
                 let message = format!(
-                    "expects as many processors as lanes, found {} lanes and {} processors",
+                    "expects as many processors as lanes behind 'auto:', found {} and {}",
+                    cpus.list.len(),
                     own.list.len(),
-                    cpus.list.len()
                 );
-                return wrong(lanes, &message);
+                return Err((lanes.pos(), message));
             }
         }
         let several = groups.several();
@@ -182,7 +183,7 @@ pub(super) fn cpu_map(
             }
         };
         if let Err((pos, message)) = wrong {
-            refuse.found.alert(pos, format!("'{keyword}' : {message}"));
+            refuse.found.alert(pos, format!("'{keyword}' {message}"));
         }
     }
     // A map manually goes before a policy, as in HAProxy.
@@ -283,18 +284,24 @@ mod tests {
     #[test]
     fn what_is_no_map_is_refused_with_a_reason() {
         for (lines, why) in [
-            (" cpu-map auto:1/1-4 0\n", "4 lanes and 1 processors"),
-            (" cpu-map auto:1/1 0-3\n", "1 lanes and 4 processors"),
-            (" cpu-map 1/x 0\n", "'1/x' is no group and lanes"),
-            (" cpu-map 1/4-2 0\n", "is no group and lanes"),
-            (" cpu-map 0 0\n", "is no group and lanes"),
-            (" cpu-map 1/1 3-1\n", "'3-1' is no processor"),
-            (" cpu-map 1/1 1024\n", "is no processor"),
-            (" cpu-map 1/1 0,,1\n", "is no processor"),
-            (" cpu-policy best\n", "'best' is unknown"),
-            (" cpu-set drop-cluster 0\n", "'drop-cluster' is a rule of HAProxy that this program refuses"),
-            (" cpu-set only-cpu\n", "'only-cpu' expects"),
-            (" cpu-set only-cpu x\n", "ranges such as '0-3,8', found 'x'"),
+            (" cpu-map auto:1/1-4 0\n", "behind 'auto:', found 1 and 4"),
+            (" cpu-map auto:1/1 0-3\n", "behind 'auto:', found 4 and 1"),
+            (" cpu-map 1/x 0\n", "'cpu-map' expects a group and its lanes"),
+            (" cpu-map 1/4-2 0\n", "found '1/4-2'"),
+            (" cpu-map 0 0\n", "found '0'"),
+            (
+                " cpu-map 1/1 3-1\n",
+                "expects processors: numbers from 0 to 1023, or ranges such as '0-3', found '3-1'",
+            ),
+            (" cpu-map 1/1 1024\n", "found '1024'"),
+            (" cpu-map 1/1 0,,1\n", "found '0,,1'"),
+            (" cpu-policy best\n", "'cpu-policy' expects one of none, "),
+            (
+                " cpu-set drop-cluster 0\n",
+                "expects rules by processors, nodes or threads, found 'drop-cluster'",
+            ),
+            (" cpu-set only-cpu\n", "behind 'only-cpu', found none"),
+            (" cpu-set only-cpu x\n", "behind 'only-cpu', found 'x'"),
         ] {
             let found = map(lines).unwrap_err();
             assert!(found.contains(why), "{lines}: {found}");

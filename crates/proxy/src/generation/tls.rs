@@ -94,8 +94,11 @@ pub(super) fn of_bind(
     match made {
         Ok(made) => Some(made),
         Err(problem) => {
-            let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
-            refuse.found.alert(pos, problem.to_string());
+            // What an option that was refused should have set may be what is missing.
+            if !refuse.found.has_error_in_line(pos) {
+                let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
+                refuse.found.alert(pos, problem.to_string());
+            }
             None
         }
     }
@@ -208,8 +211,11 @@ pub(super) fn of_server(
             Some(ServerTls { context, offers_h2, name, failing: AtomicBool::new(false) })
         }
         Err(problem) => {
-            let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
-            refuse.found.alert(pos, problem.to_string());
+            // What an option that was refused should have set may be what is missing.
+            if !refuse.found.has_error_in_line(pos) {
+                let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
+                refuse.found.alert(pos, problem.to_string());
+            }
             None
         }
     }

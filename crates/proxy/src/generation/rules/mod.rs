@@ -431,6 +431,7 @@ impl<'c> RuleReader<'c> {
                 if let Err(error) = compiler.add_acl(acl.name.bytes(), &words) {
                     report(refuse, &acl.words, acl.pos, &format!("acl '{}'", acl.name.shown()), &error);
                 }
+                warn(refuse, &mut compiler, &acl.words, acl.pos);
             }
             std::mem::take(&mut compiler.acls)
         };
@@ -500,11 +501,6 @@ impl<'c> RuleReader<'c> {
         }
         rules.reads_data = compiler.reads_data;
         self.looks_at.add(&compiler);
-        for warning in compiler.take_warnings() {
-            refuse
-                .found
-                .warning(proxy.pos, format!("{} '{}' : {warning}", proxy.kind.name(), proxy.name.shown()));
-        }
         (rules, slots.captures)
     }
 
@@ -564,6 +560,14 @@ fn report(refuse: &mut Refuse<'_>, words: &[Word], pos: Pos, what: &str, error: 
     refuse.found.alert(at, format!("{what} : {error}"));
 }
 
+/// Reports the warnings about a line that was compiled, each at its word.
+fn warn(refuse: &mut Refuse<'_>, compiler: &mut Compiler<'_>, words: &[Word], pos: Pos) {
+    for warning in compiler.take_warnings() {
+        let at = words.get(warning.word).map_or(pos, |word| word.pos_at(warning.at));
+        refuse.found.warning(at, warning.to_string());
+    }
+}
+
 struct Reader<'r, 'c, 'f> {
     compiler: &'r mut Compiler<'c>,
     refuse: &'r mut Refuse<'f>,
@@ -590,7 +594,9 @@ impl Reader<'_, '_, '_> {
         let Some(tree::Condition { unless, words, pos }) = condition else { return Some(None) };
         let bytes: Vec<&[u8]> = words.iter().map(Word::bytes).collect();
         self.compiler.place = self.config.place(*pos);
-        match Condition::compile(*unless, &bytes, place, self.compiler) {
+        let compiled = Condition::compile(*unless, &bytes, place, self.compiler);
+        warn(self.refuse, self.compiler, words, *pos);
+        match compiled {
             Ok(condition) => Some(Some(condition)),
             Err(error) => {
                 report(self.refuse, words, *pos, "condition", &error);
