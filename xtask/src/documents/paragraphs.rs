@@ -32,7 +32,9 @@ pub(super) fn of(text: &str) -> Vec<Paragraph<'_>> {
             }
             continue;
         }
-        if let Some(kind) = Outside::beginning(trimmed) {
+        // A tag does not end a paragraph: `<name>` may stand at the beginning of any line.
+        let outsider = Outside::beginning(trimmed).filter(|kind| !open || !matches!(kind, Outside::Html));
+        if let Some(kind) = outsider {
             open = false;
             outside = Some(kind).filter(|kind| kind.goes_on(trimmed));
             continue;
