@@ -58,8 +58,8 @@ impl CpuMap {
         else {
             return wrong(
                 lanes,
-                "expects a group and its lanes such as '1/1-4', with numbers from 1, ranges, 'odd', 'even' or \
-                    'all'",
+                "expects a group and its lanes such as '1/1-4', with numbers from 1, ranges, 'odd', \
+                    'even' or 'all'",
             );
         };
         let mut cpus = Numbers { list: Vec::new(), open: false };
