@@ -7,7 +7,7 @@ use crate::error::Problem;
 use crate::leniency::Leniency;
 use crate::limits::Limits;
 use crate::lines::{self, Refusal};
-use manylane_http::{Form, Known, List, Method, RequestLine, Target, Version, syntax};
+use manylane_http::{Form, Known, List, MAX_OPTIONS, Method, RequestLine, Target, Version, syntax};
 
 /// How a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,10 +101,6 @@ pub(crate) struct FramingFields {
     /// There is something that is for this hop alone, but what is seen to anyway.
     pub(crate) hop_by_hop: bool,
 }
-
-/// Most fields that `Connection` may name: each is looked for among all fields of its head. Real messages
-/// name one or two.
-pub(crate) const MAX_OPTIONS: usize = 64;
 
 /// `Content-Length` is less: offsets are added to it.
 const MAX_LENGTH: u64 = 1 << 63;

@@ -35,8 +35,8 @@ pub const CHEAP_BURST: u32 = 1_000;
 /// them.
 pub const CHEAP_PER_SECOND: u32 = 500;
 
-/// Data that we send for which the peer may send a WINDOW_UPDATE, in bytes: receivers that tell of each read
-/// tell of the stream's window and the connection's, for reads of 1 KiB and more.
+/// Data that we send for which the peer may send one WINDOW_UPDATE, in bytes, beside two for each frame:
+/// receivers that tell of each read tell of the stream's window and the connection's.
 pub const UPDATES_EARNED: u32 = 512;
 
 /// Answers to the peer's frames that wait to be written, in bytes: acknowledgements of PING and SETTINGS,

@@ -2,6 +2,16 @@
 
 use crate::name::Known;
 
+/// Most fields that `Connection` of a message may name: each is looked for among all fields of its head. Real
+/// messages name one or two.
+pub const MAX_OPTIONS: usize = 64;
+
+/// Whether an option of `Connection` may be the name of a field.
+pub(crate) fn names_a_field(option: &[u8]) -> bool {
+    let known: [&[u8]; 3] = [b"close", b"keep-alive", b"upgrade"];
+    !option.is_empty() && !known.iter().any(|known| option.eq_ignore_ascii_case(known))
+}
+
 /// Those that go no further than one hop, whether `Connection` names them or not. `Connection`, `TE`,
 /// `Transfer-Encoding` and `Upgrade` are, too, but each is written anew for the next hop.
 pub(crate) fn is_of_one_hop(known: Known) -> bool {

@@ -441,7 +441,10 @@ impl Connection {
         }
         let kind = if problem == Problem::TooManyStreams { Glitch::Refused } else { Glitch::StreamError };
         self.glitch(kind)?;
-        self.count_reset(now)?;
+        // Many clients share a connection to a server: a broken response of one must not end the others'.
+        if self.role == Role::Server {
+            self.count_reset(now)?;
+        }
         let reason = problem.reason();
         self.counts.refused += u32::from(!known);
         self.event = Some(if known {

@@ -205,7 +205,7 @@ impl Connection {
                 self.out.append_chain(&mut part)?;
             }
             self.send_window.sent(n);
-            self.cheap.earn(1 + n as u32 / UPDATES_EARNED);
+            self.cheap.earn(2 + n as u32 / UPDATES_EARNED);
             bytes += n;
             if last {
                 return Ok(Sent { bytes, all: true });

@@ -378,12 +378,16 @@ impl<'a> Collector<'a> {
             Some(scheme) => Scheme::Other(Cluster::with(scheme)?.into_segment()),
         };
         let protocol = self.pseudo.protocol.clone().map(|place| Cluster::with(&self.values[place]));
-        Ok(Request {
-            head: Head::parsed_request(segment(self.text)?, &line, self.fields, self.config.room),
-            scheme,
-            protocol: protocol.transpose()?.map(Cluster::into_segment),
-            length: self.length,
-        })
+        let mut head = Head::parsed_request(segment(self.text)?, &line, self.fields, self.config.room);
+        let mut length = self.length;
+        // A tunnel has no body (RFC 9110, 9.3.6). A server of HTTP/1 that was sent a length would take the
+        // next request on its connection, another client's perhaps, for this body.
+        if protocol.is_some() || head.method_kind() == Method::Connect {
+            head.remove_fields(Known::CONTENT_LENGTH);
+            head.remove_fields(Known::EXPECT);
+            length = None;
+        }
+        Ok(Request { head, scheme, protocol: protocol.transpose()?.map(Cluster::into_segment), length })
     }
 
     /// The response.

@@ -3,7 +3,8 @@
 use super::{Head, Kind, Span};
 use crate::authority::{split_host_port, without_default_port, without_user};
 use crate::fields::{EDITED, Entry, NEVER_INDEXED, PushError, REMOVED};
-use crate::hop::{is_of_one_hop, stays_though_named};
+use crate::hop::{MAX_OPTIONS, is_of_one_hop, names_a_field, stays_though_named};
+use crate::list::List;
 use crate::method::Method;
 use crate::name::{Known, NameRef};
 use crate::status;
@@ -339,14 +340,33 @@ impl Head {
 
     /// Removes the fields that are for one hop alone: those that always are, and those that `Connection`
     /// names (RFC 9110, 7.6.1), but what no sender may have removed. `Connection` itself stays as it is.
-    /// The cost is fields times members of `Connection`, so bound these.
+    ///
+    /// Cost: a look at each field, and at each field for each name in `Connection`, of which the first
+    /// [`MAX_OPTIONS`] count.
     pub fn remove_hop_by_hop(&mut self) {
+        // Where each name stands: its field, and its place in that field's value.
+        let mut places = [(0, 0, 0); MAX_OPTIONS];
+        let mut count = 0;
         for at in 0..self.fields.len() {
-            let Some(entry) = self.fields.get(at).filter(|entry| !entry.has(REMOVED)) else { continue };
-            let field = self.field_of(entry);
-            let named =
-                || self.list_values(Known::CONNECTION).any(|option| option.eq_ignore_ascii_case(field.name));
-            if is_of_one_hop(field.known) || !stays_though_named(field.known) && named() {
+            let Some(field) = self.field(FieldId(at as u16)) else { continue };
+            if field.known != Known::CONNECTION {
+                continue;
+            }
+            let options = List::new(field.value).filter(|option| names_a_field(option));
+            for (option, place) in options.zip(&mut places[count..]) {
+                *place = (at, option.as_ptr().addr() - field.value.as_ptr().addr(), option.len());
+                count += 1;
+            }
+        }
+        for at in 0..self.fields.len() {
+            let Some(field) = self.field(FieldId(at as u16)) else { continue };
+            let is_named = || {
+                places[..count].iter().any(|&(of, start, length)| {
+                    let value = self.fields.get(of).map_or(&[][..], |entry| self.field_of(entry).value);
+                    value[start..start + length].eq_ignore_ascii_case(field.name)
+                })
+            };
+            if is_of_one_hop(field.known) || !stays_though_named(field.known) && is_named() {
                 self.remove_at(at);
             }
         }

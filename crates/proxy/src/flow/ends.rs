@@ -316,7 +316,11 @@ impl ClientEnd {
                 way.send(here, connection, &mut out).await.map_err(|_| NotSent::Failed)?;
                 Ok(length)
             }
-            Self::Http2(stream) => stream.send_interim(head).map(|()| head.size() as u64),
+            Self::Http2(stream) => {
+                // Windows do not bound heads, and a server may send interim responses without end.
+                self.body().room(way, here).await.map_err(|_| NotSent::Failed)?;
+                stream.send_interim(head).map(|()| head.size() as u64)
+            }
         }
     }
 

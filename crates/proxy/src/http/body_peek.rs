@@ -100,11 +100,17 @@ impl BodyPeek {
     }
 }
 
+/// Bytes of framing beside a body that is waited for, beyond as many as it has itself: the longest extension
+/// of a chunk.
+const FRAMING: usize = 16 << 10;
+
 impl Incoming<'_> {
     /// Receives until there is enough.
     pub(super) async fn gather(&mut self, least: usize) -> Result<(), Broken> {
         self.seen.begin(self.input)?;
-        while !self.seen.is_enough(least) {
+        // What frames the body stays, too, since the response goes on as it came.
+        let most = 2 * self.seen.most + FRAMING;
+        while !self.seen.is_enough(least) && self.input.len() < most {
             let new = self.input.len();
             let more = self.server.receive(self.input, READ_AT_ONCE).await;
             self.received.add((self.input.len() - new) as u64);

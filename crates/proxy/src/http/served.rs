@@ -35,6 +35,15 @@ enum Ended {
     Tunnel(Chain),
 }
 
+/// A message made the connection its client's: it serves nobody else from here on. One of HTTP/2 takes no
+/// further stream, and ends behind those that it has.
+fn authenticated(end: &ServerEnd, budget: &RetryBudget<'_>) {
+    budget.authenticated.set(true);
+    if let ServerEnd::Http2(conn, _) = end {
+        conn.shutdown();
+    }
+}
+
 #[allow(clippy::result_large_err)] // in a box, what a rule answers would be an allocation
 impl Session<'_> {
     /// The request as this server gets it.
@@ -146,7 +155,7 @@ impl Session<'_> {
         }
         asking.gone.set(true);
         if request.head.authenticates_connection() {
-            budget.authenticated.set(true);
+            authenticated(server_end, &budget);
         }
         self.unsent.set(0);
         // What was sent again is not counted twice.
@@ -239,7 +248,7 @@ impl Session<'_> {
                 Err(cause) => return Err(self.no_time(&failure, cause)),
             };
             if response.head.authenticates_connection() {
-                budget.authenticated.set(true);
+                authenticated(server_end, &budget);
             }
             if let Some(relaxed) = parser.take_relaxed() {
                 self.accept_relaxed_response(&relaxed, backend, permit.server());

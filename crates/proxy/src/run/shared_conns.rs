@@ -102,7 +102,15 @@ impl Local {
         self.shared_conns.forget_leaving();
         let conns = self.shared_conns.conns.borrow();
         let own = conns.iter().filter(|shared| shared.backend == backend.number && shared.key == Some(key));
-        let mut own = own.map(|shared| &shared.conn);
+        // A client that reads nothing fills the window of each of its streams: together they must leave some of
+        // the connection's to others.
+        let mut own = own
+            .filter(|shared| {
+                let ConnSettings { config, .. } = shared.settings;
+                let most = config.connection_window / config.stream_window.max(1);
+                shared.conn.open_streams() < most.max(1) as usize
+            })
+            .map(|shared| &shared.conn);
         own.find(|conn| {
             let used =
                 backend.servers[index.get()].max_reuse.is_some_and(|most| conn.begun() > u64::from(most));
