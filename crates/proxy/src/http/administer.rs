@@ -1,9 +1,9 @@
-//! The form of the page of counters: a POST with servers and what is to be done with them (`stats admin`).
-//! What became of it is told behind a redirect to the page, as HAProxy does: `;st=DONE`.
+//! Forms of the statistics page: a POST that names servers and an action for them (`stats admin`). The
+//! response redirects to the page and carries the result as `;st=DONE` or the like, as HAProxy does.
 //!
-//! A browser sends a form with the password that it knows for us also when a page of another site asks it to.
-//! It says so (`Sec-Fetch-Site`), and then nothing is done. What the page does not show (`stats scope`)
-//! its forms do not change.
+//! A browser adds the password that it keeps for the page also when a page of another site sends the form.
+//! The browser reports that in `Sec-Fetch-Site` or `Origin`, and then the form changes nothing. A form cannot
+//! change a backend that the page hides (`stats scope`).
 
 use super::Session;
 use crate::generation::{Backend, StatsPage};
@@ -14,27 +14,29 @@ use manylane_check::Running;
 use manylane_http::Head;
 use manylane_sync::Arc;
 
-/// What became of a form, by the word behind `st=`.
+/// Result of a form: the word behind `st=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Formed {
-    /// It was done with all of the servers.
+    /// The action changed every named server.
     Done,
-    /// With some of them.
+    /// The action changed some of the named servers.
     Part,
-    /// Nothing was to be done.
+    /// Nothing had to change.
     None,
-    /// There is no such action, backend or server.
+    /// The action, the backend or the server does not exist.
     Wrong,
-    /// The form is larger than a buffer.
+    /// The form does not fit into a buffer.
     TooLarge,
-    /// Who sent it may only read, or it is another site's.
+    /// The client may only read the page, or a page of another site sent the form.
     Denied,
 }
 
-/// Whether a browser says that another site's page has sent a request: by `Sec-Fetch-Site`, which it
-/// sends to sites that it trusts to be who they are, and which knows better than we do whom it asked; else by
-/// `Origin`, which it sends with all forms (`null` where it does not tell). Rules may have changed the fields
-/// since: what counts is what was received.
+/// Returns true if the browser reports that a page of another site sent the request.
+///
+/// `Sec-Fetch-Site` decides where it is present: the browser adds it on sites that it trusts, and knows the
+/// sender better than the proxy does. Otherwise `Origin` decides, which browsers send with all forms (`null`
+/// if they hide the origin). Rules may have edited the head since, so this reads the fields as they were
+/// received.
 pub(super) fn is_of_another_site(head: &Head) -> bool {
     let received = head.original().map_or(&[][..], |original| original);
     let mut sites = values(received, b"sec-fetch-site").peekable();
@@ -49,7 +51,7 @@ pub(super) fn is_of_another_site(head: &Head) -> bool {
     values(received, b"origin").any(|origin| !is_ours(origin))
 }
 
-/// The values of a field, of a head as it was received.
+/// Values of one field in a head as it was received.
 fn values<'a>(received: &'a [u8], name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     received.split(|byte| *byte == b'\n').skip(1).filter_map(move |line| {
         let (field, value) = line.split_at_checked(name.len())?;
@@ -71,11 +73,11 @@ impl Formed {
     }
 }
 
-/// A form's action.
+/// Action of a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Set(Admin),
-    /// Older forms: only if it is not so already. Into that state, or out of it.
+    /// From older forms: enters this state if the server is not in it or beyond; `OutOf` leaves the state.
     Into(Admin),
     OutOf(Admin),
     Checks(bool),
@@ -110,7 +112,7 @@ impl Order {
     }
 }
 
-/// What a form says.
+/// Fields of a form.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Form {
     servers: Vec<String>,
@@ -135,7 +137,7 @@ impl Form {
     }
 }
 
-/// A value of a form: `+` is a blank, `%41` an A.
+/// Decodes a value of a form: `+` is a blank, `%41` is an `A`.
 fn decoded(value: &[u8]) -> String {
     let hex = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut bytes = Vec::with_capacity(value.len());
@@ -155,7 +157,7 @@ fn decoded(value: &[u8]) -> String {
 }
 
 impl Session<'_> {
-    /// Does what a form says. Others have turns between two servers.
+    /// Carries out a form. Yields to other tasks after each server.
     pub(super) async fn formed(&self, page: &StatsPage, bytes: &[u8]) -> Formed {
         let Form { servers, backend, action } = Form::read(bytes);
         let (Some(backend), Some(action)) = (backend, action) else { return Formed::None };
@@ -191,7 +193,7 @@ impl Session<'_> {
         }
     }
 
-    /// Whether there was something to do.
+    /// Applies an action to one server and returns true if there was something to do.
     fn obey(&self, backend: &Backend, index: Index, order: Order) -> bool {
         let local = self.local;
         let server = &backend.servers[index.get()];

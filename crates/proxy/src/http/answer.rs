@@ -1,4 +1,4 @@
-//! The proxy's own answers: by file where the configuration has one, else a short page.
+//! Responses that the proxy itself makes: from a file if the configuration names one, else a short page.
 
 use crate::generation::{Http, ReplyBody};
 use crate::rules::{self, Answer, EvalContext, EvalPhase};
@@ -8,20 +8,21 @@ use manylane_h1::{
 };
 use manylane_http::{Head, Known, Method, Version, status};
 
-/// An answer that could not be made: there is no memory, or the file says that there is none.
+/// The response cannot be made: there is no memory, or the configured file is empty, which means that no
+/// response is wanted.
 #[derive(Debug)]
 pub(super) struct NoAnswer;
 
-/// An answer before it is fitted to its client.
+/// A response before it is adapted to its client.
 pub(super) struct Made {
     pub(super) head: Head,
-    /// What the head says of the connection.
+    /// Connection options of the head.
     pub(super) said: Said,
     pub(super) body: Chain,
 }
 
-/// The answer with `code`: the first of `proxies` that has one of its own, else a page. Without `eval`
-/// nothing is made anew for the request: only whole files are taken.
+/// Returns the response with status `code`: that of the first proxy in `proxies` that configures one, else a
+/// page. Without `eval`, no response is generated for this request; only complete files are used.
 pub(super) fn usual(
     proxies: &[&Http],
     eval: Option<(&EvalContext<'_>, EvalPhase<'_>)>,
@@ -30,7 +31,7 @@ pub(super) fn usual(
     for http in proxies {
         if let Some(reply) = http.replies.iter().rfind(|reply| reply.status == code) {
             match (&reply.body, eval) {
-                (ReplyBody::Usual, _) => continue, // the proxy's own lines do not count
+                (ReplyBody::Usual, _) => continue, // a reply without a body
                 (ReplyBody::Whole(bytes), _) => return from_file(bytes),
                 (_, Some((eval, phase))) => match rules::reply(eval, phase, reply) {
                     Ok(Answer::Own(head, body)) => return sized(*head, body),
@@ -48,27 +49,28 @@ pub(super) fn usual(
     page(code)
 }
 
-/// A head that a rule made, with the length of its body.
+/// Returns a response from a head that a rule made, with the length of its body.
 pub(super) fn sized(mut head: Head, body: Chain) -> Result<Made, NoAnswer> {
     set_body(&mut head, Body::None, Body::Length(body.len() as u64)).map_err(|_| NoAnswer)?;
     Ok(Made { head, said: Said::default(), body })
 }
 
-/// The answer to something that is no request; the connection ends with it.
+/// Returns the response to input that is not a request; it closes the connection.
 pub(super) fn early(http: &Http, code: u16) -> Result<Made, NoAnswer> {
     let mut made = usual(&[http], None, code)?;
     set_connection(&mut made.head, made.said, Persist::Close).map_err(|_| NoAnswer)?;
     Ok(made)
 }
 
-/// A file was checked when the configuration was read: its head is one, and tells the length of its body.
+/// Returns the response in a file. The configuration checked the file: its head is valid and states the
+/// body's length.
 fn from_file(bytes: &[u8]) -> Result<Made, NoAnswer> {
     let mut chain = Chain::new();
     chain.append(bytes).map_err(|_| NoAnswer)?;
     whole(chain)
 }
 
-/// A message that was made whole when the configuration was read.
+/// Parses a complete message that was built when the configuration was read.
 pub(super) fn whole(mut chain: Chain) -> Result<Made, NoAnswer> {
     let limits = Limits {
         head: manylane_http::MAX_HEAD,
@@ -81,7 +83,7 @@ pub(super) fn whole(mut chain: Chain) -> Result<Made, NoAnswer> {
     Ok(Made { head: response.head, said: response.connection, body: chain })
 }
 
-/// Pages are of HTTP/1.1, whatever was asked in.
+/// Returns the built-in page, always in HTTP/1.1, whatever the version of the request.
 fn page(code: u16) -> Result<Made, NoAnswer> {
     let mut head = Head::response(Version::HTTP_11, code, None).map_err(|_| NoAnswer)?;
     let (reason, more) = (status::reason(code), explanation(code));
@@ -106,7 +108,7 @@ fn explanation(code: u16) -> &'static str {
         200 => "The service is up.",
         400 => "The request cannot be understood.",
         401 => "A user and a password are needed.",
-        403 => "The rules of this site refuse the request.", // some look for a length of 93
+        403 => "The rules of this site refuse the request.", // Some clients look for a length of 93.
         404 => "There is nothing here.",
         407 => "The proxy needs a user and a password.",
         408 => "The request took too long to arrive.",

@@ -1,4 +1,4 @@
-//! The password of a request is hashed beside the lane, before rules ask whether it is right.
+//! Hashes the password of a request on another thread before rules ask whether it is correct.
 
 use super::Session;
 use crate::rules::EvalPhase;
@@ -8,22 +8,22 @@ use manylane_http::Head;
 use std::pin::pin;
 use std::time::Duration;
 
-/// Too many passwords wait to be hashed.
+/// Too many passwords wait for a thread.
 #[derive(Debug)]
 struct Busy;
 
-/// Lists by number, a user and a password.
+/// Numbers of user lists, a user and a password.
 type Open = (Vec<usize>, Vec<u8>, Vec<u8>);
 
-/// How long a request waits for its password to be hashed.
+/// Longest time that a request waits until its password is hashed.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 impl Session<'_> {
-    /// Finds out whether the password of a request is right, if that takes time and nobody knows; rules ask
-    /// for it soon.
+    /// Checks the password of a request if the check takes long and its result is not known yet; rules ask
+    /// for the result soon.
     ///
     /// # Errors
-    /// It is not known: too many wait for the same, or somebody else ends the stream.
+    /// The result stays unknown: too many passwords wait for a thread, or something else ends the stream.
     pub(super) async fn finds_out(&self, head: &Head) -> Result<(), Cause> {
         if !self.local.generation.hashes_passwords {
             return Ok(());
@@ -36,7 +36,7 @@ impl Session<'_> {
         }
     }
 
-    /// Finds out whether the password of a request is right, for each list that has its user with a hash.
+    /// Checks the password of a request against each list that has its user with a hash.
     ///
     /// # Errors
     /// [`Busy`].
@@ -58,8 +58,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// What is to be found out of a request's `Authorization: Basic`: nothing, where it is known or takes no
-    /// time.
+    /// Returns the check that a request's `Authorization: Basic` needs: none if the result is known or the
+    /// check is quick.
     fn unknown(&self, head: &Head) -> Option<Open> {
         let local = self.local;
         let phase = EvalPhase { request: Some(head), ..EvalPhase::default() };

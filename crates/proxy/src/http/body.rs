@@ -1,4 +1,4 @@
-//! A request's body, awaited before the request goes on: `option http-buffer-request`.
+//! Waits for a request's body before the proxy forwards the request: `option http-buffer-request`.
 
 use super::Session;
 use super::pump::{Broken, Pump};
@@ -13,40 +13,43 @@ use manylane_sched::Time;
 use std::pin::pin;
 use std::time::Duration;
 
-/// Why a body is not there.
+/// Reason why a body did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoBody {
-    /// It took too long.
+    /// The time ran out.
     Late,
-    /// The client left, or takes nothing, or there is no memory: nobody is to be answered.
+    /// The client left or takes no data, or there is no memory: no response is sent.
     Left(Cause),
-    /// It is not framed as it should be: the status of the answer.
+    /// The framing of the body is invalid. Holds the status of the response.
     Wrong(u16),
-    /// Somebody else ended the stream.
+    /// Something other than the client ended the stream.
     Ended(Cause),
 }
 
-/// What is read at most of a body behind an answer of the proxy's own, in bytes, so that the connection goes
-/// on. So much is read in less time than it takes to make a new connection; a client that sends more is
-/// better told to leave.
+/// Most bytes of a request's body that the proxy reads and drops behind a response of its own, so that the
+/// connection can be used again. Reading this many takes less time than a new connection; for more, it is
+/// cheaper to close the connection.
 const SKIPPED: u64 = 1 << 16;
 
 impl Session<'_> {
-    /// Whether the next request can follow an answer that needs no more of this body: it is here, and
-    /// dropped, or the rest of it is little and [skipped](Self::skip) behind the answer. A client that waits
-    /// for a 100 and is given a final response may leave the body out (RFC 9110, 10.1.1): nothing would tell
-    /// its next request from the body, so the connection ends.
+    /// Returns true if the next request can follow a response that needs no more of this body. That holds if
+    /// the body has arrived and was dropped, or if few bytes remain, which the caller [skips](Self::skip)
+    /// behind the response.
+    ///
+    /// A client that waits for a 100 and receives a final response may omit the body (RFC 9110, 10.1.1). The
+    /// proxy could not tell its next request from the body, so the connection ends.
     pub(super) fn ends_soon(&mut self, up: &mut Pump) -> bool {
         if self.client.end.h2().is_some() {
-            return true; // nothing follows on a stream, and nobody waits for what is left
+            return true; // Nothing follows on a stream of HTTP/2, and the stream's end discards the rest.
         }
         up.skip(self.client.end.body(), &mut self.client.received).is_ok()
             && !up.may_be_left_out()
             && (up.is_done() || up.left().is_some_and(|left| left <= SKIPPED))
     }
 
-    /// Reads the rest of a body that was answered without it. Whether the next request follows: the client
-    /// has to send the rest in its time, and no more than [`SKIPPED`] bytes.
+    /// Reads and drops the rest of a body behind the response. Returns true if the next request can follow:
+    /// the client has to send the rest within `timeout http-request`, else `timeout client`, and no more than
+    /// about [`SKIPPED`] bytes.
     pub(super) async fn skip(&mut self, up: &mut Pump) -> bool {
         let time = self.frontend.timeouts.request.or(self.frontend.timeouts.client);
         let deadline = time.map_or(Time::MAX, |time| self.local.here().now() + time);
@@ -59,7 +62,7 @@ impl Session<'_> {
                 Ok(()) if up.is_done() => return true,
                 Ok(()) if skipped <= SKIPPED => {}
                 _ => {
-                    self.send_last(&mut Chain::new()).await; // the answer may be on its way
+                    self.send_last(&mut Chain::new()).await; // Part of the response may be unsent.
                     return false;
                 }
             }
@@ -69,8 +72,8 @@ impl Session<'_> {
         }
     }
 
-    /// Waits until all of the body is there, or `least` bytes of it if that is not 0, or as much as a buffer
-    /// takes. Without `time` each piece has `timeout client`.
+    /// Waits until the whole body has arrived, or `least` bytes if that is not 0, or as many bytes as a
+    /// buffer holds. `time` bounds the whole wait; without it, each piece has `timeout client`.
     pub(super) async fn await_body(
         &mut self,
         request: &mut Request,
@@ -102,7 +105,7 @@ impl Session<'_> {
                 return Ok(());
             }
             if !asked {
-                // Who waits to be asked is asked here, and the server need not ask again.
+                // The client waits for a 100: the proxy sends it here, and the server need not.
                 asked = true;
                 request.head.remove_fields(Known::EXPECT);
                 request.continue_expected = false;
@@ -128,7 +131,7 @@ impl Session<'_> {
     }
 }
 
-/// What rules see of a request's body.
+/// Returns the request's body as rules see it.
 pub(super) fn data<'a>(request: &Request, up: &'a Pump) -> Data<'a> {
     let announced = match request.body {
         Body::Length(length) => Some(length),

@@ -1,5 +1,5 @@
-//! Bodies of responses that rules look at: decoded from what was received, which stays as it is for its
-//! forwarding.
+//! Bodies of responses that rules read. The body is decoded from a copy of the received bytes; the proxy
+//! forwards the originals.
 
 use super::pump::Broken;
 use crate::flow::BodyEnd;
@@ -10,33 +10,33 @@ use manylane_h1::{Body, BodyReader, From, Limits, Progress};
 use manylane_io::READ_AT_ONCE;
 use manylane_stats::Tally;
 
-/// What is here of a body.
+/// The part of a body that has arrived.
 #[derive(Debug)]
 pub(super) struct BodyPeek {
     reader: BodyReader,
     announced: Option<u64>,
-    /// Received, and not decoded yet.
+    /// Bytes that were received but not decoded.
     raw: Chain,
     data: Chain,
-    /// Bytes at most; what is longer is not waited for.
+    /// Most bytes that rules wait for.
     most: usize,
     complete: bool,
     begun: bool,
 }
 
-/// A message's body as it comes in.
+/// The body of a message while it arrives.
 pub(super) struct Incoming<'a> {
     pub(super) server: BodyEnd<'a>,
     pub(super) input: &'a mut Chain,
     pub(super) seen: &'a mut BodyPeek,
-    /// Bytes that came.
+    /// Counts received bytes.
     pub(super) received: &'a Tally,
 }
 
 impl BodyPeek {
     pub(super) fn new(server: BodyEnd<'_>, body: Body, from: From, limits: Limits) -> Self {
         let none = matches!(body, Body::None | Body::Length(0) | Body::Tunnel);
-        // Data of a stream has no framing, and its end is told apart.
+        // Data of an HTTP/2 stream has no framing of its own; the stream reports its end.
         let framed = if server.h2().is_some() && !none { Body::UntilClose } else { body };
         Self {
             reader: BodyReader::new(framed, from, limits),
@@ -52,7 +52,7 @@ impl BodyPeek {
         }
     }
 
-    /// What expressions see.
+    /// Returns the data as expressions see it.
     pub(super) fn data(&self) -> Data<'_> {
         Data {
             bytes: Some(&self.data),
@@ -62,12 +62,13 @@ impl BodyPeek {
         }
     }
 
-    /// Whether nothing more is waited for: all is here, or `least` bytes, or as many as may be.
+    /// Returns true if the wait is over: the whole body has arrived, or `least` bytes (if that is not 0), or
+    /// as many as may be kept.
     pub(super) fn is_enough(&self, least: usize) -> bool {
         self.complete || least > 0 && self.data.len() >= least || self.data.len() >= self.most
     }
 
-    /// Looks at what was received before.
+    /// Reads bytes that arrived before the first call.
     pub(super) fn begin(&mut self, input: &Chain) -> Result<(), Broken> {
         if !std::mem::replace(&mut self.begun, true) {
             self.add(input, 0)?;
@@ -75,7 +76,7 @@ impl BodyPeek {
         Ok(())
     }
 
-    /// Looks at what was received now: what `input` has from `new` on.
+    /// Reads bytes that have just arrived: those of `input` from position `new` on.
     fn add(&mut self, input: &Chain, new: usize) -> Result<(), Broken> {
         let mut bytes = input.copy_range(new..).map_err(|_| Broken::Memory)?;
         self.raw.append_chain(&mut bytes).map_err(|_| Broken::Memory)?;
@@ -94,7 +95,7 @@ impl BodyPeek {
         Ok(())
     }
 
-    /// Nothing more will come.
+    /// Marks the body as complete: no more bytes will come.
     pub(super) fn end(&mut self) {
         self.complete = true;
     }
@@ -105,7 +106,7 @@ impl BodyPeek {
 const FRAMING: usize = 16 << 10;
 
 impl Incoming<'_> {
-    /// Receives until there is enough.
+    /// Receives until the body [is enough](BodyPeek::is_enough).
     pub(super) async fn gather(&mut self, least: usize) -> Result<(), Broken> {
         self.seen.begin(self.input)?;
         // What frames the body stays, too, since the response goes on as it came.
@@ -116,7 +117,7 @@ impl Incoming<'_> {
             self.received.add((self.input.len() - new) as u64);
             match more {
                 Ok(true) => self.seen.add(self.input, new)?,
-                // Whether it may end here is found out when it is forwarded.
+                // The forwarder finds out whether the body may end here.
                 Ok(false) => self.seen.end(),
                 Err(error) => return Err(Broken::sender(error)),
             }

@@ -1,17 +1,18 @@
-//! Whether a cache between the client and here may keep a response together with the cookie that it sets, and
-//! give both to others: `option checkcache`, and `nocache` of `cookie`.
+//! Decides whether a cache between the client and the proxy may store a response with the cookie that the
+//! response sets, and send both to other clients: `option checkcache`, and `nocache` of `cookie`.
 
 use manylane_http::{Head, Known, List, Method};
 
-/// Statuses of responses that caches keep unless they are told not to.
+/// Statuses of responses that caches store by default.
 const KEPT: [u16; 11] = [200, 203, 204, 206, 300, 301, 404, 405, 410, 414, 501];
 
-/// Whether a response to this method sets a cookie and may be kept with it.
+/// Returns true if the response sets a cookie and a cache may store both.
 pub(super) fn gives_cookie_away(method: Method, response: &Head) -> bool {
     response.values(Known::SET_COOKIE).next().is_some() && lasts(response) && may_be_kept(method, response)
 }
 
-/// Without these no cache keeps it for long enough to be worth it (RFC 9111, 3 and 4.2).
+/// Returns true if the response has a lifetime or a validator. Without one, a cache does not keep a response
+/// long enough for it to matter (RFC 9111, 3 and 4.2).
 fn lasts(response: &Head) -> bool {
     let names: [&[u8]; 3] = [b"expires", b"etag", b"last-modified"];
     let for_a_time =
@@ -24,14 +25,15 @@ fn begins(word: &[u8], known: &str) -> bool {
     word.get(..known.len()).is_some_and(|word| word.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// Whether a response to this method may be kept, be it for a time that a cache guesses (RFC 9111, 4.2.2).
+/// Returns true if a cache may store a response to this method, even for a time that the cache guesses (RFC
+/// 9111, 4.2.2).
 pub(super) fn may_be_kept(method: Method, response: &Head) -> bool {
     let safe = matches!(method, Method::Get | Method::Head | Method::Options | Method::Trace);
     let mut kept = safe && KEPT.contains(&response.status());
     for word in response.values(&b"cache-control"[..]).flat_map(List::new) {
         let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
         if is("max-age=0") {
-            return false; // whatever else is said of it
+            return false; // This wins over all other directives.
         } else if is("public") {
             kept = true;
         } else if ["private", "no-cache", "no-store", "s-maxage=0"].into_iter().any(is)

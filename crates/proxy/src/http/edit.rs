@@ -1,4 +1,4 @@
-//! What the proxy changes in heads on its own: addresses that it tells, cookies that keep clients at their
+//! Changes of heads that the proxy makes without rules: address fields, and cookies that bind clients to
 //! servers.
 
 use super::cacheable::may_be_kept;
@@ -11,7 +11,8 @@ use manylane_http::{Cookies, EditError, Head, Known, Method, Version};
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// `option forwardfor` and `option originalto`, of the frontend and of the backend together.
+/// Adds the fields of `option forwardfor` and `option originalto`, which the frontend and the backend may
+/// both set.
 pub(super) fn addresses(
     head: &mut Head,
     frontend: &Frontend,
@@ -25,7 +26,7 @@ pub(super) fn addresses(
     address(head, [back.original_to.as_ref(), front.original_to.as_ref()], destination)
 }
 
-/// A client of HTTP/1.0 that may keep its connection is told so: by default it would close.
+/// Tells a client of HTTP/1.0 that its connection stays open: by default the client would close it.
 pub(super) fn keep_alive(head: &mut Head, version: Version, persist: Persist) -> Result<(), EditError> {
     let said = |head: &Head| {
         head.list_values(Known::CONNECTION).any(|word| word.eq_ignore_ascii_case(b"keep-alive"))
@@ -36,8 +37,9 @@ pub(super) fn keep_alive(head: &mut Head, version: Version, persist: Persist) ->
     head.add_field(Known::CONNECTION, b"keep-alive")
 }
 
-/// Each of the two that has the option may leave the field out by its networks; `if-none` has to be said by
-/// each; the first one's name goes first.
+/// Adds an address field if every section that has the option allows it. Each section can exclude networks;
+/// `if-none` counts only if every section with the option has it. `fields` starts with the section whose
+/// field name is used.
 fn address(
     head: &mut Head,
     fields: [Option<&AddressField>; 2],
@@ -51,15 +53,15 @@ fn address(
         return Ok(());
     }
     let mut text = Text { bytes: [0; 48], len: 0 };
-    let _ = write!(text, "{address}"); // an address fits
+    let _ = write!(text, "{address}"); // Any address fits.
     head.add_field(&**name, text.bytes())
 }
 
-/// Bytes that are put together: on the stack, as long as they are few.
+/// Buffer that keeps up to 1,024 bytes on the stack.
 struct Bytes {
     few: [u8; 1024],
     len: usize,
-    /// All of them, when they are many.
+    /// All of the bytes, once they exceed `few`.
     many: Vec<u8>,
 }
 
@@ -85,7 +87,7 @@ impl Bytes {
     }
 }
 
-/// A short text without an allocation.
+/// Buffer for a short text, without an allocation.
 struct Text {
     bytes: [u8; 48],
     len: usize,
@@ -107,34 +109,36 @@ impl Write for Text {
     }
 }
 
-/// What a request's cookie says.
+/// Content of a request's persistence cookie.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PersistCookie {
-    /// The server that it names, be it usable or not.
+    /// The server that the cookie names, usable or not.
     pub(super) server: Option<Index>,
-    /// There was such a cookie.
+    /// The request has the cookie.
     pub(super) there: bool,
-    /// It counts as if it were not there: the letter for the log, `E` for too long idle, `O` for too old.
+    /// Set if the cookie is ignored because of its age. The letter is for the log: `E` for idle too long, `O`
+    /// for too old.
     pub(super) late: Option<u8>,
-    /// When it was sent, in seconds since 1970; 0 if it does not say so.
+    /// When the cookie was sent, in seconds since 1970; 0 if it has no such date.
     sent: i64,
-    /// When the first one was sent, likewise.
+    /// When the client's first cookie was sent, in seconds since 1970; 0 if it has no such date.
     first: i64,
 }
 
-/// Cookies that are dated further in the future are ignored: no clock is that wrong. In seconds.
+/// Number of seconds that a cookie's date may lie in the future. A cookie dated later is ignored: no clock is
+/// that wrong.
 const A_DAY: i64 = 86_400;
 
-/// Digits of dates in cookies, as in base64.
+/// Digits of a date in a cookie, as in base64.
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// A date in a cookie: five digits of a number of four seconds each, rounded up.
+/// Encodes a date: the time in units of four seconds, rounded up, as five digits.
 fn date(seconds: i64) -> [u8; 5] {
     let fours = (seconds + 3) >> 2;
     std::array::from_fn(|n| DIGITS[(fours >> (6 * (4 - n)) & 63) as usize])
 }
 
-/// The seconds of a date; 0 if it is none.
+/// Decodes a date into seconds; 0 if the text is not a date.
 fn dated(text: &[u8]) -> i64 {
     let Some(digits) = text.get(..5) else { return 0 };
     let fours = digits.iter().try_fold(0, |fours: i64, digit| {
@@ -145,7 +149,7 @@ fn dated(text: &[u8]) -> i64 {
 }
 
 impl PersistCookie {
-    /// Reads the dates behind the first bar of a cookie, and judges by them at `now`.
+    /// Reads the dates behind the first bar of a cookie and judges its age at `now`.
     fn dated(&mut self, dates: &[u8], cookie: &Cookie, now: i64) {
         let mut dates = dates.split(|&byte| byte == b'|');
         let mut date = || dates.next().map_or(0, dated);
@@ -161,14 +165,15 @@ impl PersistCookie {
         (self.sent, self.first) = (0, 0);
     }
 
-    /// Whether the dates of a right cookie have to be sent anew at `now`.
+    /// Returns true if the client's cookie names the right server but its dates have to be sent again at
+    /// `now`.
     fn ages(&self, cookie: &Cookie, now: i64) -> bool {
         (cookie.most_idle.is_some() || self.sent > 0) && self.sent < now
             || cookie.most_life.is_some() != (self.first > 0)
     }
 }
 
-/// Which server a request's cookie names.
+/// Reads the persistence cookie of a request.
 pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) -> PersistCookie {
     let mut told = PersistCookie::default();
     for value in head.values(Known::COOKIE) {
@@ -179,7 +184,7 @@ pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) ->
             }
             told.there = true;
             let named = match cookie.mode {
-                // In front of the server's own value, if that is there.
+                // The server's name stands before the server's own value and a `~`, if they are present.
                 Some(CookieMode::Prefix) => value.split(|&byte| byte == b'~').next().unwrap_or(value),
                 _ => match value.iter().position(|&byte| byte == b'|') {
                     Some(bar) => {
@@ -198,7 +203,7 @@ pub(super) fn told(head: &Head, cookie: &Cookie, backend: &Backend, now: i64) ->
     told
 }
 
-/// Takes the proxy's part out of the cookies that the server sees.
+/// Removes the proxy's part from the cookies that the server sees.
 pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
     let prefix = cookie.mode == Some(CookieMode::Prefix);
     let hidden = cookie.indirect && cookie.mode == Some(CookieMode::Insert);
@@ -245,12 +250,12 @@ pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
     Ok(())
 }
 
-/// Has the client keep to its server, where it does not already. The letter for the log says what became of
-/// the server's cookie: `N` it set none and none was added, `P` it was passed on, `D` taken out, `I` added,
-/// `U` only its dates are new, `R` rewritten.
+/// Binds the client to its server with a cookie, unless it is bound already. Returns the log's letter for the
+/// server's cookie: `N` the server set none and the proxy added none, `P` passed on, `D` removed, `I`
+/// inserted, `U` sent again with new dates, `R` rewritten.
 ///
-/// `right`: the client asked for this very server. One that has no cookie takes the client's away, so that it
-/// is not tied to what it had before.
+/// `right` says that the client's cookie named this very server. A server without a cookie value deletes the
+/// client's cookie, so that the client is no longer bound to its former server.
 #[allow(clippy::too_many_arguments)] // what came, and what is known of it
 pub(super) fn keep(
     head: &mut Head,
@@ -309,7 +314,8 @@ pub(super) fn keep(
     Ok(if right && server.cookie.is_some() { b'U' } else { b'I' })
 }
 
-/// Puts the server's name in place of what the server's own cookies of that name say, or in front of it.
+/// Replaces the value of the server's own cookies of that name by the name of the server, or puts the name
+/// before the value (`prefix`).
 fn rewrite(head: &mut Head, cookie: &Cookie, name: &[u8], prefix: bool) -> Result<(), EditError> {
     let mut at = head.find(Known::SET_COOKIE, None);
     while let Some(id) = at {
@@ -328,7 +334,7 @@ fn rewrite(head: &mut Head, cookie: &Cookie, name: &[u8], prefix: bool) -> Resul
     Ok(())
 }
 
-/// Whether a `Set-Cookie` sets the cookie of this name.
+/// Returns true if this `Set-Cookie` line sets the cookie `name`.
 fn sets(line: &[u8], name: &[u8]) -> bool {
     let pair = line.split(|&byte| byte == b';').next().unwrap_or(line);
     pair.iter().position(|&byte| byte == b'=').is_some_and(|equals| pair[..equals].trim_ascii() == name)

@@ -1,8 +1,8 @@
 //! One request and its response.
 //!
-//! The request's body goes up while the response is waited for and while it comes down: a server may answer
-//! before it has read everything. Nothing is sent to the client before the response's head is there, so until
-//! then another try or an answer of the proxy's own is possible.
+//! The proxy forwards the request's body while it waits for the response and while it forwards the response:
+//! a server may respond before it has read the whole body. The client receives nothing before the head of the
+//! response has arrived, so until then the proxy can retry or make a response of its own.
 
 use super::Session;
 use super::body::{NoBody, data};
@@ -21,41 +21,42 @@ use manylane_http::{EditError, Form, Head, Method, Version};
 use std::cell::Cell;
 use std::pin::pin;
 
-/// What becomes of the client's connection.
+/// Whether the client's connection stays open behind a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     KeepAlive,
     Close,
 }
 
-/// What is known of a request while its response is made.
+/// State of a request while its response is made.
 pub(super) struct Asking {
     pub(super) version: Version,
     pub(super) method: Method,
     pub(super) upgrade: bool,
-    /// The client's connection may go on.
+    /// The client's connection may stay open.
     pub(super) keep: bool,
     pub(super) mode: CloseMode,
     pub(super) told: PersistCookie,
-    /// The server that the cookie names is the one.
+    /// The request went to the server that its cookie names.
     pub(super) right: bool,
-    /// What the algorithm was given of the body, which is gone at the next try.
+    /// The key that the balancing algorithm took from the body; a retry no longer has the body.
     pub(super) key: Cell<Option<Key<'static>>>,
-    /// The server of the last try.
+    /// The server of the last attempt.
     pub(super) server: Cell<Option<Index>>,
-    /// The request went to a server: formats of answers do not see it any more, as in HAProxy.
+    /// The request has been sent to a server. From then on formats of the proxy's own responses do not see
+    /// it, as in HAProxy.
     pub(super) gone: Cell<bool>,
-    /// The server that a rule chooses; then no cookie does.
+    /// The server that a rule chose; it wins over the cookie.
     pub(super) ruled: Option<Index>,
-    /// `force-persist`: that server is taken though it is down.
+    /// `force-persist`: the cookie's server is used even if it is down.
     pub(super) forced: bool,
-    /// `ignore-persist`: that server is not looked at.
+    /// `ignore-persist`: the cookie's server is ignored.
     pub(super) ignored: bool,
-    /// What a server of HTTP/1 agrees to WebSocket by, which the client may know nothing of.
+    /// The key by which a server of HTTP/1 accepts a WebSocket; a client of HTTP/2 does not have one.
     pub(super) websocket: Cell<Option<websocket::Key>>,
 }
 
-/// What an answer of the program's own is about.
+/// Request and backend that a response of the proxy's own is about.
 #[derive(Clone, Copy)]
 pub(super) struct About<'a> {
     pub(super) backend: Option<&'a Backend>,
@@ -63,7 +64,7 @@ pub(super) struct About<'a> {
 }
 
 impl Session<'_> {
-    /// How the body of a request is read.
+    /// Returns the pump that reads a request's body.
     pub(super) fn body_of(&self, request: &Request) -> Pump {
         let http = &self.frontend.http;
         let mut up = Pump::new(
@@ -78,8 +79,8 @@ impl Session<'_> {
         up
     }
 
-    /// Forwards a request and its response. Where the connection goes on and not all of `up` was read, the
-    /// rest of that is to be skipped.
+    /// Forwards a request and its response. If the connection stays open and `up` has not read the whole
+    /// body, the caller skips the rest.
     pub(super) async fn exchange(&mut self, request: &mut Request, up: &mut Pump) -> After {
         let frontend = self.frontend;
         let version = request.head.version();
@@ -91,7 +92,7 @@ impl Session<'_> {
             method,
             upgrade: request.connection.upgrade || method == Method::Connect,
             keep: persists && frontend.http.close != CloseMode::Both,
-            // Of the server's connection its backend says `option httpclose`.
+            // `option httpclose` of the backend decides about the server's connection.
             mode: if frontend.http.close == CloseMode::Server {
                 CloseMode::Server
             } else {
@@ -132,7 +133,7 @@ impl Session<'_> {
         }
         self.count_in_tables(Countable::Request);
         if frontend.http.monitor.as_deref().is_some_and(|uri| is_monitored(&request.head, uri)) {
-            self.record.take(); // it is not logged
+            self.record.take(); // Monitoring requests are not logged.
             frontend.counts.own().intercepted.add(1);
             let phase = EvalPhase { request: Some(&request.head), ..EvalPhase::default() };
             let fails = any_holds(&self.eval(), phase, &rules.monitor_fail);
@@ -201,7 +202,7 @@ impl Session<'_> {
             stream.goes_to(backend.number);
         }
         self.persist(request, up, &mut asking, backend);
-        // the client's connection is for its frontend alone to say
+        // Only the frontend decides about the client's connection.
         asking.mode = asking.mode.max(backend.http.close);
         let counts = backend.counts.own();
         self.entered.set(Some((backend.number, self.local.here().now())));
@@ -271,7 +272,7 @@ impl Session<'_> {
         after
     }
 
-    /// Has rules for contents look at a request, which is there. Whether it goes on.
+    /// Runs rules for contents on a request. Returns true if the request continues.
     async fn contents(
         &mut self,
         rules: &[Rule<ContentAction>],
@@ -304,13 +305,13 @@ impl Session<'_> {
         match decided {
             Content::Drop(silence) => self.client.vanish(silence),
             _ if self.client.end.h2().is_some() => self.client.swallow(),
-            _ => {} // what it sent is unread, so that the close resets
+            _ => {} // The client's data stays unread, so that closing the socket sends a reset.
         }
         self.note(|record| {
             record.ended = Termination::new(Cause::Refused, Phase::Request);
             record.request = None;
             if backend.is_none() {
-                self.scopes.memory.forget(); // it was refused before it counted as one
+                self.scopes.memory.forget(); // The request was refused before it counted as one.
             }
         });
         count_in_front!(self.frontend, self.listener, requests_denied);
@@ -320,12 +321,12 @@ impl Session<'_> {
         false
     }
 
-    /// Answers a request whose body did not come.
+    /// Ends a request whose body did not arrive.
     pub(super) async fn no_body(&mut self, asking: &Asking, about: About<'_>, not: NoBody) -> After {
         let ended = |cause| Termination::new(cause, Phase::Request);
         match not {
             NoBody::Late => {
-                self.note(|record| record.request = None); // the body belongs to what was waited for
+                self.note(|record| record.request = None); // its time includes the body's
                 self.fail(asking, about, 408, ended(Cause::ClientSilent), false).await
             }
             NoBody::Left(cause) => {
@@ -338,7 +339,7 @@ impl Session<'_> {
         }
     }
 
-    /// What is changed in a request wherever it goes.
+    /// Makes the changes that every request needs, whichever server it goes to.
     fn prepare(
         &self,
         request: &mut Request,
@@ -350,7 +351,7 @@ impl Session<'_> {
         let head = &mut request.head;
         if let Some(cookie) = &backend.http.cookie {
             asking.told = edit::told(head, cookie, backend, now().seconds);
-            // What the line says of cookies as long as no server answers.
+            // The log's letters for the cookie until a server responds.
             let obeyed = |named| backend.balancer.servers()[named].state().serves_its_own();
             let usual = match (asking.told.there, asking.told.server) {
                 (false, _) => b'N',
@@ -368,7 +369,7 @@ impl Session<'_> {
             edit::hide(head, cookie)?;
         }
         if request.body == Body::Chunked && head.version() < Version::HTTP_11 {
-            head.set_version(Version::HTTP_11)?; // a server of HTTP/1.0 might not look for chunks
+            head.set_version(Version::HTTP_11)?; // A server of HTTP/1.0 might not expect chunks.
         }
         edit::addresses(head, self.frontend, backend, &self.client)?;
         self.identify(head)?;
@@ -383,8 +384,8 @@ impl Session<'_> {
     }
 }
 
-/// Whether a request asks for `monitor-uri`: one that begins with a slash is compared with path and query,
-/// also of an absolute target.
+/// Returns true if a request is for `monitor-uri`. A URI that begins with a slash is compared with path and
+/// query, also those of an absolute target.
 fn is_monitored(head: &Head, uri: &[u8]) -> bool {
     let target = head.target();
     match head.target_parts() {

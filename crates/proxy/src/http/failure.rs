@@ -1,5 +1,5 @@
-//! A server that was asked in vain: what is made of a head that did not come, and whether the request is
-//! tried again.
+//! Decides what happens after a server failed to send a usable head of a response: a retry, or a response of
+//! the proxy's own.
 
 use super::Session;
 use super::pump::Broken;
@@ -12,21 +12,21 @@ use crate::server::ServerPermit;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
 
-/// A try of which nothing has reached the client yet.
+/// A failed attempt; nothing of it has reached the client.
 pub(super) struct Failure<'a> {
     pub(super) backend: &'a Backend,
     pub(super) permit: &'a ServerPermit,
-    /// Its connection was made for this request.
+    /// The connection was opened for this request.
     pub(super) new: bool,
-    /// It may be that its connection was closed for its age, and nothing was done there.
+    /// The server may have closed the connection because of its age, before it processed anything.
     pub(super) stale: bool,
-    /// There may be another try, and all that was sent is here.
+    /// Attempts remain, and everything that was sent is still here.
     pub(super) repeatable: bool,
     pub(super) persistent: bool,
 }
 
 impl Failure<'_> {
-    /// Tries once more where that is wanted and can be done.
+    /// Retries if `wanted` and possible, else responds with `status`.
     fn or_again(&self, wanted: bool, status: u16, ended: Termination) -> Failed {
         if wanted && self.repeatable {
             Failed::Again { persistent: self.persistent }
@@ -35,7 +35,7 @@ impl Failure<'_> {
         }
     }
 
-    /// The server has failed, and counters are told so.
+    /// Counts a failed response of the server and returns how the stream ended.
     pub(super) fn failed(&self, cause: Cause) -> Termination {
         self.backend.counts.own().response_errors.add(1);
         self.permit.server().counts.own().response_errors.add(1);
@@ -44,7 +44,7 @@ impl Failure<'_> {
 }
 
 impl Session<'_> {
-    /// The server sent no head that can be passed on, but these bytes.
+    /// Handles a server that sent no usable head; `from_server` holds the bytes that it sent.
     pub(super) fn no_head(&self, failure: &Failure<'_>, no_head: NoHead, from_server: &Chain) -> Failed {
         let Failure { backend, permit, .. } = *failure;
         let on = &backend.http.retry_on;
@@ -53,11 +53,12 @@ impl Session<'_> {
                 observe(self.local, backend, permit.index(), Observation::Closed);
                 failure.or_again(on.empty, 502, failure.failed(Cause::ServerLeft))
             }
-            // It was closed for its age, just when the request came.
+            // The server closed the idle connection just as the request was sent.
             NoHead::Nothing => {
                 match failure.or_again(on.empty || failure.stale, 502, failure.failed(Cause::ServerLeft)) {
-                    // A stream that is reset unanswered says that nothing was done (RFC 9113, 8.7), so that
-                    // clients repeat it by themselves. Nobody knows that here.
+                    // The reset of an unanswered stream would tell the client that the server did nothing
+                    // (RFC 9113, 8.7), and the client would repeat the request. The proxy does not know that,
+                    // so it responds.
                     answer @ Failed::Answer(..) if self.client.end.h2().is_some() => {
                         observe(self.local, backend, permit.index(), Observation::Closed);
                         answer
@@ -72,7 +73,7 @@ impl Session<'_> {
             }
             NoHead::Cut => {
                 observe(self.local, backend, permit.index(), Observation::Closed);
-                // The manual has it with junk, HAProxy with empty ones.
+                // The manual counts this as junk-response, HAProxy as empty-response.
                 failure.or_again(on.junk || on.empty, 502, failure.failed(Cause::ServerLeft))
             }
             NoHead::Junk(error) => {
@@ -80,7 +81,7 @@ impl Session<'_> {
                 observe(self.local, backend, permit.index(), Observation::BadHead);
                 failure.or_again(on.junk, error.status, failure.failed(Cause::Refused))
             }
-            // Nothing was done with it, so it is as if the server had not been reached.
+            // The server processed nothing, as if the connection had failed.
             NoHead::Refused => {
                 failure.or_again(backend.retries_connect, 502, failure.failed(Cause::ServerLeft))
             }
@@ -89,7 +90,7 @@ impl Session<'_> {
         }
     }
 
-    /// The request did not come to its end before the response began.
+    /// Handles a request whose body broke off before the response began.
     pub(super) fn no_request(&self, failure: &Failure<'_>, broken: Broken) -> Failed {
         match broken {
             Broken::Framing(found) => {
@@ -97,17 +98,17 @@ impl Session<'_> {
                 Failed::Answer(found.error.status, Termination::new(Cause::Refused, Phase::Headers))
             }
             Broken::Memory => no_memory(),
-            // It may be that it has closed its side only.
+            // The client may have closed only its sending side.
             Broken::Receiver => Failed::Answer(400, Termination::new(Cause::ClientLeft, Phase::Headers)),
-            Broken::Sender => Failed::Client(Phase::Data), // amid its body
+            Broken::Sender => Failed::Client(Phase::Data), // The client left amid its body.
         }
     }
 
-    /// Time was over, or somebody else has ended the stream.
+    /// Handles an expired timeout, or a stream that something else ended.
     pub(super) fn no_time(&self, failure: &Failure<'_>, cause: Cause) -> Failed {
         match cause {
-            // HAProxy holds the client's silence against the server, whose time alone it waits for; so a
-            // client could get servers marked as failing. The manual has it as here.
+            // HAProxy blames the server for the client's silence, since it waits only for the server. A
+            // client could then get servers marked as failing. This follows the manual.
             Cause::ClientSilent => Failed::Answer(408, Termination::new(Cause::ClientSilent, Phase::Headers)),
             cause if cause.is_order() => Failed::Answer(502, Termination::new(cause, Phase::Headers)),
             cause => {

@@ -1,7 +1,7 @@
-//! Between two requests. Most connections of a proxy are idle: so what a session is then is a few hundred
-//! bytes in the block of its task, and all that serves a request is in a block of its own, which goes back to
-//! the lane's pool with the request. A session whose client has sent a part of a head rests, too: it keeps
-//! these bytes and a [`PartialHead`].
+//! A session between two requests. Most connections of a proxy are idle, so an idle session takes only a few
+//! hundred bytes in its task's block. The state that serves a request has a block of its own, which returns
+//! to the lane's pool with the request. A session is idle also while its client has sent only a part of a
+//! head: it keeps these bytes and a [`PartialHead`].
 
 use super::Session;
 use super::private::Private;
@@ -31,13 +31,13 @@ pub(crate) enum Woken {
     Stopping,
 }
 
-/// What few sessions have between two requests.
+/// State that few sessions have between two requests.
 #[derive(Debug, Default)]
 pub(super) struct More {
     private: Private,
     variables: Option<Variables>,
     tracks: SessionTracks,
-    /// What came of the next request.
+    /// The part of the next request that has arrived.
     partial: Option<Pooled<PartialHead>>,
 }
 
@@ -45,21 +45,23 @@ manylane_sync::lazy_static! {
     static MORE: Pool<More> = Pool::new("idle session").expect("the size is a constant below the bound");
 }
 
-/// Room for what few sessions have; none without memory.
+/// Allocates a [`More`]; `None` if there is no memory.
 pub(super) fn place() -> Option<Pooled<More>> {
     MORE.alloc(More::default()).ok()
 }
 
-/// How long a client that has just connected may take to ask when its generation ends and no other goes on.
-/// It may have sent its request already, and what was accepted is nobody else's.
+/// Time for the first request of a client that has just connected, when its generation ends and no successor
+/// takes the connection. The client may have sent its request already, and only this process has the accepted
+/// connection.
 const FIRST_WORDS: Duration = Duration::from_secs(5);
 
-/// How long one that has just had an answer may take to ask again then. Its next request may be on its way,
-/// and only an answer can tell it that the connection ends: to close it would lose that request.
+/// Time for the next request of a client that has just had a response, in the same situation. Its request may
+/// be on its way, and closing now would lose it: only a response can announce the end of the connection.
 const NEXT_WORDS: Duration = Duration::from_secs(1);
 
-/// Until when a client may ask although its generation ends, which connected or had its last answer at
-/// `since` and has made so many `requests`; none where that is over.
+/// Returns the time until which a client may send a request although its generation ends, or `None` if that
+/// time has passed. The client connected or had its last response at `since`, and has made `requests`
+/// requests.
 pub(super) fn may_begin(local: &Local, since: Time, requests: u64) -> Option<Time> {
     let end = since + if requests == 0 { FIRST_WORDS } else { NEXT_WORDS };
     (local.here().now() < end).then_some(end)
@@ -70,18 +72,18 @@ pub(super) fn may_begin(local: &Local, since: Time, requests: u64) -> Option<Tim
 pub(crate) struct IdleSession {
     client: QuietClient,
     timer: Timer,
-    /// Nothing came since then.
+    /// When the wait for the next request began.
     since: Time,
-    /// As far as that goes.
+    /// Number of requests so far; stops at the maximum of the type.
     requests: u32,
-    /// The number of the backend, and which of its servers.
+    /// Backend and server of the last request.
     last: Option<(u32, Index)>,
     more: Option<Pooled<More>>,
     _idle: IdleClient,
 }
 
 impl IdleSession {
-    /// A session that begins now, with a client that has sent nothing. None: it is a stream of one.
+    /// Returns a session that begins now, with a client that has sent nothing. `None` for a stream of HTTP/2.
     pub(crate) fn new(client: Client, local: &Local) -> Option<Self> {
         let (timer, since) = (Timer::new(local.here()), local.here().now());
         Some(Self {
@@ -95,25 +97,25 @@ impl IdleSession {
         })
     }
 
-    /// Whether a client is one that can be waited for here: of the system. Those of the process keep their
-    /// place in a future.
+    /// Returns true if the lane can wait for this client in an idle session: the client has a socket of the
+    /// kernel and has sent nothing. Clients inside the process wait in a future of their own.
     pub(crate) fn is_for(client: &Client) -> bool {
         client.end.whole().is_some_and(Connection::is_pollable) && client.received.is_empty()
     }
 
-    /// Whether it has something that only its generation understands.
+    /// Returns true if the session has state that only its generation understands.
     pub(crate) fn belongs(&self) -> bool {
         self.more.is_some()
     }
 
-    /// Whether the system has not taken all of the last response: as long as that is so, nothing but bytes of
-    /// the client may end this.
+    /// Returns true if the kernel has not taken the whole last response. Until it has, only bytes of the
+    /// client may end the idle session.
     pub(crate) fn owes(&self) -> bool {
         self.client.connection.unsent() > 0
     }
 
-    /// Has the client take the rest of its response, each step in `timeout client`. The time between two
-    /// requests begins behind it. Whether the client took it.
+    /// Waits until the client has taken the rest of its response, each step within `timeout client`, and
+    /// starts the time between two requests anew. Returns true if the client took everything.
     async fn deliver(&mut self, frontend: &Frontend, here: Here) -> bool {
         let timeouts = StreamTimeouts::for_client(frontend.timeouts.client, here.now());
         let flushing = pin!(timeouts.down.flush(here, &self.client.connection));
@@ -122,7 +124,7 @@ impl IdleSession {
         matches!(taken, Ok(Ok(())))
     }
 
-    /// Whether a part of a request is there: its generation serves it.
+    /// Returns true if a part of a request has arrived: then its generation serves the request.
     pub(crate) fn has_partial_head(&self) -> bool {
         self.partial().is_some()
     }
@@ -131,18 +133,18 @@ impl IdleSession {
         self.more.as_ref()?.partial.as_deref()
     }
 
-    /// Until when its client may ask although the generation ends.
+    /// Returns the time until which the client may send a request although the generation ends.
     pub(crate) fn may_begin(&self, local: &Local) -> Option<Time> {
         may_begin(local, self.since, self.requests.into())
     }
 
-    /// The server of the last request is of no meaning any more.
+    /// Forgets the server of the last request, which no longer means anything.
     pub(crate) fn forget_server(&mut self) {
         self.last = None;
     }
 
-    /// Waits for the client, up to `end` if there is one; with `stopping`, also for the end of its
-    /// generation. None when it ends here, without a word.
+    /// Waits for the client, until `end` if given; with `stopping` also for the end of the generation.
+    /// Returns `None` if the session ends here without a response.
     pub(crate) fn poll(
         &mut self,
         frontend: &Frontend,
@@ -175,8 +177,8 @@ impl IdleSession {
         })
     }
 
-    /// The session, which goes on with what it is [`woken`](Session::woken) with.
-    #[inline(always)] // it is made where it stays
+    /// Turns this into a session with a request; [`woken`](Session::woken) gives it the reason.
+    #[inline(always)] // Builds the session at its final place.
     pub(super) fn wake<'a>(
         self,
         local: &'a Rc<Local>,
@@ -221,19 +223,19 @@ impl IdleSession {
 }
 
 impl Session<'_> {
-    /// Whether it has nothing to do but to wait, for a client that can be waited for at rest.
+    /// Returns true if the session has nothing to do but to wait, and can wait as an [`IdleSession`].
     pub(super) fn may_idle(&self) -> bool {
         IdleSession::is_for(&self.client)
     }
 
-    /// Whether its client can be waited for at rest, also amid a head.
+    /// Returns true if the session can wait for its client as an [`IdleSession`], even amid a head.
     pub(super) fn may_wait_at_rest(&self) -> bool {
         self.client.end.whole().is_some_and(Connection::is_pollable)
     }
 
-    /// Lets go of all that belongs to requests. None when it does not go on, or there is no memory for what
-    /// few sessions have.
-    #[inline(always)] // it is taken apart where it is
+    /// Releases everything that belongs to requests. Returns `None` if the session does not continue, or if
+    /// there is no memory for its [`More`].
+    #[inline(always)] // Takes the session apart in place, without a copy.
     pub(super) fn into_idle(self, goes_on: bool) -> Option<IdleSession> {
         let Self { local, client, requests, last, private, timer, since, scopes, partial, place, .. } = self;
         let (variables, tracks) = (scopes.take_session(), scopes.tracks.take_session());
@@ -250,7 +252,7 @@ impl Session<'_> {
             }
         };
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
-        // an index of what stands in a file
+        // The number counts backends of a file, so it fits.
         let last = last.map(|(backend, server)| (backend as u32, server));
         Some(IdleSession {
             client: client.into_idle()?,
@@ -264,8 +266,8 @@ impl Session<'_> {
     }
 }
 
-/// A client that has not taken all of its response is waited for as its receiver, whatever else would have
-/// ended its session. None when the connection is over.
+/// Waits until the client of an idle session has taken its whole response, whatever else would have ended the
+/// session. Returns `None` when the connection is over.
 pub(crate) async fn deliver(
     local: Rc<Local>,
     whose: (usize, usize),
@@ -274,8 +276,7 @@ pub(crate) async fn deliver(
     idle.deliver(&local.generation.frontends[whose.0], local.here()).await.then_some(idle)
 }
 
-/// Waits until the client sends something or leaves, the generation ends if that matters, or the deadline has
-/// come.
+/// Waits until the client sends or leaves, the generation ends (with `stopping`), or the deadline passes.
 pub(super) fn until(
     receive: impl FnOnce(&mut Context<'_>) -> Poll<Result<Option<Segment>, TransferError>>,
     stopping: Option<(&Event, &mut WaiterSlot)>,

@@ -1,5 +1,4 @@
-//! HTTP mode: a session is one request after another, each with its response, and between two of them a
-//! [`IdleSession`].
+//! HTTP mode: a session serves one request after another, and is an [`IdleSession`] between them.
 
 mod administer;
 mod answer;
@@ -49,61 +48,61 @@ use std::cell::{Cell, RefCell};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 
-/// Requests that a client has served one after another when they are there at once. Then others have their
-/// turn.
+/// Number of requests that one client may have served in a row, if they arrive together. Then other tasks
+/// run.
 const PIPELINED_AT_ONCE: u32 = 16;
 
-/// What becomes of a session.
+/// What a session does next.
 enum Next {
-    /// It waits for its client's next request.
+    /// The session waits for the client's next request.
     Idle,
     Over,
-    /// Its client speaks HTTP/2.
+    /// The client speaks HTTP/2.
     Http2,
 }
 
-/// A client's session while there is a request.
+/// A client's session while it serves a request.
 struct Session<'a> {
     local: &'a Rc<Local>,
     frontend: &'a Frontend,
     listener: &'a Listener,
     client: Client,
-    /// Requests so far.
+    /// Number of requests so far.
     requests: u64,
-    /// The server of the last request: number of the backend, and which.
+    /// Backend and server of the last request.
     last: Option<(usize, Index)>,
-    /// Connections to servers that are this session's alone.
+    /// Server connections that only this session uses.
     private: Private,
-    /// The client has been sent its last.
+    /// The last response has been sent; the connection lingers until the client closes it.
     lingers: bool,
-    /// The request at work, as the lane's list of streams has it.
+    /// The current request in the lane's list of streams.
     stream: Option<Streaming>,
-    /// For all that it waits for.
+    /// Timer for everything that the session waits for.
     timer: Timer,
-    /// Nothing came since then, before the request.
+    /// When the wait for the current request began.
     since: Time,
     /// Variables of rules.
     scopes: Box<Scopes>,
-    /// What the log will say of the request at work; none where nothing is logged.
+    /// Log record of the current request; `None` if nothing is logged.
     record: RefCell<Option<Record>>,
-    /// Bytes of the request's head, as it came.
+    /// Number of bytes in the request's head, as received.
     came: u64,
-    /// Bytes that came and are not counted yet, because no server was sent them.
+    /// Received bytes that are not counted yet, because no server was sent them.
     unsent: Cell<u64>,
-    /// The backend that counts the request at work, and since when.
+    /// The backend that counts the current request, and since when.
     entered: Cell<Option<(usize, Time)>>,
-    /// Something of its response may have been sent.
+    /// Part of the response may have been sent.
     replied: Cell<bool>,
-    /// What came of the next request, when the session is about to rest.
+    /// The part of the next request that has arrived, when the session is about to become idle.
     partial: Option<Pooled<PartialHead>>,
-    /// Room for that at rest, once it is kept.
+    /// Memory for the state of the idle session, once it was allocated.
     place: Option<Pooled<idle_session::More>>,
-    /// A request in HTTP/1 has begun a connection of HTTP/2.
+    /// A request of HTTP/1 has upgraded the connection to HTTP/2.
     upgraded: Option<Pooled<Upgraded>>,
 }
 
-/// Serves what the client of a new session sent with the connection, if it did. None when the connection is
-/// over.
+/// Starts a session and serves the requests that arrived with the connection, if any. Returns `None` when the
+/// connection is over.
 pub(crate) async fn begin(
     local: &Rc<Local>,
     frontend: &Frontend,
@@ -139,7 +138,7 @@ pub(crate) async fn begin(
     session.forget();
     let next = if session.may_idle() { Next::Idle } else { session.serve(None).await };
     if let Next::Http2 = next {
-        // In a block of its own: most sessions never need it.
+        // In a block of its own, because most sessions never need it.
         if let Ok(connection) = Boxed::new(|| multiplexed::serve(session)) {
             connection.await;
         }
@@ -148,8 +147,8 @@ pub(crate) async fn begin(
     session.into_idle(matches!(next, Next::Idle))
 }
 
-/// Goes on with a session that has news: of this frontend and listener, by their numbers. None when the
-/// connection is over.
+/// Continues an idle session that was woken. `whose` holds the numbers of its frontend and listener. Returns
+/// `None` when the connection is over.
 pub(crate) async fn wake(
     local: Rc<Local>,
     whose: (usize, usize),
@@ -162,7 +161,7 @@ pub(crate) async fn wake(
     let wait = session.woken(woken);
     let next = session.serve(Some(wait)).await;
     if let Next::Http2 = next {
-        // In a block of its own: most sessions never need it.
+        // In a block of its own, because most sessions never need it.
         if let Ok(connection) = Boxed::new(|| multiplexed::serve(session)) {
             connection.await;
         }
@@ -172,12 +171,12 @@ pub(crate) async fn wake(
 }
 
 impl Session<'_> {
-    /// Serves one request after another until none is there; `woken` is what the session waited for before.
+    /// Serves one request after another until none has arrived. `woken` is the result of the wait before.
     async fn serve(&mut self, mut woken: Option<Wait>) -> Next {
         let frontend = self.frontend;
         let mut in_a_row = 0;
         if woken.is_none() {
-            self.receives(self.client.received.len()); // before it was a session of HTTP
+            self.receives(self.client.received.len()); // Bytes that arrived before the session spoke HTTP.
         }
         loop {
             match self.next_request(woken.take()).await {
@@ -228,8 +227,8 @@ impl Session<'_> {
         }
     }
 
-    /// Lets all others go first who have something to do by now, and one round of the lane pass: descriptors
-    /// are looked at.
+    /// Lets all other ready tasks of the lane run first, and one round of the lane pass, in which it polls
+    /// descriptors.
     async fn after_others(&self) {
         let here = self.local.here();
         let class = here.set_class(Class::Heavy);
@@ -239,7 +238,7 @@ impl Session<'_> {
         }
     }
 
-    /// The next request begins: nothing is left of the one before.
+    /// Resets the state of the previous request.
     fn forget(&mut self) {
         self.scopes.next_request();
         self.client.is_itself();
@@ -247,27 +246,27 @@ impl Session<'_> {
         self.since = self.local.here().now();
     }
 
-    /// Whether the connection ends with the request at work, because its generation does and there is none
-    /// where it could go on.
+    /// Returns true if the connection ends with the current request, because its generation ends and no
+    /// successor can take the connection.
     fn ends(&self) -> bool {
         self.local.stopping.has_happened()
             && self.local.closes_busy()
             && (self.belongs() || self.local.successor_at(self.frontend, self.listener).is_none())
     }
 
-    /// Whether the connection may go on behind the response whose head is made now: the process may have been
-    /// told to end since the request came.
+    /// Returns true if the connection may stay open behind the response whose head is being made. The process
+    /// may have begun to stop since the request arrived.
     fn keeps(&self, asking: &Asking) -> bool {
         asking.keep && !self.ends()
     }
 
-    /// Whether it has something that only its generation understands; clients inside of the process stay in
-    /// their place, too.
+    /// Returns true if the session has state that only its generation understands. That includes clients
+    /// inside the process, which cannot move.
     fn belongs(&self) -> bool {
         !self.private.is_empty() || self.scopes.has_session() || !self.client.end.connection().is_pollable()
     }
 
-    /// What rules may look at.
+    /// Returns the state that rules may read.
     fn eval(&self) -> EvalContext<'_> {
         EvalContext {
             local: self.local,
@@ -282,44 +281,44 @@ impl Session<'_> {
         }
     }
 
-    /// What `work` gives, unless somebody else ends the request at work first.
+    /// Runs `work`, unless something else ends the current request first.
     async fn unless_ended<W: Future>(&self, work: Pin<&mut W>) -> Result<W::Output, Cause> {
         self.local.streams.unless_ended(self.entry(), work).await
     }
 
-    /// For what the proxy itself sends to the client, each step of which has `timeout client`.
+    /// Returns timeouts for data that the proxy itself sends to the client: each step has `timeout client`.
     fn client_timeouts(&self) -> StreamTimeouts {
         let time = self.scopes.memory.timeout(TimeoutOf::Client).get().or(self.frontend.timeouts.client);
         StreamTimeouts::for_client(time, self.local.here().now())
     }
 
-    /// Sends the head of an interim response of the proxy's own: how many bytes it has, unless the client
-    /// takes it too slowly or somebody else ends the request at work.
+    /// Sends the head of an interim response that the proxy makes, and returns its length in bytes. Fails if
+    /// the client takes it too slowly or something else ends the current request.
     async fn send_interim(&self, head: &mut Head) -> Result<Result<u64, NotSent>, Cause> {
         let timeouts = self.client_timeouts();
         let sending = pin!(self.client.end.send_interim(&timeouts.down, self.local.here(), head));
         self.unless_ended(pin!(timeouts.in_time(&self.timer, sending))).await?
     }
 
-    /// The request at work, among the lane's streams.
+    /// Returns the entry of the current request in the lane's list of streams.
     fn entry(&self) -> Option<u32> {
         self.stream.as_ref().and_then(Streaming::entry)
     }
 
-    /// Notes something of the request at work, if that is logged.
+    /// Changes the log record of the current request, if there is one.
     fn note(&self, what: impl FnOnce(&mut Record)) {
         if let Some(record) = &mut *self.record.borrow_mut() {
             what(record);
         }
     }
 
-    /// Logs the request at work, if it was not logged yet.
+    /// Logs the current request, unless it was logged before.
     fn log(&self) {
         let Some(record) = self.record.take() else { return };
         self.write(&record);
     }
 
-    /// `do-log`: a line of what is known by now.
+    /// `do-log`: writes a line with what is known so far.
     fn log_now(&self) {
         if let Some(record) = &*self.record.borrow() {
             self.write(record);
@@ -337,19 +336,19 @@ impl Session<'_> {
         record.write(log, &self.eval(), backend, server, self.local.here().now());
     }
 
-    /// Counts something in the entries of stick tables that the session and its request are counted in.
+    /// Counts an event in the stick-table entries that track the session and its request.
     #[inline]
     fn count_in_tables(&self, what: Countable) {
         self.scopes.tracks.count(what, || self.local.here().now());
     }
 
-    /// So many bytes came from the client.
+    /// Counts bytes received from the client.
     #[inline]
     fn receives(&self, bytes: usize) {
         self.frontend.counts.own().received.add(bytes as u64);
     }
 
-    /// Counts what came of a request that no server was sent.
+    /// Counts received bytes that no server was sent.
     fn count_unsent(&self) {
         let unsent = self.unsent.take();
         if unsent > 0 {
@@ -360,7 +359,7 @@ impl Session<'_> {
         }
     }
 
-    /// Tells the counters of bytes from the client, and to it.
+    /// Counts bytes from the client and bytes to the client.
     fn count(&self, backend: &Backend, server: Option<Index>, up: u64, down: u64) {
         self.note(|record| {
             record.up += up;

@@ -1,34 +1,33 @@
-//! Connections to servers that serve one client's session alone.
+//! Server connections that serve only one client's session.
 //!
 //! A connection is private
-//! - where its [key](crate::run::Local::key) says so: it tells of its client;
+//! - if its [key](crate::run::Local::key) identifies its client;
 //! - with `http-reuse never`;
-//! - once a message on it [authenticates it](manylane_http::Head::authenticates_connection), NTLM and
-//!   Negotiate: the server takes all that comes on it later for that client's. So it is in each mode of
-//!   reuse, until it ends.
+//! - once a message on it [authenticates it](manylane_http::Head::authenticates_connection), as NTLM and
+//!   Negotiate do: the server attributes all later requests on it to that client. This holds in each mode of
+//!   reuse, until the connection ends.
 //!
-//! A private connection never lies on a idle pool, so no other client, no other lane and no check gets it. It
-//! is closed with its session, which stays with its generation.
+//! A private connection never enters an idle pool, so no other client, lane or check gets it. It is closed
+//! with its session, which stays with its generation.
 
 use crate::generation::{Backend, Server};
 use crate::run::Idle;
 use manylane_balance::Index;
 use manylane_pool::{Pool, Pooled};
 
-/// Connections that one session keeps at most: `max-session-srv-conns` where that is less. As many as its
-/// default, since a client whose server asks for NTLM visits few servers, and each is a descriptor that the
-/// client holds without a request.
+/// Most private connections that one session keeps; `max-session-srv-conns` applies where it is lower. The
+/// number is the default of that option: a client whose server asks for NTLM visits few servers, and each
+/// connection is a descriptor that the client holds without a request.
 pub(super) const MOST_PRIVATE: usize = 5;
 
-/// What a private connection is good for.
+/// The requests that a private connection can serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Purpose {
     backend: usize,
     index: Index,
-    /// Where the server is.
+    /// Version of the server's address, see `ServerAddr`.
     addr: u32,
-    /// What the connection is good for beside that; none: for requests that say nothing of their own about
-    /// it.
+    /// Hash of all else that the connection depends on; `None` if requests add nothing.
     key: Option<u64>,
 }
 
@@ -37,7 +36,7 @@ impl Purpose {
         Self { backend: backend.number, index, addr: server.addr.word() >> 1, key }
     }
 
-    /// What a shared connection is good for; none: it is for one client alone.
+    /// Key of a shared connection that could serve the same requests; `None` if only a private one can.
     pub(super) fn key(&self) -> Option<u64> {
         self.key
     }
@@ -50,7 +49,7 @@ struct PrivateConn {
     idle: Idle,
 }
 
-/// Those of one session, the one that was used last at the end.
+/// The private connections of one session, the most recently used one last.
 #[derive(Debug, Default)]
 struct List {
     conns: [Option<PrivateConn>; MOST_PRIVATE],
@@ -61,7 +60,7 @@ manylane_sync::lazy_static! {
         connections").expect("the size is a constant below the bound");
 }
 
-/// The private connections of a session that no request uses. Few sessions have any.
+/// The private connections of a session that no request uses now. Few sessions have any.
 #[derive(Debug, Default)]
 pub(crate) struct Private(Option<Pooled<List>>);
 
@@ -70,8 +69,9 @@ impl Private {
         self.0.is_none()
     }
 
-    /// The connection for this, if it is there and still good, and whether it is authenticated. Others that
-    /// only tell of their client are closed: the session has gone elsewhere.
+    /// Takes the connection for `purpose`, if there is one that still works, and returns whether it is
+    /// authenticated. Closes the others that are private only because they identify the client: the session
+    /// has gone to another server.
     pub(super) fn take(&mut self, purpose: Purpose, may_serve: bool) -> Option<(Idle, bool)> {
         let list = self.0.as_mut()?;
         let is_it = |conn: &Option<PrivateConn>| conn.as_ref().is_some_and(|conn| conn.purpose == purpose);
@@ -87,18 +87,20 @@ impl Private {
         taken.filter(|conn| may_serve && conn.idle.may_be_used()).map(|conn| (conn.idle, conn.authenticated))
     }
 
-    /// Keeps a connection for the session's next requests; the oldest is closed where there are `most`.
+    /// Keeps a connection for later requests of the session. If there are `most` already, this closes the
+    /// oldest.
     pub(super) fn put(&mut self, purpose: Purpose, idle: Idle, authenticated: bool, most: usize) {
         let most = most.min(MOST_PRIVATE);
         if most == 0 {
             return;
         }
         if self.0.is_none() {
-            let Ok(list) = LISTS.alloc(List::default()) else { return }; // no memory: it is closed
+            // Without memory the connection is closed.
+            let Ok(list) = LISTS.alloc(List::default()) else { return };
             self.0 = Some(list);
         }
         let Some(list) = &mut self.0 else { return };
-        // What is free goes to the front, and with it what is too old.
+        // Free slots go to the front; the oldest connections follow and are closed where there are too many.
         let conns = &mut list.conns;
         conns.sort_by_key(Option::is_some);
         conns[..=MOST_PRIVATE - most].fill_with(|| None);
@@ -106,7 +108,8 @@ impl Private {
         conns[MOST_PRIVATE - 1] = Some(PrivateConn { purpose, authenticated, idle });
     }
 
-    /// The server of this backend that the session authenticated with last: its next request goes there, too.
+    /// Returns the server of this backend that the session authenticated with last; the next request goes
+    /// there, too.
     pub(super) fn authenticated_with(&self, backend: &Backend) -> Option<Index> {
         let conns = self.0.as_ref()?.conns.iter().rev().flatten();
         conns

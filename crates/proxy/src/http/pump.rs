@@ -1,5 +1,5 @@
-//! A body from one connection to the other: framing taken off and put on, large pieces by reference, bulk by
-//! splicing.
+//! Forwards a body from one connection to another: decodes and encodes its framing, moves large pieces by
+//! reference, and splices bulk data.
 
 use crate::filters::Filters;
 use crate::flow::{BodyEnd, Direction, EndFailed, H2End, SPLICED_AT_ONCE, Waits};
@@ -12,66 +12,66 @@ use manylane_net::{Connection, Expected, SplicePolicy, TransferError};
 use manylane_stats::Tally;
 use std::cell::RefCell;
 
-/// Why a body did not get to its end.
+/// Reason why a body broke off.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// Its sender closed, or its connection failed.
+    /// The sender closed, or its connection failed.
     Sender,
-    /// Its receiver does not take it.
+    /// The receiver does not take the body.
     Receiver,
-    /// Its framing is wrong.
+    /// The framing is invalid.
     Framing(Box<Found>),
     /// There is no memory.
     Memory,
 }
 
 impl Broken {
-    /// Receiving from the sender failed; not by its fault where there is no memory for what it sends.
+    /// Reason for a failed receive: lack of memory here is not the sender's fault.
     pub(super) fn sender(error: impl Into<EndFailed>) -> Self {
         if error.into().is_memory() { Self::Memory } else { Self::Sender }
     }
 
-    /// The same of sending to the receiver.
+    /// Reason for a failed send: lack of memory here is not the receiver's fault.
     pub(super) fn receiver(error: impl Into<EndFailed>) -> Self {
         if error.into().is_memory() { Self::Memory } else { Self::Receiver }
     }
 }
 
-/// Where a body comes from: takes its framing off.
+/// Decoder of a body's framing.
 #[derive(Debug)]
 enum Source {
     Http1(BodyReader),
-    /// Data comes as it is, and its end is told.
+    /// Data without a framing; the stream reports its end.
     Http2,
 }
 
-/// Where a body goes to: puts a framing around it.
+/// Encoder of a body's framing.
 #[derive(Debug)]
 enum Sink {
     Http1(BodyWriter),
-    /// Data goes as it is, and its end is told.
+    /// Data without a framing; the stream is told its end.
     Http2,
 }
 
-/// One body on its way.
+/// One body while it is forwarded.
 #[derive(Debug)]
 pub(super) struct Pump {
     source: Source,
     sink: Sink,
-    /// How it is framed where it is.
+    /// Framing of the body at a receiver of HTTP/1.
     framed: Body,
-    /// Chunks go on as chunks.
+    /// The body arrives in chunks and leaves in chunks.
     chunks: bool,
-    /// They go on as they came; else their data does, as new ones.
+    /// The received chunks are forwarded unchanged; otherwise their data goes into new chunks.
     kept: bool,
     drop_trailers: bool,
     done: bool,
-    /// The receiver was told so.
+    /// The receiver of HTTP/2 was told the end of the stream with the head.
     ended: bool,
-    /// The sender waits for a 100 before it sends the body (`Expect: 100-continue`), and nothing of the body
-    /// has come.
+    /// The sender waits for a 100 before it sends the body (`Expect: 100-continue`), and no byte of the body
+    /// has arrived.
     waits_for_continue: bool,
-    /// Something was read ahead and is not framed for the receiver yet: `data`, and the end with `trailers`
+    /// Data was read ahead but not encoded for the receiver yet: it is in `data`, and the end with `trailers`
     /// if that was reached.
     ahead: bool,
     data: Chain,
@@ -79,7 +79,7 @@ pub(super) struct Pump {
 }
 
 impl Source {
-    /// Moves the data that is there from `input` behind `out`.
+    /// Decodes the available data of `input` and appends it to `out`.
     fn read(&mut self, from: BodyEnd<'_>, input: &mut Chain, out: &mut Chain) -> Result<Progress, Broken> {
         match self {
             Self::Http1(reader) => {
@@ -97,7 +97,7 @@ impl Source {
 }
 
 impl Sink {
-    /// Moves all of `data` behind `out`, framed.
+    /// Encodes all of `data` and appends it to `out`.
     fn write(&mut self, data: &mut Chain, out: &mut Chain) -> Result<(), Broken> {
         match self {
             Self::Http1(writer) => writer.write(data, out).map_err(|_| Broken::Memory),
@@ -106,31 +106,31 @@ impl Sink {
     }
 }
 
-/// The ends of a way, and what goes over it.
+/// The two ends of a transfer, and its options.
 pub(super) struct Ends<'a> {
     pub(super) io: &'a Io,
     pub(super) way: &'a Direction,
     pub(super) from: BodyEnd<'a>,
     pub(super) to: BodyEnd<'a>,
     pub(super) splice: Option<SplicePolicy>,
-    /// Keeps what is sent.
+    /// Copy of the sent bytes, for a retry.
     pub(super) kept: Option<&'a Kept>,
     pub(super) passage: Passage<'a>,
-    /// What sees the body before it is framed for its receiver.
+    /// Filters that see the body before it is encoded for its receiver.
     pub(super) filters: Option<&'a Filters<'a>>,
 }
 
-/// Who counts what comes over a way, as it comes.
+/// Counters of the bytes of a transfer, updated while they pass.
 #[derive(Clone, Copy)]
 pub(super) struct Passage<'a> {
-    /// All of it.
+    /// All received bytes.
     pub(super) received: &'a Tally,
-    /// What is spliced, for the sender's side and the receiver's.
+    /// Spliced bytes, for the sender's side and for the receiver's.
     pub(super) spliced: [&'a Tally; 2],
 }
 
-/// What was sent of a body, for sending it once more to another receiver (`retry-on`): all of it, or nothing
-/// when it is too much.
+/// Copy of the bytes sent of a body, for a retry at another server (`retry-on`). It holds all bytes, or none
+/// once they exceed its room.
 #[derive(Debug)]
 pub(super) struct Kept {
     room: usize,
@@ -138,30 +138,30 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Room for so many bytes, of a body like this.
+    /// Makes room for `room` bytes; a body known to be longer is not kept.
     pub(super) fn new(room: usize, body: Body) -> Self {
         let fits = !matches!(body, Body::Length(length) if length > room as u64);
         Self { room, sent: RefCell::new(fits.then(Chain::new)) }
     }
 
-    /// Whether nothing was sent.
+    /// Returns true if no bytes are kept: none were sent, or too many.
     pub(super) fn is_empty(&self) -> bool {
         self.sent.borrow().as_ref().is_none_or(Chain::is_empty)
     }
 
-    /// Whether all that was sent is here.
+    /// Returns true if the copy has all bytes that were sent.
     pub(super) fn is_whole(&self) -> bool {
         self.sent.borrow().is_some()
     }
 
-    /// Puts all that was sent behind `out`.
+    /// Appends all bytes of the copy to `out`.
     pub(super) fn again(&self, out: &mut Chain) -> Result<(), Broken> {
         let Some(sent) = &*self.sent.borrow() else { return Ok(()) };
         let mut copy = sent.share().map_err(|_| Broken::Memory)?;
         out.append_chain(&mut copy).map_err(|_| Broken::Memory)
     }
 
-    /// Keeps what `out` has from `new` on, and is about to be sent.
+    /// Adds the bytes of `out` from position `new` on, which are about to be sent.
     fn keep(&self, out: &Chain, new: usize) {
         let mut sent = self.sent.borrow_mut();
         let Some(mut bytes) = sent.take() else { return };
@@ -174,7 +174,7 @@ impl Kept {
     }
 }
 
-/// Sends `out`, behind which nothing comes. `count` is told of bytes as they go.
+/// Sends `out` as the end of a message. Calls `count` with the number of bytes once they are sent.
 pub(super) async fn send(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) -> Result<(), Broken> {
     let Ends { io, way, to, .. } = *ends;
     let here = io.here();
@@ -187,7 +187,7 @@ pub(super) async fn send(ends: &Ends<'_>, out: &mut Chain, count: impl Fn(u64)) 
     Ok(())
 }
 
-/// Sends `out`, behind which the connection is closed.
+/// Sends `out` as the last bytes of the connection.
 pub(super) async fn send_last(
     ends: &Ends<'_>,
     connection: &Connection,
@@ -203,7 +203,7 @@ pub(super) async fn send_last(
     Ok(())
 }
 
-/// Waits until all that was sent is the system's.
+/// Waits until the kernel has taken everything that was sent.
 pub(super) async fn flush(ends: &Ends<'_>, connection: &Connection) -> Result<(), Broken> {
     let here = ends.io.here();
     ends.way.flush(here, connection).await.map_err(Broken::receiver)?;
@@ -212,7 +212,8 @@ pub(super) async fn flush(ends: &Ends<'_>, connection: &Connection) -> Result<()
 }
 
 impl Pump {
-    /// For a body that comes from there, is framed as `found` if it is, and goes on as `framed` where it is.
+    /// Creates the pump of a body that comes from `source`. In HTTP/1 the body has the framing `found` and is
+    /// forwarded as `framed`; HTTP/2 has no such framing.
     pub(super) fn new(
         source: BodyEnd<'_>,
         found: Body,
@@ -244,44 +245,45 @@ impl Pump {
         }
     }
 
-    /// It goes to a stream, as data.
+    /// Sends the body to a stream of HTTP/2, as data.
     pub(super) fn goes_to_stream(&mut self) {
         (self.sink, self.chunks, self.kept, self.ended) = (Sink::Http2, false, false, false);
     }
 
-    /// It goes to a connection of HTTP/1, though it went to a stream before.
+    /// Sends the body to a connection of HTTP/1, even if an earlier attempt sent it to a stream.
     pub(super) fn goes_to_connection(&mut self) {
         if let Sink::Http2 = self.sink {
             self.sink = Sink::Http1(BodyWriter::new(self.framed));
         }
     }
 
-    /// Whether it goes to a stream.
+    /// Returns true if the body goes to a stream of HTTP/2.
     pub(super) fn is_for_stream(&self) -> bool {
         matches!(self.sink, Sink::Http2)
     }
 
-    /// Whether there is nothing but an end.
+    /// Returns true if only the end of the body remains, without trailers.
     pub(super) fn is_empty(&self) -> bool {
         self.done && self.data.is_empty() && self.trailers.is_none()
     }
 
-    /// Its end was sent with the head.
+    /// Notes that the head carried the end of the stream.
     pub(super) fn ends_with_head(&mut self) {
         self.ended = true;
     }
 
-    /// Notes that the sender waits for a 100 before it sends the body, or that it was sent one.
+    /// Notes whether the sender waits for a 100 before it sends the body.
     pub(super) fn wait_for_continue(&mut self, waits: bool) {
         self.waits_for_continue = waits;
     }
 
-    /// Whether the sender may leave the body out: behind a final response it then sends its next request.
+    /// Returns true if the sender may omit the body: behind a final response it then sends its next request.
     pub(super) fn may_be_left_out(&self) -> bool {
         self.waits_for_continue && !self.done
     }
 
-    /// What a strict reader refuses in what was read. Said once.
+    /// Takes the violation in the body that strict parsing would refuse, if there was one. Later calls return
+    /// `None`.
     pub(super) fn take_relaxed(&mut self) -> Option<Relaxed> {
         match &mut self.source {
             Source::Http1(reader) => reader.take_relaxed(),
@@ -289,12 +291,12 @@ impl Pump {
         }
     }
 
-    /// Trailers go no further.
+    /// Removes the trailers.
     pub(super) fn drop_trailers(&mut self) {
         self.drop_trailers = true;
     }
 
-    /// From here on it goes on as `framed`. Nothing was sent yet.
+    /// Changes the framing for the receiver. Nothing may have been sent yet.
     pub(super) fn reframe(&mut self, framed: Body) {
         if framed != self.framed {
             (self.framed, self.chunks, self.kept) = (framed, false, false);
@@ -303,25 +305,26 @@ impl Pump {
         }
     }
 
-    /// Takes what is there from `input`, to be looked at and to be sent later.
+    /// Reads the available bytes of `input` into [`data`](Self::data), for rules to see and to be sent later.
     ///
     /// # Errors
-    /// What is wrong with the body.
+    /// The violation in the body.
     pub(super) fn read_ahead(&mut self, from: BodyEnd<'_>, input: &mut Chain) -> Result<(), Broken> {
         self.read_data(from, input)?;
         if let Some(stream) = from.h2() {
-            stream.gone_on(); // it is bounded by who reads ahead
+            // The reader ahead bounds the data itself, so the stream may open its window again.
+            stream.gone_on();
         }
         Ok(())
     }
 
-    /// The same, of which the sender is not told yet.
+    /// Like [`read_ahead`](Self::read_ahead), but does not open the flow-control window of the stream.
     fn read_data(&mut self, from: BodyEnd<'_>, input: &mut Chain) -> Result<(), Broken> {
         if self.done || !self.has_news(from, input) {
             return Ok(());
         }
         self.waits_for_continue = false;
-        self.kept = false; // data are wanted, not chunks
+        self.kept = false; // rules and filters need data, not chunks
         self.ahead = true;
         let mut data = Chain::new();
         let progress = self.source.read(from, input, &mut data)?;
@@ -332,15 +335,15 @@ impl Pump {
         Ok(())
     }
 
-    /// Whether there is something to read.
+    /// Returns true if there are bytes to read, or the end of a stream.
     fn has_news(&self, from: BodyEnd<'_>, input: &Chain) -> bool {
         !input.is_empty() || from.h2().is_some_and(H2End::is_over)
     }
 
-    /// Drops what is there of it from `input`: nobody wants it.
+    /// Reads and drops the available bytes of the body in `input`.
     ///
     /// # Errors
-    /// What is wrong with the body.
+    /// The violation in the body.
     pub(super) fn skip(&mut self, from: BodyEnd<'_>, input: &mut Chain) -> Result<(), Broken> {
         if self.done || !self.has_news(from, input) {
             return Ok(());
@@ -351,7 +354,8 @@ impl Pump {
         Ok(())
     }
 
-    /// Bytes that are still to come, as far as the framing has told; none where only the end tells.
+    /// Number of bytes still to come, as far as the framing tells; `None` if only the end of the connection
+    /// or stream shows it.
     pub(super) fn left(&self) -> Option<u64> {
         match &self.source {
             Source::Http1(reader) => reader.passable(),
@@ -359,7 +363,7 @@ impl Pump {
         }
     }
 
-    /// Puts what was read ahead behind `out`, framed. Nobody looks at it any more.
+    /// Encodes the data that was read ahead and appends it to `out`. Rules no longer see it.
     fn write_ahead(&mut self, out: &mut Chain) -> Result<(), Broken> {
         let mut data = std::mem::take(&mut self.data);
         self.sink.write(&mut data, out)?;
@@ -369,17 +373,17 @@ impl Pump {
         Ok(())
     }
 
-    /// The data that were [read ahead](Self::read_ahead).
+    /// Returns the data that was [read ahead](Self::read_ahead).
     pub(super) fn data(&self) -> &Chain {
         &self.data
     }
 
-    /// Whether all of it was read.
+    /// Returns true if the whole body was read.
     pub(super) fn is_done(&self) -> bool {
         self.done
     }
 
-    /// Moves what is there from `input` to `out`.
+    /// Decodes the available bytes of `input` and appends them, encoded, to `out`.
     fn step(&mut self, from: BodyEnd<'_>, input: &mut Chain, out: &mut Chain) -> Result<(), Broken> {
         if self.done {
             return Ok(());
@@ -408,8 +412,9 @@ impl Pump {
         self.progressed(progress, out)
     }
 
-    /// [`step`](Self::step) of a body that filters see: of what was read, as much as they have go on. Where
-    /// that is nothing for now, `out` goes first.
+    /// Like [`step`](Self::step), for a body that filters see: forwards as many bytes as the filters allow.
+    /// If they allow none now and `out` has bytes, it returns, so that the caller sends those first;
+    /// otherwise it waits.
     async fn step_filtered(
         &mut self,
         filters: &Filters<'_>,
@@ -417,7 +422,7 @@ impl Pump {
         input: &mut Chain,
         out: &mut Chain,
     ) -> Result<(), Broken> {
-        self.chunks = false; // filters see data
+        self.chunks = false; // filters see data, not chunks
         self.read_data(from, input)?;
         while !self.data.is_empty() {
             match filters.take(way.sender, self.data.len()) {
@@ -446,7 +451,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Puts the end of the framing behind `out`.
+    /// Appends the end of the framing to `out`.
     fn end_with_trailers(&mut self, out: &mut Chain) -> Result<(), Broken> {
         if self.drop_trailers {
             self.trailers = None;
@@ -456,8 +461,8 @@ impl Pump {
         writer.end(trailers.as_mut(), out).map_err(|_| Broken::Memory)
     }
 
-    /// Sends `out`, and behind it the body, until that is complete. `input` has what was received already,
-    /// and what follows the body afterwards. `count` is told of bytes as they go.
+    /// Sends `out` and then the body, until that is complete. `input` holds what was received before, and
+    /// afterwards what follows the body. Calls `count` with the number of bytes once they are sent.
     pub(super) async fn run(
         &mut self,
         ends: &Ends<'_>,
@@ -467,7 +472,7 @@ impl Pump {
     ) -> Result<(), Broken> {
         let Ends { io, way, from, to, splice, kept, passage, filters } = *ends;
         let here = io.here();
-        let mut new = out.len(); // where begins what was never sent
+        let mut new = out.len(); // start of the bytes that were never sent
         if filters.is_none() && std::mem::take(&mut self.ahead) {
             self.write_ahead(out)?;
         }
@@ -490,7 +495,7 @@ impl Pump {
                 }
             }
             if self.ahead {
-                continue; // filters have more of it
+                continue; // the filters hold more data
             }
             if let Some(stream) = from.h2() {
                 stream.gone_on();
@@ -522,8 +527,9 @@ impl Pump {
             passage.received.add((input.len() - had) as u64);
             match more {
                 Ok(true) => way.called(here.now()),
-                Ok(false) if from.h2().is_some() => {} // which the next step finds
-                // Whoever sits between could have cut a body whose end nothing else tells.
+                Ok(false) if from.h2().is_some() => {} // the next step finds the end of the stream
+                // Without the closing alert of TLS, an attacker could have cut a body that ends with its
+                // connection.
                 Ok(false) if self.ends_with_connection() && from.is_truncated() => {
                     return Err(Broken::Sender);
                 }
@@ -533,13 +539,14 @@ impl Pump {
         }
     }
 
-    /// Whether it is a message's body whose end is the sender's; a tunnel has no message.
+    /// Returns true if the body ends with its connection. A tunnel does not count: it is not a body of a
+    /// message.
     fn ends_with_connection(&self) -> bool {
         let unbounded = matches!(&self.source, Source::Http1(reader) if reader.passable().is_none());
         unbounded && self.framed != Body::Tunnel
     }
 
-    /// The sender has closed: the end of a body that has no other.
+    /// Handles the sender's end of stream: the end of a body that has no other.
     fn end(&mut self, out: &mut Chain) -> Result<(), Broken> {
         if let Source::Http1(reader) = &mut self.source {
             reader.end().map_err(|_| Broken::Sender)?;
@@ -551,7 +558,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Splices what may go past the reader, if that is worth it; whether anything was.
+    /// Splices the bytes that may bypass the reader, if that pays. Returns true if any were spliced.
     async fn splice(
         &mut self,
         policy: SplicePolicy,
@@ -567,7 +574,7 @@ impl Pump {
             Some(bytes) => Expected::Bytes(bytes),
             None => Expected::UntilEnd { forwarded: way.bytes() },
         };
-        let whole = writer.left().is_some() || bound.is_none(); // no chunks on either side
+        let whole = writer.left().is_some() || bound.is_none(); // no side uses chunks
         let Some((from, to)) = from
             .whole()
             .zip(to.whole())
@@ -581,7 +588,7 @@ impl Pump {
         let mut left = bound.unwrap_or(u64::MAX);
         while left > 0 {
             if filters.is_some_and(|filters| filters.works(way.sender)) {
-                return Ok(false); // a rule for the response has put one to work
+                return Ok(false); // a rule for the response has started a filter
             }
             way.waits(Waits::Both, here.now());
             let limit = usize::try_from(left).unwrap_or(usize::MAX).min(SPLICED_AT_ONCE);
@@ -593,7 +600,8 @@ impl Pump {
                 Err(error) => return Err(Broken::sender(TransferError::Socket(error))),
             };
             if n == 0 {
-                return Ok(false); // the end: reading tells it once more, and what it means is decided there
+                // The end of stream; the next read reports it again and decides what it means.
+                return Ok(false);
             }
             passage.received.add(n);
             passage.spliced.into_iter().for_each(|tally| tally.add(n));

@@ -1,5 +1,4 @@
-//! What a server sends, as far as it is there at once: the head of its final response, and a body that came
-//! with it.
+//! Receives from a server: the head of its final response, and a body that came with it.
 
 use crate::flow::{BodyEnd, ClientEnd, Direction, H2End, NotSent, Waits};
 use manylane_buf::Chain;
@@ -10,40 +9,40 @@ use manylane_mux::h2;
 use manylane_sched::Here;
 use manylane_stats::Tally;
 
-/// Why there is no head of a response.
+/// Reason why there is no head of a response.
 pub(super) enum NoHead {
-    /// The server closed before a byte came.
+    /// The server closed before it sent a byte.
     Nothing,
-    /// It closed amid the head.
+    /// The server closed amid the head.
     Cut,
-    /// It is none.
+    /// The bytes are not a valid head.
     Junk(manylane_h1::Error),
-    /// The server has not looked at the request, and says so.
+    /// The server refused the stream: it has not processed the request.
     Refused,
-    /// There is no memory to receive it, or to pass on what came before it.
+    /// There is no memory to receive the head, or to forward the interim responses before it.
     Memory,
-    /// The client does not take what came before it.
+    /// The client does not take an interim response.
     Client,
 }
 
-/// Where responses go that come before the final one.
+/// Destination of interim responses, which precede the final one.
 pub(super) struct Onward<'a, C: Fn(u64)> {
     pub(super) client: &'a ClientEnd,
-    /// The way that a body takes, which may be called for.
+    /// Direction of the request's body, which a 100 asks for.
     pub(super) up: &'a Direction,
-    /// The way of the response.
+    /// Direction of the response.
     pub(super) down: &'a Direction,
     pub(super) here: Here,
-    /// What the client speaks.
+    /// Version of HTTP that the client speaks.
     pub(super) version: Version,
-    /// Bytes that the server sent.
+    /// Counts the bytes that the server sent.
     pub(super) received: &'a Tally,
-    /// Is told bytes that the client was sent.
+    /// Called with the number of bytes that the client was sent.
     pub(super) count: C,
 }
 
-/// The head of the final response, put into `place`. Those that come before it are passed on, to clients that
-/// know of them.
+/// Receives the head of the final response into `place`. Forwards interim responses before it to clients of
+/// HTTP/1.1 and later.
 pub(super) async fn receive<C: Fn(u64)>(
     server: BodyEnd<'_>,
     input: &mut Chain,
@@ -80,10 +79,10 @@ pub(super) async fn receive<C: Fn(u64)>(
 }
 
 impl<C: Fn(u64)> Onward<'_, C> {
-    /// Passes on a response that another one follows.
+    /// Forwards an interim response.
     async fn interim(&self, mut head: Head) -> Result<(), NoHead> {
         if head.status() == 100 {
-            self.up.called(self.here.now()); // for the body
+            self.up.called(self.here.now()); // the server asked for the body
         }
         if self.version < Version::HTTP_11 {
             return Ok(());
@@ -99,7 +98,7 @@ impl<C: Fn(u64)> Onward<'_, C> {
     }
 }
 
-/// The same of a stream.
+/// Like [`receive`], from a stream of HTTP/2.
 async fn receive_from<C: Fn(u64)>(
     stream: &H2End,
     asked: RequestInfo,
@@ -128,7 +127,8 @@ async fn receive_from<C: Fn(u64)>(
                     _ if asked.method == Method::Head => Body::None,
                     (_, Some(length)) => Body::Length(length),
                     _ if end => Body::Length(0),
-                    (_, None) => Body::Chunked, // to those who need to know where it ends
+                    // Framing for clients of HTTP/1, which need to know where the body ends.
+                    (_, None) => Body::Chunked,
                 };
                 *place = Some(Response { head, body, connection: Said::default() });
                 return Ok(());
@@ -137,7 +137,8 @@ async fn receive_from<C: Fn(u64)>(
     }
 }
 
-/// Moves a body that came with its head behind it; whether all of it is there. Such a body needs no pump.
+/// Moves a body that arrived with its head to `out`. Returns true if the whole body was there; then it needs
+/// no pump.
 pub(super) fn take_whole(
     body: Body,
     input: &mut Chain,

@@ -1,4 +1,4 @@
-//! What counters, logs and `show errors` are told of an exchange.
+//! Reports the events of an exchange to counters, logs and `show errors`.
 
 use super::Session;
 use super::pump::Broken;
@@ -11,21 +11,21 @@ use crate::termination::{Cause, Phase, Termination};
 use manylane_h1::Relaxed;
 
 impl Session<'_> {
-    /// For `show errors`: what is wrong with a request's body.
+    /// Keeps an invalid request for `show errors`.
     pub(super) fn keep_request(&self, found: &Found, backend: Option<&Backend>) {
         self.frontend.invalid.keep(found, self.client.source, |invalid| {
             invalid.other = backend.map(|backend| (backend.name.clone(), backend.id));
         });
     }
 
-    /// The same, if it is its framing.
+    /// Keeps a request for `show errors`, if its framing is invalid.
     pub(super) fn keep_broken(&self, broken: &Broken, backend: Option<&Backend>) {
         if let Broken::Framing(found) = broken {
             self.keep_request(found, backend);
         }
     }
 
-    /// For `show errors`: what is wrong with a response, or its body.
+    /// Keeps an invalid response for `show errors`.
     pub(super) fn keep_response(&self, found: &Found, backend: &Backend, server: &Server) {
         let frontend = self.frontend;
         backend.invalid.keep(found, self.client.source, |invalid| {
@@ -34,18 +34,20 @@ impl Session<'_> {
         });
     }
 
-    /// Counts a request, or its body, that passes for the option that accepts unsafe violations.
+    /// Counts a request with a violation that passed because of `option
+    /// accept-unsafe-violations-in-http-request`.
     #[cold]
     pub(super) fn accept_relaxed_request(&self, relaxed: &Relaxed, backend: Option<&Backend>) {
         if !self.frontend.http.request_limits.relaxed {
-            return; // what passes without it is nothing to tell of, as in HAProxy
+            return; // A violation that passes without the option is not reported, as in HAProxy.
         }
         self.frontend.invalid.accept(relaxed, self.client.source, |invalid| {
             invalid.other = backend.map(|backend| (backend.name.clone(), backend.id));
         });
     }
 
-    /// The same of a response.
+    /// Counts a response with a violation that passed because of `option
+    /// accept-unsafe-violations-in-http-response`.
     #[cold]
     pub(super) fn accept_relaxed_response(&self, relaxed: &Relaxed, backend: &Backend, server: &Server) {
         if !backend.http.response_limits.relaxed {
@@ -58,13 +60,13 @@ impl Session<'_> {
         });
     }
 
-    /// The server of this backend that was reached last.
+    /// Returns the server of this backend that the last request was sent to.
     pub(super) fn last_server<'b>(&self, backend: &'b Backend) -> Option<&'b Server> {
         let (number, index) = self.last?;
         (number == backend.number).then(|| &*backend.servers[index.get()])
     }
 
-    /// A request leaves a backend, where it has been since then.
+    /// Ends the count of the request in a backend, with the time that the request spent there.
     pub(super) fn leave(&self, backend: &Backend) {
         let Some((_, begun)) = self.entered.take() else { return };
         let unsent = self.unsent.get();
@@ -74,7 +76,7 @@ impl Session<'_> {
         backend.counts.own().end(self.local.here().now().since(begun));
     }
 
-    /// A response was passed on, as a message.
+    /// Counts and logs the end of a response that was forwarded.
     pub(super) fn passed_on(
         &self,
         backend: &Backend,
@@ -105,7 +107,7 @@ impl Session<'_> {
         }
     }
 
-    /// Rules have refused a response, or put another answer in its place.
+    /// Counts a response that rules refused or replaced.
     pub(super) fn response_denied(&self, backend: &Backend) {
         count_in_front!(self.frontend, self.listener, responses_denied);
         backend.counts.own().responses_denied.add(1);
@@ -114,7 +116,7 @@ impl Session<'_> {
         }
     }
 
-    /// The client has left before there was a response.
+    /// Counts a client that left before there was a response.
     pub(super) fn client_left(&self, backend: &Backend, phase: Phase) {
         backend.counts.own().client_aborts.add(1);
         if matches!(phase, Phase::Headers | Phase::Data)
@@ -127,11 +129,12 @@ impl Session<'_> {
     }
 }
 
-/// How a response ended, if no side ran out of patience; if the client did not break off before; and its
-/// body.
+/// How a response ended. From outside in: a timeout, a client that broke off its request, and the result of
+/// the response's body.
 pub(super) type Passed = Result<Result<Result<(), Broken>, Broken>, Cause>;
 
-/// How an exchange ended: its response, what was left of its request behind that, and the whole request.
+/// Returns how an exchange ended, from the results of its response, of the rest of its request behind that,
+/// and of the whole request.
 pub(super) fn termination(
     ended: &Passed,
     rest: Result<(), Cause>,
@@ -163,7 +166,7 @@ mod tests {
     use crate::flow::EndFailed;
     use manylane_mux::h2::StreamError;
 
-    /// Else it would count as an abort of that peer, and servers would be marked as failing.
+    /// Otherwise it would count as an abort of that peer, and servers would be marked as failing.
     #[test]
     fn want_of_memory_amid_a_body_is_no_fault_of_a_peer() {
         let own = |broken| matches!(broken, Broken::Memory);

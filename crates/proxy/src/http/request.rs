@@ -1,4 +1,4 @@
-//! The next request of a client, waited for with the patience that is due.
+//! Waits for the next request of a client, with the timeouts of the frontend.
 
 use super::exchange::After;
 use super::idle_session::{Woken, may_begin, place, until};
@@ -19,27 +19,28 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// No request comes any more.
+/// Reason why a session has no next request now.
 pub(super) enum NoMore {
-    /// Something came that is none; it was answered. Whether that is an error of the client is for tables.
+    /// The input was not a request, and the proxy has responded. `is_error` says whether stick tables count
+    /// it as an error of the client.
     Refused { is_error: bool },
-    /// Nothing came: the client left, or was idle for too long, or the generation ends.
+    /// No request came: the client left or was idle for too long, or the generation ends.
     End,
-    /// The client begins with the preface of HTTP/2: it speaks that from here on.
+    /// The client sent the preface of HTTP/2 and speaks it from here on.
     Http2,
-    /// A part of its head came, which is in the session's [`PartialHead`]: the session rests until more
-    /// comes.
+    /// A part of a head arrived and is in the session's [`PartialHead`]. The session is idle until more
+    /// arrives.
     Partial,
 }
 
-/// What a session that rests keeps of a head that is not complete.
+/// The incomplete head that an idle session keeps.
 #[derive(Debug)]
 pub(super) struct PartialHead {
     parser: RequestParser,
     received: Chain,
-    /// Bytes that the parser has taken.
+    /// Number of bytes that the parser has consumed.
     taken: u64,
-    /// When all of it has to be there.
+    /// Time until which the whole head has to arrive.
     pub(super) deadline: Time,
     record: Option<Record>,
 }
@@ -49,7 +50,7 @@ manylane_sync::lazy_static! {
         Pool::new("partial head").expect("the size is a constant below the bound");
 }
 
-/// What the first bytes of a client are.
+/// How a client's first bytes compare with the preface of HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Preface {
     No,
@@ -57,7 +58,7 @@ enum Preface {
     Whole,
 }
 
-/// How waiting ended.
+/// How a wait ended.
 pub(super) enum Wait {
     Bytes,
     Left,
@@ -65,23 +66,26 @@ pub(super) enum Wait {
     Stopping,
 }
 
-/// What is read of a client that was refused, so that it gets to read why: bytes, and time.
+/// Most bytes that the proxy reads from a refused client so that the client can read the response, and the
+/// longest time for that.
 const LINGERING: (usize, Duration) = (1 << 20, Duration::from_secs(2));
 
-/// How long a session may wait for a request, after so many, and how long for the whole of it.
+/// Returns how long a session may wait for a request after `requests` others, and how long for the whole of
+/// its head.
 pub(super) fn timeouts(frontend: &Frontend, requests: u64) -> (Option<Duration>, Option<Duration>) {
     let timeouts = &frontend.timeouts;
     let whole = timeouts.request.or(timeouts.client);
     (if requests == 0 { whole } else { timeouts.keep_alive.or(whole) }, whole)
 }
 
-/// Whether a client that goes before its next request, after so many, is told nothing, and nobody of it.
+/// Returns true if a client that leaves before its next request gets no response and no log line, after
+/// `requests` requests.
 pub(super) fn ends_in_silence(frontend: &Frontend, requests: u64) -> bool {
     requests > 0 || frontend.http.ignore_probes
 }
 
 impl Session<'_> {
-    /// Waits for the next request. `woken` is how waiting ended, where it did already.
+    /// Waits for the next request. `woken` is the result of a wait that has ended already.
     pub(super) async fn next_request(&mut self, mut woken: Option<Wait>) -> Result<Request, NoMore> {
         let here = self.local.here();
         let mut parser = RequestParser::new(self.frontend.http.request_limits);
@@ -89,7 +93,7 @@ impl Session<'_> {
         let waited_from = self.since;
         let after = |since: Time, time: Option<Duration>| time.map_or(Time::MAX, |time| since + time);
         let mut came = 0;
-        // The record of a part of a head is kept with it.
+        // A partial head keeps its log record with it.
         let mut begun = woken.is_none() && self.partial.is_none() && !self.client.received.is_empty();
         let mut deadline = after(waited_from, if begun { whole } else { idle });
         if begun {
@@ -97,13 +101,13 @@ impl Session<'_> {
         }
         if let Some(partial) = self.partial.take() {
             begun = true;
-            woken = woken.filter(|wait| !matches!(wait, Wait::Bytes)); // they are with the others
+            woken = woken.filter(|wait| !matches!(wait, Wait::Bytes)); // Those bytes are in `received` already.
             PartialHead { parser, taken: came, deadline, .. } = partial.into_inner();
         }
         loop {
             let preface = if begun { self.preface() } else { Preface::No };
             if preface == Preface::Whole {
-                self.record.take(); // its streams have theirs
+                self.record.take(); // Each stream has a record of its own.
                 return Err(NoMore::Http2);
             }
             if begun && preface == Preface::No {
@@ -119,7 +123,7 @@ impl Session<'_> {
                             request = match self.take_offer(request) {
                                 Some(request) => request,
                                 None if self.upgraded.is_some() => {
-                                    self.record.take(); // its stream has its own
+                                    self.record.take(); // The stream has a record of its own.
                                     return Err(NoMore::Http2);
                                 }
                                 None => return Err(NoMore::End),
@@ -151,7 +155,7 @@ impl Session<'_> {
                             return Err(NoMore::Partial);
                         }
                         None => {
-                            self.refuse(500, Cause::Resource).await; // there is no memory to wait
+                            self.refuse(500, Cause::Resource).await; // There is no memory for the idle session.
                             return Err(NoMore::Refused { is_error: false });
                         }
                     }
@@ -168,12 +172,12 @@ impl Session<'_> {
                         }
                     }
                 }
-                // Who speaks HTTP/2 does not understand an answer of HTTP/1.
+                // A client of HTTP/2 does not understand a response of HTTP/1.
                 Wait::Left | Wait::Late if self.speaks_h2() => return Err(NoMore::End),
                 Wait::Left | Wait::Late if !begun && ends_in_silence(self.frontend, self.requests) => {
                     return Err(NoMore::End);
                 }
-                // A client that only ended its own side still reads.
+                // A client that closed only its sending side still reads.
                 Wait::Left => {
                     self.refuse(400, Cause::ClientLeft).await;
                     return Err(NoMore::Refused { is_error: true });
@@ -187,13 +191,14 @@ impl Session<'_> {
         }
     }
 
-    /// Whether the client speaks HTTP/2 and nothing else: its listener does, or TLS has agreed on it.
+    /// Returns true if the client speaks only HTTP/2: the listener requires it, or the TLS handshake agreed
+    /// on it.
     fn speaks_h2(&self) -> bool {
         self.listener.http2 || self.client.has_agreed_on_h2()
     }
 
-    /// Whether the client's first bytes are the preface of HTTP/2. `option disable-h2-upgrade` lets a client
-    /// begin HTTP/1 only.
+    /// Compares the client's first bytes with the preface of HTTP/2. `option disable-h2-upgrade` allows only
+    /// HTTP/1 where both are possible.
     #[inline]
     fn preface(&self) -> Preface {
         if self.requests > 0 {
@@ -211,7 +216,7 @@ impl Session<'_> {
         let bytes = self.client.received.segments().flat_map(|segment| segment.iter());
         let common = bytes.zip(PREFACE).take_while(|(came, expected)| came == expected).count();
         match common {
-            _ if alone => Preface::Whole, // what is none ends the connection
+            _ if alone => Preface::Whole, // Anything else ends the connection.
             _ if self.frontend.http.disable_h2_upgrade => Preface::No,
             _ if common == PREFACE.len() => Preface::Whole,
             _ if common == self.client.received.len() => Preface::Part,
@@ -219,7 +224,7 @@ impl Session<'_> {
         }
     }
 
-    /// What waiting for more of a head brings without waiting.
+    /// Returns what a wait for more of the head would return at once, or `None` if it would have to wait.
     async fn already(&mut self, deadline: Time) -> Option<Wait> {
         let connection = self.client.end.whole().filter(|connection| connection.is_pollable())?;
         let woken = poll_fn(|context| {
@@ -234,8 +239,8 @@ impl Session<'_> {
         Some(self.woken(woken))
     }
 
-    /// Makes the session ready to idle although a part of a head came. False when there is no memory: so
-    /// `into_idle` does not fail behind this, where nobody would be told.
+    /// Prepares the session to be idle with a partial head. Returns false if there is no memory: `into_idle`
+    /// must not fail for that reason later, when no response is possible.
     #[cold]
     fn keep_partial_head(&mut self, parser: &RequestParser, taken: u64, deadline: Time) -> bool {
         let Some(place) = place() else { return false };
@@ -250,7 +255,7 @@ impl Session<'_> {
         self.partial.is_some()
     }
 
-    /// Goes on where [`keep_partial_head`](Self::keep_partial_head) ended, if it was called.
+    /// Restores the state that [`keep_partial_head`](Self::keep_partial_head) saved, if any.
     pub(super) fn regain_partial_head(&mut self) {
         if let Some(partial) = &mut self.partial {
             self.client.received = std::mem::take(&mut partial.received);
@@ -258,7 +263,7 @@ impl Session<'_> {
         }
     }
 
-    /// A request begins, after nothing came since `waited_from`.
+    /// Begins the log record of a request that the session waited for since `waited_from`.
     pub(super) fn begin_record(&mut self, waited_from: Time) {
         if self.frontend.log.is_some() || self.local.generation.looks_at_course {
             let now = self.local.here().now();
@@ -273,13 +278,14 @@ impl Session<'_> {
         }
     }
 
-    /// How long another proxy's word was waited for.
+    /// Returns how long the session waited for the PROXY header or the like of another proxy.
     fn handshake(&self) -> Duration {
         self.client.handshake()
     }
 
-    /// Waits for bytes; where it `may_stop`, also for the end of the generation. But where another one goes
-    /// on, or idle connections outlive the end, one more request is served.
+    /// Waits for bytes; with `may_stop` also for the end of the generation. The end does not count if a
+    /// successor takes the connection, or if idle connections outlive the end: then the session serves one
+    /// more request.
     pub(super) async fn wait(&mut self, deadline: Time, may_stop: bool) -> Wait {
         if let Some(stream) = self.client.end.h2() {
             let (had, received) = (self.client.received.len(), &mut self.client.received);
@@ -294,7 +300,7 @@ impl Session<'_> {
         let outcome = {
             let mut stopping = self.local.stopping.waiter();
             let connection = self.client.end.connection();
-            // Where it may stop, nothing of a request is held.
+            // If the wait may stop, it does not hold bytes of a request.
             let mut receiving = pin!(async {
                 if may_stop { connection.recv_within_limit().await } else { connection.recv().await }
             });
@@ -323,14 +329,14 @@ impl Session<'_> {
         self.woken(outcome)
     }
 
-    /// Takes in what was waited for.
+    /// Takes in the result of a wait.
     pub(super) fn woken(&mut self, woken: Woken) -> Wait {
         match woken {
             Woken::Bytes(segment) => {
                 self.receives(segment.len());
                 match self.client.received.push_compact(segment) {
                     Ok(()) => Wait::Bytes,
-                    Err(_) => Wait::Left, // no memory: nothing can go on
+                    Err(_) => Wait::Left, // Without memory the session cannot continue.
                 }
             }
             Woken::Left => Wait::Left,
@@ -339,10 +345,10 @@ impl Session<'_> {
         }
     }
 
-    /// Answers something that is no request, and reads on for a moment: a connection that is closed with
-    /// bytes unread takes the answer with it.
+    /// Responds to input that is not a request. The session [lingers](Self::linger) afterwards, because
+    /// closing a socket with unread bytes would discard the response.
     pub(super) async fn refuse(&mut self, status: u16, cause: Cause) {
-        // Without a byte there is no record yet.
+        // There is no record before the first byte.
         let null = self.record.borrow().is_none();
         match &self.frontend.log {
             Some(log) if log.plain => self.record.replace(None),
@@ -366,7 +372,8 @@ impl Session<'_> {
         }
     }
 
-    /// A defect has ended the request at work: the client gets 500, unless something was sent to it already.
+    /// Handles a panic in the current request: the client gets a 500, unless part of a response may have been
+    /// sent.
     #[cold]
     pub(super) async fn after_panic(&mut self) -> After {
         let backend = self.entered.get().map(|(number, _)| &self.local.generation.backends[number]);
@@ -382,7 +389,7 @@ impl Session<'_> {
         };
         self.note(|record| record.ended = Termination::new(Cause::Internal, phase));
         if self.replied.get() {
-            self.client.reset_on_close(); // what was sent is no whole response
+            self.client.reset_on_close(); // The client received only a part of a response.
             return After::Close;
         }
         if let Ok(made) = answer::early(&self.frontend.http, 500) {
@@ -397,23 +404,25 @@ impl Session<'_> {
         After::Close
     }
 
-    /// Sends something of the proxy's own. Whether the client took it, each step in `timeout client`.
+    /// Sends bytes that the proxy made. Returns true if the client took them, each step within `timeout
+    /// client`.
     pub(super) async fn send(&self, out: &mut Chain) -> bool {
         let timeouts = self.client_timeouts();
         let sending = pin!(timeouts.down.send(self.local.here(), self.client.end.connection(), out));
         matches!(timeouts.in_time(&self.timer, sending).await, Ok(Ok(())))
     }
 
-    /// The same of the last that the client gets. The session [lingers](Self::linger) afterwards.
+    /// Like [`send`](Self::send), for the last bytes that the client gets. The session
+    /// [lingers](Self::linger) afterwards.
     pub(super) async fn send_last(&mut self, out: &mut Chain) {
-        let Some(connection) = self.client.end.whole() else { return }; // others go on with it
+        let Some(connection) = self.client.end.whole() else { return }; // Other streams continue on the connection.
         let timeouts = self.client_timeouts();
         let sending = pin!(timeouts.down.send_last(self.local.here(), connection, out));
         self.lingers = matches!(timeouts.in_time(&self.timer, sending).await, Ok(Ok(())));
     }
 
-    /// Reads on for a moment, if the client is to read something last: a connection that is closed with bytes
-    /// unread takes that with it. To the log the request is over before.
+    /// Reads and drops input for a moment after a last response: closing a socket with unread bytes would
+    /// discard the response. The log does not count this time.
     pub(super) async fn linger(&mut self) {
         if !std::mem::take(&mut self.lingers) {
             return;
@@ -428,6 +437,6 @@ impl Session<'_> {
                 self.receives(segment.len());
             }
         };
-        let _ = self.local.here().timeout(LINGERING.1, reading).await; // then it had its time
+        let _ = self.local.here().timeout(LINGERING.1, reading).await; // After that time the connection closes.
     }
 }

@@ -1,5 +1,5 @@
-//! Rules of a request and of its response at work: what they ask for is waited for here, what they decide is
-//! answered here.
+//! Runs the rules of a request and of its response: waits for what they need, and sends the responses that
+//! they decide on.
 
 use super::answer::{self, Made, NoAnswer};
 use super::body::{NoBody, data};
@@ -24,7 +24,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-/// An answer as it goes out, and whether the connection goes on after it.
+/// A response in the form in which it is sent, and whether the connection stays open.
 struct Fitted {
     head: Head,
     framed: Body,
@@ -32,11 +32,12 @@ struct Fitted {
     keep: bool,
 }
 
-/// What is read of a client in a tarpit at most, in bytes: the rest waits in its own system.
+/// Most bytes that the proxy reads from a client in a tarpit. The rest waits in the client's system.
 const HELD: usize = 1 << 16;
 
 impl Session<'_> {
-    /// A request has come: what of it is remembered, for rules and the log.
+    /// Begins a request: registers it with the lane's streams, and stores the parts of its head that rules
+    /// and the log need later.
     pub(super) fn begin(&mut self, head: &Head) {
         let memory = &self.scopes.memory;
         let generation = &self.local.generation;
@@ -57,14 +58,14 @@ impl Session<'_> {
         }
     }
 
-    /// Makes the unique id, if the frontend has them and this request has none yet.
+    /// Makes the unique id, if the frontend has a format for it and this request has no id yet.
     pub(super) fn make_id(&self, head: Option<&Head>) {
         if self.frontend.http.unique_id.is_some() {
             self.eval().make_id(head);
         }
     }
 
-    /// `unique-id-header`
+    /// Adds the field of `unique-id-header`.
     pub(super) fn identify(&self, head: &mut Head) -> Result<(), EditError> {
         let http = &self.frontend.http;
         let Some(name) = http.unique_id_header.as_ref().filter(|_| http.unique_id.is_some()) else {
@@ -76,7 +77,7 @@ impl Session<'_> {
         head.add_field(&**name, texts.get(slot).unwrap_or_default())
     }
 
-    /// `force-persist` and `ignore-persist`
+    /// Evaluates `force-persist` and `ignore-persist`.
     pub(super) fn persist(&self, request: &Request, up: &Pump, asking: &mut Asking, backend: &Backend) {
         let request_data = data(request, up);
         let phase = EvalPhase {
@@ -90,7 +91,7 @@ impl Session<'_> {
         asking.ignored = first == Some(Obeyed::Ignore);
     }
 
-    /// Runs a list of `http-request`; none if the request goes on.
+    /// Runs a list of `http-request` rules. Returns `None` if the request continues.
     pub(super) async fn ruled(
         &mut self,
         asking: &Asking,
@@ -162,7 +163,7 @@ impl Session<'_> {
                 Ok(verdict @ (Verdict::Reject | Verdict::Drop(_))) => {
                     self.note(|record| {
                         record.ended = Termination::new(Cause::Refused, Phase::Request);
-                        record.request = None; // HAProxy's lines have it so
+                        record.request = None; // HAProxy's log lines show -1 here.
                     });
                     count_in_front!(self.frontend, self.listener, requests_denied);
                     match verdict {
@@ -199,7 +200,7 @@ impl Session<'_> {
         None
     }
 
-    /// From here on the client is who the rules say it is.
+    /// Applies the client's source and destination addresses that rules have set.
     pub(super) fn readdress(&mut self) {
         let memory = &self.scopes.memory;
         if memory.source.get().is_some() || memory.destination.get().is_some() {
@@ -207,12 +208,12 @@ impl Session<'_> {
         }
     }
 
-    /// From here on packets to the client are marked as the rules say.
+    /// Applies the packet marks for the client that rules have set.
     pub(super) fn mark(&self) {
         self.client.mark(self.scopes.memory.client_packets.take());
     }
 
-    /// A rule of a request has decided for an answer.
+    /// Sends the response that a rule of the request decided on.
     pub(super) async fn decided(
         &mut self,
         asking: &Asking,
@@ -228,8 +229,8 @@ impl Session<'_> {
         };
         self.note(|record| record.ended = Termination::new(cause, phase));
         match end {
-            // Of answers that rules of a backend make, its frontend knows nothing; of what they refuse it
-            // does.
+            // The frontend does not count responses that rules of a backend make, but it counts requests that
+            // they refuse.
             End::Answered if about.backend.is_some_and(|backend| backend.id != self.frontend.id) => {}
             End::Answered => self.frontend.counts.own().intercepted.add(1),
             End::Denied | End::Tarpit => {
@@ -249,7 +250,7 @@ impl Session<'_> {
             let ended = local.streams.unless_ended(entry, pin!(self.tarpit(time.unwrap_or_default()))).await;
             let held = self.local.here().now().since(begun);
             self.note(|record| {
-                record.request = None; // HAProxy's lines have it so
+                record.request = None; // HAProxy's log lines show -1 here.
                 record.queued = Some(held);
                 if let Err(cause) = ended {
                     record.ended = Termination::new(cause, Phase::Tarpit);
@@ -262,13 +263,13 @@ impl Session<'_> {
         self.give(asking, about, answer, bodyless).await
     }
 
-    /// Somebody else has ended the request while a rule waited for something.
+    /// Ends a request that something else ended while a rule waited.
     async fn ended(&mut self, asking: &Asking, about: About<'_>, cause: Cause) -> After {
         self.fail(asking, about, 503, Termination::new(cause, Phase::Request), false).await
     }
 
-    /// Holds the client for a time, unless its connection fails. That it ends its own side does not let it
-    /// out.
+    /// Holds the client for `time`, unless its connection fails. A client that closes only its sending side
+    /// is held on.
     async fn tarpit(&mut self, time: Duration) {
         let mut sleep = self.local.here().sleep(time);
         let mut ended = false;
@@ -303,14 +304,14 @@ impl Session<'_> {
         }
     }
 
-    /// For `show errors`: what is wrong with the body of a response that rules want to see.
+    /// Keeps a response for `show errors` whose body rules wanted to read and is invalid.
     fn keep_looked_at(&self, broken: &Broken, phase: EvalPhase<'_>) {
         if let (Broken::Framing(found), Some(backend), Some(server)) = (broken, phase.backend, phase.server) {
             self.keep_response(found, backend, server);
         }
     }
 
-    /// Runs a list of `http-response`.
+    /// Runs a list of `http-response` rules.
     pub(super) async fn response_ruled(
         &self,
         phase: EvalPhase<'_>,
@@ -353,7 +354,7 @@ impl Session<'_> {
                         }
                     }
                 }
-                Ok(Verdict::Hint(_) | Verdict::Bad | Verdict::Resolve { .. }) => {} // of requests only
+                Ok(Verdict::Hint(_) | Verdict::Bad | Verdict::Resolve { .. }) => {} // Only rules for requests return these.
                 Ok(Verdict::Log) => self.log_now(),
                 Ok(Verdict::Turn) => self.local.here().yield_now().await,
                 Ok(verdict @ (Verdict::Reject | Verdict::Drop(_))) => {
@@ -361,7 +362,7 @@ impl Session<'_> {
                     if let Verdict::Drop(silence) = verdict {
                         self.client.vanish(silence);
                     }
-                    // Of whatever message, in HAProxy's lines.
+                    // HAProxy's log lines attribute a drop to the request, whatever message the rule saw.
                     let phase = if dropped { Phase::Request } else { Phase::Headers };
                     self.note(|record| {
                         record.ended = Termination::new(Cause::Refused, phase);
@@ -375,7 +376,7 @@ impl Session<'_> {
         }
     }
 
-    /// `http-after-response`
+    /// Runs the `http-after-response` rules.
     pub(super) fn afterwards<'r>(
         &self,
         phase: EvalPhase<'_>,
@@ -394,7 +395,7 @@ impl Session<'_> {
         after_response(&self.eval(), phase, lists, head, &|| self.log_now())
     }
 
-    /// Answers in place of a server that failed.
+    /// Responds in place of a server that failed, or to a request that failed.
     pub(super) async fn fail(
         &mut self,
         asking: &Asking,
@@ -404,7 +405,7 @@ impl Session<'_> {
         bodyless: bool,
     ) -> After {
         self.note(|record| record.ended = ended);
-        // What is no good at the time of the response's head is the response.
+        // In the phase of the headers, a refusal is about the response.
         let was_response = ended.cause == Cause::Refused && ended.phase == Phase::Headers;
         if matches!(ended.cause, Cause::ClientLeft | Cause::ClientSilent | Cause::Refused) && !was_response {
             count_in_front!(self.frontend, self.listener, request_errors);
@@ -418,7 +419,7 @@ impl Session<'_> {
         self.answer(asking, about, status, bodyless).await
     }
 
-    /// `redir`: sends the client to the server by itself.
+    /// `redir`: redirects the client to the server.
     pub(super) async fn redirect(
         &mut self,
         asking: &Asking,
@@ -431,7 +432,7 @@ impl Session<'_> {
         self.give(asking, about, answer, bodyless).await
     }
 
-    /// Sends an answer of the proxy's own.
+    /// Sends a response that the proxy makes.
     pub(super) async fn answer(
         &mut self,
         asking: &Asking,
@@ -442,7 +443,7 @@ impl Session<'_> {
         self.give(asking, about, Answer::Usual(status), bodyless).await
     }
 
-    /// Sends an answer.
+    /// Sends a response that a rule or the proxy decided on.
     pub(super) async fn give(
         &mut self,
         asking: &Asking,
@@ -477,7 +478,7 @@ impl Session<'_> {
         }
     }
 
-    /// An answer as it goes out, and whether the connection goes on after it.
+    /// Makes the response in the form in which it is sent, and decides whether the connection stays open.
     fn fitted(
         &self,
         asking: &Asking,
@@ -509,7 +510,7 @@ impl Session<'_> {
             }
             Answer::Whole(_, message) => answer::whole(message)?,
             Answer::Own(head, body) => answer::sized(*head, body)?,
-            Answer::Metrics(_) => return Err(NoAnswer), // it is made in parts
+            Answer::Metrics(_) => return Err(NoAnswer), // The page is sent in parts.
         };
         let made = head.status();
         let memory = &self.scopes.memory;
@@ -517,14 +518,16 @@ impl Session<'_> {
         let own = &self.frontend.rules;
         let of_backend = backend.map(|backend| &backend.rules).filter(|rules| !Arc::ptr_eq(rules, own));
         self.afterwards(phase, of_backend.into_iter().chain([own]), &mut head).map_err(|_| NoAnswer)?;
-        // A redirection in place of an error is logged as that error, unless a rule says otherwise.
+        // A redirection in place of an error is logged with the error's status, unless a rule changes the
+        // status.
         if *status == 0 || head.status() != made {
             *status = head.status();
         }
-        // Who asked for a tunnel takes a success for its beginning, and may have sent what should go through
-        // it, which is no request. Who has to tell a password asks once more.
+        // A client that asked for a tunnel takes a success for the start of the tunnel, and may have sent
+        // tunnel data already, which is not a request. With 407 the client repeats its request with a
+        // password.
         let tunnel = asking.method == Method::Connect && head.status() != 407;
-        // No other answer follows one that a rule gave such a status.
+        // No response follows one whose status a rule set to 1xx.
         let keep = self.keeps(asking)
             && bodyless
             && !tunnel
@@ -564,8 +567,9 @@ impl Session<'_> {
         if sent && keep { After::KeepAlive } else { After::Close }
     }
 
-    /// Sends an answer of the proxy's own whole, the last where the connection does not go on. Whether the
-    /// client took it in its time. `count` is told its bytes before: who has read it finds it counted.
+    /// Sends a complete response that the proxy made; with `keep` false it is the last one. Returns true if
+    /// the client took it in time and the connection stays open. Calls `count` with the number of bytes
+    /// before they are sent, so that a client that has read the response finds it counted.
     pub(super) async fn send_answer(
         &mut self,
         mut head: Head,
@@ -595,7 +599,7 @@ impl Session<'_> {
         self.send(&mut out).await
     }
 
-    /// What becomes of sending something to the client within its time.
+    /// Waits until `sending` is done. Returns true if it succeeded within `timeout client`.
     pub(super) async fn in_time<E>(&self, sending: impl Future<Output = Result<(), E>>) -> bool {
         match self.frontend.timeouts.client {
             None => sending.await.is_ok(),

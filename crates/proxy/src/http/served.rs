@@ -1,4 +1,4 @@
-//! One request with one server that was reached: the request goes up, the response comes down.
+//! Sends one request to a server that was reached and forwards its response.
 
 use super::Session;
 use super::body_peek::{BodyPeek, Incoming};
@@ -27,11 +27,11 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-/// How a response was passed on.
+/// How a response was forwarded.
 enum Ended {
-    /// As a message.
+    /// The response was a message.
     Message { complete: bool, sent_all: bool, whole: bool, sends_off: bool },
-    /// As the beginning of a tunnel; its head is still to be sent.
+    /// The response begins a tunnel; its head has not been sent.
     Tunnel(Chain),
 }
 
@@ -44,9 +44,10 @@ fn authenticated(end: &ServerEnd, budget: &RetryBudget<'_>) {
     }
 }
 
-#[allow(clippy::result_large_err)] // in a box, what a rule answers would be an allocation
+#[allow(clippy::result_large_err)] // in a box, a rule's response would be an allocation
 impl Session<'_> {
-    /// The request as this server gets it.
+    /// Returns the head of the request as this server gets it, and its length. A connection of HTTP/2 sends
+    /// the head itself.
     fn outgoing(
         &self,
         request: &mut Request,
@@ -56,7 +57,7 @@ impl Session<'_> {
         (up, kept): (&mut Pump, Option<&Kept>),
     ) -> Result<(Chain, u64), Failed> {
         let mut out = Chain::new();
-        // What was sent of a body is kept as it was framed.
+        // The copy of the sent body is in the framing that the earlier server had.
         if up.is_for_stream() != server.is_h2() && kept.is_some_and(|kept| !kept.is_empty()) {
             return Err(Failed::Answer(502, Termination::new(Cause::ServerLeft, Phase::Headers)));
         }
@@ -85,7 +86,7 @@ impl Session<'_> {
         if request.head.is_reframed() {
             let Some(framed) = settle_request(&mut request.head, request.body).map_err(|_| no_memory())?
             else {
-                // who sent all of it may go on; what is wrong with it ends the connection anyway
+                // A client that sent the whole body may continue; an invalid body ends the connection anyway.
                 let _ = up.read_ahead(self.client.end.body(), received);
                 return Err(Failed::Answer(500, Termination::new(Cause::Internal, Phase::Headers)));
             };
@@ -94,7 +95,7 @@ impl Session<'_> {
             }
         }
         let spellings = self.local.generation.spellings.as_ref().filter(|_| backend.http.spells);
-        // What comes as a stream of data has no field that says so.
+        // A stream of HTTP/2 has no field for this framing.
         let chunked = request.body == Body::Chunked && !server.is_h2();
         if chunked && !request.head.has(Known::TRANSFER_ENCODING) {
             request.head.set_field(Known::TRANSFER_ENCODING, b"chunked").map_err(|_| no_memory())?;
@@ -110,7 +111,7 @@ impl Session<'_> {
         let scheme = self.client.end.h2().map_or(usual, H2End::scheme);
         let sent = server.send_head(&mut request.head, (scheme, upgrades), spellings, end, &mut out);
         if end || tunnels {
-            up.ends_with_head(); // the end of a stream is that of its tunnel
+            up.ends_with_head(); // the tunnel ends with its stream
         }
         match sent {
             Ok(sent) => Ok((out, sent)),
@@ -122,8 +123,8 @@ impl Session<'_> {
         }
     }
 
-    /// The request goes to a server that was reached, and its response comes back.
-    #[allow(clippy::too_many_arguments)] // all that belongs to one try
+    /// Sends a request to a server that was reached, and forwards its response.
+    #[allow(clippy::too_many_arguments)] // the state of one attempt
     pub(super) async fn served(
         &self,
         request: &mut Request,
@@ -148,7 +149,7 @@ impl Session<'_> {
             }
             outgoing => outgoing?,
         };
-        let server = server_end.body().ok_or_else(no_memory)?; // it has begun
+        let server = server_end.body().ok_or_else(no_memory)?; // the stream has begun
         if local.generation.looks_at_links {
             let id = server.h2().map_or(reused.unwrap_or(0), H2End::id);
             self.scopes.memory.links.set_id(Side::Server, id);
@@ -158,7 +159,7 @@ impl Session<'_> {
             authenticated(server_end, &budget);
         }
         self.unsent.set(0);
-        // What was sent again is not counted twice.
+        // Bytes that a retry sends again are counted once.
         let resent = Cell::new(0);
         if budget.again {
             if let Some(kept) = budget.kept {
@@ -166,8 +167,8 @@ impl Session<'_> {
             }
             resent.set(out.len() as u64);
         }
-        // What the server was asked is what its response goes by; a tunnel only where the client asked for
-        // one.
+        // The server parses the response by the method that it received. Only a client that asked for a
+        // tunnel gets one.
         let method = match request.head.method_kind() {
             Method::Connect => asking.method,
             method => method,
@@ -211,7 +212,7 @@ impl Session<'_> {
             let asked = RequestInfo { method, upgrade: asking.upgrade };
             let limits = backend.http.response_limits;
             let mut parser = ResponseParser::new(limits);
-            let mut response = None; // a large value, which is put where it stays
+            let mut response = None; // a large value, built at its final place
             let head = {
                 let reading = pin!(async {
                     let count_interim = |n| {
@@ -242,7 +243,7 @@ impl Session<'_> {
                 persistent: budget.persistent,
             };
             let response: &mut Response = match head {
-                Ok(Ok(Ok(()))) => response.as_mut().ok_or_else(no_memory)?, // it is there
+                Ok(Ok(Ok(()))) => response.as_mut().ok_or_else(no_memory)?, // the head has arrived
                 Ok(Ok(Err(no_head))) => return Err(self.no_head(&failure, no_head, &from_server)),
                 Ok(Err(broken)) => return Err(self.no_request(&failure, broken)),
                 Err(cause) => return Err(self.no_time(&failure, cause)),
@@ -264,7 +265,7 @@ impl Session<'_> {
                 && self.response_contents(request, response, backend, (server, permit), &from_server)?;
             self.answered(response, asking, backend, permit, begun);
 
-            // From here on the client sees what comes.
+            // From here on the response goes to the client.
             let answered = Answered { backend, permit, asking, request, method, closes };
             let status = response.head.status();
             let answered_with = || count_status!(permit.server().counts.own(), status);
@@ -303,7 +304,8 @@ impl Session<'_> {
             if sent > 0 {
                 count(0, sent);
             }
-            // Rules may have changed it, and as long as nothing was sent it may become another answer.
+            // Rules may have changed the status, and until bytes are sent another response may replace this
+            // one.
             self.replied.set(true);
             self.note(|record| record.status = Some(shown));
             let counted = Cell::new(false);
@@ -320,7 +322,7 @@ impl Session<'_> {
             }
             if body == Body::Tunnel {
                 count_shown();
-                // Without its request complete no protocol was agreed on.
+                // The peers agree on a protocol only after the complete request.
                 if going_up.outcome.is_none() {
                     return Ok(Outcome::CLOSE);
                 }
@@ -344,7 +346,7 @@ impl Session<'_> {
                 let whole = framed == body
                     && (is_empty || down_ends.filters.is_none())
                     && take_whole(body, &mut from_server, &mut back).map_err(|_| no_memory())?;
-                // A stream ends by itself.
+                // A stream ends without its connection.
                 let whole_client = client.whole().filter(|_| persist != Persist::KeepAlive);
                 let told = Cell::new(sent);
                 let relaxed = Cell::new(None);
@@ -371,10 +373,10 @@ impl Session<'_> {
                         let ran = down.run(&down_ends, &mut from_server, &mut back, sent).await;
                         relaxed.set(down.take_relaxed());
                         ran?;
-                        // the connection is closed behind it
+                        // The connection closes behind the response.
                         match whole_client {
                             None => Ok(()),
-                            // Within TLS it is told: to the client the body may have no other end.
+                            // TLS sends the closing alert: the client may see the end of the body only by it.
                             Some(client) if client.tls().is_some() => {
                                 send_last(&down_ends, client, &mut Chain::new(), |_| ()).await
                             }
@@ -394,7 +396,7 @@ impl Session<'_> {
                     Ok(Err(Broken::Framing(found))) => self.keep_request(found, Some(backend)),
                     _ => {}
                 }
-                // Nothing of it has reached the client, so it can still be told.
+                // No byte has reached the client, so the proxy can still respond itself.
                 if let Ok(Ok(Err(Broken::Framing(_)))) = ended
                     && told.get() == 0
                 {
@@ -404,13 +406,14 @@ impl Session<'_> {
                 count_shown();
                 let complete = matches!(ended, Ok(Ok(Ok(()))));
                 if !complete && framed == Body::UntilClose && server_end.connection().tls().is_some() {
-                    // TLS protects its end from whoever sits between, and a plain close would hide that.
+                    // TLS protects the end of the body from attackers in between; a plain close would hide
+                    // that it broke off.
                     if let Some(client) = client.whole() {
                         client.reset_on_close();
                     }
                 }
-                // A server that answered early may go on reading: what is left of the body is its own, as
-                // long as it is there and did not say that it leaves.
+                // A server that responded early may read on: the proxy sends it the rest of the body, as long
+                // as the server is there and has not announced that it closes.
                 let unsent = matches!(server, BodyEnd::Http1(connection) if connection.unsent() > 0);
                 let owed = going_up.outcome.is_none() || unsent;
                 let rest = if owed && complete && server_persists {
@@ -418,7 +421,7 @@ impl Session<'_> {
                     let mut ending = pin!(async {
                         poll_fn(|context| going_up.poll_end(context)).await;
                         if let BodyEnd::Http1(connection) = server {
-                            let _ = flush(&up_ends, connection).await; // a failure was told by sending
+                            let _ = flush(&up_ends, connection).await; // sending reported a failure already
                         }
                     });
                     let rest = pin!(poll_fn(|context| match (ending.as_mut().poll(context), server) {
@@ -466,8 +469,9 @@ impl Session<'_> {
             && server_end.connection().unsent() == 0
             && permit.server().max_reuse.is_none_or(|most| served <= most);
         let after = if persist == Persist::KeepAlive { After::KeepAlive } else { After::Close };
-        // Who asked for a tunnel may have sent what should go through it, and who is sent off another
-        // request: to close with that unread would take the answer with it.
+        // A client that asked for a tunnel may have sent tunnel data already, and a client that must leave
+        // may have sent another request. Closing the socket with those bytes unread would discard the
+        // response.
         let linger = after == After::Close && (sends_off || asking.method == Method::Connect);
         Ok(Outcome { after, linger, whole, again })
     }

@@ -1,5 +1,5 @@
-//! Pages that the program makes itself ([`crate::pages`]): made part by part on a thread of the blocking
-//! pool, sent by the lane.
+//! Serves pages that the program makes itself ([`crate::pages`]). A thread of the blocking pool makes them
+//! part by part, and the lane sends the parts.
 
 use super::administer::{Formed, is_of_another_site};
 use super::answer::NoAnswer;
@@ -22,7 +22,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 impl Session<'_> {
-    /// Serves the page of counters to who may see it.
+    /// Serves the statistics page to a client that may see it.
     pub(super) async fn statistics(
         &mut self,
         asking: &Asking,
@@ -89,14 +89,14 @@ impl Session<'_> {
         self.serve_page(asking, about, (served, made), bodyless).await
     }
 
-    /// Counts a request that went no further than its frontend.
+    /// Counts a request that the frontend answered itself.
     fn intercepts(&self, backend: Option<&Backend>) {
         if backend.is_none() {
             self.frontend.counts.own().intercepted.add(1);
         }
     }
 
-    /// A form of the page: done, if its client may, and answered with where the page tells what became of it.
+    /// Carries out a form of the page, if its client may, and redirects to the page with the result.
     async fn form(
         &mut self,
         asking: &Asking,
@@ -145,7 +145,7 @@ impl Session<'_> {
         })
     }
 
-    /// Serves a page, whose head says that it is not to be kept.
+    /// Serves a page; its head forbids caching.
     pub(super) async fn serve_page(
         &mut self,
         asking: &Asking,
@@ -165,17 +165,17 @@ impl Session<'_> {
         let chunked = body == Body::Chunked && self.client.end.h2().is_none();
         let mut left = (body != Body::None).then(|| page.writer(chunked));
         while let Some(page) = left {
-            // Made before what there is is sent, since most pages have one part only.
+            // Made before the earlier bytes are sent, since most pages have only one part.
             let Ok(making) = page.turn() else {
-                return After::Close; // there is no thread: the system gave none
+                return After::Close; // the system has no thread
             };
             let turn = making.await;
             if !std::mem::replace(&mut counted, true) {
-                self.count_page(about.backend); // what is told does not count itself
+                self.count_page(about.backend); // the page itself does not contain its own request
             }
             left = turn.left;
             self.count_sent(turn.sent);
-            // The text is sent from where it was made.
+            // The text is sent from the memory in which it was made.
             let written = !turn.gone && push(turn.rest, turn.begin, &mut out).is_ok();
             if !written || !self.send_part(&mut out).await || (left.is_some() && !self.flush_part().await) {
                 return After::Close;
@@ -245,7 +245,7 @@ impl Session<'_> {
         Ok((out, body))
     }
 
-    /// Whether the client took it in its time.
+    /// Sends bytes of a page. Returns true if the client took them in time.
     async fn send_part(&mut self, out: &mut Chain) -> bool {
         if out.is_empty() {
             return true;
@@ -257,9 +257,9 @@ impl Session<'_> {
         }
     }
 
-    /// The same of what the system did not have yet.
+    /// Sends the bytes that the kernel has not taken yet. Returns true if the client took them in time.
     async fn flush_part(&self) -> bool {
-        let Some(connection) = self.client.end.whole() else { return true }; // nothing is held there
+        let Some(connection) = self.client.end.whole() else { return true }; // a stream holds no such bytes
         let timeouts = self.client_timeouts();
         let flushing = pin!(timeouts.down.flush(self.local.here(), connection));
         matches!(timeouts.in_time(&self.timer, flushing).await, Ok(Ok(())))
@@ -276,7 +276,7 @@ impl Session<'_> {
     }
 }
 
-/// Puts what a thread has made behind `out`.
+/// Appends the text that a thread made to `out`.
 fn push(made: Vec<u8>, begin: usize, out: &mut Chain) -> Result<(), NoAnswer> {
     if begin == made.len() {
         return Ok(());

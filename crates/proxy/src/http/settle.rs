@@ -1,4 +1,4 @@
-//! A response as the client gets it: rules, cookies and connection fields, and how its body is framed.
+//! Prepares a response for the client: rules, cookies, connection fields, and the framing of the body.
 
 use super::Session;
 use super::body_peek::BodyPeek;
@@ -23,35 +23,35 @@ use manylane_logs::Level;
 use manylane_sched::Time;
 use manylane_sync::Arc;
 
-/// How a response goes on.
+/// A response in the form in which the client gets it.
 pub(super) struct Settled {
-    /// Its head, if that is not sent already.
+    /// Head of the response, unless it was sent already.
     pub(super) back: Chain,
-    /// Bytes of it that were sent.
+    /// Number of bytes of the head that were sent.
     pub(super) sent: u64,
-    /// Its status: that of an upgrade, also where the client speaks HTTP/2 and has another word for it.
+    /// Status for counters and logs. An upgrade has 101, although a client of HTTP/2 gets another status.
     pub(super) shown: u16,
-    /// What the server sends of a body, and how the client gets it.
+    /// Framing of the body from the server (`body`) and to the client (`framed`).
     pub(super) body: Body,
     pub(super) framed: Body,
-    /// What becomes of the client's connection.
+    /// Whether the client's connection stays open.
     pub(super) persist: Persist,
-    /// The client is told to leave, although it asked for no such thing.
+    /// The client wanted to keep its connection, but the proxy closes it.
     pub(super) sends_off: bool,
-    /// The server's connection can serve again.
+    /// The server's connection can serve another request.
     pub(super) server_persists: bool,
 }
 
-/// What a response goes by.
+/// What the response depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Answered<'a> {
     pub(super) backend: &'a Backend,
     pub(super) permit: &'a ServerPermit,
     pub(super) asking: &'a Asking,
-    /// What the server was asked.
+    /// The request as the server received it.
     pub(super) request: &'a Request,
     pub(super) method: Method,
-    /// A rule wants the server's connection closed.
+    /// A rule closes the server's connection.
     pub(super) closes: bool,
 }
 
@@ -66,16 +66,16 @@ impl Answered<'_> {
     }
 }
 
-#[allow(clippy::result_large_err)] // in a box, what a rule answers would be an allocation
+#[allow(clippy::result_large_err)] // in a box, a rule's response would be an allocation
 impl Session<'_> {
-    /// The lists of rules for a response of this backend.
+    /// Returns the lists of rules for a response of this backend.
     pub(super) fn lists<'a>(&'a self, backend: &'a Backend) -> impl Iterator<Item = &'a Arc<Rules>> + Clone {
         let twice = std::ptr::eq(&*backend.rules, &*self.frontend.rules);
         [&backend.rules, &self.frontend.rules].into_iter().take(if twice { 1 } else { 2 })
     }
 
-    /// `tcp-response content`, of a response that begins with these bytes behind its head: whether the
-    /// server's connection is to be closed behind it.
+    /// Runs `tcp-response content` rules on a response; `from_server` holds the bytes behind its head.
+    /// Returns true if the server's connection has to close behind the response.
     pub(super) fn response_contents(
         &self,
         request: &Request,
@@ -86,7 +86,7 @@ impl Session<'_> {
     ) -> Result<bool, Failed> {
         let mut seen = BodyPeek::new(server, response.body, From::Server, backend.http.response_limits);
         if backend.rules.reads_data {
-            let _ = seen.begin(from_server); // what is wrong with it is found again when it is forwarded
+            let _ = seen.begin(from_server); // the forwarder finds an invalid body again
         }
         let phase = EvalPhase {
             request: Some(&request.head),
@@ -108,14 +108,15 @@ impl Session<'_> {
             self.note(|record| record.status = Some(response.head.status()));
             if let Content::Drop(silence) = decided {
                 self.client.vanish(silence);
-                return Err(Failed::Refused(Phase::Request)); // of whatever message, in HAProxy's lines
+                // HAProxy's log lines attribute a drop to the request, whatever message the rule saw.
+                return Err(Failed::Refused(Phase::Request));
             }
             return Err(Failed::Refused(Phase::Data));
         }
         Ok(decided == Content::Close)
     }
 
-    /// A response is there and goes on: what counters, logs and the balancer are told.
+    /// Reports a usable head of a response to counters, logs and the balancer.
     pub(super) fn answered(
         &self,
         response: &Response,
@@ -153,7 +154,7 @@ impl Session<'_> {
         });
     }
 
-    /// What a server's status says is an error, or its failure.
+    /// Counts a status in stick tables, if it is an error or a failure.
     fn count_status_in_tables(&self, status: u16) {
         let codes = &self.local.generation.process;
         if codes.error_statuses.contains(status) {
@@ -164,7 +165,8 @@ impl Session<'_> {
         }
     }
 
-    /// A response broke off amid its body: its server has failed, if its status did not say so before.
+    /// Counts a response that broke off amid its body as a failure of the server, unless its status was
+    /// counted as one.
     pub(super) fn count_broken_response(&self) {
         let failed = &self.local.generation.process.failure_statuses;
         let status = self.scopes.memory.response.get();
@@ -173,7 +175,8 @@ impl Session<'_> {
         }
     }
 
-    /// `option checkcache`: refuses a response that gives a cookie away, and says so.
+    /// `option checkcache`: refuses a response whose cookie a cache could give to other clients, and logs
+    /// that.
     pub(super) fn check_cache(
         &self,
         asking: &Asking,
@@ -191,7 +194,7 @@ impl Session<'_> {
         Err(Failed::Ruled(End::Denied, Answer::Usual(502)))
     }
 
-    /// Edits the head as the client gets it, and decides how the body goes on.
+    /// Edits the head for the client and decides about the framing of the body.
     pub(super) fn settle(
         &self,
         answered: Answered<'_>,
@@ -206,7 +209,7 @@ impl Session<'_> {
             && asking.mode == CloseMode::KeepAlive
             && !closes
             && request.head.method_kind() != Method::Connect;
-        // Who asked for a tunnel takes no length.
+        // A client that asked for a tunnel expects no length.
         let tunnels = asking.method != Method::Connect || body == Body::Tunnel;
         let keeps = self.keeps(asking);
         let wished = if keeps && tunnels { Persist::KeepAlive } else { Persist::Close };
@@ -242,15 +245,15 @@ impl Session<'_> {
         let (mut body, mut chunks_end) = (body, false);
         if framed != body {
             match (body, framed) {
-                // A rule has made another answer of the one that agrees to the tunnel.
+                // A rule has replaced the response that accepts the tunnel.
                 (Body::Tunnel, _) => {
                     return Err(Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers)));
                 }
                 (Body::None | Body::Length(0), Body::Chunked) => (framed, chunks_end) = (body, true),
                 (Body::None | Body::Length(0), _) => framed = body,
                 (_, Body::None) => {
-                    // What the server sends has no reader any more: it is read here if it is there, else the
-                    // connection ends.
+                    // The client gets no body. The proxy drops the server's body if it has arrived, else the
+                    // server's connection ends.
                     let all = BodyReader::new(body, From::Server, backend.http.response_limits)
                         .read(from_server, &mut Chain::new());
                     server_persists &= matches!(all, Ok(Progress::Done(_)));
@@ -260,9 +263,9 @@ impl Session<'_> {
             }
         }
         if response_head.status() < 200 && body != Body::Tunnel {
-            persist = Persist::Close; // rules have made it one that is followed by another, and there is none
+            persist = Persist::Close; // rules have made the response an interim one, and no final one follows
         }
-        // What comes as a stream of data has no field that says so.
+        // A stream of HTTP/2 has no field for this framing.
         if framed == Body::Chunked
             && self.client.end.h2().is_none()
             && !response_head.has(Known::TRANSFER_ENCODING)

@@ -1,4 +1,4 @@
-//! Servers are tried one after another until one answers.
+//! Tries servers one after another until one responds.
 
 use super::Session;
 use super::exchange::{About, After, Asking};
@@ -22,29 +22,29 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 
-/// What is left to try.
+/// What remains to be tried.
 #[derive(Clone, Copy)]
 pub(super) struct RetryBudget<'a> {
-    /// There may be another try.
+    /// Another attempt is allowed.
     pub(super) left: bool,
-    /// This is not the first.
+    /// This is a retry.
     pub(super) again: bool,
-    /// A cookie or a rule wants this server.
+    /// A cookie or a rule chose this server.
     pub(super) persistent: bool,
-    /// What was sent of the body.
+    /// Copy of the body's bytes that were sent.
     pub(super) kept: Option<&'a Kept>,
-    /// The server's connection is authenticated as the client's; set where it becomes so.
+    /// True once the server's connection is authenticated as the client's.
     pub(super) authenticated: &'a Cell<bool>,
 }
 
-/// What is left of a request that was answered by a server.
+/// State of a request that a server responded to.
 pub(super) struct Outcome {
     pub(super) after: After,
     /// The client may still be sending.
     pub(super) linger: bool,
-    /// The server has got all of the request, and its response is over for it, too.
+    /// The server has received the whole request, and its response has ended.
     pub(super) whole: bool,
-    /// The server's connection can serve again.
+    /// The server's connection can serve another request.
     pub(super) again: bool,
 }
 
@@ -52,32 +52,32 @@ impl Outcome {
     pub(super) const CLOSE: Self = Self { after: After::Close, linger: false, whole: false, again: false };
 }
 
-/// Why there is no response of a server.
+/// Reason why no response of a server was forwarded.
 pub(super) enum Failed {
-    /// The client has to be told, or not: the status, and how it ended.
+    /// The proxy responds with this status; the termination is for the log.
     Answer(u16, Termination),
-    /// It is tried again: nothing reached the client, and all that was sent is still here.
+    /// Retry: no byte has reached the client, and everything that was sent is still here.
     Again { persistent: bool },
-    /// The server closed a kept connection without a word, and so does the proxy: only the client can know
-    /// whether its request may be repeated.
+    /// The server closed an idle connection without a response, and the proxy closes the client's connection
+    /// likewise: only the client knows whether its request may be repeated.
     Unanswered,
-    /// The client is gone, and what was done for it then.
+    /// The client left, in this phase.
     Client(Phase),
-    /// A rule has another answer than the server's.
+    /// A rule replaced the response of the server.
     Ruled(End, Answer),
     /// A rule closes the connection.
     Closed,
-    /// A rule refuses the response, and the client gets nothing: what the line says of it.
+    /// A rule refused the response, and the client gets nothing. Holds the phase for the log.
     Refused(Phase),
 }
 
-/// There is no memory for what is to be done.
+/// Returns the failure for lack of memory.
 pub(super) fn no_memory() -> Failed {
     Failed::Answer(500, Termination::new(Cause::Resource, Phase::Headers))
 }
 
 impl Session<'_> {
-    /// Tries until a server answers.
+    /// Tries until a server responds.
     pub(super) async fn tries(
         &mut self,
         request: &mut Request,
@@ -130,9 +130,9 @@ impl Session<'_> {
                 }
                 Err(Failed::Closed) => return After::Close,
                 Err(Failed::Unanswered) => {
-                    self.record.take(); // it is not logged: what the client makes of it is
+                    self.record.take(); // not logged: only the client knows how its request ends
                     if !up.is_done() {
-                        self.send_last(&mut Chain::new()).await; // a reset would tell of something else
+                        self.send_last(&mut Chain::new()).await; // a reset would mean something else
                     }
                     return After::Close;
                 }
@@ -149,8 +149,8 @@ impl Session<'_> {
         }
     }
 
-    /// Begins to speak HTTP/2 with a server over a new connection, which others share if it has a key. Where
-    /// that cannot be, the status of the answer.
+    /// Begins HTTP/2 on a new connection to a server; with a key, other requests share the connection. On
+    /// failure, returns the status of the response.
     async fn speak_http2(
         &self,
         request: &Request,
@@ -175,7 +175,8 @@ impl Session<'_> {
         Ok(ServerEnd::stream_of(conn))
     }
 
-    /// Waits until it is known that a server takes extended CONNECT, which tells so when it is connected.
+    /// Waits until a server has announced whether it accepts extended CONNECT, which it does when it is
+    /// connected.
     async fn takes_protocols(
         local: &Local,
         backend: &Backend,
@@ -197,13 +198,13 @@ impl Session<'_> {
         Err(Failed::Answer(status, Termination::new(cause, Phase::Headers)))
     }
 
-    /// [`ends_soon`](Self::ends_soon), of a body of which a server may have got a part: then it has to be
-    /// whole.
+    /// Like [`ends_soon`](Self::ends_soon). A body of which a server may have received a part must have been
+    /// read completely.
     fn ends_behind(&mut self, asking: &Asking, up: &mut Pump) -> bool {
         if asking.gone.get() { up.is_done() } else { self.ends_soon(up) }
     }
 
-    /// One try with one server.
+    /// Makes one attempt with one server.
     async fn one_try(
         &mut self,
         request: &mut Request,
@@ -214,7 +215,7 @@ impl Session<'_> {
         kept: Option<&Kept>,
     ) -> Result<After, Failed> {
         let local = self.local;
-        // Who resets streams as soon as they are there keeps no server busy.
+        // A client that resets its streams at once must not keep servers busy.
         if self.client.end.h2().is_some_and(H2End::is_gone) {
             return Err(Failed::Client(Phase::Connect));
         }
@@ -222,8 +223,7 @@ impl Session<'_> {
         let anew = tried.retries > 0; // other idle connections may be as old as the one that failed
         let wanted = self.wanted(request, up, asking, backend);
         let Wanted { persistent, packets, server: wanted_server, .. } = wanted;
-        // A rule for this request says whose it is, or where it goes: the session's own connection is of the
-        // others.
+        // A rule has set the addresses of this request, so the session's private connection does not fit.
         let memory = &self.scopes.memory;
         let readdressed = memory.source.get().is_some() || memory.destination.get().is_some();
         let names = if backend.pool_names.is_empty() {
@@ -258,7 +258,7 @@ impl Session<'_> {
             {
                 return shared;
             }
-            // What a key tells of is equal where the key is.
+            // Connections with the same key agree in everything that the key covers.
             match private.take(this, key.is_some() || packets == Packets::default() && !readdressed) {
                 Some((idle, is_authenticated)) => {
                     authenticated.set(is_authenticated);
@@ -269,10 +269,10 @@ impl Session<'_> {
         };
         let had = self.client.received.len();
         let mut timings = ConnectTimings::new(local.here().now());
-        // Waiting stands here, and not below `connect`: what is above it is run once more for each request
-        // that had to wait.
+        // The wait is here and not below `connect`: all code above the wait runs once more for each request
+        // that waited.
         let place = match tried.last {
-            Some(_) => Ok(None), // which one it is depends on that
+            Some(_) => Ok(None), // the choice of the server depends on the last attempt
             None => match ServerPermit::at_once(local, backend, &wanted) {
                 Some(permit) => Ok(Some(permit)),
                 None => {
@@ -305,7 +305,7 @@ impl Session<'_> {
                                 backend: Some(backend),
                                 ..EvalPhase::default()
                             };
-                            // As `eval`, which would need all of the session.
+                            // Like `eval`, which would borrow the whole session.
                             let eval = EvalContext {
                                 local,
                                 frontend: self.frontend,
@@ -397,12 +397,12 @@ impl Session<'_> {
         {
             let takes = Self::takes_protocols(local, backend, &mut self.client, &permit, conn).await;
             if takes.is_err() {
-                // Nobody finds a connection that has begun no stream.
+                // No other request finds a connection that has begun no stream.
                 local.release_shared(backend, index, conn, conn.begun() == 0);
             }
             takes?;
         }
-        // As if it had the right cookie: a rule will choose the same server again.
+        // As if the client had the right cookie: a rule will choose the same server again.
         asking.right = asking.told.server == Some(index) || persistent && wanted_server == Some(index);
         self.last = Some((backend.number, index));
         asking.server.set(Some(index));
@@ -415,13 +415,13 @@ impl Session<'_> {
             memory.links.set_back(BackLink::Http2(conn.clone()));
         }
         permit.reached(&timings);
-        // Where its leaving is watched for, the client may have sent something meanwhile.
+        // While the proxy watched for the client to leave, the client may have sent more.
         self.receives(self.client.received.len() - had);
         self.note(|record| {
             record.timings(timings);
             record.server = Some(index);
         });
-        // The bytes that were received of the client belong to the way up, as long as it lasts.
+        // Until the upload ends, the client's bytes belong to it.
         let mut received = Chain::new();
         if !self.client.received.is_empty() {
             std::mem::swap(&mut received, &mut self.client.received);
@@ -447,7 +447,7 @@ impl Session<'_> {
                 {
                     self.scopes.memory.links.set_reset(Side::Server, code);
                 }
-                drop(stream); // which ends it where it is not over
+                drop(stream); // dropping a stream resets it, unless it has ended
                 let alone = backend.http.reuse == Reuse::Never
                     || purpose.get().is_none_or(|purpose| purpose.key().is_none());
                 local.release_shared(backend, index, &conn, alone);
@@ -457,12 +457,12 @@ impl Session<'_> {
         if let Some(connection) = &connection
             && !matches!(outcome, Ok(Outcome { whole: true, .. }))
         {
-            connection.reset_on_close(); // else it might take what it got of a body for all of it
+            connection.reset_on_close(); // the server might take the part of a body for the whole
         }
         if let Some(segment) = watched.received {
             self.receives(segment.len());
             if received.push_compact(segment).is_err() {
-                return Ok(After::Close); // no memory, and bytes of the client are lost
+                return Ok(After::Close); // there is no memory, and bytes of the client are lost
             }
         }
         if !received.is_empty() {
@@ -470,7 +470,7 @@ impl Session<'_> {
         }
         let Outcome { after, linger, again, whole: _ } = outcome?;
         if linger {
-            // the client may be sending what nobody reads: let it read the answer
+            // The client may still be sending, and has to read the response.
             self.send_last(&mut Chain::new()).await;
         }
         if again
@@ -483,11 +483,11 @@ impl Session<'_> {
                 Some(key) if !authenticated && backend.http.reuse != Reuse::Never => {
                     local.keep(backend, index, key, idle)
                 }
-                None if packets != Packets::default() || readdressed => {} /* the next request's may be */
-                // others
+                // The next request may have other addresses or marks.
+                None if packets != Packets::default() || readdressed => {}
                 None if backend.servers[index.get()].tells_of_requests() => {}
-                None if backend.servers[index.get()].pool_name.is_some() => {} /* the next request's may */
-                // be another
+                // The next request may have another pool name.
+                None if backend.servers[index.get()].pool_name.is_some() => {}
                 _ => self.private.put(purpose, idle, authenticated, self.frontend.http.most_private),
             }
         }

@@ -1,4 +1,4 @@
-//! A connection that carries another protocol: behind an upgrade or CONNECT.
+//! Connections that carry another protocol, behind an upgrade or CONNECT.
 
 use super::Session;
 use super::pump::{Broken, Ends, Passage, Pump};
@@ -16,7 +16,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 
 impl Session<'_> {
-    /// The connection carries another protocol from here on.
+    /// Forwards data in both directions until the tunnel ends.
     pub(super) async fn tunnel(
         &self,
         backend: &Backend,
@@ -43,7 +43,7 @@ impl Session<'_> {
             return Termination::new(Cause::Resource, Phase::Data);
         }
         let (f, b) = (self.frontend.counts.own(), backend.counts.own());
-        // What came before the tunnel was counted when it came.
+        // Bytes that arrived before the tunnel were counted then.
         let (up_before, down_before) = (Cell::new(received.len() as u64), Cell::new(back.len() as u64));
         let new = |before: &Cell<u64>, bytes: u64| {
             let old = before.get().min(bytes);
@@ -61,7 +61,8 @@ impl Session<'_> {
         pair.forward(received, std::future::ready(Ok((back, false))), self.splicing(backend), count).await
     }
 
-    /// The same where one end is a stream: its data are the bytes of the tunnel.
+    /// Like [`tunnel`](Self::tunnel), with a stream of HTTP/2 at one end or both: the data of the stream are
+    /// the bytes of the tunnel.
     async fn tunnel_of_streams(
         &self,
         backend: &Backend,
@@ -137,7 +138,7 @@ impl Session<'_> {
         }
     }
 
-    /// What is told of a tunnel that has ended.
+    /// Counts and logs the end of a tunnel.
     pub(super) fn tunnelled(&self, backend: &Backend, server: &Server, ended: Termination) {
         self.note(|record| record.ended = ended);
         let (b, s) = (backend.counts.own(), server.counts.own());
@@ -153,7 +154,7 @@ impl Session<'_> {
     }
 }
 
-/// Nothing more is sent to this end; a stream was told so with the last data.
+/// Ends the sending side. A stream was ended with the last data.
 async fn finish(end: BodyEnd<'_>) -> Result<(), Broken> {
     match end.whole() {
         Some(connection) => connection.finish().await.map_err(|_| Broken::Receiver),

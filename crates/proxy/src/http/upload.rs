@@ -1,5 +1,4 @@
-//! A request's body on its way up beside what is done for its response, and a client that is watched
-//! meanwhile.
+//! Uploads a request's body while other work handles the response, and watches the client meanwhile.
 
 use super::pump::Broken;
 use crate::flow::ClientEnd;
@@ -9,23 +8,23 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-/// A way up that goes on beside other work.
+/// Upload of a body that runs beside other work.
 pub(super) struct Upload<'a, F> {
     pub(super) work: Pin<&'a mut F>,
     pub(super) outcome: Option<Result<(), Broken>>,
 }
 
 impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
-    /// What `work` gives, while this goes on. A server that takes no more of a body may still answer, so only
-    /// what is wrong with the client ends both.
+    /// Runs `work` and the upload, and returns the output of `work`. A server that takes no more of a body
+    /// may still respond, so only a failure of the client ends both.
     ///
     /// # Errors
-    /// What is wrong with the client, or with its body.
+    /// The failure of the client, or the violation in its body.
     pub(super) async fn beside<W: Future>(&mut self, mut work: Pin<&mut W>) -> Result<W::Output, Broken> {
         poll_fn(|context| self.poll_beside(work.as_mut(), context)).await
     }
 
-    /// Goes on to its end, whatever that is.
+    /// Runs the upload alone until it ends, successfully or not.
     pub(super) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &self.outcome {
             Some(_) => Poll::Ready(()),
@@ -54,9 +53,9 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
         work.poll(context).map(Ok)
     }
 
-    /// [`beside`](Self::beside), which also ends when the client leaves in this way, though nobody waits for
-    /// it: what is wrong then is the [`Sender`](Broken::Sender) where its connection failed, and that
-    /// there is no [`Receiver`](Broken::Receiver) where it has closed its side.
+    /// Like [`beside`](Self::beside), but also ends when the client leaves as `leaving` says. The error is
+    /// [`Sender`](Broken::Sender) if the client's connection failed, and [`Receiver`](Broken::Receiver) if
+    /// the client closed its sending side.
     pub(super) async fn while_there<W: Future>(
         &mut self,
         mut work: Pin<&mut W>,
@@ -70,13 +69,13 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
             if let Poll::Ready(output) = self.poll_beside(work.as_mut(), context) {
                 return Poll::Ready(output);
             }
-            // One that ends its stream is not interested any more, whatever is configured.
+            // A client that resets its stream has left, whatever the configuration says.
             if let Some(stream) = client.h2()
                 && stream.poll_gone(context).is_ready()
             {
                 return Poll::Ready(Err(Broken::Sender));
             }
-            // As long as a body goes up, that is who hears of the client.
+            // While a body goes up, the upload reads from the client.
             if self.outcome.is_some()
                 && watched.received.is_none()
                 && !watched.closed
@@ -87,7 +86,7 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
                 match received {
                     Ok(Some(segment)) => watched.received = Some(segment),
                     Ok(None) => watched.closed = true,
-                    // Nothing is known of the client when there is no room for what it sends.
+                    // Without memory for its data, the client's state is unknown.
                     Err(error) if error.is_own() => watched.unseen = true,
                     Err(_) => return Poll::Ready(Err(Broken::Sender)),
                 }
@@ -101,22 +100,22 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
     }
 }
 
-/// What was seen of a client that is watched.
+/// What was seen of a watched client.
 #[derive(Default)]
 pub(super) struct Watched {
-    /// A piece of what follows its request. No more is asked for.
+    /// A piece of what follows the request. No more is read.
     pub(super) received: Option<Segment>,
-    /// It has closed its side.
+    /// The client has closed its sending side.
     pub(super) closed: bool,
-    /// It cannot be watched any more.
+    /// The client cannot be watched any more.
     pub(super) unseen: bool,
 }
 
-/// How a client leaves, to those who watch it.
+/// Way in which a watched client leaves.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
-    /// It takes no more.
+    /// The client resets the connection.
     Reset,
-    /// It sends no more, which may mean that it takes no more: `option abortonclose`.
+    /// The client closes its sending side, which may mean that it has left: `option abortonclose`.
     Closed,
 }

@@ -1,8 +1,9 @@
-//! Upgrades of HTTP/1 and extended CONNECT of HTTP/2 (RFC 8441), each where the other end speaks the other.
+//! Translates between upgrades of HTTP/1 and extended CONNECT of HTTP/2 (RFC 8441), where the two ends speak
+//! different versions.
 //!
-//! To the engine both are an upgrade: a GET with `Upgrade` and `Connection`, agreed to by 101. WebSocket has
-//! a key in HTTP/1 alone (RFC 6455, 4.1), which one end then does not know of: it is made here, and the
-//! server's answer to it is looked at.
+//! Inside the proxy both are an upgrade: a GET with `Upgrade` and `Connection`, accepted by 101. Only HTTP/1
+//! has a key for WebSocket (RFC 6455, 4.1). The proxy makes the key for an end of HTTP/2, and verifies the
+//! server's answer to it.
 
 use super::Session;
 use super::exchange::Asking;
@@ -15,12 +16,12 @@ use manylane_http::{EditError, Head, Known};
 use sha1::{Digest, Sha1};
 use std::hash::{BuildHasher, RandomState};
 
-/// What is put behind a key before it is hashed (RFC 6455, 1.3).
+/// Text that is appended to a key before it is hashed (RFC 6455, 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// What a client proves a handshake by: sixteen bytes in base64.
+/// Key of a client's handshake: sixteen bytes in base64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key([u8; 24]);
 
@@ -29,7 +30,7 @@ impl Key {
         head.value(Known::SEC_WEBSOCKET_KEY)?.try_into().ok().map(Self)
     }
 
-    /// One that nobody can guess.
+    /// Returns a key that cannot be guessed.
     fn random() -> Self {
         let state = RandomState::new();
         let [one, two] = [0_u8, 1].map(|half| state.hash_one(half).to_le_bytes());
@@ -41,7 +42,7 @@ impl Key {
         Self(key)
     }
 
-    /// `Sec-WebSocket-Accept` of who agrees.
+    /// Returns the `Sec-WebSocket-Accept` of a server that accepts.
     fn accept(&self) -> [u8; 28] {
         let mut accept = [0; 28];
         base64(&Sha1::new().chain_update(self.0).chain_update(GUID).finalize(), &mut accept);
@@ -49,7 +50,7 @@ impl Key {
     }
 }
 
-/// Writes `bytes` in base64; `text` has the room that it takes.
+/// Writes `bytes` in base64 into `text`, which has the right length.
 fn base64(bytes: &[u8], text: &mut [u8]) {
     for (three, four) in bytes.chunks(3).zip(text.chunks_mut(4)) {
         let bits =
@@ -61,34 +62,34 @@ fn base64(bytes: &[u8], text: &mut [u8]) {
     }
 }
 
-/// Whether a request offers WebSocket, beside other protocols perhaps.
+/// Returns true if a request offers WebSocket, perhaps among other protocols.
 pub(super) fn is_websocket(request: &Request) -> bool {
     request.connection.upgrade
         && request.head.list_values(Known::UPGRADE).any(|name| name.eq_ignore_ascii_case(b"websocket"))
 }
 
-/// Makes an upgrade of a request that came as an extended CONNECT.
+/// Turns a request that came as extended CONNECT into an upgrade.
 pub(super) fn as_upgrade(head: &mut Head, protocol: &[u8]) -> Result<(), EditError> {
     head.add_field(Known::UPGRADE, protocol)?;
     head.add_field(Known::CONNECTION, b"upgrade")
 }
 
-/// A response 101 as a client of HTTP/2 gets it.
+/// Turns a 101 into the response that a client of HTTP/2 gets.
 pub(super) fn as_connected(head: &mut Head) -> Result<(), EditError> {
     head.remove_fields(Known::SEC_WEBSOCKET_ACCEPT);
     head.set_status(200, None)
 }
 
-/// The server did not agree to what it was asked for, in words that could be passed on.
+/// Counts a server that did not accept the protocol in a form that the proxy can forward.
 fn disagreed(backend: &Backend, server: &Server) -> Failed {
     backend.counts.own().response_errors.add(1);
     server.counts.own().response_errors.add(1);
     Failed::Answer(502, Termination::new(Cause::Refused, Phase::Headers))
 }
 
-#[allow(clippy::result_large_err)] // in a box, what a rule answers would be an allocation
+#[allow(clippy::result_large_err)] // in a box, a rule's response would be an allocation
 impl Session<'_> {
-    /// Has a request that offers WebSocket a key where the server wants one, and none where it does not.
+    /// Adds a WebSocket key to the request if the server needs one, and removes it if the server does not.
     pub(super) fn set_websocket_key(
         &self,
         request: &mut Request,
@@ -111,8 +112,8 @@ impl Session<'_> {
         }
     }
 
-    /// Makes of the response to an upgrade what one of HTTP/1 is, and looks at what the client cannot: where
-    /// that speaks HTTP/2, any 2xx agrees.
+    /// Turns the response to an upgrade into one of HTTP/1, and verifies what the client cannot verify. To a
+    /// client of HTTP/2 any 2xx means success.
     pub(super) fn settle_upgrade(
         &self,
         request: &Request,
