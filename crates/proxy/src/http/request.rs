@@ -101,7 +101,8 @@ impl Session<'_> {
         }
         if let Some(partial) = self.partial.take() {
             begun = true;
-            woken = woken.filter(|wait| !matches!(wait, Wait::Bytes)); // Those bytes are in `received` already.
+            // Those bytes are in `received` already.
+            woken = woken.filter(|wait| !matches!(wait, Wait::Bytes));
             PartialHead { parser, taken: came, deadline, .. } = partial.into_inner();
         }
         loop {
@@ -155,7 +156,8 @@ impl Session<'_> {
                             return Err(NoMore::Partial);
                         }
                         None => {
-                            self.refuse(500, Cause::Resource).await; // There is no memory for the idle session.
+                            // There is no memory for the idle session.
+                            self.refuse(500, Cause::Resource).await;
                             return Err(NoMore::Refused { is_error: false });
                         }
                     }
@@ -415,7 +417,8 @@ impl Session<'_> {
     /// Like [`send`](Self::send), for the last bytes that the client gets. The session
     /// [lingers](Self::linger) afterwards.
     pub(super) async fn send_last(&mut self, out: &mut Chain) {
-        let Some(connection) = self.client.end.whole() else { return }; // Other streams continue on the connection.
+        // Other streams continue on the connection.
+        let Some(connection) = self.client.end.whole() else { return };
         let timeouts = self.client_timeouts();
         let sending = pin!(timeouts.down.send_last(self.local.here(), connection, out));
         self.lingers = matches!(timeouts.in_time(&self.timer, sending).await, Ok(Ok(())));
@@ -437,6 +440,7 @@ impl Session<'_> {
                 self.receives(segment.len());
             }
         };
-        let _ = self.local.here().timeout(LINGERING.1, reading).await; // After that time the connection closes.
+        // After that time the connection closes.
+        let _ = self.local.here().timeout(LINGERING.1, reading).await;
     }
 }

@@ -354,7 +354,8 @@ impl Session<'_> {
                         }
                     }
                 }
-                Ok(Verdict::Hint(_) | Verdict::Bad | Verdict::Resolve { .. }) => {} // Only rules for requests return these.
+                // Only rules for requests return these.
+                Ok(Verdict::Hint(_) | Verdict::Bad | Verdict::Resolve { .. }) => {}
                 Ok(Verdict::Log) => self.log_now(),
                 Ok(Verdict::Turn) => self.local.here().yield_now().await,
                 Ok(verdict @ (Verdict::Reject | Verdict::Drop(_))) => {

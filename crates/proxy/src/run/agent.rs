@@ -1,4 +1,4 @@
-//! What agents say of servers, and what comes of it.
+//! Handles the results of agent checks.
 
 use super::changes::{administer, change, set_maxconn, set_weight};
 use super::checks::{reason, told};
@@ -9,7 +9,7 @@ use manylane_check::agent::{self, Order, Said};
 use manylane_check::{CheckResult, Running, Status};
 use std::time::Duration;
 
-/// An agent has answered with this line, or the check came to something else.
+/// Handles the end of an agent check: `line` is the agent's answer; without one, `verdict` says why.
 pub(super) fn heard(
     local: &Local,
     backend: &Backend,
@@ -44,12 +44,13 @@ pub(super) fn heard(
     }
     change(local, backend, index, &why, |standing| match standing.is_in_maintenance() {
         true => standing,
-        // Snapshot up again where nobody else can change the server.
+        // The health is read again here, where no other change of the server can run.
         false => Standing { operation: operation(backend.servers[index.get()].found()), ..standing },
     });
 }
 
-/// Does what was said: the operator's words, the weight, the bound. What the check comes to.
+/// Carries out an agent's answer: the administrative state, the weight, `maxconn`. Returns the result of the
+/// check.
 fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> CheckResult {
     let server = &backend.servers[index.get()];
     if let Some(order) = said.order {
@@ -68,7 +69,7 @@ fn obey(local: &Local, backend: &Backend, index: Index, said: &Said<'_>) -> Chec
     let bounded = said.maxconn.map_or(Ok(()), |word| {
         let most = agent::maxconn(word)?;
         if !set_maxconn(local, backend, index, most) && most > 0 {
-            // What it serves is not counted yet. Until it is, this is said with each answer.
+            // The requests of this server are not counted yet. Until they are, each answer asks again.
             let changes = local.generation.changes.as_ref().ok_or("nobody counts what the server serves")?;
             changes.ask(Change::Limit(backend.name.clone(), server.name.clone(), most));
         }

@@ -1,5 +1,5 @@
-//! Servers that change: told to the balancer, to the logs, to the servers that track them
-//! (`generation/track.rs`), and to the streams that end with them.
+//! Changes of servers: reports each change to the balancer, to the logs and to the servers that track the
+//! changed one (`generation/track.rs`), and ends streams where configured.
 
 use super::local::Local;
 use super::streams::end_streams;
@@ -12,11 +12,11 @@ use manylane_sched::Time;
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Changes a server, and whatever follows from that. `why` stands in the log behind what it is now, with a
-/// comma before it; empty where there is nothing to say.
+/// Changes the standing of a server and carries out the consequences. The log line ends with `why`, which
+/// begins with a comma or is empty.
 ///
-/// A server that leaves maintenance is up, until somebody says otherwise; one that tracks is as what it
-/// tracks.
+/// A server that leaves maintenance is up unless its agent says otherwise; a server that tracks another has
+/// the operation of the tracked one.
 pub fn change(
     local: &Local,
     backend: &Backend,
@@ -24,7 +24,8 @@ pub fn change(
     why: &str,
     to: impl FnOnce(Standing) -> Standing,
 ) {
-    // What follows from a change is as the generation has it that serves in the place of this one.
+    // Only the successor's configuration decides about the consequences, if there is a successor with this
+    // server.
     if let Some((next, backend, index)) = local.successor_with(backend, index) {
         return change(&next, &next.generation.backends[backend], index, why, to);
     }
@@ -53,7 +54,7 @@ pub fn change(
                 .standing(number)
                 .is_some_and(|then| then.is_in_maintenance() == now.is_in_maintenance())
             {
-                break; // else somebody else has changed it meanwhile
+                break; // otherwise another thread has changed it meanwhile
             }
         }
     }
@@ -84,7 +85,7 @@ pub fn change(
     }
 }
 
-/// A server that tracks `tracked`, which has changed, changes too.
+/// Changes a server that tracks `tracked`, which has changed.
 fn followed(local: &Local, follower: ServerNumber, tracked: ServerNumber) {
     let generation = &local.generation;
     let Some((backend, server)) = generation.known(follower) else { return };
@@ -92,40 +93,40 @@ fn followed(local: &Local, follower: ServerNumber, tracked: ServerNumber) {
     while let Some(standing) = generation.standing(tracked) {
         change(local, backend, index, "", |own| follow(own, standing));
         if generation.standing(tracked) == Some(standing) {
-            return; // else somebody else has changed it meanwhile
+            return; // otherwise another thread has changed it meanwhile
         }
     }
 }
 
-/// Sets a server's weight.
+/// Sets the weight of a server.
 ///
 /// # Errors
-/// Where the algorithm's weights are fixed.
+/// The weights of the algorithm are fixed.
 pub fn set_weight(local: &Local, backend: &Backend, index: Index, weight: u16) -> Result<(), StaticWeight> {
     backend.balancer.set_weight(index, weight, local.here().now())
 }
 
-/// Sets a server's `maxconn`. Whether it has one: see [`manylane_balance::Balancer::set_maxconn`].
+/// Sets the `maxconn` of a server. For the return value see [`manylane_balance::Balancer::set_maxconn`].
 pub fn set_maxconn(local: &Local, backend: &Backend, index: Index, most: u32) -> bool {
     backend.balancer.set_maxconn(index, most, local.here().now())
 }
 
-/// What the operator says of a server.
+/// Sets the administrative state of a server for an operator.
 pub fn administer(local: &Local, backend: &Backend, index: Index, own: Admin) {
     change(local, backend, index, "", |standing| Standing { own, ..standing });
 }
 
-/// What the operator says in the place of checks.
+/// Sets the health of a server for an operator, in place of its checks.
 pub fn find(local: &Local, backend: &Backend, index: Index, running: Running) {
     backend.servers[index.get()].is_said_to_be(running);
     let operation = operation(running);
     change(local, backend, index, ", changed from CLI", |standing| match standing.is_in_maintenance() {
-        true => standing, // it is up when it leaves that
+        true => standing, // the server is up when it leaves maintenance
         false => Standing { operation, ..standing },
     });
 }
 
-/// What the operator says in the place of a server's agent.
+/// Sets the answer of a server's agent for an operator.
 pub fn answer(local: &Local, backend: &Backend, index: Index, running: Running) {
     let server = &backend.servers[index.get()];
     if let Some(agent) = &server.agent {
@@ -138,7 +139,7 @@ pub fn answer(local: &Local, backend: &Backend, index: Index, running: Running) 
     });
 }
 
-/// What is counted for lines.
+/// Numbers for log lines.
 struct Counts {
     usable: (usize, usize),
     waiting: u32,
@@ -163,12 +164,12 @@ impl Counts {
     }
 }
 
-/// A server whose change is told.
+/// The report of one server's change.
 struct ChangeReport<'a> {
     local: &'a Local,
     backend: &'a Backend,
     index: Index,
-    /// As it was before.
+    /// The numbers before the change.
     counts: Counts,
 }
 
@@ -186,7 +187,8 @@ impl ChangeReport<'_> {
         let (was, is) = (before.is_in_maintenance(), after.is_in_maintenance());
         let drains = |standing: Standing| standing.own == Admin::Drain || standing.inherited == Admin::Drain;
         let down = after.operation == Operation::Down;
-        let was_left = before.operation == Operation::Stopping || drains(before); // nobody new was sent there
+        // the server got no new clients before
+        let was_left = before.operation == Operation::Stopping || drains(before);
         let stays_drained = || match after.own {
             Admin::Drain => format!("{subject} remains in forced drain mode."),
             _ => format!("{subject} remains in drain mode{via}."),
@@ -201,8 +203,8 @@ impl ChangeReport<'_> {
                 let level = if was_left { Level::Notice } else { Level::Alert };
                 self.counted(level, format!("{subject} is going DOWN for maintenance{via}"), true);
             }
-            (true, true) if before.unresolved != after.unresolved => {} /* it is in maintenance for */
-            // another reason, too
+            // The server stays in maintenance for another reason.
+            (true, true) if before.unresolved != after.unresolved => {}
             (true, true) => match (before.own == Admin::Maintenance, after.own == Admin::Maintenance) {
                 (true, false) => {
                     self.say(
@@ -269,7 +271,7 @@ impl ChangeReport<'_> {
         }
     }
 
-    /// A line with what the backend has left.
+    /// Logs a line with the numbers of usable servers and of waiting requests.
     fn counted(&self, level: Level, mut line: String, left: bool) {
         let Counts { usable: after, waiting, for_any } = Counts::of(self.backend, self.index);
         let what = if left { "left" } else { "online" };
@@ -299,7 +301,7 @@ impl ChangeReport<'_> {
         };
         self.say(level, &line);
         if self.counts.usable != (0, 0) && after == (0, 0) {
-            // HAProxy's word for a section that is a frontend, too.
+            // HAProxy says "proxy" of a section that is a frontend, too.
             let listens =
                 self.local.generation.frontends.iter().any(|frontend| frontend.id == self.backend.id);
             let what = if listens { "proxy" } else { "backend" };
@@ -320,32 +322,32 @@ impl ChangeReport<'_> {
     }
 }
 
-/// A line for the backend's targets, and a warning for standard error.
+/// Writes a line to the backend's log targets, and as a warning to standard error.
 pub(crate) fn say(local: &Local, backend: &Backend, level: Level, text: &str) {
     tell(local, backend, level, "WARNING", text);
 }
 
-/// A line for the backend's targets, which has this severity on standard error.
+/// Writes a line to the backend's log targets, and to standard error with `severity`.
 pub(crate) fn tell(local: &Local, backend: &Backend, level: Level, severity: &str, text: &str) {
     write(local, &backend.events.targets, &backend.events.tag, level, text);
     print(local, severity, text);
 }
 
-/// A line for the targets of `global`.
+/// Writes a line to the log targets of `global`.
 pub(super) fn log_globally(local: &Local, text: &str) {
     let logs = &local.generation.logs;
     write(local, &logs.global, &logs.tag, Level::Info, text);
 }
 
-/// What a proxy that stops is told with: how many connections its clients made, and how many streams its
-/// servers had.
+/// Returns the log text for a proxy that stops: how many connections its clients made, and how many streams
+/// its servers had.
 pub fn stopped(frontend: Option<&Frontend>, backend: Option<&Backend>) -> String {
     let front = frontend.map_or(0, |frontend| frontend.counts.read_cheap_one(|counts| &counts.connections));
     let back = backend.map_or(0, |backend| backend.counts.read_cheap_one(|counts| &counts.streams));
     format!("stopped (cumulated conns: FE: {front}, BE: {back}).")
 }
 
-/// A line for the frontend's targets, and a warning for standard error: something was done to it.
+/// Writes a line about a frontend to its log targets, and as a warning to standard error.
 pub fn warn(local: &Local, frontend: &Frontend, text: &str) {
     if let Some(log) = &frontend.log {
         write(local, &log.targets, &log.tag, Level::Warning, text);
@@ -353,15 +355,15 @@ pub fn warn(local: &Local, frontend: &Frontend, text: &str) {
     print(local, "WARNING", text);
 }
 
-/// A line for standard error in HAProxy's shape, if the process says anything there. It goes the way of lines
-/// for logs: a lane does not wait for it, and what finds no room is lost and counted.
+/// Writes a line in HAProxy's form to standard error, unless the process is quiet. The line takes the path of
+/// log lines: the lane does not wait, and a line without room is dropped and counted.
 pub(crate) fn print(local: &Local, severity: &str, text: &str) {
     if local.generation.logs.console.is_some() {
         tell_console(local, &format!("{:<11}({}) : {text}", format!("[{severity}]"), local.pid));
     }
 }
 
-/// The same of a line as it is.
+/// Writes a line to standard error without a prefix.
 pub(crate) fn tell_console(local: &Local, line: &str) {
     if let Some(target) = local.generation.logs.console {
         write(local, &[target], "", Level::Warning, line);

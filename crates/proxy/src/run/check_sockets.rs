@@ -1,12 +1,12 @@
-//! Sockets of checks that only connect: one does for many checks, one after the other.
+//! Sockets of checks that only connect: one socket serves many checks, one after another.
 //!
-//! Such a check ends its connection with a reset. Disconnected in place of closed, the socket sends the same
-//! reset, and keeps its options and its place with the driver: nothing is opened, closed, or registered for
-//! each check, which is a third of what the kernel does for one.
+//! Such a check ends its connection with a reset. Disconnecting the socket instead of closing it sends the
+//! same reset, and the socket keeps its options and its registration with the driver. No check then opens,
+//! closes or registers a socket, which saves a third of the kernel's work for a check.
 //!
 //! # Bounds
-//! At most [`KEPT`] of each family lie here between two checks: as many as were under way at once, mostly one
-//! to ten. They are closed when the lane stops.
+//! At most [`KEPT`] sockets of each family are kept between checks: as many as were in use at once, mostly
+//! one to ten. They are closed when the lane stops.
 
 use manylane_io::Stream;
 use manylane_io::options::set_reset_on_close;
@@ -15,10 +15,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
-/// Sockets of one family that are kept.
+/// Most sockets of one family that are kept.
 const KEPT: usize = 256;
 
-/// A lane's, of connectors that are [plain](manylane_net::Connector::is_plain).
+/// Kept sockets of a lane, for connectors that are [plain](manylane_net::Connector::is_plain).
 #[derive(Default)]
 pub(super) struct CheckSockets {
     v4: RefCell<Vec<Stream>>,
@@ -30,8 +30,9 @@ impl CheckSockets {
         if to.is_ipv6() { &self.v6 } else { &self.v4 }
     }
 
-    /// Whether a socket that was connected there is as good as new when it is disconnected. One that went to
-    /// an IPv4 address by IPv6 goes on to do so, and one that went to a scope stays bound to it.
+    /// Returns true if a socket that was connected to this address is as good as new once it is disconnected.
+    /// A socket that reached an IPv4 address by IPv6 keeps doing so, and a socket that reached a scope stays
+    /// bound to it.
     pub(super) fn leaves_no_trace(to: &SocketAddr) -> bool {
         match to {
             SocketAddr::V4(_) => true,
@@ -45,22 +46,23 @@ impl CheckSockets {
         }
     }
 
-    /// One that can be connected to `to`.
+    /// Takes a socket that can be connected to `to`.
     pub(super) fn take(&self, to: &SocketAddr) -> Option<Stream> {
         self.of(to).borrow_mut().pop()
     }
 
-    /// Resets the connection to `to`, and keeps its socket.
+    /// Resets the connection to `to` and keeps its socket.
     pub(super) fn put(&self, to: &SocketAddr, stream: Stream) {
         let mut kept = self.of(to).borrow_mut();
         if kept.len() >= KEPT || stream.disconnect().is_err() {
-            let _ = set_reset_on_close(stream.as_fd()); // else it waits
+            // without the reset the connection would stay in TIME_WAIT
+            let _ = set_reset_on_close(stream.as_fd());
             return;
         }
         kept.push(stream);
     }
 
-    /// Closes them.
+    /// Closes all kept sockets.
     pub(super) fn clear(&self) {
         drop((self.v4.take(), self.v6.take()));
     }

@@ -1,4 +1,4 @@
-//! Expressions of health checks: what they look at.
+//! Evaluates the expressions of health checks.
 
 use super::local::Local;
 use crate::generation::{Backend, Server, ServerCheck};
@@ -18,15 +18,15 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
-/// One check's view: its server, its connection, its variables.
+/// Input of one check's expressions: its server, its connection, its variables.
 pub(super) struct CheckWords<'a> {
     local: &'a Local,
     backend: &'a Backend,
     index: Index,
     check: &'a ServerCheck,
-    /// Our address of the connection, and the other one.
+    /// Local and remote address of the connection.
     ends: (Option<SocketAddr>, Option<SocketAddr>),
-    /// What TLS of it has agreed on.
+    /// Result of the TLS handshake.
     tls: Option<Rc<Info>>,
     session: RefCell<Variables>,
     own: RefCell<Variables>,
@@ -46,7 +46,7 @@ impl<'a> CheckWords<'a> {
         }
     }
 
-    /// There is a new connection.
+    /// Takes the addresses and the TLS state of a new connection.
     pub(super) fn connected(&mut self, connection: &Connection) {
         use manylane_io::socket::{local_address, peer_address};
         self.tls = connection.tls().and_then(|tls| tls.info().cloned());
@@ -123,7 +123,7 @@ impl Evaluate for CheckWords<'_> {
             if let Some(number) = expression.eval_int(env, &mut scratch.reborrow()) {
                 return Some(number);
             }
-            // Bytes that a server sent are no number, but may say one.
+            // Bytes from a server are not a number, but they may contain its digits.
             let mut scratch = scratch.reborrow();
             let text = expression.eval_text(env, &mut scratch)?;
             let digits = text.iter().position(|byte| !byte.is_ascii_digit()).map_or(text, |end| &text[..end]);
@@ -150,7 +150,7 @@ impl Evaluate for CheckWords<'_> {
         });
     }
 
-    /// How the server is, in HAProxy's words, which programs of others read.
+    /// Returns the server's state in HAProxy's format, which other programs parse.
     fn state(&mut self) -> Vec<u8> {
         let (backend, server) = (self.backend, self.server());
         let servers = backend.balancer.servers();

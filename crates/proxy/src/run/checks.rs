@@ -1,4 +1,4 @@
-//! Health checks at work: each server is checked by one lane, which tells the balancer what it found.
+//! Runs health checks: one lane checks each server and reports the results to the balancer.
 
 use super::changes::say;
 use super::check_sockets::CheckSockets;
@@ -34,24 +34,24 @@ use std::time::Duration;
 static CHECK: TaskKind = TaskKind::new("check");
 static AGENT: TaskKind = TaskKind::new("agent check");
 
-/// Who is asked how a server is.
+/// Kind of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The server.
+    /// Asks the server.
     Health,
-    /// The agent beside it.
+    /// Asks the agent beside the server.
     Agent,
 }
 
-/// What checks of a lane have in common, whichever of its generations have the servers. Another begins with
-/// a generation that allows another number of checks at once.
+/// State that all checks of a lane share, across generations. A generation that allows another number of
+/// concurrent checks begins a new one.
 #[derive(Debug)]
 pub(super) struct Checks {
-    /// Those that it makes at once.
+    /// Limit of concurrent checks.
     places: ConnLimit,
-    /// Sockets between two of them.
+    /// Kept sockets of checks that only connect.
     sockets: CheckSockets,
-    /// Nobody is checked any more.
+    /// Happens when the checks of the lane end.
     over: Event,
 }
 
@@ -66,7 +66,8 @@ impl Checks {
 }
 
 impl Local {
-    /// The oldest of those that have their checks with it, and go on: later ones may come to nothing.
+    /// Returns the oldest generation's state that shares these checks and does not stop: a later generation
+    /// may fail to start.
     fn predecessor(&self) -> Option<Rc<Self>> {
         Self::all().find(|other| {
             Rc::ptr_eq(&other.checks, &self.checks)
@@ -75,8 +76,8 @@ impl Local {
         })
     }
 
-    /// It checks nobody any more. Checks that another generation has, too, go on there, and need not know;
-    /// others end.
+    /// Ends the checks of this generation. Checks that another generation has, too, continue there unaware;
+    /// the others end.
     pub(super) fn leave_checks(&self) {
         let Some(successor) = self.predecessor() else {
             self.checks.over.happen();
@@ -88,11 +89,11 @@ impl Local {
     }
 }
 
-/// Has the lane of `local` check its part of the servers, of which each of `lanes` has one. Checks that a
-/// generation before has, too, go on where they are.
+/// Starts checks of this lane's share of the servers; `lanes` share all servers. Checks that the generation
+/// before has, too, continue where they run.
 ///
 /// # Errors
-/// A sentence, when there is no memory left.
+/// A sentence, if there is no memory.
 pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
     let generation = &local.generation;
@@ -110,14 +111,14 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
             .filter(|inter| *inter >= Intervals::SPREADS_FROM);
         let (shortest, count) = (spreading.min().unwrap_or_default(), fresh().count());
         for (place, (backend, server, check)) in fresh().enumerate() {
-            // Of a few that come later the first lanes would have all.
+            // The first lanes would get all of the few servers that are added later.
             let lane = if before.is_some() { server.number } else { place };
             if lane % lanes.len() != own {
                 continue;
             }
             let room = if wanted == Kind::Agent { check.intervals.inter } else { shortest };
             let delay = match adds {
-                true => Duration::ZERO, // when they are enabled
+                true => Duration::ZERO, // added servers are checked once they are enabled
                 false => Intervals::first(room, generation.process.max_spread_checks, place, count),
             };
             let own = Checked {
@@ -135,7 +136,8 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     Ok(())
 }
 
-/// The checks of a generation that `other` does not have. Backends that both have cost a look each.
+/// Returns the checks of a generation that `other` does not have. A backend that both generations share costs
+/// one comparison.
 fn checks_beside<'a>(
     own: &'a Generation,
     other: Option<&'a Generation>,
@@ -158,7 +160,7 @@ fn checks_beside<'a>(
     })
 }
 
-/// Where a generation has that check: the numbers of the backend and of the server.
+/// Returns the backend and the server that have this check in a generation.
 fn find(generation: &Generation, backend: &str, server: &Arc<Server>, kind: Kind) -> Option<(usize, Index)> {
     let own = generation.backend_named(backend)?;
     let servers = own.balancer.servers();
@@ -170,12 +172,12 @@ fn find(generation: &Generation, backend: &str, server: &Arc<Server>, kind: Kind
     Arc::ptr_eq(&check.notify, &known.notify).then_some((own.number, index))
 }
 
-/// A server that is checked.
+/// A checked server, as its task keeps it.
 struct Checked {
     checks: Rc<Checks>,
-    /// Its backend's name.
+    /// Name of the server's backend.
     backend: Box<str>,
-    /// As the generation has it that had it checked last.
+    /// The server in the generation that last ran the check.
     server: Arc<Server>,
     kind: Kind,
 }
@@ -187,8 +189,8 @@ impl Kind {
 }
 
 impl Checked {
-    /// The lane's side of a generation that has the check and goes on, and where: of several the oldest,
-    /// since those after it may come to nothing.
+    /// Returns the lane's state of the oldest generation that has the check and does not stop, with the
+    /// backend and the server there. A later generation may fail to start.
     fn find(&self) -> Option<(Rc<Local>, usize, Index)> {
         let goes_on =
             |local: &Rc<Local>| Rc::ptr_eq(&local.checks, &self.checks) && !local.stopping.has_happened();
@@ -198,14 +200,14 @@ impl Checked {
         })
     }
 
-    /// What `work` gives, unless checks end before.
+    /// Runs `work`, unless the lane's checks end first.
     async fn unless_over<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         unless_happens(&self.checks.over, work).await
     }
 }
 
-/// Checks one server as long as a generation has the check, on the same lane. While it waits for the next one
-/// it holds none of them.
+/// Task that checks one server on one lane as long as a generation has the check. It holds no generation
+/// while it waits for the next check.
 async fn checking(here: Here, mut own: Checked, delay: Duration) {
     let Some(check) = own.kind.of(&own.server) else { return };
     let connector = Connector::new(check.connect.clone());
@@ -228,7 +230,7 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
                 until = until.min(here.now() + check.intervals.fast);
             }
         }
-        // Those that are too many wait for their turn.
+        // Checks above the limit wait.
         let Some(_place) = own.unless_over(CheckGuard::enter(&own.checks.places)).await else { return };
         let Some((local, backend, index)) = own.find() else { return };
         let generation = local.generation.clone();
@@ -242,7 +244,7 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
             None => check.script.clone(),
         };
         let mut run = begun_run(&script, check, serves);
-        // On the heap while it is made: a server that waits for its next check has little of it.
+        // On the heap while the check runs: a task that waits for its next check stays small.
         let verdict = match &check.program {
             Some(program) => {
                 let made = Box::pin(super::program::run(&local, backend, index, check, program));
@@ -267,7 +269,7 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
         let backend = &local.generation.backends[backend];
         let Some(check) = own.kind.of(&backend.servers[index.get()]) else { return };
         if !check.board.is_looked_after() {
-            check.board.cancel(); // since it began
+            check.board.cancel(); // the check was disabled since it began
             continue;
         }
         let now = here.now();
@@ -284,7 +286,7 @@ async fn checking(here: Here, mut own: Checked, delay: Duration) {
     }
 }
 
-/// A check that is made, of those that a lane makes at once (`tune.max-checks-per-thread`).
+/// Permit of a running check, within the lane's limit of concurrent checks (`tune.max-checks-per-thread`).
 pub(super) struct CheckGuard<'a>(&'a ConnLimit);
 
 impl<'a> CheckGuard<'a> {
@@ -300,7 +302,7 @@ impl Drop for CheckGuard<'_> {
     }
 }
 
-/// What `work` gives, unless the lane stops first.
+/// Runs `work`, unless the generation stops first on this lane.
 pub(super) async fn unless_stopped<T>(local: &Local, work: impl Future<Output = T>) -> Option<T> {
     unless_happens(&local.stopping, work).await
 }
@@ -323,8 +325,8 @@ fn begun_run<'s>(script: &'s Script, check: &ServerCheck, serves: bool) -> Excha
     run
 }
 
-/// One check by a connection. Where an idle one breaks before the server has said anything on it, it was
-/// closed meanwhile, and the next is used.
+/// Makes one check by a connection. If an idle connection fails before the server has sent anything on it,
+/// the server had closed it, and the check takes the next one.
 async fn by_connection<'s>(
     local: &Rc<Local>,
     (backend, index): (&Backend, Index),
@@ -346,8 +348,8 @@ async fn by_connection<'s>(
         let verdict =
             steps(local, check, connector, run, words, &mut kept.map(|idle| idle.connection), &mut link)
                 .await;
-        // The server may have closed it meanwhile. One that is silent says so itself: to ask it on all others
-        // would take the time of each.
+        // The server may have closed the idle connection. A timeout is a result: other connections would each
+        // take that time again.
         if was_kept && !link.heard && verdict.status.result() == 2 && !verdict.status.is_late() {
             *run = begun_run(script, check, serves);
             continue;
@@ -366,32 +368,33 @@ async fn by_connection<'s>(
     }
 }
 
-/// The connection of a check, and how it ends.
+/// Connection of a check, and how to close it.
 #[derive(Default)]
 struct Link {
     connection: Option<Connection>,
-    /// It ends in the usual way.
+    /// The connection ends in the usual way, without a reset.
     lingers: bool,
-    /// The server has said something.
+    /// The server has sent something.
     heard: bool,
-    /// It only connects, to that, and its socket does for another check.
+    /// The check only connects to this address, and another check may use the socket.
     again: Option<SocketAddr>,
 }
 
 impl Link {
-    /// It is to be closed. A reset leaves nothing behind; else each check would leave a connection here that
-    /// waits for its end.
+    /// Prepares the connection to be closed. A reset leaves nothing behind; otherwise each check would leave
+    /// a connection in TIME_WAIT here.
     fn settle(&self, check: &ServerCheck) {
         let stream = self.connection.as_ref().and_then(Connection::socket);
         if let Some(stream) = stream
             && !(self.lingers || check.reuses)
         {
-            let _ = set_reset_on_close(stream.as_fd()); // else it waits
+            // without the reset the connection would stay in TIME_WAIT
+            let _ = set_reset_on_close(stream.as_fd());
         }
     }
 }
 
-/// Its steps.
+/// Runs the steps of a check.
 async fn steps(
     local: &Rc<Local>,
     check: &ServerCheck,
@@ -427,7 +430,7 @@ async fn steps(
             }
             (Ask::Connect(target), _) => {
                 link.settle(check);
-                drop(link.connection.take()); // the one before ends first
+                drop(link.connection.take()); // the previous connection ends first
                 link.lingers = target.linger;
                 if let Some(idle) = kept.take() {
                     if asks {
@@ -515,7 +518,7 @@ async fn steps(
             }
             (Ask::Receive, Some(connection)) => match here.timeout(left, connection.recv()).await {
                 Ok(Ok(segment)) => {
-                    link.lingers |= segment.is_none(); // the server has ended it already
+                    link.lingers |= segment.is_none(); // the server has ended the connection already
                     link.heard |= segment.is_some();
                     run.received(segment);
                 }
@@ -530,7 +533,8 @@ async fn steps(
     }
 }
 
-/// Where a connection of a check goes: where its step says, else where the server's line does.
+/// Returns the target of a check's connection: the address and port of its step, else those of the server's
+/// line.
 fn aimed(check: &ServerCheck, target: &Target) -> Option<Endpoint> {
     let own = check.endpoint();
     let of_line = match &own {
@@ -545,8 +549,8 @@ fn aimed(check: &ServerCheck, target: &Target) -> Option<Endpoint> {
     Some(Endpoint::Ip((ip, port).into()))
 }
 
-/// What the connection begins with: the header of the PROXY protocol, which says that it is our own, where it
-/// has words for that.
+/// Returns the bytes that a check's connection begins with: a PROXY header, which says LOCAL where the
+/// version of the header has that.
 fn greeting(check: &ServerCheck, target: &Target, connection: &Connection) -> Option<Vec<u8>> {
     let own = check.header.filter(|_| target.own);
     let how: SendHeader = own.or(target.header.then_some(check.usual_header))?;
@@ -561,7 +565,7 @@ fn greeting(check: &ServerCheck, target: &Target, connection: &Connection) -> Op
     Some(bytes)
 }
 
-/// Between whom a connection is, where these have IP addresses.
+/// Returns the two IP addresses of a connection, if it has them.
 fn ends(connection: &Connection) -> Option<Ends<'static>> {
     let stream = connection.socket()?;
     let ip = |address: Result<SocketAddrAny, Errno>| {
@@ -571,7 +575,7 @@ fn ends(connection: &Connection) -> Option<Ends<'static>> {
     Some(Ends::tcp(ip(from)?, ip(to)?))
 }
 
-/// Shakes hands; else what is to be said.
+/// Does the TLS handshake. The error is the text for the check's result.
 async fn encrypted(local: &Local, tls: &ServerTls, made: Connection) -> Result<Connection, String> {
     let own = manylane_tls::Connection::client(&tls.context, tls.name(&[]), &local.reader())
         .map_err(|why| why.to_string())?;
@@ -582,21 +586,21 @@ async fn encrypted(local: &Local, tls: &ServerTls, made: Connection) -> Result<C
     Ok(made)
 }
 
-/// Hands over these bytes; else what is to be said.
+/// Sends bytes. The error is the text for the check's result.
 async fn give(connection: &Connection, bytes: &[u8]) -> Result<(), String> {
     let mut chain = Chain::new();
     chain.append(bytes).map_err(|error| error.to_string())?;
     connection.send(&mut chain).await.map_err(|error| said(&error))
 }
 
-/// What the system calls an error, without its number.
+/// Returns the system's text for an error, without its number.
 fn words(errno: Errno) -> String {
     let text = std::io::Error::from_raw_os_error(errno.raw_os_error()).to_string();
     text.split(" (os error").next().unwrap_or_default().into()
 }
 
-/// An error of a connection that was there, as HAProxy tells it: by its name, where that is one of those that
-/// it knows.
+/// Returns HAProxy's text for an error of an established connection: with the error's name, if HAProxy knows
+/// it.
 fn said(error: &TransferError) -> String {
     let errno = if let TransferError::Socket(error) = error { error.errno() } else { None };
     let name = match errno {
@@ -613,10 +617,10 @@ fn said(error: &TransferError) -> String {
     }
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
-    text.rsplit_once(": ").map_or(text, |(_, cause)| cause).into() // what was tried is known
+    text.rsplit_once(": ").map_or(text, |(_, cause)| cause).into() // the text already says what was attempted
 }
 
-/// Tells the balancer what changed, and the logs.
+/// Reports a check's result to the balancer and to the logs.
 pub(super) fn tell(local: &Local, backend: &Backend, index: Index, news: bool, change: Option<Change>) {
     let server = &backend.servers[index.get()];
     let Some(check) = &server.check else { return };
@@ -630,17 +634,17 @@ pub(super) fn tell(local: &Local, backend: &Backend, index: Index, news: bool, c
     }
     let mut why = String::new();
     if !log {
-        reason(&mut why, &report.verdict, report.took); // else it was said already
+        reason(&mut why, &report.verdict, report.took); // otherwise the line before has the reason
     }
-    // Snapshot up again where nobody else can change the server, so that the last one who does has what was
-    // found last.
+    // The health is read again here, where no other change of the server can run, so that the last change has
+    // the latest result.
     super::change(local, backend, index, &why, |standing| Standing {
         operation: operation(server.found()),
         ..standing
     });
 }
 
-/// A line for `option log-health-checks`.
+/// Logs the line of `option log-health-checks`.
 pub(super) fn told(local: &Local, backend: &Backend, index: Index, kind: &str, report: &Report) {
     let server = &backend.servers[index.get()];
     let mut line = String::new();
@@ -661,14 +665,14 @@ pub(super) fn told(local: &Local, backend: &Backend, index: Index, kind: &str, r
     say(local, backend, Level::Notice, &line);
 }
 
-/// What a check came to, in words.
+/// Appends the result of a check in words.
 pub(super) fn reason(line: &mut String, verdict: &CheckResult, took: Duration) {
     let _ = write!(line, ", reason: {}", verdict.status.description());
     if let Some(code) = verdict.code {
         let _ = write!(line, ", code: {code}");
     }
     if !verdict.info.is_empty() {
-        // A server must not write the rest of the line.
+        // A server must not be able to end the quoted text.
         let _ = write!(line, ", info: \"{}\"", verdict.info.replace('"', "<22>"));
     }
     if verdict.status != Status::Hana {

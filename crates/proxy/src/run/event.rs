@@ -1,17 +1,17 @@
-//! Something that happens on a lane, and that its tasks wait for.
+//! An event on one lane that tasks of the lane wait for.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZero;
 use std::task::{Context, Poll, Waker};
 
-/// Happens once, or once more for those who asked again. Of one lane.
+/// An event that happens once, or again for waiters that ask again. It stays on one lane.
 #[derive(Debug, Default)]
 pub(crate) struct Event {
     happened: Cell<bool>,
     waiters: RefCell<Waiters>,
 }
 
-/// Who waits, by number; the number of a waiter that has left is used again.
+/// Wakers of the waiters, by number. The numbers of waiters that left are used again.
 #[derive(Debug, Default)]
 struct Waiters {
     wakers: Vec<Option<Waker>>,
@@ -19,13 +19,14 @@ struct Waiters {
 }
 
 impl Waiters {
-    /// The index of a place, taken if it was none.
+    /// Returns the index of a slot, after it takes a number for a slot that has none.
     fn place(&mut self, place: &mut WaiterSlot) -> usize {
         let Self { wakers, free } = self;
         let number = place.0.map(NonZero::get).unwrap_or_else(|| {
             free.pop().unwrap_or_else(|| {
                 wakers.push(None);
-                free.reserve(wakers.len()); // it is empty; so to leave a place never asks for memory
+                // `free` is empty here; with this capacity, `leave` never allocates.
+                free.reserve(wakers.len());
                 u32::try_from(wakers.len()).expect("a lane has fewer tasks")
             })
         });
@@ -34,20 +35,20 @@ impl Waiters {
     }
 }
 
-/// One that waits.
+/// A waiter that borrows the event.
 #[derive(Debug)]
 pub(crate) struct Waiter<'a> {
     event: &'a Event,
     place: WaiterSlot,
 }
 
-/// Where somebody waits who cannot hold on to the event. Whoever has it [leaves](Event::leave) it before it
-/// is dropped.
+/// Slot of a waiter that cannot borrow the event. Its owner must [leave](Event::leave) the event before it
+/// drops the slot.
 #[derive(Debug, Default)]
 pub(crate) struct WaiterSlot(Option<NonZero<u32>>);
 
 impl Event {
-    /// It happens now: who waits is woken.
+    /// Lets the event happen and wakes all waiters.
     pub(crate) fn happen(&self) {
         self.happened.set(true);
         let wakers: Vec<Waker> =
@@ -57,17 +58,17 @@ impl Event {
         }
     }
 
-    /// Whether it has.
+    /// Returns true if the event has happened.
     pub(crate) fn has_happened(&self) -> bool {
         self.happened.get()
     }
 
-    /// Somebody who may wait for it. Costs nothing before it is polled.
+    /// Returns a waiter. It takes a slot only when it is polled.
     pub(crate) fn waiter(&self) -> Waiter<'_> {
         Waiter { event: self, place: WaiterSlot::default() }
     }
 
-    /// Ready when it has happened. The task that asks first with this place is the one that is woken.
+    /// Ready when the event has happened. The event wakes the task that first polled with this slot.
     pub(crate) fn poll(&self, place: &mut WaiterSlot, context: &Context<'_>) -> Poll<()> {
         if self.happened.get() {
             return Poll::Ready(());
@@ -78,15 +79,15 @@ impl Event {
         Poll::Pending
     }
 
-    /// The task is woken when it happens once more.
+    /// Wakes the task when the event happens once more.
     pub(crate) fn ask_again(&self, place: &mut WaiterSlot, context: &Context<'_>) {
         let mut waiters = self.waiters.borrow_mut();
         let number = waiters.place(place);
         waiters.wakers[number] = Some(context.waker().clone());
     }
 
-    /// What to wait for, and where; nothing for who `stays` although it has happened, and is woken when it
-    /// happens once more.
+    /// Returns the event and the slot to wait with. A waiter that `stays` although the event has happened
+    /// gets none, and is woken when the event happens once more.
     pub(crate) fn unless<'e>(
         &'e self,
         stays: bool,
@@ -99,7 +100,7 @@ impl Event {
         (!stays).then_some((self, place))
     }
 
-    /// Nobody waits there any more.
+    /// Gives the slot back; its waiter is no longer woken.
     pub(crate) fn leave(&self, place: &mut WaiterSlot) {
         if let Some(number) = place.0.take() {
             let mut waiters = self.waiters.borrow_mut();
@@ -110,12 +111,12 @@ impl Event {
 }
 
 impl Waiter<'_> {
-    /// As [`Event::poll`].
+    /// Like [`Event::poll`].
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         self.event.poll(&mut self.place, context)
     }
 
-    /// What it waits for, and where.
+    /// Returns the event and the slot to wait with.
     pub(crate) fn place(&mut self) -> (&Event, &mut WaiterSlot) {
         (self.event, &mut self.place)
     }

@@ -1,24 +1,26 @@
-//! Idle connections to servers: kept on the lane's idle pools, taken from there, or from another lane that
-//! has one.
+//! Idle connections to servers: kept in the lane's idle pools, and taken from there or from a lane that has
+//! one.
 //!
 //! # Protocol
-//! 1. A connection lies under a [`key`](Local::key) that says what it is good for. One that is good for a
-//!    single client has none, and stays with that client's session.
-//! 2. Only a lane whose own idle pool has nothing of the key asks, and one other lane at a time, which the
-//!    idle pools names. That lane takes a connection from its own idle pool, gives its descriptor up and
-//!    hands it over (`balance::oneshot`): nobody touches the idle pool of another.
-//! 3. Who asks waits for [`PATIENCE`] and connects then. A connection that comes too late goes back to the
-//!    idle pool that it came from.
-//! 4. When more than `tune.pool-low-fd-ratio` of the descriptors that the process may open are in use,
-//!    nothing more is kept, and above `tune.pool-high-fd-ratio` an idle connection is closed for each that is
-//!    made. A client without a request does not count: `maxconn` has one half of the descriptors for clients,
-//!    and idle clients need nothing of the other half. A lane that has less than its share of what may be in
-//!    use looks at no other lane; one that has more looks at all of them, at most once in [`LOOK_EVERY`].
-//! 5. The pools of the generation that serves are the lane's: what an older one has when it retires goes
-//!    there, and its streams take from there and leave their connections there, where both have the same
-//!    server.
-//! 6. A lane that gave a connection of a server away asks for none of that server until `pool-purge-delay`
-//!    has passed, and connects: else lanes that use a server in turns would pass one connection to and fro.
+//! 1. The pool keeps a connection under a [`key`](Local::key), which covers everything that makes it fit a
+//!    request. A connection that fits only one client has no key and stays with that client's session.
+//! 2. A lane asks another lane only if its own idle pool has no connection of the key. It asks one lane at a
+//!    time, which the shared idle pools name. That lane takes a connection from its own pool, detaches the
+//!    descriptor and hands it over (`balance::oneshot`): no lane touches the pool of another.
+//! 3. The asking lane waits for [`PATIENCE`], then connects. A connection that arrives later goes back to the
+//!    pool that it came from.
+//! 4. When more than `tune.pool-low-fd-ratio` of the descriptors that the process may open are in use, no
+//!    connection is kept. Above `tune.pool-high-fd-ratio`, one idle connection is closed for each connection
+//!    that is made. A client without a request does not count: `maxconn` reserves half of the descriptors for
+//!    clients, and idle clients take none of the other half. A lane that uses less than its share of the
+//!    limit reads no other lane's count; a lane that uses more reads all of them, at most once in
+//!    [`LOOK_EVERY`].
+//! 5. The pools of the current generation are the lane's pools. A generation that retires passes its idle
+//!    connections to them, and its streams take connections from them and return them there, where both
+//!    generations have the same server.
+//! 6. A lane that gave away a connection of a server does not ask for one of that server until
+//!    `pool-purge-delay` has passed, and connects instead. Otherwise lanes that use a server in turn would
+//!    pass one connection to and fro.
 
 use super::Local;
 use crate::generation::{Backend, Generation, MOST_POOL_NAMES, Server};
@@ -42,11 +44,11 @@ use std::time::Duration;
 
 static TAKEOVER: TaskKind = TaskKind::new("takeover");
 
-/// How long another lane may take to answer. A lane that runs answers within its round; connecting costs
-/// about as much as waking one.
+/// Longest wait for another lane's reply. A running lane replies within its round; connecting costs about as
+/// much as waking a lane.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// How often a lane looks at the descriptors of the others at most.
+/// Shortest time between two readings of the other lanes' descriptor counts.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 counters! {
@@ -59,8 +61,8 @@ counters! {
 
 static IDLE_CLIENTS: CounterGroup<IdleClients> = CounterGroup::new();
 
-/// A client without a complete head of a request, which does not count among the descriptors in use (rule
-/// 4). It stays on its lane.
+/// Counts a client without a complete head of a request, which does not count among the descriptors in use
+/// (rule 4). It stays on its lane.
 #[derive(Debug)]
 pub(crate) struct IdleClient(PhantomData<*const ()>);
 
@@ -77,17 +79,17 @@ impl Drop for IdleClient {
     }
 }
 
-/// A connection to a server that no request uses.
+/// A server connection that no request uses.
 #[derive(Debug)]
 pub(crate) struct Idle {
     pub(crate) connection: Connection,
-    /// Requests that it has served.
+    /// Number of requests that it has served.
     pub(crate) served: u32,
 }
 
 impl Idle {
-    /// Whether it is still good: nothing came, and it was not closed. Asks the kernel only if the driver has
-    /// had news of it.
+    /// Returns true if the connection still works: no bytes arrived, and the server has not closed it. Asks
+    /// the kernel only if the driver has seen an event.
     pub(crate) fn is_quiet(&self) -> bool {
         if !self.connection.has_news() {
             return true;
@@ -98,28 +100,29 @@ impl Idle {
 }
 
 impl Idle {
-    /// As [`is_quiet`](Self::is_quiet), for a connection that a request is about to use: what the driver was
-    /// not told of yet counts, too. Bytes that came before the request would be taken for its answer, and
-    /// its answer for that of the next client's request. Costs one system call.
+    /// Like [`is_quiet`](Self::is_quiet), for a connection that a request is about to use: also sees events
+    /// that the driver has not seen yet. Bytes that arrived before the request would be taken for its
+    /// response, and its response for that of the next client's request. Costs one system call.
     pub(crate) fn may_be_used(&self) -> bool {
         self.connection.is_silent().unwrap_or_else(|| self.is_quiet())
     }
 }
 
-/// What goes from one lane to the other.
+/// A connection that one lane hands to another.
 struct Transfer {
     fd: OwnedFd,
     served: u32,
 }
 
-/// What hashes are made of: random, so that no client can choose addresses that collide.
+/// Random hash state, so that no client can choose addresses that collide.
 fn hasher() -> &'static RandomState {
     static HASHER: OnceLock<RandomState> = OnceLock::new();
     HASHER.get_or_init(RandomState::new)
 }
 
 impl Local {
-    /// What a connection to `server` for this client is good for. None: for this client alone.
+    /// Returns the key under which a connection to `server` for this client is shared; `None` if only this
+    /// client may use it.
     pub(crate) fn key(
         server: &Server,
         client: &Client,
@@ -128,11 +131,12 @@ impl Local {
         names: &[Option<u64>; MOST_POOL_NAMES],
     ) -> Option<u64> {
         if server.header.is_some() || server.stands_in {
-            return None; // it tells of its client, or is its alone (R-G5)
+            // its header identifies the client, or the server exists for this request alone (R-G5)
+            return None;
         }
         let from = match server.connect.source.as_ref().and_then(|source| source.present) {
             Some(Present::Client) => return None,
-            // Without the port, and with the device of a link-local address.
+            // Without the port, and with the scope of a link-local address.
             Some(Present::ClientIp) => client.source_for(server, head).map(|mut address| {
                 address.set_port(0);
                 address
@@ -156,11 +160,11 @@ impl Local {
         }
         let mut hash = hasher().build_hasher();
         (index, addr, from, to, name, asked, namespace, packets).hash(&mut hash);
-        Some(std::hash::Hasher::finish(&hash) | 1 << 63) // never an index
+        Some(std::hash::Hasher::finish(&hash) | 1 << 63) // the top bit keeps it apart from pool numbers
     }
 
-    /// What a connection is good for that is for any client: the number of the server's pool, as long as it
-    /// has not moved.
+    /// Returns the key of connections that any client may use: the number of the server's pool as long as the
+    /// server has its first address, else a hash with the address.
     fn key_for_all(pool: u64, addr: u32) -> u64 {
         match (pool, addr) {
             (pool, 0) => pool,
@@ -168,12 +172,12 @@ impl Local {
         }
     }
 
-    /// A number for what idle connections are told apart by.
+    /// Hashes a name that keeps idle connections apart.
     pub(crate) fn hash(name: &[u8]) -> u64 {
         hasher().hash_one(name)
     }
 
-    /// What connections to `server` are good for that are for any client, if they are at all.
+    /// Returns the key of connections to `server` that checks share with requests, if there is one.
     fn own_key(server: &Server) -> Option<u64> {
         let present = server.connect.source.as_ref().and_then(|source| source.present.as_ref());
         let plain = server.header.is_none()
@@ -184,21 +188,21 @@ impl Local {
         (plain && here).then_some(server.pool)
     }
 
-    /// An idle connection for a check: of this lane, since checks are no reason to wake another.
+    /// Takes an idle connection for a check. Asks no other lane, since a check is no reason to wake one.
     pub(super) fn take_own(&self, backend: &Backend, index: Index) -> Option<Idle> {
         let key = Self::own_key(&backend.servers[index.get()])?;
         self.take_kept(backend, index, key, 0)
     }
 
-    /// Keeps the connection of a check for requests, and for the next check.
+    /// Keeps the connection of a check for requests and for the next check.
     pub(super) fn keep_own(&self, backend: &Backend, index: Index, idle: Idle) {
         if let Some(key) = Self::own_key(&backend.servers[index.get()]) {
             self.keep(backend, index, key, idle);
         }
     }
 
-    /// Who keeps connections to that server in the place of this generation, which serves no more: the lane's
-    /// pools are those of the generation that serves.
+    /// Returns the successor that keeps connections to this server once this generation has stopped, with the
+    /// backend and the server there: the lane's pools are those of the current generation.
     pub(super) fn keeper(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
         let next = self.successor().filter(|_| self.stopping.has_happened())?;
         let own = next.generation.backend_named(&backend.name)?;
@@ -206,7 +210,7 @@ impl Local {
         Some((next, number, index))
     }
 
-    /// Keeps a connection, if there is room for it; else it is closed.
+    /// Keeps a connection if there is room; otherwise closes it.
     pub(crate) fn keep(&self, backend: &Backend, index: Index, key: u64, idle: Idle) {
         if let Some((next, backend, index)) = self.keeper(backend, index) {
             return next.keep(&next.generation.backends[backend], index, key, idle);
@@ -220,8 +224,8 @@ impl Local {
         }
     }
 
-    /// The connection of the key that came last and is still good. It has served `least` requests, or none is
-    /// given.
+    /// Takes the most recent connection of the key that still works. If that has served fewer than `least`
+    /// requests, returns `None`.
     pub(crate) fn take_kept(&self, backend: &Backend, index: Index, key: u64, least: u32) -> Option<Idle> {
         if let Some((next, backend, index)) = self.keeper(backend, index) {
             return next.take_kept(&next.generation.backends[backend], index, key, least);
@@ -229,10 +233,10 @@ impl Local {
         let mut idle_pool = self.idle_pools[backend.number].borrow_mut();
         loop {
             let idle = idle_pool.take(key)?;
-            // Request once: what it says is gone then.
+            // Checked only once: the check consumes the event.
             let good = idle.may_be_used();
             if good && idle.served < least {
-                let _ = idle_pool.put(index, key, idle, self.here().now()); // there is a place: its own
+                let _ = idle_pool.put(index, key, idle, self.here().now()); // its own place is free
                 return None;
             }
             self.idle.set(self.idle.get() - 1);
@@ -242,7 +246,7 @@ impl Local {
         }
     }
 
-    /// A connection of another lane, if one has any to give (rule 2), and this one gave none away lately
+    /// Takes a connection from another lane that has one (rule 2), unless this lane gave one away lately
     /// (rule 6).
     pub(crate) async fn take_over(
         &self,
@@ -275,14 +279,14 @@ impl Local {
         let stream = self.io.stream(transfer.fd).ok()?;
         let idle = Idle { connection: Connection::Socket(stream), served: transfer.served };
         if !idle.may_be_used() {
-            return None; // the server closed it on the way, or said something
+            return None; // the server closed it meanwhile, or sent something
         }
         backend.servers[index.get()].counts.own().takeovers.add(1);
         Some(idle)
     }
 
-    /// Closes an idle connection when descriptors are short (rule 4): of this backend if there is one, else
-    /// of another. Before another one is made.
+    /// Closes an idle connection before a new one is made, if descriptors are short (rule 4): one of this
+    /// backend if there is one, else one of another.
     pub(crate) fn make_room(&self, backend: &Backend) {
         if self.idle.get() == 0 || !self.is_above(self.generation.process.pool_high) {
             return;
@@ -293,8 +297,8 @@ impl Local {
         }
     }
 
-    /// Closes what servers have closed, and what was not needed for long. Others have their turn between two
-    /// backends that have any.
+    /// Closes connections that servers have closed or that were not needed for long. Yields to other tasks
+    /// between backends that have idle connections.
     pub(super) async fn purge_idle(&self) {
         let here = self.here();
         for idle_pool in &self.idle_pools {
@@ -311,7 +315,7 @@ impl Local {
         self.idle.set(self.idle_pools.iter().map(|idle_pool| idle_pool.borrow().total()).sum());
     }
 
-    /// Gives what is idle to the pools of another generation, where that has the same server.
+    /// Passes idle connections to the pools of another generation that has the same server.
     pub(super) fn pass_idle(&self, next: &Self) {
         for (backend, idle_pool) in self
             .generation
@@ -323,7 +327,8 @@ impl Local {
             let Some(successor) = next.generation.backend_named(&backend.name) else { continue };
             if std::ptr::eq(successor, &**backend) && next.idle_pools[backend.number].borrow().total() == 0 {
                 next.idle.set(next.idle.get() + idle_pool.borrow().total());
-                idle_pool.swap(&next.idle_pools[backend.number]); // all of it means the same there
+                // both generations share the backend, so all keys stay valid
+                idle_pool.swap(&next.idle_pools[backend.number]);
                 continue;
             }
             for server in &backend.servers {
@@ -333,13 +338,13 @@ impl Local {
                     continue;
                 };
                 while let Some((key, idle)) = idle_pool.borrow_mut().take_oldest(from) {
-                    next.keep(successor, to, key, idle); // so the one that was used last is again
+                    next.keep(successor, to, key, idle); // oldest first, so the order of use stays the same
                 }
             }
         }
     }
 
-    /// Closes all that is idle: the lane stops.
+    /// Closes all idle connections, when the lane stops.
     pub(super) fn close_idle(&self) {
         for idle_pool in &self.idle_pools {
             idle_pool.borrow_mut().sweep(|_| false);
@@ -347,7 +352,7 @@ impl Local {
         self.idle.set(0);
     }
 
-    /// Whether more than `percent` of the descriptors that the process may open are in use (rule 4).
+    /// Returns true if more than `percent` of the descriptors that the process may open are in use (rule 4).
     fn is_above(&self, percent: u64) -> bool {
         let most = self.generation.descriptors;
         if most == 0 {
@@ -360,7 +365,7 @@ impl Local {
             && self.used_by_all(most) > bound
     }
 
-    /// Descriptors in use on all lanes, as of a moment ago.
+    /// Returns the number of descriptors in use on all lanes, up to [`LOOK_EVERY`] old.
     fn used_by_all(&self, most: u64) -> u64 {
         let now = self.here().now();
         let (looked, used) = self.used.get();
@@ -375,13 +380,13 @@ impl Local {
     }
 }
 
-/// The server there whose connections are as good as those to that one.
+/// Returns the server of `backend` that shares its connections with `server`.
 pub(super) fn pooled_with(backend: &Backend, server: &Server) -> Option<Index> {
     let own = backend.same_server(server).filter(|own| own.pool == server.pool)?;
     backend.balancer.servers().index(own.index)
 }
 
-/// On the lane that was asked: gives a connection, or says that there is none.
+/// Runs on the lane that was asked: hands over a connection, or drops `reply` if there is none.
 async fn give(
     generation: Arc<Generation>,
     backend: usize,
@@ -394,9 +399,9 @@ async fn give(
     let backend = &generation.backends[backend];
     let Some(Idle { connection, served }) = local.take_kept(backend, index, key, least) else { return };
     let stream = match connection {
-        // Else it would wait for the server to take the rest.
+        // Unsent bytes would wait for the server to take them.
         Connection::Socket(stream) if stream.unsent() == 0 => stream,
-        // Sockets of the process are this lane's; making another costs little.
+        // Sockets inside the process belong to this lane, and a new one costs little.
         own => {
             local.keep(backend, index, key, Idle { connection: own, served });
             return;
@@ -404,7 +409,7 @@ async fn give(
     };
     let Ok(detached) = stream.detach().await else { return };
     if !detached.received.is_empty() {
-        return; // an answer that nobody asked for: it is of no use
+        return; // bytes of a response that no request belongs to; the connection is useless
     }
     match reply.give(Transfer { fd: detached.fd, served }) {
         Ok(()) => local.idle_pools[backend.number].borrow_mut().gave(index, local.here().now()),

@@ -1,4 +1,5 @@
-//! From listeners to sessions: binding, accepting within `maxconn`, giving to the least loaded lane.
+//! From listeners to sessions: binds sockets, accepts within `maxconn`, and gives connections to the least
+//! loaded lane.
 
 use super::local::Local;
 use crate::conn_limit::ConnLimit;
@@ -30,11 +31,11 @@ pub struct BoundListener {
     frontend: usize,
     listener: usize,
     sockets: Arc<[Bound]>,
-    /// With what they were made, whatever the file says since.
+    /// The settings that the sockets were made with, whatever newer files say.
     made: Made,
 }
 
-/// What a socket is made with.
+/// Settings that a socket is made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Made {
     options: ListenOptions,
@@ -44,7 +45,7 @@ struct Made {
 }
 
 impl Made {
-    /// As a listener asks for it, where `lanes` serve.
+    /// Returns the settings that a listener asks for, when `lanes` lanes serve.
     fn of(listener: &Listener, lanes: usize) -> Self {
         let count = if matches!(listener.endpoint, Endpoint::Ip(_)) { listener.sockets(lanes) } else { 1 };
         Self {
@@ -57,18 +58,18 @@ impl Made {
 }
 
 impl BoundListener {
-    /// Where it listens, with the port that the system chose.
+    /// Returns the listener's address, with the port that the system chose.
     pub fn endpoint(&self) -> &Endpoint {
-        self.sockets[0].endpoint() // there is at least one
+        self.sockets[0].endpoint() // there is at least one socket
     }
 
-    /// The number of its frontend.
+    /// Returns the number of the frontend.
     pub fn frontend(&self) -> usize {
         self.frontend
     }
 
-    /// Its sockets, for another process. Unix sockets are not handed over, since their files are replaced;
-    /// what is inside this process cannot be.
+    /// Returns the sockets that can be handed to another process. Unix sockets cannot, since the other
+    /// process replaces their files; listeners inside this process cannot either.
     pub fn offers(&self) -> impl Iterator<Item = Offer<'_>> {
         let offered = |bound: &&Bound| matches!(bound.endpoint(), Endpoint::Ip(_) | Endpoint::Abstract(_));
         self.sockets.iter().filter(offered).filter_map(|bound| {
@@ -85,9 +86,9 @@ impl BoundListener {
 /// A listener that could not be bound.
 #[derive(Debug)]
 pub struct BindFailure {
-    /// The frontend's name.
+    /// Name of the frontend.
     pub frontend: Box<str>,
-    /// Why, in one sentence that names the address.
+    /// The reason, in one sentence that names the address.
     pub reason: String,
 }
 
@@ -99,11 +100,12 @@ impl fmt::Display for BindFailure {
 
 /// Binds all listeners of a generation that `lanes` lanes will serve.
 ///
-/// `owner` looks up users and groups by name: whether it is a group, and the name. Sockets that another
-/// process has handed over are taken where they fit. What others would see waits for [`HandedOver::begin`].
+/// `owner` looks up a user or a group: its arguments are whether it is a group, and the name. Sockets that
+/// another process handed over are used where they fit. Everything that other processes could see waits for
+/// [`HandedOver::begin`].
 ///
 /// # Errors
-/// All that could not be bound. The others are closed.
+/// The listeners that could not be bound. All others are closed.
 pub fn bind(
     generation: &Generation,
     lanes: usize,
@@ -116,56 +118,56 @@ pub fn bind(
     })
 }
 
-/// What [`bind_beside`] gives.
+/// Result of [`bind_beside`].
 #[derive(Debug)]
 pub struct Beside {
     /// The listeners.
     pub bound: Vec<BoundListener>,
-    /// As their lines name them: those whose options are not what the file says, since their sockets were
-    /// there before.
+    /// Names, as in the file, of listeners whose options differ from the file because their sockets existed
+    /// before.
     pub as_before: Vec<Box<str>>,
-    /// Those of sockets that were there before.
+    /// New backlogs of sockets that existed before.
     pub backlogs: Backlogs,
-    /// Files of unix sockets that are new, which take their places when the generation serves.
+    /// New unix sockets, whose files get their final names when the generation begins to serve.
     pub begun: Begun,
 }
 
-/// What becomes of the backlogs of sockets, each with its frontend's number.
+/// Backlogs to be set, each with the number of its frontend and its sockets.
 #[derive(Debug)]
 pub struct Backlogs(Vec<(usize, Arc<[Bound]>, u32)>);
 
 impl Backlogs {
-    /// The generation serves: they are what it says. To set one is to listen, so that of a frontend that is
-    /// disabled waits until it is enabled.
+    /// Sets the backlogs once the generation serves. Setting a backlog makes a socket listen, so a disabled
+    /// frontend sets its backlog when it is enabled.
     pub fn take_effect(&self, generation: &Generation) {
         let is_open =
             |frontend: usize| generation.frontends[frontend].gate.state() == FrontendGateState::Open;
         for (_, sockets, backlog) in self.0.iter().filter(|(frontend, ..)| is_open(*frontend)) {
-            // Where it cannot be changed, it is what it was: nobody who connects is lost by that.
+            // A failure leaves the old backlog, which loses no connection.
             let _ = sockets.iter().try_for_each(|socket| socket.set_backlog(*backlog));
         }
     }
 }
 
-/// Sockets that were taken over from a frontend that was disabled listen again, where whose they are now is
-/// open. Before a lane accepts.
+/// Makes sockets listen again that come from a disabled frontend but now belong to an open one. To be called
+/// before a lane accepts.
 pub fn listen_again(generation: &Generation, bound: &[BoundListener]) {
     let is_open =
         |bound: &&BoundListener| generation.frontends[bound.frontend].gate.state() == FrontendGateState::Open;
     for bound in bound.iter().filter(is_open) {
         for socket in bound.sockets.iter().filter(|socket| !socket.listens()) {
-            let _ = socket.set_backlog(bound.made.options.backlog); // who cannot is told of by its lanes
+            // a lane that cannot accept reports the failure
+            let _ = socket.set_backlog(bound.made.options.backlog);
         }
     }
 }
 
-/// Binds the listeners of a generation that shall replace `before`: sockets that are there already are
-/// shared, so that nobody who connects to them meanwhile is lost, and nothing is different if it comes to
-/// nothing.
+/// Binds the listeners of a generation that will replace `before`. Sockets that exist already are shared, so
+/// no connection to them is lost, and nothing has changed if the reload fails.
 ///
 /// # Errors
-/// As of [`bind`]; also for descriptors to inherit (`fd@`, `sockpair@`) that were not there before: whose
-/// they are is not known any more.
+/// As of [`bind`]. Also for inherited descriptors (`fd@`, `sockpair@`) that the generation before does not
+/// have: their numbers may mean other files by now.
 pub fn bind_beside(
     generation: &Generation,
     lanes: usize,
@@ -230,10 +232,10 @@ fn bind_each(
     if failures.is_empty() { Ok(bound) } else { Err(failures) }
 }
 
-/// Binds one listener, for so many lanes, or takes sockets for it that another process has handed over.
+/// Binds one listener for `lanes` lanes, or uses sockets that another process handed over.
 ///
 /// # Errors
-/// Why not, in one sentence that names the address.
+/// The reason, in one sentence that names the address.
 pub fn bind_listener(
     listener: &Listener,
     lanes: usize,
@@ -252,18 +254,19 @@ pub fn bind_listener(
         .map_err(|error| error.to_string())
 }
 
-/// What a connection holds while it is served: a place at each of three limits, and its part in the counters.
+/// Permits that a connection holds while it is served: one of each of three limits. Also counts the
+/// connection.
 #[derive(Debug)]
 pub(crate) struct ConnGuard {
     pub(crate) generation: Arc<Generation>,
     pub(crate) frontend: usize,
     pub(crate) listener: usize,
-    /// The lane that serves it counts it as a session.
+    /// The serving lane counts the connection as a session.
     is_session: bool,
 }
 
 impl ConnGuard {
-    /// As soon as there is a place at each limit.
+    /// Waits for the rates, then for a permit of each limit.
     async fn enter(here: Here, generation: Arc<Generation>, frontend: usize, listener: usize) -> Self {
         let guard = Self { generation, frontend, listener, is_session: false };
         let generation = &guard.generation;
@@ -274,7 +277,7 @@ impl ConnGuard {
             }
         }
         for limit in guard.limits() {
-            limit.enter().await; // not dropped meanwhile: an accepted connection waits to the end
+            limit.enter().await; // never dropped amid the wait: an accepted connection waits to the end
         }
         let (limit, at) = guard.counted();
         limit.counts.own().connections.add(1);
@@ -294,7 +297,7 @@ impl ConnGuard {
 }
 
 impl ConnGuard {
-    /// The calling lane serves it from now on.
+    /// Counts the connection as a session of the calling lane.
     pub(crate) fn begin_session(&mut self) {
         self.is_session = true;
         let (frontend, listener) = self.counted();
@@ -302,19 +305,19 @@ impl ConnGuard {
         listener.counts.own().begin_session();
     }
 
-    /// The connection belongs to another generation from now on.
+    /// Moves the connection to another generation.
     pub(crate) fn follow(&mut self, generation: &Arc<Generation>, frontend: usize, listener: usize) {
         let before = std::mem::replace(&mut self.generation, generation.clone());
         let left = &before.frontends[std::mem::replace(&mut self.frontend, frontend)];
         let left_at = &left.listeners[std::mem::replace(&mut self.listener, listener)];
         let (front, at) = self.counted();
-        // Mostly they are the same.
+        // Mostly both generations share the counters.
         if !Arc::ptr_eq(&front.counts, &left.counts) {
             front.counts.own().connections.add(1);
             left.counts.own().connections_ended.add(1);
             if self.is_session {
                 front.counts.own().begin_session();
-                front.counts.own().sessions_admitted.add(1); // it goes over between two requests
+                front.counts.own().sessions_admitted.add(1); // the session moves between two requests
                 left.counts.own().sessions_ended.add(1);
             }
         }
@@ -351,11 +354,11 @@ impl Drop for ConnGuard {
     }
 }
 
-/// Has the lane of `local` accept from all of `bound` that it should, for all of `lanes`, which serve the
-/// same generation.
+/// Starts to accept on the lane of `local` from its share of `bound`. `lanes` are all lanes that serve the
+/// generation.
 ///
 /// # Errors
-/// A sentence, when the lane has no descriptors or no memory left for a listener.
+/// A sentence, if the lane has no descriptors or no memory for a listener.
 pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneId]) -> Result<(), String> {
     *local.lane_ids.borrow_mut() = lanes.into();
     local.share_limits();
@@ -371,7 +374,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     super::names::start(local, lanes)?;
     *local.bound.borrow_mut() = Arc::downgrade(bound);
     for (which, listener) in bound.iter().enumerate() {
-        // A gate that was closed before this generation began.
+        // The gate was closed before this generation began.
         let closed = local.generation.frontends[listener.frontend].gate.state() != FrontendGateState::Open;
         if closed && lanes.first() == Some(&local.here().lane()) {
             refuse(&local.generation, listener);
@@ -383,7 +386,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
             None => lanes.to_vec(),
         };
         if chosen.is_empty() {
-            chosen = lanes.to_vec(); // a `thread` that names none of the lanes there are
+            chosen = lanes.to_vec(); // `thread` names none of the existing lanes
         }
         let own = local.here().lane();
         let Some(mut place) = chosen.iter().position(|lane| *lane == own) else { continue };
@@ -395,7 +398,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
             (place, among) = (socket, groups().count());
             chosen = group.iter().filter_map(|&n| lanes.get(n)).copied().collect();
         }
-        // A socket that was there before may be one of more than there are lanes for now: each has somebody.
+        // An older generation may have made more sockets than lanes serve now; every socket needs a lane.
         let own_sockets =
             listener.sockets.iter().enumerate().filter(|(number, _)| match among < listener.sockets.len() {
                 true => number % among == place,
@@ -414,17 +417,17 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     Ok(())
 }
 
-/// What comes of waiting for a connection.
+/// Result of a wait for a connection.
 enum Next {
     Came(Incoming),
-    /// The listener is of no use as it is.
+    /// The listener cannot accept as it is.
     Failed,
-    /// The frontend's gate is another than it was.
+    /// The state of the frontend's gate has changed.
     FrontendGate,
     Stops,
 }
 
-/// Accepts until the lane stops, from the socket of that number of the listener at that place in `bound`. The
+/// Accepts from socket `number` of the listener `bound[which]` until the generation stops on this lane. The
 /// last lane that drops `bound` closes the sockets.
 async fn accepting(
     local: Rc<Local>,
@@ -443,8 +446,8 @@ async fn accepting(
     let mut changed = seen.state() != FrontendGateState::Open;
     loop {
         if std::mem::take(&mut changed) {
-            // Who connected before is served, also where it is open again by now: the driver may have
-            // accepted ahead.
+            // Connections from before the change are served, even if the gate is open again: the driver may
+            // have accepted ahead.
             if let Some(acceptor) = acceptor.take() {
                 for incoming in acceptor.close().await.unwrap_or_default() {
                     let guard = ConnGuard::enter(local.here(), generation.clone(), frontend, listener).await;
@@ -468,9 +471,8 @@ async fn accepting(
             let mut stopping = local.stopping.waiter();
             poll_fn(|context| match stopping.poll(context) {
                 Poll::Ready(()) => Poll::Ready(Next::Stops),
-                Poll::Pending if gate.seen() != seen => Poll::Ready(Next::FrontendGate), /* who changes it
-                                                                                           * wakes */
-                // this task
+                // A change of the gate wakes this task.
+                Poll::Pending if gate.seen() != seen => Poll::Ready(Next::FrontendGate),
                 Poll::Pending => {
                     next.as_mut().poll(context).map(|came| came.map_or(Next::Failed, Next::Came))
                 }
@@ -482,7 +484,8 @@ async fn accepting(
                 let guard = ConnGuard::enter(local.here(), generation.clone(), frontend, listener).await;
                 give(&local, &balance, incoming, guard);
             }
-            Next::Failed if gate.seen() == seen => break, // by itself: it is of no use any more
+            // the gate has not changed, so the listener itself has failed
+            Next::Failed if gate.seen() == seen => break,
             Next::Failed | Next::FrontendGate => (seen, changed) = (gate.seen(), true),
             Next::Stops => {
                 let rest = match acceptor.take() {
@@ -504,27 +507,27 @@ async fn accepting(
     local.ended();
 }
 
-/// What the calling lane accepts from, for a generation: none once it has stopped.
+/// Returns the listeners that the calling lane accepts from for a generation; `None` once it has stopped.
 pub fn bound(generation: &Arc<Generation>) -> Option<Arc<Vec<BoundListener>>> {
     Local::of(generation).and_then(|local| local.bound.borrow().upgrade())
 }
 
-/// Has a frontend's sockets refuse connections, as far as they can.
+/// Makes a frontend's sockets refuse connections, where possible.
 fn refuse(generation: &Generation, bound: &BoundListener) {
-    // What was inherited may be others', too: at that who connects waits. The system forgets a port that it
-    // chose itself.
+    // Another process may use an inherited socket, so there clients wait. A port that the system chose would
+    // be lost.
     let endpoint = &generation.frontends[bound.frontend].listeners[bound.listener].endpoint;
     if matches!(endpoint, Endpoint::Ip(address) if address.port() != 0) {
         bound.sockets.iter().for_each(Bound::refuse);
     }
 }
 
-/// Opens or closes a frontend's gate, unless it was shut, and tells the lanes. What it was before. To be
-/// called on the first lane only: no two of these are at work at once. Between the steps of a reload it is
-/// the gate of two generations, and what is done is done to the sockets of both.
+/// Opens or closes a frontend's gate, unless it is shut down, tells the lanes, and returns the previous
+/// state. Only the first lane may call this, so no two calls run at once. Amid a reload two generations share
+/// the gate, and this changes the sockets of both.
 ///
 /// # Errors
-/// A sentence, when the system does not let a socket listen again. All is as it was then.
+/// A sentence, if the system does not let a socket listen again. Then nothing has changed.
 pub fn set_gate(frontend: &Frontend, to: FrontendGateState) -> Result<FrontendGateState, String> {
     let served = Local::all().filter(|local| !local.stopping.has_happened());
     let served: Vec<_> = served
@@ -538,8 +541,8 @@ pub fn set_gate(frontend: &Frontend, to: FrontendGateState) -> Result<FrontendGa
             bound.iter().filter(is_own).map(move |bound| (&**generation, bound))
         })
     };
-    // Who finds the gate open finds sockets that listen; one that fails because it does not any more finds
-    // the gate closed.
+    // The sockets listen before the gate opens: a lane that sees an open gate can accept, and a lane whose
+    // socket stopped listening sees a closed gate.
     if to == FrontendGateState::Open && frontend.gate.state() == FrontendGateState::Paused {
         let mut listen = Vec::new();
         for (_, bound) in own() {
@@ -570,8 +573,8 @@ pub fn set_gate(frontend: &Frontend, to: FrontendGateState) -> Result<FrontendGa
     Ok(before)
 }
 
-/// Has a connection served on the least loaded lane, or the one that connected if that is one of ours. It is
-/// closed if there is no memory for its task, or that lane just ended.
+/// Gives a connection to the least loaded lane, or to the lane that connected, if it is one of this process.
+/// The connection is closed if there is no memory for its task or that lane has just ended.
 fn give(local: &Rc<Local>, balance: &Balance, incoming: Incoming, guard: ConnGuard) {
     let lane_guard = balance.guard_for(&incoming);
     let (here, lane) = (local.here(), lane_guard.lane());

@@ -1,4 +1,4 @@
-//! What a lane has of a generation.
+//! State that a lane has for a generation.
 
 use super::checks::Checks;
 use super::event::Event;
@@ -29,105 +29,104 @@ use std::sync::{OnceLock, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-/// A lane's side of a generation: its driver, its hands on servers, its sessions.
+/// State of one lane for one generation: its driver, connectors, idle pools and sessions.
 pub struct Local {
-    /// Its number among all that the lane has served: later ones have larger ones.
+    /// Serial number among all states that the lane had; later ones have larger numbers.
     pub(super) serial: u64,
     pub(crate) io: Io,
     pub(crate) generation: Arc<Generation>,
-    /// By the servers' numbers.
+    /// Connectors by server number.
     pub(crate) connectors: Box<[Rc<Connector>]>,
-    /// Idle connections to servers, by the backends' numbers.
+    /// Idle connections to servers, by backend number.
     pub(super) idle_pools: Box<[RefCell<IdlePool<Idle>>]>,
-    /// Those that many requests share.
+    /// Connections of HTTP/2 that many requests share.
     pub(super) shared_conns: SharedConns,
-    /// How many lie there.
+    /// Number of connections in the idle pools.
     pub(super) idle: Cell<usize>,
-    /// Descriptors in use on all lanes, and when they were looked at.
+    /// Number of descriptors in use on all lanes, and when it was read.
     pub(super) used: Cell<(Time, u64)>,
-    /// How often other lanes were asked for one.
+    /// How often other lanes were asked for a connection.
     pub(super) asked: Cell<usize>,
     /// Lanes that serve the generation.
     pub(super) lane_ids: RefCell<Box<[LaneId]>>,
-    /// What those who accept have, as long as any of them does.
+    /// The listeners, as long as a task of this lane accepts from them.
     pub(super) bound: RefCell<Weak<Vec<BoundListener>>>,
-    /// Checks of servers, which others of the lane may have, too.
+    /// Checks of servers, which other generations on the lane may share.
     pub(super) checks: Rc<Checks>,
-    /// Its streams that are with servers.
+    /// Streams of this lane that are with servers.
     pub(crate) streams: Streams,
-    /// The generation takes no more connections, and idle ones are closed.
+    /// Happens when the generation takes no more connections and closes idle ones.
     pub(crate) stopping: Event,
-    /// The lane's access to what is published; one for all generations.
+    /// Access to published values; all generations on the lane share it.
     reader: Rc<RefCell<Reader>>,
-    /// The process, whose number each log line has: to ask for it is a call.
+    /// Process number, which each log line has; asking the system for it is a system call.
     pub(crate) pid: u32,
-    /// Lines on their way.
+    /// Log lines that are not sent yet.
     pub(crate) logs: LaneLogs,
-    /// Where lines are written.
+    /// Buffer for log lines.
     pub(crate) room: RefCell<Room>,
-    /// Where expressions write.
+    /// Scratch memory of expressions.
     pub(crate) memory: RefCell<manylane_expr::Lane>,
-    /// What requests leave behind for their logs, between two requests.
+    /// Free list of [`Scopes`](crate::rules::Scopes) between requests.
     pub(crate) scopes: Spare,
     /// Stick tables of the generation.
     pub(crate) tables: Rc<LaneTables>,
-    /// The soft stop at work: `close-spread-time`.
+    /// State of a soft stop with `close-spread-time`.
     spread: Cell<Option<Spread>>,
-    /// What hashing passwords has told.
+    /// Results of hashed passwords.
     pub(crate) passwords: Passwords,
-    /// Pages that are served.
+    /// Number of pages that are being served.
     pages: Cell<u32>,
-    /// Requests so far, of all generations.
+    /// Number of requests so far, of all generations.
     numbers: Rc<Cell<u64>>,
-    /// What must end before the lane is empty: sessions, and tasks that accept.
+    /// Number of sessions and accepting tasks; the lane is empty when all have ended.
     pub(super) sessions: Cell<usize>,
-    /// Its sessions end where they are.
+    /// Sessions end wherever they are.
     over: Cell<bool>,
-    /// Called when the last session ends while it stops.
+    /// Called when the last session ends while the generation stops.
     emptied: Box<dyn Fn()>,
-    /// Others give connections to this lane.
+    /// Makes other lanes give connections to this lane.
     _presence: Presence,
 }
 
-/// A soft stop that takes its time.
+/// A soft stop that is spread over time.
 #[derive(Clone, Copy, Debug)]
 struct Spread {
     begun: Time,
-    /// Steps until all are closed.
+    /// Steps until all idle connections are closed.
     left: u32,
     seed: u64,
 }
 
-/// Steps in which idle connections are closed at a soft stop that takes its time. Each wakes all that are
-/// left.
+/// Number of steps in which a spread soft stop closes idle connections. Each step wakes all remaining idle
+/// sessions.
 const SPREAD_STEPS: u32 = 32;
 
 static SPREAD: TaskKind = TaskKind::new("soft stop");
 
-/// Time between two looks at what nobody asks for.
+/// Time between two rounds of housekeeping.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
 
-/// Rounds of housekeeping between two looks at what the lane's pools do not need any more: long beside the
-/// bursts of usual load, and half of what is left goes each time, so nearly all has gone within half a
-/// minute.
+/// Rounds of housekeeping between two trims of the lane's pools. The time is long beside usual bursts of
+/// load. Each trim frees half of the unneeded memory, so nearly all is free within half a minute.
 const TRIM: u32 = 5;
 
 thread_local! {
-    /// What this thread's lane serves; mostly one. The newest generation is the last.
+    /// The states of this thread's lane, mostly one, the newest generation last.
     static SERVED: RefCell<Vec<Rc<Local>>> = const { RefCell::new(Vec::new()) };
-    /// How many it served so far.
+    /// Number of states that the lane had so far.
     static SERIAL: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Threads that write to descriptors which may block: of the whole process, started when there is something
-/// to write.
+/// Returns the process's pool of threads that write to descriptors which may block. The threads start when
+/// there is something to write.
 fn blocking() -> Arc<BlockingPool> {
     static POOL: OnceLock<Arc<BlockingPool>> = OnceLock::new();
     POOL.get_or_init(|| Arc::new(BlockingPool::default())).clone()
 }
 
-/// A thread that frees values which were replaced, a list of a million patterns perhaps, whenever it is
-/// woken: a lane that did it would stop for as long. None: the system gave none.
+/// Returns the thread that frees replaced values whenever it is woken: freeing a list of a million patterns
+/// would stop a lane for as long. `None` if the system has no thread.
 fn reclaimer() -> Option<&'static std::thread::Thread> {
     static THREAD: OnceLock<Option<std::thread::Thread>> = OnceLock::new();
     let start = || {
@@ -141,18 +140,18 @@ fn reclaimer() -> Option<&'static std::thread::Thread> {
     THREAD.get_or_init(start).as_ref()
 }
 
-/// How many values that were replaced wait for the lanes' housekeeping before they are freed sooner: rules
-/// may replace many in a second.
+/// Number of replaced values at which they are freed before the lanes' next housekeeping: rules may replace
+/// many in a second.
 const MANY_REPLACED: usize = 256;
 
-/// A rule replaced a value.
+/// Counts a value that a rule replaced, and frees replaced values when there are many.
 pub(crate) fn replaced() {
     if manylane_sync::qsbr::replaced() % MANY_REPLACED == MANY_REPLACED - 1 {
         free_replaced();
     }
 }
 
-/// Has what was replaced be freed, as far as no lane holds it. It asks for no memory.
+/// Frees replaced values that no lane holds. Allocates nothing.
 fn free_replaced() {
     if manylane_sync::qsbr::replaced() > 0 {
         match reclaimer() {
@@ -164,7 +163,7 @@ fn free_replaced() {
     }
 }
 
-/// A page that is served.
+/// Counts a page while it is being served.
 pub(crate) struct PageServed(Rc<Local>);
 
 impl Drop for PageServed {
@@ -174,7 +173,7 @@ impl Drop for PageServed {
 }
 
 impl Local {
-    /// A page more is served; nothing when there are as many as may be.
+    /// Begins to serve a page; `None` if [`PAGES_AT_ONCE`] are being served.
     pub(crate) fn begin_page(self: &Rc<Self>) -> Option<PageServed> {
         let pages = self.pages.get();
         (pages < PAGES_AT_ONCE).then(|| {
@@ -183,10 +182,10 @@ impl Local {
         })
     }
 
-    /// The lane of `io` serves `generation` from now on. `emptied` is called when it has no sessions any more
-    /// while it [stops](Self::stop), perhaps more than once.
+    /// Makes the lane of `io` serve `generation`. `emptied` is called, perhaps more than once, when the lane
+    /// has no sessions of it while it [stops](Self::stop).
     pub fn install(io: Io, generation: Arc<Generation>, emptied: impl Fn() + 'static) -> Rc<Self> {
-        reclaimer(); // before a lane is bound to processors, which the thread would inherit
+        reclaimer(); // started before the lane is bound to processors, which the thread would inherit
         let predecessor = SERVED.with_borrow(|served| {
             served.iter().rev().find(|before| before.generation.is_related(&generation)).cloned()
         });
@@ -252,7 +251,7 @@ impl Local {
         local
     }
 
-    /// What the generation says of the lane itself: when it is the one that serves.
+    /// Applies the generation's settings of the lane itself, once it is the one that serves.
     pub(super) fn apply(&self) {
         let process = &self.generation.process;
         self.io.set_accepts_per_round(process.maxaccept.unwrap_or(ACCEPTS_PER_ROUND));
@@ -261,28 +260,29 @@ impl Local {
         self.share_limits();
     }
 
-    /// `maxpipes`, `tune.buffers.limit`: each lane has its share, at least one.
+    /// Sets this lane's share of `maxpipes` and `tune.buffers.limit`, at least one each.
     pub(super) fn share_limits(&self) {
         let process = &self.generation.process;
         let share = |most: usize| (most / self.lane_ids.borrow().len().max(1)).max(1);
         self.io.set_most_pipes(process.most_pipes.map_or(usize::MAX, share));
         self.io.set_most_clusters(process.most_clusters.map_or(usize::MAX, |most| {
-            // The reserve raises the limit. Messages that begin leave it to those that have begun, and at
-            // least half of the share: each of these holds its head, and takes one at a time for its body.
+            // The reserve raises the limit. Messages that begin leave it to those that have begun, and leave
+            // at least half of the share: each message that has begun holds its head, and takes one cluster
+            // at a time for its body.
             let most = share(most).max(process.reserved_clusters.saturating_add(1));
             (most - process.reserved_clusters).min(most.div_ceil(2))
         }));
     }
 
-    /// What the calling lane has of `generation`; none before it was installed and after it was removed.
+    /// Returns the calling lane's state of `generation`; `None` before `install` and after `remove`.
     pub fn of(generation: &Generation) -> Option<Rc<Self>> {
         SERVED.with_borrow(|served| {
             served.iter().find(|local| std::ptr::eq(&*local.generation, generation)).cloned()
         })
     }
 
-    /// What the calling lane has of all generations that it serves, the newest last. One that comes meanwhile
-    /// is among them, one that goes is not. Takes no memory.
+    /// Iterates over the calling lane's states of all generations, the newest last. A generation that comes
+    /// meanwhile is included, one that goes is not. Allocates nothing.
     pub(super) fn all() -> impl Iterator<Item = Rc<Self>> {
         let mut next = 0;
         std::iter::from_fn(move || {
@@ -294,32 +294,32 @@ impl Local {
         })
     }
 
-    /// The lane.
+    /// Returns the handle of the lane.
     pub fn here(&self) -> Here {
         self.io.here()
     }
 
-    /// What it is of.
+    /// Returns the generation.
     pub fn generation(&self) -> &Arc<Generation> {
         &self.generation
     }
 
-    /// The lanes that serve the generation.
+    /// Returns the lanes that serve the generation.
     pub fn lane_ids(&self) -> Box<[LaneId]> {
         self.lane_ids.borrow().clone()
     }
 
-    /// The lane's driver.
+    /// Returns the lane's driver.
     pub fn io(&self) -> Io {
         self.io.clone()
     }
 
-    /// The lane's access to what is published. Not held across a wait.
+    /// Returns access to published values. Callers must not hold it across a wait.
     pub(crate) fn reader(&self) -> Ref<'_, Reader> {
         self.reader.borrow()
     }
 
-    /// What a variable of the process is now: its type and its value, as reports show it.
+    /// Returns the type and the value of a process variable, in the form that reports show.
     pub fn process_variable(&self, name: &[u8]) -> Option<(Type, Vec<u8>)> {
         let own = &self.generation.expressions;
         let reader = self.reader();
@@ -334,27 +334,28 @@ impl Local {
         Some((value.kind(), shown))
     }
 
-    /// Sets a variable of the process to what an expression or a format gives.
+    /// Sets a process variable to the value of an expression or a format.
     ///
     /// # Errors
-    /// A sentence: the text does not compile, the name is none, or commands have made too many.
+    /// A sentence: the text does not compile, the name is invalid, or commands have made too many variables.
     pub fn set_process_variable(&self, name: &[u8], text: &[u8], is_format: bool) -> Result<(), String> {
         set_now(&self.generation, &self.reader(), name, text, is_format)
     }
 
-    /// Has the variables of the process that commands have made of `before` while this generation began.
+    /// Copies the process variables that commands made in `before` while this generation began.
     pub fn inherit_variables(&self, before: &Generation) {
         inherit_late(&self.generation.expressions, &before.expressions, &self.reader());
     }
 
-    /// Lets go of what was replaced: once in a while, between two sessions.
+    /// Announces that the lane holds no published value, so that replaced ones can be freed. Called between
+    /// sessions.
     pub(crate) fn quiescent(&self) {
         if let Ok(mut reader) = self.reader.try_borrow_mut() {
             reader.quiescent();
         }
     }
 
-    /// Takes no more connections, and closes those that are idle.
+    /// Stops the generation on this lane: it takes no more connections and closes idle ones.
     pub fn stop(&self) {
         if let Some(Some(window)) = self.generation.process.close_spread
             && self.spread.get().is_none()
@@ -365,13 +366,13 @@ impl Local {
                 left: SPREAD_STEPS,
                 seed: u64::from(self.pid) | 1,
             }));
-            // Without memory for the task all are closed at once.
+            // Without memory for the task, all close at once.
             if self.here().spawn(&SPREAD, Class::Bulk, own.close_one_by_one(window)).is_err() {
                 self.spread.set(None);
             }
         }
         self.stopping.happen();
-        // Who waits for something with a generation that was replaced may have nothing to wait for now.
+        // Tasks of a replaced generation may now have nothing left to wait for.
         Self::all().filter(|local| local.stopping.has_happened()).for_each(|local| local.stopping.happen());
         self.leave_checks();
         self.close_idle();
@@ -386,7 +387,7 @@ impl Local {
         }
     }
 
-    /// The clients that are idle are woken again and again, and each time some of them are closed.
+    /// Wakes the idle sessions in each step of a spread soft stop, so that some of them close.
     async fn close_one_by_one(self: Rc<Self>, window: Duration) {
         for left in (0..SPREAD_STEPS).rev() {
             self.here().sleep(window / SPREAD_STEPS).await;
@@ -395,17 +396,17 @@ impl Local {
         }
     }
 
-    /// Whether a client that asks for nothing stays connected although the lane stops.
+    /// Returns true if an idle client stays connected although the lane stops.
     pub(crate) fn keeps_idle(&self) -> bool {
         match self.generation.process.close_spread {
             None => false,
             Some(None) => true,
-            // One of those that are left for each step that is left.
+            // With n steps left, a connection stays with a chance of (n - 1)/n.
             Some(Some(_)) => self.spread.get().is_some_and(|spread| !self.draws(1, spread.left.into())),
         }
     }
 
-    /// Whether a client's connection is closed behind its answer while the lane stops.
+    /// Returns true if a client's connection closes behind its response while the lane stops.
     pub(crate) fn closes_busy(&self) -> bool {
         match self.generation.process.close_spread {
             None => true,
@@ -417,10 +418,10 @@ impl Local {
         }
     }
 
-    /// True so many times out of as many, by chance.
+    /// Returns true with a chance of `times` / `out_of`.
     fn draws(&self, times: u64, out_of: u64) -> bool {
         let Some(mut spread) = self.spread.get() else { return true };
-        // Marsaglia's xorshift: nobody gains by guessing it.
+        // Marsaglia's xorshift; a client gains nothing by guessing it.
         spread.seed ^= spread.seed << 13;
         spread.seed ^= spread.seed >> 7;
         spread.seed ^= spread.seed << 17;
@@ -428,8 +429,8 @@ impl Local {
         out_of == 0 || spread.seed % out_of < times
     }
 
-    /// A number that no other request of the process has: on a process of one lane they go one by one, else
-    /// each lane has its own of every [`MOST_LANES`](crate::MOST_LANES).
+    /// Returns a number that no other request of the process has. In a process of one lane the numbers are
+    /// consecutive; otherwise each lane has its own of every [`MOST_LANES`](crate::MOST_LANES).
     pub(crate) fn next_number(&self) -> u64 {
         let number = self.numbers.get();
         self.numbers.set(number + 1);
@@ -439,27 +440,28 @@ impl Local {
         }
     }
 
-    /// Lanes that serve the generation.
+    /// Returns the number of lanes that serve the generation.
     pub(crate) fn lanes(&self) -> usize {
         self.lane_ids.borrow().len().max(1)
     }
 
-    /// Sessions of this lane.
+    /// Returns the number of sessions and accepting tasks of the generation on this lane.
     pub fn sessions(&self) -> usize {
         self.sessions.get()
     }
 
-    /// `hard-stop-after`: streams end as if an operator had shut them down.
+    /// `hard-stop-after`: ends all streams as if an operator had shut them down.
     pub fn end_streams(&self) {
         self.streams.end_all(Cause::Killed);
     }
 
-    /// The same for all generations of the calling lane.
+    /// Ends the streams of all generations of the calling lane.
     pub fn end_all_streams() {
         Self::all().for_each(|local| local.end_streams());
     }
 
-    /// A line about a frontend, or about a backend without one, for its log targets and for standard error.
+    /// Writes a line about a frontend, or about a backend without one, to its log targets and to standard
+    /// error.
     pub fn warn(&self, frontend: Option<&Frontend>, backend: Option<&Backend>, text: &str) {
         match (frontend, backend) {
             (Some(frontend), _) => super::changes::warn(self, frontend, text),
@@ -468,18 +470,18 @@ impl Local {
         }
     }
 
-    /// A line at level info for the targets of `global`.
+    /// Writes a line at level info to the log targets of `global`.
     pub fn log_globally(&self, text: &str) {
         super::changes::log_globally(self, text);
     }
 
-    /// Sessions end wherever they are, without a word.
+    /// Ends all sessions wherever they are, without a response.
     pub fn end_sessions(&self) {
         self.over.set(true);
         self.here().wake_kind(&super::listen::SESSION);
     }
 
-    /// Whether they do.
+    /// Returns true if [`end_sessions`](Self::end_sessions) was called.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.over.get()
@@ -497,8 +499,8 @@ impl Local {
         }
     }
 
-    /// Looks after what nobody asks for: connections that were not needed, servers that warm up, values that
-    /// were replaced. Until the lane stops.
+    /// Closes connections that were not needed, warms up servers and frees replaced values, once per
+    /// [`HOUSEKEEPING`], until the generation stops.
     pub(crate) async fn housekeeping(self: Rc<Self>) {
         let here = self.here();
         for round in 1_u32.. {
@@ -525,28 +527,28 @@ impl Local {
         }
     }
 
-    /// The lane serves it no more. Sessions that are left keep what they need.
+    /// Removes the state from the lane. Remaining sessions keep what they need.
     pub fn remove(&self) {
         SERVED.with_borrow_mut(|served| served.retain(|local| !std::ptr::eq(&**local, self)));
     }
 
-    /// Lines for logs that the calling lane has not sent yet.
+    /// Returns the number of log lines that the calling lane has not sent yet.
     pub fn unsent_lines() -> usize {
         SERVED.with_borrow(|served| served.iter().map(|local| local.logs.unsent()).sum())
     }
 
-    /// The calling thread's lane ends.
+    /// Removes all states, when the calling thread's lane ends.
     pub fn remove_all() {
-        drop(SERVED.take()); // outside of the borrow: what is dropped may look
+        drop(SERVED.take()); // dropped outside of the borrow, since destructors may read `SERVED`
     }
 
-    /// What the calling lane has of the newest generation that goes on.
+    /// Returns the calling lane's state of the newest generation that does not stop.
     pub(super) fn newest() -> Option<Rc<Self>> {
         SERVED.with_borrow(|served| served.iter().rev().find(|local| !local.stopping.has_happened()).cloned())
     }
 
-    /// The same, if this one serves no more and that one has the same server: with the number of its backend
-    /// there, and its own.
+    /// Returns the state that serves in place of this one once this one has stopped, if it has the same
+    /// server: with the numbers of the backend and the server there.
     pub(super) fn successor_with(&self, backend: &Backend, index: Index) -> Option<(Rc<Self>, usize, Index)> {
         let next = self.successor().filter(|_| self.stopping.has_happened())?;
         let own = next.generation.backend_named(&backend.name).filter(|own| own.mode == backend.mode)?;
@@ -555,13 +557,13 @@ impl Local {
         Some((next, number, index))
     }
 
-    /// The same, if it is not this one.
+    /// Returns the newest state of the lane that does not stop, unless it is this one.
     pub(super) fn successor(&self) -> Option<Rc<Self>> {
         Self::newest().filter(|newest| !std::ptr::eq(&**newest, self))
     }
 }
 
-/// By the servers' numbers. Those of servers that `predecessor` has, too, are the same.
+/// Returns the connectors by server number. Servers that `predecessor` has, too, keep their connectors.
 fn connectors(generation: &Generation, predecessor: Option<&Local>) -> Box<[Rc<Connector>]> {
     let connector = |server: &Server| Some(Rc::new(Connector::new(server.connect.clone())));
     let mut all: Vec<Option<Rc<Connector>>> = match predecessor {
@@ -579,7 +581,7 @@ fn connectors(generation: &Generation, predecessor: Option<&Local>) -> Box<[Rc<C
             .flat_map(|backend| &backend.servers)
             .for_each(|server| all[server.number] = connector(server)),
     }
-    all.into_iter().flatten().collect() // each number is a server's, of one that is gone too
+    all.into_iter().flatten().collect() // each number belongs to a server, even if the server is gone
 }
 
 impl fmt::Debug for Local {
@@ -606,8 +608,8 @@ mod tests {
         let make = || std::sync::Mutex::new(Large(tell.lock().expect("nobody panics").clone()));
         let published = manylane_sync::Published::new(make());
         published.replace(make());
-        // Readers of other tests may have to say that they hold nothing, which housekeeping also waits for by
-        // coming again.
+        // Readers of other tests may still have to announce that they hold nothing. Housekeeping, too, waits
+        // for that by coming again.
         let freed_by = loop {
             free_replaced();
             if let Ok(name) = told.recv_timeout(Duration::from_millis(10)) {

@@ -1,4 +1,4 @@
-//! Looks at all counters once a second: see [`crate::meter`]. The first lane of a generation does it.
+//! Samples all counters once a second: see [`crate::meter`]. The first lane of a generation does it.
 
 use super::local::Local;
 use crate::rules::table_millis;
@@ -9,14 +9,14 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Time between two looks.
+/// Time between two samples.
 const EVERY: Duration = Duration::from_secs(1);
-/// Servers that are looked at before others have their turn.
+/// Number of servers that are sampled before other tasks run.
 const AT_ONCE: usize = 64;
-/// Entries of stick tables that are removed before others have their turn, under one lock: some 50 us.
+/// Number of stick-table entries that are removed before other tasks run, under one lock: about 50 us.
 const EXPIRED_AT_ONCE: usize = 256;
 
-/// Looks until the generation stops.
+/// Samples until the generation stops.
 pub(super) async fn watch(local: Rc<Local>) {
     let here = local.here();
     while !sleep(&local, here).await {
@@ -26,7 +26,7 @@ pub(super) async fn watch(local: Rc<Local>) {
     }
 }
 
-/// Whether the generation stopped meanwhile.
+/// Sleeps until the next sample. Returns true if the generation stopped meanwhile.
 async fn sleep(local: &Local, here: Here) -> bool {
     let mut sleep = here.sleep(EVERY);
     let mut stopping = local.stopping.waiter();
@@ -54,7 +54,7 @@ async fn look(local: &Local, here: Here, now: Time) {
     }
 }
 
-/// Removes entries of stick tables that have expired.
+/// Removes stick-table entries that have expired.
 async fn expire(local: &Local, here: Here) {
     for table in local.tables.all() {
         let mut next = 0;

@@ -1,4 +1,4 @@
-//! A generation at work on lanes.
+//! A generation while lanes serve it.
 
 mod agent;
 mod changes;

@@ -1,16 +1,16 @@
-//! Names of servers at work (R-G9): each `resolvers` section is one lane's, which asks its name servers,
-//! gives servers their addresses and answers rules.
+//! Resolves names of servers (R-G9): each `resolvers` section belongs to one lane, which queries the name
+//! servers, sets the addresses of servers and answers rules.
 //!
 //! # Protocol
-//! 1. Whom a server of a template stands for, and which names are asked for, only the lane of the section
-//!    knows and changes; what follows from it for a server goes the way of all changes (`run/changes.rs`,
+//! 1. Only the section's lane knows and changes which member of a service a template's server stands for, and
+//!    which names are resolved. The consequences for a server are changes like all others (`run/changes.rs`,
 //!    `generation/addr.rs`).
-//! 2. A server that loses its address enters maintenance first and is nowhere then; one that gets one is
-//!    there first and leaves maintenance then: so nobody is sent to a server that is nowhere.
-//! 3. Other lanes leave orders and ring.
-//! 4. Where a generation begins beside another one with the same section, the one that began last does all of
-//!    this, and the other waits: it ends when its generation does, or goes on when the later one comes to
-//!    nothing.
+//! 2. A server that loses its address enters maintenance first and loses the address then. A server that gets
+//!    an address gets it first and leaves maintenance then. So no request is sent to a server without an
+//!    address.
+//! 3. Other lanes queue orders and notify the section's task.
+//! 4. When a generation begins beside another with the same section, the task that began last does all of
+//!    this, and the other waits: it ends with its generation, or continues if the later generation fails.
 
 use super::Local;
 use super::changes::{change, say, set_weight};
@@ -40,17 +40,17 @@ use std::time::Duration;
 static NAMES: TaskKind = TaskKind::new("resolvers");
 static QUESTION: TaskKind = TaskKind::new("question to a name server");
 
-/// Questions of a section that are open at once, each with a socket of its own; others wait for their turn.
+/// Most concurrent queries of a section, each with a socket of its own; others wait.
 const MOST_QUESTIONS: u32 = 256;
 
-/// Has the lane of `local` look after its part of the sections, of which each of `lanes` has one.
+/// Starts the tasks of this lane's share of the sections; `lanes` share all sections.
 ///
 /// # Errors
-/// A sentence, when there is no memory left.
+/// A sentence, if there is no memory.
 pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
     for number in (0..local.generation.resolvers.len()).filter(|number| number % lanes.len() == own) {
-        // Whoever asks now stops after that: rules are never without somebody who asks.
+        // The earlier task stops only now, so a task is always there for rules.
         let notify: Arc<Notify> = Arc::default();
         let section = local.generation.resolvers[number].begin(&notify);
         let task = look_after(local.clone(), number, notify.clone(), section);
@@ -62,41 +62,41 @@ pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
     Ok(())
 }
 
-/// The clock of a section.
+/// Clock of a section.
 fn clock(local: &Local) -> Duration {
     local.here().now().since(Time::ZERO)
 }
 
-/// What a rule waits for at most, beside what the section's own tries take.
+/// Longest wait of a rule, in addition to the section's own attempts.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// And with them.
+/// Longest wait of a rule, including the section's attempts.
 const LONGEST_LOOK_UP: Duration = Duration::from_secs(60);
 
 impl Local {
-    /// The address that a rule wants; none where there is none, or it is not known in time.
+    /// Returns the address that a rule asks for; `None` if there is none or it is not known in time.
     pub(crate) async fn look_up(&self, section: usize, question: Arc<Question>) -> Option<IpAddr> {
         let section = &self.generation.resolvers[section];
         if !section.order(Order::Ask(question.clone())) {
             return None;
         }
-        // Each try asks for both families.
+        // Each attempt queries both families.
         let tries = section.settings.retry.saturating_mul(section.settings.retries.max(1).saturating_mul(2));
         let patience = tries.saturating_add(PATIENCE).min(LONGEST_LOOK_UP);
         self.here().timeout(patience, question.answered()).await.ok().flatten()
     }
 }
 
-/// What the lane has of a section.
+/// State of a section on its lane.
 struct Desk {
     local: Rc<Local>,
     number: usize,
     section: RefCell<Section>,
     places: ConnLimit,
-    /// Wakes its task.
+    /// Wakes the section's task.
     notify: Arc<Notify>,
 }
 
-/// Looks after a section until the lane stops.
+/// Task of a section, until the lane stops.
 async fn look_after(local: Rc<Local>, number: usize, notify: Arc<Notify>, section: Section) {
     let generation = local.generation.clone();
     let own = &generation.resolvers[number];
@@ -112,8 +112,8 @@ async fn look_after(local: Rc<Local>, number: usize, notify: Arc<Notify>, sectio
     desk.section.borrow_mut().resumed(clock(&local));
     let here = local.here();
     loop {
-        // Once another has begun it is for that one to move servers: what both know of them would not be the
-        // same. It may end first: what came meanwhile is dealt with then.
+        // Once a later task has begun, only that one moves servers, because the two may know different
+        // addresses. If the later one ends first, this one handles what has arrived meanwhile.
         let due = own.is_asked_by(&notify).then(|| desk.work(&mut guests, &notify)).flatten();
         let sleep = here.sleep_until(due.map_or(Time::MAX, |due| Time::ZERO + due));
         if unless_stopped(&local, notify.or(sleep)).await.is_none() {
@@ -133,7 +133,7 @@ impl Desk {
         &self.local.generation.resolvers[self.number]
     }
 
-    /// Does what is to be done now. When there is more to do.
+    /// Handles all orders and results that have arrived. Returns when the next work is due.
     fn work(self: &Rc<Self>, guests: &mut Guests, notify: &Arc<Notify>) -> Option<Duration> {
         let (local, own) = (&self.local, self.resolvers());
         for order in own.orders(notify) {
@@ -152,7 +152,7 @@ impl Desk {
             guests.heard(self, local, news);
         }
         while let Some(ask) = self.next_ask() {
-            // Without memory for the task it is as if nobody had answered.
+            // Without memory for the task, the query counts as unanswered.
             let _ = local.here().spawn_made(&QUESTION, Class::Normal, || exchange(self.clone(), ask));
         }
         let gone = std::iter::from_fn(|| self.section.borrow_mut().poll_gone()).collect();
@@ -177,7 +177,7 @@ impl Desk {
     }
 }
 
-/// One question to one name server, until it is answered or its time is over.
+/// Sends one query to one name server, and waits until it is answered or its time is over.
 async fn exchange(desk: Rc<Desk>, ask: Ask) {
     let local = &desk.local;
     let until = Time::ZERO + ask.until;
@@ -200,8 +200,8 @@ async fn exchange(desk: Rc<Desk>, ask: Ask) {
     let _ = unless_stopped(local, here.timeout(until.since(here.now()), work)).await;
 }
 
-/// Over UDP, from a port that the system chooses by chance; the socket is connected, so the system gives only
-/// what came from the name server. None: it cannot be reached.
+/// Sends a query over UDP, from a random port that the system chooses. The socket is connected, so the system
+/// delivers only datagrams of this name server. `None` if the name server cannot be reached.
 async fn over_udp(desk: &Desk, ask: &Ask, server: SocketAddr) -> Option<Heard> {
     let any: IpAddr =
         if server.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -218,20 +218,20 @@ async fn over_udp(desk: &Desk, ask: &Ask, server: SocketAddr) -> Option<Heard> {
         socket.recv_batch(&mut came).await.ok()?;
         for datagram in came.drain(..) {
             if datagram.truncated {
-                return Some(Heard::Truncated); // longer than it was asked to be
+                return Some(Heard::Truncated); // longer than the advertised payload
             }
             match desk.hear(ask, false, &datagram.bytes) {
                 Heard::Not => {}
                 heard => return Some(heard),
             }
         }
-        // A server that sends what nobody asked for, and never stops, shares the lane, and the time of the
-        // question ends.
+        // A server that keeps sending unrelated datagrams shares the lane with other tasks, until the query's
+        // time is over.
         desk.local.here().yield_now().await;
     }
 }
 
-/// Over TCP, with its length before each message (RFC 1035, 4.2.2).
+/// Sends a query over TCP, with a length before each message (RFC 1035, 4.2.2).
 async fn over_tcp(desk: &Desk, ask: &Ask, server: SocketAddr, until: Time) -> Option<()> {
     let connector = Connector::new(ConnectOptions::default());
     let connection =
@@ -250,32 +250,32 @@ async fn over_tcp(desk: &Desk, ask: &Ask, server: SocketAddr, until: Time) -> Op
             return Some(());
         }
         let segment: Segment = connection.recv().await.ok()??;
-        let room = 2 + LONGEST_MESSAGE - came.len(); // what follows the message is not looked at
+        let room = 2 + LONGEST_MESSAGE - came.len(); // bytes behind the message are ignored
         came.extend(segment.iter().take(room));
     }
 }
 
-/// Who wants to know something.
+/// Users of a section's answers.
 #[derive(Debug, Default)]
 struct Guests {
     /// Servers that have the address of a name.
     servers: HashMap<Id, Vec<ServerNumber>>,
-    /// The names of servers that are asked for.
+    /// Names that are resolved for servers.
     names: HashMap<ServerNumber, Id>,
     /// Templates that stand for services.
     services: HashMap<Id, Vec<Template>>,
-    /// Rules.
+    /// Questions of rules.
     questions: HashMap<Id, Vec<Arc<Question>>>,
 }
 
-/// Servers of one backend that stand for those of a service.
+/// Servers of one backend that stand for the members of a service.
 #[derive(Debug)]
 struct Template {
     backend: usize,
     members: Vec<ServerNumber>,
 }
 
-/// Addresses that a name has.
+/// Returns the address of an entry, if it is one.
 fn addresses(entry: &Entry) -> Option<IpAddr> {
     match entry.item {
         Item::Address(address) => Some(address),
@@ -283,7 +283,7 @@ fn addresses(entry: &Entry) -> Option<IpAddr> {
     }
 }
 
-/// What tells an answer from others that have other addresses, in whatever order.
+/// Hashes a set of addresses, independently of their order, to recognize an answer with the same addresses.
 fn mark(addresses: impl Iterator<Item = IpAddr>) -> u64 {
     let mut addresses: Vec<IpAddr> = addresses.collect();
     addresses.sort_unstable();
@@ -293,7 +293,7 @@ fn mark(addresses: impl Iterator<Item = IpAddr>) -> u64 {
 }
 
 impl Guests {
-    /// The servers of the file.
+    /// Begins with the servers of the configuration.
     fn begin(&mut self, desk: &Desk, local: &Local) {
         let now = clock(local);
         for backend in &local.generation.backends {
@@ -317,13 +317,13 @@ impl Guests {
                 }
             }
         }
-        // What the section before knew holds for servers that are new here, too.
+        // New servers here also use what the section knew before.
         let known = |id: &Id| desk.section.borrow().status(*id) == Status::Valid;
         let services: Vec<Id> = self.services.keys().copied().filter(known).collect();
         services.into_iter().for_each(|id| self.member(desk, local, id));
     }
 
-    /// The server's name is asked for from now on.
+    /// Begins to resolve the server's name.
     fn follow(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
         let (_, server) = local.generation.server(number);
         let Some(resolution) = &server.resolution else { return };
@@ -336,11 +336,11 @@ impl Guests {
         self.servers.entry(id).or_default().push(number);
         let status = desk.section.borrow().status(id);
         if status == Status::Valid {
-            self.settle(desk, local, number, id, None); // others had asked already
+            self.settle(desk, local, number, id, None); // the name was resolved for another server before
         }
     }
 
-    /// The server's name is not asked for any more on its account.
+    /// Stops resolving the server's name for this server.
     fn unfollow(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
         let Some(id) = self.names.remove(&number) else { return };
         if let Some(servers) = self.servers.get_mut(&id) {
@@ -349,15 +349,15 @@ impl Guests {
         desk.section.borrow_mut().forget(id, clock(local));
     }
 
-    /// An operator gave the server another name.
+    /// Handles a server that an operator gave another name.
     fn renamed(&mut self, desk: &Desk, local: &Local, number: ServerNumber) {
         if local.generation.known(number).is_none() {
-            return; // it was one of the generation before
+            return; // the server belongs to the generation before
         }
         self.follow(desk, local, number);
     }
 
-    /// A rule wants to know an address.
+    /// Handles a question of a rule.
     fn ask(&mut self, desk: &Desk, local: &Local, question: Arc<Question>) {
         let now = clock(local);
         let wanted = desk.section.borrow_mut().want(question.name.clone(), question.kind, now);
@@ -371,7 +371,7 @@ impl Guests {
         }
     }
 
-    /// All rules that wait for that name go on.
+    /// Answers all rules that wait for a name.
     fn answer(&mut self, desk: &Desk, local: &Local, id: Id) {
         let now = clock(local);
         for question in self.questions.remove(&id).unwrap_or_default() {
@@ -391,8 +391,8 @@ impl Guests {
         }
     }
 
-    /// Nobody answers here any more: rules that wait are answered by the lane that asks in the place of this
-    /// one, if there is one.
+    /// Passes the waiting questions of rules to the task that replaces this one; without one, answers them
+    /// with no address.
     fn leave(&mut self, desk: &Desk) {
         for question in self.questions.drain().flat_map(|(_, waiting)| waiting) {
             if !desk.resolvers().order(Order::Ask(question.clone())) {
@@ -401,12 +401,12 @@ impl Guests {
         }
     }
 
-    /// Something was found out about a name.
+    /// Handles a new result for a name.
     fn heard(&mut self, desk: &Desk, local: &Local, news: Settled) {
         let mut by = news.server;
         for number in self.servers.get(&news.name).cloned().unwrap_or_default() {
             self.settle(desk, local, number, news.name, by);
-            by = None; // the others have it from what is known now
+            by = None; // the other servers get it from the cache
         }
         if self.services.contains_key(&news.name) {
             self.member(desk, local, news.name);
@@ -414,7 +414,7 @@ impl Guests {
         self.answer(desk, local, news.name);
     }
 
-    /// A server gets an address of its name, keeps the one that it has, or has none any more.
+    /// Gives a server an address of its name, or keeps the address that it has, or removes it.
     fn settle(&self, desk: &Desk, local: &Local, number: ServerNumber, id: Id, by: Option<usize>) {
         let (_, server) = local.generation.server(number);
         let Some(resolution) = &server.resolution else { return };
@@ -430,7 +430,7 @@ impl Guests {
         if known.stays_by_hand(answer) {
             return;
         }
-        // Two servers may be at two ports of one address.
+        // Two servers may have different ports of one address.
         let others: Vec<IpAddr> = self
             .servers
             .get(&id)
@@ -475,7 +475,7 @@ impl Guests {
         }
     }
 
-    /// What a service's records say to the templates that stand for it.
+    /// Assigns the records of a service to the templates that stand for it.
     fn member(&mut self, desk: &Desk, local: &Local, id: Id) {
         {
             let section = desk.section.borrow();
@@ -526,7 +526,7 @@ impl Guests {
         self.services.insert(id, templates);
     }
 
-    /// A server of a template stands for one of a service.
+    /// Makes a server of a template stand for a member of a service.
     fn stand_for(&mut self, desk: &Desk, local: &Local, number: ServerNumber, service: Service, new: bool) {
         let (backend, server) = local.generation.server(number);
         let (Some(resolution), Some(index)) =
@@ -536,7 +536,7 @@ impl Guests {
         };
         let Service { target, port, weight: share, address, priority: _ } = service;
         if !resolution.ignores_weight && backend.balancer.servers()[index].state().weight() != weight(share) {
-            // An algorithm whose weights are fixed has those of the file.
+            // A static algorithm keeps the weights of the configuration.
             let _ = set_weight(local, backend, index, weight(share));
         }
         if let Some(address) = address {
@@ -572,7 +572,7 @@ impl Guests {
     }
 }
 
-/// Why a server has no address, as the logs have it.
+/// Returns the reason for the logs why a server has no address.
 fn reason(status: Status) -> &'static str {
     match status {
         Status::Nx => " (DNS NX status)",
@@ -582,7 +582,7 @@ fn reason(status: Status) -> &'static str {
     }
 }
 
-/// A server is elsewhere.
+/// Moves a server to another address.
 fn go(local: &Local, number: ServerNumber, by: &str, to: impl FnOnce(&mut Whereabouts)) {
     let (backend, server) = local.generation.server(number);
     let before = server.addr.change(to).ip();
@@ -600,7 +600,8 @@ fn go(local: &Local, number: ServerNumber, by: &str, to: impl FnOnce(&mut Wherea
     }
 }
 
-/// A server has an address (rule 2). Whether it had none before.
+/// Takes a server with an address out of maintenance (rule 2). Returns true if the server had no address
+/// before.
 fn bring_up(local: &Local, backend: &Backend, index: Index) -> bool {
     let was = backend.balancer.servers()[index].state().standing().unresolved;
     if was {
@@ -609,7 +610,7 @@ fn bring_up(local: &Local, backend: &Backend, index: Index) -> bool {
     was
 }
 
-/// The same, for one whose name was asked for.
+/// Like [`bring_up`], and logs it, for a server whose name was resolved.
 fn have(local: &Local, number: ServerNumber) {
     let (backend, server) = local.generation.server(number);
     let Some(index) = backend.balancer.servers().index(server.index) else { return };
@@ -622,7 +623,7 @@ fn have(local: &Local, number: ServerNumber) {
     }
 }
 
-/// A server has no address any more (rule 2).
+/// Takes the address from a server (rule 2).
 fn lose(local: &Local, number: ServerNumber, why: &str) {
     let (backend, server) = local.generation.server(number);
     let Some(index) = backend.balancer.servers().index(server.index) else { return };

@@ -1,4 +1,4 @@
-//! What requests see of their server, where that counts (`observe`).
+//! Observations of servers by requests, where they count for health (`observe`).
 
 use super::checks::tell;
 use super::local::Local;
@@ -6,33 +6,33 @@ use crate::generation::{Backend, Observed, OnError, ServerCheck};
 use manylane_balance::Index;
 use manylane_check::{CheckResult, Status};
 
-/// What a request saw.
+/// Observation of a server by one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Observation {
-    /// It was connected.
+    /// The server was connected.
     Connected,
-    /// It was not.
+    /// The server could not be connected.
     NotConnected,
     /// The response had this status.
     Status(u16),
-    /// What came was no head of a response.
+    /// The head of the response was invalid.
     BadHead,
-    /// The body of the response was not framed as it must be.
+    /// The framing of the response's body was invalid.
     BadBody,
-    /// No response came in time.
+    /// No response arrived in time.
     Silent,
     /// The server closed before its response.
     Closed,
 }
 
 impl Observation {
-    /// Whether it is well, if it counts.
+    /// Returns whether the observation is a success; `None` if it does not count in this mode.
     fn is_well(self, layer7: bool) -> Option<bool> {
         match (self, layer7) {
             (Self::Connected, false) => Some(true),
             (Self::NotConnected, _) => Some(false),
             (Self::Connected, true) | (_, false) => None,
-            // What the client asks for may be the reason of these two.
+            // 501 and 505 may be due to the client's request.
             (Self::Status(status), true) => Some(status < 500 || status == 501 || status == 505),
             (Self::BadHead | Self::BadBody | Self::Silent | Self::Closed, true) => Some(false),
         }
@@ -51,7 +51,7 @@ impl Observation {
     }
 }
 
-/// A request saw this of a server.
+/// Counts an observation of a server.
 #[inline]
 pub(crate) fn observe(local: &Local, backend: &Backend, index: Index, seen: Observation) {
     let Some(check) = &backend.servers[index.get()].check else { return };

@@ -1,12 +1,13 @@
-//! Passwords that were hashed: what came of it, so that a client that shows its password with each request
-//! costs one hash on each lane.
+//! Results of password hashes, so that a client that sends its password with each request costs one hash on
+//! each lane.
 //!
 //! # Protocol
-//! 1. Hashing takes milliseconds on purpose, so it is done by [`hashing`] threads, of which there are
-//!    [`THREADS`]. The lane goes on with others meanwhile.
-//! 2. What came of it is kept by lane and generation, under a hash with a secret of the process: no password
+//! 1. Hashing takes milliseconds on purpose, so [`THREADS`] threads of [`hashing`] do it. The lane serves
+//!    other tasks meanwhile.
+//! 2. Each lane keeps the results for each generation, under a hash with a secret of the process. No password
 //!    is kept.
-//! 3. At most [`MOST`] are kept. When there are more, wrong ones go, and then all.
+//! 3. At most [`MOST`] results are kept. When there are more, the wrong passwords are removed first, and then
+//!    all.
 
 use manylane_sched::BlockingPool;
 use manylane_sync::Arc;
@@ -16,17 +17,17 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
-/// Threads that hash passwords: wrong ones cost as much as right ones, and are not to keep all processors
-/// from the lanes.
+/// Number of threads that hash passwords. Wrong passwords cost as much as right ones and must not take all
+/// processors from the lanes.
 const THREADS: usize = 2;
 
-/// Passwords that wait for them at most. Beyond that requests are answered that the service is not available.
+/// Most passwords that wait for a thread. Beyond that, requests get a 503.
 const WAITING: usize = 256;
 
-/// Outcomes that a lane keeps.
+/// Most results that a lane keeps.
 const MOST: usize = 4096;
 
-/// The threads, started when there is something to hash.
+/// Returns the pool of threads, which start when there is something to hash.
 pub(crate) fn hashing() -> &'static BlockingPool {
     static POOL: OnceLock<Arc<BlockingPool>> = OnceLock::new();
     POOL.get_or_init(|| Arc::new(BlockingPool::new(THREADS, WAITING)))
@@ -34,7 +35,7 @@ pub(crate) fn hashing() -> &'static BlockingPool {
 
 type Key = [u8; 32];
 
-/// Outcomes by list, user and password.
+/// Results by list, user and password.
 #[derive(Debug, Default)]
 pub(crate) struct Passwords(RefCell<HashMap<Key, bool>>);
 
@@ -50,12 +51,12 @@ impl Passwords {
         hash.chain_update(user).chain_update(password).finalize().into()
     }
 
-    /// Whether it is the user's password, if that is known.
+    /// Returns whether the password is correct, if the result is known.
     pub(crate) fn known(&self, list: usize, user: &[u8], password: &[u8]) -> Option<bool> {
         self.0.borrow().get(&Self::key(list, user, password)).copied()
     }
 
-    /// It is known from here on.
+    /// Stores a result.
     pub(crate) fn learn(&self, list: usize, user: &[u8], password: &[u8], right: bool) {
         let mut all = self.0.borrow_mut();
         if all.len() >= MOST {

@@ -1,12 +1,12 @@
 //! Health checks by programs: `option external-check`.
 //!
 //! # Protocol
-//! 1. A program is started and waited for by a thread of a pool of its own, so that no lane waits for the
-//!    system, and files and names that others wait for are not behind programs that take long. At most
-//!    [`PROGRAMS`] run at once; [`WAITING`] checks wait for their turn.
-//! 2. One that is not done in its time is told to end, and is killed when it has not done so within
-//!    [`GRACE`]. It is waited for in any case, so none is left behind for nobody.
-//! 3. A check that is given up, since its lane stops, leaves its program to rule 2.
+//! 1. A thread of a separate pool starts a program and waits for it. So no lane waits for the system, and
+//!    slow programs do not delay jobs for files and names. At most [`PROGRAMS`] run at once; [`WAITING`]
+//!    checks can wait.
+//! 2. A program that exceeds its time gets SIGTERM, and SIGKILL after [`GRACE`]. The thread always waits for
+//!    it, so no zombie remains.
+//! 3. When a check is abandoned because its lane stops, rule 2 still ends its program.
 
 use super::local::Local;
 use crate::generation::{Backend, CheckTimeouts, Program, Server, ServerCheck};
@@ -24,13 +24,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Programs that run at once.
+/// Most programs that run at once.
 const PROGRAMS: usize = 16;
 
-/// Checks that wait for their turn.
+/// Most checks that wait for a thread.
 const WAITING: usize = 4096;
 
-/// How long a program has to end when its time is over.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(1);
 
 fn programs() -> &'static BlockingPool {
@@ -38,7 +38,7 @@ fn programs() -> &'static BlockingPool {
     POOL.get_or_init(|| Arc::new(BlockingPool::new(PROGRAMS, WAITING)))
 }
 
-/// One check by a program.
+/// Makes one check by a program.
 pub(super) async fn run(
     local: &Local,
     backend: &Backend,
@@ -62,23 +62,23 @@ pub(super) async fn run(
     }
 }
 
-/// What its end means; none when its time was over.
+/// Returns the result for an exit status; `None` means that the time was over.
 fn verdict(ended: Option<ExitStatus>) -> CheckResult {
     let told = |status, code| CheckResult { code: Some(code), ..CheckResult::new(status, "") };
     match ended.map(|status| status.code()) {
         Some(Some(0)) => told(Status::ProcOk, 0),
         Some(Some(code)) => told(Status::ProcErr, code.into()),
-        Some(None) => told(Status::ProcErr, -1), // a signal
+        Some(None) => told(Status::ProcErr, -1), // a signal ended the program
         None => told(Status::ProcTout, 0),
     }
 }
 
-/// Starts the program and waits for its end; nothing when it was too late.
+/// Starts the program and waits for its end. Returns `None` if it exceeded its time.
 fn wait(mut command: Command, time: Duration) -> io::Result<Option<ExitStatus>> {
     let deadline = Instant::now() + time;
     let mut child = match command.spawn() {
         Ok(child) => child,
-        // As of a program that could be started, and found nothing to be executed.
+        // As if the program had started and failed to execute the file.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
             return Ok(Some(ExitStatus::from_raw(NOT_EXECUTED << 8)));
         }
@@ -86,8 +86,8 @@ fn wait(mut command: Command, time: Duration) -> io::Result<Option<ExitStatus>> 
     };
     let ended = ends_by(&child, deadline);
     if !matches!(ended, Ok(true)) {
-        let _ = kill_process(Pid::from_child(&child), Signal::TERM); // it may have ended
-        // Without descriptors nobody knows whether it ends.
+        let _ = kill_process(Pid::from_child(&child), Signal::TERM); // the program may have ended already
+        // Without a descriptor for the process, its end cannot be seen.
         if !ends_by(&child, Instant::now() + GRACE).unwrap_or(false) {
             let _ = child.kill();
         }
@@ -96,10 +96,10 @@ fn wait(mut command: Command, time: Duration) -> io::Result<Option<ExitStatus>> 
     Ok(ended?.then_some(status))
 }
 
-/// The exit status of what could not be executed.
+/// Exit status of a program that cannot be executed.
 const NOT_EXECUTED: i32 = 255;
 
-/// Whether it ends in time. It is not waited for.
+/// Returns true if the process ends before the deadline. Does not reap it.
 fn ends_by(child: &Child, deadline: Instant) -> io::Result<bool> {
     let process = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
     loop {
@@ -113,8 +113,8 @@ fn ends_by(child: &Child, deadline: Instant) -> io::Result<bool> {
     }
 }
 
-/// The program with its arguments and its environment, which are HAProxy's; looked for in its folders where
-/// it is started.
+/// Returns the command with HAProxy's arguments and environment. The file is looked up when the command
+/// starts.
 fn command(
     local: &Local,
     backend: &Backend,
@@ -166,7 +166,7 @@ fn command(
     }
 }
 
-/// The file: by its path, or in the folders of `external-check path`.
+/// Returns the program's file: a path as it is, else from the folders of `external-check path`.
 fn resolved(program: &Program) -> OsString {
     use std::os::unix::ffi::OsStrExt;
     if program.command.as_bytes().contains(&b'/') {
@@ -179,7 +179,7 @@ fn resolved(program: &Program) -> OsString {
     found.map_or_else(|| program.command.clone(), Into::into)
 }
 
-/// The first address of the proxy, if it is a frontend, too: a unix socket has no port.
+/// Returns the first address of the proxy, if it is also a frontend. A unix socket has no port.
 fn listens(local: &Local, backend: &Backend) -> (Option<OsString>, Option<OsString>) {
     let generation = &local.generation;
     let frontend = generation.frontends.iter().find(|frontend| frontend.name == backend.name);

@@ -1,4 +1,4 @@
-//! Servers that an operator sends elsewhere: `set server addr`, `set server fqdn`.
+//! Moves servers to other addresses for an operator: `set server addr`, `set server fqdn`.
 
 use super::Local;
 use super::changes::change;
@@ -8,19 +8,19 @@ use manylane_net::address::Port;
 use manylane_resolve::Name;
 use std::net::IpAddr;
 
-/// What came of sending a server elsewhere.
+/// Place of a server before it was moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relocated {
-    /// Its address before.
+    /// The former address.
     pub ip: Option<IpAddr>,
-    /// Its port before; none for one that is the client's, or so many more.
+    /// The former port; `None` if the port is the client's, or an offset to it.
     pub port: Option<u16>,
 }
 
-/// A server is at that address, and at that port if there is one. As it was.
+/// Moves a server to an address, and to a port if one is given. Returns the former place.
 ///
 /// # Errors
-/// Why it cannot be elsewhere.
+/// The reason why the server cannot be moved.
 pub fn relocate(
     local: &Local,
     backend: &Backend,
@@ -45,22 +45,22 @@ pub fn relocate(
     Ok(Relocated { ip: before.ip(), port })
 }
 
-/// Why a server gets no other name.
+/// Reason why a server does not get another name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotRenamed {
-    /// Nobody asks for its name.
+    /// No resolver looks up names for the server.
     NoResolution,
-    /// It stands for one of a service, whose records name it.
+    /// The server stands for a member of a service, whose records name it.
     Service,
-    /// It has that name.
+    /// The server has this name already.
     Same,
-    /// This is no name.
+    /// The text is not a valid name.
     Wrong(&'static str),
-    /// Too much is to be done.
+    /// Too many orders are queued.
     Busy,
 }
 
-/// A server's address is that of another name from now on. The name before.
+/// Gives a server another name, whose address it then gets. Returns the former name.
 ///
 /// # Errors
 /// [`NotRenamed`].
@@ -82,7 +82,7 @@ pub fn rename(
     let before = server.addr.change(|known| {
         known.name = Some(name.as_str().into());
         known.renamed = true;
-        known.by_hand = false; // the new name says where
+        known.by_hand = false; // the new name decides about the address
     });
     if !local.generation.resolvers[resolution.section].order(Order::Rename(backend.number_of(index))) {
         server.addr.change(|known| *known = before);

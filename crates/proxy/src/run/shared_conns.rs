@@ -1,12 +1,12 @@
-//! Connections of HTTP/2 to servers: the requests of a lane share them, as many at a time as the server
+//! Connections of HTTP/2 to servers. The requests of a lane share them, as many at a time as the server
 //! allows.
 //!
-//! A connection lies here from its begin to its end under the [key](Local::key) that says what it is good
-//! for. One that is for a single client is driven here, too, but nobody else finds it. The connection closes
-//! when it had no stream for `pool-purge-delay`, or when the lane stops.
+//! A connection is listed here from its begin to its end under the [key](Local::key) of the requests that it
+//! fits. A connection of a single client is driven here, too, but has no key, so no other client finds it. A
+//! connection closes when it has had no stream for `pool-purge-delay`, or when the lane stops.
 //!
-//! At a reload it goes over to the generation that serves from then on, where that has the same server and
-//! would make the connection in the same way. Streams of the older one go on, and find it there.
+//! A reload passes the connection to the new generation, if that has the same server and would make the
+//! connection with the same settings. Streams of the older generation continue on it, and find it there.
 
 use super::Local;
 use super::idle::pooled_with;
@@ -28,21 +28,21 @@ use std::time::Duration;
 
 static SERVER: TaskKind = TaskKind::new("h2 connection to a server");
 
-/// How long a server may take to acknowledge settings: a round trip, and time for one that is busy.
+/// Longest time for a server to acknowledge settings: a round trip, and time for a busy server.
 pub(crate) const SETTINGS_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A lane's connections of HTTP/2 to servers of one generation.
+/// Connections of HTTP/2 that a lane has to servers of one generation.
 #[derive(Debug, Default)]
 pub(crate) struct SharedConns {
     conns: RefCell<Vec<SharedConn>>,
-    /// By the number of the backend.
+    /// Counters by backend number.
     counts: RefCell<HashMap<usize, BackendCounters>>,
 }
 
-/// The counters of a backend, which a lane's connections share without writing to what other lanes read, and
-/// which are there as long as a connection is.
+/// Counters of a backend. The connections of a lane share them by a reference count of the lane's own, so
+/// they write no memory that other lanes read. They exist as long as one of the connections.
 #[derive(Clone, Debug)]
-#[expect(clippy::redundant_allocation)] // the lane counts who holds it in a word of its own
+#[expect(clippy::redundant_allocation)] // the outer reference count is the lane's own
 struct BackendCounters(Rc<Arc<BackendStats>>);
 
 impl Deref for BackendCounters {
@@ -57,18 +57,18 @@ impl Deref for BackendCounters {
 struct SharedConn {
     backend: usize,
     index: Index,
-    /// None: for one client alone.
+    /// Key of the connection; `None` if it is for one client only.
     key: Option<u64>,
     settings: ConnSettings,
     conn: Conn,
 }
 
-/// How a connection is made, beside what its key tells.
+/// Settings of a connection that its key does not cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ConnSettings {
     config: Config,
     timeouts: ConnTimeouts,
-    /// How busy the process is, in percent, before glitches end a connection.
+    /// Load of the process, in percent, above which glitches end a connection.
     kill_at_load: u64,
 }
 
@@ -79,12 +79,12 @@ impl SharedConns {
         counts.entry(backend.number).or_insert_with(make).clone()
     }
 
-    /// Those that begin no streams any more are forgotten; their own task drives them to their end.
+    /// Removes connections that begin no more streams; each connection's task drives it to its end.
     fn forget_leaving(&self) {
         self.conns.borrow_mut().retain(|shared| !shared.conn.is_leaving());
     }
 
-    /// All end when their streams have.
+    /// Ends all connections once their streams have ended.
     pub(super) fn shutdown(&self) {
         for shared in self.conns.take() {
             shared.conn.shutdown();
@@ -93,8 +93,8 @@ impl SharedConns {
 }
 
 impl Local {
-    /// A connection of the key that can begin a stream, and has begun `least` before. One that has served as
-    /// many as its server's `max-reuse` allows ends behind them.
+    /// Returns a connection of the key that can begin a stream and has begun at least `least` before. Shuts
+    /// down connections that have served as many streams as the server's `max-reuse` allows.
     pub(crate) fn take_shared(&self, backend: &Backend, index: Index, key: u64, least: u64) -> Option<Conn> {
         if let Some((next, backend, index)) = self.keeper(backend, index) {
             return next.take_shared(&next.generation.backends[backend], index, key, least);
@@ -122,10 +122,10 @@ impl Local {
         .cloned()
     }
 
-    /// Speaks HTTP/2 over a new connection, which others of the key use, too.
+    /// Begins HTTP/2 on a new connection, which other requests with the key share.
     ///
     /// # Errors
-    /// There is no memory for it.
+    /// There is no memory for the connection.
     pub(crate) fn share(
         &self,
         backend: &Backend,
@@ -161,7 +161,7 @@ impl Local {
         Ok(conn)
     }
 
-    /// How a connection to that server is made.
+    /// Returns the settings of connections to a server.
     fn settings(&self, backend: &Backend, index: Index) -> ConnSettings {
         let server = &backend.servers[index.get()];
         let purge = server.pool_purge;
@@ -178,7 +178,7 @@ impl Local {
         }
     }
 
-    /// Gives the connections that anybody may use to another generation, where that has the same server.
+    /// Passes the shared connections to another generation that has the same server.
     pub(super) fn pass_shared(&self, next: &Self) {
         let mut left = Vec::new();
         for shared in self.shared_conns.conns.take() {
@@ -194,7 +194,8 @@ impl Local {
         self.shared_conns.conns.replace(left);
     }
 
-    /// Where another generation has the server, if it connects to it in the same way.
+    /// Returns the backend and the server in another generation, if its connections would have the same
+    /// settings.
     fn place_of(&self, shared: &SharedConn, next: &Self) -> Option<(usize, Index)> {
         let own = &self.generation.backends[shared.backend];
         let successor = next.generation.backend_named(&own.name)?;
@@ -202,8 +203,8 @@ impl Local {
         (next.settings(successor, index) == shared.settings).then_some((successor.number, index))
     }
 
-    /// A stream of the connection has ended. Where it was the last, and more are idle than the server's
-    /// `pool-max-conn` allows, or the connection is one client's alone, it ends.
+    /// Ends a connection whose last stream has ended, if it is for one client only (`alone`) or if more
+    /// connections are idle than the server's `pool-max-conn` allows.
     pub(crate) fn release_shared(&self, backend: &Backend, index: Index, conn: &Conn, alone: bool) {
         if let Some((next, backend, index)) = self.keeper(backend, index) {
             return next.release_shared(&next.generation.backends[backend], index, conn, alone);

@@ -1,21 +1,21 @@
-//! Streams that a lane has at work, so that they are shown (`show sess`), and ended from elsewhere: by a
-//! server that goes down (`on-marked-down`), an active one that comes back (`on-marked-up`), or an operator
-//! (`shutdown sessions server`, `shutdown session`).
+//! Streams of a lane, listed so that reports can show them (`show sess`) and other parties can end them: a
+//! server that goes down (`on-marked-down`), an active server that comes back (`on-marked-up`), or an
+//! operator (`shutdown sessions server`, `shutdown session`).
 //!
 //! # Protocol
-//! 1. A stream has an entry on its lane from its begin, which is that of a session in TCP mode and a request
-//!    in HTTP mode, to its end. A connection at rest has none. Nobody else reads or writes the entry: to note
-//!    something costs a few stores, and no memory once the lane had as many streams at a time.
-//! 2. Who wants streams to end asks each lane that serves by its inbox ([`end_streams`], [`end_stream`]). A
-//!    lane marks the entries of all its generations, and wakes their tasks.
-//! 3. A stream looks at its mark whenever it is woken while it waits in a queue, for its server, for its
-//!    client, or for what a rule waits for. What is marked ends with that cause, as if the server had closed:
-//!    HTTP answers 502 or 503 if nothing was sent yet, out of a tarpit what that has to say, and nothing is
-//!    tried again. One whose client has to take in an answer of the program's own ends when that is over. A
-//!    mark that is about its server goes with that: a stream that failed there before it looked is tried
-//!    again elsewhere, if it may be.
-//! 4. Who wants to see streams asks one lane after another for a slice of them ([`slice`]): nobody waits for
-//!    who asks, and a lane is held up by a slice at a time. What comes and goes meanwhile may be there or not
+//! 1. A stream (a session in TCP mode, a request in HTTP mode) has an entry on its lane from its begin to its
+//!    end. An idle connection has none. Only the lane reads and writes the entry: an update costs a few
+//!    stores, and allocates nothing once the lane has had as many streams at a time.
+//! 2. To end streams, the caller sends a task to each serving lane ([`end_streams`], [`end_stream`]). The
+//!    lane marks the entries of all its generations and wakes their tasks.
+//! 3. A stream checks its mark whenever it is woken while it waits in a queue, for its server, for its
+//!    client, or for a rule. A marked stream ends with the mark's cause, as if the server had closed: HTTP
+//!    responds with 502 or 503 if nothing was sent yet, or with the tarpit's response, and retries nothing.
+//!    While the client receives a response of the proxy's own, the stream ends behind that response. A mark
+//!    for a server is removed when the stream leaves that server: a stream that failed there before it saw
+//!    the mark may be retried elsewhere.
+//! 4. To show streams, the caller asks one lane after another for slices ([`slice`]): no lane waits for the
+//!    caller, and one slice at a time delays a lane. Streams that begin or end meanwhile may be missing
 //!    (R-G3; ending by these lists is R-G4).
 
 use super::local::Local;
@@ -34,30 +34,30 @@ use std::task::{Poll, Waker};
 static END: TaskKind = TaskKind::new("end of streams");
 static SHOW: TaskKind = TaskKind::new("slice of streams");
 
-/// What one lane hands to another.
+/// Lock class of answers between lanes.
 static ANSWERS: LockClass = LockClass::new("answers about streams", LockClass::LEAF);
 
-/// Streams in a slice, at most.
+/// Most streams in a slice.
 const SLICE: usize = 256;
-/// Entries that a lane looks at for a slice, at most.
+/// Most entries that a lane reads for a slice.
 const LOOKED_AT: usize = 16_384;
 
-/// Streams of a lane's generation.
+/// Streams of one generation on a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Streams(RefCell<Entries>);
 
 #[derive(Debug, Default)]
 struct Entries {
     all: Vec<Entry>,
-    /// The first of those that are free, which are linked by their `server`.
+    /// First entry of the free list, which is linked by `server`.
     free: u32,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// Its number among all servers; [`NONE`] while it has none. Of a free entry, the next free one.
+    /// Number of the server among all servers, or [`NONE`]. In a free entry, the next free one.
     server: u32,
-    /// Its place among the backends; [`NONE`] before it was chosen.
+    /// Number of the backend; [`NONE`] before it is chosen.
     backend: u32,
     state: State,
     begun: Begun,
@@ -69,36 +69,37 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 enum State {
     Free,
-    /// It was not waited for yet.
+    /// The stream has not waited yet.
     New,
     Waits(Waker),
     Ended(Cause, Mark),
-    /// It is to panic, so that an operator sees what becomes of it.
+    /// The stream is to panic, so that an operator can test the consequences.
     Panics,
 }
 
-/// Whose end it is that a stream is marked with.
+/// Reason for the mark of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// The server's that it has: a stream that has left it before it saw the mark goes on with another.
+    /// The stream's server ends: a stream that has left the server before it saw the mark continues with
+    /// another.
     Server,
-    /// Its own.
+    /// The stream itself ends.
     Stream,
 }
 
-/// A stream, as it is known from its begin.
+/// Data of a stream that are known from its begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
-    /// Which no other stream of the process has.
+    /// Number that no other stream of the process has.
     pub(crate) number: u64,
-    /// Place of the frontend in its generation, and of the listener in that.
+    /// Number of the frontend in its generation, and of the listener in the frontend.
     pub(crate) frontend: u32,
     pub(crate) listener: u32,
     pub(crate) source: Option<SocketAddr>,
     pub(crate) at: Time,
 }
 
-/// A stream at work; its entry ends with this.
+/// A running stream; dropping it removes its entry.
 #[derive(Debug)]
 pub(crate) struct Streaming {
     local: Rc<Local>,
@@ -110,12 +111,12 @@ impl Streaming {
         Self { local: local.clone(), entry: local.streams.begin(begun) }
     }
 
-    /// Its entry among the lane's streams.
+    /// Returns the entry in the lane's list of streams.
     pub(crate) fn entry(&self) -> Option<u32> {
         Some(self.entry)
     }
 
-    /// It goes to the backend at that place.
+    /// Sets the backend of the stream.
     pub(crate) fn goes_to(&self, backend: usize) {
         self.local.streams.0.borrow_mut().all[self.entry as usize].backend = backend as u32;
     }
@@ -128,7 +129,7 @@ impl Drop for Streaming {
 }
 
 impl Streams {
-    /// A stream begins. Its entry.
+    /// Adds an entry for a stream, and returns its index.
     fn begin(&self, begun: Begun) -> u32 {
         let mut entries = self.0.borrow_mut();
         let entry = Entry { server: NONE, backend: NONE, state: State::New, begun };
@@ -146,7 +147,7 @@ impl Streams {
         place as u32
     }
 
-    /// It is over.
+    /// Frees an entry.
     fn leave(&self, entry: u32) {
         let mut entries = self.0.borrow_mut();
         let next = std::mem::replace(&mut entries.free, entry);
@@ -154,7 +155,7 @@ impl Streams {
         (left.server, left.state) = (next, State::Free);
     }
 
-    /// It has a [place](crate::server::ServerPermit) on that server, or none.
+    /// Sets the server of which the stream has a [permit](crate::server::ServerPermit), or none.
     pub(crate) fn has_server(&self, entry: u32, server: Option<usize>) {
         let entry = &mut self.0.borrow_mut().all[entry as usize];
         entry.server = server.map_or(NONE, |server| server as u32);
@@ -163,14 +164,15 @@ impl Streams {
         }
     }
 
-    /// Why the stream has to end, if it has to; else the task of `waker` is woken when it has to.
+    /// Returns the cause for which the stream has to end, if there is one. Otherwise `waker` is woken once
+    /// there is.
     pub(crate) fn poll(&self, entry: u32, waker: &Waker) -> Option<Cause> {
         match &mut self.0.borrow_mut().all[entry as usize].state {
             State::Ended(cause, _) => Some(*cause),
-            // A session is one task from its beginning to its end.
+            // A session is one task from its begin to its end.
             State::Waits(_) | State::Free => None,
             panics @ State::Panics => {
-                *panics = State::New; // once
+                *panics = State::New; // only once
                 panic!("a stream was told to, by 'debug dev panic'")
             }
             new @ State::New => {
@@ -180,9 +182,8 @@ impl Streams {
         }
     }
 
-    /// What `work` gives, unless somebody else ends the stream first; of no stream, where there is no entry.
-    /// It is pinned by the caller: each place that it is moved to has a room of its own in the session's
-    /// memory.
+    /// Runs `work`, unless something else ends the stream first. Without an entry, nothing does. The caller
+    /// pins `work`: each move of a future takes memory of its own in the session's task.
     pub(crate) async fn unless_ended<W: Future>(
         &self,
         entry: Option<u32>,
@@ -197,7 +198,7 @@ impl Streams {
         .await
     }
 
-    /// Ends all streams with that server. How many.
+    /// Ends all streams with a server. Returns their number.
     pub(crate) fn end(&self, server: usize, cause: Cause) -> usize {
         self.end_those((cause, Mark::Server), |entry| entry.server == server as u32)
     }
@@ -207,12 +208,12 @@ impl Streams {
         self.end_those((cause, Mark::Stream), |_| true);
     }
 
-    /// Ends the stream of that number. Whether it was there.
+    /// Ends the stream with this number. Returns true if it exists.
     fn end_one(&self, number: u64, cause: Cause) -> bool {
         self.end_those((cause, Mark::Stream), |entry| entry.begun.number == number) > 0
     }
 
-    /// Has the stream of that number panic. Whether it was there.
+    /// Makes the stream with this number panic. Returns true if it exists.
     fn panic_one(&self, number: u64) -> bool {
         self.mark_those(|| State::Panics, |entry| entry.begun.number == number) > 0
     }
@@ -232,13 +233,13 @@ impl Streams {
                 woken.push(waker);
             }
         }
-        drop(entries); // who is woken may look
+        drop(entries); // woken tasks may read the entries
         woken.into_iter().for_each(Waker::wake);
         count
     }
 
-    /// Puts streams from that entry on into `rows`, as long as `room` says so and not more than `most` are
-    /// looked at. Where it stopped, if not at the end.
+    /// Passes streams to `put`, from entry `from` on, until `put` returns false or `most` entries were read.
+    /// Returns the entry where it stopped, unless that was the end.
     fn show(&self, from: usize, most: &mut usize, mut put: impl FnMut(&Entry) -> bool) -> Option<usize> {
         let entries = self.0.borrow();
         for (place, entry) in entries.all.iter().enumerate().skip(from) {
@@ -251,40 +252,40 @@ impl Streams {
     }
 }
 
-/// A stream that is shown.
+/// A stream as reports show it.
 #[derive(Clone, Debug)]
 pub struct AtWork {
-    /// Which no other stream of the process has.
+    /// Number that no other stream of the process has.
     pub number: u64,
-    /// Where its proxies are.
+    /// The generation that the numbers refer to.
     pub generation: Arc<Generation>,
-    /// Its frontend's place there, and the listener's in that.
+    /// Number of the frontend in the generation, and of the listener in the frontend.
     pub frontend: usize,
     /// See `frontend`.
     pub listener: usize,
-    /// The place of its backend, if it was chosen.
+    /// Number of the backend, if it was chosen.
     pub backend: Option<usize>,
-    /// The number of its server among those of the backend, while it has a place there.
+    /// Index of the server in the backend, while the stream has a permit of it.
     pub server: Option<usize>,
-    /// Its client's address, where it has one.
+    /// The client's address, if it has one.
     pub source: Option<SocketAddr>,
-    /// By the lanes' clock.
+    /// When the stream began, by the lanes' clock.
     pub begun: Time,
 }
 
-/// Where the next slice of a lane begins: in which of its generations, by their serial numbers, since those
-/// before it may end meanwhile, and at which entry.
+/// Where the next slice of a lane begins: the serial number of the lane's state, since earlier ones may end
+/// meanwhile, and the entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor(u64, usize);
 
-/// Some streams of a lane, and where the next ones are; none when these were the last.
+/// Some streams of a lane, and where the next slice begins; `None` behind the last stream.
 pub type Slice = (Vec<AtWork>, Option<Cursor>);
 
-/// The calling lane's streams from there on.
+/// Returns a slice of the calling lane's streams.
 fn slice_here(Cursor(first, entry): Cursor) -> Slice {
     let mut rows = Vec::with_capacity(SLICE);
     let mut most = LOOKED_AT;
-    // The newest is the last.
+    // The newest generation is the last.
     for of in Local::all().filter(|of| of.serial >= first) {
         let from = if of.serial == first { entry } else { 0 };
         let generation = &of.generation;
@@ -296,7 +297,8 @@ fn slice_here(Cursor(first, entry): Cursor) -> Slice {
                 let backend = known(entry.backend);
                 let server = known(entry.server).zip(backend).and_then(|(server, backend)| {
                     let servers = &generation.backends[backend].servers;
-                    // Those of the file have their numbers one after another; those that were added have any.
+                    // Servers of the configuration have consecutive numbers; servers that were added have
+                    // any.
                     let place = servers.first().and_then(|first| server.checked_sub(first.number));
                     let is_there =
                         |place: &usize| servers.get(*place).is_some_and(|own| own.number == server);
@@ -323,16 +325,16 @@ fn slice_here(Cursor(first, entry): Cursor) -> Slice {
     (rows, None)
 }
 
-/// What another lane answers.
+/// An answer of another lane.
 struct Answer<T> {
     given: Mutex<Option<T>>,
     notify: Notify,
 }
 
-/// Has a lane do something between its other tasks, and waits for what comes of it. None: it has ended, or
-/// has no memory left.
+/// Runs `work` on another lane between its other tasks, and returns the result. `None` if that lane has ended
+/// or has no memory.
 async fn ask<T: Send + 'static>(lane: LaneId, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    /// Rings also when the lane ends before it answers.
+    /// Notifies also if the lane ends before it answers.
     struct Ring<T>(Arc<Answer<T>>);
     impl<T> Drop for Ring<T> {
         fn drop(&mut self) {
@@ -350,25 +352,25 @@ async fn ask<T: Send + 'static>(lane: LaneId, work: impl FnOnce() -> T + Send + 
     answer.given.lock().take()
 }
 
-/// Streams of a lane from there on. None: the lane has ended.
+/// Returns a slice of the streams of a lane; `None` if the lane has ended.
 pub async fn slice(lane: LaneId, from: Cursor) -> Option<Slice> {
     ask(lane, move || slice_here(from)).await
 }
 
-/// Ends the stream of that number. Whether it was there.
+/// Ends the stream with this number. Returns true if it exists.
 pub async fn end_stream(lane: LaneId, number: u64, cause: Cause) -> bool {
     let end = move || Local::all().any(|local| local.streams.end_one(number, cause));
     ask(lane, end).await.unwrap_or(false)
 }
 
-/// Has the stream of that number panic. Whether it was there.
+/// Makes the stream with this number panic. Returns true if it exists.
 pub async fn panic_stream(lane: LaneId, number: u64) -> bool {
     let panic = move || Local::all().any(|local| local.streams.panic_one(number));
     ask(lane, panic).await.unwrap_or(false)
 }
 
-/// Ends the streams that all lanes have with a server of `local`'s generation, and with the same one of
-/// generations before it.
+/// Ends the streams of all lanes with a server of `local`'s generation, and with the same server in earlier
+/// generations.
 pub fn end_streams(local: &Local, server: ServerNumber, cause: Cause) {
     for &lane in local.lane_ids.borrow().iter() {
         let generation = local.generation.clone();
@@ -447,7 +449,7 @@ mod tests {
         assert_eq!(streams.poll(entries[4], &waker), Some(Cause::Killed), "without a server, too");
     }
 
-    /// What came of its work and its server's end were there at once, and the stream is tried again
+    /// The stream's work failed and its server's end was marked at the same moment; the stream is retried
     /// elsewhere.
     #[test]
     fn a_stream_that_left_its_server_does_not_end_with_it_but_with_what_ends_itself() {
@@ -484,7 +486,7 @@ mod tests {
         Local::install(driver.io(), Arc::new(generation), || {})
     }
 
-    /// R-G3: between two slices the lane has its other tasks.
+    /// R-G3: the lane runs other tasks between two slices.
     #[test]
     fn a_dump_of_a_hundred_thousand_streams_holds_their_lane_for_a_slice_at_a_time() {
         const STREAMS: usize = 100_000;
@@ -500,7 +502,7 @@ mod tests {
             (shown, slices, from) = (shown + rows.len(), slices + 1, next);
         }
         assert_eq!((shown, slices), (STREAMS, STREAMS.div_ceil(SLICE)));
-        // Those that are free are looked at without being shown: so many of them at a time.
+        // Free entries are read without being shown, and count towards the limit.
         (0..STREAMS as u32).for_each(|entry| local.streams.leave(entry));
         let (mut slices, mut from) = (0, Some(Cursor::default()));
         while let Some(cursor) = from {

@@ -1,23 +1,24 @@
-//! From one generation to the next, inside the process.
+//! Succession of generations inside the process.
 //!
 //! # Protocol
-//! 1. The lanes have their side of the new generation, and accept for it, before the old one
-//!    [retires](Local::retire) anywhere. Both accept from the same sockets meanwhile.
-//! 2. A lane of the old one accepts no more, then. Checks that both have go on for the new one, others end.
-//!    What is idle goes over: connections to servers that are as they were, also those that streams of the
-//!    old one leave later, and clients between two requests, if the new one has their frontend and listener.
-//! 3. What is at work ends where it began. A client whose session has what only the old generation
-//!    understands, variables of rules or a connection to a server of its own, is told with its next response
-//!    that the connection ends.
-//! 4. The old side is removed from its lanes when on each of them nothing accepts for it any more. A
-//!    connection that is on its way from one to another at that moment begins with the new generation. The
-//!    old one goes with its last session.
+//! 1. All lanes install their state of the new generation and accept for it before the old generation
+//!    [retires](Local::retire) on any lane. Until then both accept from the same sockets.
+//! 2. When the old generation retires on a lane, it accepts no more. Checks that both generations have
+//!    continue for the new one; the others end. Idle connections to unchanged servers move to the new
+//!    generation, also those that streams of the old one release later. So do clients between two requests,
+//!    if the new one has their frontend and listener.
+//! 3. Running streams end in the old generation. If a client's session has state that only the old generation
+//!    understands (variables of rules, or a private server connection), the next response announces the end
+//!    of the connection.
+//! 4. The old state is removed from the lanes when no lane accepts for it any more. A connection that is on
+//!    its way between lanes then begins with the new generation. The old generation is freed with its last
+//!    session.
 
 use super::{ConnGuard, Local, WaiterSlot};
 use crate::generation::{Frontend, Listener};
 use std::rc::Rc;
 
-/// Where a client of a generation that was replaced goes on.
+/// The state of the new generation on which a client of a replaced generation continues.
 pub(crate) struct Successor {
     local: Rc<Local>,
     frontend: usize,
@@ -25,8 +26,8 @@ pub(crate) struct Successor {
 }
 
 impl Local {
-    /// Another generation serves: idle connections to servers and clients go there, and nothing new comes
-    /// here.
+    /// Ends this generation on the lane in favour of the newest one, which gets its idle server connections
+    /// and its idle clients.
     pub fn retire(&self) {
         if let Some(next) = self.successor() {
             next.apply();
@@ -36,7 +37,7 @@ impl Local {
         self.stop();
     }
 
-    /// Where clients of that listener go on, if this generation was replaced.
+    /// Returns where clients of a listener continue, if this generation was replaced.
     pub(crate) fn successor_at(&self, frontend: &Frontend, listener: &Listener) -> Option<Successor> {
         if !self.stopping.has_happened() {
             return None;
@@ -44,7 +45,7 @@ impl Local {
         Successor::of(self.successor()?, frontend, listener)
     }
 
-    /// Where connections of that listener begin, by the numbers.
+    /// Returns the state, the frontend and the listener with which connections of a listener begin.
     pub(super) fn successor_or_self(
         self: &Rc<Self>,
         frontend: usize,
@@ -57,8 +58,8 @@ impl Local {
         }
     }
 
-    /// What the calling lane has of the generation that accepted a connection, or of the one that replaced
-    /// it.
+    /// Returns the calling lane's state of the generation that accepted a connection, or of the one that
+    /// replaced it.
     pub(super) fn for_guard(guard: &mut ConnGuard) -> Option<Rc<Self>> {
         if let Some(local) = Self::of(&guard.generation) {
             return Some(local);
@@ -81,7 +82,7 @@ impl Successor {
         Some(Self { local, frontend, listener })
     }
 
-    /// A session that rests goes on there.
+    /// Moves an idle session to the successor.
     pub(crate) fn take(self, local: &mut Rc<Local>, guard: &mut ConnGuard, place: &mut WaiterSlot) {
         let Self { local: next, frontend, listener } = self;
         next.begun();

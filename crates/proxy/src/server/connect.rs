@@ -1,4 +1,4 @@
-//! Connecting: a server is chosen, tried, tried again, and perhaps another one.
+//! Connects to a server: chooses one, tries it, retries it, and perhaps tries another.
 
 use super::ServerPermit;
 use super::leaving::unless_left;
@@ -23,7 +23,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long is waited before the same server is tried again, unless connecting may take even less.
+/// Pause before the same server is retried, unless `timeout connect` is shorter.
 const TURN_AROUND: Duration = Duration::from_secs(1);
 
 /// A server that was reached.
@@ -31,80 +31,80 @@ const TURN_AROUND: Duration = Duration::from_secs(1);
 pub(crate) struct Attempt {
     pub(crate) end: ServerEnd,
     pub(crate) permit: ServerPermit,
-    /// The connection was there already, and served so many requests.
+    /// Number of requests that a reused connection has served; `None` for a new connection.
     pub(crate) reused: Option<u32>,
-    /// What it took.
+    /// Times and counts of the attempt.
     pub(crate) timings: ConnectTimings,
 }
 
-/// What it took to get to a server.
+/// Times and counts of the way to a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectTimings {
-    /// When it began.
+    /// When the attempt began.
     pub(crate) since: Time,
     /// Time in queues.
     pub(crate) queued: Duration,
-    /// Time until it was connected.
+    /// Time until the connection was established.
     pub(crate) connected: Duration,
-    /// Tries after the first.
+    /// Number of retries.
     pub(crate) retries: u32,
-    /// The last of them went to another server.
+    /// The last retry went to another server.
     pub(crate) redispatched: bool,
-    /// How many were served from the servers' queues while it waited there, itself included.
+    /// Number of requests served from server queues while this one waited there, itself included.
     pub(crate) server_queue: u64,
-    /// The same of the backend's queue.
+    /// The same number for the backend's queue.
     pub(crate) backend_queue: u64,
 }
 
 impl ConnectTimings {
-    /// It begins.
+    /// Returns the state at the begin of an attempt.
     pub(crate) fn new(since: Time) -> Self {
         let (queued, connected) = (Duration::ZERO, Duration::ZERO);
         Self { since, queued, connected, retries: 0, redispatched: false, server_queue: 0, backend_queue: 0 }
     }
 }
 
-/// What the lane has for a request that goes to a server.
+/// An existing connection for a request.
 #[derive(Debug)]
 pub(crate) enum IdleConn {
-    /// This connection.
+    /// This idle connection.
     This(Idle),
-    /// A stream of this connection.
+    /// A new stream of this shared connection.
     Shared(h2::Conn),
-    /// Nothing, and a new one is made.
+    /// No connection: the caller makes a new one.
     Nothing,
-    /// Nothing, and none is made: the client is sent there by itself.
+    /// No connection, and none is made: the client is redirected to the server.
     Redirect,
-    /// Nothing, but another lane may have one under this key, which has served so many requests.
+    /// No connection here, but another lane may have one under this key that has served `least` requests.
     Elsewhere { key: u64, least: u32 },
 }
 
-/// Tries of a stream after the first, to connect and of its request: all together are at most `retries`.
+/// Retries of a stream, to connect and to repeat its request: together at most `retries`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tried {
-    /// How many.
+    /// Number of retries.
     pub(crate) retries: u32,
-    /// The server of the last one.
+    /// The server of the last attempt.
     pub(crate) last: Option<Index>,
-    /// The next may go to another one.
+    /// The next attempt may go to another server.
     pub(crate) elsewhere: bool,
-    /// One went to another one.
+    /// An attempt went to another server.
     pub(crate) redispatched: bool,
-    /// How many there may be, where a rule says so.
+    /// Most retries, if a rule sets them.
     pub(crate) most: Option<u32>,
 }
 
 impl Tried {
-    /// How many tries there may be.
+    /// Returns the allowed number of retries.
     pub(crate) fn most(&self, backend: &Backend) -> u32 {
         self.most.unwrap_or(backend.retries)
     }
 
-    /// One more try after `last` failed. Whether it may go to another server.
+    /// Begins a retry after `last` failed. Returns true if the retry may go to another server.
     ///
-    /// With `option redispatch` that is at the tries that it names; and always where neither a cookie nor a
-    /// rule wants `last`, if no key has chosen it or it takes no requests any more, and another server
-    /// does.
+    /// That is so at the retries that `option redispatch` names. With the option it is also so if neither a
+    /// cookie nor a rule chose `last`, another server takes requests, and `last` was not chosen by a key or
+    /// takes no more requests.
     pub(crate) fn again(&mut self, backend: &Backend, last: Index, persistent: bool) -> bool {
         self.retries += 1;
         self.last = Some(last);
@@ -121,7 +121,7 @@ impl Tried {
         self.elsewhere
     }
 
-    /// What is wanted at this try.
+    /// Returns what the next attempt asks the balancer for.
     pub(crate) fn wanted<'k>(&self, first: Wanted<'k>, backend: &Backend) -> Wanted<'k> {
         match (self.last, self.elsewhere) {
             (None, _) => first,
@@ -132,7 +132,7 @@ impl Tried {
         }
     }
 
-    /// Counts this try, which goes to `server`.
+    /// Counts an attempt at `server`.
     fn count(&mut self, backend: &Backend, server: Index) {
         let Some(last) = self.last else { return };
         let counts = (backend.counts.own(), backend.servers[last.get()].counts.own());
@@ -152,17 +152,17 @@ impl Tried {
 pub(crate) struct NotReached {
     /// How the stream ends.
     pub(crate) ended: Termination,
-    /// The server that was tried last, if one was.
+    /// The server of the last attempt, if there was one.
     pub(crate) server: Option<Index>,
-    /// What it took until then.
+    /// Times and counts until then.
     pub(crate) timings: ConnectTimings,
 }
 
-/// Gets to the server of `permit` without waiting, by a connection that `idle_pool` has of it. So it is for
-/// nearly all requests, and a future would cost more than the rest.
+/// Reaches the server of `permit` without waiting, by an existing connection of `idle_pool`. Nearly all
+/// requests take this path; a future would cost more than the rest of it.
 ///
 /// # Errors
-/// The place, if there is none; for [`connect`].
+/// Returns the permit if there is no connection; the caller passes it to [`connect`].
 pub(crate) fn at_once(
     client: &Client,
     permit: ServerPermit,
@@ -184,12 +184,12 @@ pub(crate) fn at_once(
     }
 }
 
-/// Gets to a server of `backend`: by a connection that `idle_pool` has of it, or by a new one. `permit` is a
-/// place on a server that there is already, and `timings` what that took.
+/// Reaches a server of `backend` by a connection of `idle_pool` or a new one. `permit` is a permit that the
+/// caller has already, and `timings` the time that it took.
 ///
 /// # Errors
 /// [`NotReached`].
-#[allow(clippy::too_many_arguments)] // who takes part, and what there is already
+#[allow(clippy::too_many_arguments)] // the participants, and the state so far
 pub(crate) async fn connect(
     local: &Rc<Local>,
     backend: &Backend,
@@ -202,8 +202,8 @@ pub(crate) async fn connect(
     idle_pool: impl FnMut(&ServerPermit, &Client) -> IdleConn,
 ) -> Result<Attempt, NotReached> {
     let mut server = None;
-    // Pinned where they are made, here and below: a future that is given by value stands in its receiver
-    // several times, and is copied each time.
+    // Pinned where they are made, here and below: a future passed by value is stored in its receiver several
+    // times, and copied each time.
     let outcome = pin!(tries(
         local,
         backend,
@@ -224,8 +224,8 @@ pub(crate) async fn connect(
     }
 }
 
-/// The same; `server` and `timings` tell how far it got.
-#[allow(clippy::too_many_arguments)] // who takes part, and what is told of it
+/// Makes the attempts of [`connect`]; `last` and `timings` report how far they got.
+#[allow(clippy::too_many_arguments)] // the participants, and the reports
 async fn tries(
     local: &Rc<Local>,
     backend: &Backend,
@@ -263,7 +263,7 @@ async fn tries(
             }
             IdleConn::Nothing => None,
             IdleConn::Redirect => return Err(Termination::new(Cause::Local, Phase::Connect)),
-            // Seldom, so what it needs is not a part of every session.
+            // Rare, so its state is not part of every session.
             IdleConn::Elsewhere { key, least } => {
                 Box::pin(local.take_over(backend, permit.index(), key, least)).await
             }
@@ -309,7 +309,7 @@ async fn tries(
                 pin!(enter(local, backend, client, &tried.wanted(wanted, backend), timer, timings)).await?;
         }
         if cause == Cause::ServerLeft && tried.last == Some(permit.index()) {
-            // It was quick to refuse: time to come back.
+            // The server refused quickly: give it time to come back.
             let time = wanted.connect_time.or(backend.timeouts.connect);
             let pause = time.unwrap_or(TURN_AROUND).min(TURN_AROUND);
             waiting(backend, client, pin!(here.sleep(pause))).await?;
@@ -317,12 +317,12 @@ async fn tries(
     }
 }
 
-/// Requests that a connection has served, or serves.
+/// Returns the number of requests that a connection has begun.
 fn begun(conn: &h2::Conn) -> u32 {
     u32::try_from(conn.begun()).unwrap_or(u32::MAX)
 }
 
-/// Remembers where a server is that was not reached.
+/// Stores the address of a server that was not reached, for samples.
 pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
     if local.generation.looks_at_links
         && let ServerPlace::At(Endpoint::Ip(address)) = server.addr.load(&local.reader())
@@ -331,8 +331,8 @@ pub(crate) fn remember_place(local: &Local, server: &Server, memory: &Memory) {
     }
 }
 
-/// Remembers between whom a connection to a server is, where the configuration looks at that: two calls of
-/// the system.
+/// Stores the addresses of a server connection for samples, if the configuration reads them. Costs two system
+/// calls.
 pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Memory) {
     if !local.generation.looks_at_links {
         return;
@@ -347,10 +347,11 @@ pub(crate) fn remember_link(local: &Local, connection: &Connection, memory: &Mem
     }
 }
 
-/// A place on a server, perhaps after some time in a queue. `timings` are told how many went before.
+/// Takes a permit of a server, perhaps after waiting in a queue. `timings` count the requests that were
+/// served before.
 ///
 /// # Errors
-/// How the stream ends, which got none.
+/// How the stream ends if it got no permit.
 pub(crate) async fn enter(
     local: &Rc<Local>,
     backend: &Backend,
@@ -385,12 +386,12 @@ pub(crate) async fn enter(
     })
 }
 
-/// Whether a client that leaves ends what is waited for. One that resets its stream always does.
+/// Returns true if a client that leaves ends the wait. A client that resets its stream always does.
 fn ends_waiting(backend: &Backend, client: &Client) -> bool {
     backend.common.abort_on_close || client.end.h2().is_some()
 }
 
-/// Something that the client may end by leaving.
+/// Runs `work`, unless the client ends it by leaving.
 pub(crate) async fn waiting<W: Future>(
     backend: &Backend,
     client: &mut Client,
@@ -403,7 +404,7 @@ pub(crate) async fn waiting<W: Future>(
     unless_left(client, work).await.map_err(|_| left)
 }
 
-/// One try.
+/// Makes one attempt to connect.
 async fn one(
     local: &Rc<Local>,
     backend: &Backend,
@@ -428,17 +429,17 @@ async fn one(
     let connecting = connector.connect_for(&local.io, &endpoint, served, deadline);
     let connected = permit.unless_ended(pin!(connecting)).await?.map_err(|error| match error.step() {
         Step::Time => Cause::ServerSilent,
-        Step::Open | Step::Driver => Cause::Resource, // no descriptors or no memory left
+        Step::Open | Step::Driver => Cause::Resource, // no descriptors or no memory
         _ => Cause::ServerLeft,
     })?;
     match &server.tls {
         None => Ok(connected),
-        // Seldom in comparison with requests, so what it needs is not a part of every session.
+        // Rare compared with requests, so its state is not part of every session.
         Some(tls) => Box::pin(encrypted(local, backend, permit, tls, connected, wanted, deadline)).await,
     }
 }
 
-/// Shakes hands with a server, which takes a part of the time to connect.
+/// Does the TLS handshake with a server, within the time to connect.
 async fn encrypted(
     local: &Rc<Local>,
     backend: &Backend,
@@ -452,7 +453,7 @@ async fn encrypted(
         let index = permit.index().get();
         let header = wanted.headers.iter().find(|(number, _)| *number == index);
         let mut chain = Chain::new();
-        let (_, bytes) = header.ok_or(Cause::Resource)?; // it could not be made
+        let (_, bytes) = header.ok_or(Cause::Resource)?; // the header could not be made
         chain.append(bytes).map_err(|_| Cause::Resource)?;
         connection.send(&mut chain).await.map_err(|_| Cause::ServerLeft)?;
     }
@@ -487,7 +488,7 @@ async fn encrypted(
                 });
                 remembered.replace(stream.info().cloned());
             }
-            // Once, until one succeeds: requests have lines of their own.
+            // Logged once until a handshake succeeds; requests have log lines of their own.
             if !tls.failing.swap(true, Ordering::Relaxed) {
                 let name = &permit.server().name;
                 let text = format!("Server {}/{name}: SSL handshake failure ({error}).", backend.name);
@@ -498,7 +499,7 @@ async fn encrypted(
     }
 }
 
-/// Whether TLS has agreed on HTTP/2.
+/// Returns true if the TLS handshake agreed on HTTP/2.
 pub(crate) fn has_agreed_on_h2(connection: &Connection) -> bool {
     connection.tls().and_then(|tls| tls.info()).is_some_and(|info| info.alpn.as_deref() == Some(b"h2"))
 }

@@ -1,4 +1,4 @@
-//! `send-proxy`: what a connection to a server begins with.
+//! `send-proxy`: the header that a connection to a server begins with.
 
 use crate::generation::{Backend, SendHeader, Server};
 use crate::rules::{EvalContext, EvalPhase};
@@ -12,7 +12,8 @@ use manylane_sync::Arc;
 use manylane_sync::atomic::Ordering;
 use manylane_tls::Info;
 
-/// What is told of the client's TLS (2.2.6): what there is, and that no certificate was found to be bad.
+/// Returns the TLS field of the header (2.2.6): what the client's TLS has, and that no certificate was found
+/// invalid.
 fn of_tls(how: SendHeader, info: Option<&Info>) -> Vec<u8> {
     const TLS: u8 = 1;
     const CERTIFICATE: u8 = 2;
@@ -42,8 +43,8 @@ fn of_tls(how: SendHeader, info: Option<&Info>) -> Vec<u8> {
     bytes
 }
 
-/// The header of the PROXY protocol that tells `server` about `client`. What does not fit is left out: the
-/// log is told once of each server.
+/// Returns the PROXY header that describes `client` to `server`. Fields that do not fit are left out, which
+/// is logged once for each server.
 ///
 /// # Errors
 /// As [`emit_v2_fitting`].
@@ -64,7 +65,8 @@ pub(crate) fn header(
     for (kind, format) in &server.tlvs {
         match eval.text(phase, format, |text| text.map(<[u8]>::to_vec)) {
             Some(text) => texts.push((*kind, text)),
-            None => too_long = Some(*kind), // for the lane's scratch, which is larger than a header
+            // too long for the lane's scratch memory, which is larger than a header
+            None => too_long = Some(*kind),
         }
     }
     let tls = client.tls().map(|info| &**info);
@@ -101,8 +103,8 @@ pub(crate) fn header(
     Ok(bytes)
 }
 
-/// The headers for those servers of `backend` that get one before TLS, with their numbers: which of them a
-/// new connection goes to is not known yet.
+/// Returns the headers of those servers of `backend` that get one before TLS, with the servers' numbers. It
+/// is not known yet which server a new connection goes to.
 pub(crate) fn headers_before_tls(
     backend: &Backend,
     client: &Client,

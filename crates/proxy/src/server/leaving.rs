@@ -1,16 +1,16 @@
-//! `option abortonclose`: a client that leaves while its stream waits ends that waiting.
+//! `option abortonclose`: a client that leaves ends the wait of its stream.
 
 use crate::session::Client;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-/// The client has gone.
+/// The client has left.
 #[derive(Debug)]
 pub(super) struct Left;
 
-/// What `waiting` gives, unless the client leaves first. One piece of what the client sends meanwhile is kept
-/// for later; more is not asked for.
+/// Runs `waiting`, unless the client leaves first. Keeps one piece of the data that the client sends
+/// meanwhile, and reads no more.
 pub(super) async fn unless_left<T>(client: &mut Client, waiting: impl Future<Output = T>) -> Result<T, Left> {
     let mut waiting = pin!(waiting);
     if let Some(stream) = client.end.h2() {
@@ -40,7 +40,7 @@ pub(super) async fn unless_left<T>(client: &mut Client, waiting: impl Future<Out
         .await
     };
     if let Some(segment) = received {
-        client.received.push_compact(segment).map_err(|_| Left)?; // no memory: nothing can go on
+        client.received.push_compact(segment).map_err(|_| Left)?; // without memory nothing can continue
     }
     outcome
 }

@@ -1,4 +1,4 @@
-//! The way to a server: which one, with which tries, and what is counted of it.
+//! Ways to a server: choice, retries and counters.
 
 mod connect;
 mod header;

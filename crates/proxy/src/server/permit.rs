@@ -1,4 +1,4 @@
-//! A stream's place on a server.
+//! A stream's permit of a server.
 
 use super::ConnectTimings;
 use crate::flow::Timer;
@@ -17,62 +17,62 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A stream that a server serves, as long as this is there.
+/// Permit of a stream that a server serves. Dropping it releases the server.
 #[derive(Debug)]
 pub(crate) struct ServerPermit {
     local: Rc<Local>,
     backend: usize,
     index: Index,
-    /// Of the stream, among the lane's; none: it is not one of a client.
+    /// Entry of the stream in the lane's list; `None` if the stream has no client.
     entry: Option<u32>,
     since: Time,
-    /// It has a connection to the server.
+    /// The stream has a connection to the server.
     reached: Cell<bool>,
 }
 
-/// Why a stream got no server.
+/// Reason why a stream got no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPermit {
-    /// None takes requests.
+    /// No server takes requests.
     NoServer,
-    /// It waited for as long as it may, for this server or for any.
+    /// The time in a queue ran out, of this server or of the backend.
     Time(Option<Index>),
-    /// Somebody else ended the stream.
+    /// Something else ended the stream.
     Ended(Cause),
 }
 
-/// Which server a stream goes to.
+/// What a stream asks the balancer for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted<'a> {
-    /// What the algorithm is given.
+    /// Key for the balancing algorithm.
     pub(crate) key: Key<'a>,
-    /// This one, whatever the algorithm says, unless its queue is full.
+    /// This server, whatever the algorithm says, unless its queue is full.
     pub(crate) server: Option<Index>,
-    /// Its place in queues.
+    /// Priority in queues.
     pub(crate) priority: Priority,
-    /// The one that just failed.
+    /// The server that has just failed.
     pub(crate) avoid: Option<Index>,
-    /// `server` is wanted by a cookie or a rule: not left for another before its time.
+    /// A cookie or a rule chose `server`: the stream leaves it only when retries allow that.
     pub(crate) persistent: bool,
-    /// How packets to it are marked.
+    /// Packet marks of the connection.
     pub(crate) packets: Packets,
-    /// The stream's entry among the lane's.
+    /// Entry of the stream in the lane's list.
     pub(crate) stream: Option<u32>,
-    /// The request, if it is one: of `usesrc hdr_ip`.
+    /// Head of the request, if there is one: for `usesrc hdr_ip`.
     pub(crate) head: Option<&'a Head>,
-    /// What the backend's expressions say, of names that servers are asked for within TLS.
+    /// Values of the backend's expressions for server names within TLS.
     pub(crate) names: &'a [Option<Box<str>>],
-    /// What connections to servers of these numbers begin with before TLS.
+    /// Headers that connections to these servers begin with before TLS.
     pub(crate) headers: &'a [(usize, Vec<u8>)],
-    /// Where it is remembered what TLS has said of a server that was not reached.
+    /// Receives the TLS state of a server that was not reached.
     pub(crate) server_tls: Option<&'a RefCell<Option<Rc<Info>>>>,
-    /// `set-timeout queue`
+    /// Time of `set-timeout queue`.
     pub(crate) queue_time: SetTime,
-    /// `set-timeout connect`
+    /// Time of `set-timeout connect`.
     pub(crate) connect_time: SetTime,
 }
 
-/// A time that a rule may have set for the stream. In four bytes, since each stream that waits has it.
+/// A timeout that a rule may have set for the stream. It takes four bytes, since each waiting stream has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SetTime(u32);
 
@@ -83,7 +83,7 @@ impl Default for SetTime {
 }
 
 impl SetTime {
-    /// None: the configuration's holds.
+    /// No rule has set the time: the configured one holds.
     const NONE: u32 = u32::MAX;
 
     pub(crate) fn new(time: Option<Duration>) -> Self {
@@ -99,11 +99,11 @@ impl SetTime {
     }
 }
 
-/// Picks in vain, because others were faster, before a stream queues for any server.
+/// Number of picks that other lanes may win before a stream enters a queue.
 const TRIES: u32 = 4;
 
 impl ServerPermit {
-    /// A place on the server that is wanted or that the backend's algorithm chooses, if there is one now.
+    /// Takes a permit of the wanted server, or of one that the algorithm chooses, if one is free now.
     pub(crate) fn at_once(local: &Rc<Local>, backend: &Backend, wanted: &Wanted<'_>) -> Option<Self> {
         let balancer = &backend.balancer;
         let now = local.here().now();
@@ -123,8 +123,8 @@ impl ServerPermit {
         ))
     }
 
-    /// A place on the server that is wanted or that the backend's algorithm chooses; where there is none, the
-    /// stream queues.
+    /// Takes a permit of the wanted server, or of one that the algorithm chooses; if none is free, the stream
+    /// waits in a queue.
     pub(crate) async fn enter(
         local: &Rc<Local>,
         backend: &Backend,
@@ -166,8 +166,8 @@ impl ServerPermit {
                             backend.servers[index.get()].counts.own().peak_waiting.raise(waiting);
                             position
                         }
-                        // Its queue is full: another, once. Where that one's is full, too, whichever has room
-                        // first: going on would be without end.
+                        // The server's queue is full: try another server, once. If that queue is full, too,
+                        // wait for the first free server: further tries might never end.
                         Err(_) if !refused => {
                             refused = true;
                             (server, avoid) = (None, Some(index));
@@ -182,12 +182,12 @@ impl ServerPermit {
             let passed = || balancer.served_from_queue(queue).saturating_sub(entered);
             let place = Waiting { before, passed };
             backend.counts.own().peak_waiting.raise(balancer.waiting_for_any());
-            // One future for all that may end the waiting, on the timer that the stream has anyway: a request
-            // that waits is polled once more for it, so what that costs is what waiting costs.
+            // One future for everything that may end the wait, on the timer that the stream has anyway: a
+            // waiting request is polled once more for it, so its cost is the cost of waiting.
             let mut waiting = balancer.wait(position);
             let mut waits = false;
             let turn = poll_fn(|context| {
-                // Who has just entered is woken if its turn came meanwhile.
+                // A waiter that has just entered is woken if its turn came meanwhile.
                 if std::mem::replace(&mut waits, true)
                     && let Poll::Ready(turn) = Pin::new(&mut waiting).poll(context)
                 {
@@ -204,7 +204,7 @@ impl ServerPermit {
             match turn {
                 Turn::Granted(index, served) => {
                     place.moves(served);
-                    // what a server takes from the backend's queue it chooses itself
+                    // a server that takes a stream from the backend's queue was not chosen by the algorithm
                     let balanced = server.is_none() && queue == Some(index);
                     return Ok(Self::taken(local, backend, index, balanced, wanted.stream));
                 }
@@ -217,7 +217,8 @@ impl ServerPermit {
         }
     }
 
-    /// The server counts the stream already. `balanced`: the algorithm has chosen it, anew.
+    /// Makes the permit of a stream that the server counts already. `balanced` says that the algorithm chose
+    /// the server.
     fn taken(local: &Rc<Local>, backend: &Backend, index: Index, balanced: bool, entry: Option<u32>) -> Self {
         if let Some(entry) = entry {
             local.streams.has_server(entry, Some(backend.servers[index.get()].number));
@@ -239,7 +240,7 @@ impl ServerPermit {
         permit
     }
 
-    /// A new connection to the server is tried to make.
+    /// Counts an attempt to make a new connection.
     pub(super) fn connects(&self) {
         let server = self.server().counts.own();
         server.connects.add(1);
@@ -247,7 +248,7 @@ impl ServerPermit {
         self.backend().counts.own().connects.add(1);
     }
 
-    /// A connection to the server that was there is used.
+    /// Counts the use of an existing connection.
     pub(super) fn reuses(&self) {
         let server = self.server().counts.own();
         server.reuses.add(1);
@@ -255,20 +256,21 @@ impl ServerPermit {
         self.backend().counts.own().reuses.add(1);
     }
 
-    /// The stream has a connection to the server.
+    /// Notes that the stream has a connection to the server.
     pub(crate) fn reached(&self, timings: &ConnectTimings) {
         self.reached.set(true);
         self.backend().counts.own().reached(timings);
         self.server().counts.own().reached(timings);
     }
 
-    /// Why the stream has to end, if somebody else has ended it; else its task is woken when that happens.
+    /// Returns the cause if something else has ended the stream. Otherwise its task is woken when that
+    /// happens.
     #[inline]
     pub(crate) fn ended(&self, context: &Context<'_>) -> Option<Cause> {
         self.local.streams.poll(self.entry?, context.waker())
     }
 
-    /// What `work` gives, unless somebody else ends the stream first.
+    /// Runs `work`, unless something else ends the stream first.
     pub(crate) async fn unless_ended<W: Future>(&self, work: Pin<&mut W>) -> Result<W::Output, Cause> {
         self.local.streams.unless_ended(self.entry, work).await
     }
@@ -286,19 +288,19 @@ impl ServerPermit {
     }
 }
 
-/// A stream that waits in a queue. Where it leaves without its turn, because its client goes or its time is
-/// over, it counts itself as its log line does when it is served.
+/// A stream in a queue. A stream that leaves before its turn, because its client left or its time is over,
+/// counts itself, as the log line of a served stream does.
 struct Waiting<'a, F: Fn() -> u64> {
-    /// Served from queues like this one while it waited.
+    /// Number of requests served from such queues while the stream waited.
     before: &'a mut u64,
     passed: F,
 }
 
 impl<F: Fn() -> u64> Waiting<'_, F> {
-    /// It goes on after so many.
+    /// Ends the wait after `passed` other requests.
     fn moves(self, passed: u64) {
         *self.before += passed;
-        std::mem::forget(self); // it has nothing but borrows
+        std::mem::forget(self); // holds only borrows
     }
 }
 

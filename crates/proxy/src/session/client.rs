@@ -1,4 +1,4 @@
-//! The client's side of a session.
+//! Client side of a session.
 
 use crate::flow::ClientEnd;
 use crate::generation::{Server, Silence};
@@ -20,47 +20,48 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Bytes of a client that nobody will read are taken up to here, so that it sees an end and no reset.
+/// Most unread bytes of a client that are read and dropped before the connection closes, so that the client
+/// sees an end of stream instead of a reset.
 const SWALLOWED: usize = 1 << 16;
 
-/// Between whom a client's connection is, and since when.
+/// Addresses of a client's connection, and when it was accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Peers {
     pub(crate) source: Option<SocketAddr>,
     pub(crate) destination: Option<SocketAddr>,
-    /// Without what the PROXY protocol told.
+    /// Addresses of the socket, without those of the PROXY protocol.
     pub(crate) link_source: Option<SocketAddr>,
     pub(crate) link_destination: Option<SocketAddr>,
-    /// A header of the PROXY protocol came first.
+    /// The connection began with a header of the PROXY protocol.
     pub(crate) proxied: bool,
     pub(crate) accepted: Timestamp,
-    /// It speaks HTTP/2, if it speaks HTTP.
+    /// The client speaks HTTP/2, if it speaks HTTP.
     pub(crate) http2: bool,
 }
 
-/// The wall clock.
+/// Returns the time of the wall clock.
 pub(crate) fn now() -> Timestamp {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp { seconds: wall.as_secs().cast_signed(), micros: wall.subsec_micros() }
 }
 
-/// Who a client is, and whom it connected to, where that was told by another proxy or by rules.
+/// Source and destination of a client as another proxy or rules report them.
 #[derive(Clone, Copy, Debug)]
 struct ClientAddresses {
     source: Option<SocketAddr>,
     destination: Option<SocketAddr>,
 }
 
-/// What a header of the PROXY protocol told beside addresses.
+/// Fields of a PROXY header beside the addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Greeting {
-    /// The host name that the client asked for.
+    /// Host name that the client asked for.
     pub(crate) authority: Option<Box<[u8]>>,
-    /// An identifier of the connection.
+    /// Identifier of the connection.
     pub(crate) unique_id: Option<Box<[u8]>>,
-    /// The network namespace, if the configuration names it, too.
+    /// Network namespace, if the configuration also names it.
     pub(crate) namespace: Option<Arc<str>>,
-    /// How long it was waited for.
+    /// Time that the session waited for the header.
     pub(crate) took: Duration,
 }
 
@@ -74,7 +75,7 @@ manylane_sync::lazy_static! {
         addresses").expect("the size is a constant below the bound");
 }
 
-/// A client that asks for nothing at the moment: what has to be there when it does, and no more.
+/// A client without a current request: the state that it needs for its next one, and no more.
 #[derive(Debug)]
 pub(crate) struct QuietClient {
     pub(crate) connection: Connection,
@@ -85,7 +86,7 @@ pub(crate) struct QuietClient {
     accepted: Timestamp,
 }
 
-/// Who a client is whose connection has many streams.
+/// Identity of a client whose connection has many streams.
 #[derive(Debug)]
 pub(crate) struct ClientOrigin {
     told: Option<ClientAddresses>,
@@ -96,7 +97,7 @@ pub(crate) struct ClientOrigin {
 }
 
 impl ClientOrigin {
-    /// What expressions see of it where there is no stream.
+    /// Returns the client's addresses as expressions see them outside of a stream.
     pub(crate) fn peers(&self, connection: &Connection) -> Peers {
         let told = |which: fn(&ClientAddresses) -> Option<SocketAddr>| self.told.as_ref().and_then(which);
         let link_destination = *self.link_destination.get_or_init(|| own_address(connection));
@@ -111,13 +112,13 @@ impl ClientOrigin {
         }
     }
 
-    /// The header of the PROXY protocol that came first.
+    /// Returns the PROXY header that the connection began with.
     pub(crate) fn greeting(&self) -> Option<&Greeting> {
         self.greeting.as_ref()
     }
 }
 
-/// The address of our end of a connection: a system call.
+/// Returns the local address of a connection. Costs a system call.
 fn own_address(connection: &Connection) -> Option<SocketAddr> {
     let stream = connection.socket()?;
     socket::local_address(stream.as_fd()).ok().and_then(ip)
@@ -127,19 +128,19 @@ fn own_address(connection: &Connection) -> Option<SocketAddr> {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) end: ClientEnd,
-    /// Who it is; none for connections that have no IP address.
+    /// Source address of the client; `None` for connections without IP addresses.
     pub(crate) source: Option<SocketAddr>,
-    /// Whom it connected to, as the proxy before this one tells.
+    /// Destination address that the proxy in front or a rule reports.
     told: Option<SocketAddr>,
-    /// Both without what rules of the request at work say; none: as the connection says.
+    /// Both addresses without those that rules of the current request set; `None` if they are the socket's.
     own: Option<Pooled<ClientAddresses>>,
-    /// The connection's own ends; ours is asked for when somebody wants to know.
+    /// Addresses of the socket. The local one is read on its first use.
     link_source: Option<SocketAddr>,
     link_destination: OnceCell<Option<SocketAddr>>,
-    /// The header of the PROXY protocol that came first.
+    /// The PROXY header that the connection began with.
     greeting: Option<Pooled<Greeting>>,
     accepted: Timestamp,
-    /// Bytes that were received and belong to what follows.
+    /// Received bytes that are not consumed yet.
     pub(crate) received: Chain,
 }
 
@@ -162,7 +163,7 @@ impl Client {
         }
     }
 
-    /// The same client, with TLS over its connection. None: there is no memory for that.
+    /// Starts TLS on the client's connection. `None` if there is no memory.
     pub(crate) fn encrypt(self, context: &ServerContext, reader: &Reader) -> Option<Self> {
         let tls = manylane_tls::Connection::server(context, reader).ok()?;
         let ClientEnd::Http1(connection) = self.end else { return Some(self) };
@@ -170,24 +171,26 @@ impl Client {
         Some(Self { end: ClientEnd::Http1(connection), received: Chain::new(), ..self })
     }
 
-    /// Whether TLS has agreed on HTTP/2.
+    /// Returns true if the TLS handshake agreed on HTTP/2.
     pub(crate) fn has_agreed_on_h2(&self) -> bool {
         self.tls().is_some_and(|info| info.alpn.as_deref() == Some(b"h2"))
     }
 
-    /// What TLS has agreed on, if it is spoken.
+    /// Returns the result of the TLS handshake, if there was one.
     pub(crate) fn tls(&self) -> Option<&Rc<Info>> {
         self.end.connection().tls()?.info()
     }
 
-    /// How long it took until it could ask for something: another proxy's word, and the handshake of TLS.
+    /// Returns the time before the client could send a request: that of the PROXY header and of the TLS
+    /// handshake.
     pub(crate) fn handshake(&self) -> Duration {
         let greeting = self.greeting().map_or(Duration::ZERO, |greeting| greeting.took);
         let tls = self.end.whole().and_then(Connection::tls);
         greeting + tls.map_or(Duration::ZERO, TlsStream::took)
     }
 
-    /// Goes on without what belongs to a request, of which nothing may be left. None: it is a stream.
+    /// Drops everything that belongs to a request; no received bytes may be left. `None` for a stream of
+    /// HTTP/2.
     pub(crate) fn into_idle(self) -> Option<QuietClient> {
         debug_assert!(self.received.is_empty());
         let Self {
@@ -205,7 +208,7 @@ impl Client {
         Some(QuietClient { connection, told: own, link_source, link_destination, greeting, accepted })
     }
 
-    /// It asks for something again.
+    /// Returns the client of an idle session, for its next request.
     pub(crate) fn wake(quiet: QuietClient) -> Self {
         let QuietClient { connection, told, link_source, link_destination, greeting, accepted } = quiet;
         let (source, destination) =
@@ -224,10 +227,10 @@ impl Client {
         }
     }
 
-    /// The same client as `of`, with one of the streams of its connection.
+    /// Returns the client `of` a connection, with one of its streams.
     ///
     /// # Errors
-    /// No memory.
+    /// There is no memory.
     pub(crate) fn with_stream(of: &ClientOrigin, end: ClientEnd) -> Result<Self, AllocError> {
         let ClientOrigin { told, link_source, link_destination, greeting, accepted } = of;
         let own = told.map(|told| CLIENT_ADDRESSES.alloc(told)).transpose()?;
@@ -246,7 +249,8 @@ impl Client {
         })
     }
 
-    /// Its connection, what came, and what all streams have of it. None: it is a stream.
+    /// Returns the connection, the received bytes, and the identity that all streams share. `None` for a
+    /// stream.
     pub(crate) fn split(self) -> Option<(Connection, Chain, ClientOrigin)> {
         let Self { end, own, link_source, link_destination, greeting, accepted, received, .. } = self;
         let ClientEnd::Http1(connection) = end else { return None };
@@ -255,7 +259,8 @@ impl Client {
         Some((connection, received, ClientOrigin { told, link_source, link_destination, greeting, accepted }))
     }
 
-    /// Whom it connected to. The first call costs a system call, unless the PROXY protocol told it.
+    /// Returns the address that the client connected to. The first call costs a system call, unless the PROXY
+    /// protocol reported the address.
     pub(crate) fn destination(&self) -> Option<SocketAddr> {
         self.told.or_else(|| self.link_destination())
     }
@@ -264,7 +269,7 @@ impl Client {
         *self.link_destination.get_or_init(|| own_address(self.end.connection()))
     }
 
-    /// What expressions see of it. The first call costs a system call.
+    /// Returns the client's addresses as expressions see them. The first call costs a system call.
     pub(crate) fn peers(&self) -> Peers {
         Peers {
             source: self.source,
@@ -277,10 +282,10 @@ impl Client {
         }
     }
 
-    /// Between whom the connection is, as the proxy before this one tells.
+    /// Sets the addresses that the proxy in front reports.
     ///
     /// # Errors
-    /// No memory.
+    /// There is no memory.
     pub(crate) fn is_between(
         &mut self,
         source: SocketAddr,
@@ -289,10 +294,10 @@ impl Client {
         self.is_told(Some(plain(source)), Some(plain(destination)))
     }
 
-    /// Rules say who it is, as long as it is there.
+    /// Sets addresses for the rest of the connection. An address that is `None` stays as it is.
     ///
     /// # Errors
-    /// No memory.
+    /// There is no memory.
     pub(crate) fn is_told(
         &mut self,
         source: Option<SocketAddr>,
@@ -307,7 +312,8 @@ impl Client {
         Ok(())
     }
 
-    /// Rules of the connection say between whom it is, as if the system had: addresses that are `None` stay.
+    /// Replaces the socket's addresses by those that rules of the connection set. An address that is `None`
+    /// stays as it is.
     pub(crate) fn is_linked(&mut self, source: Option<SocketAddr>, destination: Option<SocketAddr>) {
         if source.is_some() {
             (self.source, self.link_source) = (source, source);
@@ -317,20 +323,20 @@ impl Client {
         }
     }
 
-    /// Rules say who it is, for the request at work: addresses that are `None` stay.
+    /// Sets addresses for the current request. An address that is `None` stays as it is.
     pub(crate) fn is_said_to_be(&mut self, source: Option<SocketAddr>, destination: Option<SocketAddr>) {
         self.source = source.or(self.source);
         self.told = destination.or(self.told);
     }
 
-    /// The next request begins: it is who it was.
+    /// Restores the addresses of the connection before the next request.
     pub(crate) fn is_itself(&mut self) {
         (self.source, self.told) =
             self.own.as_deref().map_or((self.link_source, None), |own| (own.source, own.destination));
     }
 
-    /// For the log, a connection that serves one more request was accepted when the one before had ended:
-    /// that long before `date`.
+    /// Sets the log's time of acceptance for a further request: the end of the request before, which was
+    /// `idle` before `date`.
     pub(crate) fn is_new_since(&mut self, date: Timestamp, idle: Duration) {
         let idle = i64::try_from(idle.as_micros()).unwrap_or(i64::MAX);
         let micros =
@@ -339,7 +345,7 @@ impl Client {
         self.accepted = Timestamp { seconds: micros.div_euclid(1_000_000), micros: micros_of_second };
     }
 
-    /// Marks what is sent to it from here on.
+    /// Marks packets that are sent to the client from now on.
     pub(crate) fn mark(&self, packets: Packets) {
         if packets != Packets::default()
             && let Some(stream) = self.end.connection().socket()
@@ -348,11 +354,11 @@ impl Client {
         }
     }
 
-    /// The connection is over, and the client is not told: it goes on waiting. Without the privilege for that
-    /// it gets a reset that no router passes on.
+    /// Ends the connection without telling the client, which keeps waiting. Without the privilege for that,
+    /// the client's network gets a reset that no router forwards.
     pub(crate) fn vanish(&self, silence: Silence) {
         if let Some(stream) = self.end.connection().socket() {
-            // What the system refuses is closed as usual.
+            // If the system refuses, the socket closes as usual.
             let _ = match silence {
                 Silence::Full => manylane_io::options::set_silent_close(stream.as_fd()),
                 Silence::ResetWithin(hops) => manylane_io::options::set_reset_within(stream.as_fd(), hops),
@@ -363,8 +369,8 @@ impl Client {
         }
     }
 
-    /// The connection is closed: takes what the client has sent already, at most [`SWALLOWED`] bytes, since
-    /// closing with bytes unread would be a reset. One of HTTP/2 ends with all its streams.
+    /// Reads and drops the bytes that the client has sent, up to [`SWALLOWED`], before the connection closes:
+    /// closing a socket with unread bytes sends a reset. A connection of HTTP/2 ends with all its streams.
     pub(crate) fn swallow(&self) {
         let connection = match &self.end {
             ClientEnd::Http1(connection) => connection,
@@ -381,8 +387,8 @@ impl Client {
         }
     }
 
-    /// Closing the connection resets it: the client learns that nobody cared for what it sent, or that what
-    /// it got is not all. A stream is reset at once.
+    /// Makes the closing of the connection send a reset: the client learns that its data was ignored or that
+    /// the response is incomplete. A stream is reset at once.
     pub(crate) fn reset_on_close(&self) {
         match &self.end {
             ClientEnd::Http1(connection) => connection.reset_on_close(),
@@ -390,8 +396,8 @@ impl Client {
         }
     }
 
-    /// Whom a server may be shown as its client, where `usesrc` asks for one. No address where the field has
-    /// none.
+    /// Returns the source address that `server` may see for this client (`usesrc`). It is 0.0.0.0 if the
+    /// configured field has no address.
     pub(crate) fn source_for(&self, server: &Server, head: Option<&Head>) -> Option<SocketAddr> {
         let Some((name, occurrence)) = &server.source_field else { return self.source };
         let values = || head.into_iter().flat_map(|head| head.values(&**name)).flat_map(List::new);
@@ -407,28 +413,28 @@ impl Client {
         Some(SocketAddr::new(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), 0))
     }
 
-    /// The header of the PROXY protocol that came first told this.
+    /// Stores the fields of the PROXY header.
     ///
     /// # Errors
-    /// No memory.
+    /// There is no memory.
     pub(crate) fn was_greeted(&mut self, greeting: Greeting) -> Result<(), AllocError> {
         self.greeting = Some(GREETINGS.alloc(greeting)?);
         Ok(())
     }
 
-    /// What the header of the PROXY protocol told beside addresses, if one came.
+    /// Returns the fields of the PROXY header, if one arrived.
     pub(crate) fn greeting(&self) -> Option<&Greeting> {
         self.greeting.as_deref()
     }
 
-    /// The network namespace to reach `server` from, where that is the client's.
+    /// Returns the client's network namespace, if `server` is to be reached from it.
     pub(crate) fn namespace_for(&self, server: &Server) -> Option<&Arc<str>> {
         self.greeting()?.namespace.as_ref().filter(|_| server.namespace_of_client)
     }
 
-    /// What takes the place of the server's host or port, where its address leaves one open.
+    /// Returns the address that replaces the open parts (host or port) of the server's address.
     pub(crate) fn destination_of(&self, server: &Server) -> SocketAddr {
-        // not worth a system call
+        // The system call is only worth it if the server's address has open parts.
         let asked = if server.addr.is_of_client() { self.destination() } else { None };
         asked.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))
     }
@@ -438,7 +444,7 @@ fn ip(address: SocketAddrAny) -> Option<SocketAddr> {
     SocketAddr::try_from(address).ok().map(plain)
 }
 
-/// An IPv4 client of an IPv6 socket is an IPv4 client.
+/// Turns an IPv4-mapped IPv6 address into the IPv4 address.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

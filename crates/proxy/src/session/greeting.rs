@@ -1,4 +1,4 @@
-//! `accept-proxy` and `expect-proxy`: the header that the proxy before this one sends first.
+//! `accept-proxy` and `expect-proxy`: reads the PROXY header that the proxy in front sends first.
 
 use super::Client;
 use super::client::Greeting;
@@ -8,27 +8,27 @@ use manylane_expr::LinkError;
 use manylane_net::proxy_protocol::{Ends, HeaderError, Parsed, kind, parse};
 use std::rc::Rc;
 
-/// Why the connection is of no use.
+/// Reason why the connection cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoGreeting {
-    /// It ended before a byte came.
+    /// The connection ended before the first byte.
     Empty,
-    /// It ended amid the header.
+    /// The connection ended amid the header.
     Truncated,
-    /// It failed.
+    /// The connection failed.
     Failed,
-    /// The header did not come in time.
+    /// The header did not arrive in time.
     Late,
-    /// What came is no header.
+    /// The bytes are not a header.
     NoHeader,
-    /// What came is a header of another protocol than TCP.
+    /// The header is of a protocol other than TCP.
     Unhandled,
-    /// What came is a header that says what cannot be.
+    /// The content of the header is invalid.
     Bad,
 }
 
 impl NoGreeting {
-    /// What the log says: the words that HAProxy's users look for, with their number there.
+    /// Returns the error for the log, with HAProxy's number and words.
     pub(super) const fn error(self) -> LinkError {
         let (code, name, sentence) = match self {
             Self::Empty => (11, "PRX_EMPTY", "Connection closed while waiting for PROXY protocol header"),
@@ -48,7 +48,7 @@ impl NoGreeting {
     }
 }
 
-/// Reads the header and takes it off; what follows stays in `client.received`.
+/// Reads the header and removes it from `client.received`; the bytes behind it stay there.
 pub(super) async fn read(
     local: &Rc<Local>,
     frontend: &Frontend,
@@ -65,7 +65,7 @@ async fn header(local: &Rc<Local>, client: &mut Client) -> Result<(), NoGreeting
     let begun = local.here().now();
     loop {
         let length = client.received.len();
-        // A header is bounded, and `parse` refuses longer ones.
+        // `parse` refuses headers above a bound.
         let bytes = client.received.pull_up(length).map_err(|_| NoGreeting::Failed)?;
         let parsed = parse(bytes).map_err(|why| match why {
             HeaderError::Signature | HeaderError::Version(_) => NoGreeting::NoHeader,

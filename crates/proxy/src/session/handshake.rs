@@ -1,4 +1,4 @@
-//! `ssl`: the handshake of TLS, before anything else is heard of the client.
+//! `ssl`: does the TLS handshake with a client, before its first request.
 
 use super::Client;
 use crate::generation::Frontend;
@@ -9,21 +9,21 @@ use manylane_tls::Error;
 use std::fmt;
 use std::rc::Rc;
 
-/// Why the connection is of no use.
+/// Reason why the connection cannot be served.
 #[derive(Debug)]
 pub(super) enum NoHandshake {
-    /// It ended before a byte came.
+    /// The connection ended before the first byte.
     Empty,
-    /// It ended, or failed, amid the handshake.
+    /// The connection ended or failed amid the handshake.
     Cut,
     /// The handshake took too long.
     Late,
-    /// What came was not accepted.
+    /// TLS refused the client's messages.
     Refused(Error),
 }
 
 impl NoHandshake {
-    /// What samples say of it.
+    /// Returns the error as samples see it.
     pub(super) fn error(&self) -> LinkError {
         let (code, name, sentence) = match self {
             Self::Empty => (24, "SSL_EMPTY", "Connection closed during SSL handshake"),
@@ -43,7 +43,7 @@ impl NoHandshake {
 }
 
 impl fmt::Display for NoHandshake {
-    /// What the log says: the words that HAProxy's users look for, and what TLS has to say.
+    /// Writes the text for the log: HAProxy's words, and the reason that TLS gives.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(error) => write!(f, "{} ({error})", self.error().sentence),
@@ -52,7 +52,7 @@ impl fmt::Display for NoHandshake {
     }
 }
 
-/// Shakes hands with a client of a listener with TLS, in the time of `timeout client-hs`.
+/// Does the handshake with a client of a TLS listener within `timeout client-hs`.
 pub(super) async fn shake(
     local: &Rc<Local>,
     frontend: &Frontend,

@@ -1,5 +1,5 @@
-//! `tcp-request content` and `tcp-response content` in TCP mode: bytes are received until the rules decide,
-//! no more come, or the delay is over.
+//! `tcp-request content` and `tcp-response content` in TCP mode: receives bytes until the rules decide, no
+//! more bytes come, or the delay is over.
 
 use crate::generation::{Backend, ContentAction, Rule, Server};
 use crate::rules::{Content, EvalContext, EvalPhase, Lookups, content};
@@ -14,19 +14,19 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-/// What rules look at, and what they are told beside it.
+/// Rules, and what they may read.
 pub(crate) struct Inspected<'a> {
     pub(crate) rules: &'a [Rule<ContentAction>],
-    /// How long they may wait for more.
+    /// Longest time that the rules wait for more bytes.
     pub(crate) delay: Option<Duration>,
     pub(crate) backend: Option<&'a Backend>,
     pub(crate) server: Option<&'a Server>,
-    /// Writes a line of what is known by now.
+    /// Writes a log line with what is known so far.
     pub(crate) log: &'a dyn Fn(),
 }
 
-/// Has rules look at what `connection` sends, until they decide. What came is in `received`, which is not
-/// emptied.
+/// Runs rules on the bytes that `connection` sends until they decide. The bytes are appended to `received`,
+/// which keeps them.
 ///
 /// # Errors
 /// The connection failed, or there is no memory.
@@ -43,7 +43,7 @@ pub(crate) async fn inspect(
     let here = eval.local.here();
     let room = eval.local.generation.process.bufsize;
     let deadline = what.delay.map_or(Time::ZERO, |delay| here.now() + delay);
-    // What has come by now is looked at, also where there is no delay.
+    // Bytes that have arrived already are seen even without a delay.
     let mut more = if received.is_empty() { next(eval, connection, Time::ZERO).await? } else { More::Late };
     let mut ended = false;
     let lookups = Lookups::default();
@@ -74,7 +74,7 @@ enum More {
     Late,
 }
 
-/// The next bytes, unless none come in time. The connection is asked at least once.
+/// Returns the next bytes, unless none come in time. Receives at least once.
 async fn next(eval: &EvalContext<'_>, connection: &Connection, deadline: Time) -> Result<More, ()> {
     let here = eval.local.here();
     let mut receiving = pin!(connection.recv());
@@ -95,7 +95,7 @@ async fn next(eval: &EvalContext<'_>, connection: &Connection, deadline: Time) -
     .await
 }
 
-/// What the rules decide about what is there.
+/// Returns the decision of the rules about the received bytes.
 fn decide(
     eval: &EvalContext<'_>,
     what: &Inspected<'_>,
@@ -119,21 +119,20 @@ fn decide(
     content(eval, phase, what.rules, what.log, lookups)
 }
 
-/// How heads are read that are only looked at, and go on as they came: with every relaxation. A rule that
-/// refuses a path must see it in each form that the server may understand.
+/// Returns the limits for heads that are only inspected and then forwarded unchanged: with every relaxation.
+/// A rule that refuses a path must see the path in each form that the server may accept.
 fn looked_at() -> Limits {
     Limits { lenient: Leniency::ALL, relaxed: true, ..Limits::default() }
 }
 
-/// The head of an HTTP message that the bytes begin with, if they do. Each byte is looked at once, however
-/// they come.
+/// Parser for the HTTP head that the bytes may begin with. It reads each byte once, however they arrive.
 struct Heads {
-    /// None when there can be no head any more.
+    /// `None` once a head is no longer possible.
     parser: Option<Parser>,
     side: Direction,
-    /// What came and is no part of `head`: shared with what was received.
+    /// Received bytes that are not part of `head`; shares the memory of the received bytes.
     bytes: Chain,
-    /// So many bytes were received when they were looked at last.
+    /// Number of received bytes at the last call.
     looked: usize,
     head: Option<Head>,
 }
@@ -153,8 +152,8 @@ impl Heads {
         Self { parser: Some(parser), side, bytes: Chain::new(), looked: 0, head: None }
     }
 
-    /// Looks at what came since the last time. Where it is no message, or there is no memory, there is no
-    /// head.
+    /// Parses the bytes that arrived since the last call. There is no head if the bytes are not a message or
+    /// there is no memory.
     fn look(&mut self, received: &Chain) {
         let Some(parser) = &mut self.parser else { return };
         if self.looked == received.len() {
@@ -184,7 +183,7 @@ impl Heads {
     }
 }
 
-/// The head of an HTTP request that the bytes begin with, if they do.
+/// Returns the head of the HTTP request that the bytes begin with, if there is one.
 pub(crate) fn request(received: &Chain) -> Option<Head> {
     let mut bytes = received.share().ok()?;
     Some(RequestParser::new(looked_at()).parse(&mut bytes).ok()??.head)

@@ -23,27 +23,27 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// A connection while it is served, on the lane that serves it: a task that is small as long as nothing is
-/// asked of it.
+/// Task of a connection on the lane that serves it. The task is small while the session is idle.
 #[derive(Debug)]
 pub(crate) struct Session {
     state: State,
-    /// None when it is over.
+    /// `None` when the session is over.
     held: Option<Held>,
 }
 
-/// What a session has from its beginning to its end.
+/// State that a session has from its begin to its end.
 #[derive(Debug)]
 struct Held {
     local: Rc<Local>,
     guard: ConnGuard,
     lane_guard: LaneGuard,
-    /// Among those whom the end of the process wakes; also while a request is at work, since to go there and
-    /// back costs.
+    /// Slot in the event that stops the generation. The slot is kept while a request runs, since leaving and
+    /// entering again costs time.
     place: WaiterSlot,
 }
 
-/// With what the scheduler has, 320 bytes, a size of its blocks: each idle connection has one.
+/// With the scheduler's part a session has 320 bytes, one of the sizes of its blocks. Each idle connection
+/// has one.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Session>() <= 272);
 
@@ -51,14 +51,14 @@ const _: () = assert!(size_of::<Session>() <= 272);
 enum State {
     Begins(Incoming),
     Rests(IdleSession),
-    /// It has something to do, until it rests again or is over.
+    /// The session runs until it is idle again or over.
     Works(Boxed<'static, Option<IdleSession>>),
     Over,
 }
 
 impl Session {
-    /// Serves a connection on the lane of `local`; without that, because the lane serves the generation no
-    /// more, it is closed.
+    /// Returns the task of a connection on the lane of `local`. Without `local`, because the lane no longer
+    /// serves the generation, the task closes the connection.
     pub(crate) fn new(
         local: Option<Rc<Local>>,
         incoming: Incoming,
@@ -79,7 +79,7 @@ impl Held {
     fn begin(&self, incoming: Incoming) -> State {
         let (frontend, listener) = self.whose();
         if listener.nice != 0 {
-            let _ = self.local.here().set_nice(listener.nice); // its range was checked
+            let _ = self.local.here().set_nice(listener.nice); // the configuration checked the range
         }
         let client = Client::new(incoming, &self.local.io);
         if self.local.generation.process.reject_privileged
@@ -104,8 +104,8 @@ impl Held {
         })
     }
 
-    /// The generation ends. A session that rests goes on with the next one, if that has its listener. Whether
-    /// it stays with this one although it ends.
+    /// Handles the end of the generation: an idle session moves to the successor if that has its listener.
+    /// Returns true if the session stays with the ending generation.
     #[cold]
     fn stays(&mut self, rest: &mut IdleSession) -> bool {
         if rest.has_partial_head() {
@@ -136,8 +136,8 @@ impl Held {
 }
 
 impl State {
-    /// Works, unless there is no memory for that.
-    #[inline(always)] // the work is made in its block
+    /// Starts `make`'s future in a block of its own; the session ends if there is no memory.
+    #[inline(always)] // the future is built in its block
     fn works<F: Future<Output = Option<IdleSession>> + 'static>(make: impl FnOnce() -> F) -> Self {
         Boxed::new(make).map_or(Self::Over, Self::Works)
     }
@@ -151,7 +151,7 @@ impl Future for Session {
         let Some(of) = held else { return Poll::Ready(()) };
         if of.local.is_over() {
             if let State::Begins(_) = state {
-                held.take(); // it did not begin
+                held.take(); // the session has not begun
                 return Poll::Ready(());
             }
             *state = State::Over;
@@ -174,7 +174,7 @@ impl Future for Session {
                     let State::Rests(rest) = std::mem::replace(state, State::Over) else { continue };
                     match woken {
                         Some(woken @ http::Woken::Bytes(_)) => *state = of.wake(rest, woken),
-                        // With io_uring a response may be on its way for longer than it takes to send it.
+                        // With io_uring, sending a response may continue after the call has returned.
                         _ if rest.owes() => *state = of.deliver(rest),
                         Some(woken) => *state = of.wake(rest, woken),
                         None => {}
@@ -189,7 +189,7 @@ impl Future for Session {
         if let Some(Held { local, guard, lane_guard, mut place }) = held.take() {
             local.stopping.leave(&mut place);
             drop(guard);
-            drop(lane_guard); // before the lane tells that it is empty
+            drop(lane_guard); // dropped before the lane reports that it is empty
             local.ended();
         }
         Poll::Ready(())
@@ -198,11 +198,11 @@ impl Future for Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.state = State::Over; // it may hold on to what follows
+        self.state = State::Over; // the state may borrow what follows
         let Some(Held { local, guard, lane_guard, mut place }) = self.held.take() else { return };
         local.stopping.leave(&mut place);
-        // A defect ended it, and the lane goes on: the end of the process must not wait for it. Else the lane
-        // ends, and all that it has.
+        // After a panic the lane continues, and the end of the process must not wait for this session.
+        // Otherwise the whole lane is being dropped.
         if std::thread::panicking() {
             drop(guard);
             drop(lane_guard);
@@ -211,8 +211,8 @@ impl Drop for Session {
     }
 }
 
-/// What comes before a session can ask its client for something. Streams are served to their end. None when
-/// the connection is over.
+/// Prepares a session until its client can send a request. Sessions of TCP mode are served to their end.
+/// `None` when the connection is over.
 async fn enter(
     local: &Rc<Local>,
     frontend: &Frontend,
@@ -231,7 +231,7 @@ async fn enter(
     None
 }
 
-/// Another proxy's word, TLS, and rules. None when the connection ends here.
+/// Reads the PROXY header, does the TLS handshake and runs the rules. `None` when the connection ends here.
 async fn admit(
     local: &Rc<Local>,
     frontend: &Frontend,
@@ -274,7 +274,7 @@ async fn admit(
     Some(client)
 }
 
-/// What is known of a client before its first request.
+/// Returns the state that rules may read before the first request.
 fn facts_of<'a>(
     local: &'a Rc<Local>,
     frontend: &'a Frontend,
@@ -295,8 +295,8 @@ fn facts_of<'a>(
     }
 }
 
-/// Runs `tcp-request connection` or `tcp-request session`. None if the connection ends here, also for lack of
-/// memory; else whether a rule wants a header of the PROXY protocol.
+/// Runs `tcp-request connection` or `tcp-request session` rules. Returns `None` if the connection ends here,
+/// also for lack of memory; else whether a rule asks for a PROXY header.
 fn rule(
     local: &Rc<Local>,
     frontend: &Frontend,
@@ -314,7 +314,7 @@ fn rule(
     let is_connection = std::ptr::eq(rules, &*frontend.rules.connection);
     match entrance {
         Entrance::Accepted { greeted } => {
-            // What they say holds for the connection; what comes later goes by it.
+            // Addresses that these rules set hold for the connection; later rules start from them.
             let (source, destination) = (scopes.memory.source.take(), scopes.memory.destination.take());
             if is_connection {
                 client.is_linked(source, destination);
@@ -330,7 +330,7 @@ fn rule(
             }
             match entrance {
                 Entrance::Dropped(silence) => client.vanish(silence),
-                // One packet, and no state is left here of what may be a flood.
+                // A reset is one packet and leaves no state here, in case this is a flood.
                 _ if is_connection => client.reset_on_close(),
                 _ => {}
             }
