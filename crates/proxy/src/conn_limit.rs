@@ -1,19 +1,19 @@
-//! A bounded number of places, for connections of the process, of a frontend or of a listener (`maxconn`).
+//! A limit of concurrent permits, for connections of the process, of a frontend or of a listener (`maxconn`).
 //!
 //! # Protocol
-//! 1. `taken` is changed by compare-and-swap, never above `most`; but `most` may become smaller, and a
-//!    connection that changes to another generation's limit is in already.
-//! 2. Who finds no place takes the queue's lock, says so in `waiting`, tries once more, and leaves a waker
-//!    only if that fails too.
-//! 3. Who gives a place back does so first and looks at `waiting` then. Between the two steps each side has a
-//!    fence: so the one that waits sees the place, or the one that gives sees the one that waits.
-//! 4. A woken waiter tries again like anybody else. It may lose to a newcomer, and waits again. It is in the
-//!    queue once, however often it is polled.
-//! 5. A waiter that gives up leaves the queue. If it was woken already, it wakes the next one in its place.
+//! 1. `taken` changes by compare-and-swap and never exceeds `most`. But `most` may become smaller, and a
+//!    connection that moves to another generation's limit takes a permit in any case.
+//! 2. A task that finds no permit locks the queue, sets `waiting`, tries once more, and queues its waker only
+//!    if that fails, too.
+//! 3. A task that returns a permit does so first and reads `waiting` then. Each side has a fence between its
+//!    two steps, so either the waiter sees the permit or the releasing task sees the waiter.
+//! 4. A woken waiter tries again like any other task. It may lose to a newcomer and then waits again. It is
+//!    in the queue at most once, however often it is polled.
+//! 5. A waiter that gives up leaves the queue. If it was woken already, it wakes the next waiter instead.
 //!
 //! # Cost
-//! Two locked operations on one line for each *connection*; nothing for a request. Without a bound: nothing
-//! at all.
+//! Two locked operations on one cache line for each *connection*; nothing for a request. Without a limit:
+//! nothing at all.
 
 use manylane_sync::atomic::{AtomicU64, Ordering, fence};
 use manylane_sync::{CachePadded, LockClass, Mutex};
@@ -23,39 +23,39 @@ use std::task::{Context, Poll, Waker};
 
 static WAITERS: LockClass = LockClass::new("waiters of a connection limit", LockClass::LEAF);
 
-/// So many places.
+/// A limit of concurrent permits.
 #[derive(Debug)]
 pub struct ConnLimit {
-    /// 0 for no bound.
+    /// Number of permits; 0 for no limit.
     most: AtomicU64,
-    /// What the file says it is, which an operator may change.
+    /// Number of permits in the configuration; an operator may change `most`.
     given: AtomicU64,
     taken: CachePadded<AtomicU64>,
-    /// How often the last one was taken.
+    /// How often the last permit was taken.
     filled: AtomicU64,
     waiting: AtomicU64,
     waiters: Mutex<Waiters>,
 }
 
-/// Who waits, in order.
+/// Waiters in order of arrival.
 #[derive(Debug, Default)]
 struct Waiters {
     queue: VecDeque<(u64, Waker)>,
-    /// The number of the last one.
+    /// Number of the last waiter.
     next: u64,
 }
 
-/// Waits for a place: [`ConnLimit::enter`].
+/// Waits for a permit: [`ConnLimit::enter`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Enter<'a> {
     places: &'a ConnLimit,
-    /// Its own in the queue, while it is there or was woken from there.
+    /// Number of this waiter while it is in the queue, or was woken from there.
     number: Option<u64>,
 }
 
 impl ConnLimit {
-    /// `most` places; 0 for no bound.
+    /// Returns a limit of `most` permits; 0 for no limit.
     pub fn new(most: u32) -> Self {
         Self {
             most: AtomicU64::new(most.into()),
@@ -67,29 +67,29 @@ impl ConnLimit {
         }
     }
 
-    /// How many there are; 0 for no bound.
+    /// Returns the number of permits; 0 for no limit.
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// How many there are by the file.
+    /// Returns the number of permits in the configuration.
     pub fn given(&self) -> u64 {
         self.given.load(Ordering::Relaxed)
     }
 
-    /// The bound by the file is that. What an operator made of it stays, if that has not changed.
+    /// Sets the limit of the configuration. If it has not changed, a limit that an operator has set stays.
     pub fn give(&self, most: u64) {
-        // Of one thread, the one that builds generations or has them serve.
+        // Only the thread that builds and starts generations calls this.
         if self.given.swap(most, Ordering::Relaxed) != most {
             self.set_most(most);
         }
     }
 
-    /// Changes the bound. Where places are in use, neither the old nor the new one may be 0: without a bound
-    /// nobody counts.
+    /// Changes the limit. While permits are in use, neither the old nor the new limit may be 0: without a
+    /// limit nothing is counted.
     pub fn set_most(&self, most: u64) {
         self.most.store(most, Ordering::SeqCst);
-        fence(Ordering::SeqCst); // rule 3: who waits sees it, or is seen
+        fence(Ordering::SeqCst); // rule 3: a waiter sees the limit, or is seen here
         let woken = {
             let mut waiters = self.waiters.lock();
             self.waiting.store(0, Ordering::SeqCst);
@@ -98,22 +98,22 @@ impl ConnLimit {
         woken.into_iter().for_each(|(_, waker)| waker.wake()); // outside of the lock
     }
 
-    /// How many are taken; 0 without a bound.
+    /// Returns the number of permits in use; 0 without a limit.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// How often the last one was taken, since the start.
+    /// Returns how often the last permit was taken since the start.
     pub fn filled(&self) -> u64 {
         self.filled.load(Ordering::Relaxed)
     }
 
-    /// None is free.
+    /// Returns true if no permit is free.
     pub fn is_full(&self) -> bool {
         self.most() > 0 && self.taken() >= self.most()
     }
 
-    /// Takes a place, if one is free. It is held until [`leave`](Self::leave).
+    /// Takes a permit if one is free. The caller has to return it with [`leave`](Self::leave).
     #[must_use]
     pub fn try_enter(&self) -> bool {
         let most = self.most();
@@ -129,19 +129,19 @@ impl ConnLimit {
         took.is_ok()
     }
 
-    /// Takes a place, as soon as one is free. It is held until [`leave`](Self::leave).
+    /// Waits for a permit and takes it. The caller has to return it with [`leave`](Self::leave).
     pub fn enter(&self) -> Enter<'_> {
         Enter { places: self, number: None }
     }
 
-    /// Takes a place even if none is free, for who is in already by another limit.
+    /// Takes a permit even if none is free, for a connection that another limit has admitted.
     pub fn enter_anyway(&self) {
         if self.most() > 0 {
             self.taken.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// Gives a place back that was entered.
+    /// Returns a permit.
     pub fn leave(&self) {
         if self.most() == 0 {
             return;
@@ -165,7 +165,7 @@ impl ConnLimit {
 }
 
 impl Enter<'_> {
-    /// Takes the waiter out of the queue. Whether it was there: else it was woken.
+    /// Removes the waiter from the queue. Returns false if it was woken before.
     fn forget(&mut self, waiters: &mut Waiters) -> bool {
         let Some(number) = self.number.take() else { return true };
         let place = waiters.queue.iter().position(|(other, _)| *other == number);
@@ -187,7 +187,7 @@ impl Future for Enter<'_> {
         places.waiting.store(waiters.queue.len() as u64 + 1, Ordering::SeqCst); // rule 2
         fence(Ordering::SeqCst); // rule 3
         if places.try_enter() {
-            self.forget(&mut waiters); // sets `waiting` right
+            self.forget(&mut waiters); // sets `waiting` to the right number
             places.waiting.store(waiters.queue.len() as u64, Ordering::SeqCst);
             return Poll::Ready(());
         }
@@ -214,7 +214,7 @@ impl Future for Enter<'_> {
 impl Drop for Enter<'_> {
     fn drop(&mut self) {
         if self.number.is_none() {
-            return; // it never waited, or it is in
+            return; // never waited, or has its permit
         }
         let places = self.places;
         let there = self.forget(&mut places.waiters.lock());

@@ -1,8 +1,9 @@
-//! What is counted, by whom it concerns. Each lane adds to a slot of its own; whoever reports reads the sums.
+//! Counters of frontends, backends, servers and listeners. Each lane adds to a slot of its own; reports read
+//! the sums.
 //!
-//! A number of things that exist now is what began less what ended, so that nothing here ever goes down but
-//! peaks, which a lane forgets when an operator says so. Peaks are each lane's own: their sum is the most
-//! that there can have been at once.
+//! The number of things that exist now is the number that began less the number that ended, so no counter
+//! here goes down except peaks, which a lane resets when an operator asks for it. Each lane has peaks of its
+//! own: their sum is an upper bound of the number at any one time.
 
 use crate::meter::{Counted, Metered};
 use crate::server::ConnectTimings;
@@ -10,17 +11,17 @@ use manylane_stats::{Tally, counters};
 use std::time::Duration;
 
 counters! {
-    /// Of a frontend.
+    /// Counters of a frontend.
     pub struct FrontendCounts {
         /// Connections accepted.
         pub connections,
         /// Connections that ended.
         pub connections_ended,
-        /// Connections that the lane that serves them began to serve.
+        /// Connections that their lane began to serve.
         pub sessions,
-        /// Of these, those that ended.
+        /// Sessions that ended.
         pub sessions_ended,
-        /// And those that were let in: what comes before them is there, and no rule refused them.
+        /// Sessions that were admitted: PROXY header and TLS handshake are done, and no rule refused them.
         pub sessions_admitted,
         /// Most sessions at once.
         pub peak_sessions,
@@ -36,59 +37,59 @@ counters! {
         pub requests_denied,
         /// Responses that rules refused.
         pub responses_denied,
-        /// Requests that were no good, or whose client left.
+        /// Requests that were invalid, or whose client left.
         pub request_errors,
         /// Connections that rules refused before they were sessions.
         pub connections_denied,
         /// Connections that rules refused as sessions.
         pub sessions_denied,
-        /// Requests that the proxy answered itself, because a rule or the file says so.
+        /// Requests that the proxy responded to itself, because of a rule or the configuration.
         pub intercepted,
-        /// Streams that ended by an error inside.
+        /// Streams that ended by an internal error.
         pub internal_errors,
         /// HTTP requests.
         pub requests,
         /// Lines that were logged.
         pub lines,
-        /// Edits of heads by rules that could not be done.
+        /// Failed edits of heads by rules.
         pub failed_rewrites,
-        /// Bytes that HTTP clients sent, as they came.
+        /// Bytes that HTTP clients sent, before decoding.
         pub received,
-        /// Bytes of answers to what is no request.
+        /// Bytes of responses to input that is not a request.
         pub sent_early,
-        /// Of the bytes from HTTP clients, those that were spliced to a server.
+        /// Bytes from HTTP clients that were spliced to a server.
         pub spliced_in,
-        /// Of the bytes to HTTP clients, those that were spliced from a server.
+        /// Bytes to HTTP clients that were spliced from a server.
         pub spliced_out,
-        /// Requests of HTTP/2, whose streams are counted among all and here.
+        /// Requests of HTTP/2; `requests` includes them.
         pub h2_requests,
-        /// Connections whose clients may speak nothing else.
+        /// Connections whose clients may speak only HTTP/2.
         pub h2_only,
         /// Connections of HTTP/2.
         pub h2_connections,
-        /// Of these, those that ended.
+        /// Connections of HTTP/2 that ended.
         pub h2_connections_ended,
         /// Streams of HTTP/2.
         pub h2_streams,
-        /// Of these, those that ended.
+        /// Streams of HTTP/2 that ended.
         pub h2_streams_ended,
-        /// HEADERS frames that came over HTTP/2.
+        /// HEADERS frames received over HTTP/2.
         pub h2_headers,
-        /// DATA frames that came.
+        /// DATA frames received.
         pub h2_data,
-        /// SETTINGS frames that came.
+        /// SETTINGS frames received.
         pub h2_settings,
-        /// RST_STREAM frames that came.
+        /// RST_STREAM frames received.
         pub h2_rst_stream,
-        /// GOAWAY frames that came.
+        /// GOAWAY frames received.
         pub h2_goaway,
-        /// Rules of a connection that a peer broke.
+        /// Connection errors of peers.
         pub h2_connection_errors,
-        /// Rules of a stream that a peer broke.
+        /// Stream errors of peers.
         pub h2_stream_errors,
-        /// RST_STREAM frames that were sent for that.
+        /// RST_STREAM frames sent for stream errors.
         pub h2_rst_stream_sent,
-        /// GOAWAY frames that were sent for that.
+        /// GOAWAY frames sent for connection errors.
         pub h2_goaway_sent,
         /// Responses with status 1xx.
         pub responses_1xx,
@@ -105,7 +106,7 @@ counters! {
     }
 }
 
-/// What backends and servers both count, and what is their own.
+/// Defines the counters that backends and servers share, and those that only one of them has.
 macro_rules! stream_counts {
     ($(#[$meta:meta])* $name:ident: $($(#[$own_meta:meta])* $own:ident),+ $(,)?) => {
         counters! {
@@ -115,33 +116,33 @@ macro_rules! stream_counts {
                 pub streams,
                 /// Streams that ended.
                 pub streams_ended,
-                /// Milliseconds in queues, of all that reached a server.
+                /// Milliseconds in queues, summed over streams that reached a server.
                 pub queue_ms,
-                /// Milliseconds until connections to servers were there.
+                /// Milliseconds until connections to servers were established.
                 pub connect_ms,
                 /// Streams that reached a server.
                 pub reached,
-                /// Milliseconds from there to the heads of responses.
+                /// Milliseconds from the connection to the head of the response.
                 pub response_ms,
                 /// Heads of responses.
                 pub answered,
-                /// Milliseconds that streams took.
+                /// Milliseconds that streams took in total.
                 pub total_ms,
-                /// The longest of each.
+                /// Longest time in queues, in milliseconds.
                 pub peak_queue_ms,
-                /// Until a connection was there.
+                /// Longest time until a connection was established, in milliseconds.
                 pub peak_connect_ms,
-                /// Until the head of a response was there.
+                /// Longest time until the head of a response, in milliseconds.
                 pub peak_response_ms,
-                /// Of a stream.
+                /// Longest time of a stream, in milliseconds.
                 pub peak_total_ms,
                 /// Most streams at once.
                 pub peak_streams,
-                /// Most that waited at once.
+                /// Most waiting streams at once.
                 pub peak_waiting,
-                /// Streams whose client left before they were done.
+                /// Streams whose client left before their end.
                 pub client_aborts,
-                /// Streams whose server left before they were done.
+                /// Streams whose server left before their end.
                 pub server_aborts,
                 /// Responses with status 1xx.
                 pub responses_1xx,
@@ -159,39 +160,39 @@ macro_rules! stream_counts {
                 pub bytes_in,
                 /// Bytes to clients.
                 pub bytes_out,
-                /// Connections that could not be made.
+                /// Connections that failed.
                 pub connection_errors,
-                /// Responses that were no good, or whose server left.
+                /// Responses that were invalid, or whose server left.
                 pub response_errors,
-                /// Connections that were tried again.
+                /// Connections that were retried.
                 pub retries,
-                /// Streams that went to another server than the first.
+                /// Streams that went to another server than their first one.
                 pub redispatches,
                 /// Responses that rules refused.
                 pub responses_denied,
-                /// Streams that ended by an error inside.
+                /// Streams that ended by an internal error.
                 pub internal_errors,
-                /// Streams that the algorithm chose a server for, or this one.
+                /// Streams whose server the algorithm chose.
                 pub chosen,
-                /// Edits of heads by rules that could not be done.
+                /// Failed edits of heads by rules.
                 pub failed_rewrites,
-                /// New connections to servers that were tried to make.
+                /// Attempts to make new connections to servers.
                 pub connects,
-                /// Requests on connections that were there.
+                /// Requests on existing connections.
                 pub reuses,
                 $($(#[$own_meta])* pub $own,)+
             }
         }
 
         impl $name {
-            /// A stream begins on this lane.
+            /// Counts a stream that begins on this lane.
             #[inline]
             pub(crate) fn begin(&self) {
                 self.streams.add(1);
                 self.peak_streams.raise(self.streams.get().wrapping_sub(self.streams_ended.get()));
             }
 
-            /// A stream that began on this lane ends, so long after that.
+            /// Counts the end of a stream that began on this lane `took` ago.
             #[inline]
             pub(crate) fn end(&self, took: Duration) {
                 self.streams_ended.add(1);
@@ -199,7 +200,7 @@ macro_rules! stream_counts {
                 self.peak_total_ms.raise(millis(took));
             }
 
-            /// A stream has a connection to a server.
+            /// Counts a stream that has a connection to a server.
             #[inline]
             pub(crate) fn reached(&self, timings: &ConnectTimings) {
                 let (queued, connected) = (millis(timings.queued), millis(timings.connected));
@@ -210,7 +211,7 @@ macro_rules! stream_counts {
                 self.peak_connect_ms.raise(connected);
             }
 
-            /// The head of a response is there, so long after the connection.
+            /// Counts the head of a response, `took` after the connection.
             #[inline]
             pub(crate) fn answered(&self, took: Duration) {
                 self.answered.add(1);
@@ -218,7 +219,7 @@ macro_rules! stream_counts {
                 self.peak_response_ms.raise(millis(took));
             }
 
-            /// The calling lane's peaks are forgotten: they are what there is now.
+            /// Resets the calling lane's peaks to the current values.
             pub fn forget_peaks(&self) {
                 let peaks =
                     [&self.peak_queue_ms, &self.peak_connect_ms, &self.peak_response_ms, &self.peak_total_ms,
@@ -232,73 +233,73 @@ macro_rules! stream_counts {
 }
 
 stream_counts! {
-    /// Of a backend.
+    /// Counters of a backend.
     BackendCounts:
     /// Requests that rules refused.
     requests_denied,
     /// HTTP requests.
     requests,
-    /// Of the streams that reached a server, those that ended.
+    /// Streams that reached a server and ended.
     left,
-    /// Bytes that HTTP servers sent, as they came.
+    /// Bytes that HTTP servers sent, before decoding.
     received,
-    /// Bytes that HTTP servers were sent.
+    /// Bytes sent to HTTP servers.
     sent,
-    /// Of these that they sent, those that were spliced to a client.
+    /// Bytes from HTTP servers that were spliced to a client.
     spliced_in,
-    /// Of these that they were sent, those that were spliced from a client.
+    /// Bytes to HTTP servers that were spliced from a client.
     spliced_out,
     /// Connections of HTTP/2.
     h2_connections,
-    /// Of these, those that ended.
+    /// Connections of HTTP/2 that ended.
     h2_connections_ended,
     /// Streams of HTTP/2.
     h2_streams,
-    /// Of these, those that ended.
+    /// Streams of HTTP/2 that ended.
     h2_streams_ended,
-    /// HEADERS frames that came over HTTP/2.
+    /// HEADERS frames received over HTTP/2.
     h2_headers,
-    /// DATA frames that came.
+    /// DATA frames received.
     h2_data,
-    /// SETTINGS frames that came.
+    /// SETTINGS frames received.
     h2_settings,
-    /// RST_STREAM frames that came.
+    /// RST_STREAM frames received.
     h2_rst_stream,
-    /// GOAWAY frames that came.
+    /// GOAWAY frames received.
     h2_goaway,
-    /// Rules of a connection that a peer broke.
+    /// Connection errors of peers.
     h2_connection_errors,
-    /// Rules of a stream that a peer broke.
+    /// Stream errors of peers.
     h2_stream_errors,
-    /// RST_STREAM frames that were sent for that.
+    /// RST_STREAM frames sent for stream errors.
     h2_rst_stream_sent,
-    /// GOAWAY frames that were sent for that.
+    /// GOAWAY frames sent for connection errors.
     h2_goaway_sent,
 }
 
 stream_counts! {
-    /// Of a server.
+    /// Counters of a server.
     ServerCounts:
-    /// Tries to serve a stream: with new connections, and with those that were there.
+    /// Attempts to serve a stream, with new and with existing connections.
     sessions,
-    /// Times that live traffic had too many errors in a row (`observe`).
+    /// How often live traffic had too many errors in a row (`observe`).
     health_errors,
-    /// Connections that were another lane's before.
+    /// Connections taken over from another lane.
     takeovers,
 }
 
 counters! {
-    /// Of a listener.
+    /// Counters of a listener.
     pub struct ListenerCounts {
         /// Connections accepted.
         pub connections,
         /// Connections that ended.
         pub connections_ended,
-        /// Connections that the lane that serves them began to serve.
+        /// Connections that their lane began to serve.
         pub sessions,
-        /// Of these, those that ended.
+        /// Sessions that ended.
         pub sessions_ended,
-        /// And those that were let in.
+        /// Sessions that were admitted.
         pub sessions_admitted,
         /// Most sessions at once.
         pub peak_sessions,
@@ -306,15 +307,15 @@ counters! {
         pub requests_denied,
         /// Responses that rules refused.
         pub responses_denied,
-        /// Requests that were no good, or whose client left.
+        /// Requests that were invalid, or whose client left.
         pub request_errors,
         /// Connections that rules refused before they were sessions.
         pub connections_denied,
         /// Connections that rules refused as sessions.
         pub sessions_denied,
-        /// Streams that ended by an error inside.
+        /// Streams that ended by an internal error.
         pub internal_errors,
-        /// Edits of heads by rules that could not be done.
+        /// Failed edits of heads by rules.
         pub failed_rewrites,
         /// Bytes from clients.
         pub bytes_in,
@@ -323,12 +324,12 @@ counters! {
     }
 }
 
-/// Milliseconds, as they are counted.
+/// Returns a time in whole milliseconds.
 fn millis(time: Duration) -> u64 {
     time.as_secs() * 1000 + u64::from(time.subsec_millis())
 }
 
-/// Adds one to what a frontend and its listener both count.
+/// Adds one to a counter of a frontend and to the same counter of its listener.
 macro_rules! count_in_front {
     ($frontend:expr, $listener:expr, $which:ident) => {{
         $frontend.counts.own().$which.add(1);
@@ -340,13 +341,13 @@ pub(crate) use count_in_front;
 macro_rules! session_counts {
     ($($name:ident)+) => {$(
         impl $name {
-            /// A session begins on this lane, which will end it.
+            /// Counts a session that begins and will end on this lane.
             pub(crate) fn begin_session(&self) {
                 self.sessions.add(1);
                 self.peak_sessions.raise(self.sessions.get().wrapping_sub(self.sessions_ended.get()));
             }
 
-            /// The calling lane's peaks are forgotten: they are what there is now.
+            /// Resets the calling lane's peaks to the current values.
             pub fn forget_peaks(&self) {
                 self.peak_sessions.forget();
                 self.peak_sessions.raise(self.sessions.get().wrapping_sub(self.sessions_ended.get()));
@@ -367,7 +368,7 @@ impl Metered for FrontendCounts {
     }
 }
 
-/// Means of times: sums, and of how many.
+/// Means of times: the counter of the sum, and the counter of the events.
 const TIMES: &[(&str, &str)] = &[
     ("queue_ms", "reached"),
     ("connect_ms", "reached"),
@@ -405,11 +406,11 @@ impl Metered for ServerCounts {
     }
 }
 
-/// What a frontend counts, with its rate.
+/// Counters of a frontend, with rates.
 pub type FrontendStats = Counted<FrontendCounts>;
-/// What a backend counts, with its rate.
+/// Counters of a backend, with rates.
 pub type BackendStats = Counted<BackendCounts>;
-/// What a server counts, with its rate.
+/// Counters of a server, with rates.
 pub type ServerStats = Counted<ServerCounts>;
-/// Of a listener.
+/// Counters of a listener, with rates.
 pub type ListenerStats = Counted<ListenerCounts>;

@@ -1,15 +1,15 @@
-//! What is counted of connections of HTTP/2: by the frontend of a client, by the backend of a server.
+//! Counters of connections of HTTP/2: those of clients in the frontend, those of servers in the backend.
 
 use crate::counts::{BackendStats, FrontendStats};
 use manylane_mux::h2::{Conn, Counts};
 use std::ops::Deref;
 
-/// Who counts them, in the calling lane's counters.
+/// Counters of a frontend or backend, in the calling lane's slots.
 pub(crate) trait H2Counters {
-    /// A connection begins, or ends.
+    /// Counts the begin or the end of a connection.
     fn connection(&self, ends: bool);
 
-    /// So many streams began and ended, and this came meanwhile.
+    /// Counts streams that began and ended, and received frames.
     fn add(&self, begun: u64, ended: u64, counts: &Counts);
 }
 
@@ -41,23 +41,23 @@ macro_rules! h2_counters {
 
 h2_counters!(FrontendStats BackendStats);
 
-/// A connection that is counted until this is dropped, on its lane.
+/// Counts a connection on its lane until this is dropped.
 pub(crate) struct CountedConn<P: Deref<Target: H2Counters>> {
     counts: P,
     conn: Conn,
-    /// Streams that are counted as begun, and of these those that are not counted as ended.
+    /// Streams counted as begun, and those of them not counted as ended.
     begun: u64,
     open: u64,
 }
 
 impl<P: Deref<Target: H2Counters>> CountedConn<P> {
-    /// It begins.
+    /// Counts the begin of the connection.
     pub(crate) fn begin(counts: P, conn: Conn) -> Self {
         counts.connection(false);
         Self { counts, conn, begun: 0, open: 0 }
     }
 
-    /// Counts what happened since this was called last, and tells it. Call it when the connection was driven.
+    /// Counts and returns what happened since the last call. To be called whenever the connection was driven.
     pub(crate) fn look(&mut self) -> Counts {
         let (counts, begun) = (self.conn.take_counts(), self.conn.begun());
         let open = self.conn.open_streams() as u64;
@@ -76,8 +76,9 @@ impl<P: Deref<Target: H2Counters>> Drop for CountedConn<P> {
     }
 }
 
-/// Says before a connection is driven whether its peer's glitches, `most` of which may be, end it now: not
-/// where `tune.glitches.kill.cpu-usage` asks for a load that there is not. `idle`: percent of the process.
+/// Decides, before a connection is driven, whether glitches of its peer end it now; `most` glitches are
+/// allowed. They do not end it while the process's load is below `tune.glitches.kill.cpu-usage`. `idle`
+/// returns the process's idle time in percent.
 pub(crate) fn judge_glitches(conn: &Conn, kill_at_load: u64, most: u32, idle: impl FnOnce() -> u64) {
     if kill_at_load > 0 && most > 0 {
         conn.set_tolerant(conn.glitches() < most || 100 - idle().min(100) < kill_at_load);

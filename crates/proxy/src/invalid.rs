@@ -1,5 +1,5 @@
-//! Messages that broke the protocol, for `show errors`: of requests of each frontend, and of responses of
-//! each backend's servers, the last that was refused, and one that was accepted (`option
+//! Messages that broke the protocol, for `show errors`: requests of each frontend and responses of each
+//! backend's servers. Keeps the last refused message, and one that was accepted (`option
 //! accept-unsafe-violations-in-http-request`, `-response`), of which there may be a steady stream.
 
 use manylane_buf::Chain;
@@ -12,35 +12,35 @@ use std::net::SocketAddr;
 
 static INVALID: LockClass = LockClass::new("invalid messages", LockClass::LEAF);
 
-/// Bytes of a message that are kept at most.
+/// Most bytes that are kept of a message.
 pub const MOST_KEPT: usize = 16_384;
 
 /// A message that broke the protocol.
 #[derive(Clone, Debug)]
 pub struct Invalid {
-    /// When.
+    /// When the message was received.
     pub date: Timestamp,
-    /// How many were kept before it, of this proxy.
+    /// How many messages of this proxy were kept before.
     pub number: u64,
-    /// What had been received: from the message's beginning, or where its body is wrong, from the part that
-    /// could not be read on.
+    /// Received bytes: from the begin of the message, or, if the body is invalid, from the part that could
+    /// not be parsed.
     pub bytes: Box<[u8]>,
-    /// How much that was; all of it is kept up to [`MOST_KEPT`].
+    /// Number of received bytes; all of them are kept up to [`MOST_KEPT`].
     pub received: usize,
-    /// The first byte that is wrong.
+    /// Position of the first invalid byte.
     pub position: usize,
-    /// What is wrong.
+    /// The violation.
     pub why: &'static str,
-    /// The client.
+    /// Address of the client.
     pub source: Option<SocketAddr>,
-    /// The other proxy's name and number: of a response, the frontend; of a request whose body is wrong, the
-    /// backend that it was for.
+    /// Name and number of the other proxy: of a response, the frontend; of a request whose body is invalid,
+    /// the backend that it was for.
     pub other: Option<(Box<str>, u32)>,
-    /// The server's name and number, of a response.
+    /// Name and number of the server, for a response.
     pub server: Option<(Box<str>, u32)>,
 }
 
-/// What broke the protocol, before it is known whose it is.
+/// A violation, before its proxy and server are known.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) error: manylane_h1::Error,
@@ -49,7 +49,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// `received`: of a head, all of it; of a body, what could not be read on.
+    /// Stores a violation. `received` holds the whole head, or the part of a body that could not be parsed.
     #[cold]
     pub(crate) fn new(received: &Chain, error: manylane_h1::Error) -> Box<Self> {
         let mut bytes = Vec::with_capacity(received.len().min(MOST_KEPT));
@@ -61,26 +61,26 @@ impl Found {
     }
 }
 
-/// What a proxy keeps of such messages.
+/// Messages that a proxy keeps.
 #[derive(Clone, Debug, Default)]
 pub struct InvalidReport {
-    /// How many were kept.
+    /// How many messages were kept.
     pub total: u64,
-    /// The last one that was refused.
+    /// The last message that was refused.
     pub refused: Option<Invalid>,
-    /// The first one that was accepted since the last report.
+    /// The first message that was accepted since the last report.
     pub accepted: Option<Invalid>,
 }
 
 /// A lane's counters, one for each [`Problem`], in their order.
 type Tallies = Box<[Tally]>;
 
-/// Those of a proxy.
+/// Invalid messages of a proxy.
 #[derive(Debug)]
 pub struct InvalidMessages {
     kept: Mutex<InvalidReport>,
-    /// A report has taken the accepted message, or there was none yet: the next one is kept. Relaxed: two
-    /// lanes may both see it, and both keep theirs.
+    /// True if the next accepted message is to be kept: a report has read the last one, or there was none
+    /// yet. Relaxed: two lanes may both see true and both keep their message.
     wanted: AtomicBool,
     accepted: PerLane<Tallies>,
 }
@@ -96,7 +96,7 @@ impl Default for InvalidMessages {
 }
 
 impl InvalidMessages {
-    /// Keeps what was received of a message that is refused, in place of the one before.
+    /// Keeps a message that was refused, in place of the one before.
     #[cold]
     pub(crate) fn keep(&self, found: &Found, source: Option<SocketAddr>, of: impl FnOnce(&mut Invalid)) {
         let mut invalid = Invalid {
@@ -114,8 +114,9 @@ impl InvalidMessages {
         self.put(invalid, |kept| &mut kept.refused);
     }
 
-    /// Counts a message that a strict proxy would have refused, and keeps it if the last report has none of
-    /// its kind. Else it takes no lock and allocates nothing: all of a server's responses may be such.
+    /// Counts a message that strict parsing would have refused, and keeps it if none was kept since the last
+    /// report. Otherwise it takes no lock and allocates nothing, since every response of a server may be of
+    /// this kind.
     #[cold]
     pub(crate) fn accept(
         &self,
@@ -153,20 +154,20 @@ impl InvalidMessages {
         drop(before); // outside of the lock
     }
 
-    /// How many were kept.
+    /// Returns how many messages were kept.
     pub fn total(&self) -> u64 {
         self.kept.lock().total
     }
 
-    /// What is kept, for a report: the next message that is accepted takes the place of the one here.
+    /// Returns the kept messages for a report. The next accepted message then replaces the one here.
     pub fn report(&self) -> InvalidReport {
         let kept = self.kept.lock().clone();
         self.wanted.store(true, Ordering::Relaxed);
         kept
     }
 
-    /// How many messages were accepted that a strict proxy would have refused, by the first thing that is
-    /// wrong with them; those of which there was none are left out.
+    /// Returns how many messages were accepted that strict parsing would have refused, by their first
+    /// violation. Leaves out violations that did not occur.
     pub fn accepted(&self) -> impl Iterator<Item = (Problem, u64)> {
         Problem::all().iter().enumerate().filter_map(|(place, problem)| {
             let sum: u64 = self.accepted.iter().map(|(_, tallies)| tallies[place].get()).sum();

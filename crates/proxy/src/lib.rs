@@ -8,8 +8,8 @@ mod rate;
 pub use conn_limit::ConnLimit;
 pub use rate::Rate;
 
-// What makes system calls is left out of models and simulations; what lanes share in it is in the rooms
-// below.
+// Modules that make system calls are left out of models and simulations; the crates below have models of the
+// state that lanes share.
 #[cfg(not(any(loom, manylane_sim)))]
 pub mod counts;
 #[cfg(not(any(loom, manylane_sim)))]
@@ -57,6 +57,6 @@ pub use run::{
 #[cfg(not(any(loom, manylane_sim)))]
 pub use termination::{Cause, Phase, Termination};
 
-/// Lanes of a process at most.
+/// Most lanes of a process.
 #[cfg(not(any(loom, manylane_sim)))]
 pub const MOST_LANES: usize = 1024;

@@ -1,11 +1,11 @@
-//! How fast counters grow: events in the last second, the most that there were in one, and means of times. A
-//! task of the first lane looks at the counters once a second (`run`); those who count do nothing for it.
+//! Growth of counters: events in the last second, the most events in one second, and means of times. A task
+//! of the first lane samples the counters once a second (`run`); counting lanes do nothing for it.
 //!
 //! # Rates
-//! A rate is that of a second which ends now, as HAProxy has it: what was counted since the last look, and of
-//! what was counted between the two looks before it as large a part as that second still has. So a burst
-//! shows at once, also to the lane whose own events it is made of, and nobody shares a line that is
-//! written more than once a second. Cost, for who asks: a line of each lane, and that of the last look.
+//! A rate covers the second that ends now, as in HAProxy: the events since the last sample, plus a share of
+//! the events between the two samples before it, as large as the part of that second that is still covered.
+//! So a burst shows at once, also to the lane that counts it, and no lane shares a line that is written more
+//! than once a second. Cost of reading a rate: one line of each lane, and that of the last sample.
 
 use manylane_sched::Time;
 use manylane_stats::{CounterGroup, Counters, Tally};
@@ -17,86 +17,87 @@ use std::time::Duration;
 
 static METER: LockClass = LockClass::new("rates", LockClass::LEAF);
 
-/// Events that a mean is made of: older ones count ever less.
+/// Number of events that a mean covers: older events count ever less.
 pub const MEAN_OF: u64 = 1024;
 
-/// Which counters have a rate.
+/// Counters that have rates.
 pub trait Metered: Counters {
-    /// Those whose growth in a second is told.
+    /// Names of the counters whose growth in a second is reported.
     const RATES: [&'static str; 2];
-    /// The counter of one of them.
+    /// Returns one of these counters.
     fn rated(&self, which: usize) -> &Tally;
-    /// What there is now: what began, and what ended.
+    /// Names of the counters whose difference is the number of things that exist now: those that began and
+    /// those that ended.
     const LEVEL: (&'static str, &'static str);
-    /// Means: a sum, and of how many.
+    /// Names of the counters of means: the sum, and the number of events.
     const MEANS: &'static [(&'static str, &'static str)];
 }
 
-/// The second that rates are of.
+/// Period of rates.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What is told of a rate.
+/// Rates and means for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Events in the last second, for each of [`Metered::RATES`].
     pub rates: [u64; 2],
-    /// The most that there were in a second.
+    /// Most events in one second.
     pub most: [u64; 2],
-    /// For each of [`Metered::MEANS`], and 0 behind them.
+    /// Means, for each of [`Metered::MEANS`], and 0 behind them.
     pub means: [f64; MOST_MEANS],
-    /// Since when the first of the rates is 0; nothing when it always was.
+    /// When the first of the rates was last above 0; `None` if it never was.
     pub last: Option<Time>,
-    /// About how many there are at once: what there is now, and less and less of what there was.
+    /// Usual number of things at once: the current number, or a decaying average of former ones if that is
+    /// larger.
     pub usual: u64,
 }
 
-/// What looks remember, under the lock of those who look and clear.
+/// State of the samples, under a lock that samples, `clear` and `forget_most` take.
 #[derive(Debug, Default)]
 struct Looks {
-    /// When, and what the counters had then.
+    /// When the last sample was taken, and the counters' values then.
     before: Option<Time>,
     was: Vec<u64>,
-    /// Where the next look's are put: a look is a lane's, and allocates nothing.
+    /// Buffer of the next sample, so that sampling on a lane allocates nothing.
     sums: Vec<u64>,
 }
 
-/// What looks and operators leave for reports, each a number by itself: a report that is made meanwhile may
-/// have some of before and some of after.
+/// Results for reports. Each number is atomic by itself: a concurrent report may mix old and new ones.
 #[derive(Debug, Default)]
 struct Latest {
     most: [AtomicU64; 2],
-    /// As bits.
+    /// The bits of an `f64`.
     means: [AtomicU64; MOST_MEANS],
-    /// In nanoseconds of [`Time`]; 0: never.
+    /// In nanoseconds of [`Time`]; 0 for never.
     last: AtomicU64,
     usual: AtomicU64,
-    /// What was counted for each of [`Metered::RATES`] when the most of a second was forgotten: only what
-    /// came since can be the most.
+    /// Values of the counters of [`Metered::RATES`] when an operator last reset the maximum. Only later
+    /// events can be the maximum.
     forgotten: [AtomicU64; 2],
-    /// What the counters had when they were cleared; made by the first who clears them.
+    /// Values of the counters when they were cleared; allocated by the first `clear`.
     cleared: OnceLock<Box<[AtomicU64]>>,
 }
 
-/// What passed since the last look at a counter.
+/// Growth of a counter since the last sample.
 struct Passed {
     elapsed: Duration,
-    /// Events in that time, or in a second of it.
+    /// Events in that time; if it is longer than a second, events per second.
     current: u64,
-    /// Those of the second before.
+    /// Events per second between the two samples before.
     grown: u64,
-    /// All that there were at the look.
+    /// Value of the counter at the sample.
     had: u64,
 }
 
-/// Counters with their rate.
+/// Counters with their rates.
 #[derive(Debug)]
 pub struct Counted<C> {
     counts: CounterGroup<C>,
     looks: Mutex<Looks>,
     latest: Latest,
-    /// For those who ask for a rate before the next look: when the last one was, in nanoseconds of [`Time`];
-    /// what the counters of [`Metered::RATES`] had then; how much of that was of the second before. Written
-    /// under the lock of `looks`.
+    /// Last sample, for rates that are read before the next one: its time in nanoseconds of [`Time`], the
+    /// values of the counters of [`Metered::RATES`], and their growth in the second before. Written under the
+    /// lock of `looks`.
     last: SeqLatch<5>,
 }
 
@@ -121,7 +122,8 @@ impl<C> Deref for Counted<C> {
     }
 }
 
-/// Where a counter of that name stands. For constants: a look passes by tens of thousands of servers.
+/// Returns the index of a counter by name. Evaluated at compile time, since a sample covers tens of thousands
+/// of servers.
 const fn place(names: &[&str], name: &str) -> usize {
     let mut at = 0;
     while at < names.len() {
@@ -137,7 +139,7 @@ const fn place(names: &[&str], name: &str) -> usize {
     panic!("counters name what they have")
 }
 
-/// Means that a group of counters may have.
+/// Most means that a group of counters may have.
 const MOST_MEANS: usize = 8;
 
 impl<C: Metered> Counted<C> {
@@ -154,16 +156,16 @@ impl<C: Metered> Counted<C> {
 }
 
 impl<C: Metered> Counted<C> {
-    /// What was counted since the counters were cleared, in order of their names; `sums` is what
-    /// [`CounterGroup::read_cheap`] says.
+    /// Returns the growth since the counters were cleared, in the order of their names. `sums` comes from
+    /// [`CounterGroup::read_cheap`].
     pub fn since_cleared(&self, sums: &[u64]) -> Vec<u64> {
         let cleared =
             |place: usize| self.latest.cleared.get().map_or(0, |all| all[place].load(Ordering::Relaxed));
-        // They may have been cleared since.
+        // The counters may have been cleared after `sums` was read.
         sums.iter().enumerate().map(|(place, sum)| sum.saturating_sub(cleared(place))).collect()
     }
 
-    /// What the last look found, and the rates of now. Takes no lock.
+    /// Returns the results of the last sample and the current rates. Takes no lock.
     pub fn figures(&self, now: Time) -> Figures {
         let Latest { most, means, last, usual, forgotten, cleared } = &self.latest;
         let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
@@ -176,13 +178,13 @@ impl<C: Metered> Counted<C> {
         for (which, forgotten) in forgotten.iter().map(read).enumerate() {
             figures.rates[which] = self.rate(which, now);
             let since = self.counts.read_cheap_one(|counts| counts.rated(which)).saturating_sub(forgotten);
-            // There may have been a look since, which took no more for the most than what came since that was
-            // forgotten.
+            // A sample may have been taken since, and it counted only events after the reset for the maximum.
             let Passed { current, grown, had, .. } = self.since_look(which, now);
             let looked = grown.min(had.saturating_sub(forgotten));
             figures.most[which] = read(&most[which]).max(current.min(since)).max(looked);
         }
-        // Since the last look there was one, or in the second before that, and not before they were cleared.
+        // There was an event since the last sample, or in the second before it, and after the counters were
+        // cleared.
         let Passed { elapsed, current, grown, .. } = self.since_look(0, now);
         let cleared = cleared.get().map_or(0, |all| read(&all[Self::RATED[0]]));
         if self.counts.read_cheap_one(|counts| counts.rated(0)) > cleared {
@@ -196,42 +198,42 @@ impl<C: Metered> Counted<C> {
         figures
     }
 
-    /// One of [`Metered::RATES`]: events in the second that ends now.
+    /// Returns one of [`Metered::RATES`]: events in the second that ends now.
     pub fn rate(&self, which: usize, now: Time) -> u64 {
         let Passed { elapsed, current, grown, .. } = self.since_look(which, now);
         if current == 0 && grown <= 1 && elapsed < SECOND {
-            return grown; // as in HAProxy: else one event in a second would be none at once
+            return grown; // as in HAProxy; otherwise a single event would vanish at once
         }
         let left = SECOND.saturating_sub(elapsed).as_nanos() as u64;
         current + (u128::from(grown) * u128::from(left) / SECOND.as_nanos()) as u64
     }
 
-    /// What has passed since the last look.
+    /// Returns the growth of a counter since the last sample.
     fn since_look(&self, which: usize, now: Time) -> Passed {
         let (at, had, grown, current) = loop {
             let [at, had @ .., first, second] = self.last.read();
             let sum = self.counts.read_cheap_one(|counts| counts.rated(which));
-            // A thread that loses its processor here has counted what belongs to a later look.
+            // A thread that loses its processor here may have read a sum that belongs to a later sample.
             if self.last.read()[0] == at {
                 break (at, had[which], [first, second][which], sum.wrapping_sub(had[which]));
             }
         };
         if at == 0 {
-            return Passed { elapsed: Duration::ZERO, current, grown: 0, had }; // nobody has looked yet
+            return Passed { elapsed: Duration::ZERO, current, grown: 0, had }; // no sample was taken yet
         }
         let elapsed = now.since(Time::from_nanos(at));
-        // The look is late.
+        // The next sample is late.
         let current =
             if elapsed > SECOND { (current as f64 / elapsed.as_secs_f64()).ceil() as u64 } else { current };
         Passed { elapsed, current, grown, had }
     }
 
-    /// Rates are counted from here on. Called under the lock of `looks`.
+    /// Stores the sample that rates start from. Called under the lock of `looks`.
     fn count_from(&self, sums: [u64; 2], now: Time) {
         let [at, had @ .., _, _] = self.last.read();
         let passed = now.since(Time::from_nanos(at));
         if at != 0 && passed < SECOND / 2 {
-            return; // a second generation with the same counters looks, too
+            return; // a second generation samples the same counters
         }
         let seconds = if at == 0 { 1.0 } else { passed.as_secs_f64().max(1.0) };
         let [first, second] = [0, 1].map(|which: usize| {
@@ -241,7 +243,7 @@ impl<C: Metered> Counted<C> {
         self.last.write([now.as_nanos(), sums[0], sums[1], first, second]);
     }
 
-    /// From now on only what comes is told.
+    /// Makes reports count from now on.
     pub fn clear(&self) {
         let _turn = self.looks.lock();
         let none = || C::NAMES.iter().map(|_| AtomicU64::new(0)).collect();
@@ -252,7 +254,7 @@ impl<C: Metered> Counted<C> {
         [last].into_iter().chain(means).for_each(|value| value.store(0, Ordering::Relaxed));
     }
 
-    /// The most of a second is forgotten.
+    /// Resets the maximum per second.
     pub fn forget_most(&self) {
         let _turn = self.looks.lock();
         for (which, (forgotten, most)) in self.latest.forgotten.iter().zip(&self.latest.most).enumerate() {
@@ -262,7 +264,7 @@ impl<C: Metered> Counted<C> {
         }
     }
 
-    /// Looks at the counters, about a second after the last look. The first of [`Metered::RATES`].
+    /// Takes a sample, about a second after the last one. Returns the first of [`Metered::RATES`].
     pub fn look(&self, now: Time) -> u64 {
         let mut looks = self.looks.lock();
         let Looks { before, was, sums } = &mut *looks;
@@ -297,7 +299,7 @@ impl<C: Metered> Counted<C> {
     }
 }
 
-/// Under the lock of those who write it.
+/// Raises a maximum. Called under the lock of its writers.
 fn raise(most: &AtomicU64, to: u64) {
     if to > most.load(Ordering::Relaxed) {
         most.store(to, Ordering::Relaxed);
@@ -335,7 +337,7 @@ mod tests {
         assert_eq!((first.means[0], first.last), (10.0, Some(at(10))));
         counted.look(at(12));
         let looking = counted.looks.lock();
-        let second = counted.figures(at(12)); // waits for nobody
+        let second = counted.figures(at(12)); // takes no lock, so it does not wait
         drop(looking);
         assert_eq!((second.rates, second.most, second.last), ([0, 0], [10, 4], Some(at(10))));
         counted.own().begun.add(4);
@@ -381,7 +383,7 @@ mod tests {
         assert_eq!((rate(11_000), rate(12_000)), (20, 10), "a look is late");
         counted.look(at(11_000));
         assert_eq!([11_000, 11_250, 12_000].map(rate), [20, 15, 0]);
-        counted.look(at(11_200)); // another generation's
+        counted.look(at(11_200)); // another generation's sample
         add(8);
         assert_eq!([11_250, 11_500].map(rate), [23, 18]);
         counted.look(at(12_000));

@@ -1,13 +1,16 @@
-//! Answers that the program makes of what it knows, such as its counters for a monitoring system: who makes
-//! them is above this room. The background reporter, a thread beside the lanes, writes them.
+//! Pages that the program generates from its state, such as counters for a monitoring system. Crates above
+//! this one generate them; the background reporter, a thread beside the lanes, writes them.
 //!
 //! # Protocol
-//! 1. A page is made part by part. The reporter works on it by turns with the pages of others, in slices of
-//!    [`SLICE`] with pauses of [`PAUSE`] between: a scrape of 50,000 servers delays a request by a slice.
-//! 2. It reads without locks: counters are the lanes' own, and what checks and operators write is published
-//!    (`SeqLatch`, `Published`). A thread that loses its processor there holds up nobody.
-//! 3. The lane sends the head and the first part. From then on the reporter writes to the client's socket by
-//!    itself as long as that takes all; what it does not take is the lane's to send before the next turn.
+//! 1. A page is generated part by part. The reporter alternates between pages and works in slices of
+//!    [`SLICE`] with pauses of [`PAUSE`] between them: a scrape of 50,000 servers delays a request by a
+//!    slice.
+//! 2. The reporter reads without locks: counters belong to their lanes, and results of checks and settings of
+//!    operators are published (`SeqLatch`, `Published`). So a reporter that loses its processor delays no
+//!    lane.
+//! 3. The lane sends the head and the first part. From then on the reporter writes to the client's socket
+//!    itself as long as the socket takes everything. The lane sends the bytes that the socket did not take,
+//!    before the next turn.
 
 use crate::generation::{Generation, StatsPage};
 use manylane_io::Beside;
@@ -18,23 +21,23 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Pages that a lane serves at once: each remembers what it shows until its client has read it.
+/// Most pages that a lane serves at once: each page keeps its state until its client has read it.
 pub(crate) const PAGES_AT_ONCE: u32 = 16;
 
-/// Bytes of a part of a page, about: less than a slice's work, for all pages.
+/// Approximate size of a part in bytes: any page makes it in less than a slice.
 pub const PART: usize = 16_384;
 
-/// Makes pages.
+/// Generator of pages.
 pub trait Pages: Send + Sync + fmt::Debug {
-    /// What counters say of `generation`, for Prometheus: `http-request use-service prometheus-exporter`.
-    /// `query` is what follows the question mark of the request.
+    /// Returns the metrics of `generation` for Prometheus: `http-request use-service prometheus-exporter`.
+    /// `query` is the part of the request's target behind the question mark.
     ///
     /// # Errors
-    /// The status of the answer in its place, for a query that asks for nothing that there is.
+    /// The status of the response for a query that selects nothing known.
     fn metrics(&self, generation: &Arc<Generation>, query: &[u8]) -> Result<Page, u16>;
 
-    /// The page of counters: `stats uri`. `asked` is what follows that in the request's target; `admin` tells
-    /// whether who asks may change servers.
+    /// Returns the statistics page: `stats uri`. `asked` is the rest of the request's target behind that URI;
+    /// `admin` says whether the client may change servers.
     fn statistics(
         &self,
         generation: &Arc<Generation>,
@@ -44,23 +47,23 @@ pub trait Pages: Send + Sync + fmt::Debug {
     ) -> Page;
 }
 
-/// A page, which is made in parts.
+/// A page that is generated in parts.
 pub struct Page {
-    /// `content-type`
+    /// Value of the `content-type` field.
     pub content_type: &'static str,
-    /// `refresh`: seconds after which a browser asks again.
+    /// Value of the `refresh` field: seconds after which a browser loads the page again.
     pub refresh: Option<u64>,
-    /// What is in it. Who asks for the head alone, or breaks off, has it freed by the reporter, too.
+    /// Generator of the parts. The reporter also frees it when a client wants only the head or leaves early.
     parts: Owned<Box<dyn Parts>>,
 }
 
 impl Page {
-    /// One that `parts` makes.
+    /// Returns a page that `parts` generates.
     pub fn new(content_type: &'static str, refresh: Option<u64>, parts: impl Parts + 'static) -> Self {
         Self { content_type, refresh, parts: Owned(Some(Box::new(parts))) }
     }
 
-    /// On its way to a client, in chunks or as it is.
+    /// Starts to write the page, in chunks or as it is.
     pub(crate) fn writer(self, chunked: bool) -> PageWriter<Box<dyn Parts>> {
         PageWriter { parts: self.parts, chunked, socket: None }
     }
@@ -78,34 +81,35 @@ impl<P: Parts + ?Sized> Parts for Box<P> {
     }
 }
 
-/// Makes the parts of a page, one after another, on the reporter's thread.
+/// Generates the parts of a page, one after another, on the reporter's thread.
 pub trait Parts: Send {
-    /// Appends the next part, of about [`PART`] bytes, or fewer where these would take longer than 100
-    /// microseconds or so. Whether there are more. It takes no lock that a lane takes (rule 2).
+    /// Appends the next part, of about [`PART`] bytes, or fewer if these would take longer than about 100
+    /// microseconds. Returns true if more parts follow. Takes no lock that a lane takes (rule 2).
     fn next(&mut self, text: &mut String, reader: &Reader) -> bool;
 }
 
-/// Work of the reporter between two pauses: a lane that wants its processor waits no longer than that.
+/// Longest work of the reporter between two pauses, and so the longest wait of a lane on the same processor.
 const SLICE: Duration = Duration::from_micros(250);
 
-/// A pause: as long as a slice, so that the reporter has half a processor at most.
+/// Length of a pause. It equals a slice, so that the reporter takes at most half a processor.
 const PAUSE: Duration = Duration::from_micros(250);
 
-/// After that time the reporter turns to the next page: many pages go on side by side, and a small one waits
-/// for a turn of each large one. It ends earlier where the client does not read.
+/// Time after which the reporter turns to the next page, so that many pages progress together and a small one
+/// waits for one turn of each large one. A turn ends earlier if the client does not read.
 const TURN: Duration = Duration::from_millis(20);
 
-/// Bytes before a part where the size of its chunk fits in.
+/// Bytes reserved before a part for the size of its chunk.
 const SIZE: usize = 10;
 
-/// The reporter's thread. One: two would take a processor of two from lanes.
+/// Returns the pool with the reporter's thread. There is one thread: two would take both processors of a
+/// small machine from the lanes.
 fn reporter() -> &'static BlockingPool {
     static POOL: OnceLock<BlockingPool> = OnceLock::new();
     POOL.get_or_init(|| BlockingPool::named("reporter", 1, PAGES_AT_ONCE as usize * crate::MOST_LANES))
 }
 
-/// A page on its way to a client. The reporter makes it, and writes it to the client's socket by itself: to
-/// copy it into the kernel takes as long as to make it.
+/// A page while it is sent. The reporter generates it and writes it to the client's socket, since copying it
+/// into the kernel takes as long as generating it.
 #[derive(Debug)]
 pub struct PageWriter<P: Parts + 'static> {
     parts: Owned<P>,
@@ -114,58 +118,57 @@ pub struct PageWriter<P: Parts + 'static> {
     socket: Option<Beside>,
 }
 
-/// What came of a turn.
+/// Result of a turn.
 #[derive(Debug)]
 pub struct Turn<P: Parts + 'static> {
-    /// There is more to tell. What has none left is freed on a thread.
+    /// The writer, if more parts follow; otherwise the reporter has freed it.
     pub left: Option<PageWriter<P>>,
-    /// Bytes that the socket took.
+    /// Number of bytes that the socket took.
     pub sent: u64,
-    /// What it did not take, from `begin` on: the lane's to send, before the next turn.
+    /// Bytes that the socket did not take, from `begin` on. The lane sends them before the next turn.
     pub rest: Vec<u8>,
-    /// Where that begins.
+    /// Start of the unsent bytes in `rest`.
     pub begin: usize,
-    /// The client has gone.
+    /// The client has left.
     pub gone: bool,
 }
 
-/// What makes a page may hold a row for each of many thousands of servers, which takes longer to free than a
-/// lane has: wherever it is dropped, the reporter frees it.
+/// Owns the generator of a page. It may hold a row for each of many thousands of servers, which takes a lane
+/// too long to free: wherever it is dropped, the reporter frees it.
 #[derive(Debug)]
 struct Owned<P: Send + 'static>(Option<P>);
 
 impl<P: Send + 'static> Drop for Owned<P> {
     fn drop(&mut self) {
-        // If no thread takes it, it is freed by that.
+        // If no thread takes the job, it is freed here.
         drop(self.0.take().map(|parts| reporter().run(move || drop(parts))));
     }
 }
 
 impl<P: Parts> PageWriter<P> {
-    /// What `parts` makes, in chunks or as it is.
+    /// Returns a writer of the page that `parts` generates, in chunks or as it is.
     pub fn new(parts: P, chunked: bool) -> Self {
         Self { parts: Owned(Some(parts)), chunked, socket: None }
     }
 
-    /// From now on the reporter writes to that socket, by turns with the lane. Before that, the lane sends
-    /// what a turn has made: a part, or nothing yet.
+    /// Lets the reporter write to the socket from now on, in turns with the lane. Before that, the lane sends
+    /// the result of each turn: one part, or nothing.
     pub fn write_to(&mut self, connection: &Connection) {
         if self.socket.is_none() {
-            // Without a descriptor to spare it is the lane that writes.
+            // Without a free descriptor the lane writes.
             self.socket = connection.stream().and_then(|stream| stream.beside().ok());
         }
     }
 
-    /// Has the reporter make parts and write them, until the socket takes no more for now or its turn is
-    /// over.
+    /// Lets the reporter generate and write parts until the socket takes no more or the turn is over.
     ///
     /// # Errors
-    /// There is no thread, or too much to do for it.
+    /// There is no thread, or too many jobs wait for it.
     pub fn turn(self) -> Result<Blocking<Turn<P>>, Refused> {
         reporter().run(move || self.told())
     }
 
-    /// A turn, in slices.
+    /// Runs a turn, in slices.
     fn told(mut self) -> Turn<P> {
         let (mut sent, mut room) = (0, Vec::new());
         let mut reader = Reader::new();
@@ -182,7 +185,7 @@ impl<P: Parts> PageWriter<P> {
                 sent += written as u64;
             }
             if !more {
-                drop(self.parts.0.take()); // on this thread
+                drop(self.parts.0.take()); // freed on this thread
             }
             let now = Instant::now();
             if !more || begin < room.len() || now - begun >= TURN {
@@ -195,7 +198,8 @@ impl<P: Parts> PageWriter<P> {
         }
     }
 
-    /// Makes a part, in the room of the one before it: whether there are more, and where it begins.
+    /// Generates a part in the buffer of the one before. Returns whether more parts follow, the start of the
+    /// part, and the buffer.
     fn part(&mut self, mut room: Vec<u8>, reader: &Reader) -> (bool, usize, Vec<u8>) {
         room.clear();
         let mut text = String::from_utf8(room).unwrap_or_default();
@@ -229,7 +233,7 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
-    /// So many parts, each of one letter.
+    /// Parts that each repeat one letter.
     struct Letters(Vec<(u8, usize)>);
 
     impl Parts for Letters {
@@ -265,7 +269,7 @@ mod tests {
         assert_eq!(large.len(), 6 + 3 * PART + 7);
     }
 
-    /// Parts of a letter, each of which takes that long, without end.
+    /// Endless parts of one letter, each of which takes this long.
     struct Slow(Duration);
 
     impl Parts for Slow {
@@ -304,7 +308,7 @@ mod tests {
         assert!(full <= PART && sent > 0 && (sent + full as u64).is_multiple_of(PART as u64));
     }
 
-    /// How much of a processor the reporter takes of the time that it works on a page.
+    /// Measures the reporter's share of a processor while it works on a page.
     #[test]
     fn the_reporter_has_half_a_processor_at_most() {
         let used = || {
@@ -320,7 +324,7 @@ mod tests {
         assert!(ran * 10 <= took * 7, "{ran:?} of {took:?}"); // the system counts in ticks of its own
     }
 
-    /// Tells the thread that frees it.
+    /// Reports the thread that frees it.
     struct Heavy(std::sync::mpsc::Sender<std::thread::ThreadId>);
 
     impl Parts for Heavy {

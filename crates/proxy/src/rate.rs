@@ -1,10 +1,10 @@
-//! A bounded number of events in a second: `rate-limit sessions`.
+//! Limit of events per second: `rate-limit sessions`.
 //!
 //! # Protocol
-//! The one word has the moment at which all that was let in so far would have come, had it come evenly: each
-//! event moves it on by its share of a second, by compare-and-swap. Who would move it more than a second
-//! ahead of now has to wait for that. So up to a second's worth may come at once, as with the generic cell
-//! rate algorithm of ATM (ITU-T I.371).
+//! One word holds the time at which all admitted events would have happened if they had come evenly. Each
+//! event moves the time on by its share of a second, by compare-and-swap. An event that would move it more
+//! than a second ahead of now has to wait. So up to a second's worth of events may come at once, as in the
+//! generic cell rate algorithm of ATM (ITU-T I.371).
 //!
 //! # Cost
 //! One locked operation for each *connection* of a frontend that has such a limit; a load for others.
@@ -13,38 +13,38 @@ use manylane_sync::CachePadded;
 use manylane_sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Nanoseconds.
+/// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// So many events in a second.
+/// Limit of events per second.
 #[derive(Debug)]
 pub struct Rate {
-    /// Events in a second; 0: there is no limit.
+    /// Events per second; 0 for no limit.
     most: AtomicU64,
-    /// Nanoseconds since an epoch of the caller's.
+    /// Nanoseconds since the caller's epoch.
     until: CachePadded<AtomicU64>,
 }
 
 impl Rate {
-    /// `most` events in a second; 0 for no limit.
+    /// Returns a limit of `most` events per second; 0 for no limit.
     pub fn new(most: u32) -> Self {
         Self { most: AtomicU64::new(most.into()), until: CachePadded::new(AtomicU64::new(0)) }
     }
 
-    /// How many in a second; 0 for no limit.
+    /// Returns the events per second; 0 for no limit.
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit, for what comes from now on.
+    /// Changes the limit of later events.
     pub fn set_most(&self, most: u32) {
         self.most.store(most.into(), Ordering::Relaxed);
     }
 
-    /// Lets an event in at `now`, a time since any epoch that is the same in all calls.
+    /// Admits an event at `now`, the time since an epoch that is the same in all calls.
     ///
     /// # Errors
-    /// How long to wait before the next try.
+    /// Returns how long to wait before the next try.
     pub fn enter(&self, now: Duration) -> Result<(), Duration> {
         let Some(share) = SECOND.checked_div(self.most.load(Ordering::Relaxed)) else { return Ok(()) };
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX / 2);

@@ -3,10 +3,10 @@
 
 use std::fmt;
 
-/// Who or what ended a stream.
+/// Cause of a stream's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Both sides were content: `-`.
+    /// Both sides ended normally: `-`.
     Normal,
     /// The client left: `C`.
     ClientLeft,
@@ -14,11 +14,11 @@ pub enum Cause {
     ServerLeft,
     /// The proxy refused: `P`.
     Refused,
-    /// A local answer, not a server's: `L`.
+    /// The proxy responded itself: `L`.
     Local,
-    /// Something had run out: `R`.
+    /// A resource was exhausted: `R`.
     Resource,
-    /// An error inside: `I`.
+    /// An internal error: `I`.
     Internal,
     /// The client was silent for too long: `c`.
     ClientSilent,
@@ -33,20 +33,20 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Somebody else ended it, and nothing is tried again.
+    /// Returns true if an operator or a change of a server ended the stream; then nothing is retried.
     pub(crate) fn is_order(self) -> bool {
         matches!(self, Self::ServerDown | Self::ActiveUp | Self::Killed)
     }
 }
 
-/// What the stream was doing.
+/// Phase of a stream when it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It was done: `-`.
+    /// The stream was complete: `-`.
     Done,
     /// Waiting for a whole request: `R`.
     Request,
-    /// In the queue: `Q`.
+    /// Waiting in a queue: `Q`.
     Queue,
     /// Connecting to the server: `C`.
     Connect,
@@ -54,31 +54,31 @@ pub enum Phase {
     Headers,
     /// Forwarding: `D`.
     Data,
-    /// Sending the last bytes to the client, the server's being all there: `L`.
+    /// Sending the last bytes to the client, with nothing left from the server: `L`.
     Last,
     /// Held back in a tarpit: `T`.
     Tarpit,
 }
 
-/// How a stream ended.
+/// Cause and phase of a stream's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Termination {
-    /// Who or what ended it.
+    /// The cause.
     pub cause: Cause,
-    /// What it was doing.
+    /// The phase.
     pub phase: Phase,
 }
 
 impl Termination {
-    /// `--`
+    /// A normal end: `--`.
     pub const NORMAL: Self = Self::new(Cause::Normal, Phase::Done);
 
-    /// Of these.
+    /// Returns a termination with this cause and phase.
     pub const fn new(cause: Cause, phase: Phase) -> Self {
         Self { cause, phase }
     }
 
-    /// The two letters.
+    /// Returns the two letters.
     pub const fn letters(self) -> [u8; 2] {
         let cause = match self.cause {
             Cause::Normal => b'-',

@@ -1,7 +1,8 @@
-//! The two ends of an exchange: where messages come from and go to, whatever the version of HTTP.
+//! The two ends of an exchange: sources and destinations of messages, whatever the version of HTTP.
 //!
-//! Nothing above asks which version an end speaks, but the source and the sink of a body (`http::pump`) and
-//! what is only done with a connection of HTTP/1: splicing, tunnels, waiting at rest.
+//! Code above this module does not depend on the version that an end speaks, with two exceptions: the decoder
+//! and the encoder of a body (`http::pump`), and what is possible only with a connection of HTTP/1: splicing,
+//! tunnels, idle sessions.
 
 use super::{Direction, Waits};
 use manylane_buf::Chain;
@@ -17,27 +18,27 @@ use std::task::{Context, Poll};
 /// The client's end.
 #[derive(Debug)]
 pub(crate) enum ClientEnd {
-    /// Its connection, with one request at a time.
+    /// A connection, with one request at a time.
     Http1(Connection),
-    /// One of the streams of its connection.
+    /// A stream of the connection.
     Http2(Pooled<H2End>),
 }
 
 /// The server's end, for one request.
 #[derive(Debug)]
 pub(crate) enum ServerEnd {
-    /// A connection that this request has for itself.
+    /// A connection that only this request uses.
     Http1(Connection),
-    /// A stream of a connection that requests share, once it has begun.
+    /// A connection that requests share, and the stream, once it has begun.
     Http2(h2::Conn, OnceCell<Pooled<H2End>>),
 }
 
-/// The protocol that an extended CONNECT asks for: the first of those that the request offers.
+/// Returns the protocol for an extended CONNECT: the first one that the request offers.
 pub(crate) fn protocol(request: &Head) -> Option<&[u8]> {
     List::new(request.value(Known::UPGRADE)?).next()
 }
 
-/// One end of a body's way.
+/// One end of a body's transfer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BodyEnd<'a> {
     /// A connection, whose bytes are framed.
@@ -46,16 +47,16 @@ pub(crate) enum BodyEnd<'a> {
     Http2(&'a H2End),
 }
 
-/// A stream of HTTP/2, as both ways of an exchange use it at a time.
+/// A stream of HTTP/2. Both directions of an exchange may use it concurrently.
 #[derive(Debug)]
 pub(crate) struct H2End {
     conn: h2::Conn,
-    /// That of the request.
+    /// Scheme of the request.
     scheme: h2::Scheme,
     stream: h2::Stream,
-    /// Bytes that were taken and have not gone on.
+    /// Number of received bytes that were not forwarded yet.
     taken: Cell<usize>,
-    /// The message that comes is over.
+    /// The whole incoming message was received.
     over: Cell<bool>,
     trailers: RefCell<Option<Head>>,
 }
@@ -65,10 +66,10 @@ manylane_sync::lazy_static! {
         Pool::new("h2 stream").expect("the size is a constant below the bound");
 }
 
-/// An end has failed: its connection, or its stream.
+/// An end has failed: its connection or its stream.
 #[derive(Debug, Default)]
 pub(crate) struct EndFailed {
-    /// For want of memory on this side: the peer has done nothing wrong.
+    /// The reason is lack of memory here, and not the peer.
     is_memory: bool,
 }
 
@@ -93,21 +94,20 @@ impl From<h2::StreamError> for EndFailed {
 /// A head could not be sent.
 #[derive(Debug)]
 pub(crate) enum NotSent {
-    /// There is no memory for it.
+    /// There is no memory for the head.
     Memory,
     /// The end has failed.
     Failed,
 }
 
-/// Bytes that are asked of a stream at least, where the receiver has not taken as many at once lately: a
-/// frame of the usual size.
+/// Fewest bytes to ask a stream for, even if the receiver has been slow lately: a frame of the usual size.
 const LEAST: usize = 16_384;
 
 impl H2End {
-    /// `over`: the message has nothing but its head.
+    /// Returns the end of a stream. `over` says that the incoming message consists of a head only.
     ///
     /// # Errors
-    /// No memory.
+    /// There is no memory.
     pub(crate) fn new(
         conn: h2::Conn,
         stream: h2::Stream,
@@ -124,32 +124,32 @@ impl H2End {
         })
     }
 
-    /// Its number on its connection.
+    /// Returns the number of the stream on its connection.
     pub(crate) fn id(&self) -> u32 {
         self.stream.id()
     }
 
-    /// The code with which the peer has reset it, if it has.
+    /// Returns the code with which the peer has reset the stream, if it has.
     pub(crate) fn peer_reset(&self) -> Option<u32> {
         self.stream.peer_reset().map(h2::Reason::code)
     }
 
-    /// Whether it can go on no more.
+    /// Returns true if the stream was reset or its connection failed.
     pub(crate) fn is_gone(&self) -> bool {
         self.stream.is_gone()
     }
 
-    /// The connection that it is a stream of.
+    /// Returns the connection of the stream.
     pub(crate) fn conn(&self) -> &h2::Conn {
         &self.conn
     }
 
-    /// The scheme of the request.
+    /// Returns the scheme of the request.
     pub(crate) fn scheme(&self) -> &[u8] {
         self.scheme.as_bytes()
     }
 
-    /// Receives data behind what `into` has; false when the message is [over](Self::over).
+    /// Receives data and appends it to `into`; false when the message is [over](Self::over).
     pub(crate) fn poll_receive(
         &self,
         context: &Context<'_>,
@@ -161,7 +161,7 @@ impl H2End {
         polled.map(|received| match received {
             Ok(h2::Received::Data) => {
                 self.taken.set(self.taken.get() + into.len() - had);
-                // So the end goes on with the last of the data.
+                // The end of the message is forwarded with the last data.
                 self.over.set(self.stream.is_received());
                 Ok(true)
             }
@@ -178,17 +178,18 @@ impl H2End {
         })
     }
 
-    /// Whether all of the message was received: then its trailers, once, if it has any.
+    /// Returns the trailers, if there are any, once the whole message was received. Later calls have no
+    /// trailers.
     pub(crate) fn over(&self) -> Option<Option<Head>> {
         self.over.get().then(|| self.trailers.take())
     }
 
-    /// Whether it is.
+    /// Returns true if the whole message was received.
     pub(crate) fn is_over(&self) -> bool {
         self.over.get()
     }
 
-    /// What was received has gone on, or is not wanted: as much may come.
+    /// Opens the flow-control window by the received bytes, which were forwarded or dropped.
     pub(crate) fn gone_on(&self) {
         let taken = self.taken.take();
         if taken > 0 {
@@ -205,7 +206,7 @@ impl H2End {
         Ok(head)
     }
 
-    /// Receives what is there without waiting.
+    /// Receives the available data without waiting.
     pub(crate) async fn receive_now(&self, into: &mut Chain) {
         poll_fn(|context| {
             while let Poll::Ready(Ok(true)) = self.poll_receive(context, into, LEAST) {}
@@ -214,12 +215,12 @@ impl H2End {
         .await;
     }
 
-    /// Waits until it can go on no more.
+    /// Waits until the stream is reset or its connection fails.
     pub(crate) fn poll_gone(&self, context: &Context<'_>) -> Poll<()> {
         self.stream.poll_gone(context).map(drop)
     }
 
-    /// Ends it at once.
+    /// Resets the stream.
     pub(crate) fn reset(&self, reason: h2::Reason) {
         self.stream.reset(reason);
     }
@@ -239,13 +240,13 @@ impl H2End {
         Self::sent(self.stream.send_head(head, end))
     }
 
-    /// Sends trailers, and the end of the message with them.
+    /// Sends the trailers and, with them, the end of the message.
     pub(crate) fn send_trailers(&self, trailers: &Head) -> Result<(), EndFailed> {
         Ok(self.stream.send_trailers(trailers)?)
     }
 
-    /// Sends all of `data`, and the end of the message behind it where it is `end`. `took` is told when some
-    /// of it has gone while the rest waits.
+    /// Sends all of `data`, and with `end` the end of the message. Calls `took` when the peer has taken a
+    /// part of the data while the rest waits.
     ///
     /// # Errors
     /// [`EndFailed`]
@@ -261,15 +262,15 @@ impl H2End {
         .await
     }
 
-    /// Waits until data could be sent: how many bytes.
+    /// Waits until data could be sent. Returns the number of bytes that could be.
     async fn room(&self) -> Result<usize, EndFailed> {
         Ok(poll_fn(|context| self.stream.poll_room(context)).await?)
     }
 }
 
 impl ClientEnd {
-    /// The connection that carries it, for what is known of that: addresses, options of its socket. What is
-    /// received and sent of messages goes by the other methods.
+    /// Returns the connection below this end, for its addresses and socket options. Messages are received and
+    /// sent by the other methods.
     pub(crate) fn connection(&self) -> &Connection {
         match self {
             Self::Http1(connection) => connection,
@@ -277,12 +278,13 @@ impl ClientEnd {
         }
     }
 
-    /// The connection where it carries nothing else, and bytes of it may be taken and sent as they are.
+    /// Returns the connection if it carries nothing else, so that its bytes can be received and sent
+    /// directly.
     pub(crate) fn whole(&self) -> Option<&Connection> {
         self.body().whole()
     }
 
-    /// The stream, where it is one.
+    /// Returns the stream, if this is one.
     pub(crate) fn h2(&self) -> Option<&H2End> {
         match self {
             Self::Http1(_) => None,
@@ -290,7 +292,7 @@ impl ClientEnd {
         }
     }
 
-    /// Where a body comes from, or goes to.
+    /// Returns this end as source or destination of a body.
     pub(crate) fn body(&self) -> BodyEnd<'_> {
         match self {
             Self::Http1(connection) => BodyEnd::Http1(connection),
@@ -298,7 +300,7 @@ impl ClientEnd {
         }
     }
 
-    /// Sends the head of an interim response, which `way` is told of: how many bytes it has.
+    /// Sends the head of an interim response, and records that in `way`. Returns the length of the head.
     ///
     /// # Errors
     /// [`NotSent`]
@@ -324,8 +326,8 @@ impl ClientEnd {
         }
     }
 
-    /// Sends the head of the final response, behind which nothing comes if it is the `end`; or puts it behind
-    /// `out`, so that it leaves with the body. How many bytes were sent.
+    /// Sends the head of the final response at once (HTTP/2), or appends it to `out`, so that it leaves with
+    /// the body (HTTP/1). `end` says that no body follows. Returns the number of bytes sent.
     ///
     /// # Errors
     /// [`NotSent`]
@@ -344,8 +346,8 @@ impl ClientEnd {
 }
 
 impl<'a> BodyEnd<'a> {
-    /// Receives what is there of a message behind what `into` has, up to about `most` bytes; false where
-    /// nothing more will come: the connection has ended, or the message.
+    /// Receives available bytes of a message, up to about `most`, and appends them to `into`. Returns false
+    /// if no more bytes will come: the connection or the message has ended.
     ///
     /// # Errors
     /// [`EndFailed`]
@@ -356,14 +358,14 @@ impl<'a> BodyEnd<'a> {
         }
     }
 
-    /// Whether the connection has ended in a way that its peer may not know of
+    /// Returns true if the connection has ended without the peer's closing alert
     /// ([`Connection::is_truncated`]).
     pub(crate) fn is_truncated(self) -> bool {
         self.whole().is_some_and(Connection::is_truncated)
     }
 
-    /// Sends all of `chain`, and the end of the message with it where it is `end` and that is told apart.
-    /// `way` is told of it.
+    /// Sends all of `chain`, and with `end` the end of the message, if that is separate from the bytes.
+    /// Records progress in `way`.
     ///
     /// # Errors
     /// [`EndFailed`]
@@ -386,7 +388,7 @@ impl<'a> BodyEnd<'a> {
         }
     }
 
-    /// How many bytes are worth being read at once for it. Waits until it could take some.
+    /// Waits until this end could take bytes. Returns how many bytes to read at once for it.
     ///
     /// # Errors
     /// [`EndFailed`]
@@ -400,7 +402,7 @@ impl<'a> BodyEnd<'a> {
         }
     }
 
-    /// The connection, where it carries nothing else and its bytes may be spliced.
+    /// Returns the connection if it carries nothing else, so that its bytes can be spliced.
     pub(crate) fn whole(self) -> Option<&'a Connection> {
         match self {
             Self::Http1(connection) => Some(connection),
@@ -408,7 +410,7 @@ impl<'a> BodyEnd<'a> {
         }
     }
 
-    /// The stream, where it is one.
+    /// Returns the stream, if this is one.
     pub(crate) fn h2(self) -> Option<&'a H2End> {
         match self {
             Self::Http1(_) => None,
@@ -420,21 +422,21 @@ impl<'a> BodyEnd<'a> {
 /// A request could not be sent to a server.
 #[derive(Debug)]
 pub(crate) enum NotBegun {
-    /// There is no memory for it.
+    /// There is no memory for the request.
     Memory,
-    /// The connection takes no streams any more: another one does.
+    /// The connection takes no more streams; a new one does.
     Refused,
-    /// The request cannot be said in the server's version of HTTP.
+    /// The server's version of HTTP cannot express the request.
     Invalid,
 }
 
 impl ServerEnd {
-    /// A stream of `conn`, which begins with its request.
+    /// Returns an end for a stream of `conn`; the stream begins with its request.
     pub(crate) fn stream_of(conn: h2::Conn) -> Self {
         Self::Http2(conn, OnceCell::new())
     }
 
-    /// The connection that carries it, for what is known of that.
+    /// Returns the connection below this end, for its addresses and socket options.
     pub(crate) fn connection(&self) -> &Connection {
         match self {
             Self::Http1(connection) => connection,
@@ -442,12 +444,12 @@ impl ServerEnd {
         }
     }
 
-    /// Whether it is a stream.
+    /// Returns true if this is a stream.
     pub(crate) fn is_h2(&self) -> bool {
         matches!(self, Self::Http2(..))
     }
 
-    /// Where a body comes from, or goes to. None of a stream before its head was sent.
+    /// Returns this end as source or destination of a body; `None` for a stream whose head was not sent yet.
     pub(crate) fn body(&self) -> Option<BodyEnd<'_>> {
         match self {
             Self::Http1(connection) => Some(BodyEnd::Http1(connection)),
@@ -455,9 +457,9 @@ impl ServerEnd {
         }
     }
 
-    /// Sends the head of a request, behind which nothing comes if it is the `end`; or puts it behind `out`,
-    /// so that it leaves with the body. A stream asks for the protocol of an upgrade by extended CONNECT. How
-    /// many bytes were sent.
+    /// Sends the head of a request at once (HTTP/2), or appends it to `out`, so that it leaves with the body
+    /// (HTTP/1). `end` says that no body follows. A stream asks for an upgrade's protocol by extended
+    /// CONNECT. Returns the number of bytes sent.
     ///
     /// # Errors
     /// [`NotBegun`]
@@ -479,7 +481,7 @@ impl ServerEnd {
                     _ => NotBegun::Refused,
                 })?;
                 let stream = H2End::new(conn.clone(), stream, h2::Scheme::None, false);
-                let _ = place.set(stream.map_err(|_| NotBegun::Memory)?); // it is begun once
+                let _ = place.set(stream.map_err(|_| NotBegun::Memory)?); // the stream begins once
                 Ok(head.size() as u64)
             }
         }

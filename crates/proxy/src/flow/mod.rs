@@ -1,4 +1,4 @@
-//! Bytes between two connections: who is waited for, and for how long.
+//! Transfers bytes between two connections, with timeouts for both sides.
 
 mod bandwidth;
 mod ends;
@@ -10,12 +10,12 @@ pub(crate) use timeouts::{Direction, Side, StreamTimeouts, Timeouts, Timer, Wait
 
 use manylane_net::SplicePolicy;
 
-/// When each direction is spliced.
+/// Splice policy of each direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Splicing {
     pub(crate) up: Option<SplicePolicy>,
     pub(crate) down: Option<SplicePolicy>,
 }
 
-/// Bytes that one step of a splice moves at most.
+/// Most bytes that one step of a splice moves.
 pub(crate) const SPLICED_AT_ONCE: usize = 1 << 20;

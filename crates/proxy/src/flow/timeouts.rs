@@ -1,12 +1,12 @@
-//! Timeouts with both sides of a stream.
+//! Timeouts of both sides of a stream.
 //!
-//! Each direction is a *way* that is either waiting for bytes of its sender, or for its receiver to take
-//! some. A side's timer runs while one of the two ways waits for that side, from the last moment on at which
-//! either way got on with it; with `option independent-streams` each way has its own.
+//! Each direction either waits for bytes of its sender, or waits until its receiver takes some. The timer of
+//! a side runs while a direction waits for that side, from the last progress of either direction with it.
+//! With `option independent-streams` each direction has timers of its own.
 //!
-//! One timer of the lane serves all that a task ever waits for. It is moved when it is looked at, which for a
-//! later deadline is one store, and stays on the wheel between two waits: taking it off and putting it there
-//! again would cost more than a wake-up for nothing now and then.
+//! One timer of the lane serves all waits of a task. A poll moves the timer, which for a later deadline is
+//! one store, and the timer stays on the wheel between waits: to remove and insert it would cost more than an
+//! occasional useless wake-up.
 
 use crate::server::ServerPermit;
 use crate::termination::Cause;
@@ -20,21 +20,21 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A task's timer, for one wait after another. It may wake the task for a wait that is over.
+/// A task's timer for successive waits. It may wake the task for a wait that is over.
 #[derive(Debug)]
 pub(crate) struct Timer {
     here: Here,
-    /// Borrowed while it is polled.
+    /// Borrowed while the timer is polled.
     sleep: RefCell<Sleep>,
 }
 
 impl Timer {
-    /// Of no use for anything yet, and costs nothing.
+    /// Returns a timer that is not set; costs nothing.
     pub(crate) fn new(here: Here) -> Self {
         Self { here, sleep: RefCell::new(here.sleep_until(Time::MAX)) }
     }
 
-    /// Ready when `deadline` has come; else the task is woken then.
+    /// Ready once `deadline` has passed; until then it wakes the task at the deadline.
     pub(crate) fn poll(&self, deadline: Time, context: &mut Context<'_>) -> Poll<()> {
         if deadline == Time::MAX {
             return Poll::Pending;
@@ -45,39 +45,39 @@ impl Timer {
     }
 }
 
-/// One of the two ends.
+/// One of the two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
     Server,
 }
 
-/// Whom a way waits for.
+/// The side that a direction waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     Sender,
     Receiver,
-    /// Inside of a splice, which does not tell for whom: for both.
+    /// Either side: a splice does not say which one.
     Both,
-    /// A filter, which has bytes go on later. Meanwhile neither side can get on with the stream.
+    /// A filter that delays bytes. Meanwhile neither side can make progress.
     Filter,
-    /// For something else, or no more.
+    /// Neither side, or the direction has ended.
     Nobody,
 }
 
-/// One direction.
+/// State of one direction.
 #[derive(Debug)]
 pub(crate) struct Direction {
     pub(crate) sender: Side,
     waits: Cell<Waits>,
-    /// Its sender owes nothing before it is [called](Self::called).
+    /// The sender has to send nothing before [`called`](Self::called).
     excused: Cell<bool>,
-    /// When this way last got on with its sender, and with its receiver.
+    /// When the direction last made progress with its sender, and with its receiver.
     sent: Cell<Time>,
     taken: Cell<Time>,
     ended: Cell<bool>,
     bytes: Cell<u64>,
-    /// Bytes that went at once since a send last had to wait, or [`READ_AT_ONCE`] to begin with.
+    /// Number of bytes sent without a wait since the last send that had to wait; starts at [`READ_AT_ONCE`].
     at_once: Cell<usize>,
 }
 
@@ -102,7 +102,7 @@ impl Direction {
         }
     }
 
-    /// From now on it waits for these.
+    /// Sets the side that the direction waits for.
     pub(crate) fn waits(&self, waits: Waits, now: Time) {
         self.waits.set(waits);
         if matches!(waits, Waits::Sender | Waits::Both) {
@@ -113,29 +113,29 @@ impl Direction {
         }
     }
 
-    /// Whether its sender waits for a word of the other side before it sends: `Expect: 100-continue`.
+    /// Sets whether the sender waits for the other side before it sends: `Expect: 100-continue`.
     pub(crate) fn excuse(&self, excused: bool) {
         self.excused.set(excused);
     }
 
-    /// Its sender was asked to send, or did so unasked.
+    /// Ends the excuse: the sender was asked to send, or has sent unasked.
     pub(crate) fn called(&self, now: Time) {
         if self.excused.replace(false) {
             self.sent.set(now);
         }
     }
 
-    /// Its receiver took so many bytes.
+    /// Records that the receiver took `bytes` bytes.
     pub(crate) fn took(&self, bytes: u64, now: Time) {
         self.taken.set(now);
         self.bytes.set(self.bytes.get() + bytes);
     }
 
-    /// Sends all of `chain` to its receiver. That it takes some of it counts as getting on, though the rest
-    /// has to wait.
+    /// Sends all of `chain` to the receiver. Progress counts even if the receiver takes only a part at a
+    /// time.
     ///
     /// # Errors
-    /// What the connection says.
+    /// The error of the connection.
     pub(crate) async fn send(
         &self,
         here: Here,
@@ -146,10 +146,10 @@ impl Direction {
         self.sends(here, to, bytes, pin!(to.send(chain))).await
     }
 
-    /// The same, and the end of the direction with it.
+    /// Sends all of `chain` and the end of the direction.
     ///
     /// # Errors
-    /// What the connection says.
+    /// The error of the connection.
     pub(crate) async fn send_last(
         &self,
         here: Here,
@@ -160,15 +160,15 @@ impl Direction {
         self.sends(here, to, bytes, pin!(to.send_last(chain))).await
     }
 
-    /// Waits until its receiver has taken all that was sent before.
+    /// Waits until the receiver has taken everything that was sent before.
     ///
     /// # Errors
-    /// What the connection says.
+    /// The error of the connection.
     pub(crate) async fn flush(&self, here: Here, to: &Connection) -> Result<(), TransferError> {
         self.sends(here, to, 0, pin!(to.flush())).await
     }
 
-    /// Waits for a send.
+    /// Waits for a send, and records progress.
     #[inline]
     async fn sends<F: Future<Output = Result<(), TransferError>>>(
         &self,
@@ -196,18 +196,18 @@ impl Direction {
         Ok(())
     }
 
-    /// Bytes that are worth being read at once for its receiver: no more than it took without waiting. So
-    /// what is held for one that is slow, and what it has to take in one go, stays small.
+    /// Returns how many bytes to read at once for the receiver: no more than it last took without a wait. So
+    /// the memory for a slow receiver, and the amount that it has to take in one timeout, stay small.
     pub(crate) fn room(&self) -> usize {
         self.at_once.get().min(READ_AT_ONCE)
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes that the receiver has taken.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.get()
     }
 
-    /// Its sender has ended it.
+    /// Records that the sender has ended the direction.
     pub(crate) fn end(&self, now: Time) {
         self.waits(Waits::Nobody, now);
         self.sent.set(now);
@@ -233,21 +233,21 @@ impl Direction {
     }
 }
 
-/// Times without an event after which a side counts as gone; none waits for ever.
+/// Timeouts of both sides; `None` waits without a limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timeouts {
     pub(crate) client: Option<Duration>,
     pub(crate) server: Option<Duration>,
-    /// After one direction has ended.
+    /// Timeouts after one direction has ended.
     pub(crate) client_fin: Option<Duration>,
     pub(crate) server_fin: Option<Duration>,
-    /// Each way has its own timer.
+    /// Each direction has timers of its own.
     pub(crate) independent: bool,
-    /// The server owes nothing while the client is waited for: of requests with a body.
+    /// The server's timer stands still while the client is to send: for requests with a body.
     pub(crate) in_turn: bool,
 }
 
-/// Both ways of a stream.
+/// State of both directions of a stream.
 #[derive(Debug)]
 pub(crate) struct StreamTimeouts {
     pub(crate) timeouts: Timeouts,
@@ -260,15 +260,14 @@ impl StreamTimeouts {
         Self { timeouts, up: Direction::new(Side::Client, now), down: Direction::new(Side::Server, now) }
     }
 
-    /// For what the proxy itself sends to the client: only the client is waited for.
+    /// Returns the state for data that the proxy itself sends: only the client has a timeout.
     pub(crate) fn for_client(client: Option<Duration>, now: Time) -> Self {
         let this = Self::new(Timeouts { client, ..Timeouts::default() }, now);
         this.up.waits(Waits::Nobody, now);
         this
     }
 
-    /// What `work` gives, unless a side is out of patience first. It is pinned by the caller, since to move
-    /// it costs.
+    /// Runs `work` until a timeout of either side expires. The caller pins `work`, since moving it costs.
     pub(crate) async fn in_time<F: Future>(
         &self,
         timer: &Timer,
@@ -281,8 +280,8 @@ impl StreamTimeouts {
         .await
     }
 
-    /// What `work` gives, unless a side is out of patience first, or somebody else ends the stream of
-    /// `permit`. It is pinned by the caller, since to move it costs.
+    /// Runs `work` until a timeout of either side expires or something else ends the stream of `permit`. The
+    /// caller pins `work`, since moving it costs.
     pub(crate) async fn over<F: Future>(
         &self,
         timer: &Timer,
@@ -301,7 +300,7 @@ impl StreamTimeouts {
         .await
     }
 
-    /// Ready when a side is out of patience; else the task is woken then.
+    /// Ready with the cause when a timeout has expired; otherwise wakes the task when one does.
     #[inline]
     fn poll_deadline(&self, timer: &Timer, context: &mut Context<'_>) -> Poll<Cause> {
         while let Some((deadline, cause)) = self.deadline() {
@@ -315,10 +314,10 @@ impl StreamTimeouts {
         Poll::Pending
     }
 
-    /// When the first side is out of patience, and what that means.
+    /// Returns the first deadline and the cause of the termination.
     fn deadline(&self) -> Option<(Time, Cause)> {
-        // A peer is silent because its bytes, or those that it answers, are held. Where each way has its own
-        // timer, that of the other one goes on.
+        // While bytes are held by a filter, the peers may be silent because of that. With independent timers,
+        // that of the other direction goes on.
         if !self.timeouts.independent && (self.up.is_held() || self.down.is_held()) {
             return None;
         }
@@ -328,7 +327,8 @@ impl StreamTimeouts {
             let ways = [&self.up, &self.down];
             let waiting = ways.iter().filter(|way| way.is_waiting_for(side));
             let last = if self.timeouts.independent {
-                // A server that takes a request owes no answer yet, though its way has its own timer.
+                // A server that still receives a request need not respond yet, although its direction has a
+                // timer of its own.
                 let takes = side == Side::Server && self.timeouts.in_turn && self.down.bytes() == 0;
                 let least = if takes { self.up.last(side) } else { Time::from_nanos(0) };
                 waiting.map(|way| way.last(side).max(least)).min()?
@@ -340,8 +340,8 @@ impl StreamTimeouts {
         };
         let timeouts = &self.timeouts;
         let client = one(Side::Client, Cause::ClientSilent, timeouts.client, timeouts.client_fin);
-        // A client that waits to be asked for its body need not be asked, and may send it unasked (RFC 9110,
-        // 10.1.1): that it does not is no fault of the server, which waits for it, too.
+        // A client that waits for a 100 may also send its body unasked (RFC 9110, 10.1.1). If it does not,
+        // that is not the fault of the server, which waits for the client, too.
         let excused = self.up.excused.get() && self.up.waits.get() == Waits::Sender;
         let cause = if excused { Cause::ClientSilent } else { Cause::ServerSilent };
         let server = one(Side::Server, cause, timeouts.server, timeouts.server_fin);
@@ -389,7 +389,7 @@ mod tests {
         (Connection::Socket(io.stream(ours).unwrap()), theirs)
     }
 
-    /// Reads until all that was sent is taken.
+    /// Reads until everything that was sent was taken.
     async fn taken(here: Here, to: &Connection, theirs: &mut UnixStream) {
         let mut room = vec![0; 1 << 20];
         while theirs.read(&mut room).is_ok() || to.unsent() > 0 {
@@ -410,20 +410,20 @@ mod tests {
         watch.up.waits(Waits::Sender, later);
         watch.down.waits(Waits::Filter, later);
         assert_eq!(watch.deadline(), None, "the client answers what is held");
-        // Each way has its own timer, and the other one is not held.
+        // Each direction has a timer of its own, and the other one is not held.
         let watch = StreamTimeouts::new(Timeouts { independent: true, ..timeouts }, begun);
         watch.down.waits(Waits::Filter, later);
         assert_eq!(watch.deadline(), Some((begun + Duration::from_secs(1), Cause::ClientSilent)));
-        // But a server owes no answer before it has the request.
+        // But a server need not respond before it has the request.
         let watch = StreamTimeouts::new(Timeouts { independent: true, in_turn: true, ..timeouts }, begun);
         watch.up.waits(Waits::Filter, later);
         assert_eq!(watch.deadline(), None);
-        // Nor while it takes the request, and it has its time for the answer from the last byte on.
+        // Nor while it receives the request; its time for the response starts with the last byte.
         watch.up.waits(Waits::Receiver, later);
         assert_eq!(watch.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
         watch.up.waits(Waits::Nobody, later);
         assert_eq!(watch.deadline(), Some((later + Duration::from_secs(1), Cause::ServerSilent)));
-        // It has begun to answer.
+        // The server has begun to respond.
         watch.down.took(1, later);
         assert_eq!(watch.deadline(), Some((begun + Duration::from_secs(1), Cause::ServerSilent)));
     }

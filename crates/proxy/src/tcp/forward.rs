@@ -1,4 +1,4 @@
-//! Bytes in both directions, until both ends are done or one of them is silent for too long.
+//! Forwards bytes in both directions until both ends are done or a timeout expires.
 
 use crate::filters::Filters;
 use crate::flow::{Direction, SPLICED_AT_ONCE, Side, Splicing, StreamTimeouts, Timeouts, Timer, Waits};
@@ -18,19 +18,19 @@ pub(crate) struct Pair<'a> {
     io: &'a Io,
     client: &'a Connection,
     server: &'a Connection,
-    /// Its place on the server.
+    /// Permit of the server.
     permit: &'a ServerPermit,
     watch: StreamTimeouts,
-    /// Who counts what is spliced, by direction.
+    /// Counters of spliced bytes, by direction.
     spliced: Option<[[&'a Tally; 2]; 2]>,
     filters: Option<&'a Filters<'a>>,
 }
 
-/// Why a way broke.
+/// Reason why a direction broke off.
 enum Broken {
-    /// At one of its ends.
+    /// One of its ends failed.
     At(Side),
-    /// It was looked at, and that ended so.
+    /// Rules on its content ended the stream.
     Ended(Termination),
 }
 
@@ -53,24 +53,24 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// What is spliced up, and down, is counted there, too.
+    /// Counts spliced bytes, up and down, in these counters, too.
     pub(crate) fn counting(self, spliced: [[&'a Tally; 2]; 2]) -> Self {
         Self { spliced: Some(spliced), ..self }
     }
 
-    /// These see what goes on.
+    /// Sets the filters that see the bytes.
     pub(crate) fn filtered(self, filters: Option<&'a Filters<'a>>) -> Self {
         Self { filters, ..self }
     }
 
-    /// Bytes from the client, and bytes to it.
+    /// Returns the number of bytes from the client and to the client.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         (self.watch.up.bytes(), self.watch.down.bytes())
     }
 
-    /// Forwards until the end. `from_client` goes first, and what `from_server` gives when it is done, before
-    /// which nothing is asked of the server: bytes, and whether nothing else is to come, or how all of it
-    /// ends. `count` is told of bytes as they go: up, and down.
+    /// Forwards until the end. Sends `from_client` to the server first. The other direction begins when
+    /// `from_server` is ready: with bytes for the client and whether to end behind them, or with the
+    /// termination of the whole stream. Calls `count` with the bytes of each step: up and down.
     pub(crate) async fn forward(
         &self,
         from_client: Chain,
@@ -101,7 +101,7 @@ impl<'a> Pair<'a> {
             if up_ended && down_ended { Poll::Ready(Termination::NORMAL) } else { Poll::Pending }
         }));
         let ended = self.watch.over(&Timer::new(self.io.here()), self.permit, both).await;
-        // What an order ends has no phase, in HAProxy's lines.
+        // HAProxy's log lines show no phase if an operator or a health check ended the stream.
         ended.unwrap_or_else(|cause| {
             Termination::new(cause, if cause.is_order() { Phase::Done } else { Phase::Data })
         })
@@ -158,12 +158,12 @@ impl<'a> Pair<'a> {
                                 tallies.into_iter().for_each(|tally| tally.add(n as u64));
                             }
                         }
-                        // What is still held was taken from the sender, so it is the receiver that failed.
+                        // Held bytes came from the sender, so the receiver has failed.
                         Err(_) if splicer.held() > 0 => return Err(Broken::At(way.receiver())),
                         Err(_) => return Err(Broken::At(way.sender)),
                     }
                 }
-                continue; // a rule has put a filter to work
+                continue; // a rule has started a filter
             }
             way.waits(Waits::Sender, here.now());
             match from.recv_chain_within_limit(&mut chain, way.room()).await {
@@ -172,18 +172,18 @@ impl<'a> Pair<'a> {
                 Err(_) => return Err(Broken::At(way.sender)),
             }
         }
-        // With io_uring a send is over before its receiver has all of it. That this end is closed already is
-        // its own news.
+        // With io_uring a send is done before the receiver has all bytes. If this end is closed already, the
+        // other direction reports that.
         let _ = way.flush(here, to).await;
         way.end(here.now());
         if let Some(filters) = filters {
             filters.end(way.sender);
         }
         if way.receiver() == Side::Server && self.permit.backend().common.no_linger {
-            // It is not told of an end, but reset, and what it had to say is lost with that.
+            // The server gets a reset instead of an end of stream, and its remaining data is lost.
             return Err(Broken::Ended(Termination::NORMAL));
         }
-        // The other direction goes on.
+        // The other direction continues.
         let _ = to.finish().await;
         Ok(())
     }
@@ -191,7 +191,7 @@ impl<'a> Pair<'a> {
     fn left(&self, broken: Broken) -> Termination {
         let cause = match broken {
             Broken::At(Side::Client) => {
-                self.server.reset_on_close(); // else it would take what it got for all of it
+                self.server.reset_on_close(); // the server might take the received part for the whole
                 Cause::ClientLeft
             }
             Broken::At(Side::Server) => Cause::ServerLeft,

@@ -53,7 +53,7 @@ pub(crate) async fn run(
     );
     record.handshake = client.handshake();
     let course = RefCell::new(Some(record));
-    // The connection changes while they are looked at.
+    // The connection changes while rules read these.
     let greeting = client.greeting().filter(|_| asked).cloned();
     let tls = client.tls().filter(|_| asked).cloned();
     let eval = EvalContext {
@@ -134,7 +134,7 @@ pub(crate) async fn run(
     }
 }
 
-/// What rules may look at before there is a server: the bytes that are here.
+/// Returns the state that rules may read before there is a server: the bytes received so far.
 fn phase<'a>(head: Option<&'a Head>, client: &'a Client) -> EvalPhase<'a> {
     let data = Data { bytes: Some(&client.received), complete: true, announced: None, is_body: false };
     EvalPhase { request: head, request_data: data, ..EvalPhase::default() }
@@ -146,17 +146,17 @@ struct Stream<'a> {
     frontend: &'a Frontend,
     listener: &'a Listener,
     eval: &'a EvalContext<'a>,
-    /// What its line will say.
+    /// Log record of the stream.
     course: &'a RefCell<Option<Record>>,
     streaming: &'a Streaming,
-    /// The number of the server that was reached, or tried last.
+    /// Index of the server that was reached or tried last.
     server: Option<usize>,
-    /// Its line was written already.
+    /// The log line was written already.
     logged: bool,
 }
 
 impl Stream<'_> {
-    /// `do-log`: a line of what is known by now.
+    /// `do-log`: writes a line with what is known so far.
     fn log_now(&self, backend: Option<&Backend>, server: Option<&Server>) {
         if let Some(log) = &self.frontend.log
             && let Some(record) = &*self.course.borrow()
@@ -171,12 +171,12 @@ impl Stream<'_> {
         }
     }
 
-    /// The head of a request that the client's bytes begin with, if somebody is to look at it.
+    /// Returns the head of a request that the client's bytes begin with, if one is wanted.
     fn head(&self, wanted: bool, client: &Client) -> Option<Head> {
         looks_like_request(&client.received).filter(|_| wanted)
     }
 
-    /// Has rules look at what the client sends. How the stream ends, if they refuse it.
+    /// Runs rules on the client's data. If they refuse it, the error says how the stream ends.
     async fn inspect(
         &self,
         rules: &[Rule<ContentAction>],
@@ -214,7 +214,7 @@ impl Stream<'_> {
         }
     }
 
-    /// The server that a rule names, if it takes streams.
+    /// Returns the server that a rule names, if it takes streams.
     fn by_rule(&self, backend: &Backend, client: &Client, forced: bool) -> Option<Index> {
         let rules = &backend.rules.use_server;
         let head = self.head(!rules.is_empty(), client);
@@ -222,7 +222,7 @@ impl Stream<'_> {
         Target::server(rules, self.eval, phase, backend.balancer.servers(), forced || backend.http.persist)
     }
 
-    /// Whether `force-persist` is what holds.
+    /// Returns true if `force-persist` applies.
     fn forced(&self, backend: &Backend, client: &Client) -> bool {
         let rules = &backend.rules.persist;
         let head = self.head(!rules.is_empty(), client);
@@ -367,7 +367,7 @@ impl Stream<'_> {
                 Ok(Content::Reject) => Err(Termination::new(Cause::Refused, Phase::Data)),
                 Ok(Content::Drop(silence)) => {
                     client.vanish(silence);
-                    // of whatever message, in HAProxy's lines
+                    // HAProxy's log lines attribute a drop to the request, whatever message the rule saw.
                     Err(Termination::new(Cause::Refused, Phase::Request))
                 }
                 Ok(Content::Close) => Ok((received, true)),
