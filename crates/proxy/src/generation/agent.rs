@@ -1,5 +1,5 @@
-//! `agent-check`: programs beside servers that say how these are, and what an operator changes of checks at
-//! run time.
+//! `agent-check`: programs beside servers that report the servers' state. Also settings of checks that
+//! operators make at run time.
 
 use super::checks::{CheckTimeouts, Follows, ServerCheck};
 use super::refuse::Refuse;
@@ -16,7 +16,7 @@ use super::Process;
 
 static CHECK_TARGETS: LockClass = LockClass::new("target of a check", LockClass::LEAF);
 
-/// What an operator has set in place of the file's word: `check-addr`, `check-port`, `agent-addr`,
+/// Settings of an operator that replace those of the configuration: `check-addr`, `check-port`, `agent-addr`,
 /// `agent-port`, `agent-send`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Aim {
@@ -24,11 +24,11 @@ pub struct Aim {
     pub ip: Option<IpAddr>,
     /// The port.
     pub port: Option<u16>,
-    /// What is sent to the agent.
+    /// Text that is sent to the agent.
     pub send: Option<Box<[u8]>>,
 }
 
-/// The same, read once a check and written by commands.
+/// Settings of operators for a check. Each check reads them once; commands write them.
 #[derive(Debug)]
 pub struct CheckTarget(Mutex<Aim>);
 
@@ -39,19 +39,19 @@ impl Default for CheckTarget {
 }
 
 impl CheckTarget {
-    /// What is set.
+    /// Returns the settings.
     pub fn read(&self) -> Aim {
         self.0.lock().clone()
     }
 
-    /// Sets something.
+    /// Changes the settings.
     pub fn set(&self, change: impl FnOnce(&mut Aim)) {
         change(&mut self.0.lock());
     }
 }
 
 impl ServerCheck {
-    /// Where its connections go, if no command says otherwise.
+    /// Returns the target of the connections, without the settings of commands.
     pub fn place(&self) -> ServerPlace {
         match &self.follows {
             Some(follows) => follows.place(&self.place),
@@ -59,7 +59,7 @@ impl ServerCheck {
         }
     }
 
-    /// Where its connections go now.
+    /// Returns the current target of the connections.
     pub(crate) fn endpoint(&self) -> Option<Endpoint> {
         let Aim { ip, port, .. } = self.target.read();
         match &self.place() {
@@ -72,7 +72,7 @@ impl ServerCheck {
     }
 }
 
-/// Gives the servers of a backend their agents.
+/// Builds the agent checks of a backend's servers.
 pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], refuse: &mut Refuse<'_>) {
     for (line, server) in proxy.servers.iter().zip(servers) {
         let ServerOptions { agent_check, agent_inter, agent_addr, agent_port, agent_send, .. } =
@@ -99,7 +99,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let known = server.addr.read();
         let own = match &known.place {
             ServerPlace::At(Endpoint::Ip(address)) => Some(address.ip()),
-            // Without an address nobody is asked; it has one before.
+            // Without an address the agent is not queried; the server gets one before that.
             ServerPlace::Nowhere => Some(std::net::Ipv4Addr::UNSPECIFIED.into()),
             _ => None,
         };
@@ -118,7 +118,7 @@ pub(super) fn agents(proxy: &Proxy, process: &Process, servers: &mut [Server], r
         let inter = agent_inter.map_or(Intervals::USUAL, |set| set.value).max(Intervals::SHORTEST);
         let time = |timeout: Timeout| settings.timeout(timeout).filter(|time: &Duration| !time.is_zero());
         let mut connect = server.connect.clone();
-        connect.fast_open = false; // as of checks
+        connect.fast_open = false; // as for checks
         if let Some(source) = &mut connect.source {
             source.present = source.present.take().filter(|present| matches!(present, Present::Address(_)));
         }

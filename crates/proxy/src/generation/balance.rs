@@ -1,4 +1,4 @@
-//! `balance`, `hash-type` and what belongs to them.
+//! `balance`, `hash-type` and related settings.
 
 use super::refuse::Refuse;
 use super::server::{HashKey, Server, ServerPlace};
@@ -15,28 +15,27 @@ use manylane_http::Head;
 use manylane_net::Endpoint;
 use std::net::SocketAddr;
 
-/// What a stream is balanced by.
+/// Key by which streams are balanced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BalanceKey {
-    /// Nothing: it gets its turn.
+    /// No key: servers take turns.
     None,
     /// The client's address.
     Source,
     /// A part of the target.
     Uri(UriKey),
-    /// A parameter of the query; if it is not there, of a form in the body of a POST, where `check_post` says
-    /// so.
+    /// A parameter of the query. With `check_post` (the flag), also of a form in the body of a POST.
     Parameter(Box<[u8]>, bool),
-    /// A header field; of a host name only the main part.
+    /// A header field; with the flag, only the main part of a host name.
     Header(Box<[u8]>, bool),
-    /// What the expression of [`Rules::balance`](super::Rules::balance) gives.
+    /// The value of the expression [`Rules::balance`](super::Rules::balance).
     Expression,
-    /// A cookie in the beginning of an RDP connection, by such an expression.
+    /// The cookie at the begin of an RDP connection, also by an expression.
     RdpCookie,
 }
 
 impl BalanceKey {
-    /// `balance`, as it is shown.
+    /// Returns the name of the algorithm in `balance`, for reports.
     pub fn algorithm_name(&self, algorithm: Algorithm) -> &'static str {
         match (algorithm, self) {
             (Algorithm::Hash(_), Self::RdpCookie) => "rdp-cookie",
@@ -48,27 +47,27 @@ impl BalanceKey {
         }
     }
 
-    /// Whether an expression gives it.
+    /// Returns true if an expression computes the key.
     pub(crate) fn is_expression(&self) -> bool {
         matches!(self, Self::Expression | Self::RdpCookie)
     }
 
-    /// Whether a request's body is waited for, to look for it there.
+    /// Returns true if the key may be in the request's body, so that the proxy waits for the body.
     pub(crate) fn wants_body(&self) -> bool {
         matches!(self, Self::Parameter(_, true))
     }
 
-    /// Of a body: `check_post`.
+    /// Returns the key in a body (`check_post`).
     pub(crate) fn of_body(&self, function: HashFunction, body: &Chain) -> Key<'static> {
         let Self::Parameter(name, true) = self else { return Key::None };
         let Ok(mut body) = body.share() else { return Key::None };
-        // what is in one piece; a longer body is not looked through to its end
+        // Reads only the part in one piece; the rest of a longer body is ignored.
         let length = body.len().min(MAX_CLUSTER);
         let found = body.pull_up(length).ok().and_then(|body| key::url_param(body, name));
         found.map_or(Key::None, |value| Key::Number(function.hash(value)))
     }
 
-    /// In TCP mode, where only addresses are known.
+    /// Returns the key of a stream in TCP mode, where only addresses are known.
     pub(crate) fn of_connection(&self, source: Option<SocketAddr>) -> Key<'static> {
         match (self, source) {
             (Self::Source, Some(source)) => Key::Number(key::source_key(source.ip())),
@@ -76,7 +75,7 @@ impl BalanceKey {
         }
     }
 
-    /// Of a request.
+    /// Returns the key of a request.
     pub(crate) fn of_request<'h>(&self, source: Option<SocketAddr>, head: &'h Head) -> Key<'h> {
         let bytes = match self {
             Self::None | Self::Expression | Self::RdpCookie => None,
@@ -102,8 +101,8 @@ pub(super) fn balancer(
         let tree::HashType { consistent, function, avalanche } = set.value;
         HashType {
             method: if consistent { HashMethod::Consistent } else { HashMethod::Map },
-            function: HashFunction::by_name(function).unwrap_or(HashFunction::Sdbm), /* the table checked
-                                                                                      * the name */
+            // The table of keywords checked the name.
+            function: HashFunction::by_name(function).unwrap_or(HashFunction::Sdbm),
             avalanche,
         }
     });
@@ -122,7 +121,7 @@ pub(super) fn balancer(
     };
     let specs = servers.iter().map(spec);
     let servers = Servers::new(specs).unwrap_or_else(|error| {
-        // Of what two servers have, the check of the file has told, with its place.
+        // The check of the configuration has reported duplicates already, with their positions.
         let told =
             matches!(error, BuildError::SameName(_) | BuildError::SameId(_)) && refuse.found.errors() > 0;
         if !told {
@@ -162,7 +161,7 @@ fn algorithm(
         tree::Algorithm::Uri => (Algorithm::Hash(kind), BalanceKey::Uri(uri(words, refuse))),
         tree::Algorithm::UrlParam => {
             let [name, more @ ..] = &words[..] else { return (Algorithm::RoundRobin, BalanceKey::None) };
-            // The table has seen that it can only be 'check_post'. Its number means nothing any more.
+            // The table of keywords allows only `check_post` here. Its number has no effect any more.
             (Algorithm::Hash(kind), BalanceKey::Parameter(name.bytes().into(), !more.is_empty()))
         }
         tree::Algorithm::Hdr => {
@@ -175,7 +174,7 @@ fn algorithm(
     }
 }
 
-/// `len n`, `depth n`, `whole`, `path-only`
+/// Reads `len n`, `depth n`, `whole` and `path-only`.
 fn uri(words: &[Word], refuse: &mut Refuse<'_>) -> UriKey {
     let mut key = UriKey::default();
     let mut words = words.iter();

@@ -1,4 +1,4 @@
-//! `bind` lines.
+//! Listeners of `bind` lines.
 
 use super::groups::Groups;
 use super::process::{Owner, Process};
@@ -18,67 +18,67 @@ use manylane_tls::ServerContext;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// One place that a frontend listens at, as the file has it.
+/// One address that a frontend listens at, with the options of its line.
 #[derive(Debug)]
 pub struct Listener {
     /// Number of its frontend.
     pub frontend: usize,
     /// Number in its frontend.
     pub index: usize,
-    /// `id`, or the next free one of the frontend.
+    /// Value of `id`, or the next free number in the frontend.
     pub id: u32,
-    /// `option socket-stats`: reports show it beside its frontend.
+    /// `option socket-stats`: reports show the listener beside its frontend.
     pub reported: bool,
-    /// `name`; what is reported has one made of its number, others have none.
+    /// Value of `name`. A reported listener without one gets a name from its number.
     pub name: Option<Box<str>>,
-    /// Where.
+    /// Address of the listener.
     pub endpoint: Endpoint,
-    /// How the file has it.
+    /// Address as written in the configuration.
     pub written: Box<str>,
-    /// Options of its socket. `user` and `group` by name are still to be looked up.
+    /// Options of the socket. The caller looks up `user` and `group` by name.
     pub options: ListenOptions,
-    /// `user` by name.
+    /// Value of `user`, as a name.
     pub user: Option<Owner>,
-    /// `group` by name.
+    /// Value of `group`, as a name.
     pub group: Option<Owner>,
-    /// `accept-proxy`
+    /// Set by `accept-proxy`.
     pub accept_proxy: bool,
-    /// `proto h2`: its clients speak HTTP/2 and nothing else.
+    /// Set by `proto h2`: the clients speak only HTTP/2.
     pub http2: bool,
-    /// `idle-ping`
+    /// Value of `idle-ping`.
     pub idle_ping: Option<Duration>,
-    /// `ssl`: its clients speak TLS.
+    /// TLS context, set by `ssl`.
     pub tls: Option<ServerContext>,
-    /// `shards`
+    /// Value of `shards`.
     pub shards: Shards,
-    /// `shards by-group`, where there are several: the lanes of each group that accept; each has a socket of
-    /// its own, and keeps what comes by it.
+    /// With `shards by-group` and several groups: the accepting lanes of each group. Each group has a socket
+    /// of its own, and its lanes serve what it accepts.
     pub groups: Box<[Vec<usize>]>,
-    /// `thread`: lanes that accept, from 0; none for all.
+    /// Value of `thread`: accepting lanes, counted from 0; `None` for all.
     pub lanes: Option<Box<[usize]>>,
-    /// Where its line names them, or begins.
+    /// Position of `thread` in the line, or of the line.
     pub pos: Pos,
-    /// `maxconn`
+    /// Limit of `maxconn`.
     pub places: Arc<ConnLimit>,
-    /// `nice`
+    /// Value of `nice`.
     pub nice: i16,
-    /// What happened.
+    /// Counters.
     pub counts: Arc<ListenerStats>,
 }
 
-/// `shards`: how many sockets share the address.
+/// Value of `shards`: number of sockets that share the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shards {
-    /// So many.
+    /// This many sockets.
     Number(usize),
-    /// One for each lane that accepts.
+    /// One socket for each accepting lane.
     ByLane,
-    /// One for each group with lanes that accept.
+    /// One socket for each group with accepting lanes.
     ByGroup,
 }
 
 impl Listener {
-    /// How many sockets share its address, where `lanes` serve.
+    /// Returns how many sockets share the address when `lanes` lanes serve.
     pub(crate) fn sockets(&self, lanes: usize) -> usize {
         let accepting =
             self.lanes.as_ref().map_or(lanes, |some| some.iter().filter(|&&n| n < lanes).count()).max(1);
@@ -90,12 +90,12 @@ impl Listener {
     }
 }
 
-/// Whether one of a group's lanes is among the first `lanes`, which are those that there are.
+/// Returns true if a lane of the group exists, that is, is below `lanes`.
 pub(crate) fn has_lanes(group: &[usize], lanes: usize) -> bool {
     group.iter().any(|&lane| lane < lanes)
 }
 
-/// `defer-accept`: how long a connection may stay silent before it is accepted all the same. HAProxy's.
+/// `defer-accept`: time after which a silent connection is accepted all the same. HAProxy's value.
 const DEFER: Duration = Duration::from_secs(1);
 
 pub(super) fn text(word: &Word) -> Box<str> {
@@ -114,12 +114,12 @@ pub(super) fn keep_alive(on: bool, side: &manylane_config::tree::KeepAlive) -> O
     })
 }
 
-/// `tune.rcvbuf.*` and the like: 0 leaves it to the system.
+/// Returns the buffer size of `tune.rcvbuf.*` and the like; 0 means the system's default.
 pub(super) fn bytes(set: Option<Set<u64>>) -> Option<u32> {
     set.and_then(|set| u32::try_from(set.value).ok()).filter(|bytes| *bytes > 0)
 }
 
-/// The listeners of a line, numbered from `first` on.
+/// Returns the listeners of a line, numbered from `first` on.
 pub(super) fn listeners(
     bind: &Bind,
     frontend: usize,
@@ -144,7 +144,7 @@ pub(super) fn listeners(
         name: given,
         namespace,
         nice,
-        severity_output: _, // as `level`
+        severity_output: _, // like `level`
         shards,
         tcp_ut,
         user,
@@ -209,8 +209,8 @@ pub(super) fn listeners(
         interface: name(interface),
         mss: mss.and_then(|set| u16::try_from(set.value).ok()).filter(|&mss| mss > 0),
         fast_open: on(tfo).then_some(FAST_OPEN_QUEUE),
-        // Who speaks HTTP answers what comes, so it is what HAProxy does there unless the file says
-        // otherwise.
+        // In HTTP mode a response acknowledges the request, so HAProxy turns quick acknowledgements off
+        // there, unless the configuration says otherwise.
         quick_ack: !settings.option_or(Toggle::TCP_SMART_ACCEPT, settings.mode() == Mode::Http),
         transparent: on(transparent),
         v6: match (on(v4v6), on(v6only)) {
@@ -300,7 +300,8 @@ pub(super) fn listeners(
     all
 }
 
-/// `tune.listener.default-shards`: without effect where addresses are not shared; `shards` is an error there.
+/// Returns `tune.listener.default-shards`. It has no effect if addresses are not shared; `shards` is then an
+/// error.
 pub(super) fn default_shards(global: &Global, shared: bool) -> Shards {
     match global.tune.listener_default_shards {
         Some(set) if shared && set.value == "by-thread" => Shards::ByLane,
@@ -327,7 +328,7 @@ fn shards_of(set: &Set<Word>, refuse: &mut Refuse<'_>) -> Shards {
     }
 }
 
-/// `thread [group/]lanes`: the lanes of all words; nothing for all that there are.
+/// Returns the lanes of `thread [group/]lanes`: those of all words, or `None` for all lanes.
 fn lanes_of(words: &[Word], groups: &Groups, refuse: &mut Refuse<'_>) -> Option<Box<[usize]>> {
     let mut all = Some(Vec::new());
     for word in words {
@@ -352,8 +353,8 @@ fn lanes_of(words: &[Word], groups: &Groups, refuse: &mut Refuse<'_>) -> Option<
     Some(all.into())
 }
 
-/// Numbers from 1 and ranges, `odd`, `even`, `all`; with a group, of those in it. None inside: all lanes.
-/// Nothing: it is no such word.
+/// Parses lane numbers from 1 and ranges, `odd`, `even` or `all`; with a group, those of the group. The inner
+/// `None` means all lanes; the outer `None` is an invalid word.
 fn lanes_of_word(word: &Word, groups: &Groups) -> Option<Option<Vec<usize>>> {
     let several = groups.several();
     let text = word.text()?;
@@ -374,7 +375,7 @@ fn lanes_of_word(word: &Word, groups: &Groups) -> Option<Option<Vec<usize>>> {
     (!all.is_empty()).then_some(Some(all))
 }
 
-/// Listeners that no lane would accept for are an error.
+/// Reports listeners for which no lane would accept.
 pub(super) fn served<'l>(
     listeners: impl Iterator<Item = &'l Listener>,
     process: &Process,
@@ -384,7 +385,7 @@ pub(super) fn served<'l>(
     let mut told = HashSet::new(); // a line may have many listeners
     for listener in listeners {
         let Some(some) = &listener.lanes else { continue };
-        // What cannot be counted ends the start with its own sentence.
+        // If the number of lanes is unknown, the start fails with a sentence about that.
         let lanes = *lanes.get_or_insert_with(|| process.lane_count().unwrap_or(crate::MOST_LANES));
         if !has_lanes(some, lanes) && told.insert(listener.pos) {
             let message =
@@ -394,7 +395,7 @@ pub(super) fn served<'l>(
     }
 }
 
-/// None inside: all.
+/// Parses numbers and ranges. The inner `None` means all; the outer `None` is an invalid text.
 fn numbers(text: &str) -> Option<Option<Vec<usize>>> {
     let mut all: Vec<usize> = Vec::new();
     for part in text.split(',') {

@@ -1,4 +1,4 @@
-//! Health checks of servers: what the file says of them.
+//! Settings of health checks.
 
 use super::Process;
 use super::agent::CheckTarget;
@@ -19,58 +19,59 @@ use manylane_sync::Arc;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// How a server is checked, and what came of it.
+/// A server's check: its settings and its results.
 #[derive(Debug)]
 pub struct ServerCheck {
-    /// What is said and expected.
+    /// Messages to send and responses to expect.
     pub script: Arc<Script>,
-    /// The words of the file that it was made of.
+    /// The configuration's words that the script was made of.
     pub wording: Arc<[u8]>,
-    /// `option external-check`: a program says it in place of them.
+    /// Program of `option external-check`, which replaces the script.
     pub program: Option<Program>,
-    /// `check-proto h2`, or that of the server: connections as the server's own speak HTTP/2.
+    /// `check-proto h2`, or that of the server: connections that equal the server's own speak HTTP/2.
     pub http2: bool,
-    /// `check-reuse-pool`: it uses idle connections of requests, and leaves its own to them.
+    /// `check-reuse-pool`: the check uses idle connections of requests, and leaves its own for requests.
     pub reuses: bool,
-    /// Where its connections go, unless it follows the server.
+    /// Target of the connections, unless the check follows the server.
     pub place: ServerPlace,
-    /// They go where the server is.
+    /// Set if the connections go to the server's current address.
     pub follows: Option<Follows>,
-    /// Its line says at which address: `addr`, `agent-addr`.
+    /// The line names an address for the check: `addr`, `agent-addr`.
     pub has_address: bool,
-    /// Options of its connections.
+    /// Options of the connections.
     pub connect: ConnectOptions,
-    /// Its connections speak TLS.
+    /// TLS of the connections.
     pub tls: Option<Arc<ServerTls>>,
-    /// How connections do whose steps say it, by their numbers.
+    /// TLS of the connections of steps that ask for it, by the steps' numbers.
     pub tls_of_steps: Vec<(usize, Arc<ServerTls>)>,
-    /// What its connections begin with.
+    /// PROXY header that the connections begin with.
     pub header: Option<SendHeader>,
-    /// What those begin with for which the script asks for one: `connect send-proxy`.
+    /// PROXY header of connections for which the script asks for one: `connect send-proxy`.
     pub usual_header: SendHeader,
-    /// A header of version 2 says that it relays for somebody, which is itself: for servers that know
-    /// nothing else.
+    /// A header of version 2 says PROXY instead of LOCAL, with the proxy's own address: for servers that do
+    /// not know LOCAL.
     pub relays: bool,
-    /// When.
+    /// Intervals between checks.
     pub intervals: Intervals,
-    /// How long.
+    /// Timeouts of a check.
     pub timeouts: CheckTimeouts,
     /// `option log-health-checks`
     pub log: bool,
     /// `observe`
     pub observed: Option<Observed>,
-    /// How healthy the server is before the first check, and how many checks change that.
+    /// Health before the first check, and the numbers of checks that change it.
     pub health: Health,
-    /// The latest.
+    /// Latest results.
     pub board: Arc<Board>,
-    /// What was set at run time.
+    /// Settings made at run time.
     pub target: Arc<CheckTarget>,
-    /// Wakes who checks it: something else is to be done than to wait. Generations whose checks of a server
-    /// are the same have it together, and one task goes on for all of them.
+    /// Wakes the task of the check when it has to do something. Generations with the same check of a server
+    /// share this, and one task continues for all of them.
     pub notify: Arc<Notify>,
 }
 
-/// How a check speaks TLS: as the server does where it goes there, unless the file says otherwise.
+/// Returns the TLS of a check: that of the server if the check goes to its address, unless the configuration
+/// says otherwise.
 fn tls_of(
     server: &Server,
     options: &TlsOptions,
@@ -86,7 +87,7 @@ fn tls_of(
     super::tls::of_server(options, &process.tls, Purpose::Check, pos, refuse).map(Arc::new)
 }
 
-/// How connections of a check speak TLS whose steps say that they do, by the numbers of the steps.
+/// Returns the TLS of steps that ask for it, by the steps' numbers.
 fn tls_of_steps(
     script: &Script,
     options: &TlsOptions,
@@ -116,14 +117,14 @@ pub struct Program {
     pub command: OsString,
     /// `external-check path`
     pub path: Option<OsString>,
-    /// It has all of the process's environment, too.
+    /// The program also gets the whole environment of the process.
     pub preserves_environment: bool,
 }
 
-/// A check that goes where its server is.
+/// Target of a check that follows its server.
 #[derive(Clone, Debug)]
 pub struct Follows {
-    /// Where that is.
+    /// Address of the server.
     pub addr: Arc<ServerAddr>,
     /// `port`
     pub port: Option<u16>,
@@ -136,10 +137,10 @@ impl PartialEq for Follows {
 }
 
 impl Follows {
-    /// There.
+    /// Returns the current target; `first` is the one of the configuration.
     pub(crate) fn place(&self, first: &ServerPlace) -> ServerPlace {
         if self.addr.word() >> 1 == 0 {
-            return first.clone(); // it has not moved
+            return first.clone(); // the server has not moved
         }
         let known = self.addr.read();
         let port = match known.port {
@@ -157,12 +158,12 @@ impl Follows {
     }
 }
 
-/// How long a check may take.
+/// Timeouts of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckTimeouts {
-    /// All of it: `inter`.
+    /// One timeout for the whole check: `inter`.
     Whole(Duration),
-    /// With `timeout check`: until it is connected, and each answer.
+    /// With `timeout check`: one timeout for the connection, and one for each response.
     Parts {
         /// The shorter of `timeout connect` and `inter`.
         connect: Duration,
@@ -171,7 +172,7 @@ pub enum CheckTimeouts {
     },
 }
 
-/// Gives the servers of a backend their checks.
+/// Builds the checks of a backend's servers.
 pub(super) fn checks(
     proxy: &Proxy,
     process: &Process,
@@ -233,12 +234,14 @@ pub(super) fn checks(
         let count = |set: &Option<Set<u32>>, usual| set.map_or(usual, |set| set.value);
         let health = Health::new(count(rise, 2), count(fall, 3), init);
         let mut options = server.connect.clone();
-        options.fast_open = false; // it would say that it is connected before it is
-        // Where nothing is waited for first, the handshake's last packet goes with the request, or with the
-        // reset that ends a check that only connects: its server is not even told of it.
+        // with Fast Open the socket would report a connection that is not established
+        options.fast_open = false;
+        // If nothing has to be received first, the last packet of the handshake leaves with the request. With
+        // a check that only connects it leaves with the reset, and the server's program never sees the
+        // connection.
         options.late_ack = true;
         if let Some(source) = &mut options.source {
-            // There is no client whose address could be shown.
+            // No client's address can be shown.
             source.present = source.present.filter(|present| matches!(present, Present::Address(_)));
         }
         let reuses = check_reuse_pool.is_some_and(|set| set.value) && script.reuses() && !http2;
@@ -263,11 +266,11 @@ pub(super) fn checks(
             connect: options,
             tls_of_steps: tls_of_steps(script, &line.options.tls, process, line.pos, refuse),
             tls: tls_of(server, &line.options.tls, elsewhere, process, line.pos, refuse),
-            // What is checked elsewhere is not the service, so it is not spoken to like it, unless the file
-            // says so.
+            // A check of another address is not about the service, so it does not use the service's protocol
+            // unless the configuration says so.
             header: match check_send_proxy.map(|set| set.value) {
                 Some(true) => server.header.or(Some(SendHeader::default())),
-                // `no-check-send-proxy` takes back what `default-server` said, and nothing else.
+                // `no-check-send-proxy` only cancels `check-send-proxy` of `default-server`.
                 Some(false) | None => server.header.filter(|_| !elsewhere),
             },
             usual_header: server.header.unwrap_or_default(),
@@ -292,7 +295,7 @@ pub(super) fn checks(
     }
 }
 
-/// `option external-check`
+/// Returns the program of `option external-check`.
 fn program(proxy: &Proxy, process: &Process, refuse: &mut Refuse<'_>) -> Option<Program> {
     use std::os::unix::ffi::OsStringExt;
     let settings = &proxy.settings;
@@ -328,7 +331,7 @@ fn program(proxy: &Proxy, process: &Process, refuse: &mut Refuse<'_>) -> Option<
     Some(Program { command, path: text(&settings.external_path), preserves_environment })
 }
 
-/// Where the checks of `server` go.
+/// Returns the target of the checks of `server`.
 fn place(
     server: &Server,
     addr: Option<&Set<Word>>,
@@ -359,7 +362,7 @@ fn place(
                 None
             }
         });
-    // The service's own port, where it has one.
+    // The service's own port, if it has one.
     let known = server.addr.read();
     let own_ip = known.ip();
     let own_port = match known.port {
@@ -378,7 +381,7 @@ fn place(
     };
     let Some(ip) = ip else {
         if known.place == ServerPlace::Nowhere {
-            return known.place; // it is checked when it has an address
+            return known.place; // checked once the server has an address
         }
         if port.is_some()
             || script.steps().iter().any(|step| matches!(step, Step::Connect(Connect { port: Some(_), .. })))
@@ -400,7 +403,7 @@ fn place(
         script.steps().iter().all(|step| !matches!(step, Step::Connect(connect) if !has_port(connect)));
     match port.or(written).or(own_port) {
         Some(port) => ServerPlace::At(Endpoint::Ip((ip, port).into())),
-        // One without an address of its own gets both at run time.
+        // A server without an address in its line gets address and port at run time.
         None if by_script || own_ip.is_some_and(|ip| ip.is_unspecified()) => {
             ServerPlace::At(Endpoint::Ip((ip, 0).into()))
         }
@@ -416,7 +419,7 @@ fn place(
     }
 }
 
-/// Whether a step says itself to which port it connects.
+/// Returns true if a step names the port that it connects to.
 fn has_port(connect: &Connect) -> bool {
     connect.port.is_some() || connect.address.is_some_and(|address| address.port() != 0)
 }

@@ -1,10 +1,10 @@
-//! `cpu-policy` and `cpu-set`: processors by how they are built, after what the system tells under
+//! `cpu-policy` and `cpu-set`: choose processors by their topology, as the system reports it under
 //! `/sys/devices/system`.
 //!
-//! `cpu-set` leaves some of those that the process may use, and `cpu-policy` says how lanes are spread over
-//! what is left. Of HAProxy's policies those that go by clusters take for one what shares a cache and is
-//! equally fast: few systems tell of others. Rules of `cpu-set` by cores and by clusters are refused: what
-//! their numbers are is nowhere told.
+//! `cpu-set` selects some of the processors that the process may use, and `cpu-policy` says how lanes are
+//! spread over these. HAProxy's policies by cluster treat processors as one cluster if they share a cache and
+//! are equally fast: few systems report other clusters. Rules of `cpu-set` by core and by cluster are
+//! refused, because their numbering is documented nowhere.
 
 use super::cpu_map::{CpuMap, Numbers};
 use manylane_config::lex::Word;
@@ -12,23 +12,23 @@ use manylane_config::source::Pos;
 use manylane_sched::Cpu;
 use manylane_sync::Arc;
 
-/// How lanes are spread.
+/// How lanes are spread over processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Policy {
-    /// They run on any.
+    /// Lanes run on any processor.
     #[default]
     None,
-    /// On the first NUMA node that has some.
+    /// Lanes run on the first NUMA node that has usable processors.
     FirstNode,
-    /// On the fast ones.
+    /// Lanes run on the fast processors.
     Performance,
-    /// On the slow ones.
+    /// Lanes run on the slow processors.
     Efficiency,
-    /// So many groups of processors that share a cache together: each lane runs on those of one.
+    /// Each lane runs on the processors of this many shared caches.
     Caches(usize),
-    /// The same of those that are equally fast, too.
+    /// Like `Caches`, but processors of one cluster are also equally fast.
     Clusters(usize),
-    /// On the slowest of these, and of equally slow ones on the smallest.
+    /// Lanes run on one cluster: the slowest one, and the smallest of equally slow ones.
     Resource,
 }
 
@@ -48,7 +48,7 @@ const POLICIES: &[(&str, Policy)] = &[
     ("resource", Policy::Resource),
 ];
 
-/// What numbers of a rule are of.
+/// Kind of the numbers in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     Processor,
@@ -56,20 +56,20 @@ enum Of {
     Thread,
 }
 
-/// Which processors, and how.
+/// Choice of processors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
     policy: Policy,
     /// `threads-per-core 1`
     one_of_core: bool,
-    /// `cpu-set`, in order: whether those with these numbers go, or all others.
+    /// Rules of `cpu-set` in order; true removes the processors with these numbers, false removes all others.
     rules: Vec<(Of, bool, Vec<usize>)>,
 }
 
 type Wrong = Result<(), (Pos, String)>;
 
 impl Choice {
-    /// `cpu-policy`
+    /// Reads the words of `cpu-policy`.
     pub(super) fn policy(&mut self, words: &[Word]) -> Wrong {
         let [name, more @ ..] = words else { return Ok(()) }; // the table counts them
         let wrong =
@@ -101,13 +101,14 @@ impl Choice {
         }
     }
 
-    /// `cpu-set`: rules, each with its numbers.
+    /// Reads the rules of `cpu-set`, each with its numbers.
     pub(super) fn rules(&mut self, words: &[Word]) -> Wrong {
         let mut words = words.iter();
         while let Some(rule) = words.next() {
             let (drops, of) = match rule.bytes() {
                 b"reset" => {
-                    self.rules.clear(); // as the process was started it is always: nothing narrows it before
+                    // nothing narrows the set before the first rule, so this is the initial state
+                    self.rules.clear();
                     continue;
                 }
                 b"drop-cpu" => (true, Of::Processor),
@@ -160,7 +161,7 @@ impl Choice {
         Ok(())
     }
 
-    /// Where each of `lanes` runs, or one lane for each processor that is left.
+    /// Returns the processors of each of `lanes` lanes, or of one lane for each remaining processor.
     pub(super) fn of(&self, mut places: Vec<Cpu>, lanes: Option<usize>) -> CpuMap {
         for (of, drops, numbers) in &self.rules {
             let number = |place: &Cpu| match of {
@@ -174,7 +175,7 @@ impl Choice {
             places.retain(|place| place.thread == 0);
         }
         let fastest = places.iter().map(|place| place.capacity).max().unwrap_or(0);
-        // Processors of one kind differ a little where their frequency is all that is told.
+        // If the system reports only frequencies, those of equal processors may differ a little.
         let is_fast = |place: &Cpu| place.capacity * 5 >= fastest * 4;
         match self.policy {
             Policy::None | Policy::Caches(_) | Policy::Clusters(_) | Policy::Resource => {}
@@ -186,10 +187,10 @@ impl Choice {
             Policy::Efficiency if places.iter().any(|place| !is_fast(place)) => {
                 places.retain(|place| !is_fast(place))
             }
-            Policy::Efficiency => {} // all are alike
+            Policy::Efficiency => {} // all are equally fast
         }
         if places.is_empty() {
-            return CpuMap::default(); // nothing is left: as if nothing had been said
+            return CpuMap::default(); // no processor is left: the rules are ignored
         }
         let (each, by_speed) = match self.policy {
             Policy::Caches(each) => (each, false),
@@ -210,7 +211,7 @@ impl Choice {
             let cpus: Arc<[usize]> = group.iter().copied().flatten().map(|place| place.cpu).collect();
             of_groups.extend((0..cpus.len()).map(|_| cpus.clone()));
         }
-        // With fewer lanes than processors each group has its share; with more they begin again.
+        // With fewer lanes than processors each group gets its share; with more, the assignment starts over.
         let count = lanes.unwrap_or(of_groups.len());
         let own = (0..count).map(|lane| match count <= of_groups.len() {
             true => of_groups[lane * of_groups.len() / count].clone(),
@@ -226,7 +227,7 @@ mod tests {
     use manylane_config::lex::Word;
     use manylane_config::source::Sources;
 
-    /// Two nodes of two caches with two cores of two threads; the second node is slow.
+    /// A machine with two nodes, each with two caches of two cores with two threads; the second node is slow.
     fn machine() -> Vec<Cpu> {
         let place = |cpu: usize| Cpu {
             cpu,

@@ -1,4 +1,4 @@
-//! `cpu-map`: the processors that lanes are kept to.
+//! `cpu-map`: binds lanes to processors.
 
 use super::cpu_choice::Choice;
 use super::groups::Groups;
@@ -9,18 +9,18 @@ use manylane_config::tree::Statement;
 use manylane_sched::Cpu;
 use manylane_sync::Arc;
 
-/// Lanes at most.
+/// Most lanes.
 const LANES: usize = 1024;
-/// Processors at most: as many as the system's sets have room for.
+/// Most processors: as many as the system's sets can hold.
 const PROCESSORS: usize = 1024;
 
-/// Which processors each lane is kept to.
+/// Processors that each lane is bound to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuMap {
-    /// By lane, from 0; nothing for those that run anywhere.
+    /// Processors by lane, from 0; empty for lanes that run anywhere.
     lanes: Vec<Arc<[usize]>>,
-    /// How many lanes there are, where the file does not say it: one for each processor that `cpu-policy`
-    /// and `cpu-set` leave.
+    /// Number of lanes, if the configuration does not set it: one for each processor that `cpu-policy` and
+    /// `cpu-set` leave.
     chosen: Option<usize>,
 }
 
@@ -29,17 +29,17 @@ impl CpuMap {
         Self { lanes, chosen }
     }
 
-    /// How many lanes the processors are chosen for.
+    /// Returns the number of lanes that the processors were chosen for.
     pub fn chosen(&self) -> Option<usize> {
         self.chosen
     }
 
-    /// The processors of a lane, in order; none: it runs where the process may.
+    /// Returns the processors of a lane in order; `None` if the lane runs wherever the process may.
     pub fn of(&self, lane: usize) -> Option<&[usize]> {
         self.lanes.get(lane).map(|cpus| &cpus[..]).filter(|cpus| !cpus.is_empty())
     }
 
-    /// A line's words. Those of later lines take the place of earlier ones.
+    /// Adds the words of a line. Later lines replace earlier ones.
     fn add(&mut self, words: &[Word], groups: &Groups) -> Result<(), (Pos, String)> {
         let [lanes, processors @ ..] = words else { return Ok(()) }; // the table counts them
         let wrong =
@@ -94,7 +94,7 @@ impl CpuMap {
         if auto && group.list.iter().filter(|number| **number <= several.len()).count() > 1 {
             return wrong(lanes, "names several groups: 'auto:' expects the lanes of one group");
         }
-        // What is said of groups and lanes that there are not is ignored.
+        // Groups and lanes that do not exist are ignored.
         let together: Arc<[usize]> = cpus.list[..].into();
         for number in group.list {
             let members = match several.get(number - 1) {
@@ -122,14 +122,14 @@ impl CpuMap {
 
 /// A set of numbers.
 pub(super) struct Numbers {
-    /// In order.
+    /// The numbers in order.
     pub(super) list: Vec<usize>,
-    /// It has no end of its own, and may be cut.
+    /// The end was left open, so the set may be truncated.
     open: bool,
 }
 
 impl Numbers {
-    /// `all`, `odd`, `even`, a number, or a range whose end may be left open.
+    /// Parses `all`, `odd`, `even`, a number, or a range whose end may be left open.
     fn read(text: &str, first: usize, last: usize) -> Option<Self> {
         let by_two = |remainder: usize| (first..=last).filter(|n| n % 2 == remainder).collect();
         Some(match text {
@@ -152,7 +152,7 @@ impl Numbers {
         (low <= high).then(|| Self { list: (low..=high).collect(), open: text.ends_with('-') })
     }
 
-    /// No more than `most` of them, if their number was left open.
+    /// Truncates the set to `most` numbers, if its end was left open.
     fn cut(&mut self, most: usize) {
         if self.open {
             self.list.truncate(most);
@@ -160,8 +160,8 @@ impl Numbers {
     }
 }
 
-/// Lines about processors. `places` are those that the process may use, and `lanes` how many the file asks
-/// for.
+/// Reads the lines about processors. `places` returns those that the process may use, and `lanes` is the
+/// configured number of lanes.
 pub(super) fn cpu_map(
     statements: &[Statement],
     groups: &Groups,
@@ -186,7 +186,7 @@ pub(super) fn cpu_map(
             refuse.found.alert(pos, format!("'{keyword}' {message}"));
         }
     }
-    // A map manually goes before a policy, as in HAProxy.
+    // A manual map wins over a policy, as in HAProxy.
     if map.lanes.is_empty() && choice != Choice::default() {
         map = choice.of(places(), lanes);
     }
@@ -231,7 +231,8 @@ mod tests {
 
     #[test]
     fn lanes_are_numbered_in_their_group() {
-        let three = " nbthread 5\n thread-groups 3\n thread-group 2 2-3\n"; // 1 and 4; 2 and 3; 5
+        // Groups: lanes 1 and 4; 2 and 3; 5.
+        let three = " nbthread 5\n thread-groups 3\n thread-group 2 2-3\n";
         let of = |lines: &str| {
             let map = map(&format!("{three}{lines}")).unwrap();
             (0..6).map(|lane| map.of(lane).map(<[usize]>::to_vec)).collect::<Vec<_>>()

@@ -1,5 +1,5 @@
-//! `thread-groups` and `thread-group`: which lanes belong together. Lanes share next to nothing, so a group
-//! is what `bind ... thread`, `shards by-group` and `cpu-map` call some of them by.
+//! `thread-groups` and `thread-group`: names for sets of lanes. Lanes share next to nothing, so a group only
+//! serves `bind ... thread`, `shards by-group` and `cpu-map` to select lanes.
 
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
@@ -8,12 +8,12 @@ use manylane_config::tree::Global;
 /// Groups of lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
-    /// The lanes of each, from 0, in order. Nothing: one group has all.
+    /// Lanes of each group in order, from 0; empty if one group has all lanes.
     lanes: Vec<Vec<usize>>,
 }
 
 impl Groups {
-    /// The lanes of each of several groups; nothing where one has all.
+    /// Returns the lanes of each group; empty if one group has all lanes.
     pub fn several(&self) -> &[Vec<usize>] {
         &self.lanes
     }
@@ -38,7 +38,8 @@ pub(super) fn groups(global: &Global, refuse: &mut Refuse<'_>) -> Groups {
     let (groups, lanes) = (set.value as usize, lanes.value.min(most) as usize);
     let mut all = vec![Vec::new(); groups];
     for line in &global.thread_group {
-        let [group, ranges @ ..] = &line.words[..] else { continue }; // the table counts them
+        // the table of keywords checked the number of words
+        let [group, ranges @ ..] = &line.words[..] else { continue };
         let Some((number, _)) = range(group, groups).filter(|(low, high)| low == high) else {
             refuse.found.alert(
                 group.pos(),
@@ -74,7 +75,7 @@ pub(super) fn groups(global: &Global, refuse: &mut Refuse<'_>) -> Groups {
     }
 }
 
-/// A number, or two with a dash in between, from 1 to `last`.
+/// Parses a number, or a range with a dash, from 1 to `last`.
 fn range(word: &Word, last: usize) -> Option<(usize, usize)> {
     let text = word.text()?;
     let (low, high) = text.split_once('-').unwrap_or((text, text));
@@ -82,7 +83,7 @@ fn range(word: &Word, last: usize) -> Option<(usize, usize)> {
     Some((number(low)?, number(high)?)).filter(|(low, high)| low <= high)
 }
 
-/// Gives the lanes that nobody names to the groups that name none, as evenly as it goes.
+/// Distributes the lanes that no line names as evenly as possible over the groups without a line.
 fn share_out(mut groups: Vec<Vec<usize>>, lanes: usize) -> Result<Vec<Vec<usize>>, String> {
     let mut owner = vec![None; lanes];
     for (number, group) in groups.iter().enumerate() {

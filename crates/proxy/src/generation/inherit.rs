@@ -1,12 +1,13 @@
-//! What a generation shares with the one that it replaces: what is counted, the places that are taken, and
-//! all that is known of servers.
+//! State that a generation shares with the one that it replaces: counters, permits in use, and everything
+//! that is known of servers.
 //!
-//! Things are the same when the file names them so: a proxy by its name and mode, a listener by its address
-//! too, a server by its name and address, wherever an operator sent it since.
+//! Two objects are the same if the configurations name them the same: a proxy by name and mode, a listener by
+//! its address as well, a server by name and address, wherever an operator has moved it since.
 //!
-//! A server that is the same is one object for both: its address, its state, weight, limit and queue, its
-//! checks, its counters. So a change reaches streams of both, whoever makes it. What the new file says
-//! otherwise holds for both when the new generation [takes effect](Generation::take_effect).
+//! A server that is the same is one object for both generations: its address, state, weight, limit and queue,
+//! its checks and its counters. So a change reaches the streams of both, whoever makes it. Settings that
+//! differ in the new configuration hold for both when the new generation [takes
+//! effect](Generation::take_effect).
 
 use super::{
     Backend, Frontend, Generation, Listener, Server, ServerCheck, ServerPlace, operation, variables,
@@ -17,14 +18,15 @@ use manylane_sched::Time;
 use manylane_sync::Arc;
 
 impl Generation {
-    /// Takes over from `before`, which serves until this one does. `now` is the lane's clock.
+    /// Takes over the shared state of `before`, which serves until this generation does. `now` is the lane's
+    /// clock.
     ///
-    /// Before anybody uses `self`. What is shared has the bounds of `before` until
+    /// To be called before anything uses `self`. Shared limits keep the values of `before` until
     /// [`take_effect`](Self::take_effect).
     pub fn inherit(&mut self, before: &Self, now: Time) {
         self.pages = before.pages.clone();
         self.changes = before.changes.clone();
-        // it would have been made of `before` itself
+        // The parts are shared only if this generation was made of `before` itself.
         let Some(parts) = Arc::get_mut(&mut self.parts) else { return };
         parts.process_stats = before.process_stats.clone();
         for ring in &parts.logs.rings {
@@ -45,7 +47,7 @@ impl Generation {
         }
         super::stick::inherit(&mut parts.stick_tables, &before.stick_tables);
         share(&mut parts.places, &before.places, &mut self.bounds);
-        // Who was let in a moment ago counts, and what an operator set stays.
+        // Recently admitted connections count, and an operator's limit stays.
         if parts.process.connection_rate == before.process.connection_rate {
             parts.connection_rate = before.connection_rate.clone();
         }
@@ -71,7 +73,7 @@ impl Generation {
                 let Some(was) = was.listener_like(listener).filter(|was| !successors[was.index]) else {
                     continue;
                 };
-                successors[was.index] = true; // of two lines with one address, one
+                successors[was.index] = true; // of two lines with one address, only one inherits
                 listener.counts = was.counts.clone();
                 share(&mut listener.places, &was.places, &mut self.bounds);
             }
@@ -108,9 +110,9 @@ impl Generation {
         self.settle_followers(now);
     }
 
-    /// The generation serves in the place of `before`: limits, sizes of rings and times of their servers are
-    /// what it says, and servers are as it says where `before` said something else. What an operator did to
-    /// one stays otherwise.
+    /// Makes the settings of this generation hold when it serves in place of `before`: limits, sizes of rings
+    /// and timeouts of their servers, and settings of servers that differ from `before`. Other changes that
+    /// an operator made to a server stay.
     pub fn take_effect(&self, before: &Self, now: Time) {
         for (places, most) in &self.bounds {
             places.give(*most);
@@ -128,18 +130,19 @@ impl Generation {
         }
     }
 
-    /// The frontend of that name.
+    /// Returns the frontend with this name.
     pub(crate) fn frontend_named(&self, name: &str) -> Option<&Frontend> {
         self.frontends_by_name.get(name).map(|&number| &self.frontends[number])
     }
 
-    /// The backend of that name.
+    /// Returns the backend with this name.
     pub fn backend_named(&self, name: &str) -> Option<&Backend> {
         self.backends_by_name.get(name).map(|&number| &*self.backends[number])
     }
 }
 
-/// The same places, where both are bounded: without a bound nobody counts. The bound that is to be is noted.
+/// Shares the limit, if both generations have one: without a limit nothing is counted. Notes the value that
+/// will hold.
 fn share(own: &mut Arc<ConnLimit>, before: &Arc<ConnLimit>, bounds: &mut Vec<(Arc<ConnLimit>, u64)>) {
     if own.most() > 0 && before.most() > 0 {
         bounds.push((before.clone(), own.given()));
@@ -148,7 +151,7 @@ fn share(own: &mut Arc<ConnLimit>, before: &Arc<ConnLimit>, bounds: &mut Vec<(Ar
 }
 
 impl Frontend {
-    /// The listener at the same place as that one.
+    /// Returns the listener with the same address as `other`.
     pub(crate) fn listener_like(&self, other: &Listener) -> Option<&Listener> {
         let same = |own: &&Listener| own.endpoint == other.endpoint;
         self.listeners.get(other.index).filter(same).or_else(|| self.listeners.iter().find(same))
@@ -156,14 +159,15 @@ impl Frontend {
 }
 
 impl Backend {
-    /// The server of the same name at the same place; one whose address is resolved all the time, by the same
-    /// name.
+    /// Returns the server with the same name and address as `other`. For a server whose address is resolved
+    /// at run time, its host name counts instead.
     pub(crate) fn server_like(&self, other: &Server) -> Option<&Server> {
         let index = self.balancer.servers().by_name(&other.name)?;
         Some(&*self.servers[index.get()]).filter(|own| own.is_like(other))
     }
 
-    /// Limits that commands have given to servers which have none in either file: by their numbers here.
+    /// Returns the limits that commands gave to servers without a limit in either configuration, by their
+    /// numbers here.
     fn limits_of(&self, before: &Self) -> Vec<(usize, u32)> {
         let limit = |server: &Server| {
             let was = before.server_like(server)?;
@@ -177,13 +181,13 @@ impl Backend {
         self.servers.iter().filter_map(|server| limit(server)).collect()
     }
 
-    /// The same server, one object for both, by whatever number.
+    /// Returns the server that is one object with `other`, whatever its number.
     pub(crate) fn same_server(&self, other: &Server) -> Option<&Arc<Server>> {
         let index = self.balancer.servers().by_name(&other.name)?;
         Some(&self.servers[index.get()]).filter(|own| Arc::ptr_eq(&own.counts, &other.counts))
     }
 
-    /// What the file says of servers otherwise than that of `before` holds.
+    /// Makes the settings of servers hold that differ from those of `before`.
     fn take_effect(&self, before: &Self, now: Time) {
         let servers = self.balancer.servers();
         let standing = |server: &Server| Some(servers[servers.index(server.index)?].state().standing());
@@ -216,18 +220,18 @@ impl Backend {
 }
 
 impl Server {
-    /// Whether a connection to one is as good for the other.
+    /// Returns true if connections to one server fit requests for the other.
     fn has_connections_of(&self, other: &Self) -> bool {
-        let names = (self.pool_name, other.pool_name); // what they ask for may be something else
+        let names = (self.pool_name, other.pool_name); // the names that requests ask for may differ
         Arc::ptr_eq(&self.addr, &other.addr)
             && (&self.connect, self.header) == (&other.connect, other.header)
             && names == (None, None)
-            // Whom they were verified by may have changed.
+            // The CA that verified a connection may have changed.
             && self.tls.is_none()
             && other.tls.is_none()
     }
 
-    /// Whether it is the same server, as the file names it.
+    /// Returns true if the configurations name the same server.
     fn is_like(&self, other: &Self) -> bool {
         let (own, was) = (&self.written, &other.written);
         match (&self.resolution, &other.resolution) {
@@ -239,20 +243,20 @@ impl Server {
             (None, None) if own.place == was.place => {
                 own.place != ServerPlace::Nowhere || (&own.name, own.port) == (&was.name, was.port)
             }
-            // What name servers have said of it lately, and what the system says now; or the file has
-            // followed the operator.
+            // Compare the current addresses. They agree if the name servers' last answer is what the system
+            // resolves now, or if the configuration has adopted an operator's change.
             _ => self.addr.read().place == other.addr.read().place,
         }
     }
 
-    /// It is one with the same server of the generation before.
+    /// Takes over the state of the same server in the generation before.
     fn succeed(&mut self, was: &Self) {
         self.counts = was.counts.clone();
         self.past = was.past.clone();
         if self.goes_where(was) {
             let found = std::mem::replace(&mut self.addr, was.addr.clone()).read();
             if self.resolution.is_some() && found.ip().is_some() {
-                // Nobody knew its address until now.
+                // The address was unknown until now.
                 self.addr.change(|known| {
                     if known.ip().is_none() && !known.renamed {
                         *known = found;
@@ -275,16 +279,17 @@ impl Server {
         }
     }
 
-    /// Whether it is where the same server of another generation is, wherever that is sent.
+    /// Returns true if this server follows the address of the same server in another generation, wherever
+    /// that moves.
     fn goes_where(&self, was: &Self) -> bool {
         match (&self.resolution, &was.resolution) {
             (Some(_), Some(_)) => true,
             (None, None) => self.stays.is_none() && self.written.place == was.written.place,
-            _ => false, // only one hears what name servers say
+            _ => false, // only one of the two follows the name servers
         }
     }
 
-    /// What of how it is now holds, where `was` said what the file before says.
+    /// Returns the settings that hold now; `was` has those of the configuration before.
     fn settings(&self, was: &Self, now: Settings, is_static: bool) -> Settings {
         let Settings { standing, weight, maxconn } = now;
         let looks = |server: &Self| (server.check.is_some(), server.agent.is_some(), server.tracks.is_some());
@@ -299,7 +304,7 @@ impl Server {
             operation: if looks(self) == looks(was) { standing.operation } else { operation(self.found()) },
             unresolved: self.addr.read().place == ServerPlace::Nowhere,
         };
-        // An algorithm whose weights are fixed has those of the file.
+        // A static algorithm keeps the weights of the configuration.
         let keeps = self.weight == was.weight && !(is_static && weight != 0 && weight != self.weight);
         Settings {
             standing,
@@ -310,7 +315,7 @@ impl Server {
 }
 
 impl ServerCheck {
-    /// It goes on with what was found and set; if it is the same check, it is not begun anew.
+    /// Takes over the results and settings of a check. The same check continues without a new start.
     fn succeed(&mut self, was: &Self) {
         if self.place == was.place && self.follows == was.follows {
             self.target = was.target.clone();
@@ -324,15 +329,15 @@ impl ServerCheck {
         self.board = was.board.clone();
     }
 
-    /// Whether the same is done for it, at the same times. What is read anew for each check, as `log`, is no
-    /// reason to begin anew.
+    /// Returns true if both checks do the same at the same times. Settings that each run reads again, such as
+    /// `log`, do not matter.
     fn is_same(&self, was: &Self) -> bool {
         let addr = |check: &Self| check.follows.as_ref().map(|follows| Arc::as_ptr(&follows.addr));
         (&self.wording, &self.program) == (&was.wording, &was.program)
             && (self.reuses, self.http2) == (was.reuses, was.http2)
             && (&self.place, &self.follows, addr(self)) == (&was.place, &was.follows, addr(was))
             && self.tls.is_none()
-            && was.tls.is_none() // whom they are verified by may have changed
+            && was.tls.is_none() // their CA may have changed
             && self.tls_of_steps.is_empty()
             && was.tls_of_steps.is_empty()
             && (&self.connect, self.has_address, self.relays) == (&was.connect, was.has_address, was.relays)

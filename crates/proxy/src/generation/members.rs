@@ -1,24 +1,23 @@
-//! Servers that come and go while the program runs, or whose requests begin to be counted: `add server`, `del
-//! server`, `set maxconn server`.
+//! Servers that are added or removed while the program runs, or whose requests begin to be counted: `add
+//! server`, `del server`, `set maxconn server`.
 //!
 //! # Protocol
-//! 1. What serves does not change. A generation with a server more, or one less, is made beside it and shares
-//!    with it all but the list of servers and the balancer of one backend: settings, rules, maps, counters,
-//!    and the servers themselves with all that was found of them.
-//! 2. It takes the other's place as after a reload (`run/succeed.rs`). A stream holds the generation that it
-//!    began on, and that one its servers: who was sent to a server finds it there until the end.
-//! 3. Numbers of servers stay what they are, so what names one by its number means the same in both. The
-//!    place of a server that is gone is the next one's that comes.
-//! 4. What a server that is added has of its backend is read from [`SavedConfig`], not from the files, which
-//!    may be others by now.
-//!
-//! 5. Checks of servers that both have go on on the same lanes, those that are under way, too
-//!    (`run/checks.rs`); idle connections go over (`run/idle.rs`).
+//! 1. The serving generation does not change. A generation with one server more or less is made beside it. It
+//!    shares everything except the list of servers and the balancer of one backend: settings, rules, maps,
+//!    counters, and the servers themselves with all their results.
+//! 2. It replaces the other generation as after a reload (`run/succeed.rs`). A stream holds the generation
+//!    that it began on, and that holds its servers, so a stream finds its server until the end.
+//! 3. Servers keep their numbers, so a number means the same server in both generations. The next added
+//!    server takes the slot of a removed one.
+//! 4. Settings that an added server gets from its backend come from [`SavedConfig`] and not from the files,
+//!    which may have changed.
+//! 5. Checks of servers that both generations have continue on the same lanes, also running ones
+//!    (`run/checks.rs`). Idle connections move to the new generation (`run/idle.rs`).
 //!
 //! # Cost
-//! Nothing for requests. A change copies pointers to the servers of its backend, on a thread beside the
-//! lanes. Each lane takes over once: a look at each backend, a pointer for each server, and work for the
-//! servers of the one that changed.
+//! Nothing for requests. A change copies the pointers to its backend's servers, on a thread beside the lanes.
+//! Each lane takes over once: one comparison for each backend, one pointer for each server, and work for the
+//! servers of the changed backend.
 
 use super::refuse::Refuse;
 use super::server::{self, Server};
@@ -36,64 +35,65 @@ use manylane_sched::Time;
 use manylane_sync::Arc;
 use std::fmt::{self, Write};
 
-/// Generations whose last streams have not ended when servers come or go: each keeps a little on each lane.
+/// Most generations that wait for their last streams while servers are added or removed: each takes a little
+/// memory on each lane.
 pub const MOST_BEHIND: usize = 256;
 
-/// What is asked for.
+/// A requested change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// `add server`: the backend's name, the server's, its address and its options.
+    /// `add server`: name of the backend, name, address and options of the server.
     Add(Box<str>, Box<str>, Vec<String>),
-    /// `del server`
+    /// `del server`: name of the backend and of the server.
     Delete(Box<str>, Box<str>),
-    /// `set maxconn server` of one without a `maxconn` in the file, whose requests nobody counts. Those at
-    /// work go on uncounted.
+    /// `set maxconn server` for a server without `maxconn` in the configuration, whose requests are not
+    /// counted. Running requests stay uncounted.
     Limit(Box<str>, Box<str>, u32),
 }
 
-/// Has servers changed for those who cannot wait for it: agents.
+/// Makes changes for callers that cannot wait for them: agents.
 pub trait Changes: Send + Sync + fmt::Debug {
-    /// That is to be done. Called on any lane, again and again until it is.
+    /// Asks for a change. Called on any lane, repeatedly until the change is made.
     fn ask(&self, change: Change);
 }
 
-/// What comes of it.
+/// Result of a change.
 #[derive(Debug)]
 pub struct Changed {
-    /// What is to serve.
+    /// The generation that will serve.
     generation: Generation,
-    /// What is said when it does.
+    /// Answer to the command once it serves.
     pub answer: &'static str,
     effect: Effect,
 }
 
-/// Why a server cannot go.
+/// Reason why a server cannot be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stays {
-    /// In HAProxy's words.
+    /// The reason in HAProxy's words.
     pub why: &'static str,
-    /// It is at work, which ends.
+    /// True if the server has streams, whose end will allow the removal.
     pub for_now: bool,
 }
 
-/// What is left to be done when it serves.
+/// Steps that remain until the generation serves.
 #[derive(Clone, Copy, Debug)]
 pub struct Effect {
-    /// The backend whose servers are others now.
+    /// The backend whose servers have changed.
     backend: usize,
-    /// Who tracks whom from then on, or does not any more.
+    /// A server that begins (true) or ceases to track another: tracked server, tracking server.
     follower: Option<(ServerNumber, ServerNumber, bool)>,
 }
 
 impl Changed {
-    /// What is to serve, and what to do then.
+    /// Returns the generation that will serve, and the steps for that moment.
     pub fn begin(self) -> (Generation, Effect) {
         (self.generation, self.effect)
     }
 }
 
 impl Effect {
-    /// The generation serves.
+    /// Takes the steps, once the generation serves.
     pub fn take(self, generation: &Generation) {
         if let Some((tracked, follower, follows)) = self.follower {
             let root = &generation.server(tracked).1.followers;
@@ -108,8 +108,8 @@ impl Effect {
     }
 }
 
-/// What servers are made of beside their lines: the settings of the process and of backends, without what
-/// stands in them.
+/// Inputs of new servers besides their own lines: the settings of the process and of the backends, without
+/// the backends' contents.
 #[derive(Debug)]
 pub(super) struct SavedConfig(Config);
 
@@ -120,7 +120,7 @@ impl SavedConfig {
     }
 
     pub(super) fn of(config: &Config) -> Self {
-        // First references, so that the number of the large proxies is known.
+        // Collects references first, so that the vector of large proxies gets its final size at once.
         let backends: Vec<_> = config.proxies.iter().filter(|proxy| proxy.kind.is_backend()).collect();
         let bare =
             |proxy: &Proxy| Proxy::bare(proxy.kind, proxy.name.clone(), proxy.pos, proxy.settings.clone());
@@ -135,10 +135,10 @@ impl SavedConfig {
 }
 
 impl Generation {
-    /// What serves after that change.
+    /// Returns the generation that serves after a change.
     ///
     /// # Errors
-    /// A sentence; nothing is different then.
+    /// A sentence; nothing has changed.
     pub fn with(&self, change: &Change) -> Result<Changed, String> {
         match change {
             Change::Add(backend, name, words) => self.with_server(backend, name, words),
@@ -147,7 +147,7 @@ impl Generation {
         }
     }
 
-    /// The same with other servers in one backend, which has these numbers listed.
+    /// Copies the generation with another backend; `servers` is the new count of server numbers.
     fn with_backend(&self, backend: Backend, servers: usize) -> Self {
         let mut backends = self.backends.clone();
         let number = backend.number;
@@ -185,10 +185,10 @@ impl Generation {
         made.0.added = true;
         made.0.tracks = tracks;
         for check in made.0.check.iter().chain(&made.0.agent) {
-            check.board.disable(true); // until it is enabled
+            check.board.disable(true); // disabled until an operator enables it
         }
         if let (false, Some(check)) = (starts, &made.0.check) {
-            check.board.pause(); // as of any server in maintenance
+            check.board.pause(); // like the check of any server in maintenance
         }
         let server = Arc::new(made.0);
         let mut all = backend.servers.clone();
@@ -212,7 +212,7 @@ impl Generation {
         })
     }
 
-    /// The server of a line, and whether it begins at work.
+    /// Builds the server of a line. Also returns whether it begins enabled.
     fn made(
         &self,
         backend: &Backend,
@@ -244,7 +244,7 @@ impl Generation {
         }
     }
 
-    /// The server that a server is to track.
+    /// Returns the server that a new server is to track.
     fn tracked(&self, own: &Backend, word: &str, options: &ServerOptions) -> Result<ServerNumber, String> {
         if options.check.is_some_and(|set| set.value) || options.agent_check.is_some_and(|set| set.value) {
             return Err("unable to enable checks and tracking at the same time!".into());
@@ -276,13 +276,13 @@ impl Generation {
         Ok(number)
     }
 
-    /// Whether one of both was made of the other, with other servers.
+    /// Returns true if one of the generations was made of the other with changed servers.
     pub(crate) fn is_related(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.parts, &other.parts)
     }
 
-    /// Its servers that `other`, which is [related](Self::is_related), does not have. Backends that both have
-    /// cost a look each.
+    /// Iterates over the servers that a [related](Self::is_related) generation does not have. A backend that
+    /// both share costs one comparison.
     pub(crate) fn others_than<'a>(
         &'a self,
         other: &'a Self,
@@ -294,7 +294,8 @@ impl Generation {
         })
     }
 
-    /// Servers that were added to `before` and that this one does not have: `backend/server`.
+    /// Returns the servers, as `backend/server`, that were added to `before` and that this generation does
+    /// not have.
     pub fn misses(&self, before: &Self) -> Vec<String> {
         let added = before
             .backends
@@ -333,10 +334,10 @@ impl Generation {
         Ok(Changed { generation, answer: "", effect: Effect { backend: number, follower: None } })
     }
 
-    /// The server of that name, if it may go now.
+    /// Returns a server that may be removed now.
     ///
     /// # Errors
-    /// Why not, in HAProxy's words.
+    /// The reason why it may not, in HAProxy's words.
     pub fn removable(&self, backend: &str, name: &str) -> Result<(&Backend, &Server, Index), Stays> {
         let stays = |why| Stays { why, for_now: false };
         let backend = self.backend_named(backend).ok_or(stays("No such backend."))?;
@@ -366,14 +367,14 @@ impl Generation {
 }
 
 impl Backend {
-    /// Whether it is one of its servers.
+    /// Returns true if the server is in this backend.
     pub(crate) fn has(&self, server: &Arc<Server>) -> bool {
         let own = self.servers.get(server.index).is_some_and(|own| Arc::ptr_eq(own, server));
         let servers = self.balancer.servers();
         own && servers.index(server.index).is_some_and(|index| !servers[index].spec().gone)
     }
 
-    /// The first place that is nobody's, or the one behind the last.
+    /// Returns the first free slot, or the one behind the last.
     fn free_place(&self) -> usize {
         let mut taken = vec![false; self.servers.len()];
         self.order.iter().for_each(|&number| taken[number] = true);
@@ -381,12 +382,12 @@ impl Backend {
         (0..taken.len()).find(|&number| !taken[number] && !stands_in(number)).unwrap_or(taken.len())
     }
 
-    /// The same with other servers, of which that at `changed` is another one or gone.
+    /// Copies the backend with other servers; the server in slot `changed` is new or removed.
     fn with(&self, servers: Vec<Arc<Server>>, order: Vec<usize>, changed: usize) -> Result<Self, String> {
         self.following(servers, order, |number| number != changed, &[])
     }
 
-    /// The same with limits for servers that had none.
+    /// Copies the backend with limits for servers that had none.
     pub(super) fn limited(&self, limits: &[(usize, u32)]) -> Result<Self, String> {
         let next = self.following(self.servers.clone(), self.order.clone(), |_| true, limits)?;
         for (number, most) in limits {
@@ -410,7 +411,7 @@ impl Backend {
         let specs = servers.iter().zip(listed).enumerate().map(|(number, (server, listed))| {
             let spec = balance::spec(server);
             let given = limits.iter().find(|(own, _)| *own == number).map(|(_, most)| *most);
-            // One that a command has limited stays so.
+            // A limit that a command has set stays.
             let was =
                 before.index(number).filter(|_| stays(number)).map(|index| before[index].spec().maxconn);
             let maxconn = if spec.maxconn == 0 { given.or(was).unwrap_or(0) } else { spec.maxconn };
@@ -429,8 +430,8 @@ impl Backend {
     }
 }
 
-/// Options that HAProxy refuses here, too, or that have to be read together with the rest of the
-/// configuration.
+/// Returns an option that a dynamic server cannot have: HAProxy refuses it, too, or it depends on the rest of
+/// the configuration.
 fn refused(options: &ServerOptions) -> Option<&'static str> {
     let ServerOptions {
         guid,
@@ -482,8 +483,8 @@ fn refused(options: &ServerOptions) -> Option<&'static str> {
     .find_map(|(given, name)| given.then_some(name))
 }
 
-/// Reads the words behind `backend/server` as those of a `server` line; what it tracks is looked up by
-/// others.
+/// Parses the words behind `backend/server` as a `server` line. The caller looks up the server that it
+/// tracks.
 fn line(mode: Mode, name: &str, words: &[String]) -> Result<(tree::Server, Option<String>), String> {
     if words.is_empty() {
         return Err("'server' expects <name> and <addr>[:<port>] as arguments.".into());
@@ -499,12 +500,12 @@ fn line(mode: Mode, name: &str, words: &[String]) -> Result<(tree::Server, Optio
     let loaded = load(&sources, &Build::bare(), Environment::new(), false);
     let mut server = loaded.config.proxies.into_iter().next_back().and_then(|mut proxy| proxy.servers.pop());
     let track = server.as_mut().and_then(|server| server.options.track.take()).map(|set| set.value);
-    // has no effect that could be seen
+    // `non-stick` has no visible effect.
     let alone = words.iter().skip(1).any(|word| word == "non-stick").then_some("non-stick");
     if let Some(name) = server.as_ref().and_then(|server| refused(&server.options)).or(alone) {
         return Err(format!("'{name}' option is not accepted for dynamic server"));
     }
-    // What it tracks is in no such file.
+    // The tracked server is not in this configuration.
     if let Some(why) = first_alert(&loaded.found, track.as_ref().map(Word::pos)) {
         return Err(why);
     }
@@ -512,17 +513,17 @@ fn line(mode: Mode, name: &str, words: &[String]) -> Result<(tree::Server, Optio
     Ok((*server.ok_or("The line is no server's.")?, track))
 }
 
-/// What is wrong first, but at `known`.
+/// Returns the first alert that is not at `known`.
 fn first_alert(found: &Diagnostics, known: Option<Pos>) -> Option<String> {
     let counts =
         |one: &&Diagnostic| one.severity == Severity::Alert && (one.pos.is_none() || one.pos != known);
     let alert = found.found().iter().find(counts)?;
-    // As HAProxy says it: there is no line.
+    // In HAProxy's words, which name no line.
     let message = alert.message.split(" of a 'server' line").next().unwrap_or_default();
     Some(format!("{}.", message.trim_end_matches('.')))
 }
 
-/// As one word of a file, whatever is in it.
+/// Quotes a text as one word of a configuration file.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

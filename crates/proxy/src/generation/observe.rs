@@ -1,8 +1,8 @@
 //! `observe`, `error-limit`, `on-error`: errors of live traffic.
 //!
 //! # Protocol
-//! Requests on any lane read one number of the server, which stays 0 as long as all goes well: its line is
-//! written by errors, and by the first success after them. So in steady state no line moves.
+//! Requests of all lanes read one number of the server, which is 0 while there are no errors. Only errors,
+//! and the first success after an error, write its cache line. So in steady state no line moves.
 
 use super::refuse::Refuse;
 use manylane_check::Counted;
@@ -11,28 +11,28 @@ use manylane_config::tree::Mode;
 use manylane_sync::Arc;
 use manylane_sync::atomic::{AtomicU32, Ordering};
 
-/// Errors in a row, without `error-limit`.
+/// Default of `error-limit`, in consecutive errors.
 const USUAL_LIMIT: u32 = 10;
 
-/// What is observed of a server's traffic.
+/// Observation of a server's live traffic.
 #[derive(Debug)]
 pub struct Observed {
-    /// Responses of HTTP; else connections.
+    /// True to observe HTTP responses, false for connections.
     pub layer7: bool,
     /// `error-limit`
     limit: u32,
     /// `on-error`
     pub on_error: OnError,
-    /// Errors in a row. Relaxed: a number by itself.
+    /// Number of consecutive errors. Relaxed: no other data depends on it.
     errors: Arc<AtomicU32>,
 }
 
-/// What too many errors do, beside that the next check is made sooner.
+/// Effect of too many errors, besides that the next check comes sooner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnError {
-    /// Nothing more.
+    /// No other effect.
     FastInter,
-    /// It counts in this way.
+    /// The errors count as this change of the health.
     Counts(Counted),
 }
 
@@ -58,12 +58,12 @@ impl Observed {
         Some(Self { layer7, limit, on_error, errors: Arc::default() })
     }
 
-    /// Goes on with the errors of the same server in the generation before.
+    /// Takes over the number of errors of the same server in the generation before.
     pub(super) fn succeed(&mut self, was: &Self) {
         self.errors = was.errors.clone();
     }
 
-    /// It went well.
+    /// Counts a success.
     #[inline]
     pub(crate) fn well(&self) {
         if self.errors.load(Ordering::Relaxed) != 0 {
@@ -71,7 +71,7 @@ impl Observed {
         }
     }
 
-    /// It did not. How many times in a row, if that is too often; then it begins anew.
+    /// Counts an error. If there were too many in a row, returns their number and starts again at 0.
     pub(crate) fn failed(&self) -> Option<u32> {
         let errors = self.errors.fetch_add(1, Ordering::Relaxed) + 1;
         (errors >= self.limit).then(|| {

@@ -1,4 +1,4 @@
-//! `global`: what holds for the whole process.
+//! Settings of `global`, which hold for the whole process.
 
 use super::bind::{self, Listener};
 use super::cpu_map::{CpuMap, cpu_map};
@@ -25,9 +25,9 @@ pub struct Process {
     pub quiet: bool,
     /// `zero-warning`
     pub zero_warning: bool,
-    /// `external-check`; `preserve-env`
+    /// `external-check`; true with `preserve-env`.
     pub external_check: Option<bool>,
-    /// `h2-workaround-bogus-websocket-clients`: clients of HTTP/2 are not told that they may use WebSocket.
+    /// `h2-workaround-bogus-websocket-clients`: the proxy does not offer WebSocket to clients of HTTP/2.
     pub hides_websocket: bool,
     /// `insecure-setuid-wanted`
     pub insecure_setuid: bool,
@@ -51,7 +51,7 @@ pub struct Process {
     pub maxconn: Option<u32>,
     /// `maxconnrate`; 0 for no limit.
     pub connection_rate: u32,
-    /// `maxsessrate`; 0 for no limit. A connection is a session here as soon as it is accepted.
+    /// `maxsessrate`; 0 for no limit. An accepted connection counts as a session here.
     pub session_rate: u32,
     /// `ulimit-n`
     pub descriptors: Option<u32>,
@@ -59,7 +59,7 @@ pub struct Process {
     pub most_descriptors: Option<u32>,
     /// `strict-limits`
     pub strict_limits: bool,
-    /// TLS, for the lines of the file that come later.
+    /// TLS settings for later lines of the configuration.
     pub(super) tls: TlsProcess,
     /// `hard-stop-after`
     pub hard_stop_after: Option<Duration>,
@@ -73,47 +73,49 @@ pub struct Process {
     pub runqueue_depth: Option<u32>,
     /// `tune.sched.low-latency`
     pub low_latency: bool,
-    /// `busy-polling`: lanes never sleep until the soft stop.
+    /// `busy-polling`: lanes never sleep before the soft stop.
     pub busy_polling: bool,
-    /// `spread-checks`: per cent.
+    /// `spread-checks`, in percent.
     pub spread_checks: u32,
     /// `pp2-never-send-local`
     pub never_local: bool,
-    /// `tune.max-checks-per-thread`; 0 for no bound.
+    /// `tune.max-checks-per-thread`; 0 for no limit.
     pub max_checks: u32,
     /// `max-spread-checks`
     pub max_spread_checks: Option<Duration>,
-    /// `tune.maxaccept`: none is the driver's own bound, the highest number is the most that it takes.
+    /// `tune.maxaccept`; `None` for the driver's own limit, `u32::MAX` for its highest.
     pub maxaccept: Option<u32>,
     /// `harden.reject-privileged-ports.tcp`
     pub reject_privileged: bool,
-    /// `tune.listener.multi-queue`: connections go to the least loaded lane, else they stay on the one that
-    /// accepts them.
+    /// `tune.listener.multi-queue`: connections go to the least loaded lane; otherwise they stay on the lane
+    /// that accepts them.
     pub spreads_connections: bool,
-    /// `tune.idle-pool.shared`: a lane without an idle connection asks another one.
+    /// `tune.idle-pool.shared`: a lane without an idle connection asks another lane.
     pub idle_shared: bool,
-    /// `tune.pool-low-fd-ratio`: with more of the descriptors in use, in percent, connections are not kept.
+    /// `tune.pool-low-fd-ratio`: share of descriptors in use, in percent, above which connections are not
+    /// kept.
     pub pool_low: u64,
-    /// `tune.pool-high-fd-ratio`: with more, idle ones are closed for each new one.
+    /// `tune.pool-high-fd-ratio`: share above which an idle connection closes for each new one.
     pub pool_high: u64,
-    /// `tune.bufsize`: bytes of a head at most.
+    /// `tune.bufsize`: most bytes of a head.
     pub bufsize: usize,
-    /// `tune.buffers.limit`: clusters of the process; each lane has its share.
+    /// `tune.buffers.limit`: clusters of the process; each lane gets a share.
     pub most_clusters: Option<usize>,
-    /// `tune.buffers.reserve`: clusters of each lane that only connections take of which something is held.
+    /// `tune.buffers.reserve`: clusters of each lane that are reserved for connections that already hold
+    /// data.
     pub reserved_clusters: usize,
     /// `tune.h2.*`
     pub h2: H2Settings,
-    /// `tune.maxrewrite`: bytes of it that are kept for edits.
+    /// `tune.maxrewrite`: bytes of the buffer that are reserved for edits.
     pub maxrewrite: usize,
     /// `h1-accept-payload-with-any-method`
     pub old_payload: bool,
-    /// `tune.http.logurilen`: bytes of a request's first line that the log and captures get, at least 1.
+    /// `tune.http.logurilen`: bytes of a request's first line for the log and for captures, at least 1.
     pub longest_line: usize,
     /// `tune.http.maxhdr`
     pub maxhdr: usize,
-    /// `tune.rcvbuf.server`: bytes of the kernel's buffers of connections to servers; none leaves them to
-    /// the kernel.
+    /// `tune.rcvbuf.server`: bytes of the kernel's receive buffers of server connections; `None` for the
+    /// kernel's default.
     pub server_receive_buffer: Option<u32>,
     /// `tune.sndbuf.server`
     pub server_send_buffer: Option<u32>,
@@ -123,13 +125,13 @@ pub struct Process {
     pub events_at_once: Option<usize>,
     /// `tune.pipesize`
     pub pipe_size: Option<usize>,
-    /// `maxpipes`: of the process; each lane has its share.
+    /// `maxpipes`: pipes of the process; each lane gets a share.
     pub most_pipes: Option<usize>,
     /// `tune.max-rules-at-once`
     pub rules_at_once: u32,
-    /// `http-err-codes`: statuses of servers that count as errors of clients.
+    /// `http-err-codes`: response statuses that count as errors of clients.
     pub error_statuses: StatusSet,
-    /// `http-fail-codes`: those that count as failures of servers.
+    /// `http-fail-codes`: response statuses that count as failures of servers.
     pub failure_statuses: StatusSet,
     /// `tune.vars.*-max-size`
     pub variable_limits: VariableLimits,
@@ -137,24 +139,24 @@ pub struct Process {
     pub nice_at_start: Option<i32>,
     /// `tune.renice.runtime`
     pub nice: Option<i32>,
-    /// `close-spread-time`: over how long clients' connections are closed at the soft stop; none inside:
-    /// until they end by themselves.
+    /// `close-spread-time`: period over which a soft stop closes clients' connections; the inner `None`
+    /// leaves them until they end by themselves.
     pub close_spread: Option<Option<Duration>>,
-    /// `master-worker`: what a master does when its worker fails.
+    /// `master-worker`: what the master does when its worker fails.
     pub master_worker: Option<WorkerFails>,
     /// `mworker-max-reloads`
     pub most_reloads: Option<u32>,
     /// `set-dumpable`
     pub dumpable: bool,
-    /// `warn-blocked-traffic-after`: a task that runs for longer is reported.
+    /// `warn-blocked-traffic-after`: run time of a task from which it is reported.
     pub warn_blocked: Duration,
     /// `profiling.tasks`
     pub profiling: Profiling,
-    /// `stats socket`: where the run-time interface listens.
+    /// `stats socket`: addresses of the run-time interface.
     pub stats_sockets: Arc<[RuntimeSocket]>,
-    /// `stats maxconn`: its clients at once.
+    /// `stats maxconn`: most concurrent clients of the run-time interface.
     pub stats_maxconn: Option<u32>,
-    /// `stats timeout`: how long a client of it may be silent.
+    /// `stats timeout`: longest silence of a client of the run-time interface.
     pub stats_timeout: Duration,
     /// `node`
     pub node: Option<Box<str>>,
@@ -163,7 +165,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// One for each processor that the process may use, unless the file says otherwise.
+    /// Returns the number of lanes: the configured one, or one for each processor that the process may use.
     ///
     /// # Errors
     /// The processors could not be counted.
@@ -175,8 +177,8 @@ impl Process {
         Ok(wanted.min(self.most_lanes.unwrap_or(usize::MAX)).clamp(1, crate::MOST_LANES))
     }
 
-    /// What is applied once, when the process starts, stays what it is in `before`. The keywords whose values
-    /// differ.
+    /// Keeps the settings of `before` that apply only at the start of the process. Returns the keywords whose
+    /// values differ.
     pub fn keep_what_is_fixed(&mut self, before: &Self) -> Vec<&'static str> {
         let mut differ = Vec::new();
         macro_rules! keep {
@@ -221,18 +223,17 @@ impl PartialEq for RuntimeSocket {
 /// A socket of the run-time interface.
 #[derive(Debug)]
 pub struct RuntimeSocket {
-    /// Where, with the options of its socket.
+    /// Address and options of the socket.
     pub listener: Listener,
-    /// `level`: what its clients may do.
+    /// `level`: rights of its clients.
     pub level: &'static str,
-    /// `severity-output`: what stands before messages.
+    /// `severity-output`: form of the severity in front of messages.
     pub severity: &'static str,
-    /// `expose-fd listeners`: its clients may have the sockets that listen.
+    /// `expose-fd listeners`: clients may get the listening sockets.
     pub exposes: bool,
 }
 
-/// What clients of the run-time interface may do, and how long they may be silent, unless the file says
-/// otherwise.
+/// Default rights of the run-time interface's clients, and the default of their longest silence.
 const LEVEL: &str = "operator";
 const STATS_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -277,9 +278,9 @@ fn stats_sockets(
 /// A user or a group, by name or by number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// To be looked up.
+    /// A name, which the caller looks up.
     Name(Box<str>),
-    /// As it is.
+    /// A number.
     Number(u32),
 }
 
@@ -304,22 +305,23 @@ fn is_on(set: &Option<Set<bool>>) -> bool {
     set.is_some_and(|set| set.value)
 }
 
-/// How long a task may run without being reported, unless the file says otherwise.
+/// Default run time of a task from which it is reported.
 const WARN_BLOCKED: Duration = Duration::from_millis(100);
 
-/// Bytes of a request's first line in logs, unless the file says otherwise.
+/// Default number of bytes of a request's first line in logs.
 const LINE: usize = 1023;
 
-/// Rules that a stream evaluates before others have a turn, unless the file says otherwise.
+/// Default number of rules that a stream evaluates before other tasks run.
 const RULES_AT_ONCE: u32 = 50;
 
-/// Bytes of a buffer, unless the file says otherwise.
+/// Default size of a buffer in bytes.
 const BUFSIZE: u64 = 16_384;
 
-/// `tune.buffers.reserve` where it is not given.
+/// Default of `tune.buffers.reserve`.
 const BUFFERS_RESERVE: u64 = 4;
 
-/// Takes all fields by name, so that a new one of the tree cannot be forgotten here.
+/// Returns the settings of the process. The pattern names all fields, so that a new field of the tree cannot
+/// be forgotten.
 pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     let Global {
         busy_polling,
@@ -327,15 +329,15 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         close_spread_time,
         cpu_placement,
         daemon,
-        default_path: _, // files are found by it, in `refuse`
+        default_path: _, // `refuse` finds files by it
         description,
         external_check,
-        disable_fast_forward: _, // both directions are always forwarded without looking
-        disable_zero_copy: _,    // the table of keywords says so, here and below
+        disable_fast_forward: _, // both directions are always forwarded without inspection
+        disable_zero_copy: _,    // the table of keywords explains this one and the following
         dns_accept_family: _,
         h2_hides_websocket,
-        expose_deprecated: _,   // no keyword is deprecated here
-        expose_experimental: _, // nor experimental
+        expose_deprecated: _,   // no keyword is deprecated
+        expose_experimental: _, // no keyword is experimental
         fd_hard_limit,
         gid,
         grace,
@@ -443,8 +445,8 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
         cpu_map,
         groups,
         maxconn: maxconn.map(|set| set.value),
-        most_pipes: maxpipes.map(|set| set.value as usize).filter(|most| *most > 0), /* 0 is as if it were
-                                                                                      * not there */
+        // 0 means the default.
+        most_pipes: maxpipes.map(|set| set.value as usize).filter(|most| *most > 0),
         close_spread: close_spread_time.map(|set| set.value).filter(|window| *window != Some(Duration::ZERO)),
         master_worker: master_worker.map(|set| set.value),
         most_reloads: mworker_max_reloads.map(|set| set.value),
@@ -481,7 +483,7 @@ pub(super) fn process(global: &Global, refuse: &mut Refuse<'_>) -> Process {
     }
 }
 
-/// `tune.*`
+/// Returns the settings of `tune.*`.
 fn tune(tune: &Tune) -> Process {
     let Tune {
         buffers_limit,
@@ -554,7 +556,7 @@ fn tune(tune: &Tune) -> Process {
         vars_sess,
         vars_txn,
     } = tune;
-    // 0 is no bound.
+    // 0 means no limit.
     let most = |set: Option<Set<u64>>| {
         set.map_or(0, |set| set.value as usize).checked_sub(1).map_or(usize::MAX, |n| n + 1)
     };
@@ -566,7 +568,7 @@ fn tune(tune: &Tune) -> Process {
         low_latency: is_on(sched_low_latency),
         max_checks: max_checks_per_thread.map_or(0, |set| u32::try_from(set.value).unwrap_or(u32::MAX)),
         maxaccept: maxaccept.as_ref().and_then(|set| match set.value {
-            0 => None, // as if it were not there
+            0 => None, // 0 means the default
             bound => Some(u32::try_from(bound).unwrap_or(u32::MAX)),
         }),
         most_clusters: buffers_limit.map(|set| clusters(set.value)).filter(|most| *most > 0),
@@ -595,7 +597,7 @@ fn tune(tune: &Tune) -> Process {
             message: most(*vars_reqres),
             check: most(*vars_check),
             global: most(*vars_global),
-            lanes: 1, // told by each lane
+            lanes: 1, // each lane sets it
         },
         nice_at_start: renice_startup.map(|set| set.value as i32),
         nice: renice_runtime.map(|set| set.value as i32),

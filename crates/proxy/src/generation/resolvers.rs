@@ -1,4 +1,4 @@
-//! `resolvers` sections, and what servers want of them.
+//! `resolvers` sections, and the resolution that servers ask of them.
 
 use super::bind::text;
 use super::notify::Notify;
@@ -16,49 +16,49 @@ use std::task::Waker;
 static DESKS: LockClass = LockClass::new("orders to a resolvers section", LockClass::LEAF);
 static QUESTIONS: LockClass = LockClass::new("question of a rule to name servers", LockClass::LEAF);
 
-/// The file of `parse-resolv-conf`.
+/// File that `parse-resolv-conf` reads.
 const SYSTEM: &str = "/etc/resolv.conf";
 
-/// Orders that wait for the lane that asks the name servers; more are refused, and a rule goes on without an
-/// address.
+/// Most orders that wait for the section's lane. Further orders are refused, and a rule then continues
+/// without an address.
 pub const MOST_ORDERS: usize = 16_384;
 
-/// A section.
+/// A `resolvers` section.
 #[derive(Debug)]
 pub struct Resolvers {
-    /// Its name.
+    /// Name of the section.
     pub name: Box<str>,
-    /// Whom it asks.
+    /// Name servers that the section queries.
     pub servers: Vec<NameServer>,
-    /// How.
+    /// Timeouts and limits of queries.
     pub settings: Settings,
-    /// What others want of it.
+    /// State shared with other lanes.
     desk: Mutex<Desk>,
 }
 
 /// A name server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameServer {
-    /// Its name.
+    /// Name of the server.
     pub name: Box<str>,
-    /// Where it is.
+    /// Address of the server.
     pub address: SocketAddr,
-    /// It is asked over TCP only: `tcp@`.
+    /// The server is queried only over TCP: `tcp@`.
     pub tcp: bool,
 }
 
-/// What lies between the lane that asks and the others. Generations whose sections are the same have one; the
-/// lane of the last of them asks.
+/// State that the section's lane shares with other lanes. Generations with the same section share one; the
+/// lane of the newest generation sends the queries.
 #[derive(Debug, Default)]
 struct Desk {
     orders: Vec<Order>,
-    /// Wakes the lane that asks, the last one; those before it still have what was asked of them, and ask
-    /// again when it goes.
+    /// Wake-ups of the lanes that began to query, the active one last. Earlier lanes keep their orders, and
+    /// query again when later ones end.
     clerks: Vec<Arc<Notify>>,
-    /// What has been found out, for whoever asks next.
+    /// Results so far, for the next lane that begins to query.
     past: Past,
     counters: Vec<Counters>,
-    /// What was counted when an operator cleared the counters.
+    /// Counter values when an operator cleared the counters.
     cleared: Vec<Counters>,
 }
 
@@ -68,28 +68,28 @@ impl Desk {
     }
 }
 
-/// What another lane wants.
+/// Order from another lane.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// A server has another name: `set server fqdn`.
     Rename(ServerNumber),
-    /// A rule wants an address.
+    /// A rule asks for an address.
     Ask(Arc<Question>),
 }
 
-/// A rule's question.
+/// A rule's question for an address.
 #[derive(Debug)]
 pub(crate) struct Question {
     /// The name.
     pub(crate) name: Name,
-    /// The family that is asked for first.
+    /// Address family that is queried first.
     pub(crate) kind: Kind,
     state: Mutex<Reply>,
 }
 
 #[derive(Debug, Default)]
 struct Reply {
-    /// There is one: an address, or none.
+    /// The answer, once there is one: an address or none.
     answer: Option<Option<IpAddr>>,
     waiter: Option<Waker>,
 }
@@ -99,7 +99,7 @@ impl Question {
         Self { name, kind, state: Mutex::new(&QUESTIONS, Reply::default()) }
     }
 
-    /// Whoever waits goes on.
+    /// Sets the answer and wakes the waiter.
     pub(crate) fn answer(&self, address: Option<IpAddr>) {
         let waiter = {
             let mut state = self.state.lock();
@@ -128,23 +128,23 @@ impl Question {
 }
 
 impl Resolvers {
-    /// Whether it is the same section, as the file has it.
+    /// Returns true if the configurations define both sections alike.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (&self.name, &self.servers, &self.settings) == (&other.name, &other.servers, &other.settings)
     }
 
-    /// A lane begins to ask, in the place of whoever did. It goes on where that one was.
+    /// Makes the caller the querying lane. It continues with the results of the lane before.
     pub(crate) fn begin(&self, clerk: &Arc<Notify>) -> Section {
         let (past, counters) = {
             let mut desk = self.desk.lock();
             desk.clerks.push(clerk.clone());
             (desk.past.clone(), desk.counters.clone())
         };
-        clerk.ring(); // orders may have come for the one before
+        clerk.ring(); // orders for the lane before may be waiting
         Section::resume(self.settings, past, counters)
     }
 
-    /// Another lane wants something. Whether there is room for it.
+    /// Queues an order of another lane. Returns false if there is no room.
     pub(crate) fn order(&self, order: Order) -> bool {
         let clerk = {
             let mut desk = self.desk.lock();
@@ -158,18 +158,18 @@ impl Resolvers {
         true
     }
 
-    /// Whether it is that lane that asks: none has begun after it and is still there.
+    /// Returns true if `clerk` is the querying lane: no lane that began later is left.
     pub(crate) fn is_asked_by(&self, clerk: &Arc<Notify>) -> bool {
         self.desk.lock().is_of(clerk)
     }
 
-    /// What is wanted, for the lane that asks.
+    /// Takes the orders, if `clerk` is the querying lane.
     pub(crate) fn orders(&self, clerk: &Arc<Notify>) -> Vec<Order> {
         let mut desk = self.desk.lock();
         if desk.is_of(clerk) { std::mem::take(&mut desk.orders) } else { Vec::new() }
     }
 
-    /// That one asks no more. What is still wanted and nobody is left for.
+    /// Ends the querying by `clerk`. Returns the orders for which no other lane is left.
     pub(crate) fn close(&self, clerk: &Arc<Notify>) -> Vec<Order> {
         let successor = {
             let mut desk = self.desk.lock();
@@ -183,7 +183,7 @@ impl Resolvers {
         Vec::new()
     }
 
-    /// What was found out, for whoever asks next, and what came of questions, for reports.
+    /// Stores results for the next querying lane, and counters for reports.
     pub(crate) fn note(
         &self,
         clerk: &Arc<Notify>,
@@ -203,7 +203,7 @@ impl Resolvers {
         desk.counters.extend_from_slice(counters);
     }
 
-    /// What came of questions to each name server, since the counters were cleared.
+    /// Returns the counters of each name server since they were cleared.
     pub fn counters(&self) -> Vec<Counters> {
         let desk = self.desk.lock();
         let of = |all: &[Counters], server: usize| all.get(server).copied().unwrap_or_default();
@@ -212,27 +212,27 @@ impl Resolvers {
             .collect()
     }
 
-    /// From now on only what comes is told.
+    /// Makes reports count from now on.
     pub fn clear(&self) {
         let mut desk = self.desk.lock();
         desk.cleared = desk.counters.clone();
     }
 }
 
-/// How a server's name becomes its address.
+/// How a server's name is resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
     /// Number of the section.
     pub section: usize,
-    /// The service whose servers it stands for.
+    /// The service of which the server stands for a member.
     pub service: Option<Name>,
-    /// Which address it wants.
+    /// Preferences for the address.
     pub wish: Wish,
-    /// `resolve-opts ignore-weight`
+    /// Set by `resolve-opts ignore-weight`.
     pub ignores_weight: bool,
 }
 
-/// All sections.
+/// Returns all sections.
 pub(super) fn sections(config: &tree::Config, refuse: &mut Refuse<'_>) -> Vec<Arc<Resolvers>> {
     config.resolvers.iter().map(|section| Arc::new(one(section, refuse))).collect()
 }
@@ -259,7 +259,7 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
         let ip: IpAddr = match host {
             Host::V4(ip) => (*ip).into(),
             Host::V6(ip) => (*ip).into(),
-            Host::Name { .. } => continue, // names are refused there
+            Host::Name { .. } => continue, // the configuration refuses names here
         };
         let tcp = address.transport == Some(Transport::Stream);
         servers.push(NameServer { name: text(&own.name), address: (ip, *port).into(), tcp });
@@ -309,19 +309,19 @@ fn one(section: &tree::Resolvers, refuse: &mut Refuse<'_>) -> Resolvers {
     Resolvers { name: text(name), servers, settings, desk: Mutex::new(&DESKS, Desk::default()) }
 }
 
-/// What a server wants of its section, if it has one.
+/// Returns the resolution of a server, if it has a section.
 pub(super) fn of_server(
     host: Option<&str>,
     options: &ServerOptions,
     at: Set<()>,
     refuse: &mut Refuse<'_>,
 ) -> Option<Resolution> {
-    // What is wrong is told, also where an address makes it useless.
+    // Errors are reported even if an address makes the options useless.
     let (wish, ignores_weight) = wish(options, refuse);
     let set = options.resolvers.as_ref()?;
     let section =
         refuse.config.resolvers.iter().position(|section| section.name.bytes() == set.value.bytes())?;
-    // An address needs nobody to be asked, until an operator gives the server a name.
+    // A server with an address needs no queries until an operator gives it a name.
     let Some(host) = host else { return Some(Resolution { section, service: None, wish, ignores_weight }) };
     let name = match Name::parse(host) {
         Ok(name) => name,
@@ -333,7 +333,7 @@ pub(super) fn of_server(
     Some(Resolution { section, service: name.is_service().then_some(name), wish, ignores_weight })
 }
 
-/// Which address a server wants, and whether weights of records are none of its business.
+/// Returns a server's preferences for its address, and whether it ignores the weights of records.
 fn wish(options: &ServerOptions, refuse: &mut Refuse<'_>) -> (Wish, bool) {
     let prefers_v4 = options.resolve_prefer.is_some_and(|set| set.value == "ipv4");
     let mut wish =
@@ -374,10 +374,10 @@ fn wish(options: &ServerOptions, refuse: &mut Refuse<'_>) -> (Wish, bool) {
     (wish, ignores_weight)
 }
 
-/// Networks of one server.
+/// Most networks of one server.
 const MOST_NETWORKS: usize = 64;
 
-/// Each word of a list with commas.
+/// Calls `take` for each word of a comma-separated list, and reports its errors.
 fn each(set: &Option<Set<Word>>, mut take: impl FnMut(&str) -> Result<(), String>, refuse: &mut Refuse<'_>) {
     let Some(set) = set else { return };
     for word in set.value.bytes().split(|byte| *byte == b',') {
@@ -391,8 +391,8 @@ fn each(set: &Option<Set<Word>>, mut take: impl FnMut(&str) -> Result<(), String
 mod tests {
     use super::*;
 
-    /// Two generations that serve beside each other for a moment have one section: of their lanes one asks,
-    /// and moves servers.
+    /// Two generations that serve beside each other for a moment share one section: the lane of one of them
+    /// queries and moves servers.
     #[test]
     fn the_lane_that_began_last_asks_as_long_as_it_is_there() {
         let desk = Mutex::new(&DESKS, Desk::default());

@@ -1,4 +1,4 @@
-//! `server` lines.
+//! Servers of `server` lines.
 
 use super::bind::{keep_alive, text};
 use super::checks::ServerCheck;
@@ -24,37 +24,37 @@ use manylane_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// A server, as the file has it, and what happened to it.
+/// A server: its settings in the configuration, and its state.
 #[derive(Debug)]
 pub struct Server {
     /// Number among all servers.
     pub number: usize,
     /// Number in its backend.
     pub index: usize,
-    /// What idle connections to it are known by: the same for the same server of all generations, as long as
-    /// these connect in the same way.
+    /// Number under which idle connections are pooled. It is the same for the same server of all generations,
+    /// as long as these connect in the same way.
     pub pool: u64,
-    /// `id`, or the next free one of its backend.
+    /// `id`, or the next free number of the backend.
     pub id: u32,
-    /// Its name.
+    /// Name of the server.
     pub name: Box<str>,
-    /// Where it is.
+    /// Current address.
     pub addr: Arc<ServerAddr>,
-    /// Where the file has it, wherever it was sent since.
+    /// Address in the configuration, wherever the server was moved since.
     pub written: Box<Whereabouts>,
-    /// Who keeps its address up to date.
+    /// Resolution of its name, if its address is kept up to date.
     pub resolution: Option<Resolution>,
-    /// Why it cannot be elsewhere than the file says.
+    /// Reason why its address cannot change.
     pub stays: Option<&'static str>,
-    /// Options of connections to it.
+    /// Options of connections to the server.
     pub connect: ConnectOptions,
     /// `namespace *`: connections are made from the client's network namespace.
     pub namespace_of_client: bool,
-    /// What its connections begin with.
+    /// PROXY header that connections begin with.
     pub header: Option<SendHeader>,
-    /// `proto h2`: it speaks HTTP/2, and each of its connections serves many requests at a time.
+    /// `proto h2`: the server speaks HTTP/2, and each connection serves many concurrent requests.
     pub http2: bool,
-    /// `ws`: whether streams that carry WebSocket go to it in HTTP/2; as all others unless it says so.
+    /// `ws`: true if WebSocket streams go to the server in HTTP/2; by default like all other streams.
     pub http2_websocket: bool,
     /// `ssl`
     pub tls: Option<ServerTls>,
@@ -64,19 +64,19 @@ pub struct Server {
     pub backup: bool,
     /// `disabled`
     pub disabled: bool,
-    /// `maxconn`; 0 for no bound.
+    /// `maxconn`; 0 for no limit.
     pub maxconn: u32,
     /// `minconn`
     pub minconn: u32,
-    /// `maxqueue`; 0 for no bound.
+    /// `maxqueue`; 0 for no limit.
     pub maxqueue: u32,
     /// `slowstart`
     pub slowstart: Duration,
     /// `cookie`
     pub cookie: Option<Box<[u8]>>,
-    /// `max-reuse`: requests after a connection's first; none for no bound.
+    /// `max-reuse`: requests after a connection's first one; `None` for no limit.
     pub max_reuse: Option<u32>,
-    /// `pool-max-conn`; none for no bound.
+    /// `pool-max-conn`; `None` for no limit.
     pub pool_max: Option<u32>,
     /// `pool-low-conn`
     pub pool_low: u32,
@@ -86,19 +86,19 @@ pub struct Server {
     pub idle_ping: Option<Duration>,
     /// `hash-key`
     pub hash_key: HashKey,
-    /// `redir`: where requests without a body are sent in its place, in front of their target.
+    /// `redir`: prefix of the location to which requests without a body are redirected.
     pub redirect: Option<Box<[u8]>>,
-    /// `set-proxy-v2-tlv-fmt`: what a header of the PROXY protocol tells beside the rest.
+    /// `set-proxy-v2-tlv-fmt`: additional fields of the PROXY header.
     pub tlvs: Vec<(u8, Format)>,
-    /// The log was told that one of them did not fit.
+    /// A warning was logged that a field did not fit into the header.
     pub header_cut: AtomicBool,
-    /// `pool-conn-name`: which expression of its backend idle connections are told apart by.
+    /// `pool-conn-name`: number of the backend's expression that keeps idle connections apart.
     pub pool_name: Option<usize>,
-    /// `usesrc hdr_ip`: the field of a request whose address the server sees, and which of its values: from
-    /// the last one where it is negative.
+    /// `usesrc hdr_ip`: the request's field whose address the server sees as source, and which of its values;
+    /// a negative number counts from the last.
     pub source_field: Option<(Box<[u8]>, i32)>,
-    /// It is no line of the file: it stands for the address of `dispatch`, or for the one that a client
-    /// connected to (`option transparent`).
+    /// True if the server has no line: it stands for the address of `dispatch`, or for the address that a
+    /// client connected to (`option transparent`).
     pub stands_in: bool,
     /// `check`
     pub check: Option<ServerCheck>,
@@ -106,34 +106,35 @@ pub struct Server {
     pub agent: Option<ServerCheck>,
     /// `track`
     pub tracks: Option<ServerNumber>,
-    /// Those that track this one.
+    /// Servers that track this one.
     pub followers: Followers,
-    /// It was added by a command, and is in no file.
+    /// True if a command added the server; it is in no file.
     pub added: bool,
-    /// Something of the configuration names it: it stays.
+    /// True if other parts of the configuration name the server, so that it cannot be removed.
     pub(super) named: AtomicBool,
     /// `on-marked-down shutdown-sessions`
     pub ends_streams_when_down: bool,
     /// `on-marked-up shutdown-backup-sessions`
     pub ends_backup_streams_when_up: bool,
-    /// How long it is as it is.
+    /// Times of state changes.
     pub past: Arc<Past>,
-    /// What happened.
+    /// Counters.
     pub counts: Arc<ServerStats>,
 }
 
 impl Server {
-    /// What its connections begin with, where that is sent with the first bytes; before TLS it stands alone.
+    /// Returns the PROXY header, if it is sent with the first bytes of a request. Before TLS it is sent
+    /// alone.
     pub(crate) fn header_within(&self) -> Option<SendHeader> {
         self.header.filter(|_| self.tls.is_none())
     }
 
-    /// Whether TLS may agree on HTTP/2.
+    /// Returns true if the TLS handshake may agree on HTTP/2.
     pub(crate) fn offers_h2(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.offers_h2)
     }
 
-    /// The number of the expression for the name that it is asked for within TLS.
+    /// Returns the number of the expression for the server name in TLS.
     pub(crate) fn asked_name(&self) -> Option<usize> {
         match self.tls.as_ref()?.name {
             SniName::Evaluated(number) => Some(number),
@@ -141,30 +142,30 @@ impl Server {
         }
     }
 
-    /// Whether what its connections begin with is of one request: another one may have other fields.
+    /// Returns true if the PROXY header depends on a single request, so that it does not fit another one.
     pub(crate) fn tells_of_requests(&self) -> bool {
         !self.tlvs.is_empty() || self.header.is_some_and(|header| header.unique_id)
     }
 
-    /// Whether something of the configuration names it, so that it stays.
+    /// Returns true if other parts of the configuration name the server.
     pub(crate) fn is_named(&self) -> bool {
-        self.named.load(Ordering::Relaxed) // settled before it serves
+        self.named.load(Ordering::Relaxed) // set before the generation serves
     }
 
-    /// Streams that are with it, of all generations.
+    /// Returns the number of streams with the server, of all generations.
     pub fn streams_now(&self) -> u64 {
-        // Ends are read first: who begins meanwhile is one too many rather than one too few.
+        // Ends are read first, so a concurrent begin makes the number too high rather than too low.
         let ended = self.counts.read_cheap_one(|counts| &counts.streams_ended);
         self.counts.read_cheap_one(|counts| &counts.streams).saturating_sub(ended)
     }
 
-    /// Whether anybody says whether it works.
+    /// Returns true if the server has a check or an agent.
     pub(super) fn is_looked_after(&self) -> bool {
         self.check.is_some() || self.agent.is_some()
     }
 
-    /// How it is by its checks and its agent. Both have to say that it works; who is not asked any more has
-    /// nothing to say.
+    /// Returns the health by check and agent. Both have to report that the server works; a disabled one does
+    /// not count.
     pub(crate) fn found(&self) -> Running {
         let by = |check: &Option<ServerCheck>| {
             let report = check.as_ref()?.board.read();
@@ -176,14 +177,14 @@ impl Server {
         }
     }
 
-    /// Somebody else than the checks says how it is.
+    /// Sets the health in place of the checks.
     pub(crate) fn is_said_to_be(&self, running: Running) {
         if let Some(check) = &self.check {
             check.board.set(running);
         }
     }
 
-    /// It is in maintenance, where nobody looks after it, or has come back from there.
+    /// Pauses the check while the server is in maintenance, and resumes it afterwards.
     pub(crate) fn paused(&self, paused: bool) {
         if let Some(check) = &self.check {
             if paused {
@@ -196,56 +197,56 @@ impl Server {
     }
 }
 
-/// `hash-key`: what a consistent hash knows a server by.
+/// `hash-key`: identity of a server for consistent hashing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
-    /// Its number.
+    /// Number of the server.
     Id,
-    /// Its address.
+    /// Address of the server.
     Address,
-    /// Its address and port.
+    /// Address and port of the server.
     AddressAndPort,
-    /// Its `guid`; its number, if it has none.
+    /// `guid` of the server; its number if it has none.
     Guid(Option<Box<[u8]>>),
 }
 
-/// Where a server is.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerPlace {
-    /// There.
+    /// This endpoint.
     At(Endpoint),
-    /// Where the address does not say it: where the client connected to.
+    /// An address with open parts, which come from the address that the client connected to.
     OfClient(Address),
-    /// Its name has no address (`init-addr none`): nowhere, until it gets one.
+    /// No address: its name is not resolved (`init-addr none`).
     Nowhere,
 }
 
-/// The PROXY protocol's header that a connection begins with.
+/// PROXY header that a connection begins with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendHeader {
-    /// Binary, else a line of text.
+    /// True for the binary version, false for a line of text.
     pub v2: bool,
-    /// With a checksum.
+    /// Has a checksum.
     pub checksum: bool,
-    /// With the unique id.
+    /// Has the unique id.
     pub unique_id: bool,
-    /// With the host name that the client asked for, as the proxy before this one tells.
+    /// Has the host name that the client asked for, as reported by the proxy in front.
     pub authority: bool,
-    /// With what is known of the client's TLS.
+    /// Has the state of the client's TLS.
     pub tls: bool,
-    /// With the name in the client's certificate.
+    /// Has the name in the client's certificate.
     pub name: bool,
-    /// With the cipher.
+    /// Has the cipher.
     pub cipher: bool,
 }
 
-/// Numbers servers that the process has had.
+/// Number of servers that the process has had.
 static POOLS: AtomicU64 = AtomicU64::new(0);
 
-/// What lines say in place of a server's name when there is none.
+/// Placeholder of log lines for a missing server name.
 const NO_SERVER: &str = "<NOSRV>";
 
-/// `last` is how a server state file has it.
+/// Builds a server of a line. `last` is its entry in the server state file.
 pub(super) fn server(
     line: &tree::Server,
     settings: &Settings,
@@ -263,7 +264,7 @@ pub(super) fn server(
         hash_key,
         id,
         init_addr,
-        init_state: _, // of the checks, as all of these
+        init_state: _, // of the checks, like all of these
         addr: _,
         port: _,
         inter: _,
@@ -291,21 +292,21 @@ pub(super) fn server(
         on_error: _,
         on_marked_down,
         on_marked_up,
-        pool_conn_name: _, // read where rules are
+        pool_conn_name: _, // read with the rules
         pool_low_conn,
         pool_max_conn,
         pool_purge_delay,
         idle_ping,
         proto,
         redir,
-        resolve_net: _, // of the resolution, as these
+        resolve_net: _, // of the resolution, like these
         resolve_opts: _,
         resolve_prefer: _,
         resolvers: _,
         shard: _, // of peers, which are refused
         slowstart,
         tcp_ut,
-        track: _, // looked up when all are known
+        track: _, // looked up when all servers are known
         weight,
         ws,
         cc,
@@ -315,7 +316,7 @@ pub(super) fn server(
         tfo,
         send_proxy,
         proxy_v2_options,
-        proxy_tlvs: _, // as `pool_conn_name`
+        proxy_tlvs: _, // like `pool_conn_name`
         source,
         tls,
     } = options;
@@ -366,7 +367,7 @@ pub(super) fn server(
         ServerPlace::At(_) => Some("it is no IP address"),
     };
     if stays.is_some() && !matches!(address.value.place, Location::Ip { host: Host::Name { .. }, .. }) {
-        resolution = None; // it has no name, and gets none
+        resolution = None; // it has no name and gets none
     }
     if let (Some(set), Some(why), true) = (&options.resolvers, stays, resolution.is_some()) {
         refuse.keyword(set.pos, "resolvers", &format!("the server's address cannot change, since {why}"));
@@ -417,9 +418,9 @@ pub(super) fn server(
         pool_name: None,
         source_field: source.and_then(|source| source_field(source, refuse)),
         stands_in: false,
-        check: None,  // given when all are known
-        agent: None,  // the same
-        tracks: None, // the same
+        check: None,  // set when all servers are known
+        agent: None,  // set when all servers are known
+        tracks: None, // set when all servers are known
         followers: Followers::default(),
         added: false,
         named: AtomicBool::new(false),
@@ -430,14 +431,14 @@ pub(super) fn server(
     }
 }
 
-/// Whether a backend has a server beside those of the file: `dispatch`, unless `balance` says otherwise, and
-/// `option transparent`.
+/// Returns true if a backend has a server beside those of its lines: that of `dispatch`, unless there is
+/// `balance`, or that of `option transparent`.
 pub(super) fn has_stand_in(settings: &Settings) -> bool {
     settings.option(Toggle::TRANSPARENT) || settings.dispatch.is_some() && settings.balance.is_none()
 }
 
-/// What `dispatch` and `option transparent` send streams to that no cookie and no rule has a server for. The
-/// algorithm never chooses it.
+/// Builds the server of `dispatch` or `option transparent`. It gets the streams for which neither a cookie
+/// nor a rule names a server. The algorithm never chooses it.
 pub(super) fn of_client(
     pos: Pos,
     settings: &Settings,
@@ -480,13 +481,13 @@ fn header(send_proxy: &Option<Set<ProxyHeader>>, options: &Option<Set<Word>>) ->
             b"authority" => header.authority = true,
             b"cert-cn" => (header.tls, header.name) = (true, true),
             b"ssl-cipher" => (header.tls, header.cipher) = (true, true),
-            _ => header.tls = true, // of our certificate nothing more is told
+            _ => header.tls = true, // the proxy sends no more of its own certificate
         }
     }
     Some(header)
 }
 
-/// `usesrc hdr_ip(name[,occurrence])`
+/// Reads `usesrc hdr_ip(name[,occurrence])`.
 fn source_field(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<(Box<[u8]>, i32)> {
     let word = source.usesrc.as_ref()?;
     let arguments = word.text()?.strip_prefix("hdr_ip(")?;
@@ -510,10 +511,10 @@ fn source_field(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<(Box<[
     }
 }
 
-/// How far `usesrc hdr_ip` looks back, as HAProxy.
+/// Most values that `usesrc hdr_ip` looks back, as in HAProxy.
 const MOST_OCCURRENCES: i32 = 10;
 
-/// `source`
+/// Reads `source`.
 fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
     let tree::Source { address, usesrc, interface: _ } = source;
     let mut wrong = |message: String| refuse.found.alert(address.pos, message);
@@ -531,7 +532,7 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
     let ip = match host {
         Host::V4(ip) => ip.into(),
         Host::V6(ip) => ip.into(),
-        Host::Name { .. } => return None, // was resolved
+        Host::Name { .. } => return None, // the name was resolved
     };
     let ports = match port {
         Port::Unset => None,
@@ -547,8 +548,8 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
         Some(word) => match word.text() {
             Some("client") => Some(Present::Client),
             Some("clientip") => Some(Present::ClientIp),
-            Some(text) if text.starts_with("hdr_ip(") => Some(Present::ClientIp), /* the client that the */
-            // field names
+            // The client that the field names.
+            Some(text) if text.starts_with("hdr_ip(") => Some(Present::ClientIp),
             Some(text) => {
                 let with_port = text.parse().ok();
                 let alone = text.parse().ok().map(|ip| std::net::SocketAddr::new(ip, 0));
@@ -565,7 +566,8 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
     Some(Source { address: ip, ports, present })
 }
 
-/// Where it is at the start, and who tells where it is later. `last` is how a server state file has it.
+/// Returns the server's address at the start, and who changes it later. `last` is the server's entry in the
+/// server state file.
 fn whereabouts(
     address: &Set<Address>,
     init_addr: &Option<Set<Word>>,
@@ -589,7 +591,7 @@ fn whereabouts(
         answer: None,
     };
     let Some(Resolution { service: Some(service), .. }) = &resolution else {
-        // A name that an operator has given stays, as long as somebody asks for it.
+        // A name that an operator has set stays, as long as the server has resolvers.
         let given = last.filter(|last| resolution.is_some() && last.admin & admin::RENAMED != 0);
         let given = given.and_then(|last| last.name.clone()).filter(|given| Some(&**given) != host);
         known.renamed = given.is_some();
@@ -597,7 +599,7 @@ fn whereabouts(
         known.place = place(address, &methods, last.and_then(|last| last.address), refuse);
         return (known, resolution);
     };
-    // It stands for whom it stood for, until the service's records say something else.
+    // The server keeps its member of the service until the service's records change.
     match last.filter(|last| last.service.as_deref() == Some(service.as_str())) {
         Some(State { name: Some(name), port, address: ip, .. }) if *port != 0 => {
             known.port = Port::One(*port);
@@ -610,7 +612,7 @@ fn whereabouts(
     (known, resolution)
 }
 
-/// How a name is resolved at the start.
+/// Method to resolve a name at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Last,
@@ -619,8 +621,8 @@ enum Method {
     At(IpAddr),
 }
 
-/// `init-addr`; what is wrong there is told, also where an address makes it useless. Without it a server
-/// whose name is `asked` for all the time starts without an address rather than not at all.
+/// Reads `init-addr`; errors are reported even if an address makes it useless. Without it, a server whose
+/// name is `asked` for at run time may start without an address.
 fn methods(init_addr: &Option<Set<Word>>, asked: bool, refuse: &mut Refuse<'_>) -> Vec<Method> {
     let Some(set) = init_addr else {
         let none = asked.then_some(Method::None);
@@ -648,8 +650,8 @@ fn methods(init_addr: &Option<Set<Word>>, asked: bool, refuse: &mut Refuse<'_>) 
     methods
 }
 
-/// Where it is: its name is resolved by the first method of `init-addr` that can. `last` is the address of a
-/// server state file.
+/// Returns the server's address. The first method of `init-addr` that succeeds resolves its name. `last` is
+/// the address in the server state file.
 fn place(
     address: &Set<Address>,
     methods: &[Method],
@@ -673,7 +675,7 @@ fn place(
         }
         match address.endpoints().map(|mut all| all.swap_remove(0)) {
             Ok(endpoint) => ServerPlace::At(endpoint),
-            Err(_) => ServerPlace::Nowhere, // no name is left, and no range
+            Err(_) => ServerPlace::Nowhere, // neither a name nor a range is left here
         }
     };
     let Location::Ip { host: Host::Name { .. }, port } = &address.value.place else {
@@ -718,9 +720,9 @@ fn place(
     ServerPlace::Nowhere
 }
 
-/// `cookie dynamic`: the cookie of a server that has none of its own, as HAProxy makes it, so that a client
-/// keeps to its server whichever of several proxies it comes by. XXH64 of the secret, the address and the
-/// port, four bytes of it, in network order.
+/// Returns the cookie of `cookie dynamic` for a server without one of its own. It is the one that HAProxy
+/// makes, so that a client stays with its server whichever of several proxies it uses: XXH64 of the secret,
+/// the address and the port, which has four bytes in network order.
 fn dynamic_cookie(settings: &Settings, place: &ServerPlace) -> Option<Box<[u8]>> {
     settings.cookie.as_ref().filter(|set| set.value.dynamic)?;
     let secret = &settings.dynamic_cookie_key.as_ref()?.value;
@@ -728,7 +730,7 @@ fn dynamic_cookie(settings: &Settings, place: &ServerPlace) -> Option<Box<[u8]>>
     Some(cookie_of(secret.bytes(), *address).into_bytes().into())
 }
 
-/// Says where `cookie dynamic` gives no server a cookie, or two the same.
+/// Warns where `cookie dynamic` gives a server no cookie, or two servers the same.
 pub(super) fn check_dynamic_cookies(settings: &Settings, servers: &[Server], refuse: &mut Refuse<'_>) {
     let Some(set) = settings.cookie.as_ref().filter(|set| set.value.dynamic) else { return };
     if settings.dynamic_cookie_key.is_none() {

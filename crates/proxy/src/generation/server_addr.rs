@@ -1,12 +1,11 @@
-//! Where a server is, which may change while it serves: by its name, or by an operator.
+//! Address of a server, which may change while the generation serves: by name resolution or by an operator.
 //!
 //! # Protocol
-//! 1. Whoever connects reads the place as it is published, without a lock, and keeps no reference to it while
-//!    it waits.
-//! 2. Changes are made under the lock of what reports read, and published there: the last one is what both
-//!    show.
-//! 3. `word` grows with each change, so that what was kept of the place before, idle connections, is told
-//!    apart from what is of this one.
+//! 1. A lane that connects reads the published address without a lock, and keeps no reference to it across a
+//!    wait.
+//! 2. Changes are made under the lock of the data that reports read, and published under that lock, so both
+//!    show the last change.
+//! 3. `word` changes with each change, so that idle connections to the former address can be recognized.
 
 use super::server::ServerPlace;
 use manylane_net::address::{Host, Location, Port};
@@ -18,25 +17,26 @@ use std::net::IpAddr;
 
 static SERVER_ADDRS: LockClass = LockClass::new("place of a server", LockClass::LEAF);
 
-/// All that is known of where a server is.
+/// Everything that is known about a server's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whereabouts {
-    /// Where.
+    /// The address.
     pub place: ServerPlace,
-    /// Its port, as the file, an operator or an SRV record has it.
+    /// The port from the configuration, an operator or an SRV record.
     pub port: Port,
-    /// Its name, unless it has none: an address in the file, or a service that has no server for it.
+    /// The host name. `None` for an address in the configuration, or a service without a member for the
+    /// server.
     pub name: Option<Box<str>>,
-    /// It is not the name of the file.
+    /// The name is not that of the configuration.
     pub renamed: bool,
-    /// An operator has said where: so it is until the answer of name servers is another one than `answer`.
+    /// An operator has set the address; it holds until the name servers' answer differs from `answer`.
     pub by_hand: bool,
-    /// What tells the answer apart that was looked at last.
+    /// Hash of the last answer of the name servers.
     pub answer: Option<u64>,
 }
 
 impl Whereabouts {
-    /// Its IP address, if it has one.
+    /// Returns the IP address, if there is one.
     pub fn ip(&self) -> Option<IpAddr> {
         match &self.place {
             ServerPlace::At(Endpoint::Ip(address)) => Some(address.ip()),
@@ -49,7 +49,7 @@ impl Whereabouts {
         }
     }
 
-    /// Where connections go, if that does not depend on the client.
+    /// Returns the endpoint of connections, if it does not depend on the client.
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match &self.place {
             ServerPlace::At(endpoint) => Some(endpoint),
@@ -57,18 +57,18 @@ impl Whereabouts {
         }
     }
 
-    /// Whether that answer leaves it where an operator has put it.
+    /// Returns true if an answer leaves the address that an operator has set.
     pub(crate) fn stays_by_hand(&self, answer: u64) -> bool {
         self.by_hand && self.answer == Some(answer)
     }
 
-    /// An answer says where it is from now on.
+    /// Notes an answer that decides about the address from now on.
     pub(crate) fn heard(&mut self, answer: u64) {
         self.by_hand = false;
         self.answer = Some(answer);
     }
 
-    /// It is at that address, at its port; nowhere without one.
+    /// Sets the IP address, with the known port; `None` leaves the server without an address.
     pub fn settle(&mut self, ip: Option<IpAddr>) {
         self.place = match (ip, self.port) {
             (None, _) => ServerPlace::Nowhere,
@@ -84,20 +84,20 @@ impl Whereabouts {
     }
 }
 
-/// The place of a server at work.
+/// Published address of a server.
 #[derive(Debug)]
 pub struct ServerAddr {
     now: Published<ServerPlace>,
-    /// [`OF_CLIENT`], and how often it has changed.
+    /// Number of changes, shifted left by one, and [`OF_CLIENT`].
     word: AtomicU32,
     known: Mutex<Whereabouts>,
 }
 
-/// What lies beside the number of changes: where the server is depends on the client.
+/// Bit of `word`: the address depends on the client.
 const OF_CLIENT: u32 = 1;
 
 impl ServerAddr {
-    /// As the file has it.
+    /// Returns the address of the configuration.
     pub fn new(known: Whereabouts) -> Self {
         let of_client = u32::from(matches!(known.place, ServerPlace::OfClient(_)));
         Self {
@@ -107,7 +107,7 @@ impl ServerAddr {
         }
     }
 
-    /// Where it is.
+    /// Returns the current address.
     #[inline]
     pub fn load<'r>(&'r self, reader: &'r Reader) -> &'r ServerPlace {
         self.now.load(reader)
@@ -116,24 +116,24 @@ impl ServerAddr {
     // Relaxed: numbers by themselves. A connection that is made to the old place at the moment of a change is
     // as one that was made just before.
 
-    /// Whether where it is depends on the client.
+    /// Returns true if the address depends on the client.
     #[inline]
     pub(crate) fn is_of_client(&self) -> bool {
         self.word.load(Ordering::Relaxed) & OF_CLIENT != 0
     }
 
-    /// A number for the place: 0 for one that is there since the beginning, whoever the client is.
+    /// Returns the word of the address: 0 for the first address, if it does not depend on the client.
     #[inline]
     pub(crate) fn word(&self) -> u32 {
         self.word.load(Ordering::Relaxed)
     }
 
-    /// For reports.
+    /// Returns everything that is known, for reports.
     pub fn read(&self) -> Whereabouts {
         self.known.lock().clone()
     }
 
-    /// Changes it. As it was.
+    /// Changes the address, and returns the former state.
     pub fn change(&self, to: impl FnOnce(&mut Whereabouts)) -> Whereabouts {
         let mut known = self.known.lock();
         let before = known.clone();

@@ -1,5 +1,5 @@
-//! `h1-case-adjust` and `h1-case-adjust-file`: how names of fields are spelled for clients and servers that
-//! care.
+//! `h1-case-adjust` and `h1-case-adjust-file`: spelling of field names for clients and servers that depend on
+//! it.
 
 use super::files;
 use super::refuse::Refuse;
@@ -8,10 +8,10 @@ use manylane_config::tree::Global;
 use manylane_http::CaseTable;
 use std::path::Path;
 
-/// Bytes of a file of spellings at most.
+/// Most bytes of a file of spellings.
 const LONGEST: u64 = 1 << 20;
 
-/// None: nothing is spelled in another way than it came.
+/// Returns the table of spellings; `None` if no name is changed.
 pub(super) fn spellings(global: &Global, refuse: &mut Refuse<'_>) -> Option<CaseTable> {
     let mut table = CaseTable::default();
     let mut any = false;

@@ -1,10 +1,9 @@
-//! `load-server-state-from-file`: servers go on as a process before this one left them (R-G8).
+//! `load-server-state-from-file`: servers continue in the state in which an earlier process left them (R-G8).
 //!
-//! What an operator did goes on as long as the configuration does not say something else about the same
-//! thing: the weight where the file's is what it was, maintenance where `disabled` is as it was. Addresses
-//! and ports of servers are those of the configuration, which may have changed since; that of a name is here
-//! for `init-addr last`, and so is the name that an operator or a service gave to a server of a `resolvers`
-//! section.
+//! A setting of an operator continues unless the configuration of the same thing has changed: the weight if
+//! the configured weight is the same, maintenance if `disabled` is the same. Addresses and ports come from
+//! the configuration, which may have changed. The file supplies the address of a name for `init-addr last`,
+//! and the name that an operator or a service gave to a server of a `resolvers` section.
 
 use super::files;
 use super::refuse::Refuse;
@@ -21,15 +20,15 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The files that the proxies of a configuration name.
+/// State files that the proxies of a configuration name.
 #[derive(Debug, Default)]
 pub(super) struct StateFiles {
-    /// That of all backends, once it was read.
+    /// The file of all backends, once it was read.
     global: Option<Rc<States>>,
 }
 
 impl StateFiles {
-    /// How the servers of a proxy were, if it names a file.
+    /// Returns the former states of a proxy's servers, if the proxy names a file.
     pub(super) fn of(&mut self, proxy: &Proxy, refuse: &mut Refuse<'_>) -> Option<Rc<States>> {
         match proxy.settings.load_server_state {
             None | Some(Set { value: "none", .. }) => None,
@@ -48,7 +47,7 @@ impl StateFiles {
     }
 }
 
-/// Sets the servers of a backend to what they were.
+/// Restores the states of a backend's servers.
 pub(super) fn restore(backend: &Backend, states: &States) {
     let now = Time::now();
     for server in &backend.servers {
@@ -58,7 +57,7 @@ pub(super) fn restore(backend: &Backend, states: &States) {
     }
 }
 
-/// The file of all backends.
+/// Reads the file of all backends.
 fn global(config: &Config, pos: Pos, refuse: &mut Refuse<'_>) -> States {
     match &config.global.server_state_file {
         Some(Set { value: word, .. }) => {
@@ -74,7 +73,7 @@ fn global(config: &Config, pos: Pos, refuse: &mut Refuse<'_>) -> States {
     }
 }
 
-/// A path that is not absolute is in the folder `server-state-base`.
+/// Returns the path of a file; a relative path is in the folder `server-state-base`.
 fn path(word: &Word, refuse: &Refuse<'_>) -> PathBuf {
     match (refuse.config.global.server_state_base.as_ref().and_then(|set| set.value.text()), word.text()) {
         (Some(base), Some(name)) => Path::new(base).join(name),
@@ -109,7 +108,7 @@ fn read(path: &Path, pos: Pos, refuse: &mut Refuse<'_>) -> States {
     states
 }
 
-/// Sets a server to what it was.
+/// Restores the state of a server.
 fn one(backend: &Backend, server: &Server, state: &State, now: Time) {
     let balancer = &backend.balancer;
     let Some(index) = balancer.servers().index(server.index) else { return };
@@ -123,11 +122,11 @@ fn one(backend: &Backend, server: &Server, state: &State, now: Time) {
         balancer.set_admin(index, own, now);
     }
     if state.file_weight == server.weight && state.weight != server.weight {
-        // An algorithm whose weights are fixed now has those of the file.
+        // A static algorithm keeps the weights of the configuration.
         let _ = balancer.set_weight(index, state.weight, now);
     }
-    // In maintenance a server is down whatever its checks would say; they begin anew when it comes back. One
-    // that tracks is as the other.
+    // A server in maintenance is down whatever its checks would report; they start anew when it comes back. A
+    // server that tracks another copies its state.
     let running = match state.operation {
         0 => Running::Down,
         3 => Running::Stopping,

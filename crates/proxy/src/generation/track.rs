@@ -1,14 +1,14 @@
-//! `track`: servers that are as others are.
+//! `track`: servers that copy the state of other servers.
 //!
 //! # Protocol
-//! 1. Who tracks whom is fixed when the generation is built: a chain ends at a server that is checked, and
-//!    has no loop.
-//! 2. What changes a server sets those that track it to what it is then, looks at it once more, and sets them
-//!    again if it is not so any more. So the last of two changes at the same time wins with all of them,
-//!    without a lock that is held for several servers.
-//! 3. A server that tracks takes the operation of the one that it names, and inherits what the operator sets
-//!    there; what the operator sets at the server itself stays beside that. Requests read the server's own
-//!    word only.
+//! 1. The relations are fixed when the generation is built: a chain ends at a server with checks and has no
+//!    loop.
+//! 2. Code that changes a server copies the state to the servers that track it, reads the state again, and
+//!    repeats this if it has changed. So the last of two concurrent changes wins on all of them, without a
+//!    lock over several servers.
+//! 3. A tracking server takes the operation of the server that it names, and inherits the administrative
+//!    state there; its own administrative state remains beside that. Requests read only the server's own
+//!    word.
 
 use super::refuse::Refuse;
 use super::{Backend, Generation, Server};
@@ -19,18 +19,18 @@ use manylane_config::tree::{Config, Proxy};
 use manylane_sched::Time;
 use manylane_sync::{Arc, LockClass, Mutex};
 
-/// A server by the numbers of its backend and in it.
+/// A server, by the number of its backend and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ServerNumber {
-    /// Of the backend.
+    /// Number of the backend.
     pub backend: usize,
-    /// In it.
+    /// Number in the backend.
     pub server: usize,
 }
 
 static FOLLOWERS: LockClass = LockClass::new("those that track a server", LockClass::LEAF);
 
-/// Those that track a server; a server that is added may be one more. Snapshot at when the server changes.
+/// Servers that track a server; an added server may join them. Read when the server changes.
 #[derive(Debug)]
 pub struct Followers(Mutex<Vec<ServerNumber>>);
 
@@ -41,7 +41,7 @@ impl Default for Followers {
 }
 
 impl Followers {
-    /// All of them now.
+    /// Returns the current tracking servers.
     pub fn all(&self) -> Vec<ServerNumber> {
         self.0.lock().clone()
     }
@@ -55,7 +55,7 @@ impl Followers {
     }
 }
 
-/// Finds what servers track, and tells those who is.
+/// Resolves `track` options, and registers the tracking servers.
 pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Refuse<'_>) {
     let numbers: std::collections::HashMap<Box<str>, usize> =
         backends.iter().map(|backend| (backend.name.clone(), backend.number)).collect();
@@ -91,7 +91,7 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
                         config.proxies.iter().filter(|proxy| proxy.kind.is_backend() && proxy.name == *of);
                     proxies.any(|proxy| proxy.servers.iter().any(|server| server.name == *wanted))
                 };
-                // A server that the file does not have was reported when the file was checked.
+                // A server that the configuration does not have was reported before.
                 if of_name.is_some_and(written) {
                     wrong(format!(
                         "'track' of {name} expects a server at work, found '{}', which is not",
@@ -102,7 +102,7 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
             };
             let tracked = ServerNumber { backend: of.number, server: root.index };
             if let Some(server) = Arc::get_mut(&mut backends[number].servers[server]) {
-                server.tracks = Some(tracked); // nobody shares it yet
+                server.tracks = Some(tracked); // the server is not shared yet
             }
             tracking.push((follower, &set.value));
         }
@@ -140,26 +140,27 @@ pub(super) fn resolve(config: &Config, backends: &mut [Backend], refuse: &mut Re
 }
 
 impl Generation {
-    /// The server of that number.
+    /// Returns the server with this number.
     pub fn server(&self, number: ServerNumber) -> (&Backend, &Server) {
         let backend = &self.backends[number.backend];
         (backend, &backend.servers[number.server])
     }
 
-    /// The same, if it has one: a server that was added since has none in a generation before.
+    /// Returns the server with this number, if there is one: an earlier generation lacks servers that were
+    /// added later.
     pub(crate) fn known(&self, number: ServerNumber) -> Option<(&Backend, &Server)> {
         let backend = self.backends.get(number.backend)?;
         Some((backend, backend.servers.get(number.server)?))
     }
 
-    /// How that server is; one without a place among those that are balanced over is nowhere.
+    /// Returns the standing of a server; `None` if the balancer does not have it.
     pub fn standing(&self, number: ServerNumber) -> Option<Standing> {
         let (backend, server) = self.known(number)?;
         let servers = backend.balancer.servers();
         servers.index(server.index).map(|index| servers[index].state().standing())
     }
 
-    /// The end of the chain that begins at this server: itself, where it tracks none.
+    /// Returns the end of the chain that begins at this server: the server itself if it tracks none.
     pub fn root_of(&self, number: ServerNumber) -> ServerNumber {
         let mut at = number;
         while let Some(next) = self.server(at).1.tracks {
@@ -168,7 +169,7 @@ impl Generation {
         at
     }
 
-    /// Servers that track are as those that they track, and nobody is told: before the generation serves.
+    /// Copies states to all tracking servers without reports, before the generation serves.
     pub fn settle_followers(&self, now: Time) {
         let all = self.backends.iter().flat_map(|backend| &backend.servers);
         for root in all.filter(|server| server.tracks.is_none()) {
@@ -187,12 +188,12 @@ impl Generation {
     }
 }
 
-/// How a server is that tracks `tracked`. Rule 3.
+/// Returns the standing of a server that tracks `tracked` (rule 3).
 pub(crate) fn follow(own: Standing, tracked: Standing) -> Standing {
     Standing { operation: tracked.operation, inherited: tracked.admin(), ..own }
 }
 
-/// What checks say, in the words of the balancer.
+/// Converts the result of checks into the balancer's type.
 pub(crate) fn operation(running: Running) -> Operation {
     match running {
         Running::Up => Operation::Up,
@@ -202,7 +203,7 @@ pub(crate) fn operation(running: Running) -> Operation {
 }
 
 impl Backend {
-    /// The number of one of its servers.
+    /// Returns the number of one of the backend's servers.
     pub fn number_of(&self, index: Index) -> ServerNumber {
         ServerNumber { backend: self.number, server: index.get() }
     }

@@ -1,4 +1,4 @@
-//! `userlist`: who may use what, with which password.
+//! `userlist`: users with passwords and groups.
 
 use super::refuse::Refuse;
 use manylane_config::source::Pos;
@@ -8,34 +8,34 @@ use sha_crypt::Params;
 use std::collections::HashMap;
 use yescrypt::{PasswordVerifier, Yescrypt};
 
-/// Rounds of a password's hash, unless it says otherwise.
+/// Rounds of a password hash that does not specify them.
 const ROUNDS: u32 = 5000;
 
-/// Rounds of a hash at most. They are computed beside the lanes, 5,000 of them in a few milliseconds, and for
-/// each wrong password anew: so what takes a second would let few guesses keep a processor busy.
+/// Most rounds of a hash. A thread beside the lanes computes them, 5,000 in a few milliseconds, and anew for
+/// each wrong password. So a hash that takes a second would let few guesses keep a processor busy.
 const MOST_ROUNDS: u32 = 1_000_000;
 
-/// Characters of a salt of scrypt.
+/// Most characters of a scrypt salt.
 const LONGEST_SALT_OF_SCRYPT: usize = 64;
 
-/// The same of bcrypt, whose rounds are a power of two. The least that there is, 4, takes about a
+/// Highest cost of bcrypt, whose rounds are a power of two. The lowest possible cost, 4, takes about a
 /// millisecond.
 const MOST_BCRYPT_COST: u32 = 14;
 
-/// Bytes of memory that a hash of yescrypt or scrypt may need, and work through. Debian's usual ones need 16
+/// Most bytes of memory that a hash of yescrypt or scrypt may need and process. Debian's default needs 16
 /// MiB.
 const MOST_YESCRYPT_MEMORY: u64 = 64 << 20;
 
-/// Bytes of a salt that count.
+/// Number of bytes of a salt that count.
 const SALT: usize = 16;
 
-/// Bytes of a salt of MD5 that count.
+/// Number of bytes of an MD5 salt that count.
 const SALT_OF_MD5: usize = 8;
 
-/// Bytes of a password at most, as in crypt(3) of most systems: hashing takes longer with each of them.
+/// Most bytes of a password, as in crypt(3) of most systems: hashing takes longer with each byte.
 const LONGEST: usize = 512;
 
-/// The users of a list.
+/// Users of a list.
 #[derive(Debug, Default)]
 pub struct Userlist {
     users: HashMap<Box<[u8]>, Entry>,
@@ -43,34 +43,34 @@ pub struct Userlist {
 
 #[derive(Debug)]
 struct Entry {
-    /// Without one nobody is this user.
+    /// `None` if no password is valid for this user.
     password: Option<Password>,
     groups: Vec<Box<[u8]>>,
 }
 
-/// A password as the file has it.
+/// A password as in the configuration.
 #[derive(PartialEq)]
 enum Password {
-    /// As it is.
+    /// Plain text.
     Plain(Box<[u8]>),
-    /// As crypt(3) hashes it.
+    /// Hash of crypt(3).
     Hash { method: Method, rounds: u32, salt: Box<[u8]>, hash: Box<[u8]> },
-    /// `$2b$`, whole.
+    /// Complete hash of bcrypt (`$2b$`).
     Bcrypt(Box<str>),
-    /// `$y$`, whole.
+    /// Complete hash of yescrypt (`$y$`).
     Yescrypt(Box<str>),
-    /// `$7$`
+    /// Hash of scrypt (`$7$`).
     Scrypt { params: scrypt::Params, salt: Box<[u8]>, hash: Box<[u8]> },
 }
 
 impl std::fmt::Debug for Password {
-    /// Secrets do not get into logs.
+    /// Hides the secret from logs.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Password(..)")
     }
 }
 
-/// A method of crypt(3), after Ulrich Drepper's *Unix crypt using SHA-256 and SHA-512*; the one of MD5 is
+/// Method of crypt(3), after Ulrich Drepper's *Unix crypt using SHA-256 and SHA-512*; that of MD5 is
 /// Poul-Henning Kamp's of FreeBSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
@@ -80,8 +80,8 @@ enum Method {
 }
 
 impl Userlist {
-    /// Whether there is such a user with this password. `known`: whether it is the right one, if that was
-    /// found out before.
+    /// Returns true if the list has this user with this password. `known` returns the result of an earlier
+    /// check, if there was one.
     pub fn knows(&self, user: &[u8], password: &[u8], known: impl FnOnce() -> Option<bool>) -> bool {
         let Some(entry) = self.users.get(user) else { return false };
         let right = |own: &Password| {
@@ -90,12 +90,12 @@ impl Userlist {
         entry.password.as_ref().is_some_and(right)
     }
 
-    /// The user's group of that number, from 0.
+    /// Returns the user's group with this index, from 0.
     pub fn group(&self, user: &[u8], number: usize) -> Option<&[u8]> {
         self.users.get(user)?.groups.get(number).map(|group| &**group)
     }
 
-    /// Whether it takes time to find out if this is the user's password: it has to be hashed.
+    /// Returns true if the check of this password takes time because it has to be hashed.
     pub fn takes_time(&self, user: &[u8], password: &[u8]) -> bool {
         self.users
             .get(user)
@@ -103,13 +103,14 @@ impl Userlist {
             .is_some_and(|own| own.takes_time(password))
     }
 
-    /// Whether both lists have the same hash for that user: what is right in one is right in the other.
+    /// Returns true if both lists have the same hash for a user, so that a result for one list holds for the
+    /// other.
     pub fn has_same(&self, other: &Self, user: &[u8]) -> bool {
         let (own, other) = (self.users.get(user), other.users.get(user));
         own.zip(other).is_some_and(|(own, other)| own.password.is_some() && own.password == other.password)
     }
 
-    /// Whether some password of the list is hashed.
+    /// Returns true if the list has a hashed password.
     pub fn has_hashes(&self) -> bool {
         self.users
             .values()
@@ -130,7 +131,7 @@ impl Password {
                     && same(&from_the_lowest(&made), hash)
             }
             Self::Hash { method, rounds, salt, hash } => {
-                let Ok(params) = Params::new(*rounds) else { return false }; // it was checked
+                let Ok(params) = Params::new(*rounds) else { return false }; // the rounds were checked before
                 let made = match method {
                     Method::Md5 => md5_crypt(password, salt),
                     Method::Sha256 => encode(&sha_crypt::sha256_crypt(password, salt, params), (10, 31)),
@@ -145,7 +146,7 @@ impl Password {
         !matches!(self, Self::Plain(_)) && password.len() <= LONGEST
     }
 
-    /// Reads `$2b$cost$salt-and-hash`.
+    /// Reads a hash `$2b$cost$salt-and-hash`.
     fn of_bcrypt(text: &str) -> Result<Self, String> {
         let parts = text
             .parse::<bcrypt::HashParts>()
@@ -160,7 +161,7 @@ impl Password {
         Ok(Self::Bcrypt(text.into()))
     }
 
-    /// Reads `$y$parameters$salt$hash`.
+    /// Reads a hash `$y$parameters$salt$hash`.
     fn of_yescrypt(text: &str) -> Result<Self, String> {
         let damaged = || "the hash of yescrypt is damaged".to_owned();
         let mut parts = text.split('$').skip(2);
@@ -181,8 +182,8 @@ impl Password {
         Ok(Self::Yescrypt(text.into()))
     }
 
-    /// Reads `$7$N.....r.....p.....salt$hash`: one digit for the power of two N, five each for r and p, all
-    /// from the lowest on.
+    /// Reads a hash `$7$N.....r.....p.....salt$hash`: one digit for the logarithm of N, five each for r and
+    /// p, least significant digit first.
     fn of_scrypt(text: &[u8]) -> Result<Self, String> {
         let damaged = || "the hash of scrypt is damaged".to_owned();
         let number = |digits: &[u8]| {
@@ -209,7 +210,7 @@ impl Password {
         Ok(Self::Scrypt { params, salt: salt.into(), hash: hash.into() })
     }
 
-    /// Reads `$5$rounds=5000$salt$hash` and the like.
+    /// Reads a hash `$5$rounds=5000$salt$hash` and the like.
     fn hashed(text: &[u8]) -> Result<Self, String> {
         let refused =
             |what: &str| Err(format!("{what}; use a hash of SHA-512, as 'mkpasswd -m sha-512' makes"));
@@ -253,13 +254,13 @@ impl Password {
     }
 }
 
-/// Compares in a time that does not tell where they differ.
+/// Compares in constant time, so that the time does not show where the texts differ.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
-/// The hash of MD5 in the way of crypt(3), as text. Its thousand rounds take a fraction of a millisecond for
-/// a password of the usual length, and a few for the longest.
+/// Returns the MD5 hash of crypt(3) as text. Its thousand rounds take a fraction of a millisecond for a usual
+/// password, and a few for the longest.
 fn md5_crypt(password: &[u8], salt: &[u8]) -> Vec<u8> {
     let inner: [u8; 16] =
         Md5::new().chain_update(password).chain_update(salt).chain_update(password).finalize().into();
@@ -267,7 +268,7 @@ fn md5_crypt(password: &[u8], salt: &[u8]) -> Vec<u8> {
     for start in (0..password.len()).step_by(inner.len()) {
         first.update(&inner[..inner.len().min(password.len() - start)]);
     }
-    // A byte for each bit of the length, the lowest first.
+    // One byte for each bit of the length, lowest bit first.
     let mut length = password.len();
     while length > 0 {
         first.update(if length & 1 == 1 { &[0][..] } else { &password[..1] });
@@ -294,10 +295,10 @@ fn md5_crypt(password: &[u8], salt: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Digits of six bits.
+/// Digits of six bits each.
 const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Three bytes as `count` digits, the lowest first.
+/// Appends three bytes as `count` digits, least significant digit first.
 fn digits(text: &mut Vec<u8>, bytes: [u8; 3], count: usize) {
     let mut bits = u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2]);
     for _ in 0..count {
@@ -306,7 +307,7 @@ fn digits(text: &mut Vec<u8>, bytes: [u8; 3], count: usize) {
     }
 }
 
-/// A hash as scrypt's way of crypt(3) writes it: three bytes in four digits, from the lowest on.
+/// Encodes a hash as scrypt's variant of crypt(3) does: three bytes in four digits, least significant first.
 fn from_the_lowest(hash: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     for three in hash.chunks(3) {
@@ -316,14 +317,14 @@ fn from_the_lowest(hash: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Writes a hash in the way of crypt(3): groups of three bytes of which each lies `apart` from the one
-/// before, turned by one from group to group, and at the end what is left from byte `last` on.
+/// Encodes a hash as crypt(3) does: groups of three bytes at a distance of `apart`, rotated by one from group
+/// to group, and the remaining bytes from `last` on.
 fn encode(hash: &[u8], (apart, last): (usize, usize)) -> Vec<u8> {
     let mut text = Vec::new();
     let turn = if apart == 10 { 2 } else { 1 };
     for number in 0..apart {
         let triple = [number, number + apart, number + 2 * apart];
-        // The group that begins with the first, the second or the third of the three.
+        // The group starts with the first, second or third of the three bytes.
         let first = number * turn % 3;
         let bytes = [hash[triple[first]], hash[triple[(first + 1) % 3]], hash[triple[(first + 2) % 3]]];
         digits(&mut text, bytes, 4);
@@ -335,7 +336,7 @@ fn encode(hash: &[u8], (apart, last): (usize, usize)) -> Vec<u8> {
     text
 }
 
-/// All lists, in the file's order. Those with users that cannot be read are reported.
+/// Returns all lists in the order of the configuration. Reports passwords that cannot be used.
 pub(super) fn userlists(lists: &[tree::Userlist], refuse: &mut Refuse<'_>) -> Vec<Userlist> {
     lists.iter().map(|list| userlist(list, refuse)).collect()
 }
@@ -422,7 +423,7 @@ mod tests {
             assert!(known.is(password.as_bytes()), "{hash}");
             assert!(!known.is(b"Hello world"), "{hash}");
         }
-        // Only eight bytes of the salt count, and no password is as long as this.
+        // Only eight bytes of the salt count, and no valid password is this long.
         let long = "$1$saltstri$YMyguxXMBpd2TEZ.vS/3q1";
         let known = Password::hashed(long.replace("$saltstri$", "$saltstringlong$").as_bytes()).unwrap();
         assert!(known.is(b"Hello world!"));

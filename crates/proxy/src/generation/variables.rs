@@ -1,4 +1,4 @@
-//! `set-var` and `set-var-fmt` of `global`: variables of the process, set once before anything is served.
+//! `set-var` and `set-var-fmt` of `global`: process variables that are set once, before anything is served.
 
 use super::refuse::Refuse;
 use super::rules::Made;
@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// The variables and what they are set to, in the order of the file.
+/// Reads the variables and their values in the order of the configuration.
 pub(super) fn read(
     statements: &[Statement],
     compiler: &mut Compiler<'_>,
@@ -30,7 +30,8 @@ fn one(
     refuse: &mut Refuse<'_>,
 ) -> Option<(VariableId, Made)> {
     let Statement { keyword, words, pos: _ } = statement;
-    let [name, value @ ..] = &words[..] else { return None }; // the table counts them
+    // the table of keywords checked the number of words
+    let [name, value @ ..] = &words[..] else { return None };
     let first = value.first()?;
     let id = match compiler.variables.resolve(name.bytes()) {
         Ok(id) if id.scope == Scope::Process => id,
@@ -68,7 +69,7 @@ fn one(
     }
 }
 
-/// Sets them, one after the other: each may look at those before it. What has no value stays unset.
+/// Sets the variables in order; each may read earlier ones. A variable without a value stays unset.
 pub(super) fn set(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zone) {
     if made.is_empty() {
         return;
@@ -110,14 +111,14 @@ fn set_with(made: &[(VariableId, Made)], variables: &ProcessVariables, zone: &Zo
     }
 }
 
-/// Variables of the process that commands may make beside those that expressions of the file name: a script's
-/// marks.
+/// Most process variables that commands may make in addition to those of the configuration, as notes of
+/// scripts.
 pub(super) const MOST_COMMANDED: usize = 256;
 
 static COMMANDED: LockClass = LockClass::new("names of variables that commands made", LockClass::LEAF);
 
-/// Names of variables of the process, with those that commands have made. No rule reads them, so that only
-/// commands wait for each other.
+/// Names of process variables, including those that commands have made. No rule reads the names, so only
+/// commands wait for the lock.
 #[derive(Debug)]
 pub struct Commanded {
     names: Mutex<VariableNames>,
@@ -125,12 +126,12 @@ pub struct Commanded {
 }
 
 impl Commanded {
-    /// Of a generation whose expressions have these names.
+    /// Returns the names for a generation whose expressions have `names`.
     pub(super) fn new(names: VariableNames) -> Self {
         Self { most: names.count(Scope::Process) + MOST_COMMANDED, names: Mutex::new(&COMMANDED, names) }
     }
 
-    /// The variable of that name, if there is one.
+    /// Returns the variable with this name, if there is one.
     pub(crate) fn get(&self, name: &[u8]) -> Option<VariableId> {
         self.names.lock().get(name)
     }
@@ -144,7 +145,7 @@ impl Commanded {
     }
 }
 
-/// Variables of the process stay with it, but those that the file gives another value to, or none any more.
+/// Keeps the process variables of the generation before, except those whose lines in `global` have changed.
 pub(super) fn inherit(own: &mut Expressions, before: &Expressions, written: [&[Statement]; 2]) {
     for (name, _) in made(before) {
         let _ = own.commanded.get_or_make(&name); // there is room for as many as before
@@ -158,7 +159,7 @@ pub(super) fn inherit(own: &mut Expressions, before: &Expressions, written: [&[S
     own.process.follow(&before.process, shared);
 }
 
-/// What commands made of `before` since, for who has taken over from it already.
+/// Copies the variables that commands made in `before` after this generation had taken over its state.
 pub(crate) fn inherit_late(own: &Expressions, before: &Expressions, reader: &Reader) {
     for (name, id) in made(before) {
         if own.commanded.get(&name).is_none()
@@ -169,7 +170,7 @@ pub(crate) fn inherit_late(own: &Expressions, before: &Expressions, reader: &Rea
     }
 }
 
-/// Those that commands have made.
+/// Returns the variables that commands have made.
 fn made(of: &Expressions) -> Vec<(Vec<u8>, VariableId)> {
     let names = of.commanded.names.lock();
     names
@@ -179,7 +180,7 @@ fn made(of: &Expressions) -> Vec<(Vec<u8>, VariableId)> {
         .collect()
 }
 
-/// What the file says of a variable.
+/// Returns the lines of the configuration about a variable.
 fn lines_of<'a>(
     name: &'a [u8],
     statements: &'a [Statement],
@@ -190,8 +191,8 @@ fn lines_of<'a>(
     own.map(|statement| (statement.keyword, statement.words.iter().map(Word::bytes).collect()))
 }
 
-/// Sets a variable of the process while `generation` serves; one that no expression names is made. The error
-/// is a sentence.
+/// Sets a process variable while `generation` serves; creates it if no expression names it. The error is a
+/// sentence.
 pub(crate) fn set_now(
     generation: &Generation,
     reader: &Reader,
@@ -200,7 +201,7 @@ pub(crate) fn set_now(
     is_format: bool,
 ) -> Result<(), String> {
     let own = &generation.expressions;
-    // What the expression names and nobody has made has no value.
+    // A variable that the expression names but that does not exist has no value.
     let (mut names, mut references) = (own.commanded.names.lock().clone(), References::default());
     let mut compiler = Compiler::new(&Nobody, &mut names, &mut references);
     let made = if is_format {
@@ -214,7 +215,7 @@ pub(crate) fn set_now(
     Ok(())
 }
 
-/// Nothing is there.
+/// Host without proxies, servers or user lists.
 struct Nobody;
 
 impl Names for Nobody {

@@ -1,36 +1,36 @@
-//! Answers that rules make.
+//! Responses that rules make.
 
 use super::{EvalContext, EvalPhase};
 use crate::generation::{Redirect, RedirectKind, Reply, ReplyBody};
 use manylane_buf::Chain;
 use manylane_http::{EditError, Head, Known, Version};
 
-/// How a request ends that a rule answers.
+/// How a request ends to which a rule responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// As any other.
+    /// Normally.
     Answered,
-    /// It was refused.
+    /// The rule refused the request.
     Denied,
-    /// It was refused, and is told late.
+    /// The rule refused the request, with a delay.
     Tarpit,
 }
 
-/// An answer that rules made.
+/// A response that rules decided on.
 pub(crate) enum Answer {
-    /// The usual one with this status.
+    /// The usual response with this status.
     Usual(u16),
-    /// The usual one of 401, or of 407, that asks for a password: the challenge.
+    /// The usual response with 401 or 407, with this challenge for a password.
     Challenge(u16, Box<[u8]>),
-    /// This one: its head, without fields about framing and the connection, and its body.
+    /// This response: its head, without fields for framing and connection, and its body.
     Own(Box<Head>, Chain),
-    /// A whole message of a file, in answer to this status.
+    /// A complete message from a file, for this status.
     Whole(u16, Chain),
-    /// What counters say, as this query asks for it.
+    /// The metrics that this query selects.
     Metrics(Box<[u8]>),
 }
 
-/// `return`, `deny` with an answer of its own, `http-error`.
+/// Returns the response of `return`, of `deny` with a response, or of `http-error`.
 pub(crate) fn reply(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
@@ -53,7 +53,7 @@ pub(crate) fn reply(
     let mut head = Head::response(Version::HTTP_11, reply.status, None)?;
     for (name, format) in &reply.fields {
         eval.text(phase, format, |text| match text.ok_or(EditError::Full)? {
-            b"" => Ok(()), // a field that says nothing is left out
+            b"" => Ok(()), // a field with an empty value is left out
             text => head.add_field(&**name, text),
         })?;
     }
@@ -64,7 +64,7 @@ pub(crate) fn reply(
     Ok(Answer::Own(Box::new(head), body))
 }
 
-/// None: the target is empty, and that is ignored.
+/// Returns the redirection; `None` if the target is empty and the rule ignores that.
 pub(super) fn redirect(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
@@ -107,14 +107,15 @@ pub(super) fn redirect(
     if let Some(cookie) = &redirect.cookie {
         head.add_field(Known::SET_COOKIE, cookie)?;
     }
-    // Permanent ones may be kept.
+    // Caches may store permanent redirections.
     if !matches!(redirect.code, 301 | 308) {
         head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
     }
     Ok(Some(Answer::Own(Box::new(head), Chain::new())))
 }
 
-/// `keep-query`: a location with the query of the request behind its own, before a fragment.
+/// `keep-query`: appends the query of the request to a location, behind its own query and before its
+/// fragment.
 fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
     let Some(query) = query.filter(|query| !query.is_empty()) else { return location };
     let end = location.iter().position(|&byte| byte == b'#').unwrap_or(location.len());
@@ -129,7 +130,7 @@ fn with_query(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
     location
 }
 
-/// What a form of the page of counters is answered with.
+/// Returns the response to a form of the statistics page.
 pub(crate) fn see_other(location: &[u8]) -> Result<Answer, EditError> {
     let mut head = Head::response(Version::HTTP_11, 303, None)?;
     head.add_field(Known::CACHE_CONTROL, b"no-cache")?;
@@ -138,7 +139,7 @@ pub(crate) fn see_other(location: &[u8]) -> Result<Answer, EditError> {
     Ok(Answer::Own(Box::new(head), Chain::new()))
 }
 
-/// What `redir` of a server answers: its prefix and what the request asked for.
+/// Returns the redirection to a server with `redir`: its prefix and the request's path and query.
 pub(crate) fn to_server(prefix: &[u8], request: &Head) -> Result<Answer, EditError> {
     let mut location = [prefix, request.path().unwrap_or(b"/")].concat();
     if let Some(query) = request.query() {
@@ -151,7 +152,7 @@ pub(crate) fn to_server(prefix: &[u8], request: &Head) -> Result<Answer, EditErr
     Ok(Answer::Own(Box::new(head), Chain::new()))
 }
 
-/// What `auth` answers: 407 to a request that takes this for its proxy.
+/// Returns the response of `auth`: 407 to a request that uses this as its proxy, else 401.
 pub(crate) fn challenge(realm: &[u8], of_proxy: bool) -> Answer {
     let mut text = b"Basic realm=\"".to_vec();
     for &byte in realm {

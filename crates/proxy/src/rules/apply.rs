@@ -1,4 +1,4 @@
-//! One list of rules after another: what they do to a head, and what they decide.
+//! Runs lists of rules on a head and returns their decisions.
 
 use super::answer::{self, Answer, End};
 use super::context::{EvalContext, EvalPhase, backend_named};
@@ -17,33 +17,33 @@ use manylane_http::{EditError, Head, Version};
 use manylane_sync::Arc;
 use std::time::Duration;
 
-/// What a list of rules decided, or asks for before it goes on.
+/// Decision of a list of rules, or what it needs before it continues.
 pub(crate) enum Verdict {
-    /// All rules were looked at, or one allowed.
+    /// No rule objects: the list has ended, or a rule allows the message.
     Continue,
-    /// An answer of the proxy's own.
+    /// The proxy responds itself.
     Answer(End, Answer),
-    /// The request is no good.
+    /// The request is invalid.
     Bad,
-    /// The connection is closed without an answer.
+    /// The connection closes without a response.
     Reject,
-    /// The same, and the client is not told.
+    /// The connection is dropped, and the client is not told.
     Drop(Silence),
-    /// The list goes on after this time.
+    /// The list continues after this time.
     Pause(Duration),
-    /// The list goes on when the body is there, or so much of it, or after this time.
+    /// The list continues when the body, or `least` bytes of it, has arrived, or after this time.
     Body { time: Duration, least: usize },
-    /// The list goes on when this interim response was sent.
+    /// The list continues when this interim response was sent.
     Hint(Box<Head>),
-    /// The list goes on when a line was logged.
+    /// The list continues when a line was logged.
     Log,
-    /// The list goes on when the name's address is known, or that there is none.
+    /// The list continues when the question was answered, with or without an address.
     Resolve { section: usize, variable: VariableId, question: Arc<Question> },
-    /// The list goes on when others had a turn: `tune.max-rules-at-once`.
+    /// The list continues after other tasks have run: `tune.max-rules-at-once`.
     Turn,
 }
 
-/// Which list it is.
+/// Kind of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Request,
@@ -51,14 +51,14 @@ enum Which {
     AfterResponse,
 }
 
-/// A list of rules, and how far it was looked at.
+/// A list of rules, and the position in it.
 pub(crate) struct Walk<'r> {
     rules: &'r [Rule<Action>],
     at: usize,
     list: Which,
-    /// An edit that cannot be done ends it.
+    /// A failed edit ends the list.
     strict: bool,
-    /// An interim response that more rules may add to.
+    /// An interim response that later rules may extend.
     hint: Option<Box<Head>>,
 }
 
@@ -67,17 +67,17 @@ impl<'r> Walk<'r> {
         Self { rules, at: 0, list, strict: true, hint: None }
     }
 
-    /// `http-request`
+    /// Begins a list of `http-request` rules.
     pub(crate) fn request(rules: &'r [Rule<Action>]) -> Self {
         Self::new(rules, Which::Request)
     }
 
-    /// `http-response`
+    /// Begins a list of `http-response` rules.
     pub(crate) fn response(rules: &'r [Rule<Action>]) -> Self {
         Self::new(rules, Which::Response)
     }
 
-    /// What there is to look at: `head` is the message whose rules these are.
+    /// Returns the phase with `head` as the message that the rules edit.
     fn phase<'m>(&self, phase: EvalPhase<'m>, head: &'m Head) -> EvalPhase<'m> {
         match self.list {
             Which::Request => EvalPhase { request: Some(head), ..phase },
@@ -93,24 +93,24 @@ fn holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, condition: &Option<Condit
     }
 }
 
-/// Whether one of them holds.
+/// Returns true if one of the conditions holds.
 pub(crate) fn any_holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, conditions: &[Condition]) -> bool {
     conditions.iter().any(|condition| eval.with(phase, |env, scratch| condition.holds(env, scratch)))
 }
 
-/// What becomes of a new connection.
+/// Decision about a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entrance {
     Accepted {
-        /// A header of the PROXY protocol comes first.
+        /// The connection begins with a PROXY header.
         greeted: bool,
     },
     Rejected,
-    /// Rejected, and the client is not told.
+    /// The connection is dropped, and the client is not told.
     Dropped(Silence),
 }
 
-/// Whether a new connection is accepted.
+/// Runs the rules of a new connection.
 pub(crate) fn connection(eval: &EvalContext<'_>, rules: &[Rule<ConnectionAction>]) -> Entrance {
     let mut greeted = false;
     for rule in rules {
@@ -136,14 +136,15 @@ pub(crate) fn connection(eval: &EvalContext<'_>, rules: &[Rule<ConnectionAction>
 }
 
 impl Persist {
-    /// The first of `rules` that applies.
+    /// Returns the action of the first rule that applies.
     pub(crate) fn first(rules: &[Rule<Self>], eval: &EvalContext<'_>, phase: EvalPhase<'_>) -> Option<Self> {
         rules.iter().find(|rule| holds(eval, phase, &rule.condition)).map(|rule| rule.action)
     }
 }
 
 impl Target {
-    /// The first of `rules` that applies: a number, if the name that it makes is there.
+    /// Returns the number of the first rule that applies: a fixed one, or that of the name that the rule
+    /// makes, if `find` knows it.
     pub(crate) fn choose(
         rules: &[Rule<Self>],
         eval: &EvalContext<'_>,
@@ -157,9 +158,9 @@ impl Target {
         }
     }
 
-    /// The server that `use-server` chooses. A rule whose server is down leaves the choice to the next one,
-    /// unless servers are taken down or not (`obeyed`: `option persist`, `force-persist`). One that makes
-    /// a name that no server has ends the search, as in HAProxy.
+    /// Returns the server that `use-server` chooses. If the server of a rule is down, later rules decide,
+    /// unless servers are used even if they are down (`obeyed`: `option persist`, `force-persist`). A rule
+    /// that makes a name that no server has ends the search, as in HAProxy.
     pub(crate) fn server(
         rules: &[Rule<Self>],
         eval: &EvalContext<'_>,
@@ -181,7 +182,7 @@ impl Target {
         None
     }
 
-    /// The number of the backend that a rule chooses.
+    /// Returns the number of the backend that a rule chooses.
     pub(crate) fn backend(
         rules: &[Rule<Self>],
         eval: &EvalContext<'_>,
@@ -191,10 +192,10 @@ impl Target {
     }
 }
 
-/// Goes on with a list over `head`. `phase` has what else is there.
+/// Continues a list on `head`. `phase` has the other inputs.
 ///
 /// # Errors
-/// When an edit cannot be done.
+/// An edit failed.
 pub(crate) fn apply(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
@@ -203,14 +204,14 @@ pub(crate) fn apply(
 ) -> Result<Verdict, EditError> {
     let mut left = match walk.list {
         Which::Request | Which::Response => eval.local.generation.process.rules_at_once,
-        Which::AfterResponse => u32::MAX, // nobody waits there
+        Which::AfterResponse => u32::MAX, // here the list cannot yield
     };
     while let Some(rule) = walk.rules.get(walk.at) {
         if left == 0 {
             return Ok(Verdict::Turn);
         }
         left -= 1;
-        // Hints of one run of rules without conditions go together.
+        // Consecutive hints without conditions go into one interim response.
         if !(matches!(rule.action, Action::EarlyHint(..)) && rule.condition.is_none())
             && let Some(hint) = walk.hint.take()
         {
@@ -243,10 +244,10 @@ pub(crate) fn apply(
     Ok(walk.hint.take().map_or(Verdict::Continue, Verdict::Hint))
 }
 
-/// Runs the lists of `http-after-response` over a response. `log` writes a line, for `do-log`.
+/// Runs the lists of `http-after-response` on a response. `log` writes a line, for `do-log`.
 ///
 /// # Errors
-/// When an edit cannot be done.
+/// An edit failed.
 pub(crate) fn after_response<'r>(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
@@ -256,7 +257,7 @@ pub(crate) fn after_response<'r>(
 ) -> Result<(), EditError> {
     for rules in lists {
         let mut walk = Walk::new(rules, Which::AfterResponse);
-        // What would have it wait or answer may not stand in these lists.
+        // The configuration refuses rules that wait or respond in these lists.
         while let Verdict::Log = apply(eval, phase, &mut walk, head)? {
             log();
         }
@@ -264,7 +265,7 @@ pub(crate) fn after_response<'r>(
     Ok(())
 }
 
-/// Does one action.
+/// Runs one action.
 fn one(
     eval: &EvalContext<'_>,
     phase: EvalPhase<'_>,
@@ -288,7 +289,7 @@ fn one(
             return answer::reply(eval, now, reply).map(|answer| Some(Verdict::Answer(*end, answer)));
         }
         Action::Auth(realm) => {
-            // As HAProxy: who has to tell a password has made an error.
+            // As in HAProxy, a missing password counts as an error.
             eval.scopes.tracks.count(Countable::Error, || eval.local.here().now());
             let absolute = head.target_parts().form == manylane_http::Form::Absolute;
             let of_proxy = absolute && eval.frontend.http.request_limits.proxy_header;
@@ -412,7 +413,7 @@ fn one(
     Ok(None)
 }
 
-/// Path and query with its question mark, as they stand in the target.
+/// Returns path and query, with the question mark, as in the target.
 fn pathq(head: &Head) -> Option<&[u8]> {
     let target = head.target();
     let path = head.path()?;
@@ -432,8 +433,8 @@ fn edit<'t>(
 }
 
 fn delete(eval: &EvalContext<'_>, phase: EvalPhase<'_>, walk: &Walk<'_>, head: &mut Head, how: &NameMatch) {
-    // Names are compared without their case; which they are is found out first, since the head is looked at
-    // meanwhile.
+    // Names are compared without case. The matching fields are collected first, since the head cannot change
+    // while expressions read it.
     let mut doomed = [false; manylane_http::MAX_FIELDS];
     eval.with(walk.phase(phase, head), |_, scratch| {
         for (field, doomed) in head.fields().zip(&mut doomed) {

@@ -1,4 +1,4 @@
-//! What expressions may look at.
+//! Inputs of expressions.
 
 use super::Memory;
 use super::memory::{LONGEST_ID, Texts, digits};
@@ -24,11 +24,11 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Variables of a session and of its request at work, and what else that request leaves behind.
+/// Variables of a session and of its current request, and the request's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Scopes {
     pub(crate) memory: Memory,
-    /// Entries of stick tables.
+    /// Tracked entries of stick tables.
     pub(crate) tracks: Tracks,
     session: RefCell<Variables>,
     transaction: RefCell<Variables>,
@@ -37,7 +37,7 @@ pub(crate) struct Scopes {
 }
 
 impl Scopes {
-    /// The next request begins.
+    /// Resets everything that belongs to the previous request.
     pub(crate) fn next_request(&self) {
         self.memory.clear();
         self.tracks.end_stream();
@@ -46,7 +46,7 @@ impl Scopes {
         self.response.borrow_mut().clear();
     }
 
-    /// The response begins: variables of the request are gone.
+    /// Drops the variables of the request when the response begins.
     pub(crate) fn begin_response(&self) {
         let mut request = self.request.borrow_mut();
         if !request.is_empty() {
@@ -54,23 +54,23 @@ impl Scopes {
         }
     }
 
-    /// Whether the session has something that only its generation understands.
+    /// Returns true if the session has state that only its generation understands.
     pub(crate) fn has_session(&self) -> bool {
         !self.session.borrow().is_empty() || self.tracks.has_session()
     }
 
-    /// The session's variables, if it has any; none are left here.
+    /// Takes the session's variables, if it has any.
     pub(crate) fn take_session(&self) -> Option<Variables> {
         let mut session = self.session.borrow_mut();
         if session.is_empty() { None } else { Some(std::mem::take(&mut *session)) }
     }
 
-    /// The variables of a session that goes on.
+    /// Sets the variables of a session that continues.
     pub(crate) fn put_session(&self, variables: Variables) {
         self.session.replace(variables);
     }
 
-    /// Nothing of a session is left.
+    /// Resets everything that belongs to the session.
     fn clear(&self) {
         self.next_request();
         self.session.borrow_mut().clear();
@@ -78,21 +78,21 @@ impl Scopes {
     }
 }
 
-/// Scopes that wait for a request, with the memory that their texts have grown to.
+/// Free list of scopes, with the buffers that their texts have grown to.
 #[derive(Debug, Default)]
-#[expect(clippy::vec_box)] // sessions hold them boxed: they go to and fro without being moved
+#[expect(clippy::vec_box)] // sessions own them boxed, so they move between the two without a copy
 pub(crate) struct Spare(RefCell<Vec<Box<Scopes>>>);
 
-/// So many wait at most: what more requests than this at a time have grown is given back.
+/// Most scopes in the free list. Memory beyond this many concurrent requests is freed.
 const SPARE: usize = 1024;
 
 impl Spare {
-    /// Scopes in which nothing is set.
+    /// Returns empty scopes.
     pub(crate) fn take(&self) -> Box<Scopes> {
         self.0.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Nobody needs these any more.
+    /// Returns scopes to the free list.
     pub(crate) fn put(&self, scopes: Box<Scopes>) {
         let mut spare = self.0.borrow_mut();
         if spare.len() < SPARE {
@@ -102,24 +102,24 @@ impl Spare {
     }
 }
 
-/// Who takes part.
+/// Inputs of rules that stay the same during a session or request.
 pub(crate) struct EvalContext<'a> {
     pub(crate) local: &'a Local,
     pub(crate) frontend: &'a Frontend,
     pub(crate) listener: &'a Listener,
     pub(crate) peers: Peers,
-    /// What the header of the PROXY protocol told beside addresses, if one came.
+    /// Fields of the PROXY header, if there was one.
     pub(crate) greeting: Option<&'a Greeting>,
-    /// What TLS of the client has agreed on.
+    /// Result of the client's TLS handshake.
     pub(crate) tls: Option<&'a Info>,
     pub(crate) first_request: bool,
     pub(crate) scopes: &'a Scopes,
-    /// What has become of the stream so far; none where nobody looks at that.
+    /// Log record of the stream; `None` if nothing reads it.
     pub(crate) course: Option<&'a RefCell<Option<Record>>>,
 }
 
 impl EvalContext<'_> {
-    /// An edit of a head could not be done.
+    /// Counts a failed edit of a head.
     pub(super) fn rewrite_failed(&self, phase: EvalPhase<'_>) {
         count_in_front!(self.frontend, self.listener, failed_rewrites);
         if let Some(backend) = phase.backend {
@@ -131,27 +131,27 @@ impl EvalContext<'_> {
     }
 }
 
-/// When, and what is there by then.
+/// Inputs of rules that depend on the phase of the exchange.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct EvalPhase<'a> {
     pub(crate) request: Option<&'a Head>,
     pub(crate) response: Option<&'a Head>,
     pub(crate) backend: Option<&'a Backend>,
     pub(crate) server: Option<&'a Server>,
-    /// What is here of the request's body, or of the client's bytes.
+    /// The received part of the request's body, or of the client's bytes.
     pub(crate) request_data: Data<'a>,
-    /// What is here of the response's body, or of the server's bytes.
+    /// The received part of the response's body, or of the server's bytes.
     pub(crate) response_data: Data<'a>,
-    /// Whose bytes the rules look at, where there may be no head to tell.
+    /// Direction of the bytes that the rules read; set where there may be no head.
     pub(crate) side: Option<Direction>,
-    /// More bytes may still come and are waited for.
+    /// More bytes may arrive, and the caller waits for them.
     pub(crate) may_grow: bool,
-    /// What only log lines know.
+    /// Values that only log lines have.
     pub(crate) log: Option<&'a LogFacts<'a>>,
 }
 
 impl EvalPhase<'_> {
-    /// Whose message it is about.
+    /// Returns the direction of the message that the rules are about.
     pub(super) fn direction(&self) -> Direction {
         let at_end = self.log.is_some() && self.request.is_none();
         match self.side {
@@ -162,12 +162,12 @@ impl EvalPhase<'_> {
     }
 }
 
-/// A proxy as samples show it.
+/// Returns a proxy in the form of samples.
 pub(crate) fn proxy_facts<'a>(id: u32, name: &'a str, default_backend: &'a [u8]) -> ProxyFacts<'a> {
     ProxyFacts { id: id.into(), name: name.as_bytes(), default_backend }
 }
 
-/// What TLS has agreed on as samples show it.
+/// Returns the result of a TLS handshake in the form of samples.
 pub(crate) fn tls_facts(info: &Info) -> TlsFacts<'_> {
     let failed = info.failed.unwrap_or_default();
     TlsFacts {
@@ -186,11 +186,11 @@ pub(crate) fn tls_facts(info: &Info) -> TlsFacts<'_> {
     }
 }
 
-/// Settings of a stream, or of a check, and of its proxies.
+/// Settings of a stream or a check, and of its proxies.
 pub(crate) struct SettingsOf<'a> {
     pub(crate) frontend: Option<&'a Frontend>,
     pub(crate) backend: Option<&'a Backend>,
-    /// What rules have set.
+    /// Settings of rules.
     pub(crate) memory: Option<&'a Memory>,
 }
 
@@ -235,8 +235,8 @@ impl Settings for SettingsOf<'_> {
 }
 
 impl EvalContext<'_> {
-    /// Evaluates something at a moment. What it makes of text is in the lane's scratch, and gone when this
-    /// returns.
+    /// Calls `work` with an environment for expressions. Texts that expressions make are in the lane's
+    /// scratch memory, which is valid only until this returns.
     pub(crate) fn with<R>(
         &self,
         phase: EvalPhase<'_>,
@@ -361,7 +361,7 @@ impl EvalContext<'_> {
 }
 
 impl EvalContext<'_> {
-    /// Makes a text of a format. `None`: it has no room.
+    /// Calls `work` with the text of a format, or with `None` if the text does not fit.
     pub(crate) fn text<R>(
         &self,
         phase: EvalPhase<'_>,
@@ -376,7 +376,7 @@ impl EvalContext<'_> {
         }
     }
 
-    /// The same as [`with`](Self::with), with what log lines say as far as it is known by now.
+    /// Like [`with`](Self::with), with the log line's values as far as they are known.
     pub(crate) fn with_course<R>(
         &self,
         phase: EvalPhase<'_>,
@@ -392,7 +392,7 @@ impl EvalContext<'_> {
         }
     }
 
-    /// Makes the unique id, if the frontend has them and this stream has none yet.
+    /// Makes the unique id, if the frontend has a format for it and this stream has no id yet.
     pub(crate) fn make_id(&self, head: Option<&Head>) {
         let memory = &self.scopes.memory;
         let slot = self.frontend.captures.request.len() + 1;
@@ -411,13 +411,13 @@ impl EvalContext<'_> {
         memory.request.borrow_mut().set(slot, &id[..length]);
     }
 
-    /// The unique id, if it was made.
+    /// Calls `work` with the unique id, if there is one.
     pub(crate) fn unique_id<R>(&self, work: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let slot = self.frontend.captures.request.len() + 1;
         self.scopes.memory.request.borrow().get(slot).map(work)
     }
 
-    /// What tells idle connections of a backend's servers apart: `pool-conn-name`.
+    /// Returns the values of `pool-conn-name`, hashed, which keep idle connections apart.
     pub(crate) fn pool_names(
         &self,
         phase: EvalPhase<'_>,
@@ -434,8 +434,8 @@ impl EvalContext<'_> {
         names
     }
 
-    /// The texts of the backend's expressions, where a server is asked for one of them within TLS; for a new
-    /// connection.
+    /// Returns the values of the backend's expressions, if any server uses one as its server name in TLS.
+    /// Needed for a new connection.
     pub(crate) fn server_names(&self, phase: EvalPhase<'_>, backend: &Backend) -> Vec<Option<Box<str>>> {
         if !backend.servers.iter().any(|server| server.asked_name().is_some()) {
             return Vec::new();
@@ -450,7 +450,8 @@ impl EvalContext<'_> {
         backend.pool_names.iter().map(text).collect()
     }
 
-    /// What aliases show at any time: who, when, and how many there are.
+    /// Returns the values of aliases that do not depend on the log record: the numbers and dates of the
+    /// stream, and current connections.
     pub(crate) fn log_facts(&self, backend: Option<&Backend>, server: Option<&Server>) -> LogFacts<'static> {
         let memory = &self.scopes.memory;
         let began = self.frontend.counts.read_cheap_one(|counts| &counts.connections);
@@ -473,7 +474,7 @@ impl EvalContext<'_> {
     }
 }
 
-/// Texts by their slots.
+/// Fills slots with their texts.
 fn captured<'a>(slots: &'a mut [Option<&'a [u8]>], texts: &'a Texts) -> &'a [Option<&'a [u8]>] {
     for (number, slot) in slots.iter_mut().enumerate() {
         *slot = texts.get(number);
@@ -496,7 +497,7 @@ impl Host for Local {
             Some((backend, server, backend.balancer.servers().index(server.index)?))
         };
         let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        // A bound that is not there makes the whole one that is not.
+        // Without one server's limit the whole sum is unlimited.
         let room = |most: u32, used: u64| (most != 0).then(|| (i64::from(most) - number(used)).max(0));
         let free = |backend: &Backend| -> Option<i64> {
             let bound = |index: Index| backend.balancer.servers()[index].state().maxconn();
@@ -553,7 +554,7 @@ impl Host for Local {
                 .map(|(backend, _, index)| backend.balancer.servers()[index].state().weight().into()),
             Number::Stopping => Some(i64::from(self.stopping.has_happened())),
             Number::Thread => Some(self.here().lane().index() as i64),
-            // Rounded up, as HAProxy does; without servers what waits counts twice.
+            // Rounded up, as in HAProxy; without servers the waiting requests count twice.
             Number::AvgQueue(id) => {
                 let (waiting, servers) = (self.number(Number::Queue(id))?, self.number(Number::NbSrv(id))?);
                 Some(if servers > 0 { (waiting + servers - 1) / servers } else { 2 * waiting })
@@ -615,13 +616,13 @@ impl Host for Local {
     fn debug(&self, _: &[u8], _: &[u8], _: Option<Value<'_>>) {}
 }
 
-/// Streams of a backend.
+/// Returns the number of streams of a backend.
 pub(crate) fn current_of(backend: &Backend) -> u64 {
     let begun = backend.counts.read_cheap_one(|counts| &counts.streams);
     begun.saturating_sub(backend.counts.read_cheap_one(|counts| &counts.streams_ended))
 }
 
-/// The number of the backend with this name.
+/// Returns the number of the backend with this name.
 pub(crate) fn backend_named(generation: &Generation, name: &[u8]) -> Option<usize> {
     generation.backends.iter().position(|backend| backend.name.as_bytes() == name)
 }
@@ -666,7 +667,7 @@ mod tests {
         assert_ne!(format!("{scopes:?}"), fresh);
         spare.put(scopes);
         assert_eq!(format!("{:?}", spare.take()), fresh);
-        // Of a session that goes on only its own variables are left.
+        // A session that continues keeps only its own variables.
         let scopes = spare.take();
         assert!(scopes.take_session().is_none());
         assert!(scopes.session.borrow_mut().set(name, Value::Int(1)));

@@ -1,11 +1,12 @@
-//! What an expression makes of a stream for the algorithm of its backend: `balance hash`.
+//! Key for the balancing algorithm from an expression: `balance hash`.
 
 use super::context::{EvalContext, EvalPhase};
 use crate::generation::Backend;
 use manylane_balance::Key;
 use manylane_expr::Type;
 
-/// The sample of the backend's expression as bytes, hashed. Where there is none, the stream gets its turn.
+/// Returns the hash of the backend's expression. Without a value the stream has no key, and goes to the
+/// server whose turn it is.
 pub(crate) fn key(eval: &EvalContext<'_>, phase: EvalPhase<'_>, backend: &Backend) -> Key<'static> {
     let Some(expression) = &backend.rules.balance else { return Key::None };
     let function = backend.balancer.algorithm().hash_function();

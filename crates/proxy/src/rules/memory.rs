@@ -1,8 +1,8 @@
-//! What a request leaves behind for later rules, for its forwarding and for the log: its first line, what was
-//! captured of it, what rules set.
+//! State that a request leaves for later rules, for its forwarding and for the log: its first line, captures,
+//! and settings of rules.
 //!
-//! One of a session, used again by request after request: texts keep their memory, so in steady state nothing
-//! is allocated.
+//! A session has one memory and uses it for all its requests. Texts keep their buffers, so in steady state
+//! nothing is allocated.
 
 use super::Links;
 use crate::flow::Limits;
@@ -18,26 +18,26 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Bytes of a unique id at most, as in HAProxy.
+/// Most bytes of a unique id, as in HAProxy.
 pub(crate) const LONGEST_ID: usize = 128;
 
-/// How important a request's line is.
+/// Level of a request's log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LogLevel {
-    /// As it turns out.
+    /// The level that the outcome decides.
     #[default]
     Usual,
-    /// This.
+    /// This level.
     Set(Level),
-    /// There is no line.
+    /// No log line.
     Silent,
 }
 
-/// Texts by number. A text that is set anew takes the place of the one before if it fits there.
+/// Texts by slot. A new text for a slot overwrites the old one if it fits there.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     bytes: Vec<u8>,
-    /// Where each begins, and its length.
+    /// Start and length of each text.
     slots: Vec<Option<(usize, usize)>>,
 }
 
@@ -70,68 +70,68 @@ impl Texts {
     }
 }
 
-/// A request's first line as it came: its bytes, and how long method and target are.
+/// A request's first line as received, with the lengths of method and target.
 #[derive(Debug)]
 struct Line {
     bytes: Segment,
     method: usize,
     target: usize,
     version: Version,
-    /// Bytes of it that the log and captures get.
+    /// Most bytes of the line for the log and for captures.
     most: usize,
 }
 
-/// What the request at work has left behind.
+/// State that the current request has left.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     line: RefCell<Option<Line>>,
     /// Version and status of the response.
     pub(crate) response: Cell<Option<(Version, u16)>>,
-    /// By the frontend's slots for requests; behind them the cookie, and behind that the unique id.
+    /// Captures by the frontend's request slots; behind them the cookie, and behind that the unique id.
     pub(crate) request: RefCell<Texts>,
-    /// By the frontend's slots for responses; behind them the cookie.
+    /// Captures by the frontend's response slots; behind them the cookie.
     pub(crate) answer: RefCell<Texts>,
-    /// When it began.
+    /// When the request began.
     pub(crate) begun: Cell<Timestamp>,
-    /// A number that no other request of the process has.
+    /// Number that no other request of the process has.
     pub(crate) number: Cell<u64>,
-    /// `set-log-level`
+    /// Value of `set-log-level`.
     pub(crate) log_level: Cell<LogLevel>,
-    /// `set-timeout`
+    /// Values of `set-timeout`.
     timeouts: [Cell<Option<Duration>>; TimeoutOf::ALL.len()],
-    /// `set-priority-class`
+    /// Value of `set-priority-class`.
     pub(crate) priority_class: Cell<i16>,
-    /// `set-priority-offset`, milliseconds.
+    /// Value of `set-priority-offset`, in milliseconds.
     pub(crate) priority_offset: Cell<i32>,
-    /// `set-retries`
+    /// Value of `set-retries`.
     pub(crate) retries: Cell<Option<u32>>,
-    /// `disable-l7-retry`
+    /// Set by `disable-l7-retry`.
     pub(crate) no_repetition: Cell<bool>,
-    /// `set-src`, `set-src-port`
+    /// Value of `set-src` and `set-src-port`.
     pub(crate) source: Cell<Option<SocketAddr>>,
-    /// `set-dst`, `set-dst-port`
+    /// Value of `set-dst` and `set-dst-port`.
     pub(crate) destination: Cell<Option<SocketAddr>>,
-    /// The last rule that ended its list: a number of the generation's lines.
+    /// The last rule that ended its list, as an index of the generation's line numbers.
     pub(crate) last_rule: Cell<Option<u32>>,
-    /// The ends of the connection to the server, ours and its, where the configuration looks at them.
+    /// Local and remote address of the server connection, if the configuration reads them.
     pub(crate) link: Cell<(Option<SocketAddr>, Option<SocketAddr>)>,
-    /// Both connections, of which the server's is looked at where the configuration does so.
+    /// State of the client's and the server's connection; the server's only if the configuration reads it.
     pub(crate) links: Links,
-    /// What TLS of the connection to the server has agreed on, likewise.
+    /// Result of the TLS handshake with the server, if the configuration reads it.
     pub(crate) server_tls: RefCell<Option<Rc<Info>>>,
-    /// HTTP/2 is spoken to the server.
+    /// The server connection speaks HTTP/2.
     pub(crate) server_h2: Cell<bool>,
-    /// There is a connection to a server for the request: it may have been done.
+    /// A server connection was found for the request, so the server may have processed it.
     pub(crate) asked: Cell<bool>,
-    /// `set-fc-mark`, `set-fc-tos`: until the connection is told.
+    /// Values of `set-fc-mark` and `set-fc-tos`, until they are applied to the connection.
     pub(crate) client_packets: Cell<Packets>,
-    /// `set-bc-mark`, `set-bc-tos`
+    /// Values of `set-bc-mark` and `set-bc-tos`.
     pub(crate) server_packets: Cell<Packets>,
-    /// `set-bandwidth-limit`
+    /// Values of `set-bandwidth-limit`.
     pub(crate) limits: Limits,
 }
 
-/// The version as log lines and captures have it.
+/// Returns the version in the form of log lines and captures.
 pub(crate) fn digits(version: Version) -> &'static [u8] {
     match version {
         version if version < Version::HTTP_11 => b"1.0",
@@ -142,8 +142,8 @@ pub(crate) fn digits(version: Version) -> &'static [u8] {
 }
 
 impl Memory {
-    /// The next request begins. Each field is named, so that none can be forgotten: without one this does not
-    /// compile.
+    /// Resets the memory for the next request. The pattern names each field, so that a new field cannot be
+    /// forgotten: without it, this does not compile.
     pub(crate) fn clear(&self) {
         let Self {
             line,
@@ -197,13 +197,12 @@ impl Memory {
         limits.clear();
     }
 
-    /// The time that a rule has set.
+    /// Returns the timeout that a rule has set.
     pub(crate) fn timeout(&self, of: TimeoutOf) -> &Cell<Option<Duration>> {
         &self.timeouts[of as usize]
     }
 
-    /// Another proxy's servers are chosen: what rules of the frontend have said of servers is not about
-    /// those.
+    /// Drops the server settings of the frontend's rules, because the request goes to a backend of its own.
     pub(crate) fn leave_frontend(&self) {
         for of in [TimeoutOf::Connect, TimeoutOf::Queue, TimeoutOf::Server, TimeoutOf::Tunnel] {
             self.timeout(of).take();
@@ -211,12 +210,13 @@ impl Memory {
         self.retries.take();
     }
 
-    /// The first line was no request's.
+    /// Forgets the first line, because the input did not count as a request.
     pub(crate) fn forget(&self) {
         self.line.take();
     }
 
-    /// Remembers the first line of a request that was not edited yet: of it so many bytes at `most`.
+    /// Stores the first line of a request that was not edited yet; the log and captures get at most `most`
+    /// bytes of it.
     pub(crate) fn remember(&self, head: &Head, most: usize) {
         let line = head.original().map(|original| Line {
             bytes: original.clone(),
@@ -228,8 +228,8 @@ impl Memory {
         self.line.replace(line);
     }
 
-    /// The same of a request that came by HTTP/2, which has no such line: its address is whole, with
-    /// `scheme`, which none has that asks for a tunnel. Without memory there is none.
+    /// Makes and stores the first line of a request of HTTP/2, which has none: the target becomes a full URI
+    /// with `scheme`, except that of a tunnel. Without memory no line is stored.
     pub(crate) fn remember_whole(&self, head: &Head, scheme: &[u8], most: usize) {
         let (method, target) = (head.method(), head.target());
         let before: [&[u8]; 3] = match head.host() {
@@ -255,12 +255,12 @@ impl Memory {
         self.line.replace(line);
     }
 
-    /// What is done with the request's first line; `None` when there is none.
+    /// Calls `work` with the request's first line, or `None` if there is none.
     pub(crate) fn with_line<R>(&self, work: impl FnOnce(Option<RequestLine<'_>>) -> R) -> R {
         let line = self.line.borrow();
         work(line.as_ref().and_then(|Line { bytes, method, target, version, most }| {
             let end = method + 1 + target;
-            // As it came, where that is one digit and another.
+            // The version as received, if it has the form digit, dot, digit.
             let said = match bytes.get(end + 1..end + 10) {
                 Some([b'H', b'T', b'T', b'P', b'/', version @ .., b'\r']) if version.len() == 3 => version,
                 _ => digits(*version),
@@ -274,7 +274,7 @@ impl Memory {
         }))
     }
 
-    /// Keeps what the frontend captures of a request.
+    /// Stores the frontend's captures of a request.
     pub(crate) fn capture_request(&self, captures: &Captures, head: &Head) {
         capture_fields(&self.request, &captures.request, &captures.request_fields, head);
         if let Some((name, most)) = &captures.cookie {
@@ -283,7 +283,7 @@ impl Memory {
         }
     }
 
-    /// Keeps what the frontend captures of a server's response.
+    /// Stores the frontend's captures of a server's response.
     pub(crate) fn capture_response(&self, captures: &Captures, head: &Head) {
         capture_fields(&self.answer, &captures.response, &captures.response_fields, head);
         if let Some((name, most)) = &captures.cookie {
@@ -294,7 +294,7 @@ impl Memory {
     }
 }
 
-/// Of a field that comes more than once the last one stays.
+/// Captures fields. The last of several equal fields wins.
 fn capture_fields(texts: &RefCell<Texts>, lengths: &[usize], fields: &[(Box<[u8]>, usize)], head: &Head) {
     for (name, slot) in fields {
         for value in head.values(&**name) {
@@ -304,7 +304,7 @@ fn capture_fields(texts: &RefCell<Texts>, lengths: &[usize], fields: &[(Box<[u8]
     }
 }
 
-/// The first cookie that begins with `name`.
+/// Captures the first cookie whose name begins with `name`.
 fn capture_cookie<'h>(
     texts: &RefCell<Texts>,
     slot: usize,

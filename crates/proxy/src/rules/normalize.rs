@@ -1,8 +1,8 @@
-//! `normalize-uri`: each normalizer makes a part of a request's target anew, after section 6 of RFC 3986.
+//! `normalize-uri`: each normalizer rewrites a part of a request's target, after section 6 of RFC 3986.
 
 use manylane_expr::Writer;
 
-/// What is made normal, and how.
+/// Part that is normalized, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // the words of the rules
 pub enum Normalizer {
@@ -10,35 +10,35 @@ pub enum Normalizer {
     FragmentStrip,
     PathMergeSlashes,
     PathStripDot,
-    /// With `full` what leads out at the beginning goes, too.
+    /// With `full`, leading `..` segments are removed, too.
     PathStripDotdot {
         full: bool,
     },
-    /// With `strict` a percent sign without two digits is an error.
+    /// With `strict`, a percent sign without two digits is an error.
     PercentDecodeUnreserved {
         strict: bool,
     },
-    /// As above.
+    /// With `strict`, a percent sign without two digits is an error.
     PercentToUppercase {
         strict: bool,
     },
     QuerySortByName,
 }
 
-/// Parameters of a query that are sorted at most; a query with more of them stays as it is.
+/// Most parameters of a query that are sorted; a longer query stays as it is.
 const MOST_PARAMETERS: usize = 256;
 
-/// Why there is no new target.
+/// Reason why there is no new target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoTarget {
-    /// The target breaks what `strict` asks for.
+    /// The target violates `strict`.
     Broken,
-    /// It does not fit.
+    /// The new target does not fit.
     Full,
 }
 
 impl Normalizer {
-    /// Writes the normal form of `pathq`: path, and query with its question mark.
+    /// Writes the normal form of `pathq`: the path, and the query with its question mark.
     pub(crate) fn write(self, pathq: &[u8], out: &mut Writer<'_>) -> Result<(), NoTarget> {
         let end = pathq.iter().position(|&byte| byte == b'?').unwrap_or(pathq.len());
         let (path, query) = pathq.split_at(end);
@@ -93,7 +93,7 @@ fn put(out: &mut Writer<'_>, parts: &[&[u8]]) -> Result<(), NoTarget> {
     parts.iter().try_for_each(|part| out.put(part)).ok_or(NoTarget::Full)
 }
 
-/// `/./` becomes `/`, and `/.` at the end, too.
+/// Replaces `/./`, and `/.` at the end, by `/`.
 fn strip_dot(path: &[u8], out: &mut Writer<'_>) -> Result<(), NoTarget> {
     let mut segments = path.split(|&byte| byte == b'/').peekable();
     let mut first = true;
@@ -114,9 +114,9 @@ fn strip_dot(path: &[u8], out: &mut Writer<'_>) -> Result<(), NoTarget> {
     Ok(())
 }
 
-/// A segment `..` takes the one before it away.
+/// Removes each segment `..` together with the segment before it.
 fn strip_dotdot(path: &[u8], full: bool, out: &mut Writer<'_>) -> Result<(), NoTarget> {
-    // From the end: each `..` takes the next segment that is none.
+    // From the end: each `..` removes the next segment that is not `..`.
     const MOST: usize = 512;
     let mut kept: [&[u8]; MOST] = [b""; MOST];
     let mut count = 0;
@@ -142,14 +142,14 @@ fn strip_dotdot(path: &[u8], full: bool, out: &mut Writer<'_>) -> Result<(), NoT
     for segment in kept[..count].iter().rev() {
         put(out, &[b"/", segment])?;
     }
-    // Where the path ended with a step up, it ends with a slash.
+    // A path that ended with `..` ends with a slash.
     if last_is_up || out.is_empty() {
         put(out, &[b"/"])?;
     }
     Ok(())
 }
 
-/// Calls `code` with each percent sign and its two digits, and the byte that they mean.
+/// Calls `code` with each percent sign and its two digits, and the byte that they encode.
 fn percent(
     text: &[u8],
     strict: bool,
@@ -177,10 +177,10 @@ fn percent(
     Ok(())
 }
 
-/// Sorts the parameters of `query`, which begins with its question mark, by their names.
+/// Sorts the parameters of `query`, which begins with its question mark, by name.
 fn sort(query: &[u8], out: &mut Writer<'_>) -> Result<(), NoTarget> {
     let Some(parameters) = query.strip_prefix(b"?") else { return Ok(()) };
-    let parameters = parameters.strip_suffix(b"&").unwrap_or(parameters); // behind which is nothing
+    let parameters = parameters.strip_suffix(b"&").unwrap_or(parameters); // nothing follows the last `&`
     let mut all: [&[u8]; MOST_PARAMETERS] = [b""; MOST_PARAMETERS];
     let mut count = 0;
     for parameter in parameters.split(|&byte| byte == b'&') {
@@ -191,7 +191,7 @@ fn sort(query: &[u8], out: &mut Writer<'_>) -> Result<(), NoTarget> {
     let name = |parameter: &'_ [u8]| -> usize {
         parameter.iter().position(|&byte| byte == b'=').unwrap_or(parameter.len())
     };
-    // Few, and of one name in their order: by insertion.
+    // Insertion sort: the parameters are few, and equal names keep their order.
     for at in 1..count {
         let mut to = at;
         while to > 0 {

@@ -1,4 +1,4 @@
-//! What rules of all lists may set: variables, addresses, and what becomes of the stream later.
+//! Settings that rules of all lists may make: variables, addresses, and properties of the stream.
 
 use super::context::{EvalContext, EvalPhase};
 use super::memory::LogLevel;
@@ -11,10 +11,10 @@ use manylane_resolve::Name;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// Sets something. What cannot be made now stays as it was.
+/// Applies a setting. If its value cannot be computed, nothing changes.
 pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Setting) {
     let memory = &eval.scopes.memory;
-    // A number that an expression gives.
+    // Value of an expression as a number.
     let number = |expression: &Expression| eval.with(phase, |env, scratch| expression.eval_int(env, scratch));
     match setting {
         Setting::Var(id, value, when) => set_var(eval, phase, *id, value, *when),
@@ -48,7 +48,7 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
             }
         }
         Setting::Nice(nice) => {
-            let _ = eval.local.here().set_nice(*nice); // its range was checked
+            let _ = eval.local.here().set_nice(*nice); // the configuration checked the range
         }
         Setting::Packets(what, figure) => {
             let made = match figure {
@@ -85,7 +85,7 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
                 Some(Change::Fixed(time)) => Some(*time),
                 Some(Change::Of(expression)) => number(expression).and_then(millis),
             };
-            // As in HAProxy a 0 is as good as nothing.
+            // As in HAProxy, 0 means the default.
             let bandwidth = Bandwidth {
                 limit: limit.filter(|limit| *limit > 0).unwrap_or(set.usual.limit),
                 period: period.filter(|time| !time.is_zero()).unwrap_or(set.usual.period),
@@ -96,14 +96,15 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
     }
 }
 
-/// A time of a number of milliseconds, at most the longest that a configuration may name: the number may come
-/// from a client.
+/// Returns a time in milliseconds, limited to the longest that a configuration may name, since the number may
+/// come from a client.
 pub(super) fn millis(n: i64) -> Option<Duration> {
     u64::try_from(n).ok().map(|n| Duration::from_millis(n.min(MAX_TIMER_MS)))
 }
 
 impl EvalContext<'_> {
-    /// What a rule wants to know; nothing where that is no name, which has no address.
+    /// Returns the question of a rule for an address; `None` if the text is not a valid name and so has no
+    /// address.
     pub(super) fn question(&self, phase: EvalPhase<'_>, lookup: &Lookup) -> Option<Question> {
         let name = self.with(phase, |env, scratch| {
             let mut scratch = scratch.reborrow();
@@ -113,7 +114,7 @@ impl EvalContext<'_> {
         Some(Question::new(name, lookup.kind))
     }
 
-    /// A rule has learnt an address.
+    /// Stores the address that a rule asked for.
     pub(crate) fn learn(&self, phase: EvalPhase<'_>, variable: VariableId, address: IpAddr) {
         let value = match address {
             IpAddr::V4(address) => Value::Ipv4(address),
@@ -150,7 +151,7 @@ fn set_var(eval: &EvalContext<'_>, phase: EvalPhase<'_>, id: VariableId, value: 
     eval.with(phase, |env, scratch| work(env, scratch));
 }
 
-/// Keeps a text in a slot of the frontend's, if it has that many.
+/// Stores a text in a capture slot, if the frontend has the slot.
 fn capture(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Expression, slot: usize) {
     let (lengths, texts) = match phase.direction() {
         Direction::Request => (&eval.frontend.captures.request, &eval.scopes.memory.request),
@@ -168,7 +169,8 @@ fn capture(eval: &EvalContext<'_>, phase: EvalPhase<'_>, expression: &Expression
     }
 }
 
-/// `set-src`, `set-dst` and the ports: a new address keeps the port, a new port the address.
+/// Applies `set-src`, `set-dst` and those of ports: a new address keeps the port, a new port keeps the
+/// address.
 fn set_address(eval: &EvalContext<'_>, phase: EvalPhase<'_>, which: Addressed, expression: &Expression) {
     let memory = &eval.scopes.memory;
     let (cell, was, port) = match which {

@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 use manylane_expr::Regex;
 use manylane_http::{EditError, List};
 
-/// Bytes of a text that a rule makes, at most.
+/// Most bytes of a text that a rule makes.
 pub(super) const LONGEST: usize = 8192;
 
 /// The text that a rule makes: a copy, since it may come from the very bytes that the rule changes. It is
@@ -30,7 +30,7 @@ impl Text {
         self.0.try_extend_from_slice(more).map_err(|_| EditError::Full)
     }
 
-    /// Adds what `template` makes of `old`; whether `regex` matches it.
+    /// If `regex` matches `old`, appends `old` with the match replaced by `template` and returns true.
     pub(super) fn replaced(
         &mut self,
         eval: &EvalContext<'_>,
@@ -48,7 +48,8 @@ impl Text {
         })
     }
 
-    /// The same for each member of a list that commas separate; what is between them stays.
+    /// Like [`replaced`](Self::replaced) for each member of a comma-separated list; copies the text between
+    /// members.
     pub(super) fn members_replaced(
         &mut self,
         eval: &EvalContext<'_>,
