@@ -1,21 +1,21 @@
-//! The command line: HAProxy's, with its meanings, or refused by name.
+//! The command line: HAProxy's options with their meanings, or refused by name.
 
 use crate::master::Joined;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// A master process, and whether it tells the service manager.
+/// Mode of a master process: whether it notifies the service manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Master {
     Silent,
     Notifies,
 }
 
-/// What was asked for.
+/// The options of a command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
-    /// `-f`, and what follows `--`.
+    /// `-f`, and the words behind `--`.
     pub(crate) files: Vec<PathBuf>,
     /// `-C`
     pub(crate) folder: Option<PathBuf>,
@@ -35,13 +35,13 @@ pub(crate) struct Arguments {
     pub(crate) version: bool,
     /// `-vv`
     pub(crate) build: bool,
-    /// `-h`, `--help`, with a keyword or none.
+    /// `-h`, `--help`, with or without keywords.
     pub(crate) help: Option<Vec<OsString>>,
     /// `-p`
     pub(crate) pidfile: Option<PathBuf>,
     /// `-n`
     pub(crate) maxconn: Option<u32>,
-    /// `-m`: megabytes
+    /// `-m`, in megabytes.
     pub(crate) megabytes: Option<u64>,
     /// `-L`
     pub(crate) local_peer: Option<OsString>,
@@ -61,23 +61,23 @@ pub(crate) struct Arguments {
     pub(crate) master: Option<Master>,
     /// `-S`
     pub(crate) master_sockets: Vec<OsString>,
-    /// `--background`, which a process that starts a master in the background writes: over this descriptor
-    /// it is told of its start.
+    /// `--background`, which is for internal use: the process that starts a master in the background passes a
+    /// descriptor, over which the master reports its start.
     pub(crate) background: Option<i32>,
-    /// `--worker`, which a master writes: what joins the two.
+    /// `--worker`, which is for internal use: a master passes what joins it and the worker.
     pub(crate) worker: Option<Joined>,
-    /// `-x`: who hands its listening sockets over.
+    /// `-x`: socket of the process that hands over its listening sockets.
     pub(crate) predecessor: Option<OsString>,
-    /// `-sf`: told to finish.
+    /// `-sf`: processes that are told to finish.
     pub(crate) finish: Vec<i32>,
-    /// `-st`: told to end at once.
+    /// `-st`: processes that are told to end at once.
     pub(crate) terminate: Vec<i32>,
 }
 
-/// An option: its names, what follows it, and what it does.
+/// An option: its names, its value and its effect.
 type Row = (&'static [&'static str], &'static str, &'static str);
 
-/// What is taken.
+/// Accepted options.
 const OPTIONS: &[Row] = &[
     (&["-f"], " <path>", "configuration: a file, or a folder whose *.cfg files are read; may be repeated"),
     (&["--"], " <path>...", "the same for all words that follow"),
@@ -132,7 +132,7 @@ const OPTIONS: &[Row] = &[
     (&["-st"], " <pid>...", "processes to be told, once this one listens, to end at once"),
 ];
 
-/// Words behind `-dM`: HAProxy's, about pools of memory.
+/// Words behind `-dM`: HAProxy's, about memory pools.
 const OF_POOLS: &[&str] = &[
     "fail",
     "no-fail",
@@ -158,7 +158,7 @@ const OF_POOLS: &[&str] = &[
     "no-backup",
 ];
 
-/// How the program is called.
+/// Returns the usage text.
 pub(crate) fn usage() -> String {
     let mut text = String::from(
         "Usage : manylane [-f <file or folder>]... [option...]\n        manylane demo\n        manylane \
@@ -170,10 +170,10 @@ pub(crate) fn usage() -> String {
     text
 }
 
-/// What `--help` says of an option of the command line.
+/// Returns the help text of a command-line option.
 ///
 /// # Errors
-/// There is none of that name; the sentence names the nearest one.
+/// There is no such option; the sentence names the nearest one.
 pub(crate) fn help(name: &str) -> Result<String, String> {
     if let Some((names, value, what)) = OPTIONS.iter().find(|(names, ..)| names.contains(&name)) {
         return Ok(format!("{}{value}\n    An option of the command line: {what}.\n", names.join(", ")));
@@ -186,7 +186,7 @@ pub(crate) fn help(name: &str) -> Result<String, String> {
     Err(format!("unknown option '{name}'{guess}"))
 }
 
-/// Options of HAProxy that are refused, and why. Some take words without a blank behind them.
+/// Options of HAProxy that are refused, with the reason. Some take words without a blank before them.
 const REFUSED: &[(&str, &str)] = &[
     ("-N", "use 'maxconn' in 'defaults'"),
     ("-dL", "the program is one file"),
@@ -201,14 +201,14 @@ const REFUSED: &[(&str, &str)] = &[
     ("-6", "write ipv6@ before the addresses"),
 ];
 
-/// The refused option that a word is.
+/// Returns the refused option that a word is.
 fn refused(word: &str) -> Option<&'static (&'static str, &'static str)> {
     let takes_words = |name: &str| matches!(name, "-dA" | "-dC" | "-dK" | "-dt");
     REFUSED.iter().find(|(name, _)| word == *name || takes_words(name) && word.starts_with(name))
 }
 
 impl Arguments {
-    /// Reads the words behind the program's name.
+    /// Parses the words behind the program's name.
     ///
     /// # Errors
     /// A sentence that names the word.
@@ -277,7 +277,7 @@ impl Arguments {
     }
 }
 
-/// What follows `-dM`: a byte, and words between commas.
+/// Checks the value of `-dM`: a byte, and comma-separated words.
 fn of_pools(text: &str) -> Result<(), String> {
     let words = match text.strip_prefix("0x") {
         Some(hex) => hex.trim_start_matches(|digit: char| digit.is_ascii_hexdigit()),
@@ -308,7 +308,7 @@ mod tests {
         Arguments::read(text.split_whitespace().map(OsString::from))
     }
 
-    /// What the list of options has is taken, and `--help` knows it.
+    /// Each listed option is accepted, and `--help` explains it.
     #[test]
     fn every_option_is_taken_and_explained() {
         for (names, value, what) in OPTIONS {

@@ -1,19 +1,18 @@
-//! Defects of the program: a panic is told in one line. It ends the task that meets it, where that serves one
-//! client or answers one question; the process goes on then. Tasks that others go on with (those that accept,
-//! check, keep house) would be missed in silence: with them the process ends, as with a lane that hangs, and
-//! whoever looks after it starts another.
+//! Reports panics in one line. A panic ends the task in which it happens. If the task serves one client or
+//! answers one question, the process continues. Other tasks (those that accept, check or keep house) would be
+//! missing unnoticed, so the process aborts, as with a lane that hangs, and its supervisor starts another.
 
 use crate::say;
 use manylane_sched::Here;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::panic::PanicHookInfo;
 
-/// Kinds of tasks of which one may end by itself.
+/// Kinds of tasks that may end alone.
 const ALONE: &[&str] =
     &["session", "control", "takeover", "question to a name server", "slice of streams", "demo serve"];
 
-/// From now on panics are told as all else is. With `RUST_BACKTRACE=1` in the environment the calls that led
-/// there follow.
+/// Installs the panic hook, which reports panics like all messages. With `RUST_BACKTRACE=1` in the
+/// environment a backtrace follows.
 pub(crate) fn tell() {
     std::panic::set_hook(Box::new(|panic| {
         say::alert(sentence(panic));
@@ -27,10 +26,10 @@ pub(crate) fn tell() {
     }));
 }
 
-/// What `work` gives on a thread beside the lanes.
+/// Runs `work` on a thread beside the lanes.
 ///
 /// # Errors
-/// It panicked, which the hook has told.
+/// `work` panicked, which the hook has reported.
 pub(crate) fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| {
         Err("A defect of this program was met, and all is as before: standard error has more.".into())
@@ -60,7 +59,7 @@ fn sentence(panic: &PanicHookInfo<'_>) -> String {
     )
 }
 
-/// The calling lane, and what it runs.
+/// Returns the calling lane and the kind of its running task.
 fn running() -> Option<(usize, &'static str)> {
     let lane = Here::current()?.lane();
     let report = manylane_sched::report().into_iter().find(|report| report.lane == lane)?;

@@ -1,5 +1,5 @@
-//! Variables that the program itself defines: for lines of the configuration, for `env()`, and shown by `show
-//! env`.
+//! Environment variables that the program itself defines: for lines of the configuration, for `env()`, and
+//! for `show env`.
 
 use crate::arguments::Arguments;
 use crate::version::BUILD;
@@ -12,8 +12,8 @@ use manylane_proxy::generation::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// The process's environment and what files may look at. What is longer than a variable may be, as the names
-/// of thousands of files, is left out.
+/// Returns the environment of the process with the variables that files may read. Leaves out a value that is
+/// too long for a variable, such as the names of thousands of files.
 pub(crate) fn before(sources: &Sources, local_peer: Option<&OsStr>) -> Environment {
     let mut environment = Environment::of_process();
     let files: Vec<&[u8]> = sources.files().map(|file| sources.name(file)).collect();
@@ -36,8 +36,8 @@ pub(crate) fn before(sources: &Sources, local_peer: Option<&OsStr>) -> Environme
     environment
 }
 
-/// What processes with a master have: that they do, where that listens, and the version that it was started
-/// with, which stays when a worker is of another one.
+/// Adds the variables of processes with a master: that there is one, and the version that the master was
+/// started with, which stays when a worker has another version.
 pub(crate) fn tell_master(environment: &mut Environment, arguments: &Arguments) {
     let (before, is_worker) = (Environment::of_process(), arguments.worker.is_some());
     if !is_worker && arguments.master.is_none() {
@@ -49,7 +49,7 @@ pub(crate) fn tell_master(environment: &mut Environment, arguments: &Arguments) 
     }
 }
 
-/// `HAPROXY_CLI`, once the files are read: where the run-time interface listens, for `env()`.
+/// Sets `HAPROXY_CLI`, once the files are read: the addresses of the run-time interface, for `env()`.
 pub(crate) fn tell_sockets(config: &mut Config) {
     let prefix = config.global.unix_bind.as_ref().and_then(|set| set.value.prefix.as_ref());
     let prefix = prefix.map(|word| String::from_utf8_lossy(word.bytes()).into_owned()).unwrap_or_default();
@@ -60,7 +60,7 @@ pub(crate) fn tell_sockets(config: &mut Config) {
     }
 }
 
-/// With the prefix that says its kind.
+/// Returns an address with the prefix of its kind.
 fn shown(address: &Address, unix_prefix: &str) -> String {
     match &address.place {
         Location::Ip { host: Host::V4(ip), port } => format!("ipv4@{ip}{port}"),

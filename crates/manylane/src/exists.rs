@@ -1,6 +1,5 @@
-//! What the configuration names and the system has to have: users, groups, descriptors and network
-//! namespaces. The reader looks for them when the files are read, so that `-c` tells of what would end the
-//! start.
+//! Checks that users, groups, descriptors and network namespaces of the configuration exist. It runs when the
+//! files are read, so that `-c` reports what would make the start fail.
 
 use crate::system;
 use manylane_config::diag::Diagnostics;
@@ -13,7 +12,7 @@ use manylane_io::socket;
 use manylane_net::address::Location;
 use std::collections::HashMap;
 
-/// Adds what is missing to `found`.
+/// Adds an alert to `found` for everything that is missing.
 pub(crate) fn check(config: &Config, found: &mut Diagnostics) {
     let mut search = Search { found, known: HashMap::new() };
     let Global { user, group, unix_bind, stats_sockets, .. } = &config.global;
@@ -35,7 +34,7 @@ pub(crate) fn check(config: &Config, found: &mut Diagnostics) {
     }
 }
 
-/// What something is called, and of which kind it is.
+/// Kind and name of something to look up.
 #[derive(PartialEq, Eq, Hash)]
 enum Named {
     User(Vec<u8>),
@@ -46,7 +45,8 @@ enum Named {
 
 struct Search<'f> {
     found: &'f mut Diagnostics,
-    /// What was looked for already, and why it was not there: a file may name it in each of its lines.
+    /// Results of earlier lookups, with the alert if there is one: a file may use a name in each of its
+    /// lines.
     known: HashMap<Named, Option<String>>,
 }
 

@@ -1,29 +1,29 @@
-//! How long streams whose time is over may take for their last words to their clients and logs.
+//! Times that streams have after their end was forced, to send last bytes to clients and logs.
 
 use manylane_proxy::Local;
 use manylane_sched::Here;
 use std::time::Duration;
 
-/// So long.
+/// Total time.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// In so many steps.
+/// Number of steps of that time.
 const STEPS: u32 = 10;
 
-/// How long all lanes together may take for it: one that hangs holds nobody up for longer.
+/// Time for all lanes together: a lane that hangs delays the end no longer than this.
 pub(crate) const SLOWEST: Duration = Duration::from_secs(10);
 
-/// Waits until they were said, on the lane of the streams. One step comes after the other: a lane that stands
-/// still, since something else has its processor, loses one of them, and its streams have their turns between
-/// those that are left.
+/// Waits until the streams of the lane have sent their last bytes. The wait consists of steps: a lane that
+/// stands still, because something else uses its processor, loses one step, and its streams run between the
+/// remaining ones.
 pub(crate) async fn last_words(here: Here) {
     for _ in 0..STEPS {
         here.sleep(LAST_WORDS / STEPS).await;
     }
 }
 
-/// Waits until the lines of the calling lane have left the process, for as long at most: whoever reads them
-/// may have stopped.
+/// Waits until the calling lane's log lines have left the process, but at most for the same time: their
+/// reader may have stopped.
 pub(crate) async fn lines_sent(here: Here) {
     const LOOKS: u32 = 100;
     for _ in 0..LOOKS {
@@ -64,7 +64,7 @@ mod tests {
         here.spawn(&WAITS, Class::Urgent, waits).expect("memory");
         lane.round(Time::ZERO);
         here.spawn(&STREAM, Class::Normal, stream).expect("memory");
-        // It stands still for as long as all of it, and then each round is late for its step.
+        // The lane stands still for the whole time, and then each round is late for its step.
         let mut rounds = 0;
         while over.get().is_none() {
             rounds += 1;

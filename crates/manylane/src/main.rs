@@ -22,7 +22,7 @@ mod watchdog;
 use manylane_pool::reserve::Reserving;
 use std::process::ExitCode;
 
-/// Per-thread heaps suit a program whose lanes share nothing.
+/// Heaps by thread suit a program whose lanes share nothing.
 #[global_allocator]
 static ALLOCATOR: Reserving<mimalloc::MiMalloc> = Reserving(mimalloc::MiMalloc);
 

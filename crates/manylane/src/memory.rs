@@ -1,44 +1,43 @@
-//! Whether a configuration that is read again fits under `-m`, beside the one that serves.
+//! Checks whether a configuration that is read again fits under `-m`, beside the serving one.
 //!
-//! What is built asks for memory by calls that cannot fail: where there is none the process aborts. So a
-//! reload asks first whether there is as much as the first generation took, which is measured.
+//! Building a generation allocates in ways that cannot fail: without memory the process aborts. So a reload
+//! first checks that as much memory is available as the first generation took, which is measured.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// Bytes that a byte of a file takes while a generation is made of it, where a file has grown: lines of
-/// servers take 400, sections of a few lines 700.
+/// Bytes of memory for each further byte of a file that has grown: lines of servers take 400, sections of a
+/// few lines 700.
 const EACH: usize = 768;
 
-/// The same of a section, beside the bytes of its lines. One without lines takes 30 KB, of which 15 are parts
-/// of two large tables; the rest is what the allocator needs where it finds no place for these between
-/// others.
+/// Bytes of memory for each further section, besides those of its lines. A section without lines takes 30 KB,
+/// of which 15 are parts of two large tables; the allocator needs the rest when it finds no gap for these.
 const SECTION: usize = 64 << 10;
 
-/// How large files are.
+/// Size of the files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Size {
     pub(crate) bytes: usize,
-    /// Sections that are proxies, or what they begin with.
+    /// Number of sections that are proxies or `defaults`.
     pub(crate) proxies: usize,
 }
 
-/// What the first generation took, in bytes.
+/// Memory that the first generation took, in bytes.
 struct Meter {
-    /// What the system says of the process: opened before a `chroot`.
+    /// The process's status file, opened before a `chroot`.
     status: File,
-    /// What the process had written to before it read the files.
+    /// Memory that the process had written to before it read the files.
     begin: usize,
-    /// The size of the files, and what the process had written to when it had read them.
+    /// Size of the files, and the memory written to after they were read.
     read: OnceLock<(Size, usize)>,
-    /// The same when all lanes served.
+    /// Memory written to once all lanes served.
     serves: OnceLock<usize>,
 }
 
 static METER: OnceLock<Meter> = OnceLock::new();
 
-/// Bytes of memory that the process has written to.
+/// Returns the number of bytes of memory that the process has written to.
 fn written(status: &File) -> Option<usize> {
     let mut text = [0; 4096];
     let length = status.read_at(&mut text, 0).ok()?;
@@ -47,8 +46,8 @@ fn written(status: &File) -> Option<usize> {
     Some(kilobytes.trim().strip_suffix(" kB")?.parse::<usize>().ok()? << 10)
 }
 
-/// Measures from here on. To be called before files are read, where memory is bounded. Where the system does
-/// not tell, all reloads are tried.
+/// Starts to measure. To be called before files are read, if memory is limited. If the system does not report
+/// memory, all reloads are attempted.
 pub(crate) fn measure() {
     if let Ok(status) = File::open("/proc/self/status")
         && let Some(begin) = written(&status)
@@ -57,7 +56,7 @@ pub(crate) fn measure() {
     }
 }
 
-/// Files of this size were read and built.
+/// Records the memory after files of this size were read and built.
 pub(crate) fn read(size: Size) {
     if let Some(meter) = METER.get()
         && let Some(now) = written(&meter.status)
@@ -66,7 +65,7 @@ pub(crate) fn read(size: Size) {
     }
 }
 
-/// All lanes serve what was read.
+/// Records the memory once all lanes serve.
 pub(crate) fn serves() {
     if let Some(meter) = METER.get()
         && let Some(now) = written(&meter.status)
@@ -75,13 +74,13 @@ pub(crate) fn serves() {
     }
 }
 
-/// Whether files of this size can be read again.
+/// Checks whether files of this size can be read again.
 ///
 /// # Errors
-/// A sentence: there is too little memory for it.
+/// A sentence: there is too little memory.
 pub(crate) fn has_room_for(size: Size) -> Result<(), String> {
     let Some(meter) = METER.get() else { return Ok(()) };
-    let Some(&(before, read)) = meter.read.get() else { return Ok(()) }; // it is the start
+    let Some(&(before, read)) = meter.read.get() else { return Ok(()) }; // called at the start
     let most = meter.serves.get().map_or(read, |serves| read.max(*serves));
     let need = needed((before, most.saturating_sub(meter.begin)), size);
     let found = manylane_pool::reserve::available(need);
@@ -97,7 +96,7 @@ pub(crate) fn has_room_for(size: Size) -> Result<(), String> {
     ))
 }
 
-/// What files of this size take, where those of another took so much.
+/// Estimates the memory for files of `size`, from what files of another size took.
 fn needed((before, took): (Size, usize), size: Size) -> usize {
     let sections = size.proxies.saturating_sub(before.proxies) * SECTION;
     match size.bytes.checked_sub(before.bytes) {

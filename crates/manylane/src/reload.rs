@@ -1,9 +1,9 @@
-//! Another configuration while the lanes go on: read and checked beside what serves, on a thread of its own,
-//! since names may have to be looked up.
+//! Reads another configuration while the lanes serve, and checks it beside the serving one. That runs on a
+//! thread of its own, since names may have to be looked up.
 //!
-//! The thread of a process in a `chroot` stays outside: all files that the configuration names, `/etc/passwd`
-//! and what names are resolved by are where they were at the start. It has the rights of the user that the
-//! process became.
+//! In a process with a `chroot`, the thread stays outside: all files of the configuration, `/etc/passwd` and
+//! the files for name resolution are where they were at the start. The thread has the rights of the user that
+//! the process became.
 
 use crate::arguments::Arguments;
 use crate::{start, system};
@@ -17,25 +17,25 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// What was read: it is good, and its listeners are bound.
+/// A valid new configuration with bound listeners.
 pub(crate) struct Fresh {
     pub(crate) generation: Generation,
     pub(crate) listeners: Beside,
-    /// Warnings, a line each.
+    /// Warnings, one per line.
     pub(crate) said: String,
 }
 
-/// Reads again what the process was started with, to replace `before`.
+/// Reads the files of the command line again, to replace `before`.
 ///
 /// # Errors
-/// All that is wrong, as at the start. Nothing has changed then.
+/// All errors, as at the start. Then nothing has changed.
 pub(crate) fn read(
     arguments: &Arguments,
     lanes: usize,
     before: (&Generation, &[BoundListener]),
 ) -> Result<Fresh, String> {
     let process = &before.0.process;
-    // At the start a pipe may be read, once; whoever opens it again may wait for ever.
+    // A pipe can be read once, at the start; opening it again could block forever.
     let is_pipe = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
     if let Some(path) = arguments.files.iter().find(is_pipe) {
         return Err(format!(
@@ -73,15 +73,15 @@ pub(crate) fn read(
     Ok(Fresh { generation, listeners, said })
 }
 
-/// What becomes of a reload: what was said of it, or why all is as before.
+/// Result of a reload: its messages, or the reason why nothing has changed.
 pub(crate) type Outcome = Result<String, String>;
 
-/// Who asked for a reload, and waits for what becomes of it. Of one lane.
+/// A task that waits for the result of a reload, on one lane.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asker(Rc<RefCell<(Option<Outcome>, Option<Waker>)>>);
 
 impl Asker {
-    /// Has it go on.
+    /// Sets the result and wakes the task.
     pub(crate) fn answer(&self, outcome: Outcome) {
         let waker = {
             let mut slot = self.0.borrow_mut();
@@ -93,7 +93,7 @@ impl Asker {
         }
     }
 
-    /// What became of it.
+    /// Waits for the result.
     pub(crate) async fn outcome(self) -> Outcome {
         poll_fn(|context| {
             let mut slot = self.0.borrow_mut();

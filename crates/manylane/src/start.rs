@@ -39,7 +39,7 @@ pub(crate) fn start(arguments: &Arguments) -> ExitCode {
     joined.keep();
     say::keep();
     let code = run(arguments);
-    joined.tell(false, None); // one that has served has told that before, and nobody listens any more
+    joined.tell(false, None); // a worker that has served has reported already, and the master no longer reads
     code
 }
 
@@ -54,7 +54,7 @@ fn run(arguments: &Arguments) -> ExitCode {
     if let Some(condition) = &arguments.condition {
         return self::condition(condition.as_bytes(), arguments);
     }
-    // Whoever started a master in the background is there already.
+    // The process that started a master in the background has changed the folder already.
     if let Some(folder) = arguments.folder.as_ref().filter(|_| arguments.background.is_none())
         && let Err(error) = std::env::set_current_dir(folder)
     {
@@ -96,14 +96,14 @@ fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// What ends the start. '-q' says nothing; the code tells.
+/// Writes the error that ends the start. With `-q` only the exit code tells it.
 fn alert(arguments: &Arguments, message: impl Display) {
     if !arguments.quiet {
         say::alert(message);
     }
 }
 
-/// Whether nothing is said but what ends the process.
+/// Returns true if only fatal errors are written.
 fn is_quiet(arguments: &Arguments, process: &Process) -> bool {
     arguments.quiet || process.quiet && !arguments.verbose
 }
@@ -143,7 +143,7 @@ fn condition(text: &[u8], arguments: &Arguments) -> ExitCode {
 pub(crate) struct Read {
     pub(crate) generation: Generation,
     pub(crate) verdict: Outcome,
-    /// All that there is to say of it, a line each.
+    /// Messages about it, one per line.
     pub(crate) said: String,
     alerts: usize,
 }
@@ -151,7 +151,7 @@ pub(crate) struct Read {
 /// Reads and checks the files that the arguments name.
 ///
 /// # Errors
-/// One could not be read.
+/// A file could not be read.
 pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     let mut sources = Sources::new();
     for path in &arguments.files {
@@ -180,7 +180,7 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     let verdict = loaded.found.verdict(&sources, pid, check);
     let (said, alerts) = (loaded.found.render(&sources, pid), loaded.found.count(Severity::Alert));
     generation.said = said.as_str().into();
-    // In the background nobody reads it.
+    // In the background standard error has no reader.
     let background = (arguments.daemon || generation.process.daemon) && !arguments.foreground;
     if !background && !is_quiet(arguments, &generation.process) {
         generation.logs.open_console();
@@ -188,8 +188,8 @@ pub(crate) fn read_files(arguments: &Arguments) -> Result<Read, String> {
     Ok(Read { generation, verdict, said, alerts })
 }
 
-/// [`read`] at the start. Where memory is bounded, on a thread of its own: the allocator gives what a thread
-/// has left to others, so the next generation but one takes the place of this one.
+/// Calls [`read`] at the start. If memory is limited, it runs on a thread of its own: the allocator gives a
+/// thread's remaining memory to others, so the next generation but one reuses the memory of this one.
 fn read_first(arguments: &Arguments) -> Result<Generation, ExitCode> {
     if arguments.megabytes.is_none() {
         return read(arguments);
@@ -197,20 +197,21 @@ fn read_first(arguments: &Arguments) -> Result<Generation, ExitCode> {
     memory::measure();
     let reader = std::thread::Builder::new().name("files".into());
     std::thread::scope(|scope| match reader.spawn_scoped(scope, || read(arguments)) {
-        Ok(thread) => thread.join().unwrap_or(Err(ExitCode::FAILURE)), // a panic has told itself
+        Ok(thread) => thread.join().unwrap_or(Err(ExitCode::FAILURE)), // the panic hook has reported it
         Err(_) => read(arguments),
     })
 }
 
-/// Reads and checks the configuration; the code to end with when that was all, or when it is of no use.
+/// Reads and checks the configuration. The error is the exit code, if the arguments ask only for a check or
+/// the configuration is unusable.
 fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
     let Read { generation, verdict, said, alerts } = read_files(arguments).map_err(|error| {
         alert(arguments, format_args!("config : {error}"));
         ExitCode::from(1)
     })?;
     let quiet = is_quiet(arguments, &generation.process);
-    // '-q' says nothing at all; the code tells.
-    // Whoever started a master in the background has said it.
+    // With `-q` nothing is written; the exit code tells the result.
+    // The process that started a master in the background has written the messages.
     let told = arguments.background.is_some();
     if !told && (!quiet || !arguments.quiet && (alerts > 0 || verdict.code == Code::Error)) {
         say::text(&format!("{said}{}", verdict.errors));
@@ -234,7 +235,7 @@ fn read(arguments: &Arguments) -> Result<Generation, ExitCode> {
     }
 }
 
-/// The run-time socket of a worker that its master uses.
+/// Binds the run-time socket of a worker that its master uses.
 fn for_master(joined: Joined) -> Result<(Arc<[RuntimeSocket]>, Vec<Bound>), String> {
     let named = master::run_time_sockets(&[joined.socket()])?;
     let bound = manylane_control::bind(&named, system::owner, &mut HandedOver::default());
@@ -256,21 +257,21 @@ fn take_over(at: &OsStr) -> Result<HandedOver, String> {
     };
     let Some(endpoint) = endpoints.first() else { return Err(failed(&NotHandedOver::NotUnix)) };
     let handed_over = match HandedOver::ask(endpoint) {
-        // A worker that hangs is to be replaced all the same: the sockets are bound beside its own.
+        // A worker that hangs has to be replaceable: the sockets are bound beside its own.
         Err(error @ NotHandedOver::Silent) if matches!(endpoint, Endpoint::SocketPair(_)) => {
             say::warning(format_args!("{} Its addresses are bound anew.", failed(&error)));
             HandedOver::default()
         }
         asked => asked.map_err(|error| failed(&error))?,
     };
-    // What was inherited for this alone: whoever has it has all rights on that process.
+    // The descriptor was inherited only for this; it gives all rights on that process.
     if let Endpoint::SocketPair(number) = endpoint {
         let _ = nix::unistd::close(*number);
     }
     Ok(handed_over)
 }
 
-/// Binds, becomes what the process is to be, and runs.
+/// Binds sockets, changes the identity of the process, and runs.
 fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, String> {
     let process = generation.process.clone();
     let lanes = process.lane_count().map_err(|error| format!("cannot count the processors: {error}"))?;
@@ -309,7 +310,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
     } else {
         Choice::from_environment().map_err(|error| error.to_string())?
     };
-    // Those are the master's, if there is one.
+    // A master has these files itself.
     let alone = arguments.worker.is_none();
     let pidfile = arguments.pidfile.as_ref().or(process.pidfile.as_ref()).filter(|_| alone);
     let mut pidfile = pidfile
@@ -318,10 +319,10 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             file.map_err(|error| format!("Cannot create pidfile {}: {error}", path.display()))
         })
         .transpose()?;
-    // A worker of a master in the background has the terminal until it serves.
+    // A worker of a master in the background keeps the terminal until it serves.
     let silent = !alone && (arguments.daemon || process.daemon) && !arguments.foreground;
     let nowhere = silent.then(system::nowhere).transpose()?;
-    // All is bound and checked; from here on others see of it.
+    // Everything is bound and checked; from here on other processes see changes.
     let begun = handed_over.begin(identity.gives_rights_up(process.chroot.is_some()));
     let begun = begun.map_err(|error| error.to_string())?;
     if alone && (arguments.daemon || process.daemon) && !arguments.foreground {
@@ -332,8 +333,8 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
             .map_err(|error| format!("Cannot write the pidfile: {error}"))?;
     }
     drop(pidfile);
-    system::renice("runtime", process.nice); // while it may: lanes inherit it
-    // A thread, so not before the process has gone to the background.
+    system::renice("runtime", process.nice); // while it is permitted; lanes inherit it
+    // A thread, so it cannot start before the process goes to the background.
     let files = JobThread::for_files(process.chroot.is_some(), !process.insecure_setuid);
     identity.assume(process.chroot.as_deref())?;
     if !process.insecure_setuid {
@@ -346,17 +347,18 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         joined.end_with_master()?;
     }
     let quiet = is_quiet(arguments, &process);
-    // With the rights and under the filters that the lanes will have.
+    // Chosen with the rights and under the system-call filters that the lanes will have.
     let (driver, unsuitable) = driver.settle();
     if let Some(unsuitable) = unsuitable.filter(|_| !quiet) {
         say::notice(format_args!("{unsuitable}; the driver is {driver}"));
     }
-    // Threads, so not before the process has gone to the background.
+    // Threads, so they cannot start before the process goes to the background.
     let says = JobThread::to_say()?;
-    // The watchdog itself writes nothing: it would look at no lane, and hold up the end, while nobody reads.
-    // One warning waits at a time.
+    // The watchdog itself writes nothing: while standard error is not read, it would check no lane and delay
+    // the end. One warning waits at a time.
     let (tells, waits) = (says.clone(), Arc::new(AtomicBool::new(false)));
-    // A process without it serves as well, in a debugger for instance that keeps the signal for itself.
+    // The process also serves without a watchdog, for instance under a debugger that keeps the signal for
+    // itself.
     let _watchdog = watchdog::start(process.warn_blocked, move |stuck| {
         manylane_control::stuck();
         if quiet || waits.swap(true, Ordering::Relaxed) {
@@ -376,7 +378,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         memory::serves();
         for (list, signal) in [(finish, Signal::SIGUSR1), (terminate, Signal::SIGTERM)] {
             for pid in list {
-                let _ = kill(Pid::from_raw(pid), signal); // it may have ended already
+                let _ = kill(Pid::from_raw(pid), signal); // the process may have ended already
             }
         }
         say::introduced();
@@ -433,7 +435,7 @@ fn begin(arguments: &Arguments, mut generation: Generation) -> Result<ExitCode, 
         Ending::Done => Ok(ExitCode::SUCCESS),
         Ending::Failed(error) => Err(error),
         Ending::Signal(signal) => {
-            // As if nobody had caught it: whoever waits for this process sees what ended it.
+            // The process ends as if it had not caught the signal, so that its parent sees the signal.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
             Ok(ExitCode::SUCCESS)
         }

@@ -1,8 +1,8 @@
-//! The lanes of the process, and what happens to them: started, told to stop, waited for.
+//! Supervises the lanes of the process: starts them, tells them to stop, and waits for them.
 //!
-//! The first lane runs on the main thread, and the supervisor is a task of it. Whoever has something to tell
-//! it, another lane or the thread that waits for signals, puts an event into its list and wakes it. That
-//! takes no memory of a pool: under `-m` an event that was lost would hold up a reload, or the end, for ever.
+//! The first lane runs on the main thread, and the supervisor is a task of it. Other lanes and the thread
+//! that waits for signals queue events for it and wake it. That takes no memory of a pool: under `-m` a lost
+//! event would block a reload, or the end, forever.
 
 use crate::defect;
 use crate::jobs::{JobThread, SMALL_STACK};
@@ -30,33 +30,33 @@ use std::time::Duration;
 
 static ORDER: TaskKind = TaskKind::new("order");
 
-/// What the supervisor is told.
+/// Event for the supervisor.
 enum Event {
-    /// A lane is there.
+    /// A lane has started.
     Ready(LaneId),
-    /// A lane accepts for the generation of that number.
+    /// A lane accepts for the generation with this number.
     Accepting(u64),
-    /// It cannot.
+    /// A lane cannot accept for the generation with this number.
     Refused(u64, String),
-    /// Something cannot go on.
+    /// A lane or the process cannot continue.
     Failed(String),
-    /// A lane has let go of the generation of that number.
+    /// A lane has retired the generation with this number.
     Retired(u64),
-    /// A lane has no session left of the generation of that number, which takes no more.
+    /// A lane has no session left of the generation with this number, which takes no more.
     Emptied(u64, LaneId),
-    /// What is left of the generation of that number has had its time (`hard-stop-after`).
+    /// The `hard-stop-after` of the generation with this number is over.
     Limit(u64),
-    /// The streams of a lane have said what they had to say at the end.
+    /// The streams of a lane have sent their last bytes.
     Silent,
-    /// Somebody wants the configuration to be read again.
+    /// A client or a signal asks for a reload.
     ReloadWanted,
-    /// It was.
+    /// The configuration was read.
     Read(Result<Box<Fresh>, String>),
-    /// Somebody wants a server to come or go.
+    /// A client asks to add or remove a server.
     AskedFor,
-    /// A server is to be changed, of which nobody waits to hear.
+    /// An agent asks for a change of a server, and does not wait for the result.
     Wanted(Change),
-    /// What is to serve then was made.
+    /// The generation with the change was made.
     Made(Result<Box<Changed>, String>),
     /// The system has sent a signal.
     Signal(i32),
@@ -64,7 +64,7 @@ enum Event {
 
 struct Inbox {
     events: VecDeque<Event>,
-    /// Of the supervisor's task, while it waits.
+    /// Waker of the supervisor's task while it waits.
     waker: Option<Waker>,
 }
 
@@ -72,13 +72,13 @@ static EVENTS: LockClass = LockClass::new("events for the supervisor", LockClass
 static INBOX: Mutex<Inbox> = Mutex::new(&EVENTS, Inbox { events: VecDeque::new(), waker: None });
 
 thread_local! {
-    /// Who has asked for a reload, on the supervisor's lane.
+    /// Tasks that wait for a reload, on the supervisor's lane.
     static ASKERS: RefCell<Vec<Asker>> = RefCell::default();
-    /// Servers that are to come or go, and who asked for it, there too.
+    /// Requested changes of servers with the waiting tasks, on the supervisor's lane.
     static CHANGES: RefCell<VecDeque<(Change, Asker)>> = RefCell::default();
 }
 
-/// Asks for the configuration to be read again, on the supervisor's lane. What becomes of it.
+/// Asks for a reload, on the supervisor's lane. Returns its result.
 pub(crate) async fn reload() -> Outcome {
     let asker = Asker::default();
     ASKERS.with_borrow_mut(|askers| askers.push(asker.clone()));
@@ -86,7 +86,7 @@ pub(crate) async fn reload() -> Outcome {
     asker.outcome().await
 }
 
-/// Has a server come or go, on the supervisor's lane. What is said of it.
+/// Asks for a change of servers, on the supervisor's lane. Returns the answer.
 pub(crate) async fn change(change: Change) -> Outcome {
     let asker = Asker::default();
     CHANGES.with_borrow_mut(|changes| changes.push_back((change, asker.clone())));
@@ -94,7 +94,7 @@ pub(crate) async fn change(change: Change) -> Outcome {
     asker.outcome().await
 }
 
-/// Tells the supervisor, from any thread. When it has ended already, nobody needs to know.
+/// Queues an event for the supervisor, from any thread. Events after its end are ignored.
 fn tell(event: Event) {
     let waker = {
         let mut inbox = INBOX.lock();
@@ -120,7 +120,8 @@ async fn next_event() -> Event {
     .await
 }
 
-/// Whether the lanes are to end, and their wakers: one that waits for memory to be told would not end.
+/// Whether the lanes are to end, and their wakers: a message to a lane needs memory, and without it the lane
+/// would never end.
 struct End {
     is_near: bool,
     wakers: Vec<Waker>,
@@ -150,7 +151,7 @@ async fn the_end() {
     .await;
 }
 
-/// Tells the supervisor what agents want to be changed.
+/// Passes the changes that agents ask for to the supervisor.
 #[derive(Debug)]
 pub(crate) struct Wishes;
 
@@ -163,41 +164,41 @@ impl Changes for Wishes {
 /// How the process ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// As it should.
+    /// Normally.
     Done,
-    /// By this signal, as if nobody had caught it.
+    /// By this signal, as if the process had not caught it.
     Signal(i32),
-    /// It could not go on.
+    /// With an error.
     Failed(String),
 }
 
-/// What the lanes need.
+/// Inputs of the lanes.
 pub(crate) struct Work {
     pub(crate) generation: Arc<Generation>,
     pub(crate) bound: Vec<BoundListener>,
     pub(crate) lanes: usize,
     pub(crate) driver: Choice,
-    /// No messages but errors.
+    /// Write only errors.
     pub(crate) quiet: bool,
-    /// Writes to standard error.
+    /// Thread that writes to standard error.
     pub(crate) says: JobThread,
-    /// What else the first lane serves.
+    /// Other services on the first lane.
     pub(crate) services: Option<Services>,
-    /// What others see of the sockets, until all lanes accept.
+    /// Changes to sockets that other processes see, until all lanes accept.
     pub(crate) begun: Option<Begun>,
-    /// How the configuration is read again, if it can be.
+    /// How to reload, if that is possible.
     pub(crate) reload: Option<Reloads>,
 }
 
-/// Reads the configuration again, to replace what serves.
+/// Reads the configuration again, to replace the serving one.
 pub(crate) type Reread = dyn Fn((&Generation, &[BoundListener])) -> Result<Fresh, String> + Send + Sync;
 
-/// What reloading needs.
+/// Inputs of reloads.
 pub(crate) struct Reloads {
     pub(crate) reread: Arc<Box<Reread>>,
-    /// Where that is done, beside the lanes.
+    /// Thread beside the lanes that reads the files.
     pub(crate) files: Option<JobThread>,
-    /// What the run-time interface works on.
+    /// The generation that the run-time interface works on.
     pub(crate) current: Rc<RefCell<Arc<Generation>>>,
 }
 
@@ -214,7 +215,7 @@ fn config(generation: &Generation) -> Config {
     }
 }
 
-/// Runs until the process is told to end. `started` is called when all lanes accept.
+/// Runs until the process is told to end. Calls `started` when all lanes accept.
 pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
     let mut lane = match Lane::new(config(&work.generation)) {
         Ok(lane) => lane,
@@ -241,23 +242,23 @@ pub(crate) fn run(mut work: Work, started: impl FnOnce() + 'static) -> Ending {
             Err(error) => return Ending::Failed(format!("cannot start lane {number}: {error}")),
         }
     }
-    place(&work.generation, 0); // now that there are the others, who would have inherited it
+    place(&work.generation, 0); // placed after the other lanes have started, which would have inherited it
     let here = lane.here();
     let ending = lane.block_on(&mut driver, supervise(here, work, started));
     Local::remove_all();
     drop(lane); // its sessions end with it
     for thread in threads {
-        let _ = thread.join(); // a panic there was told on its own
+        let _ = thread.join(); // the panic hook has reported a panic there
     }
     ending.unwrap_or_else(|error| Ending::Failed(format!("the first lane cannot go on: {error}")))
 }
 
-/// One more lane.
+/// Starts one more lane.
 fn start_lane(number: usize, work: &Work) -> std::io::Result<JoinHandle<()>> {
     let (generation, choice) = (work.generation.clone(), work.driver);
     std::thread::Builder::new().name(format!("lane {number}")).spawn(move || {
         let failed = |error: String| tell(Event::Failed(format!("lane {number}: {error}")));
-        place(&generation, number); // before it has memory
+        place(&generation, number); // placed before it allocates memory
         let mut lane = match Lane::new(config(&generation)) {
             Ok(lane) => lane,
             Err(error) => return failed(error.to_string()),
@@ -276,8 +277,8 @@ fn start_lane(number: usize, work: &Work) -> std::io::Result<JoinHandle<()>> {
     })
 }
 
-/// Keeps the calling thread, which is that lane's, on the processors that `cpu-map` gives it. Where that
-/// cannot be, it is told and the lane runs anywhere.
+/// Binds the calling thread, which is that lane's, to the processors of `cpu-map`. If that fails, it writes a
+/// warning and the lane runs anywhere.
 fn place(generation: &Generation, lane: usize) {
     if let Some(cpus) = generation.process.cpu_map.of(lane)
         && let Err(error) = manylane_sched::keep_to(cpus)
@@ -289,10 +290,10 @@ fn place(generation: &Generation, lane: usize) {
     }
 }
 
-/// A thread that waits for signals and tells them. What SIGQUIT asks for, the use of memory, it says itself:
-/// lanes do not wait for a terminal.
+/// Starts a thread that waits for signals and queues them as events. On SIGQUIT the thread itself writes the
+/// use of memory: lanes do not wait for a terminal.
 fn watch_signals() -> std::io::Result<()> {
-    // SIGUSR2 is for masters, and often sent to all processes of a service: it is no end of this one.
+    // SIGUSR2 is for masters, and often sent to all processes of a service: it must not end this one.
     let mut signals = Signals::new([SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGTTOU, SIGTTIN, SIGQUIT])?;
     std::thread::Builder::new().name("signals".into()).stack_size(SMALL_STACK).spawn(move || {
         for signal in signals.forever() {
@@ -305,7 +306,7 @@ fn watch_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Has a lane do something to its side of a generation. Whether there is memory to tell it.
+/// Runs `what` on a lane's state of a generation. Returns false if there is no memory for the message.
 fn order(
     lane: LaneId,
     class: Class,
@@ -321,8 +322,8 @@ fn order(
     ordered.is_ok()
 }
 
-/// Has a lane let go of its side of the generation of that number, by what `how` does. Where it has none,
-/// since there was no memory when it was to begin, nothing is left of it. Whether there is memory to tell it.
+/// Ends a lane's state of a generation by `how`. If the lane has none, because it had no memory when the
+/// generation began, it reports that nothing is left. Returns false if there is no memory for the message.
 fn let_go(lane: LaneId, (number, generation): (u64, &Arc<Generation>), how: fn(&Local)) -> bool {
     let generation = generation.clone();
     let ordered = Remote::new(lane).spawn_with(&ORDER, Class::Urgent, move |_| async move {
@@ -337,48 +338,48 @@ fn let_go(lane: LaneId, (number, generation): (u64, &Arc<Generation>), how: fn(&
 
 static LIMIT: TaskKind = TaskKind::new("hard stop");
 
-/// What serves. Generations are counted from 0.
+/// The serving generation. Generations are numbered from 0.
 struct Serving {
     number: u64,
     generation: Arc<Generation>,
-    /// The lanes' acceptors hold it, too: the last that lets go of it closes the sockets.
+    /// The lanes' acceptors hold it, too: the last holder closes the sockets.
     bound: Arc<Vec<BoundListener>>,
 }
 
-/// A generation that was replaced, and the lanes where nothing accepts for it any more.
+/// A replaced generation, and the lanes on which nothing accepts for it any more.
 struct Retired {
     number: u64,
     generation: Arc<Generation>,
     emptied: Vec<LaneId>,
-    /// Its `hard-stop-after` runs, or it has none.
+    /// Its `hard-stop-after` is running, or it has none.
     limited: bool,
 }
 
-/// What is replaced.
+/// Kind of a replacement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// The configuration, by what its files say.
+    /// A new configuration from the files.
     Files,
-    /// The servers of a backend.
+    /// Other servers in a backend.
     Servers,
 }
 
-/// How far a reload is.
+/// State of a reload.
 enum Reloading {
     No,
-    /// The files are being read, or what is to serve with other servers is being made.
+    /// The files are being read, or the generation with a change is being made.
     Reads,
-    /// The lanes begin to serve what was read. What was said of it, and how many of them accept; what served
-    /// before.
+    /// The lanes begin to serve the new generation. Holds the messages, the number of accepting lanes, and
+    /// the former generation.
     Begins {
         before: Serving,
         what: What,
-        /// What happens when all of them do, and not before: so there is nothing to undo.
+        /// Changes that are made once all lanes accept and not before, so there is nothing to undo.
         effects: Box<dyn FnOnce() -> Option<String>>,
         said: String,
         accepting: usize,
     },
-    /// They accept, and let go of what served before. How many have.
+    /// All lanes accept, and retire the former generation. Holds the number of lanes that have done so.
     Retires {
         number: u64,
         what: What,
@@ -394,24 +395,24 @@ struct Supervisor {
     retired: Vec<Retired>,
     reloading: Reloading,
     reloads: Option<Reloads>,
-    /// Who waits for the reload that is under way, and for the next.
+    /// Tasks that wait for the running reload, and for the next.
     askers: Vec<Asker>,
     next_askers: Vec<Asker>,
-    /// There is to be a next.
+    /// Another reload is requested.
     again: bool,
-    /// The process ends: there is no next.
+    /// The process ends, so there is no next reload.
     stops: bool,
-    /// The last number that a generation got.
+    /// Number of the newest generation.
     numbers: u64,
-    /// Lanes that could not be told to begin with what serves.
+    /// Lanes that did not get the message to begin with the serving generation.
     untold: Vec<LaneId>,
-    /// Writes to standard error.
+    /// Thread that writes to standard error.
     says: JobThread,
     quiet: bool,
 }
 
 impl Supervisor {
-    /// Has all lanes accept for what serves. Each tells.
+    /// Makes all lanes accept for the serving generation. Each lane reports the result.
     fn begin(&mut self, before: Option<&Arc<Generation>>) {
         self.untold.clear();
         for &lane in &*self.lanes {
@@ -431,8 +432,8 @@ impl Supervisor {
                 tell(event);
             };
             let serves = before.unwrap_or(generation);
-            // On the first lane at once: a command that closes or opens a frontend there finds all whose gate
-            // that is.
+            // The first lane begins at once, so that a command there that opens or closes a frontend reaches
+            // all owners of the gate.
             let here = (lane == self.here.lane()).then(|| Local::of(serves)).flatten();
             let ordered = match here {
                 Some(local) => {
@@ -449,13 +450,13 @@ impl Supervisor {
         }
     }
 
-    /// Somebody wants the files to be read again.
+    /// Notes a request for a reload.
     fn note(&mut self) {
         self.again = true;
         self.next_askers.extend(ASKERS.take());
     }
 
-    /// Somebody wants a server to be changed, and may say so again until it is.
+    /// Notes a change that an agent asks for; the agent may ask again until it is made.
     fn want(&self, change: Change) {
         CHANGES.with_borrow_mut(|changes| {
             if changes.iter().all(|(other, _)| *other != change) {
@@ -464,7 +465,7 @@ impl Supervisor {
         });
     }
 
-    /// Begins the next reload, if one is asked for and none is under way.
+    /// Begins the next reload, if one is requested and none is running.
     fn read(&mut self) {
         if self.stops || !matches!(self.reloading, Reloading::No) {
             return;
@@ -488,7 +489,7 @@ impl Supervisor {
         let (generation, bound) = (self.serving.generation.clone(), self.serving.bound.clone());
         let read = move || {
             let outcome = defect::caught(|| reread((&generation, &bound)));
-            drop((generation, bound)); // before the supervisor goes on
+            drop((generation, bound)); // dropped before the supervisor continues
             tell(Event::Read(outcome.map(Box::new)));
         };
         let begun = match files {
@@ -503,9 +504,9 @@ impl Supervisor {
         }
     }
 
-    /// Has the next server come or go, if one is to.
+    /// Makes the next requested change of servers, if there is one.
     fn make(&mut self) {
-        // Those that are refused are answered one after the other: there may be as many as agents.
+        // A loop and not recursion: there may be as many refused changes as agents.
         while let Some((change, asker)) = CHANGES.with_borrow_mut(VecDeque::pop_front) {
             if self.retired.len() >= MOST_BEHIND {
                 asker.answer(Err(format!(
@@ -515,10 +516,10 @@ impl Supervisor {
                 continue;
             }
             let generation = self.serving.generation.clone();
-            // Beside the lanes: a backend may have very many servers.
+            // Beside the lanes, since a backend may have very many servers.
             let thread = std::thread::Builder::new().name("servers".into()).spawn(move || {
                 let made = defect::caught(|| generation.with(&change));
-                drop(generation); // before the supervisor goes on
+                drop(generation); // dropped before the supervisor continues
                 tell(Event::Made(made.map(Box::new)));
             });
             match thread {
@@ -532,7 +533,7 @@ impl Supervisor {
         }
     }
 
-    /// What is to serve with other servers was made.
+    /// Handles the generation with a change.
     fn was_made(&mut self, made: Result<Box<Changed>, String>) {
         let changed = match made {
             Ok(changed) => *changed,
@@ -553,7 +554,7 @@ impl Supervisor {
         self.reloading = Reloading::Begins { before, what: What::Servers, effects, said, accepting: 0 };
     }
 
-    /// The files were read.
+    /// Handles the configuration that was read.
     fn was_read(&mut self, outcome: Result<Box<Fresh>, String>) {
         let Fresh { mut generation, listeners, said } = match outcome {
             Ok(fresh) => *fresh,
@@ -576,7 +577,7 @@ impl Supervisor {
         self.reloading = Reloading::Begins { before, what: What::Files, effects, said, accepting: 0 };
     }
 
-    /// A lane accepts for the newest generation.
+    /// Handles a lane that accepts for the newest generation.
     fn accepts(&mut self, number: u64) {
         let Reloading::Begins { accepting, .. } = &mut self.reloading else { return };
         *accepting += usize::from(number == self.serving.number);
@@ -590,7 +591,7 @@ impl Supervisor {
         };
         said.extend(effects().map(|error| error + "\n"));
         if what == What::Files {
-            // The run-time interface worked on the one before until now.
+            // Until now the run-time interface worked on the former generation.
             if let Some(local) = Local::of(&self.serving.generation) {
                 local.inherit_variables(&before.generation);
             }
@@ -600,8 +601,8 @@ impl Supervisor {
         }
         self.reloading = Reloading::Retires { number: before.number, what, said, done: 0 };
         self.retire(before.number, before.generation, Local::retire);
-        // Who is with a server that stays is not to end because another one came: so when the files were
-        // read, all that were left since then are meant.
+        // An added server must not end streams of other servers. So the limit starts only when files were
+        // read, and then for all generations that were replaced since.
         if what == What::Files {
             let mut limits = Vec::new();
             for Retired { number, generation, limited, .. } in &mut self.retired {
@@ -613,7 +614,7 @@ impl Supervisor {
         }
     }
 
-    /// What is left of a generation then is ended.
+    /// Starts the time after which the rest of a generation is ended.
     fn limit(&self, number: u64, after: Duration) {
         let here = self.here;
         let waiting = async move {
@@ -625,8 +626,8 @@ impl Supervisor {
         }
     }
 
-    /// The time of a generation is over. Its streams are told first; what is left a moment later ends where
-    /// it is.
+    /// Ends the rest of a generation whose time is over: its streams at first, and the remaining sessions a
+    /// moment later, wherever they are.
     fn over_time(&self, number: u64) {
         let Some(Retired { generation, .. }) = self.retired.iter().find(|retired| retired.number == number)
         else {
@@ -641,12 +642,12 @@ impl Supervisor {
                     local.end_sessions();
                 }
             };
-            // Without memory they end when there is no session left.
+            // Without memory for this, the generation ends with its last session.
             let _ = Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends);
         }
     }
 
-    /// A lane has let go of a generation.
+    /// Handles a lane that has retired a generation.
     fn retired(&mut self, which: u64) {
         let Reloading::Retires { number, what, said, done } = &mut self.reloading else { return };
         *done += usize::from(*number == which);
@@ -656,10 +657,10 @@ impl Supervisor {
         }
     }
 
-    /// A lane cannot: all goes on as before.
+    /// Handles a lane that cannot accept: the former generation continues.
     fn refused(&mut self, number: u64, error: String) {
         if number != self.serving.number {
-            return; // another lane could not either
+            return; // another lane has failed before
         }
         if let Reloading::Begins { before, what, .. } = std::mem::replace(&mut self.reloading, Reloading::No)
         {
@@ -670,21 +671,21 @@ impl Supervisor {
         }
     }
 
-    /// A generation serves no more, by what `how` does on each lane.
+    /// Ends a generation by `how` on each lane.
     fn retire(&mut self, number: u64, generation: Arc<Generation>, how: fn(&Local)) {
         for &lane in &*self.lanes {
             if !let_go(lane, (number, &generation), how) {
-                tell(Event::Retired(number)); // it serves both, then
+                tell(Event::Retired(number)); // the lane then serves both
                 if self.untold.contains(&lane) {
-                    tell(Event::Emptied(number, lane)); // it never began
+                    tell(Event::Emptied(number, lane)); // the generation never began there
                 }
             }
         }
         self.retired.push(Retired { number, generation, emptied: Vec::new(), limited: false });
     }
 
-    /// On a lane nothing is left of a generation that retired, at this moment. Its lanes let go of it when it
-    /// was so on each of them: nobody can give them a connection for it any more.
+    /// Handles a lane on which nothing is left of a retired generation at this moment. When that was so on
+    /// each lane, the lanes remove the generation: no lane can give them a connection for it any more.
     fn emptied(&mut self, number: u64, lane: LaneId) {
         let Some(place) = self.retired.iter().position(|retired| retired.number == number) else { return };
         let retired = &mut self.retired[place];
@@ -694,13 +695,13 @@ impl Supervisor {
         if retired.emptied.len() == self.lanes.len() {
             let Retired { generation, .. } = self.retired.swap_remove(place);
             for &lane in &*self.lanes {
-                // Behind connections that were sent to that lane before.
+                // Behind the connections that were sent to that lane before.
                 order(lane, Class::Bulk, &generation, |local| local.remove());
             }
         }
     }
 
-    /// A reload is over.
+    /// Ends a reload, and answers the waiting tasks.
     fn over(&mut self, what: What, outcome: Outcome) {
         self.reloading = Reloading::No;
         if what == What::Servers {
@@ -716,7 +717,7 @@ impl Supervisor {
             let (Ok(said) | Err(said)) = &outcome;
             let (said, end) = (said.trim_end().to_owned(), end.clone());
             let text = say::lines(&said, severity, &end);
-            let _ = self.says.run(move || say::text(&text)); // it ends with the supervisor
+            let _ = self.says.run(move || say::text(&text)); // the thread ends with the supervisor
         }
         let told = match outcome {
             Ok(said) => Ok(said + &end),
@@ -743,8 +744,8 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
     } = work;
     let mut lanes = vec![here.lane()];
     let ending = 'running: {
-        // Each lane is waited for, also when the end is known by then: one that began later would not be told
-        // of it.
+        // Waits for each lane, even if the process is to end by then: a lane that begins later would not be
+        // told to end.
         let (mut early, mut failed) = (None, 0);
         while lanes.len() + failed < count {
             match next_event().await {
@@ -754,9 +755,8 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                     early = Some(Ending::Failed(error));
                 }
                 Event::Signal(signal @ (SIGTERM | SIGINT)) => early = Some(Ending::Signal(signal)),
-                Event::Signal(SIGUSR1) => _ = early.get_or_insert(Ending::Done), /* nothing serves, so */
-                // there is nothing to
-                // finish
+                // Nothing serves, so there is nothing to finish.
+                Event::Signal(SIGUSR1) => _ = early.get_or_insert(Ending::Done),
                 _ => {}
             }
         }
@@ -787,8 +787,8 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         if ASKERS.with_borrow(|askers| !askers.is_empty()) {
             supervisor.note();
         }
-        // It stops when no reload is under way: what is being read holds the sockets, and lanes have to agree
-        // on what serves.
+        // The supervisor stops only while no reload is running: the reading thread holds the sockets, and the
+        // lanes have to agree on the serving generation.
         while !supervisor.stops || !matches!(supervisor.reloading, Reloading::No) {
             match next_event().await {
                 Event::Failed(error) => break 'running Ending::Failed(error),
@@ -809,7 +809,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 Event::Refused(0, error) => break 'running Ending::Failed(error),
                 Event::Signal(SIGHUP) | Event::ReloadWanted => {
                     supervisor.note();
-                    // Only where all lanes serve all can change.
+                    // A change is possible only once all lanes serve.
                     if started.is_none() {
                         supervisor.read();
                     }
@@ -835,7 +835,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
                 Event::Retired(number) => supervisor.retired(number),
                 Event::Emptied(number, lane) => supervisor.emptied(number, lane),
                 Event::Limit(number) => supervisor.over_time(number),
-                // Ports are shared, so nobody has to make room.
+                // Ports are shared, so no process has to release one.
                 Event::Signal(_) | Event::Ready(_) | Event::Silent => {}
             }
         }
@@ -846,7 +846,7 @@ async fn supervise(here: Here, work: Work, started: impl FnOnce()) -> Ending {
         drop(bound);
         stop(here, (number, &generation), &lanes, &supervisor.says).await
     };
-    INBOX.lock().waker = None; // nobody waits for what is told from here on
+    INBOX.lock().waker = None; // nothing waits for events from here on
     end_lanes();
     ending
 }
@@ -859,10 +859,10 @@ fn refuse(asker: Asker) {
     asker.answer(Err("Not reloaded: the process ends.".into()));
 }
 
-/// When a lane is told again what there was no memory to tell it.
+/// Time after which a message to a lane is sent again, when there was no memory for it.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The soft stop: no new connections; those that are there may finish, within `hard-stop-after`.
+/// The soft stop: takes no new connections; existing ones may finish, within `hard-stop-after`.
 async fn stop(
     here: Here,
     (number, generation): (u64, &Arc<Generation>),
@@ -875,7 +875,7 @@ async fn stop(
     }
     let stops = |lane| {
         order(lane, Class::Urgent, generation, |local| {
-            // Processors are for the successor.
+            // The processors belong to the successor.
             if let Some(here) = Here::current() {
                 here.set_busy_poll(Duration::ZERO);
             }
@@ -884,7 +884,7 @@ async fn stop(
     };
     let untold = lanes.iter().copied().filter(|lane| !stops(*lane)).collect();
     announce(generation, |front, back| {
-        // `shutdown frontend` has told it.
+        // `shutdown frontend` has logged it already.
         let told = front.is_some_and(|frontend| frontend.gate.state() == FrontendGateState::Shut);
         (!told).then(|| manylane_proxy::stopped(front, back))
     });
@@ -902,7 +902,7 @@ async fn stop(
         let left = counts.read_cheap_one(|counts| &counts.connections).saturating_sub(ended);
         (left > 0).then(|| format!("hard-stopped ({left} remaining conns will be closed)."))
     });
-    // Clients are told, and lines written: each lane has its time for it.
+    // Clients get last responses, and log lines are written: each lane has time for that.
     for &lane in lanes {
         let ends = move |here| async move {
             Local::end_all_streams();
@@ -910,14 +910,14 @@ async fn stop(
             tell(Event::Silent);
         };
         if Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends).is_err() {
-            tell(Event::Silent); // there is no memory for it
+            tell(Event::Silent); // there is no memory for the message
         }
     }
     here.timeout(SLOWEST, empty).await.unwrap_or(Ending::Done)
 }
 
-/// Waits until what the process has said was written, by its lanes and on standard error: a reader that does
-/// not read is waited for until [`SLOWEST`] is over.
+/// Waits until the lanes have written their log lines and the messages are on standard error, at most for
+/// [`SLOWEST`]: a reader may have stopped.
 async fn last_lines(here: Here, lanes: &[LaneId], says: &JobThread) -> Ending {
     for &lane in lanes {
         let ends = |here| async move {
@@ -925,7 +925,7 @@ async fn last_lines(here: Here, lanes: &[LaneId], says: &JobThread) -> Ending {
             tell(Event::Silent);
         };
         if Remote::new(lane).spawn_with(&LIMIT, Class::Urgent, ends).is_err() {
-            tell(Event::Silent); // there is no memory for it
+            tell(Event::Silent); // there is no memory for the message
         }
     }
     if says.run(|| tell(Event::Silent)).is_err() {
@@ -947,8 +947,8 @@ async fn last_lines(here: Here, lanes: &[LaneId], says: &JobThread) -> Ending {
     here.timeout(SLOWEST, all).await.unwrap_or(Ending::Done)
 }
 
-/// Says something of each proxy on standard error and to its log targets: `what` is given its frontend, and
-/// the backend of the same name.
+/// Writes a line about each proxy to standard error and to its log targets. `what` gets the frontend and the
+/// backend of the same name.
 fn announce(
     generation: &Arc<Generation>,
     what: impl Fn(Option<&Frontend>, Option<&Backend>) -> Option<String>,
@@ -972,8 +972,9 @@ fn announce(
     }
 }
 
-/// How the process ends when all sessions are over, or when it is told to end before. `number` is the
-/// generation's that stops. There was no memory to stop the lanes `untold`: `stops` tries again.
+/// Waits until all sessions have ended or the process is told to end, and returns how it ends. `number` is
+/// that of the stopping generation. The lanes `untold` could not be stopped for lack of memory: `stops` tries
+/// again.
 async fn emptied(
     here: Here,
     (lanes, number): (&[LaneId], u64),
@@ -995,12 +996,12 @@ async fn emptied(
                 }
             }
             Event::Emptied(of, lane) => {
-                // Until then it may have a connection in its hands that counts nowhere yet, because it has
-                // not stopped to accept.
+                // Before that, the lane may hold an accepted connection that is not counted yet, because it
+                // still accepts.
                 if of == number && !told.contains(&lane) {
                     told.push(lane);
                 }
-                // What is on its way from one lane to another counts, so this is the end.
+                // Connections on their way between lanes are counted, so this is the end.
                 if told.len() == lanes.len() && lanes.iter().all(|lane| load(*lane) == 0) {
                     return Ending::Done;
                 }
@@ -1022,8 +1023,8 @@ mod tests {
     use manylane_config::source::Sources;
     use manylane_sched::Time;
 
-    /// Else what failed to begin would be kept, and count among those that are behind, to the end of the
-    /// process.
+    /// Otherwise a generation that failed to begin would be kept until the end of the process, and count
+    /// among those that are behind.
     #[test]
     fn a_lane_that_has_nothing_of_a_generation_lets_go_of_it() {
         let mut loaded = manylane_config::load(&Sources::new(), &Build::bare(), Environment::new(), false);

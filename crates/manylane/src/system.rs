@@ -1,5 +1,4 @@
-//! What the process asks of the system once, at its start: limits, users, the background, its number in a
-//! file.
+//! Requests to the system at the start of the process: limits, users, the background, the pid file.
 
 use manylane_proxy::generation::{Generation, Owner, Process};
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
@@ -9,46 +8,47 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Descriptors beside those of connections and listeners: drivers, logs, files that are open for a moment.
+/// Descriptors besides those of connections and listeners: drivers, logs, files that are open for a moment.
 const OTHERS: u64 = 64;
 
-/// Connections at most, when neither the file nor the command line says so and the system sets no limit.
+/// Most connections, if neither the configuration nor the command line nor the system sets a limit.
 const MOST: u64 = 1 << 20;
 
-/// Memory in pages of the usual size. The allocator asks for huge ones, of which each thread and each size of
-/// object has its own: so they take several times what is used. Nothing else changes where the system does
-/// not know of this.
+/// Makes the process use pages of the usual size. The allocator asks for huge pages, of which each thread and
+/// each object size has its own, so they take several times the used memory. If the system does not know this
+/// setting, nothing changes.
 pub(crate) fn usual_pages() {
     let _ = nix::sys::prctl::set_thp_disable(true);
 }
 
-/// Standard input, output and error lead nowhere from now on: the process is in the background.
+/// Redirects standard input, output and error to `nowhere`, for a process in the background.
 pub(crate) fn leave_the_terminal(nowhere: &File) {
-    // What the system refuses here stays what it is.
+    // If the system refuses, a descriptor stays as it is.
     let _ = rustix::stdio::dup2_stdin(nowhere);
     let _ = rustix::stdio::dup2_stdout(nowhere);
     let _ = rustix::stdio::dup2_stderr(nowhere);
 }
 
-/// Where a process in the background reads and writes: to be opened before a `chroot`.
+/// Opens the file for standard input and output of a process in the background. To be called before a
+/// `chroot`.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub(crate) fn nowhere() -> Result<File, String> {
     let opened = File::options().read(true).write(true).open("/dev/null");
     opened.map_err(|error| format!("cannot open /dev/null: {error}"))
 }
 
-/// Descriptors that the process may open.
+/// Returns the number of descriptors that the process may open.
 pub(crate) fn descriptors() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft)
 }
 
-/// Raises the limit on descriptors to what `maxconn` needs, or bounds `maxconn` by the limit where nobody set
-/// it. Gives `maxconn`.
+/// Raises the limit of descriptors to what `maxconn` needs. If `maxconn` is not set, derives it from the
+/// limit. Returns `maxconn`.
 ///
 /// # Errors
-/// A sentence, when the limit cannot be raised and `strict-limits` is on.
+/// A sentence, if the limit cannot be raised and `strict-limits` is on.
 pub(crate) fn limits(generation: &Generation, lanes: usize, maxconn: Option<u32>) -> Result<u64, String> {
     let process = &generation.process;
     let listeners: usize = generation.frontends.iter().map(|frontend| frontend.listeners.len()).sum();
@@ -80,8 +80,8 @@ pub(crate) fn limits(generation: &Generation, lanes: usize, maxconn: Option<u32>
     })
 }
 
-/// `tune.renice.startup`, `tune.renice.runtime`: how nice the calling thread is to others, and those that it
-/// starts.
+/// Sets the nice value of the calling thread, which the threads that it starts inherit:
+/// `tune.renice.startup`, `tune.renice.runtime`.
 pub(crate) fn renice(which: &str, nice: Option<i32>) {
     if let Some(nice) = nice
         && let Err(error) = rustix::process::setpriority_process(None, nice)
@@ -92,8 +92,8 @@ pub(crate) fn renice(which: &str, nice: Option<i32>) {
     }
 }
 
-/// The process, and what it may ever start, gets no rights from now on that it has not: no program can give
-/// it those of another user.
+/// Keeps the process and everything it starts from gaining rights: no program can give them those of another
+/// user.
 pub(crate) fn no_new_rights() {
     if let Err(error) = nix::sys::prctl::set_no_new_privs() {
         crate::say::warning(format_args!(
@@ -102,7 +102,7 @@ pub(crate) fn no_new_rights() {
     }
 }
 
-/// `set-dumpable`: the process may leave a core file, of any size, although it changed its user.
+/// `set-dumpable`: lets the process write a core file of any size although it changed its user.
 pub(crate) fn dumpable() {
     let raised = setrlimit(Resource::RLIMIT_CORE, RLIM_INFINITY, RLIM_INFINITY);
     let raised = raised.or_else(|_| {
@@ -117,14 +117,14 @@ pub(crate) fn dumpable() {
     }
 }
 
-/// What the allocator takes of the system at once, in KiB, by the name that it knows.
+/// The allocator's variable for what it reserves at once, in KiB, with a small value.
 const RESERVE: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "8192");
 
-/// `-m`: the allocator takes 1 GiB before `main`, of which a bound would count all, used or not. So the
-/// program begins once more, told to take less.
+/// `-m`: the allocator reserves 1 GiB before `main`, all of which a limit would count. So the program starts
+/// itself again with a small reserve.
 ///
 /// # Errors
-/// A sentence, when it cannot.
+/// A sentence, if it cannot start again.
 pub(crate) fn small_reserves() -> Result<(), String> {
     if std::env::var_os(RESERVE.0).is_some() {
         return Ok(());
@@ -135,18 +135,18 @@ pub(crate) fn small_reserves() -> Result<(), String> {
     Err(format!("[manylane.main()] Cannot begin once more for -m: {error}."))
 }
 
-/// What `-m` keeps back for allocations that must not fail, in megabytes: tables of lanes double with their
+/// Megabytes that `-m` reserves for allocations that must not fail: tables of lanes double with their
 /// connections.
 const KEPT: usize = 8;
 
-/// What the program takes to begin, in megabytes: itself with what is kept back, and each lane with its stack
+/// Megabytes that the program needs to begin: for itself and the reserve, and for each lane with its stack
 /// and its first pools.
 const TAKEN: (u64, u64) = (64, 16);
 
-/// `-m`: bounds the memory that the process may write to.
+/// `-m`: limits the memory that the process may write to.
 ///
 /// # Errors
-/// A sentence, when the program cannot begin with it.
+/// A sentence, if the program cannot begin with that limit.
 pub(crate) fn memory(megabytes: u64, lanes: usize) -> Result<(), String> {
     let least = TAKEN.0 + TAKEN.1 * lanes as u64;
     if megabytes < least {
@@ -167,7 +167,7 @@ pub(crate) fn memory(megabytes: u64, lanes: usize) -> Result<(), String> {
     }
 }
 
-/// The number of a user, or of a group.
+/// Returns the number of a user or of a group.
 pub(crate) fn owner(group: bool, name: &str) -> Result<u32, String> {
     let found = if group {
         Group::from_name(name).map(|found| found.map(|group| group.gid.as_raw()))
@@ -190,7 +190,7 @@ fn number(group: bool, owner: &Option<Owner>) -> Result<Option<u32>, String> {
     }
 }
 
-/// Whom the process becomes: looked up before the folder of the system is out of sight.
+/// Identity that the process changes to. It is looked up before a `chroot` hides the system's files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     user: Option<u32>,
@@ -198,17 +198,17 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// As the file names it.
+    /// Looks up the user and the group of the configuration.
     pub(crate) fn new(process: &Process) -> Result<Self, String> {
         Ok(Self { user: number(false, &process.user)?, group: number(true, &process.group)? })
     }
 
-    /// Whether [`assume`](Self::assume) leaves the process with fewer rights, or without its files.
+    /// Returns true if [`assume`](Self::assume) leaves the process with fewer rights, or without its files.
     pub(crate) fn gives_rights_up(self, chroot: bool) -> bool {
         chroot || self.user.is_some() || self.group.is_some()
     }
 
-    /// Changes to the folder, then to the group and the user.
+    /// Changes to the root folder, then to the group and the user.
     pub(crate) fn assume(self, chroot: Option<&Path>) -> Result<(), String> {
         if let Some(folder) = chroot {
             nix::unistd::chroot(folder)
@@ -216,8 +216,8 @@ impl Identity {
                 .map_err(|error| format!("Cannot chroot({}): {error}.", folder.display()))?;
         }
         if self.user.is_some() || self.group.is_some() {
-            // Rights that the starter had by further groups are not kept; without rights there is nothing to
-            // give up.
+            // Drops the rights that the starter had by further groups. A process without rights cannot drop
+            // any, which is fine.
             let _ = nix::unistd::setgroups(&[]);
         }
         if let Some(group) = self.group {

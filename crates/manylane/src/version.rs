@@ -1,21 +1,20 @@
-//! What is built, and which of it is in use: said by `-v` and `-vv`, and asked for by conditions of the
-//! configuration.
+//! Built features and those in use: shown by `-v` and `-vv`, and tested by conditions of the configuration.
 
 use crate::arguments::Arguments;
 use manylane_config::cond::{Build, LibraryVersion};
 use manylane_io::{Choice, Kind};
 
-/// What `feature()`, `enabled()` and `version_atleast()` are answered with.
+/// Answers to `feature()`, `enabled()` and `version_atleast()`.
 pub(crate) const BUILD: Build = Build {
     features: BUILT,
     enabled: &["EPOLL", "SPLICE", "GETADDRINFO", "REUSEPORT", "FAST-FORWARD"],
-    // What rustls calculates with.
+    // The library that rustls calculates with.
     tls: Some(("AWS-LC 5.12.0", LibraryVersion::new(1, 1, 1))),
     awslc_api: Some(37),
     ..Build::bare()
 };
 
-/// The same without what the command line and the environment switch off.
+/// Returns the build without what the command line and the environment switch off.
 pub(crate) fn in_use(arguments: &Arguments) -> Build {
     let no_epoll = arguments.no_epoll
         || matches!(Choice::from_environment(), Ok(Choice::Only(kind)) if kind != Kind::Epoll);
@@ -25,11 +24,11 @@ pub(crate) fn in_use(arguments: &Arguments) -> Build {
         .fold(BUILD, |build, (_, name)| build.without(name))
 }
 
-/// What `feature()` is true for: what a file may make use of, whichever library or system call is behind it.
+/// Names for which `feature()` is true: what a file may use, whichever library or system call is behind it.
 /// `CRYPT_H` and `LIBCRYPT` are hashed passwords, `CPU_AFFINITY` is `cpu-map`, `PRCTL` is `set-dumpable`,
-/// `BACKTRACE` and `THREAD_DUMP` are what the watchdog says of a lane that stands still, `SYSTEMD` is what
-/// the master tells the system's service manager, `TPROXY` is `transparent` and `usesrc`, `PCRE2` is the
-/// language of regular expressions.
+/// `BACKTRACE` and `THREAD_DUMP` are the watchdog's report of a lane that stands still, `SYSTEMD` is the
+/// master's report to the service manager, `TPROXY` is `transparent` and `usesrc`, `PCRE2` is the language of
+/// regular expressions.
 const BUILT: &[&str] = &[
     "ACCEPT4",
     "BACKTRACE",
@@ -56,10 +55,9 @@ const BUILT: &[&str] = &[
     "TPROXY",
 ];
 
-/// Other names of HAProxy's. `NETFILTER` is among them because nobody asks for the address that a connection
-/// had before the firewall redirected it, `PCRE` because the language of regular expressions is that of
-/// PCRE2, and `HAVE_WORKING_TCP_MD5SIG`, which HAProxy finds out with a socket, because `tcp-md5sig` is not
-/// built.
+/// Other names of HAProxy. `NETFILTER` is here because the program does not ask for a connection's address
+/// before the firewall redirected it, `PCRE` because the language of regular expressions is that of PCRE2,
+/// and `HAVE_WORKING_TCP_MD5SIG`, which HAProxy tests with a socket, because `tcp-md5sig` is not built.
 const NOT_BUILT: &[&str] = &[
     "51DEGREES",
     "CLOSEFROM",
@@ -95,8 +93,8 @@ const NOT_BUILT: &[&str] = &[
     "ZLIB",
 ];
 
-/// All of them in the form of HAProxy's `-vv`, which scripts search: `+` before what is built, `-` before the
-/// others.
+/// Returns all names in the form of HAProxy's `-vv`, which scripts search: `+` before built features, `-`
+/// before the others.
 fn feature_list() -> String {
     let marked = |names: &'static [&'static str], mark| names.iter().map(move |name| (*name, mark));
     let mut all: Vec<(&str, char)> = marked(BUILT, '+').chain(marked(NOT_BUILT, '-')).collect();
@@ -105,10 +103,10 @@ fn feature_list() -> String {
     words.join(" ")
 }
 
-/// The day of the version in `Cargo.toml`, as `show info` has it.
+/// Day of the version in `Cargo.toml`, as shown by `show info`.
 pub(crate) const RELEASED: &str = "2026/11/22";
 
-/// `-v`
+/// Returns the text of `-v`.
 pub(crate) fn short() -> String {
     format!(
         "Manylane version {}\nSpeaks the configuration language of HAProxy {}.\n",
@@ -117,7 +115,7 @@ pub(crate) fn short() -> String {
     )
 }
 
-/// `-vv`
+/// Returns the text of `-vv`.
 pub(crate) fn long(arguments: &Arguments) -> String {
     let enabled: Vec<&str> = in_use(arguments).enabled().collect();
     format!(
@@ -129,7 +127,7 @@ pub(crate) fn long(arguments: &Arguments) -> String {
     )
 }
 
-/// Which driver lanes would have.
+/// Returns the driver that lanes would use.
 fn driver(arguments: &Arguments) -> String {
     let choice =
         if arguments.no_epoll { Ok(Choice::Only(Kind::IoUring)) } else { Choice::from_environment() };
@@ -145,7 +143,7 @@ mod tests {
     use super::{BUILT, NOT_BUILT, feature_list};
     use manylane_config::table::{Action, Status, Table};
 
-    /// The keyword is refused wherever it may stand, or there is none.
+    /// Returns true if the keyword is refused in all places, or does not exist.
     fn refused(keyword: &str) -> bool {
         Table::get().named(keyword).all(|row| matches!(row.status, Status::Refused(_)))
     }

@@ -1,14 +1,14 @@
-//! Tasks that do not come back: reported, and at last the end of the process.
+//! Reports tasks that do not return, and ends the process in the end.
 
 use manylane_sched::{Limits, Watchdog};
 use std::io;
 use std::time::Duration;
 
-/// Reports every task that takes a processor for longer than `warn` (`warn-blocked-traffic-after`), or waits
+/// Reports every task that uses a processor for longer than `warn` (`warn-blocked-traffic-after`), or waits
 /// for ten times as long. The library's own limit ends the process.
 ///
 /// # Errors
-/// The system's, when it has no thread; that `warn` is below a millisecond.
+/// The system has no thread, or `warn` is below a millisecond.
 pub(crate) fn start(warn: Duration, say: impl FnMut(&str) + Send + 'static) -> io::Result<Watchdog> {
     let kill = Limits::default().kill.max(warn);
     Watchdog::start(Limits { warn, kill }, say)
@@ -20,7 +20,7 @@ mod tests {
     use manylane_sched::{Class, Config, Lane, TaskKind, Time};
     use std::sync::mpsc;
 
-    /// The task ends when it has been reported, and not before.
+    /// The task ends when it was reported, and not before.
     #[test]
     fn a_task_that_blocks_its_lane_is_reported_with_lane_kind_and_time() {
         static BLOCKS: TaskKind = TaskKind::new("blocks in the test");

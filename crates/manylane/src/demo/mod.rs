@@ -1,5 +1,5 @@
-//! `manylane demo`: two origins inside of the process, a frontend before them, a page that shows what
-//! happens.
+//! `manylane demo`: two origins inside the process, a frontend in front of them, and a page that shows the
+//! traffic.
 
 mod page;
 mod service;
@@ -21,13 +21,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 use std::rc::Rc;
 
-/// Where the frontend listens, and the page.
+/// Default ports of the frontend and of the page.
 const PORTS: [u16; 2] = [8080, 8404];
 
-/// The origins, by name.
+/// Names of the origins.
 const ORIGINS: [&str; 2] = ["blue", "green"];
 
-/// The configuration that is run. A file with these lines would do the same, with servers of one's own.
+/// Returns the demo's configuration. A file with these lines and with real servers would do the same.
 fn config(port: u16) -> String {
     format!(
         "global
@@ -100,7 +100,7 @@ fn begin([web, page]: [u16; 2]) -> Result<(), String> {
         return Err(error.to_string());
     }
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, page));
-    // What is bound here is opened before anything is said, so that whoever reads it can connect.
+    // All sockets listen before any text is printed, so that its reader can connect.
     let page_socket = bind(&Endpoint::Ip(address))?;
     let origins = ORIGINS
         .map(|name| bind(&Endpoint::Local(format!("demo-{name}").into())).map(|socket| (name, socket)));
@@ -165,7 +165,7 @@ Each request is a line below. Ctrl-C ends it.
     );
 }
 
-/// What an origin answers, and the line that says so.
+/// Returns the response of an origin, and prints a line about the request.
 fn origin(name: &str, asked: &service::DemoRequest<'_>) -> service::Answer {
     let client = asked.field("x-forwarded-for").unwrap_or("?");
     println!("{client} {} {} -> {name}", asked.method, asked.target);

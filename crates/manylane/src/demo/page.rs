@@ -1,4 +1,4 @@
-//! The page that shows what happens, and its two buttons.
+//! The demo's page of traffic and its two buttons.
 
 use super::service::{Answer, DemoRequest};
 use manylane_balance::Admin;
@@ -27,7 +27,7 @@ pub(super) fn answer(generation: &Generation, config: &str, asked: &DemoRequest<
     }
 }
 
-/// The table, which the page fetches once a second.
+/// Returns the table, which the page fetches once a second.
 fn rows(generation: &Generation) -> String {
     let mut text =
         String::from("<tr><th>what<th>state<th>now<th>requests<th>bytes in<th>bytes out<th>errors</tr>");

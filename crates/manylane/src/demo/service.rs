@@ -1,4 +1,4 @@
-//! A small HTTP service on a lane: each request is answered by a function.
+//! A small HTTP service on a lane: a function answers each request.
 
 use manylane_buf::Chain;
 use manylane_h1::{
@@ -14,7 +14,7 @@ use std::rc::Rc;
 static ACCEPT: TaskKind = TaskKind::new("demo accept");
 static SERVE: TaskKind = TaskKind::new("demo serve");
 
-/// What a client asked for.
+/// A client's request.
 pub(super) struct DemoRequest<'a> {
     pub(super) method: &'a str,
     pub(super) target: &'a str,
@@ -22,13 +22,13 @@ pub(super) struct DemoRequest<'a> {
 }
 
 impl DemoRequest<'_> {
-    /// A field's value.
+    /// Returns the value of a field.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.head.value(name).and_then(|value| std::str::from_utf8(value).ok())
     }
 }
 
-/// What is answered.
+/// A response.
 pub(super) struct Answer {
     status: u16,
     kind: &'static str,
@@ -47,7 +47,7 @@ impl Answer {
 
 type Answers = dyn Fn(&DemoRequest<'_>) -> Answer;
 
-/// The connection is over.
+/// The connection has ended.
 #[derive(Debug)]
 struct Over;
 
@@ -57,7 +57,7 @@ impl fmt::Display for Over {
     }
 }
 
-/// Has the lane of `io` serve what connects to `socket`.
+/// Starts to serve connections to `socket` on the lane of `io`.
 pub(super) fn start(io: &Io, socket: &Bound, answers: Rc<Answers>) -> Result<(), String> {
     let acceptor = socket.acceptor(io).map_err(|error| error.to_string())?;
     let here = io.here();
@@ -91,7 +91,7 @@ async fn serve(connection: &Connection, answers: &Answers) -> Result<(), Over> {
         let Request { head, body, connection: said, .. } = request;
         let mut reader = BodyReader::new(body, From::Client, Limits::default());
         while !reader.is_done() {
-            // Nobody looks at it.
+            // The body is ignored.
             match reader.read(&mut input, &mut Chain::new()) {
                 Ok(Progress::Done(_)) => {}
                 Ok(Progress::More) => more(connection, &mut input).await?,

@@ -1,4 +1,4 @@
-//! A master in the background (`-D`, `daemon`), from both sides: whoever starts it waits until it serves.
+//! A master in the background (`-D`, `daemon`), from both sides: its starter waits until it serves.
 
 use crate::system;
 use manylane_io::socket::{self, Shape};
@@ -9,16 +9,17 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode};
 
-/// What the master says once a worker serves.
+/// Byte that the master sends once a worker serves.
 const SERVES: u8 = b'+';
 
-/// Starts this program as a master in the background, and waits for its first worker. The code to end with.
+/// Starts this program as a master in the background and waits for its first worker. Returns the exit code.
 ///
 /// # Errors
-/// The system's.
+/// An error of the system.
 pub(crate) fn to_background() -> io::Result<ExitCode> {
     let (ours, theirs) = socket::pair(Shape::Stream)?;
-    fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(io::Error::from)?; // it is inherited
+    // the child inherits the descriptor
+    fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(io::Error::from)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("--background").arg(theirs.as_raw_fd().to_string()).args(std::env::args_os().skip(1));
     let mut master = command.spawn()?;
@@ -33,7 +34,7 @@ pub(crate) fn to_background() -> io::Result<ExitCode> {
     Ok(ExitCode::from(code.filter(|code| *code > 0).unwrap_or(1)))
 }
 
-/// In the master: whoever waits for it.
+/// The master's side: the process that waits for it.
 #[derive(Debug)]
 pub(super) struct Background {
     starter: UnixStream,
@@ -41,8 +42,8 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// The process leaves its terminal's session; what it says is still read there. `number` is the
-    /// descriptor's that was inherited.
+    /// Takes the process out of its terminal's session; its messages still go to the terminal. `number` is
+    /// the inherited descriptor.
     ///
     /// # Errors
     /// A sentence.
@@ -54,9 +55,9 @@ impl Background {
         Ok(Self { starter: starter.into(), nowhere: system::nowhere()? })
     }
 
-    /// A worker serves: the starter may end, and nobody reads any more.
+    /// Reports that a worker serves, so the starter may end, and closes standard error.
     pub(super) fn leave(mut self) {
-        let _ = self.starter.write_all(&[SERVES]); // it may have ended already
+        let _ = self.starter.write_all(&[SERVES]); // the starter may have ended already
         system::leave_the_terminal(&self.nowhere);
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes between a client of the master CLI and a worker.
+//! Forwards bytes between a client of the master CLI and a worker.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -8,20 +8,19 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-/// Bytes that go on at once.
+/// Number of bytes that are forwarded at once.
 const PART: usize = 16 << 10;
 
-/// What came first.
+/// Events of a wait.
 struct Ready {
     client: bool,
-    /// It has said something, or has ended.
+    /// The worker has sent something or has ended.
     worker: bool,
-    /// It takes more.
+    /// The worker takes more bytes.
     takes: bool,
 }
 
-/// Waits for either, or for the worker alone; for the worker to take something only where there is something
-/// for it.
+/// Waits for the client (if given) and for the worker. With `more`, also waits until the worker takes bytes.
 fn wait(client: Option<&File>, worker: &UnixStream, more: bool) -> io::Result<Ready> {
     let of_worker = if more { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
     let mut all = vec![PollFd::new(worker.as_fd(), of_worker)];
@@ -41,12 +40,12 @@ fn wait(client: Option<&File>, worker: &UnixStream, more: bool) -> io::Result<Re
     })
 }
 
-/// Leaves out the empty lines that a worker answers to so many settings.
+/// Skips the empty lines with which a worker answers `lines` settings.
 pub(super) fn skip(worker: &mut UnixStream, lines: usize) -> io::Result<()> {
     worker.read_exact(&mut vec![0; lines])
 }
 
-/// What the worker says goes on to the client. False at its end.
+/// Forwards bytes of the worker to the client. Returns false at the worker's end.
 fn pass(worker: &mut UnixStream, output: &mut File) -> io::Result<bool> {
     let mut part = [0; PART];
     let length = worker.read(&mut part)?;
@@ -54,9 +53,9 @@ fn pass(worker: &mut UnixStream, output: &mut File) -> io::Result<bool> {
     Ok(length > 0)
 }
 
-/// The answer to a command, to its end. What the client says, or that it ends, is not taken, but told to the
-/// worker by the end of that side: it ends what goes on for as long as the client is silent (`show events
-/// -w`).
+/// Forwards the answer to a command until its end. Bytes or the end of the client are not read; the worker is
+/// told of them by the end of its input. That ends commands that run as long as the client is silent (`show
+/// events -w`).
 pub(super) fn answer(input: &BufReader<File>, output: &mut File, mut worker: UnixStream) -> io::Result<()> {
     let mut watched = Some(input.get_ref());
     let mut has_said = !input.buffer().is_empty();
@@ -73,8 +72,8 @@ pub(super) fn answer(input: &BufReader<File>, output: &mut File, mut worker: Uni
     }
 }
 
-/// Both ways, until the worker ends. The client's end goes on to it. A worker that is busy answering takes no
-/// more: what it says is passed on meanwhile, so that neither waits for the other.
+/// Forwards in both directions until the worker ends, including the client's end of stream. A busy worker may
+/// take no bytes; its output is forwarded meanwhile, so that neither side waits for the other.
 pub(super) fn both_ways(
     input: &mut BufReader<File>,
     output: &mut File,
@@ -92,7 +91,7 @@ pub(super) fn both_ways(
             match worker.write(input.buffer()) {
                 Ok(length) => input.consume(length),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // It has closed, and what it said before is there still.
+                // The worker has closed its input, but its earlier output may still be there.
                 Err(_) => {
                     input.consume(input.buffer().len());
                     listens = false;

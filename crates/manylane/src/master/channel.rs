@@ -1,4 +1,4 @@
-//! From threads that wait for something to the one that does something about it.
+//! Channel from threads that wait for events to the thread that handles them.
 
 use manylane_sync::{Arc, LockClass, Mutex};
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::thread::Thread;
 
 static CLASS: LockClass = LockClass::new("channel between threads", LockClass::LEAF);
 
-/// The other side is gone.
+/// The other side has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone;
 
@@ -15,7 +15,7 @@ struct Queue<T> {
     items: VecDeque<T>,
     senders: usize,
     is_read: bool,
-    /// Who waits for the next.
+    /// The thread that waits for the next item.
     waiter: Option<Thread>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Sender<T>(Arc<Mutex<Queue<T>>>);
 #[derive(Debug)]
 pub(crate) struct Receiver<T>(Arc<Mutex<Queue<T>>>);
 
-/// A queue with its two sides.
+/// Returns the two sides of a new queue.
 pub(crate) fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let queue = Queue { items: VecDeque::new(), senders: 1, is_read: true, waiter: None };
     let queue = Arc::new(Mutex::new(&CLASS, queue));
@@ -66,7 +66,7 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Waits for the next; it is gone when there is none and nobody left to send one.
+    /// Waits for the next item. Fails if there is none and no sender is left.
     pub(crate) fn recv(&self) -> Result<T, Gone> {
         loop {
             {
@@ -83,7 +83,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Takes what is there; how much that was.
+    /// Removes all items and returns their number.
     pub(super) fn drain(&self) -> usize {
         std::mem::take(&mut self.0.lock().items).len()
     }
@@ -96,7 +96,7 @@ impl<T> Drop for Receiver<T> {
             queue.is_read = false;
             std::mem::take(&mut queue.items)
         };
-        drop(items); // outside of the lock: they may be other senders
+        drop(items); // outside of the lock, since the items may be senders of other channels
     }
 }
 

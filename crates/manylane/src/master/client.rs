@@ -1,4 +1,4 @@
-//! The master CLI (`-S`): commands for the master, and `@1`, `@!PID` before those for a worker.
+//! The master CLI (`-S`): commands for the master, and those with `@1` or `@!PID` for a worker.
 
 use super::bridge;
 use super::channel::{Receiver, Sender, channel};
@@ -20,16 +20,16 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
-/// Clients of one socket at once; others wait.
+/// Most concurrent clients of one socket; others wait.
 const MOST_CLIENTS: usize = 10;
 
-/// Bytes of a line at most.
+/// Most bytes of a line.
 const LONGEST_LINE: u64 = manylane_control::LONGEST_LINE as u64;
 
-/// Bytes of a payload at most.
+/// Most bytes of a payload.
 const LONGEST_PAYLOAD: usize = manylane_control::LONGEST_PAYLOAD;
 
-/// Which worker.
+/// Target of a command: a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// `@1`
@@ -38,27 +38,27 @@ pub(super) enum Target {
     Pid(u32),
 }
 
-/// What a client asks of the master, with the place for the answer.
+/// A client's question to the master, with the sender for the answer.
 pub(super) enum Question {
-    /// `reload`: whether the new worker serves, and what was said meanwhile.
+    /// `reload`: whether the new worker serves, and the messages of the reload.
     Reload(Sender<Outcome>),
-    /// `show startup-logs`: what was said during the last reload, or the start.
+    /// `show startup-logs`: the messages of the last reload, or of the start.
     Said(Sender<String>),
     /// `show proc`
     Processes(Sender<String>),
     /// Whether the last reload failed.
     Failed(Sender<bool>),
-    /// A worker's number, and the way to it.
+    /// The process number of a worker, and the socket to reach it.
     Worker(Target, Sender<Option<(u32, UnixStream)>>),
 }
 
-/// Sockets of the master CLI, with their level.
+/// Sockets of the master CLI with their levels.
 pub(super) type Sockets = Vec<(Bound, &'static str)>;
 
-/// Run-time sockets of lines such as `stats socket` has them.
+/// Returns the run-time sockets of lines in the form of `stats socket`.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The faults in the lines.
 pub(crate) fn run_time_sockets(lines: &[String]) -> Result<Arc<[RuntimeSocket]>, String> {
     let text: String = lines.iter().map(|line| format!(" stats socket {line}\n")).collect();
     let mut sources = Sources::new();
@@ -71,10 +71,10 @@ pub(crate) fn run_time_sockets(lines: &[String]) -> Result<Arc<[RuntimeSocket]>,
     Ok(generation.process.stats_sockets.clone())
 }
 
-/// Binds the sockets that `-S` names: an address, and options of `bind` between commas.
+/// Binds the sockets of `-S`: an address, and comma-separated options of `bind`.
 ///
 /// # Errors
-/// Why one cannot be.
+/// The reason why a socket cannot be bound.
 pub(super) fn bind(words: &[OsString]) -> Result<Sockets, String> {
     let mut all = Vec::new();
     for word in words {
@@ -94,7 +94,7 @@ pub(super) fn bind(words: &[OsString]) -> Result<Sockets, String> {
     Ok(all)
 }
 
-/// Where they listen, as `HAPROXY_MASTER_CLI` tells it.
+/// Returns the addresses of the sockets in the form of `HAPROXY_MASTER_CLI`.
 pub(super) fn listens(sockets: &Sockets) -> String {
     let shown = |(bound, _): &(Bound, _)| match bound.endpoint() {
         Endpoint::Ip(address @ SocketAddr::V4(_)) => format!("ipv4@{address}"),
@@ -105,10 +105,10 @@ pub(super) fn listens(sockets: &Sockets) -> String {
     sockets.iter().map(shown).collect::<Vec<_>>().join(";")
 }
 
-/// Serves clients on threads. What it gives back is to be kept as long as they shall be served.
+/// Starts threads that serve clients. The caller has to keep the result as long as clients are to be served.
 ///
 /// # Errors
-/// The system has no descriptor or no thread left.
+/// The system has no descriptor or no thread.
 pub(super) fn serve(sockets: Sockets, events: &Sender<Event>) -> Result<Vec<Bound>, String> {
     let rows: String =
         sockets.iter().map(|(bound, level)| format!("{} {level} all\n", bound.endpoint())).collect();
@@ -130,7 +130,7 @@ pub(super) fn serve(sockets: Sockets, events: &Sender<Event>) -> Result<Vec<Boun
     Ok(kept)
 }
 
-/// Accepts clients to the end of the process.
+/// Accepts clients until the process ends.
 fn accept(socket: OwnedFd, is_ip: bool, level: Level, events: &Sender<Event>, rows: &Arc<String>) {
     let accept: Box<dyn Fn() -> io::Result<OwnedFd>> = if is_ip {
         let listener = TcpListener::from(socket);
@@ -149,13 +149,13 @@ fn accept(socket: OwnedFd, is_ip: bool, level: Level, events: &Sender<Event>, ro
         }
         clients -= left.drain();
         let Ok(client) = accept() else {
-            // no descriptors: somebody may close some
+            // The process has no descriptors; another client may close some.
             std::thread::sleep(std::time::Duration::from_millis(100));
             continue;
         };
         let (events, leave, rows) = (events.clone(), leave.clone(), rows.clone());
         let serving = move || {
-            // it may be gone
+            // The client may have left.
             let _ = Client::new(client, level, events, rows).and_then(|mut client| client.serve());
             let _ = leave.send(());
         };
@@ -163,24 +163,23 @@ fn accept(socket: OwnedFd, is_ip: bool, level: Level, events: &Sender<Event>, ro
     }
 }
 
-/// Whether a client goes on.
+/// Whether the client continues.
 type Goes = io::Result<bool>;
 
-/// A client of the master CLI. Sockets are read and written as files, whatever their kind.
+/// A client of the master CLI. It reads and writes sockets as files, whatever their kind.
 struct Client {
     input: BufReader<File>,
     output: File,
     events: Sender<Event>,
     level: Level,
-    /// Whom the next commands are for, if not for the master.
+    /// Worker for later commands; `None` for the master.
     target: Option<(u32, Target)>,
     interactive: bool,
     expert: bool,
     experimental: bool,
-    /// `mcli-debug-mode`: commands that are for workers are answered about the master itself, as far as it
-    /// has something to tell.
+    /// `mcli-debug-mode`: the master itself answers commands for workers, where it can.
     debug: bool,
-    /// `show cli sockets`
+    /// Text of `show cli sockets`.
     sockets: Arc<String>,
 }
 
@@ -202,7 +201,7 @@ impl Client {
         })
     }
 
-    /// The next line with its end; none where there is no whole one.
+    /// Returns the next line with its end, or `None` if there is no complete line.
     fn line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
         (&mut self.input).take(LONGEST_LINE + 1).read_until(b'\n', &mut line)?;
@@ -267,7 +266,7 @@ impl Client {
             return if command.is_empty() { Ok(true) } else { self.run_for(self.target, command) };
         };
         let (name, command) = prefixed.split_once([' ', '\t']).unwrap_or((prefixed, ""));
-        // `@@`: both ways, to the end.
+        // `@@`: both directions, until the end.
         let (name, both_ways) = name.strip_prefix('@').map_or((name, false), |name| (name, true));
         let target = match name {
             "" | "0" | "master" => None,
@@ -304,7 +303,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Runs what is the client's own, or the target's.
+    /// Runs a command of the client itself or of the target.
     fn run_for(&mut self, target: Option<(u32, Target)>, command: &str) -> Goes {
         let words: Vec<&str> = command.split_whitespace().collect();
         let found = Row::find(TABLE, &words)
@@ -336,7 +335,7 @@ impl Client {
         }
     }
 
-    /// Turns a mode on or off, or tells which.
+    /// Sets a mode, or tells its state.
     fn set_mode(&mut self, name: &str, words: &[&str], of: fn(&mut Self) -> &mut bool) -> Goes {
         let now = if *of(self) { "ON" } else { "OFF" };
         match words {
@@ -350,7 +349,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Answers with what the master says to a question.
+    /// Answers with the master's reply to a question.
     fn tell(&mut self, question: fn(Sender<String>) -> Question) -> Goes {
         let text = self.ask(question)?;
         self.answer(&text)
@@ -380,7 +379,8 @@ impl Client {
         Row::help(TABLE.iter().filter(valid), beginning)
     }
 
-    /// What a worker is told before anything else: how the client is set. As many empty lines are answered.
+    /// Returns the settings of the client that a worker gets before a command. The worker answers each with
+    /// an empty line.
     fn settings(&self) -> Vec<&'static str> {
         let mut before = Vec::new();
         if self.expert {
@@ -397,7 +397,7 @@ impl Client {
         before
     }
 
-    /// Joins the client to a worker, both ways, after the command, until either of them ends.
+    /// Joins the client to a worker in both directions, behind a first command, until one of them ends.
     fn join(&mut self, target: Target, command: &str) -> Goes {
         let Some((_, passage)) = self.ask(|answer| Question::Worker(target, answer))? else {
             self.say("The worker has ended.\n\n")?;
@@ -405,7 +405,7 @@ impl Client {
         };
         let before = self.settings();
         let mut line: String = before.iter().map(|word| format!("{word};")).collect();
-        // A line of settings alone would end a session that is not asked to go on.
+        // Without a command, the settings alone would end the session.
         line += if command.is_empty() { "prompt" } else { command };
         let Ok(mut worker) = connect(&passage) else {
             self.say("The worker does not answer.\n\n")?;
@@ -417,7 +417,7 @@ impl Client {
         Ok(false)
     }
 
-    /// Has a worker run a command.
+    /// Sends a command to a worker, and forwards the answer.
     fn forward(&mut self, target: Target, command: &str) -> Goes {
         let payload = match command.ends_with(" <<") {
             true => match self.payload()? {
@@ -452,7 +452,7 @@ impl Client {
         Ok(true)
     }
 
-    /// The lines up to an empty one, with it.
+    /// Returns the lines up to an empty one, including that.
     fn payload(&mut self) -> io::Result<Option<String>> {
         let mut text = String::new();
         while let Some(line) = self.line()? {
@@ -468,7 +468,7 @@ impl Client {
     }
 }
 
-/// The commands of a line: between semicolons, but those behind a backslash.
+/// Splits a line into commands at its semicolons, except those behind a backslash.
 fn commands(line: &str) -> Vec<&str> {
     let (mut all, mut begin, mut escaped) = (Vec::new(), 0, false);
     for (at, letter) in line.char_indices() {
@@ -486,14 +486,14 @@ fn commands(line: &str) -> Vec<&str> {
     all
 }
 
-/// Who runs a command.
+/// Executor of a command.
 #[derive(Clone, Copy)]
 enum Run {
-    /// Nobody: it stands before a command, see [`Client::run`].
+    /// None: a prefix of other commands, see [`Client::run`].
     Nobody,
-    /// The client itself, whoever its commands are for.
+    /// The client, whatever its target is.
     Client(fn(&mut Client, &[&str]) -> Goes),
-    /// The master, where the client's commands are for it.
+    /// The master, if it is the client's target.
     Master(fn(&mut Client, &[&str]) -> Goes),
 }
 

@@ -1,22 +1,23 @@
-//! The master: a process that serves nothing, and has another one, the worker, do it (`-W`, `-Ws`,
+//! The master: a process that serves nothing and runs another one, the worker, which serves (`-W`, `-Ws`,
 //! `master-worker`).
 //!
 //! # Design
-//! - The master reads the files once, to tell what is wrong before anything is started, and then starts this
-//!   program again as the worker, which reads them itself. So the master keeps its rights and its folder
-//!   whatever `user` and `chroot` say, and a reload starts the program that is there by then.
-//! - A unix socket joins the two. The worker tells over it that all of its lanes accept, or never will, and
-//!   what it said meanwhile. The master passes connections over it, as to a `sockpair@`: they reach the
-//!   worker's run-time interface, with the level `admin`. That is how the master CLI talks to workers, and
-//!   how a new worker takes the listening sockets of the one before (`-x sockpair@N`).
-//! - A reload (SIGUSR2, SIGHUP, `reload`) starts another worker. Once that accepts, the one before is told to
-//!   finish (SIGUSR1). One that fails before that changes nothing (`manylane_net::HandedOver::begin`).
-//! - In the background (`-D`): the process that was started starts this program again, which becomes the
-//!   master, and waits until a worker serves or none will.
-//! - A worker ends with its master: the system sends it SIGTERM when the master is gone.
-//! - Nothing here is fast, so everything is simple: threads that wait tell one loop, which owns all state and
-//!   alone starts processes, on the main thread: the system ties the worker's life to the thread that started
-//!   it.
+//! - The master reads the files once, to report errors before it starts anything. Then it starts this program
+//!   again as the worker, which reads the files itself. So the master keeps its rights and its folder
+//!   whatever `user` and `chroot` say, and a reload starts the program file that exists by then.
+//! - A unix socket joins the two. Over it the worker reports that all of its lanes accept, or never will, and
+//!   the messages of its start. The master passes connections over it, as to a `sockpair@`: they reach the
+//!   worker's run-time interface with the level `admin`. The master CLI talks to workers this way, and a new
+//!   worker takes the listening sockets of the one before (`-x sockpair@N`).
+//! - A reload (SIGUSR2, SIGHUP, `reload`) starts another worker. Once that accepts, the master tells the one
+//!   before to finish (SIGUSR1). A worker that fails before that changes nothing
+//!   (`manylane_net::HandedOver::begin`).
+//! - In the background (`-D`), the first process starts this program again, which becomes the master. The
+//!   first process waits until a worker serves or none will.
+//! - A worker ends with its master: the system sends it SIGTERM when the master has ended.
+//! - Nothing here has to be fast, so everything is simple. Threads that wait send events to one loop on the
+//!   main thread, which owns all state and alone starts processes: the system ties the worker's life to the
+//!   thread that started it.
 
 mod background;
 mod bridge;
@@ -46,79 +47,79 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 use worker::{Worker, WorkerReport};
 
-/// What the master is told.
+/// Event for the master's loop.
 enum Event {
-    /// The pause behind the crash of that number is over.
+    /// The pause behind the crash with this number is over.
     Restart(u32),
     Signal(i32),
-    /// The worker of that number accepts, or never will.
+    /// The worker with this process number accepts, or never will.
     WorkerReport(u32, WorkerReport),
-    /// A client of the master CLI wants to know or to have something.
+    /// A client of the master CLI has a question or an order.
     Asks(Question),
 }
 
 struct Master {
     arguments: Arguments,
-    /// Found when the process started: what is there later may be another version.
+    /// Path of the program when the process started: the file may be another version later.
     program: PathBuf,
     events: Sender<Event>,
     began: Instant,
     current: Option<Worker>,
-    /// Does not accept yet; what it told when it never will.
+    /// Worker that does not accept yet, and its report if it never will.
     starting: Option<Worker>,
     last_words: Option<WorkerReport>,
-    /// Were told to finish.
+    /// Workers that were told to finish.
     former: Vec<Worker>,
-    /// Reloads that were asked for, and those that failed since the last that did not.
+    /// Number of reloads that were asked for, and of failed ones since the last success.
     reloads: u32,
     failed: u32,
-    /// There is to be another reload, and who waits for it; who waits for the one that is under way.
+    /// Whether another reload is to follow, the clients that wait for it, and those that wait for the running
+    /// one.
     again: bool,
     next: Vec<Sender<Outcome>>,
     waiting: Vec<Sender<Outcome>>,
-    /// What was said since the last reload, or the start, began; what had been said when it was over.
+    /// Messages since the last reload or the start began, and a copy of them when it was over.
     said: String,
     said_at_start: String,
-    /// Where the master CLI listens, for its workers.
+    /// Addresses of the master CLI, for the workers.
     listens: String,
-    /// Who waits for the first worker.
+    /// The starter that waits for the first worker.
     background: Option<Background>,
     fails: WorkerFails,
-    /// A worker has served: those that follow take nothing over from processes of before the master.
+    /// A worker has served: later workers take nothing over from processes older than the master.
     served: bool,
-    /// Crashes in a row, of workers that did not last for [`LASTING`], and their number since the master
-    /// began.
+    /// Number of consecutive crashes of workers that did not last for [`LASTING`], and of all crashes.
     in_a_row: u32,
     crashes: u32,
-    /// There is a pause before the next worker is started.
+    /// The master pauses before it starts the next worker.
     pauses: bool,
     ends: bool,
     code: u8,
     quiet: bool,
 }
 
-/// How long the master pauses before it replaces a worker that crashed (`restart-on-crash`): clients shall
-/// not wait long for the first time.
+/// First pause before the master replaces a crashed worker (`restart-on-crash`). It is short, so that clients
+/// do not wait long the first time.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The pause doubles with each crash in a row up to this: a file or a client that brings each worker down
+/// Longest pause. The pause doubles with each consecutive crash: a file or a client that crashes each worker
 /// must not keep the machine busy.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// A worker that served for so long does not crash in a row with the one before.
+/// Time after which a worker's crash does not count as consecutive.
 const LASTING: Duration = Duration::from_secs(60);
 
-/// The pause behind that many crashes in a row.
+/// Returns the pause behind this many consecutive crashes.
 fn pause(in_a_row: u32) -> Duration {
     FIRST_PAUSE
         .saturating_mul(1_u32.checked_shl(in_a_row.saturating_sub(1)).unwrap_or(u32::MAX))
         .min(LONGEST_PAUSE)
 }
 
-/// Whether a reload has brought a worker that serves, and what was said meanwhile.
+/// Result of a reload: whether the new worker serves, and the messages.
 type Outcome = (bool, String);
 
-/// What a master goes by.
+/// Settings of a master.
 pub(crate) struct Plan {
     arguments: Arguments,
     pidfile: Option<PathBuf>,
@@ -127,7 +128,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// By the files of `generation`, of which nothing else is needed.
+    /// Takes the settings of a `generation`, of which nothing else is needed.
     pub(crate) fn new(arguments: &Arguments, generation: &Generation) -> Self {
         let process = &generation.process;
         Self {
@@ -142,7 +143,7 @@ impl Plan {
 /// Runs the master until its last worker has ended.
 ///
 /// # Errors
-/// Why it could not begin.
+/// The reason why the master could not begin.
 pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
     let Plan { arguments, pidfile, fails, quiet } = plan;
     let background = arguments.background.map(Background::new).transpose()?;
@@ -183,13 +184,13 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
         quiet,
     };
     master.start().map_err(|error| format!("cannot start the worker: {error}"))?;
-    let _bound = client::serve(sockets, &events)?; // until the end
+    let _bound = client::serve(sockets, &events)?; // kept until the end
     master.run(&told);
     Ok(ExitCode::from(master.code))
 }
 
-/// A thread that waits for signals and tells them. Those that HAProxy's master leaves alone are no end of
-/// this one; of what SIGQUIT asks for, the use of memory, each process tells its own.
+/// Starts a thread that waits for signals and sends them as events. Signals that HAProxy's master ignores do
+/// not end this one. On SIGQUIT each process itself reports its use of memory.
 fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
     let all = [SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTTOU, SIGTTIN, SIGQUIT];
     let mut signals = Signals::new(all)?;
@@ -245,7 +246,7 @@ impl Master {
         }
     }
 
-    /// Starts a worker, which takes over from the one there is.
+    /// Starts a worker, which takes over from the current one.
     fn start(&mut self) -> std::io::Result<()> {
         let events = self.events.clone();
         let told = move |pid, told| {
@@ -263,7 +264,7 @@ impl Master {
         Ok(())
     }
 
-    /// A worker has crashed, and nobody serves: another one is started, after a pause.
+    /// Starts another worker after a pause, when a worker has crashed and none serves.
     fn crashed(&mut self) {
         self.crashes = self.crashes.wrapping_add(1);
         self.in_a_row = self.in_a_row.saturating_add(1);
@@ -286,7 +287,7 @@ impl Master {
         }
     }
 
-    /// The pause behind that crash is over.
+    /// Handles the end of the pause behind a crash.
     fn restart(&mut self, crash: u32) {
         // A reload may have come before.
         if !self.pauses || self.ends || crash != self.crashes {
@@ -301,14 +302,14 @@ impl Master {
         }
     }
 
-    /// Another worker is wanted.
+    /// Requests a reload.
     fn reload(&mut self, asker: Option<Sender<Outcome>>) {
         self.next.extend(asker);
         self.again = true;
         self.reload_next();
     }
 
-    /// Begins the next reload, if one is wanted and none is under way.
+    /// Begins the next reload, if one is requested and none is running.
     fn reload_next(&mut self) {
         if !self.again || self.starting.is_some() {
             return;
@@ -329,12 +330,12 @@ impl Master {
         }
     }
 
-    /// A worker tells: if it is the one that was started last, it takes over, or it ends.
+    /// Handles the report of a worker: the one that was started last takes over or ends.
     fn told(&mut self, pid: u32, told: WorkerReport) {
         let Some(mut worker) = self.starting.take_if(|worker| worker.pid() == pid) else { return };
         if !told.accepts {
             (self.starting, self.last_words) = (Some(worker), Some(told));
-            return self.reap(); // its end may have been told before
+            return self.reap(); // its end may have been signalled before
         }
         say::add(&mut self.said, &told.said);
         self.say("NOTICE", format_args!("Loading success."));
@@ -344,11 +345,12 @@ impl Master {
         let most = told.most_reloads;
         worker.told = told;
         if self.ends {
-            worker.signal(Signal::SIGUSR1); // who is told to finish before it can hear that
+            // tell it to finish, since the request came before it could receive it
+            worker.signal(Signal::SIGUSR1);
         }
         (self.failed, self.served) = (0, true);
         if !self.ends {
-            self.code = 0; // of a worker whose place it takes
+            self.code = 0; // drops the code of the worker that it replaces
         }
         if let Some(before) = self.current.replace(worker) {
             before.signal(Signal::SIGUSR1);
@@ -359,10 +361,10 @@ impl Master {
         }
         self.notify(|| notify::ready("Ready."));
         self.over(true);
-        self.reap(); // it may have ended since
+        self.reap(); // the worker may have ended since
     }
 
-    /// The worker that was started does not accept.
+    /// Handles a started worker that will not accept.
     fn has_failed(&mut self) {
         self.failed += 1;
         self.say("WARNING", format_args!("Loading failure!"));
@@ -372,16 +374,16 @@ impl Master {
         self.over(false);
     }
 
-    /// A reload, or the start, is over.
+    /// Ends a reload, or the start.
     fn over(&mut self, good: bool) {
         self.said_at_start.clone_from(&self.said);
         for asker in self.waiting.drain(..) {
-            let _ = asker.send((good, self.said.clone())); // it may be gone
+            let _ = asker.send((good, self.said.clone())); // the client may have left
         }
         self.reload_next();
     }
 
-    /// Looks which workers have ended.
+    /// Reaps the workers that have ended.
     fn reap(&mut self) {
         let ended = |worker: &mut Worker| worker.child.try_wait().ok().flatten();
         let mut place = 0;
@@ -398,17 +400,17 @@ impl Master {
             let lasted = self.current.as_ref().is_some_and(|worker| worker.began.elapsed() >= LASTING);
             let pid = self.current.take().map_or(0, |worker| worker.pid());
             let code = self.tell_end("Current", pid, status);
-            // The usual ends are 0 and SIGTERM; SIGINT is told, as by HAProxy.
+            // The usual codes are 0 and that of SIGTERM; SIGINT is returned, as by HAProxy.
             if !matches!(code, 0 | 143) {
                 self.code = code;
             }
-            // That somebody ended it is no failure of its own.
+            // A worker that a signal from outside ended has not failed.
             if !matches!(code, 0 | 130 | 143) && !self.ends {
                 if self.fails == WorkerFails::Restart {
                     if lasted {
                         self.in_a_row = 0;
                     }
-                    // A reload that is under way brings the next; should it fail, that is told below.
+                    // A running reload brings the next worker; its failure is handled below.
                     if self.starting.is_none() {
                         self.crashed();
                     }
@@ -419,7 +421,7 @@ impl Master {
                 }
             }
         }
-        // Once it has told, too: nobody who asks why shall miss its words.
+        // Only once its report has arrived, so that clients get its messages.
         if self.last_words.is_some()
             && let Some(status) = self.starting.as_mut().and_then(ended)
         {
@@ -436,7 +438,7 @@ impl Master {
         }
     }
 
-    /// Says how a worker ended; as a code of its own.
+    /// Logs how a worker ended, and returns a code for that.
     fn tell_end(&mut self, which: &str, pid: u32, status: ExitStatus) -> u8 {
         let signal = status.signal();
         let code = status.code().or(signal.map(|signal| 128 + signal)).unwrap_or(1);
@@ -447,7 +449,7 @@ impl Master {
         u8::try_from(code).unwrap_or(1)
     }
 
-    /// All workers are told to end.
+    /// Tells all workers to end.
     fn end(&mut self, signal: Signal) {
         self.say("WARNING", format_args!("Exiting Master process..."));
         self.notify(|| notify::notify("STOPPING=1\n"));
@@ -455,7 +457,7 @@ impl Master {
         self.workers().for_each(|worker| worker.signal(signal));
     }
 
-    /// Answers a client, which may be gone.
+    /// Answers a client, which may have left.
     fn answer(&mut self, question: Question) {
         let _ = match question {
             Question::Reload(answer) => return self.reload(Some(answer)),
@@ -473,7 +475,7 @@ impl Master {
         };
     }
 
-    /// `show proc`
+    /// Returns the text of `show proc`.
     fn processes(&self) -> String {
         let own = std::process::id().to_string();
         let reloads = format!("{} [failed: {}]", self.reloads, self.failed);
@@ -493,12 +495,12 @@ impl Master {
     }
 }
 
-/// A row of `show proc`.
+/// Formats a row of `show proc`.
 fn row([pid, kind, reloads, uptime, version]: [&str; 5]) -> String {
     format!("{pid:<15} {kind:<15} {reloads:<15} {uptime:<15} {version:<15}\n")
 }
 
-/// As HAProxy writes it.
+/// Formats an uptime as HAProxy does.
 fn uptime(began: Instant) -> String {
     let seconds = began.elapsed().as_secs();
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);

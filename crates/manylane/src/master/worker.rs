@@ -15,27 +15,28 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a worker may take to take a connection out of its socket.
+/// Longest wait until a worker has received a connection from its socket.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes at most of the line by which a worker tells what became of its start: it has given its rights up,
-/// and the master has not. As many of what it said meanwhile follow as are kept.
+/// Most bytes of the line in a worker's report: the worker has given up rights that the master still has, so
+/// the master trusts no length. The kept messages follow the line.
 const LONGEST_TOLD: u64 = 256;
 
-/// What a worker tells once all of its lanes accept, or when they never will.
+/// Report of a worker once all of its lanes accept, or never will.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WorkerReport {
     pub(crate) accepts: bool,
-    /// `mworker-max-reloads` of its files.
+    /// `mworker-max-reloads` of its configuration.
     pub(crate) most_reloads: Option<u32>,
-    /// Its version.
+    /// Version of the worker.
     pub(crate) version: String,
-    /// What it said on standard error.
+    /// Messages that the worker wrote to standard error.
     pub(crate) said: String,
 }
 
 impl WorkerReport {
-    /// What the worker at the other end of `passage` tells. One that ends without a word does not accept.
+    /// Receives the report of the worker at the other end of `passage`. A worker that ends without a report
+    /// does not accept.
     fn hear(passage: UnixStream) -> Self {
         let mut passage = BufReader::new(passage);
         let mut line = String::new();
@@ -44,8 +45,8 @@ impl WorkerReport {
         let (Ok(1..), [word, most, version, length]) = (head, &words[..]) else { return Self::default() };
         let length = length.parse().unwrap_or(0).min(say::MOST_KEPT as u64);
         let mut said = Vec::new();
-        let _ = passage.take(length).read_to_end(&mut said); // what there is of it
-        // Both are shown on terminals.
+        let _ = passage.take(length).read_to_end(&mut said); // as much as there is
+        // Terminals show both, so control characters are removed.
         let mut said = String::from_utf8_lossy(&said).into_owned();
         said.retain(|letter| letter == '\n' || !letter.is_control());
         let mut version = (*version).to_owned();
@@ -54,31 +55,31 @@ impl WorkerReport {
     }
 }
 
-/// A worker, in the master's hands.
+/// A worker, from the master's side.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) child: Child,
-    /// Connections are passed over it.
+    /// Socket over which the master passes connections.
     passage: UnixStream,
     pub(crate) began: Instant,
-    /// Reloads since it began.
+    /// Number of reloads since the worker began.
     pub(crate) reloads: u32,
     pub(crate) told: WorkerReport,
 }
 
-/// The descriptor is inherited by what is started next.
+/// Makes the next started process inherit the descriptor.
 fn inherit(descriptor: &OwnedFd) -> io::Result<()> {
     fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::empty())).map_err(io::Error::from)?;
     Ok(())
 }
 
 impl Worker {
-    /// Starts one, which takes over from `before` if there is such; the `first` of all does what the command
-    /// line says of other processes. `told` is called on another thread with its number, once it accepts
-    /// or will not.
+    /// Starts a worker, which takes over from `before` if given. The `first` worker of all also does what the
+    /// command line says about other processes. Calls `told` on another thread with the worker's process
+    /// number, once it accepts or never will.
     ///
     /// # Errors
-    /// The system's.
+    /// An error of the system.
     pub(crate) fn start(
         program: &Path,
         arguments: &Arguments,
@@ -109,7 +110,7 @@ impl Worker {
             told(pid, WorkerReport::hear(listener));
         });
         if let Err(error) = listening {
-            // One that nobody listens to would serve beside the others, and nobody would know of it.
+            // Without a thread that receives its report, the worker would serve beside the others unnoticed.
             child.kill()?;
             child.wait()?;
             return Err(error);
@@ -117,49 +118,49 @@ impl Worker {
         Ok(Self { child, passage, began: Instant::now(), reloads: 0, told: WorkerReport::default() })
     }
 
-    /// Its number in the system.
+    /// Returns the process number.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends it a signal. It may have ended already.
+    /// Sends the worker a signal. The worker may have ended already.
     pub(crate) fn signal(&self, signal: Signal) {
         let _ = kill(Pid::from_raw(self.pid().cast_signed()), signal);
     }
 
-    /// The socket over which connections are passed to it, once more.
+    /// Returns a duplicate of the socket over which connections are passed to the worker.
     pub(crate) fn passage(&self) -> io::Result<UnixStream> {
         self.passage.try_clone()
     }
 }
 
-/// A connection to the run-time interface of the worker at the other end of `passage`.
+/// Returns a connection to the run-time interface of the worker at the other end of `passage`.
 ///
 /// # Errors
-/// The system's; it may have ended.
+/// An error of the system; the worker may have ended.
 pub(crate) fn connect(passage: &UnixStream) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     send_descriptor(passage.as_fd(), theirs.as_fd())?;
     Ok(ours)
 }
 
-/// What joins a worker to its master, as the command line has it.
+/// The joint between a worker and its master, as in the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Joined {
-    /// The number of its end of the socket.
+    /// Descriptor of the worker's end of the socket.
     pub(crate) passage: i32,
-    /// The master's number.
+    /// Process number of the master.
     pub(crate) master: u32,
 }
 
 impl Joined {
-    /// The run-time socket that the master uses.
+    /// Returns the address of the run-time socket that the master uses.
     pub(crate) fn socket(self) -> String {
         format!("sockpair@{} level admin expose-fd listeners", self.passage)
     }
 
-    /// The worker ends with its master from here on; to be called by its main thread, after it has changed
-    /// its user.
+    /// Makes the worker end with its master from now on. To be called on the main thread after the change of
+    /// the user.
     ///
     /// # Errors
     /// The master has ended already, or the system refuses.
@@ -172,28 +173,30 @@ impl Joined {
         Err("the master has ended".to_owned())
     }
 
-    /// Programs that this one starts do not get the passage: whoever has it has all rights on this process.
+    /// Keeps programs that this process starts from inheriting the passage, which gives all rights on this
+    /// process.
     pub(crate) fn keep(self) {
-        let _ = socket::keep_from_children(self.passage); // without one the worker ends anyway
+        let _ = socket::keep_from_children(self.passage); // without a passage the worker ends anyway
     }
 
-    /// Whether all lanes accept, or never will, and what was said until now.
+    /// Reports whether all lanes accept or never will, with the messages so far.
     pub(crate) fn tell(self, accepts: bool, most_reloads: Option<u32>) {
         let (word, said) = (if accepts { "ready" } else { "failed" }, say::kept());
         let most = most_reloads.map_or("-".to_owned(), |most| most.to_string());
         let text = format!("{word} {most} {} {}\n{said}", env!("CARGO_PKG_VERSION"), said.len());
-        // Without a master the worker ends anyway. There is room for all of it: nothing was written before.
+        // Without a master the worker ends anyway. The socket has room for the whole report: nothing was
+        // written before.
         let told = socket::inherited(self.passage).map_err(io::Error::from);
         let _ = told.and_then(|socket| UnixStream::from(socket).write_all(text.as_bytes()));
     }
 }
 
 impl Arguments {
-    /// The command line of a worker. What is about other processes is for the first.
+    /// Returns the command line of a worker. Only the first worker gets the options about other processes.
     pub(crate) fn of_worker(&self, first: bool) -> Vec<OsString> {
         let Self {
             files,
-            folder: _, // the master is there already
+            folder: _, // the master has changed there already
             check: _,
             condition: _,
             daemon,
