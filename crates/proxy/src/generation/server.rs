@@ -240,7 +240,7 @@ pub struct SendHeader {
     pub cipher: bool,
 }
 
-/// Number of servers that the process has had.
+/// Next pool number: each server that the process has had took one.
 static POOLS: AtomicU64 = AtomicU64::new(0);
 
 /// Placeholder of log lines for a missing server name.
@@ -312,7 +312,7 @@ pub(super) fn server(
         cc,
         backup,
         disabled,
-        non_stick: _, // of stick tables, which are refused
+        non_stick: _, // of persistence by stick tables, which is refused
         tfo,
         send_proxy,
         proxy_v2_options,
@@ -566,8 +566,8 @@ fn source(source: &tree::Source, refuse: &mut Refuse<'_>) -> Option<Source> {
     Some(Source { address: ip, ports, present })
 }
 
-/// Returns the server's address at the start, and who changes it later. `last` is the server's entry in the
-/// server state file.
+/// Returns the server's address at the start, and the resolution of its name, if it has one. `last` is the
+/// server's entry in the server state file.
 fn whereabouts(
     address: &Set<Address>,
     init_addr: &Option<Set<Word>>,

@@ -113,8 +113,8 @@ impl ServerAddr {
         self.now.load(reader)
     }
 
-    // Relaxed: numbers by themselves. A connection that is made to the old place at the moment of a change is
-    // as one that was made just before.
+    // Relaxed: no other data depends on these numbers. A connection to the old address during a change is
+    // like one that was made just before it.
 
     /// Returns true if the address depends on the client.
     #[inline]

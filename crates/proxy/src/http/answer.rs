@@ -108,7 +108,7 @@ fn explanation(code: u16) -> &'static str {
         200 => "The service is up.",
         400 => "The request cannot be understood.",
         401 => "A user and a password are needed.",
-        403 => "The rules of this site refuse the request.", // Some clients look for a length of 93.
+        403 => "The rules of this site refuse the request.", // some clients look for a length of 93
         404 => "There is nothing here.",
         407 => "The proxy needs a user and a password.",
         408 => "The request took too long to arrive.",

@@ -40,7 +40,7 @@ impl Session<'_> {
     /// proxy could not tell its next request from the body, so the connection ends.
     pub(super) fn ends_soon(&mut self, up: &mut Pump) -> bool {
         if self.client.end.h2().is_some() {
-            return true; // Nothing follows on a stream of HTTP/2, and the stream's end discards the rest.
+            return true; // nothing follows on a stream of HTTP/2, and the stream's end discards the rest
         }
         up.skip(self.client.end.body(), &mut self.client.received).is_ok()
             && !up.may_be_left_out()
@@ -62,7 +62,7 @@ impl Session<'_> {
                 Ok(()) if up.is_done() => return true,
                 Ok(()) if skipped <= SKIPPED => {}
                 _ => {
-                    self.send_last(&mut Chain::new()).await; // Part of the response may be unsent.
+                    self.send_last(&mut Chain::new()).await; // part of the response may be unsent
                     return false;
                 }
             }

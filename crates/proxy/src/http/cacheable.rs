@@ -33,7 +33,7 @@ pub(super) fn may_be_kept(method: Method, response: &Head) -> bool {
     for word in response.values(&b"cache-control"[..]).flat_map(List::new) {
         let is = |known: &str| word.eq_ignore_ascii_case(known.as_bytes());
         if is("max-age=0") {
-            return false; // This wins over all other directives.
+            return false; // this wins over all other directives
         } else if is("public") {
             kept = true;
         } else if ["private", "no-cache", "no-store", "s-maxage=0"].into_iter().any(is)

@@ -53,7 +53,7 @@ fn address(
         return Ok(());
     }
     let mut text = Text { bytes: [0; 48], len: 0 };
-    let _ = write!(text, "{address}"); // Any address fits.
+    let _ = write!(text, "{address}"); // any address fits
     head.add_field(&**name, text.bytes())
 }
 
@@ -256,7 +256,7 @@ pub(super) fn hide(head: &mut Head, cookie: &Cookie) -> Result<(), EditError> {
 ///
 /// `right` says that the client's cookie named this very server. A server without a cookie value deletes the
 /// client's cookie, so that the client is no longer bound to its former server.
-#[allow(clippy::too_many_arguments)] // what came, and what is known of it
+#[allow(clippy::too_many_arguments)] // the response, the cookie, and their context
 pub(super) fn keep(
     head: &mut Head,
     cookie: &Cookie,

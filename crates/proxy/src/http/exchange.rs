@@ -133,7 +133,7 @@ impl Session<'_> {
         }
         self.count_in_tables(Countable::Request);
         if frontend.http.monitor.as_deref().is_some_and(|uri| is_monitored(&request.head, uri)) {
-            self.record.take(); // Monitoring requests are not logged.
+            self.record.take(); // monitoring requests are not logged
             frontend.counts.own().intercepted.add(1);
             let phase = EvalPhase { request: Some(&request.head), ..EvalPhase::default() };
             let fails = any_holds(&self.eval(), phase, &rules.monitor_fail);
@@ -305,13 +305,13 @@ impl Session<'_> {
         match decided {
             Content::Drop(silence) => self.client.vanish(silence),
             _ if self.client.end.h2().is_some() => self.client.swallow(),
-            _ => {} // The client's data stays unread, so that closing the socket sends a reset.
+            _ => {} // the client's data stays unread, so that closing the socket sends a reset
         }
         self.note(|record| {
             record.ended = Termination::new(Cause::Refused, Phase::Request);
             record.request = None;
             if backend.is_none() {
-                self.scopes.memory.forget(); // The request was refused before it counted as one.
+                self.scopes.memory.forget(); // the request was refused before it counted as one
             }
         });
         count_in_front!(self.frontend, self.listener, requests_denied);
@@ -369,7 +369,7 @@ impl Session<'_> {
             edit::hide(head, cookie)?;
         }
         if request.body == Body::Chunked && head.version() < Version::HTTP_11 {
-            head.set_version(Version::HTTP_11)?; // A server of HTTP/1.0 might not expect chunks.
+            head.set_version(Version::HTTP_11)?; // a server of HTTP/1.0 might not expect chunks
         }
         edit::addresses(head, self.frontend, backend, &self.client)?;
         self.identify(head)?;

@@ -100,7 +100,7 @@ impl Session<'_> {
             Broken::Memory => no_memory(),
             // The client may have closed only its sending side.
             Broken::Receiver => Failed::Answer(400, Termination::new(Cause::ClientLeft, Phase::Headers)),
-            Broken::Sender => Failed::Client(Phase::Data), // The client left amid its body.
+            Broken::Sender => Failed::Client(Phase::Data), // the client left amid its body
         }
     }
 

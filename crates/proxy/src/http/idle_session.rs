@@ -178,7 +178,7 @@ impl IdleSession {
     }
 
     /// Turns this into a session with a request; [`woken`](Session::woken) gives it the reason.
-    #[inline(always)] // Builds the session at its final place.
+    #[inline(always)] // builds the session at its final place
     pub(super) fn wake<'a>(
         self,
         local: &'a Rc<Local>,
@@ -235,7 +235,7 @@ impl Session<'_> {
 
     /// Releases everything that belongs to requests. Returns `None` if the session does not continue, or if
     /// there is no memory for its [`More`].
-    #[inline(always)] // Takes the session apart in place, without a copy.
+    #[inline(always)] // takes the session apart in place, without a copy
     pub(super) fn into_idle(self, goes_on: bool) -> Option<IdleSession> {
         let Self { local, client, requests, last, private, timer, since, scopes, partial, place, .. } = self;
         let (variables, tracks) = (scopes.take_session(), scopes.tracks.take_session());

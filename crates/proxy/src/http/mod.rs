@@ -52,7 +52,7 @@ use std::rc::Rc;
 /// run.
 const PIPELINED_AT_ONCE: u32 = 16;
 
-/// What a session does next.
+/// Next step of a session.
 enum Next {
     /// The session waits for the client's next request.
     Idle,
@@ -73,7 +73,7 @@ struct Session<'a> {
     last: Option<(usize, Index)>,
     /// Server connections that only this session uses.
     private: Private,
-    /// The last response has been sent; the connection lingers until the client closes it.
+    /// The last response has been sent; the session [lingers](Self::linger) before it closes the connection.
     lingers: bool,
     /// The current request in the lane's list of streams.
     stream: Option<Streaming>,
@@ -87,7 +87,7 @@ struct Session<'a> {
     record: RefCell<Option<Record>>,
     /// Number of bytes in the request's head, as received.
     came: u64,
-    /// Received bytes that are not counted yet, because no server was sent them.
+    /// Received bytes that are not counted yet, because they were not sent to a server.
     unsent: Cell<u64>,
     /// The backend that counts the current request, and since when.
     entered: Cell<Option<(usize, Time)>>,
@@ -176,7 +176,7 @@ impl Session<'_> {
         let frontend = self.frontend;
         let mut in_a_row = 0;
         if woken.is_none() {
-            self.receives(self.client.received.len()); // Bytes that arrived before the session spoke HTTP.
+            self.receives(self.client.received.len()); // bytes that arrived before the session spoke HTTP
         }
         loop {
             match self.next_request(woken.take()).await {
@@ -348,7 +348,7 @@ impl Session<'_> {
         self.frontend.counts.own().received.add(bytes as u64);
     }
 
-    /// Counts received bytes that no server was sent.
+    /// Counts received bytes that were not sent to a server.
     fn count_unsent(&self) {
         let unsent = self.unsent.take();
         if unsent > 0 {
@@ -400,7 +400,7 @@ impl Session<'_> {
     }
 }
 
-/// Counts a response's status, of a proxy's counters.
+/// Counts a response's status in a proxy's counters.
 macro_rules! count_status {
     ($counts:expr, $status:expr) => {{
         let counts = $counts;

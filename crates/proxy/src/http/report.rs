@@ -39,7 +39,7 @@ impl Session<'_> {
     #[cold]
     pub(super) fn accept_relaxed_request(&self, relaxed: &Relaxed, backend: Option<&Backend>) {
         if !self.frontend.http.request_limits.relaxed {
-            return; // A violation that passes without the option is not reported, as in HAProxy.
+            return; // a violation that passes without the option is not reported, as in HAProxy
         }
         self.frontend.invalid.accept(relaxed, self.client.source, |invalid| {
             invalid.other = backend.map(|backend| (backend.name.clone(), backend.id));

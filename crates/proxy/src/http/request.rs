@@ -108,7 +108,7 @@ impl Session<'_> {
         loop {
             let preface = if begun { self.preface() } else { Preface::No };
             if preface == Preface::Whole {
-                self.record.take(); // Each stream has a record of its own.
+                self.record.take(); // each stream has a record of its own
                 return Err(NoMore::Http2);
             }
             if begun && preface == Preface::No {
@@ -124,7 +124,7 @@ impl Session<'_> {
                             request = match self.take_offer(request) {
                                 Some(request) => request,
                                 None if self.upgraded.is_some() => {
-                                    self.record.take(); // The stream has a record of its own.
+                                    self.record.take(); // the stream has a record of its own
                                     return Err(NoMore::Http2);
                                 }
                                 None => return Err(NoMore::End),
@@ -218,7 +218,7 @@ impl Session<'_> {
         let bytes = self.client.received.segments().flat_map(|segment| segment.iter());
         let common = bytes.zip(PREFACE).take_while(|(came, expected)| came == expected).count();
         match common {
-            _ if alone => Preface::Whole, // Anything else ends the connection.
+            _ if alone => Preface::Whole, // anything else ends the connection
             _ if self.frontend.http.disable_h2_upgrade => Preface::No,
             _ if common == PREFACE.len() => Preface::Whole,
             _ if common == self.client.received.len() => Preface::Part,
@@ -280,7 +280,7 @@ impl Session<'_> {
         }
     }
 
-    /// Returns how long the session waited for the PROXY header or the like of another proxy.
+    /// Returns how long the session waited for the PROXY header and the TLS handshake.
     fn handshake(&self) -> Duration {
         self.client.handshake()
     }
@@ -338,7 +338,7 @@ impl Session<'_> {
                 self.receives(segment.len());
                 match self.client.received.push_compact(segment) {
                     Ok(()) => Wait::Bytes,
-                    Err(_) => Wait::Left, // Without memory the session cannot continue.
+                    Err(_) => Wait::Left, // without memory the session cannot continue
                 }
             }
             Woken::Left => Wait::Left,
@@ -391,7 +391,7 @@ impl Session<'_> {
         };
         self.note(|record| record.ended = Termination::new(Cause::Internal, phase));
         if self.replied.get() {
-            self.client.reset_on_close(); // The client received only a part of a response.
+            self.client.reset_on_close(); // the client received only a part of a response
             return After::Close;
         }
         if let Ok(made) = answer::early(&self.frontend.http, 500) {

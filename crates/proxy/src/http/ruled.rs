@@ -269,7 +269,7 @@ impl Session<'_> {
     }
 
     /// Holds the client for `time`, unless its connection fails. A client that closes only its sending side
-    /// is held on.
+    /// stays held.
     async fn tarpit(&mut self, time: Duration) {
         let mut sleep = self.local.here().sleep(time);
         let mut ended = false;
@@ -511,7 +511,7 @@ impl Session<'_> {
             }
             Answer::Whole(_, message) => answer::whole(message)?,
             Answer::Own(head, body) => answer::sized(*head, body)?,
-            Answer::Metrics(_) => return Err(NoAnswer), // The page is sent in parts.
+            Answer::Metrics(_) => return Err(NoAnswer), // the page is sent in parts
         };
         let made = head.status();
         let memory = &self.scopes.memory;

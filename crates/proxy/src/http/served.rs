@@ -46,8 +46,8 @@ fn authenticated(end: &ServerEnd, budget: &RetryBudget<'_>) {
 
 #[allow(clippy::result_large_err)] // in a box, a rule's response would be an allocation
 impl Session<'_> {
-    /// Returns the head of the request as this server gets it, and its length. A connection of HTTP/2 sends
-    /// the head itself.
+    /// Prepares a request for this server. Returns the bytes to send, and the length of the head if a
+    /// connection of HTTP/2 has sent that already.
     fn outgoing(
         &self,
         request: &mut Request,

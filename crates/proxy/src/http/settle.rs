@@ -42,7 +42,7 @@ pub(super) struct Settled {
     pub(super) server_persists: bool,
 }
 
-/// What the response depends on.
+/// Inputs for the preparation of a response.
 #[derive(Clone, Copy)]
 pub(super) struct Answered<'a> {
     pub(super) backend: &'a Backend,

@@ -22,7 +22,7 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 
-/// What remains to be tried.
+/// Remaining attempts for a request, and their state.
 #[derive(Clone, Copy)]
 pub(super) struct RetryBudget<'a> {
     /// Another attempt is allowed.

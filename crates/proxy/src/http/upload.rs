@@ -100,7 +100,7 @@ impl<F: Future<Output = Result<(), Broken>>> Upload<'_, F> {
     }
 }
 
-/// What was seen of a watched client.
+/// State of a watched client.
 #[derive(Default)]
 pub(super) struct Watched {
     /// A piece of what follows the request. No more is read.

@@ -131,7 +131,7 @@ impl Local {
         names: &[Option<u64>; MOST_POOL_NAMES],
     ) -> Option<u64> {
         if server.header.is_some() || server.stands_in {
-            // its header identifies the client, or the server exists for this request alone (R-G5)
+            // its header identifies the client, or the server is a stand-in (R-G5)
             return None;
         }
         let from = match server.connect.source.as_ref().and_then(|source| source.present) {

@@ -4,7 +4,7 @@
 //! # Protocol
 //! 1. Only the section's lane knows and changes which member of a service a template's server stands for, and
 //!    which names are resolved. The consequences for a server are changes like all others (`run/changes.rs`,
-//!    `generation/addr.rs`).
+//!    `generation/server_addr.rs`).
 //! 2. A server that loses its address enters maintenance first and loses the address then. A server that gets
 //!    an address gets it first and leaves maintenance then. So no request is sent to a server without an
 //!    address.

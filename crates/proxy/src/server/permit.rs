@@ -41,7 +41,7 @@ pub(crate) enum NoPermit {
     Ended(Cause),
 }
 
-/// What a stream asks the balancer for.
+/// Requirements of a stream for its server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted<'a> {
     /// Key for the balancing algorithm.
