@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 const EACH: usize = 768;
 
 /// Bytes of memory for each further section, besides those of its lines. A section without lines takes 30 KB,
-/// of which 15 are parts of two large tables; the allocator needs the rest when it finds no gap for these.
+/// of which 15 KB are parts of two large tables; the allocator needs the rest when it finds no gap for these.
 const SECTION: usize = 64 << 10;
 
 /// Size of the files.

@@ -190,7 +190,7 @@ pub(crate) fn run(plan: Plan) -> Result<ExitCode, String> {
 }
 
 /// Starts a thread that waits for signals and sends them as events. Signals that HAProxy's master ignores do
-/// not end this one. On SIGQUIT each process itself reports its use of memory.
+/// not end this master. On SIGQUIT each process itself reports its use of memory.
 fn watch_signals(events: Sender<Event>) -> std::io::Result<()> {
     let all = [SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGTTOU, SIGTTIN, SIGQUIT];
     let mut signals = Signals::new(all)?;

@@ -144,7 +144,7 @@ pub(crate) fn connect(passage: &UnixStream) -> io::Result<UnixStream> {
     Ok(ours)
 }
 
-/// The joint between a worker and its master, as in the command line.
+/// Socket between a worker and its master, as in the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Joined {
     /// Descriptor of the worker's end of the socket.

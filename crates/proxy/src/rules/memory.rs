@@ -202,7 +202,7 @@ impl Memory {
         &self.timeouts[of as usize]
     }
 
-    /// Drops the server settings of the frontend's rules, because the request goes to a backend of its own.
+    /// Drops the server settings of the frontend's rules, because the request goes to another proxy.
     pub(crate) fn leave_frontend(&self) {
         for of in [TimeoutOf::Connect, TimeoutOf::Queue, TimeoutOf::Server, TimeoutOf::Tunnel] {
             self.timeout(of).take();
