@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name: links that many threads follow
+#![allow(unsafe_code)] // allowed here by name (ARCHITECTURE.md): many threads follow the links
 
 mod owning;
 mod pinned;

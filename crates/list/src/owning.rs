@@ -1,4 +1,4 @@
-//! The list that owns its elements: [`OwningList`], [`Item`] and [`Handle`].
+//! The list that owns references to its elements: [`OwningList`], [`Item`] and [`Handle`].
 
 use crate::raw::{self, Added, Link};
 use crate::wait::Wait;
@@ -8,40 +8,40 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
-/// An element of an [`OwningList`], with its value: what a [`Handle`] points at.
+/// An element of an [`OwningList`] with its value; a [`Handle`] points to it.
 ///
-/// It is invariant in `T`: a handle whose type promises less about the value would let
-/// [`OwningList::insert_after`] put something else into the list that its place is in.
+/// The type is invariant in `T`. Otherwise a caller could shorten the lifetime in a handle's type, and
+/// [`OwningList::insert_after`] would put a shorter-lived value into the list of a longer-lived one.
 /// ```compile_fail
 /// # use manylane_list::Item;
 /// # use std::sync::Arc;
 /// fn shorter<'a>(item: Arc<Item<&'static str>>) -> Arc<Item<&'a str>> { item }
 /// ```
-#[repr(C)] // the link is first: a pointer to it is a pointer to the item
+#[repr(C)] // the link is first, so a pointer to the link is a pointer to the item
 pub struct Item<T> {
     link: Link,
     _invariant: PhantomData<fn(T) -> T>,
     value: T,
 }
 
-// SAFETY: an item is sent by value only while it is in no list.
+// SAFETY: an item can be sent by value only while it is in no list.
 unsafe impl<T: Send> Send for Item<T> {}
-// SAFETY: the link is changed under the protocol only; the value is shared as `&T`.
+// SAFETY: the link changes only under the protocol; the value is shared as `&T`.
 unsafe impl<T: Sync> Sync for Item<T> {}
 
 impl<T> Item<T> {
-    /// An element in no list.
+    /// Creates an element in no list.
     pub fn new(value: T) -> Self {
         Self { link: Link::new(), _invariant: PhantomData, value }
     }
 
-    /// The value, when nobody else can see it.
+    /// Returns the value; the exclusive borrow shows that no other thread can see it.
     pub fn value_mut(&mut self) -> &mut T {
         &mut self.value
     }
 
-    /// Whether the element is in a list at some recent moment; waits while another thread holds it. One load
-    /// of the element's line.
+    /// True if the element was in a list at some recent moment. Waits while another thread holds the element.
+    /// Costs one load of the element's line.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn is_in_list(&self) -> bool {
@@ -63,38 +63,39 @@ impl<T: fmt::Debug> fmt::Debug for Item<T> {
     }
 }
 
-/// A reference to an [`Item`] that a list can own: `Box<Item<T>>`, `Arc<Item<T>>`, a pooled one.
+/// A counted or owning reference to an [`Item`] that a list can own: `Box<Item<T>>`, `Arc<Item<T>>`, a pooled
+/// one.
 ///
 /// # Safety
-/// - The item stays where it is, and alive, from [`into_raw`](Self::into_raw) to
-///   [`from_raw`](Self::from_raw).
-/// - The pointer is the one that `from_raw` gets later, on whichever thread that is.
-/// - A handle that went in as a subtype may come out as the type of the list: the handle's type promises
-///   nothing, by a lifetime of its own, that is not in the type of its [`Item`], which is invariant.
+/// - The item neither moves nor dies between [`into_raw`](Self::into_raw) and [`from_raw`](Self::from_raw).
+/// - `from_raw` later gets the pointer that `into_raw` returned, possibly on another thread.
+/// - A list may return a handle of its own type for a handle that was added as a subtype. So the handle's
+///   type must promise nothing, by a lifetime of its own, beyond the type of its [`Item`], which is
+///   invariant.
 pub unsafe trait Handle: Sized {
     /// The value of the item.
     type Value;
 
-    /// Gives the reference up without releasing it.
+    /// Gives up the reference without releasing it.
     fn into_raw(self) -> NonNull<Item<Self::Value>>;
 
-    /// Takes the reference back.
+    /// Returns the reference to its owner.
     ///
     /// # Safety
-    /// `item` comes from [`into_raw`](Self::into_raw), and each call of that is undone at most once.
+    /// `item` comes from [`into_raw`](Self::into_raw), and each such call is undone at most once.
     unsafe fn from_raw(item: NonNull<Item<Self::Value>>) -> Self;
 
-    /// The pointer that [`into_raw`](Self::into_raw) would give, while the handle keeps its reference.
+    /// Returns the pointer that [`into_raw`](Self::into_raw) would return; the handle keeps its reference.
     fn as_raw(&self) -> NonNull<Item<Self::Value>>;
 }
 
-/// A [`Handle`] that is the only one to its item, so that whoever has it knows that the item is in no list.
+/// A [`Handle`] that is the only one to its item: its owner knows that the item is in no list.
 ///
 /// # Safety
 /// Safe code has no second handle to the same item and no way to add the item to a list without the handle.
 pub unsafe trait UniqueHandle: Handle {}
 
-// SAFETY: a box's contents stay where they are.
+// SAFETY: a box's contents do not move.
 unsafe impl<T> Handle for Box<Item<T>> {
     type Value = T;
 
@@ -105,7 +106,7 @@ unsafe impl<T> Handle for Box<Item<T>> {
 
     #[inline]
     unsafe fn from_raw(item: NonNull<Item<T>>) -> Self {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { Box::from_raw(item.as_ptr()) }
     }
 
@@ -118,7 +119,7 @@ unsafe impl<T> Handle for Box<Item<T>> {
 // SAFETY: a box is the only owner.
 unsafe impl<T> UniqueHandle for Box<Item<T>> {}
 
-// SAFETY: what an `Arc` points at stays where it is while one reference is left; the list has one.
+// SAFETY: the target of an `Arc` neither moves nor dies while a reference is left; the list has one.
 unsafe impl<T> Handle for Arc<Item<T>> {
     type Value = T;
 
@@ -131,7 +132,7 @@ unsafe impl<T> Handle for Arc<Item<T>> {
 
     #[inline]
     unsafe fn from_raw(item: NonNull<Item<T>>) -> Self {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's contract.
         unsafe { Arc::from_raw(item.as_ptr()) }
     }
 
@@ -142,10 +143,10 @@ unsafe impl<T> Handle for Arc<Item<T>> {
     }
 }
 
-/// Why an element was not added: it is in a list already. Holds the handle that was to be added.
+/// Error: the element is in a list already. Returns the handle.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AddError<H>(
-    /// What was to be added.
+    /// The handle that was to be added.
     pub H,
 );
 
@@ -157,17 +158,17 @@ impl<H> fmt::Display for AddError<H> {
 
 impl<H: fmt::Debug> std::error::Error for AddError<H> {}
 
-/// Why an element was not inserted. Holds the handle that was to be added.
+/// Error of an insertion. Returns the handle that was to be added.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InsertError<H> {
-    /// It is in a list already.
+    /// The element is in a list already.
     InList(H),
-    /// The element to insert it next to is in no list.
+    /// The element next to which to insert is in no list.
     PlaceNotInList(H),
 }
 
 impl<H> InsertError<H> {
-    /// What was to be added.
+    /// Returns the handle that was to be added.
     pub fn into_inner(self) -> H {
         match self {
             Self::InList(handle) | Self::PlaceNotInList(handle) => handle,
@@ -186,7 +187,7 @@ impl<H> fmt::Display for InsertError<H> {
 
 impl<H: fmt::Debug> std::error::Error for InsertError<H> {}
 
-/// A list that owns one reference to each of its elements. Adding gives it, pop and delete give it back.
+/// A list that owns one reference to each of its elements: adding moves it in, pop and delete move it out.
 ///
 /// ```
 /// use manylane_list::{Item, OwningList};
@@ -197,7 +198,7 @@ impl<H: fmt::Debug> std::error::Error for InsertError<H> {}
 /// let taken = idle.pop().map(|item| **item);
 /// assert_eq!(taken, Some("connection 1"));
 /// ```
-/// With handles that can be copied an element can be deleted by whoever has one:
+/// Any owner of a copyable handle can delete the element:
 /// ```
 /// use manylane_list::{Item, OwningList};
 /// use std::sync::Arc;
@@ -209,7 +210,7 @@ impl<H: fmt::Debug> std::error::Error for InsertError<H> {}
 /// assert!(OwningList::delete(&item).is_some());
 /// assert!(list.is_empty());
 /// ```
-/// A boxed element is gone when it was added:
+/// Adding a boxed element moves it:
 /// ```compile_fail
 /// # use manylane_list::{Item, OwningList};
 /// let list = OwningList::new();
@@ -223,7 +224,7 @@ impl<H: fmt::Debug> std::error::Error for InsertError<H> {}
 /// let list = OwningList::new();
 /// list.add(std::sync::Arc::new(Item::new(7)));
 /// ```
-/// What lives shorter than the list's own type says cannot get in:
+/// The type system keeps out a value that lives shorter than the list's own type says:
 /// ```compile_fail
 /// # use manylane_list::{Item, OwningList};
 /// let list: OwningList<Box<Item<&'static str>>> = OwningList::new();
@@ -233,21 +234,21 @@ impl<H: fmt::Debug> std::error::Error for InsertError<H> {}
 /// let kept: &'static str = list.pop().map(|item| **item).unwrap_or_default();
 /// ```
 pub struct OwningList<H: Handle> {
-    /// Fixed. On the heap, so that the list may move.
+    /// Never changes. On the heap, so that the list may move.
     head: NonNull<CachePadded<Link>>,
     /// The list owns handles.
     _owns: PhantomData<H>,
-    /// Invariant: it takes them and gives them back through a shared reference.
+    /// Invariant: handles go in and out through a shared reference.
     _invariant: PhantomData<fn(H) -> H>,
 }
 
-// SAFETY: the list owns handles, which go where it goes.
+// SAFETY: the list owns its handles, which move with it.
 unsafe impl<H: Handle + Send> Send for OwningList<H> {}
-// SAFETY: a shared list takes handles on one thread and gives them out on another; it gives no references.
+// SAFETY: a shared list takes handles on one thread and returns them on another; it gives no references.
 unsafe impl<H: Handle + Send> Sync for OwningList<H> {}
 
 impl<H: Handle> OwningList<H> {
-    /// An empty list. Allocates its head.
+    /// Creates an empty list. Allocates the list's head.
     pub fn new() -> Self {
         let head = Box::new(CachePadded::new(Link::new()));
         head.become_head();
@@ -267,7 +268,8 @@ impl<H: Handle> OwningList<H> {
     where
         H: UniqueHandle,
     {
-        // SAFETY: the only handle to an item: it is out, and nobody else can lock it before it is linked.
+        // SAFETY: this is the only handle to its item: the item is out, and no other thread can lock it
+        // before it is linked.
         unsafe { self.add_unchecked(handle) }
     }
 
@@ -278,57 +280,58 @@ impl<H: Handle> OwningList<H> {
     where
         H: UniqueHandle,
     {
-        // SAFETY: the only handle to an item: it is out, and nobody else can lock it before it is linked.
+        // SAFETY: this is the only handle to its item: the item is out, and no other thread can lock it
+        // before it is linked.
         unsafe { self.add_tail_unchecked(handle) }
     }
 
-    /// Adds an element as the first, without the locked instruction that makes sure that it is out.
+    /// Adds an element as the first, without the locked instruction that checks that it is out.
     ///
     /// # Safety
     /// The element is in no list, and no other thread adds it, inserts next to it or deletes it meanwhile.
     ///
     /// # Panics
-    /// In debug builds, when the element is in a list.
+    /// In debug builds, if the element is in a list.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub unsafe fn add_unchecked(&self, handle: H) {
         debug_must_be_out(&handle);
         let item = handle.into_raw();
-        // SAFETY: as the caller vouches; the handle that the list owns now keeps it valid.
+        // SAFETY: the caller's contract; the list's handle now keeps the item valid.
         unsafe { raw::add_head::<false>(self.head_ptr(), item.as_ptr().cast()) };
     }
 
-    /// Adds an element as the last, without the locked instruction that makes sure that it is out.
+    /// Adds an element as the last, without the locked instruction that checks that it is out.
     ///
     /// # Safety
     /// As [`add_unchecked`](Self::add_unchecked).
     ///
     /// # Panics
-    /// In debug builds, when the element is in a list.
+    /// In debug builds, if the element is in a list.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub unsafe fn add_tail_unchecked(&self, handle: H) {
         debug_must_be_out(&handle);
         let item = handle.into_raw();
-        // SAFETY: as the caller vouches; the handle that the list owns now keeps it valid.
+        // SAFETY: the caller's contract; the list's handle now keeps the item valid.
         unsafe { raw::add_tail::<false>(self.head_ptr(), item.as_ptr().cast()) };
     }
 
-    /// Adds an element as the first, unless it is in a list. Many threads may try with the same element: one
-    /// wins.
+    /// Adds an element as the first, unless it is in a list. If several threads try with the same element,
+    /// one succeeds.
     ///
     /// Cost: two locked instructions, on the element and the head.
     ///
     /// # Errors
-    /// [`AddError`] with the handle when the element is in a list, this one or another.
+    /// [`AddError`] with the handle if the element is in this list or another.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn try_add(&self, handle: H) -> Result<(), AddError<H>> {
         let item = handle.into_raw();
-        // SAFETY: the handle keeps it valid, whoever owns that.
+        // SAFETY: the handle keeps the item valid, whether the list or the caller owns it.
         match unsafe { raw::add_head::<true>(self.head_ptr(), item.as_ptr().cast()) } {
             Added::Yes => Ok(()),
-            // SAFETY: the list has not taken it.
+            // SAFETY: the list did not take the item.
             _ => Err(AddError(unsafe { H::from_raw(item) })),
         }
     }
@@ -344,27 +347,28 @@ impl<H: Handle> OwningList<H> {
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn try_add_tail(&self, handle: H) -> Result<(), AddError<H>> {
         let item = handle.into_raw();
-        // SAFETY: the handle keeps it valid, whoever owns that.
+        // SAFETY: the handle keeps the item valid, whether the list or the caller owns it.
         match unsafe { raw::add_tail::<true>(self.head_ptr(), item.as_ptr().cast()) } {
             Added::Yes => Ok(()),
-            // SAFETY: the list has not taken it.
+            // SAFETY: the list did not take the item.
             _ => Err(AddError(unsafe { H::from_raw(item) })),
         }
     }
 
-    /// Adds an element right after `place`, into whichever list that is in, unless the element is in a list.
+    /// Adds an element right after `place`, into the list that contains `place`, unless the element is in a
+    /// list.
     ///
-    /// Cost: three locked instructions, on the element, `place` and the one after it.
+    /// Cost: three locked instructions, on the element, on `place` and on its successor.
     ///
     /// # Errors
-    /// [`InsertError`] with the handle. An element is never in a list and out of it, so `place` itself is
-    /// refused too.
+    /// [`InsertError`] with the handle. `place` itself is refused, too: an element cannot be in a list and
+    /// out of it.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn insert_after(handle: H, place: &H) -> Result<(), InsertError<H>> {
         let (item, place) = (handle.into_raw(), place.as_raw());
         if item == place {
-            // SAFETY: no list has taken it.
+            // SAFETY: no list took the item.
             return Err(InsertError::PlaceNotInList(unsafe { H::from_raw(item) }));
         }
         // SAFETY: both handles keep their items valid, and the items differ.
@@ -382,7 +386,7 @@ impl<H: Handle> OwningList<H> {
     pub fn insert_before(handle: H, place: &H) -> Result<(), InsertError<H>> {
         let (item, place) = (handle.into_raw(), place.as_raw());
         if item == place {
-            // SAFETY: no list has taken it.
+            // SAFETY: no list took the item.
             return Err(InsertError::PlaceNotInList(unsafe { H::from_raw(item) }));
         }
         // SAFETY: both handles keep their items valid, and the items differ.
@@ -391,21 +395,21 @@ impl<H: Handle> OwningList<H> {
         unsafe { inserted(added, item) }
     }
 
-    /// Takes the element out of whichever list it is in and gives that list's handle; `None` when it is in
-    /// none.
+    /// Removes the element from the list that contains it, and returns that list's handle; `None` if no list
+    /// contains it.
     ///
     /// Cost: three locked instructions, on the element and its neighbours; two for the only element.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn delete(element: &H) -> Option<H> {
         let item = element.as_raw();
-        // SAFETY: `element` keeps it valid.
+        // SAFETY: `element` keeps the item valid.
         let deleted = unsafe { raw::delete(item.as_ptr().cast(), ptr::null_mut(), &mut Wait::new()) };
-        // SAFETY: the list's own handle, which it has just given up.
+        // SAFETY: the list's own handle, which the list has just given up.
         deleted.then(|| unsafe { H::from_raw(item) })
     }
 
-    /// Takes the first element out and gives the list's handle; `None` when the list is empty.
+    /// Removes the first element and returns the list's handle; `None` if the list is empty.
     ///
     /// Cost: three locked instructions; two for the only element; one when empty.
     #[inline]
@@ -413,8 +417,8 @@ impl<H: Handle> OwningList<H> {
     pub fn pop(&self) -> Option<H> {
         // SAFETY: the head lives as long as the list.
         let el = unsafe { raw::pop(self.head_ptr())? };
-        // SAFETY: popped and held; every link of this list but the head is the first field of an `Item`,
-        // added by `into_raw`. The list's handle keeps it valid until it is given out.
+        // SAFETY: popped and held; every link of this list except the head is the first field of an `Item`
+        // that `into_raw` added. The list's handle keeps the item valid until this function returns it.
         unsafe {
             raw::free(el);
             Some(H::from_raw(NonNull::new_unchecked(el.cast())))
@@ -432,7 +436,7 @@ impl<H: Handle> OwningList<H> {
         unsafe { raw::walk(self.head_ptr(), |el| visit(&(*el.cast::<Item<H::Value>>()).value)) }
     }
 
-    /// Whether the list had no element at some recent moment. One load of the head's line.
+    /// True if the list had no element at some recent moment. Costs one load of the head's line.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn is_empty(&self) -> bool {
@@ -446,15 +450,15 @@ impl<H: Handle> OwningList<H> {
     }
 }
 
-/// What [`raw`] said about an insertion, with the handle given back when it was not made.
+/// Converts the result of an insertion in [`raw`]; returns the handle if the element was not inserted.
 ///
 /// # Safety
-/// `item` is from `into_raw`, and the insertion with it gave `added`.
+/// `item` is from `into_raw`, and its insertion returned `added`.
 #[inline]
 unsafe fn inserted<H: Handle>(added: Added, item: NonNull<Item<H::Value>>) -> Result<(), InsertError<H>> {
     match added {
         Added::Yes => Ok(()),
-        // SAFETY: no list has taken it, so the handle is ours.
+        // SAFETY: no list took the item, so the handle is the caller's.
         Added::WasInList => Err(InsertError::InList(unsafe { H::from_raw(item) })),
         // SAFETY: as above.
         Added::PlaceIsOut => Err(InsertError::PlaceNotInList(unsafe { H::from_raw(item) })),
@@ -479,9 +483,9 @@ impl<H: Handle> Default for OwningList<H> {
 
 impl<H: Handle> Drop for OwningList<H> {
     fn drop(&mut self) {
-        // A thread that is just deleting one of the elements is waited for: it holds the element or the head.
+        // Waits for a thread that is just deleting an element: that thread holds the element or the head.
         while self.pop().is_some() {}
-        // SAFETY: from `Box::leak` in `new`; the list is empty, so nothing points at the head.
+        // SAFETY: from `Box::leak` in `new`; the list is empty, so no link points to the head.
         drop(unsafe { Box::from_raw(self.head.as_ptr()) });
     }
 }

@@ -8,8 +8,8 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::ptr::NonNull;
 
-/// A list of [`Node`]s. Each stays with its owner, who adds and deletes it; anyone may take the first one
-/// out.
+/// A list of [`Node`]s. Each node stays with its owner, who adds and deletes it; any thread may remove the
+/// first one.
 ///
 /// ```
 /// use manylane_list::{MtList, Node};
@@ -25,25 +25,25 @@ use std::ptr::NonNull;
 /// assert!(!pear.as_ref().is_in_list());
 /// ```
 pub struct MtList<T> {
-    /// Fixed. On the heap, so that the list may move; on a line of its own, so that the ends of the list are
-    /// no neighbours of anything.
+    /// Never changes. On the heap, so that the list may move; on a line of its own, so that the ends of the
+    /// list share no line with other data.
     head: NonNull<CachePadded<Link>>,
-    /// Invariant: values go in and are shown through a shared reference.
+    /// Invariant: values go in, and visitors see them, through a shared reference.
     _elements: PhantomData<fn(T) -> T>,
 }
 
 // SAFETY: any thread may free the head. Elements that were forgotten may still be in the list, and the new
 // thread sees them through `&T`.
 unsafe impl<T: Sync> Send for MtList<T> {}
-// SAFETY: whoever shares the list sees elements of other threads through `&T`.
+// SAFETY: threads that share the list see elements of other threads through `&T`.
 unsafe impl<T: Sync> Sync for MtList<T> {}
 
 impl<T> MtList<T> {
-    /// An empty list. Allocates its head.
+    /// Creates an empty list. Allocates the list's head.
     pub fn new() -> Self {
         let head = Box::new(CachePadded::new(Link::new()));
         head.become_head();
-        // Not kept as a `Box`, which would claim the head for itself whenever the list is moved.
+        // Not kept as a `Box`, which would claim unique access to the head whenever the list moves.
         Self { head: NonNull::from(Box::leak(head)), _elements: PhantomData }
     }
 
@@ -57,17 +57,17 @@ impl<T> MtList<T> {
         manylane_sync::label(self.head(), name);
     }
 
-    /// Takes the first element out and calls `visit` with its value; `None` when the list is empty.
+    /// Removes the first element and calls `visit` with its value; `None` if the list is empty.
     ///
-    /// The element is held until `visit` returns: its owner cannot free, delete or add it before. So `visit`
-    /// should be short, and must not touch the element's own [`Node`], which would wait for itself for
-    /// ever.
+    /// This call holds the element until `visit` returns: its owner cannot free, delete or add it before. So
+    /// `visit` should be short. It must not touch the element's own [`Node`], since it would wait for itself
+    /// for ever.
     ///
     /// Cost: three locked instructions; two for the only element; one when empty.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn pop_with<R>(&self, visit: impl FnOnce(&T) -> R) -> Option<R> {
-        /// Ends the hold, also when `visit` panics.
+        /// Ends the hold, also if `visit` panics.
         struct Popped(*mut Link);
         impl Drop for Popped {
             fn drop(&mut self) {
@@ -85,9 +85,9 @@ impl<T> MtList<T> {
 
     /// Calls `visit` for each element from the first to the last.
     ///
-    /// The element is held meanwhile: whoever wants to change it or its neighbours waits, so `visit` should
-    /// be short, and must not add to, delete from or walk this list. Elements that come or go during the
-    /// walk may be missed.
+    /// The walk holds the element meanwhile, and threads that want to change it or its neighbours wait. So
+    /// `visit` should be short, and must not add to, delete from or walk this list. The walk may miss
+    /// elements that are added or deleted meanwhile.
     ///
     /// Cost: one locked instruction per element and one for the head.
     pub fn for_each(&self, mut visit: impl FnMut(&T)) {
@@ -96,7 +96,7 @@ impl<T> MtList<T> {
         unsafe { raw::walk(self.head_ptr(), |el| visit(&(*el.cast::<Node<'_, T>>()).value)) }
     }
 
-    /// Whether the list had no element at some recent moment. One load of the head's line.
+    /// True if the list had no element at some recent moment. Costs one load of the head's line.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn is_empty(&self) -> bool {
@@ -117,14 +117,14 @@ impl<T> Default for MtList<T> {
 
 impl<T> Drop for MtList<T> {
     fn drop(&mut self) {
-        // Every `Node` borrows the list, so only forgotten ones can be left. Pinned memory that is forgotten
-        // stays valid for ever: take them out, so that none points at the freed head.
+        // Every `Node` borrows the list, so only forgotten nodes can be left. Forgotten pinned memory stays
+        // valid for ever: remove these nodes, so that none points to the freed head.
         // SAFETY: `head` lives until the next statement but one; popped elements are held.
         while let Some(el) = unsafe { raw::pop(self.head_ptr()) } {
             // SAFETY: popped just now.
             unsafe { raw::free(el) };
         }
-        // SAFETY: from `Box::leak` in `new`; nothing points at it.
+        // SAFETY: from `Box::leak` in `new`; no link points to the head.
         drop(unsafe { Box::from_raw(self.head.as_ptr()) });
     }
 }
@@ -135,13 +135,12 @@ impl<T> fmt::Debug for MtList<T> {
     }
 }
 
-/// An element of one [`MtList`], with its value. Pinned by its owner, the only one to add and delete it.
+/// An element of one [`MtList`], with its value. Its owner pins it, and is the only one to add and delete it.
 ///
-/// It is `!Sync`: one thread at a time owns it, and that is what makes its operations cheap. Dropping it
-/// deletes it from its list first. Lanes that want no false sharing put it in a
-/// [`CachePadded`](manylane_sync::CachePadded).
+/// It is `!Sync`: one thread at a time owns it, which makes its operations cheap. Dropping it first deletes
+/// it from its list. To avoid false sharing, lanes put it in a [`CachePadded`](manylane_sync::CachePadded).
 ///
-/// A node that could be unpinned could move while others point at it; so it cannot be used unpinned:
+/// An unpinned node could move while links point to it, so its operations need a pinned one:
 /// ```compile_fail
 /// # use manylane_list::{MtList, Node};
 /// let list = MtList::new();
@@ -163,19 +162,19 @@ impl<T> fmt::Debug for MtList<T> {
 /// let node = Box::pin(Node::new(&list, 1));
 /// std::thread::scope(|s| { s.spawn(|| node.as_ref().delete()); });
 /// ```
-/// Values that two threads may not see at once do not travel:
+/// Values that are not `Sync` cannot be shared:
 /// ```compile_fail
 /// # use manylane_list::{MtList, Node};
 /// let list = MtList::<std::cell::Cell<u32>>::new();
 /// std::thread::scope(|s| { s.spawn(|| list.pop_with(|c| c.set(1))); });
 /// ```
-/// Nor do they travel with the list, in which forgotten elements stay:
+/// Nor can such values be sent with the list, in which forgotten elements stay:
 /// ```compile_fail
 /// # use manylane_list::MtList;
 /// let list = MtList::<std::rc::Rc<u32>>::new();
 /// std::thread::spawn(move || list.for_each(|count| drop(count.clone())));
 /// ```
-#[repr(C)] // the link is first: a pointer to it is a pointer to the node
+#[repr(C)] // the link is first, so a pointer to the link is a pointer to the node
 pub struct Node<'list, T> {
     link: Link,
     list: &'list MtList<T>,
@@ -184,18 +183,18 @@ pub struct Node<'list, T> {
     value: T,
 }
 
-// SAFETY: the owner may move it to another thread, in a list or not: others follow the link under the
-// protocol. `T: Send` because it is dropped where the owner is, `T: Sync` because `pop_with` and `for_each`
-// show it meanwhile.
+// SAFETY: the owner may move it to another thread, in a list or not: other threads follow the link under the
+// protocol. `T: Send` since the value is dropped on the owner's thread, `T: Sync` since `pop_with` and
+// `for_each` show it to other threads.
 unsafe impl<T: Send + Sync> Send for Node<'_, T> {}
 
 impl<'list, T> Node<'list, T> {
-    /// An element for `list`, in no list so far.
+    /// Creates an element for `list`, in no list so far.
     pub fn new(list: &'list MtList<T>, value: T) -> Self {
         Self { link: Link::new(), list, _owned: PhantomData, value }
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn value(&self) -> &T {
         &self.value
@@ -207,21 +206,22 @@ impl<'list, T> Node<'list, T> {
         self.list
     }
 
-    /// Adds the element as the first of its list. The caller knows that it is out.
+    /// Adds the element as the first of its list. The caller knows that it is out of the list.
     ///
     /// Cost: one locked instruction, on the head.
     ///
     /// # Panics
-    /// When it is in the list: ask [`is_in_list`](Self::is_in_list), or use [`try_add`](Self::try_add).
+    /// If the element is in the list: call [`is_in_list`](Self::is_in_list) first, or use
+    /// [`try_add`](Self::try_add).
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn add(self: Pin<&Self>) {
         self.must_be_out();
-        // SAFETY: pinned, out, and ours alone (`!Sync`).
+        // SAFETY: pinned, out of the list, and this thread's alone (`!Sync`).
         unsafe { raw::add_head::<false>(self.list.head_ptr(), self.link_ptr()) };
     }
 
-    /// Adds the element as the last of its list. The caller knows that it is out.
+    /// Adds the element as the last of its list. The caller knows that it is out of the list.
     ///
     /// Cost: two locked instructions, on the head and the last element; one when the list is empty.
     ///
@@ -231,14 +231,13 @@ impl<'list, T> Node<'list, T> {
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn add_tail(self: Pin<&Self>) {
         self.must_be_out();
-        // SAFETY: pinned, out, and ours alone (`!Sync`).
+        // SAFETY: pinned, out of the list, and this thread's alone (`!Sync`).
         unsafe { raw::add_tail::<false>(self.list.head_ptr(), self.link_ptr()) };
     }
 
-    /// Adds the element as the first unless it is in the list; tells whether it was added.
+    /// Adds the element as the first, unless it is in the list. Returns true if it was added.
     ///
-    /// Cost: as [`add`](Self::add). It waits for a [`pop_with`](MtList::pop_with) that is visiting the
-    /// element.
+    /// Cost: as [`add`](Self::add). Waits for a [`pop_with`](MtList::pop_with) that is visiting the element.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn try_add(self: Pin<&Self>) -> bool {
@@ -249,7 +248,7 @@ impl<'list, T> Node<'list, T> {
         out
     }
 
-    /// Adds the element as the last unless it is in the list; tells whether it was added.
+    /// Adds the element as the last, unless it is in the list. Returns true if it was added.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn try_add_tail(self: Pin<&Self>) -> bool {
@@ -260,20 +259,20 @@ impl<'list, T> Node<'list, T> {
         out
     }
 
-    /// Adds the element right after `place`; `false`, with nothing changed, when `place` is not in the list
-    /// (somebody may just have popped it).
+    /// Adds the element right after `place`. Returns `false`, and changes nothing, if `place` is not in the
+    /// list (another thread may just have popped it).
     ///
-    /// Cost: two locked instructions, on `place` and the element after it. The head is not touched, unless
+    /// Cost: two locked instructions, on `place` and on its successor. Does not touch the head, unless
     /// `place` is the last element.
     ///
     /// # Panics
-    /// When the element is in the list, or is itself `place`, or `place` belongs to another list.
+    /// If the element is in the list or is `place`, or if `place` belongs to another list.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn insert_after(self: Pin<&Self>, place: Pin<&Self>) -> bool {
         self.must_be_out();
         self.must_fit(place);
-        // SAFETY: both pinned and ours alone; the element is out and not `place`.
+        // SAFETY: both are pinned and this thread's alone; the element is out of the list and not `place`.
         unsafe { raw::insert_after::<false>(place.link_ptr(), self.link_ptr()) == Added::Yes }
     }
 
@@ -286,25 +285,25 @@ impl<'list, T> Node<'list, T> {
     pub fn insert_before(self: Pin<&Self>, place: Pin<&Self>) -> bool {
         self.must_be_out();
         self.must_fit(place);
-        // SAFETY: both pinned and ours alone; the element is out and not `place`.
+        // SAFETY: both are pinned and this thread's alone; the element is out of the list and not `place`.
         unsafe { raw::insert_before::<false>(place.link_ptr(), self.link_ptr()) == Added::Yes }
     }
 
-    /// Takes the element out of its list; `false` when it was out already.
+    /// Removes the element from its list. Returns `false` if it was out already.
     ///
-    /// When it returns, no other thread touches the element any more. It waits for a
-    /// [`pop_with`](MtList::pop_with) that is visiting the element.
+    /// After the return no other thread touches the element. Waits for a [`pop_with`](MtList::pop_with) that
+    /// is visiting the element.
     ///
-    /// Cost: three locked instructions, on the element and its neighbours; one when it is the only element.
+    /// Cost: three locked instructions, on the element and its neighbours; one if it is the only element.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn delete(self: Pin<&Self>) -> bool {
-        // SAFETY: pinned and ours alone; it can be in this list only.
+        // SAFETY: pinned and this thread's alone; it can be in this list only.
         unsafe { raw::delete_own(self.link_ptr(), self.list.head_ptr()) }
     }
 
-    /// Whether the element is in its list. `false` stays true until its owner adds it; `true` is old when it
-    /// arrives, since anyone may pop. It waits while another thread holds the element.
+    /// True if the element is in its list. `false` stays true until the owner adds the element; `true` may
+    /// already be outdated, since any thread may pop. Waits while another thread holds the element.
     ///
     /// Cost: one load of the element's own line.
     #[inline]
@@ -315,21 +314,21 @@ impl<'list, T> Node<'list, T> {
 
     #[inline]
     fn link_ptr(&self) -> *mut Link {
-        // From the whole node, so that a reader may go from the link to the value.
+        // Derived from the whole node, so that a reader may go from the link to the value.
         std::ptr::from_ref(self).cast::<Link>().cast_mut()
     }
 
     #[inline]
     #[track_caller]
     fn must_be_out(&self) {
-        // One load of a line that the addition writes anyway. Nobody but the owner can add it, so "out" stays
-        // true.
+        // Costs one load of a line that the addition writes anyway. Only the owner can add the element, so
+        // the answer "out" stays true.
         if !self.link.is_out() {
             self.still_in_list();
         }
     }
 
-    /// Not out so far: perhaps a pop is just ending.
+    /// Slow path of `must_be_out`: a pop may just be ending.
     #[cold]
     #[track_caller]
     fn still_in_list(&self) {
@@ -367,7 +366,7 @@ impl<T> Drop for Node<'_, T> {
         // on through a shared reference.
         let this = &*self;
         if !this.link.is_out() {
-            // SAFETY: a node that was ever added is pinned, so it has not moved; it is ours alone.
+            // SAFETY: a node that was ever added is pinned, so it has not moved; it is this thread's alone.
             unsafe { raw::delete_own(this.link_ptr(), this.list.head_ptr()) };
         }
     }

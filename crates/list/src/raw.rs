@@ -1,19 +1,20 @@
 //! The protocol on bare links: the unsafe core. Rule numbers are those of the crate documentation.
 //!
-//! Nothing here knows what an element contains or who frees it. [`MtList`](crate::MtList) and
-//! [`OwningList`](crate::OwningList) keep the contracts of these functions for safe callers.
+//! Nothing here depends on an element's contents or on its owner. [`MtList`](crate::MtList) and
+//! [`OwningList`](crate::OwningList) fulfil the contracts of these functions for safe callers.
 //!
-//! # Contracts that are the same everywhere
-//! A `Link` is *valid* until it is freed or moved; a head is a link that points at itself when the list is
-//! empty. Every function asks that the links it is given stay valid until it returns. *Out* means in no list
-//! and held by nobody else, which [`Link::is_out`] tells to whoever may add the element.
+//! # Contracts of all functions
+//! A `Link` is *valid* until it is freed or moved. A head is a link that points to itself while the list is
+//! empty. Every function requires that the links passed to it stay valid until it returns. A link is *out* if
+//! it is in no list and no other thread holds it; [`Link::is_out`] returns this to the thread that may add
+//! the element.
 
 use crate::wait::Wait;
 use manylane_sync::atomic::{AtomicPtr, Ordering};
 use std::marker::PhantomPinned;
 use std::ptr;
 
-/// In `next`: somebody holds the link (rule 1). Odd, so it is no address of a link.
+/// In `next`: a thread holds the link (rule 1). Odd, so it is no address of a link.
 const BUSY: *mut Link = ptr::without_provenance_mut(1);
 
 /// In `next`: the link is in no list.
@@ -21,20 +22,21 @@ const OUT: *mut Link = ptr::null_mut();
 
 /// The two words of an element or of a list's head.
 ///
-/// Both are in one cache line, because a thread that locks one nearly always needs the other.
+/// Both are in one cache line, since a thread that locks one nearly always needs the other.
 #[repr(C, align(16))]
 pub(crate) struct Link {
-    /// The successor, [`OUT`], or [`BUSY`]: also the lock of both words (rule 1).
+    /// The successor, [`OUT`] or [`BUSY`]: also the lock of both words (rule 1).
     next: AtomicPtr<Link>,
-    /// The predecessor; written as rule 2 says.
+    /// The predecessor; rule 2 says who writes it.
     prev: AtomicPtr<Link>,
-    /// Lets the model checker see every touch and the end of the link's life.
+    /// Lets the model checker see every access and the end of the link's life.
     #[cfg(loom)]
     life: manylane_sync::cell::UnsafeCell<()>,
     _pinned: PhantomPinned,
 }
 
-// R-E5: a locked instruction on a word that crosses a cache line is slow everywhere and a fault on some.
+// R-E5: a locked instruction on a word that crosses a cache line is slow everywhere, and faults on some
+// processors.
 #[cfg(not(loom))]
 const _: () = {
     assert!(align_of::<AtomicPtr<Link>>() == size_of::<AtomicPtr<Link>>());
@@ -42,13 +44,13 @@ const _: () = {
     assert!(align_of::<Link>() >= size_of::<Link>());
 };
 
-// SAFETY: the words are atomics; the pointers in them are followed under the protocol only.
+// SAFETY: the words are atomics; threads follow the pointers in them only under the protocol.
 unsafe impl Send for Link {}
 // SAFETY: as above.
 unsafe impl Sync for Link {}
 
 impl Link {
-    /// A link in no list.
+    /// Creates a link in no list.
     pub(crate) fn new() -> Self {
         Self {
             next: AtomicPtr::new(OUT),
@@ -59,21 +61,21 @@ impl Link {
         }
     }
 
-    /// Makes this link the head of an empty list; it must stay where it is from now on.
+    /// Makes this link the head of an empty list; it must not move from now on.
     pub(crate) fn become_head(&self) {
         let me = ptr::from_ref(self).cast_mut();
         self.prev.store(me, Ordering::Relaxed);
         self.next.store(me, Ordering::Release);
     }
 
-    /// True when the link is in no list and held by nobody. It stays so as long as nobody adds it.
+    /// True if the link is in no list and no thread holds it. This stays true until a thread adds it.
     #[inline]
     pub(crate) fn is_out(&self) -> bool {
         // Acquire: pairs with the release in `free`; whoever took the element out is done with it.
         self.next.load(Ordering::Acquire) == OUT
     }
 
-    /// Whether the link is in a list; waits while somebody holds it.
+    /// True if the link is in a list. Waits while a thread holds it.
     #[inline]
     pub(crate) fn is_in_list(&self) -> bool {
         let mut wait = Wait::new();
@@ -87,7 +89,7 @@ impl Link {
         }
     }
 
-    /// For a head: whether the list had no element at some recent moment.
+    /// For a head: true if the list had no element at some recent moment.
     #[inline]
     pub(crate) fn points_at_itself(&self) -> bool {
         // The word `prev` is never BUSY. Relaxed: the answer is old when it arrives.
@@ -98,14 +100,14 @@ impl Link {
 #[cfg(loom)]
 impl Drop for Link {
     fn drop(&mut self) {
-        // Every touch by another thread must have happened before: loom checks.
+        // Every access by another thread must have happened before this; loom checks it.
         self.life.with_mut(|_| ());
     }
 }
 
-/// Takes the lock of `x` (rule 1) and gives its `next`; [`BUSY`]: another holder has it.
+/// Locks `x` (rule 1) and returns its `next`; [`BUSY`] means that another thread holds `x`.
 ///
-/// It reads nothing before the exchange, so the line arrives once, in the state that the stores need (R-E4).
+/// It reads nothing before the exchange, so the line moves once, in the state that the stores need (R-E4).
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
 unsafe fn lock(x: *mut Link) -> *mut Link {
@@ -119,7 +121,7 @@ unsafe fn lock(x: *mut Link) -> *mut Link {
     x.next.swap(BUSY, Ordering::Acquire)
 }
 
-/// Gives the lock of `x` back with the successor `next`. The last touch: `x` may be freed from here on.
+/// Unlocks `x` and stores the successor `next`. This is the last access: another thread may then free `x`.
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
 unsafe fn unlock(x: *mut Link, next: *mut Link) {
@@ -130,9 +132,8 @@ unsafe fn unlock(x: *mut Link, next: *mut Link) {
     // Release: pairs with the acquire in `lock`, `is_out` and `is_in_list`.
     #[cfg(not(loom))]
     x.next.store(next, Ordering::Release);
-    // loom leaves the order of a store and another thread's exchanges open for ever, so a waiter that
-    // exchanges might never see this store. An exchange takes its place in their order, which is what
-    // happens in finite time.
+    // loom never orders a store against another thread's exchanges, so a waiter that exchanges might never
+    // see this store. An exchange has a place in their order, as the store has on hardware after finite time.
     #[cfg(loom)]
     x.next.swap(next, Ordering::Release);
 }
@@ -144,8 +145,8 @@ unsafe fn prev(x: *mut Link) -> *mut Link {
     let x = unsafe { &*x };
     #[cfg(loom)]
     x.life.with(|_| ());
-    // Acquire: pairs with the release in `set_prev` of an `add_head` that is still under way; the
-    // new element's own words are set.
+    // Acquire: pairs with the release in `set_prev` of an `add_head` in progress; the new element's own words
+    // are set.
     x.prev.load(Ordering::Acquire)
 }
 
@@ -160,7 +161,8 @@ unsafe fn set_prev(x: *mut Link, prev: *mut Link) {
     x.prev.store(prev, Ordering::Release);
 }
 
-/// Sets the words of an element that is about to be linked. A shared element stays held until it is linked.
+/// Sets the words of an element that is about to be linked. The caller holds a shared element until it is
+/// linked.
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
 unsafe fn fill<const SHARED: bool>(el: *mut Link, prev: *mut Link, next: *mut Link) {
@@ -175,39 +177,39 @@ unsafe fn fill<const SHARED: bool>(el: *mut Link, prev: *mut Link, next: *mut Li
     }
 }
 
-/// Ends the hold of [`fill`] on a shared element, which is linked now.
+/// Ends the hold on a shared element, which is linked now.
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
 unsafe fn filled<const SHARED: bool>(el: *mut Link, next: *mut Link) {
     if SHARED {
-        // SAFETY: the caller holds `el` since `claim`.
+        // SAFETY: the caller has held `el` since `claim`.
         unsafe { unlock(el, next) }
     }
 }
 
-/// Ends the hold on an element that was taken out.
+/// Ends the hold on an element that was removed from its list.
 ///
 /// # Safety
 /// The caller holds `el`, which is in no list.
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
 pub(crate) unsafe fn free(el: *mut Link) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller's contract.
     unsafe { unlock(el, OUT) }
 }
 
-/// What became of an addition.
+/// Outcome of an addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
     /// The element is in the list.
     Yes,
     /// The element was in a list already; nothing has changed.
     WasInList,
-    /// The place to add it at was in no list; nothing has changed.
+    /// The place to add the element at was in no list; nothing has changed.
     PlaceIsOut,
 }
 
-/// Takes a shared element that is out, so that nobody else adds it: `false` when it is in a list.
+/// Locks a shared element that is out, so that no other thread adds it. Returns `false` if it is in a list.
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
 unsafe fn claim<const SHARED: bool>(el: *mut Link, wait: &mut Wait) -> bool {
@@ -220,7 +222,7 @@ unsafe fn claim<const SHARED: bool>(el: *mut Link, wait: &mut Wait) -> bool {
             OUT => return true,
             BUSY => wait.wait(),
             next => {
-                // SAFETY: we hold it.
+                // SAFETY: this thread holds it.
                 unsafe { unlock(el, next) };
                 return false;
             }
@@ -228,7 +230,7 @@ unsafe fn claim<const SHARED: bool>(el: *mut Link, wait: &mut Wait) -> bool {
     }
 }
 
-/// Gives up what [`claim`] took, and waits: rule 4, whoever waits holds nothing.
+/// Releases the lock of [`claim`], and waits: a waiter holds nothing (rule 4).
 #[cold]
 unsafe fn yield_claim<const SHARED: bool>(el: *mut Link, wait: &mut Wait) {
     if SHARED {
@@ -238,10 +240,10 @@ unsafe fn yield_claim<const SHARED: bool>(el: *mut Link, wait: &mut Wait) {
     wait.wait();
 }
 
-/// Adds `el` as the first element. One locked instruction; a shared element one more.
+/// Adds `el` as the first element. Takes one locked instruction, for a shared element one more.
 ///
 /// # Safety
-/// `head` is a head. `el` is valid. Not `SHARED`: `el` is out, and no other thread adds or deletes it now.
+/// `head` is a head. `el` is valid. Unless `SHARED`, `el` is out, and no other thread adds or deletes it now.
 #[inline]
 #[cfg_attr(manylane_sim, track_caller)]
 pub(crate) unsafe fn add_head<const SHARED: bool>(head: *mut Link, el: *mut Link) -> Added {
@@ -255,9 +257,9 @@ pub(crate) unsafe fn add_head<const SHARED: bool>(head: *mut Link, el: *mut Link
         let first = unsafe { lock(head) };
         if first != BUSY {
             wait.linger();
-            // SAFETY: rule 3 pins `first` while we hold the head. Rule 2 lets us write its `prev` without its
-            // lock. `el` is complete or held before that store, since a holder of `first` may follow it at
-            // once.
+            // SAFETY: rule 3 pins `first` while this thread holds the head. Rule 2 allows a write to its
+            // `prev` without its lock. `el` is complete or held before that store, since a holder of `first`
+            // may follow it at once.
             unsafe {
                 fill::<SHARED>(el, head, first);
                 set_prev(first, el);
@@ -266,13 +268,13 @@ pub(crate) unsafe fn add_head<const SHARED: bool>(head: *mut Link, el: *mut Link
             }
             return Added::Yes;
         }
-        // SAFETY: `claim` took it.
+        // SAFETY: `claim` locked it.
         unsafe { yield_claim::<SHARED>(el, &mut wait) };
     }
 }
 
-/// Adds `el` as the last element. Two locked instructions, one when the list is empty; a shared element one
-/// more.
+/// Adds `el` as the last element. Takes two locked instructions, or one if the list is empty; for a shared
+/// element one more.
 ///
 /// # Safety
 /// As for [`add_head`].
@@ -289,7 +291,7 @@ pub(crate) unsafe fn add_tail<const SHARED: bool>(head: *mut Link, el: *mut Link
         let first = unsafe { lock(head) };
         if first == head {
             wait.linger();
-            // SAFETY: we hold the head, which is its own neighbour on both sides.
+            // SAFETY: this thread holds the head, which is its own neighbour on both sides.
             unsafe {
                 fill::<SHARED>(el, head, head);
                 set_prev(head, el);
@@ -299,12 +301,12 @@ pub(crate) unsafe fn add_tail<const SHARED: bool>(head: *mut Link, el: *mut Link
             return Added::Yes;
         }
         if first != BUSY {
-            // SAFETY: we hold the head; rule 3 pins its predecessor `last`.
+            // SAFETY: this thread holds the head; rule 3 pins its predecessor `last`.
             let last = unsafe { prev(head) };
             // SAFETY: as above.
             if unsafe { lock(last) } != BUSY {
                 wait.linger();
-                // SAFETY: both ends of the link are ours. The head is released last (rule 6).
+                // SAFETY: this thread holds both ends of the link. The head is released last (rule 6).
                 unsafe {
                     fill::<SHARED>(el, last, head);
                     set_prev(head, el);
@@ -314,19 +316,19 @@ pub(crate) unsafe fn add_tail<const SHARED: bool>(head: *mut Link, el: *mut Link
                 }
                 return Added::Yes;
             }
-            // SAFETY: we hold the head and changed nothing.
+            // SAFETY: this thread holds the head and changed nothing.
             unsafe { unlock(head, first) };
         }
-        // SAFETY: `claim` took it.
+        // SAFETY: `claim` locked it.
         unsafe { yield_claim::<SHARED>(el, &mut wait) };
     }
 }
 
-/// Adds `el` right after `place`. Two locked instructions; a shared element one more.
+/// Adds `el` right after `place`. Takes two locked instructions, for a shared element one more.
 ///
 /// # Safety
-/// `place` is an element that the caller may lock (rule 5), and no head. `el` as for [`add_head`], and
-/// another one.
+/// `place` is an element that the caller may lock (rule 5), and no head. `el` is as for [`add_head`], and not
+/// `place`.
 #[inline]
 #[cfg_attr(manylane_sim, track_caller)]
 pub(crate) unsafe fn insert_after<const SHARED: bool>(place: *mut Link, el: *mut Link) -> Added {
@@ -339,16 +341,16 @@ pub(crate) unsafe fn insert_after<const SHARED: bool>(place: *mut Link, el: *mut
         // SAFETY: `place` is valid.
         let next = unsafe { lock(place) };
         if next == OUT {
-            // SAFETY: we hold it, and `claim` took `el`.
+            // SAFETY: this thread holds `place`, and `claim` locked `el`.
             unsafe { place_is_out::<SHARED>(place, el) };
             return Added::PlaceIsOut;
         }
         if next != BUSY {
-            // SAFETY: rule 3 pins `next` while we hold `place`.
+            // SAFETY: rule 3 pins `next` while this thread holds `place`.
             let after = unsafe { lock(next) };
             if after != BUSY {
                 wait.linger();
-                // SAFETY: both ends of the link are ours.
+                // SAFETY: this thread holds both ends of the link.
                 unsafe {
                     fill::<SHARED>(el, place, next);
                     set_prev(next, el);
@@ -358,15 +360,15 @@ pub(crate) unsafe fn insert_after<const SHARED: bool>(place: *mut Link, el: *mut
                 }
                 return Added::Yes;
             }
-            // SAFETY: we hold `place` and changed nothing.
+            // SAFETY: this thread holds `place` and changed nothing.
             unsafe { unlock(place, next) };
         }
-        // SAFETY: `claim` took it.
+        // SAFETY: `claim` locked it.
         unsafe { yield_claim::<SHARED>(el, &mut wait) };
     }
 }
 
-/// Adds `el` right before `place`. Two locked instructions; a shared element one more.
+/// Adds `el` right before `place`. Takes two locked instructions, for a shared element one more.
 ///
 /// # Safety
 /// As for [`insert_after`].
@@ -382,16 +384,16 @@ pub(crate) unsafe fn insert_before<const SHARED: bool>(place: *mut Link, el: *mu
         // SAFETY: `place` is valid.
         let next = unsafe { lock(place) };
         if next == OUT {
-            // SAFETY: we hold it, and `claim` took `el`.
+            // SAFETY: this thread holds `place`, and `claim` locked `el`.
             unsafe { place_is_out::<SHARED>(place, el) };
             return Added::PlaceIsOut;
         }
         if next != BUSY {
-            // SAFETY: we hold `place`, which is in the list.
+            // SAFETY: this thread holds `place`, which is in the list.
             if let Some(before) = unsafe { lock_prev(place) } {
                 wait.linger();
-                // SAFETY: both ends of the link are ours. If one is the head, it is `before`, released last
-                // (rule 6).
+                // SAFETY: this thread holds both ends of the link. If one is the head, it is `before`,
+                // released last (rule 6).
                 unsafe {
                     fill::<SHARED>(el, before, place);
                     set_prev(place, el);
@@ -401,10 +403,10 @@ pub(crate) unsafe fn insert_before<const SHARED: bool>(place: *mut Link, el: *mu
                 }
                 return Added::Yes;
             }
-            // SAFETY: we hold `place` and changed nothing.
+            // SAFETY: this thread holds `place` and changed nothing.
             unsafe { unlock(place, next) };
         }
-        // SAFETY: `claim` took it.
+        // SAFETY: `claim` locked it.
         unsafe { yield_claim::<SHARED>(el, &mut wait) };
     }
 }
@@ -420,7 +422,7 @@ unsafe fn place_is_out<const SHARED: bool>(place: *mut Link, el: *mut Link) {
     }
 }
 
-/// Locks the predecessor of `el`; `None` when another holder has it.
+/// Locks the predecessor of `el`; `None` if another thread holds it.
 ///
 /// # Safety
 /// The caller holds `el`, which is in a list.
@@ -438,17 +440,19 @@ unsafe fn lock_prev(el: *mut Link) -> Option<*mut Link> {
         if next == BUSY {
             return None;
         }
-        // Rule 2's exception: `before` is the head, and something was added in front of `el` since its `prev`
-        // was read. Its `prev` now names that element, and cannot change again while `el` is held.
-        // SAFETY: we hold `before` and changed nothing.
+        // Rule 2's exception: `before` is the head, and a thread added an element in front of `el` since this
+        // thread read `prev`. The `prev` of `el` now names that element, and cannot change again while `el`
+        // is held.
+        // SAFETY: this thread holds `before` and changed nothing.
         unsafe { unlock(before, next) };
     }
 }
 
-/// Takes `el` out of whichever list it is in; `false` when it is in none. Three locked instructions, two for
-/// the only element.
+/// Removes `el` from the list that contains it; `false` if no list does. Takes three locked instructions, two
+/// for the only element.
 ///
-/// `head` is the list's head where the caller knows it, else null. It decides the order of release (rule 6).
+/// `head` is the list's head if the caller knows it, otherwise null. It decides the order of release (rule
+/// 6).
 ///
 /// # Safety
 /// `el` is an element that the caller may lock (rule 5), and no head.
@@ -458,16 +462,16 @@ pub(crate) unsafe fn delete(el: *mut Link, head: *mut Link, wait: &mut Wait) -> 
         // SAFETY: `el` is valid.
         let next = unsafe { lock(el) };
         if next == OUT {
-            // SAFETY: we hold it.
+            // SAFETY: this thread holds it.
             unsafe { unlock(el, OUT) };
             return false;
         }
         if next != BUSY {
-            // SAFETY: we hold `el`, which is in the list.
+            // SAFETY: this thread holds `el`, which is in the list.
             if let Some(before) = unsafe { lock_prev(el) } {
                 if next == before {
                     wait.linger();
-                    // SAFETY: only a head is on both sides; both links of the ring are ours.
+                    // SAFETY: only a head is on both sides; this thread holds both links of the ring.
                     unsafe {
                         set_prev(before, before);
                         free(el);
@@ -475,12 +479,12 @@ pub(crate) unsafe fn delete(el: *mut Link, head: *mut Link, wait: &mut Wait) -> 
                     }
                     return true;
                 }
-                // SAFETY: rule 3 pins `next` while we hold `el`.
+                // SAFETY: rule 3 pins `next` while this thread holds `el`.
                 let after = unsafe { lock(next) };
                 if after != BUSY {
                     wait.linger();
-                    // SAFETY: `el` and both neighbours are ours (rule 3). The head is released last (rule 6);
-                    // `el` is in no list from the first release on, and freed after the last.
+                    // SAFETY: this thread holds `el` and both neighbours (rule 3). The head is released last
+                    // (rule 6); `el` is in no list after the first release, and freed after the last.
                     unsafe {
                         set_prev(next, before);
                         if next == head {
@@ -494,31 +498,31 @@ pub(crate) unsafe fn delete(el: *mut Link, head: *mut Link, wait: &mut Wait) -> 
                     }
                     return true;
                 }
-                // SAFETY: we hold `before` and changed nothing.
+                // SAFETY: this thread holds `before` and changed nothing.
                 unsafe { unlock(before, el) };
             }
-            // SAFETY: we hold `el` and changed nothing.
+            // SAFETY: this thread holds `el` and changed nothing.
             unsafe { unlock(el, next) };
         }
         wait.wait();
     }
 }
 
-/// As [`delete`], for the one owner of an element that nobody else may lock out of the blue (rule 5). One
+/// As [`delete`], for the owner of an element that other threads lock only as a neighbour (rule 5). Takes one
 /// locked instruction for the only element, three otherwise.
 ///
 /// # Safety
-/// `el` is the caller's own, `head` the head of the only list that it can be in.
+/// `el` is the caller's own, and `head` the head of the only list that can contain it.
 #[inline]
 #[cfg_attr(manylane_sim, track_caller)]
 pub(crate) unsafe fn delete_own(el: *mut Link, head: *mut Link) -> bool {
     let mut wait = Wait::new();
-    // SAFETY: `el` is our own. Relaxed: only a hint; it is checked under the head's lock.
+    // SAFETY: `el` is this thread's own. Relaxed: only a hint, checked under the head's lock.
     if unsafe { &*el }.prev.load(Ordering::Relaxed) == head {
         // SAFETY: the head never leaves.
         let first = unsafe { lock(head) };
         if first == el {
-            // SAFETY: we hold the head, and `el` is next to it (rule 3).
+            // SAFETY: this thread holds the head, and `el` is next to it (rule 3).
             if unsafe { delete_first_own(el, head) } {
                 return true;
             }
@@ -526,16 +530,16 @@ pub(crate) unsafe fn delete_own(el: *mut Link, head: *mut Link) -> bool {
         } else if first == BUSY {
             wait.wait();
         } else {
-            // SAFETY: we hold the head and changed nothing. `el` has got a predecessor, or is out.
+            // SAFETY: this thread holds the head and changed nothing. `el` now has a predecessor, or is out.
             unsafe { unlock(head, first) };
         }
     }
-    // SAFETY: as the caller vouches.
+    // SAFETY: the caller's contract.
     unsafe { delete(el, head, &mut wait) }
 }
 
-/// Deletes `el`, which is the first of the list whose `head` the caller holds, and gives the head back.
-/// `false`: somebody holds what is needed, and nothing has changed.
+/// Deletes `el`, the first element of the list whose `head` the caller holds, and unlocks the head. Returns
+/// `false`, and changes nothing, if another thread holds a needed link.
 ///
 /// # Safety
 /// As for [`delete_own`], with `head` held and `el` after it.
@@ -544,8 +548,8 @@ pub(crate) unsafe fn delete_own(el: *mut Link, head: *mut Link) -> bool {
 unsafe fn delete_first_own(el: *mut Link, head: *mut Link) -> bool {
     // SAFETY: the caller holds the head.
     if unsafe { prev(head) } == el {
-        // SAFETY: rule 7: `el` has no neighbour but the head, which is ours, so nobody else holds `el` or can
-        // come to.
+        // SAFETY: rule 7: the only neighbour of `el` is the head, which this thread holds, so no other thread
+        // holds `el` or can lock it.
         unsafe {
             set_prev(head, head);
             free(el);
@@ -553,13 +557,14 @@ unsafe fn delete_first_own(el: *mut Link, head: *mut Link) -> bool {
         }
         return true;
     }
-    // SAFETY: `el` is our own.
+    // SAFETY: `el` is this thread's own.
     let next = unsafe { lock(el) };
     if next != BUSY {
-        // SAFETY: rule 3 pins `next` while we hold `el`.
+        // SAFETY: rule 3 pins `next` while this thread holds `el`.
         let after = unsafe { lock(next) };
         if after != BUSY {
-            // SAFETY: `el` and both neighbours are ours (rule 3). The head is released last (rule 6).
+            // SAFETY: this thread holds `el` and both neighbours (rule 3). The head is released last (rule
+            // 6).
             unsafe {
                 set_prev(next, head);
                 unlock(next, after);
@@ -568,16 +573,16 @@ unsafe fn delete_first_own(el: *mut Link, head: *mut Link) -> bool {
             }
             return true;
         }
-        // SAFETY: we hold `el` and changed nothing.
+        // SAFETY: this thread holds `el` and changed nothing.
         unsafe { unlock(el, next) };
     }
-    // SAFETY: we hold the head and changed nothing.
+    // SAFETY: this thread holds the head and changed nothing.
     unsafe { unlock(head, el) };
     false
 }
 
-/// Takes the first element out and gives it *held*: the caller ends that with [`free`]. Three locked
-/// instructions, two for the only element, one when the list is empty.
+/// Removes the first element and returns it *held*: the caller ends the hold with [`free`]. Takes three
+/// locked instructions, two for the only element, one if the list is empty.
 ///
 /// # Safety
 /// `head` is a head.
@@ -589,16 +594,16 @@ pub(crate) unsafe fn pop(head: *mut Link) -> Option<*mut Link> {
         // SAFETY: the head never leaves.
         let el = unsafe { lock(head) };
         if el == head {
-            // SAFETY: we hold it.
+            // SAFETY: this thread holds it.
             unsafe { unlock(head, head) };
             return None;
         }
         if el != BUSY {
-            // SAFETY: rule 3 pins `el` while we hold the head.
+            // SAFETY: rule 3 pins `el` while this thread holds the head.
             let next = unsafe { lock(el) };
             if next == head {
                 wait.linger();
-                // SAFETY: the head and its only element are ours.
+                // SAFETY: this thread holds the head and its only element.
                 unsafe {
                     set_prev(head, head);
                     unlock(head, head);
@@ -606,11 +611,12 @@ pub(crate) unsafe fn pop(head: *mut Link) -> Option<*mut Link> {
                 return Some(el);
             }
             if next != BUSY {
-                // SAFETY: rule 3 pins `next` while we hold `el`.
+                // SAFETY: rule 3 pins `next` while this thread holds `el`.
                 let after = unsafe { lock(next) };
                 if after != BUSY {
                     wait.linger();
-                    // SAFETY: `el` and both neighbours are ours (rule 3). The head is released last (rule 6).
+                    // SAFETY: this thread holds `el` and both neighbours (rule 3). The head is released last
+                    // (rule 6).
                     unsafe {
                         set_prev(next, head);
                         unlock(next, after);
@@ -618,22 +624,23 @@ pub(crate) unsafe fn pop(head: *mut Link) -> Option<*mut Link> {
                     }
                     return Some(el);
                 }
-                // SAFETY: we hold `el` and changed nothing; before the head (rule 6).
+                // SAFETY: this thread holds `el` and changed nothing; it releases `el` before the head (rule
+                // 6).
                 unsafe { unlock(el, next) };
             }
-            // SAFETY: we hold the head and changed nothing.
+            // SAFETY: this thread holds the head and changed nothing.
             unsafe { unlock(head, el) };
         }
         wait.wait();
     }
 }
 
-/// Calls `visit` for each element from first to last. The element is held meanwhile: it stays in the list,
-/// and whoever wants it or a neighbour of it waits.
+/// Calls `visit` for each element from first to last. The walk holds the element meanwhile: the element stays
+/// in the list, and threads that want it or a neighbour wait.
 ///
-/// The walk goes from lock to lock and waits for the next one while it holds one. That cannot deadlock:
-/// nobody else waits while holding (rule 4), and walkers wait in one direction, from the head to the last
-/// element and never for the head.
+/// The walk goes from lock to lock, and waits for the next lock while it holds one. That cannot deadlock: all
+/// other operations release their locks before they wait (rule 4), and walks wait in one direction, from the
+/// head to the last element, and never for the head.
 ///
 /// # Safety
 /// `head` is a head.
@@ -642,7 +649,7 @@ pub(crate) unsafe fn walk(head: *mut Link, mut visit: impl FnMut(*mut Link)) {
     struct Held(*mut Link, *mut Link);
     impl Drop for Held {
         fn drop(&mut self) {
-            // SAFETY: the walker holds it and has not changed its `next`.
+            // SAFETY: the walk holds it and has not changed its `next`.
             unsafe { unlock(self.0, self.1) }
         }
     }
@@ -662,13 +669,13 @@ pub(crate) unsafe fn walk(head: *mut Link, mut visit: impl FnMut(*mut Link)) {
     // SAFETY: the head never leaves.
     let mut at = unsafe { lock_waiting(head) };
     while at.1 != head {
-        // SAFETY: rule 3 pins the successor of what we hold.
+        // SAFETY: rule 3 pins the successor of a held link.
         let next = unsafe { lock_waiting(at.1) };
-        // SAFETY: we hold it.
+        // SAFETY: this thread holds it.
         let back = unsafe { prev(next.0) };
         assert!(back == at.0, "the list is damaged: an element does not point back at the one before it");
         if at.0 == head && next.1 == head {
-            // The owner of an only element trusts the head's lock (rule 7): keep that until the visit is
+            // The owner of an only element relies on the head's lock (rule 7): keep it until the visit is
             // over.
             visit(next.0);
             drop(next);
@@ -677,7 +684,8 @@ pub(crate) unsafe fn walk(head: *mut Link, mut visit: impl FnMut(*mut Link)) {
         at = next;
         visit(at.0);
     }
-    // SAFETY: we hold the last element, so the link to the head is ours, which only its holder may change.
+    // SAFETY: this thread holds the last element and with it the link to the head, which only its holder may
+    // change.
     let back = unsafe { prev(head) };
     assert!(back == at.0, "the list is damaged: the head does not point back at the last element");
 }

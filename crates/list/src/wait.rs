@@ -1,26 +1,27 @@
-//! How a thread waits that found a link held (R-E2).
+//! Back-off of a thread that found a link held (R-E2).
 
 use manylane_sync::relax;
 
-/// Back-off for one operation: a long wait of a random number of relaxations, then a few tries that follow
-/// each other closely, and again; after [`Wait::PATIENCE`] failures the processor is offered to another
-/// thread each time. Who got what it waited for keeps it a moment longer ([`Wait::linger`]).
+/// Back-off for one operation: a long wait of a random number of relaxations, then a few tries in close
+/// succession, and so on. After [`Wait::PATIENCE`] failures the thread also yields its processor at each
+/// wait. A thread that succeeds after a wait keeps its links a moment longer ([`Wait::linger`]).
 ///
-/// Why not [`manylane_sync::Backoff`]: a link is held for some 10 ns, so a failure nearly always means a
-/// neighbour at work, who will be at work again at once.
-/// - The long wait is a turn for the neighbour. A change of turns costs each side several transfers of lines
-///   and some failures, so a turn must be long against them. Waits of 64 to 128 at first and up to 512 later,
-///   as they were before, left both sides waiting for more than half of the time (61 ns an operation of two
-///   threads, where it is 36 now).
-/// - One try after a long wait meets the neighbour at work again, nine times in ten if that does nothing
-///   else, and then the turn goes on without end (fairness 0.05 with two lanes on the virtual machine). The
-///   tries that follow closely come between two of the neighbour's operations, since the first has taken the
-///   line from it (fairness 0.95).
-/// - Then two would be at work at once, whose lines travel at each operation, until one of them happens to
-///   fail. The moment longer makes the neighbour fail now: it waits its long wait, and the turn has changed.
-/// - A thread that offers its processor loses it to those who do not. Here that is done only when the holder
-///   has likely lost its own.
-/// - The jitter is random: if it were fixed by lane, one lane would always wait shorter than another.
+/// Why not [`manylane_sync::Backoff`]: a thread holds a link for some 10 ns, so a failure nearly always means
+/// that a neighbour is at work there and will be again at once.
+/// - The long wait gives the neighbour a turn. A change of turns costs each side several line transfers and
+///   some failures, so a turn must be long in comparison. Earlier waits, of 64 to 128 relaxations at first
+///   and up to 512 later, left both sides waiting for more than half of the time (61 ns an operation of two
+///   threads; 36 ns now).
+/// - A single try after a long wait meets the neighbour at work again nine times in ten, if the neighbour
+///   does nothing else, and then the turn never ends (fairness 0.05 with two lanes on the virtual machine).
+///   The tries in close succession come between two of the neighbour's operations, since the first try has
+///   taken the line away from it (fairness 0.95).
+/// - After that both sides would be at work at once, and their lines would travel at each operation, until
+///   one of them happens to fail. The moment longer makes the neighbour fail now: it waits its long wait, and
+///   the turn changes.
+/// - A thread that yields its processor loses it to threads that do not. So the thread yields only if the
+///   holder has likely lost its own processor.
+/// - The jitter is random. If the lane number fixed it, one lane would always wait shorter than another.
 #[derive(Debug)]
 pub(crate) struct Wait {
     failures: u32,
@@ -28,32 +29,31 @@ pub(crate) struct Wait {
 
 #[cfg(not(loom))]
 impl Wait {
-    /// Most relaxations of a long wait, half of them at least: 6 to 12 microseconds where a `pause` takes 16
-    /// ns, some 300 operations of the one who is at work.
+    /// Most relaxations of a long wait; half of that is the least. 6 to 12 microseconds where a `pause` takes
+    /// 16 ns, some 300 operations of the neighbour.
     const LONG: u32 = 768;
-    /// Tries to a long wait.
+    /// Number of tries for each long wait.
     const TRIES: u32 = 4;
-    /// Most relaxations between tries that follow each other closely.
+    /// Most relaxations between tries in close succession.
     const SHORT: u32 = 2;
-    /// Relaxations that the winner keeps what it waited for: until a neighbour who works without a pause
-    /// comes by.
+    /// Relaxations for which the winner keeps its links: long enough for a neighbour at work to fail once.
     const MOMENT: u32 = 12;
-    /// Failures after which the holder is taken to be off its processor: four rounds.
+    /// Failures after which the holder has likely lost its processor: four rounds.
     const PATIENCE: u32 = 4 * Self::TRIES;
 }
 
 impl Wait {
-    /// Has not waited yet.
+    /// A wait that has not begun.
     #[inline(always)]
     pub(crate) const fn new() -> Self {
         Self { failures: 0 }
     }
 
-    /// To be called by who holds all that it needs. After a wait: keeps it a moment longer, so that a
-    /// neighbour at work fails and waits in turn. It waits for nobody, so rule 4 is kept.
+    /// Called by a thread that holds all links that it needs. After a wait it keeps them a moment longer, so
+    /// that a neighbour at work fails and waits in turn. This waits for no thread, so rule 4 holds.
     #[inline(always)]
     pub(crate) fn linger(&self) {
-        #[cfg(not(loom))] // nothing but time
+        #[cfg(not(loom))] // it only takes time
         if self.failures != 0 {
             Self::moment();
         }
@@ -75,7 +75,7 @@ impl Wait {
             self.failures += 1;
             if self.failures > 3 {
                 // Two waiters that take turns for ever while the holder stands still are no schedule to
-                // explore: finish this one fairly.
+                // explore: finish this execution by fair turns.
                 manylane_sync::finish_fairly();
             }
             relax();
@@ -98,7 +98,7 @@ impl Wait {
     }
 }
 
-/// On the virtual machine time is repeatable, and random enough.
+/// Random number of the virtual machine: its time repeats between runs, and is random enough.
 #[cfg(manylane_sim)]
 fn random() -> u32 {
     let now = manylane_sim::now().as_nanos() as u64;
@@ -106,7 +106,7 @@ fn random() -> u32 {
     ((now ^ (lane << 40)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40) as u32
 }
 
-/// The thread's next random number, by the xorshift of G. Marsaglia, *Xorshift RNGs* (2003).
+/// Returns the thread's next random number, by the xorshift of G. Marsaglia, *Xorshift RNGs* (2003).
 #[cfg(not(any(loom, manylane_sim)))]
 fn random() -> u32 {
     thread_local! {
@@ -115,8 +115,8 @@ fn random() -> u32 {
     STATE.with(|state| {
         let mut x = state.get();
         if x == 0 {
-            // Different on each thread, never zero. Not the lane's number: taking one can panic, and a wait
-            // may be in a drop, where a panic would leave a dead element in the list.
+            // Different on each thread, never zero. Not the lane's number: taking one can panic, and this
+            // wait may be in a drop, where a panic would leave a dead element in the list.
             x = ((state.as_ptr().addr() >> 4) as u32).wrapping_mul(0x9E37_79B9) | 1;
         }
         x ^= x << 13;

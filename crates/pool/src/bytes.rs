@@ -1,4 +1,4 @@
-//! Pools of memory without a type: buffers.
+//! Pools of untyped memory: buffers.
 
 use crate::error::{AllocError, PoolError};
 use crate::inner::{Hot, Inner};
@@ -9,8 +9,8 @@ use std::fmt;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
-/// A pool of byte blocks of one size. A cheap handle: copies are the same pool, which lives as long as the
-/// process.
+/// A pool of byte blocks of one size. The value is a cheap handle: copies refer to the same pool, which lives
+/// as long as the process.
 ///
 /// ```
 /// use manylane_pool::BytePool;
@@ -26,7 +26,7 @@ pub struct BytePool {
 }
 
 impl BytePool {
-    /// A pool called `name` of blocks of `size` bytes, aligned to 64.
+    /// Creates a pool called `name` of blocks of `size` bytes, aligned to 64.
     ///
     /// # Errors
     /// [`PoolError`] for 0 bytes, or more than [`MAX_OBJECT_BYTES`](crate::MAX_OBJECT_BYTES).
@@ -37,16 +37,17 @@ impl BytePool {
     /// As [`new`](Self::new), with options.
     ///
     /// # Errors
-    /// [`PoolError`] for a size or an option that no pool can have.
+    /// [`PoolError`] for a size or an option that is out of range.
     #[allow(clippy::needless_pass_by_value)] // options are built in the call
     pub fn with(name: &str, size: usize, options: Options) -> Result<Self, PoolError> {
         Ok(Self { inner: Inner::leak(name, size, options.align_or(64), &options)? })
     }
 
-    /// A block for the calling lane: its cache's latest, else as the crate's page says.
+    /// Returns a block: the one freed last into the lane's cache, otherwise from the sources that the crate's
+    /// page lists.
     ///
     /// # Errors
-    /// [`AllocError`] when there is no memory, the limit is reached, or a test injected it.
+    /// [`AllocError`] if there is no memory, the limit is reached, or a test injected a failure.
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub fn alloc(self) -> Result<PooledBytes, AllocError> {
@@ -54,10 +55,10 @@ impl BytePool {
         Ok(PooledBytes { block, home })
     }
 
-    /// Gives a block back to the calling lane's cache.
+    /// Returns a block to the calling lane's cache.
     ///
     /// # Safety
-    /// `block` came from [`PooledBytes::into_raw`] of this pool, on any lane, and nobody uses it any more.
+    /// `block` came from [`PooledBytes::into_raw`] of this pool, on any lane, and nothing uses it any more.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub unsafe fn free_raw(self, block: NonNull<u8>) {
@@ -65,7 +66,7 @@ impl BytePool {
         unsafe { self.inner.give(block) };
     }
 
-    /// The owner of a block again.
+    /// Makes the owner of a raw block.
     ///
     /// # Safety
     /// `block` came from [`PooledBytes::into_raw`] of this pool and has no other owner.
@@ -74,39 +75,40 @@ impl BytePool {
         PooledBytes { block, home: self.inner.home() }
     }
 
-    /// Bytes of a block that may be used: the size asked for, rounded up to the alignment.
+    /// Returns the number of usable bytes of a block: the requested size, rounded up to the alignment.
     #[inline]
     pub fn block_size(self) -> usize {
         self.inner.options.layout.size()
     }
 
-    /// The pool's name.
+    /// Returns the pool's name.
     pub fn name(self) -> &'static str {
         self.inner.name
     }
 
-    /// Blocks that the calling lane took, less those that it gave back: negative where it gives back what
-    /// others took. Cost: a line of its own.
+    /// Returns the number of blocks that the calling lane allocated minus those that it freed: negative if it
+    /// frees blocks of other lanes. Cost: a line of the lane's own.
     pub fn used_here(self) -> i64 {
         self.inner.used_here()
     }
 
-    /// Blocks in use, on all lanes. Cost: a line of each lane.
+    /// Returns the number of blocks in use on all lanes. Cost: a line of each lane.
     pub fn used(self) -> i64 {
         self.inner.used()
     }
 
-    /// The pool's numbers, read while the lanes go on.
+    /// Reads the pool's numbers while the lanes go on.
     pub fn report(self) -> PoolReport {
         PoolReport::of(self.inner)
     }
 
-    /// Who allocated from it (R-C3), most bytes first. Empty without the feature `call-sites`.
+    /// Returns the call sites that allocated from this pool (R-C3), most bytes first. Empty without the
+    /// feature `call-sites`.
     pub fn call_sites(self) -> Vec<CallSite> {
         MemReport::call_sites(self.inner)
     }
 
-    /// Gives free blocks back to the allocator and returns how many; see [`reclaim`](crate::reclaim).
+    /// Returns free blocks to the allocator, and returns their number; see [`reclaim`](crate::reclaim).
     pub fn reclaim(self) -> usize {
         self.inner.reclaim()
     }
@@ -114,7 +116,7 @@ impl BytePool {
     /// For models only: frees the pool.
     ///
     /// # Safety
-    /// Nobody uses the pool any more, and all blocks were given back.
+    /// Nothing uses the pool any more, and all blocks were freed.
     #[cfg(loom)]
     #[doc(hidden)]
     pub unsafe fn destroy(self) {
@@ -129,52 +131,53 @@ impl fmt::Debug for BytePool {
     }
 }
 
-/// Owns a block of a [`BytePool`]. Dropped, the block goes to the cache of the lane that drops it, and nobody
-/// can reach it any more (R-D3).
+/// Owns a block of a [`BytePool`]. Dropping it returns the block to the cache of the dropping lane; nothing
+/// can then reach the block through it (R-D3).
 pub struct PooledBytes {
     block: NonNull<u8>,
-    /// The part of the lane that took the block, most likely the one that drops it.
+    /// Part of the pool of the lane that allocated the block, most likely the lane that drops it.
     home: &'static Hot,
 }
 
-// SAFETY: it owns its block, as a box does, and any lane may give one back.
+// SAFETY: it owns its block, as a box does, and any lane may free one.
 unsafe impl Send for PooledBytes {}
-// SAFETY: a shared reference gives no access to the bytes other than by raw pointer.
+// SAFETY: a shared reference gives access to the bytes only by raw pointer.
 unsafe impl Sync for PooledBytes {}
 
 impl PooledBytes {
-    /// The bytes, which hold whatever their last user left (or nothing that may be read).
+    /// Returns the bytes, which hold whatever their last user left, or uninitialised memory.
     #[inline]
     pub fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
         let size = self.home.pool().options.layout.size();
-        // SAFETY: `Resolved` refuses a size of 0. So whoever looks at the first byte needs not load the size.
+        // SAFETY: `Resolved` refuses a size of 0. So a caller that accesses the first byte need not load the
+        // size.
         unsafe { std::hint::assert_unchecked(size > 0) };
-        // SAFETY: the block is ours and has this many bytes; `MaybeUninit` needs nothing of them.
+        // SAFETY: this value owns the block, which has this many bytes; `MaybeUninit` requires nothing of
+        // them.
         unsafe { std::slice::from_raw_parts_mut(self.block.as_ptr().cast(), size) }
     }
 
-    /// Fills the block and gives the bytes.
+    /// Fills the block with `byte` and returns the bytes.
     pub fn fill(&mut self, byte: u8) -> &mut [u8] {
         let bytes = self.as_uninit();
         bytes.fill(MaybeUninit::new(byte));
-        // SAFETY: all were just written.
+        // SAFETY: all bytes were just written.
         unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len()) }
     }
 
-    /// Where the block begins.
+    /// Returns the address of the block.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.block.as_ptr()
     }
 
-    /// The pool that it belongs to.
+    /// Returns the pool that the block belongs to.
     #[inline]
     pub fn pool(&self) -> BytePool {
         BytePool { inner: self.home.pool() }
     }
 
-    /// Gives up ownership: the block goes back with [`BytePool::free_raw`] or [`BytePool::from_raw`], on any
-    /// lane.
+    /// Gives up ownership. [`BytePool::free_raw`] or [`BytePool::from_raw`] takes the block, on any lane.
     #[inline]
     pub fn into_raw(self) -> NonNull<u8> {
         ManuallyDrop::new(self).block
@@ -185,7 +188,7 @@ impl Drop for PooledBytes {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     fn drop(&mut self) {
-        // SAFETY: the block came from this pool, we own it, and this is the end of us.
+        // SAFETY: the block came from this pool, this value owns it, and ends here.
         unsafe { self.home.give_home(self.block) };
     }
 }

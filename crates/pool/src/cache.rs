@@ -1,19 +1,19 @@
-//! A lane's own free objects: a stack of pointers.
+//! A lane's own cache of free objects: a stack of pointers.
 //!
-//! The pointers are in an array and not linked through the objects, so that neither taking nor giving touches
+//! The pointers are in an array, not linked through the objects, so neither allocating nor freeing touches
 //! the memory of an object.
 
 use crate::object::{Batch, Object};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// Last in, first out, since what was freed last is most likely still in the core's own cache.
+/// A last-in-first-out cache: the object freed last is most likely still in the core's own cache.
 ///
-/// The object freed last is apart from the others, for a lane that takes and gives in turn. Whether it is
-/// there is told by the lane's counts (see `inner::Hot`): a branch, which a core predicts, while the height
-/// of a stack is a number that each operation waits for its predecessor to store. For the same reason its
-/// address stays when it is taken: if the same object comes back, nothing is stored that the next taker would
-/// have to wait for.
+/// The object freed last is in `last`, apart from the stack, for a lane that allocates and frees in turn. The
+/// lane's counts show whether `last` is in use (see `inner::Hot`). That is a branch, which a core predicts;
+/// the height of a stack is a number that each operation waits for its predecessor to store. For the same
+/// reason `last` keeps its address when the object is allocated: if the same object comes back, nothing is
+/// stored for which the next allocation would have to wait.
 ///
 /// Invariant: the first `len` places of the stack are written, and `len <= room`; `stack` has `room` places.
 /// While an object is apart, `last` is its address, whose provenance is exposed.
@@ -28,19 +28,19 @@ pub(crate) struct Cache {
 
 type CacheSlot = MaybeUninit<Object>;
 
-// SAFETY: the stack is used through the cache only.
+// SAFETY: only the cache uses the stack.
 unsafe impl Send for Cache {}
 
 /// The places of a cache's stack. They live as long as the lane's part of the pool.
 pub(crate) struct Stack(NonNull<[CacheSlot]>);
 
-// SAFETY: it is not used but by the cache that it was given to.
+// SAFETY: only the cache that got it by `give_room` uses it.
 unsafe impl Send for Stack {}
 // SAFETY: as above.
 unsafe impl Sync for Stack {}
 
 impl Stack {
-    /// For a cache of `capacity` objects, one at least.
+    /// Creates the stack of a cache for `capacity` objects, at least one.
     pub(crate) fn new(capacity: usize) -> Self {
         Self(NonNull::from(Box::leak(Box::new_uninit_slice(capacity - 1))))
     }
@@ -54,21 +54,21 @@ impl Drop for Stack {
 }
 
 impl Cache {
-    /// Gives it room for more than one object. Once, before the first place of a stack is used.
+    /// Gives the cache its stack, with room for more than one object. Called once, before the first push.
     pub(crate) fn give_room(&mut self, stack: &Stack) {
         debug_assert_eq!(self.room, 0);
         self.room = u32::try_from(stack.0.len()).expect("`MAX_CACHED` is less");
         self.stack = Some(stack.0.cast());
     }
 
-    /// All places of the stack.
+    /// Returns all places of the stack.
     fn places(&mut self) -> &mut [CacheSlot] {
         let Some(stack) = self.stack else { return &mut [] };
         // SAFETY: the invariant; `give_room` was given the stack for this cache alone.
         unsafe { std::slice::from_raw_parts_mut(stack.as_ptr(), self.room as usize) }
     }
 
-    /// The object that is apart. Only while there is one.
+    /// Returns the object apart. Legal only while there is one.
     #[inline(always)]
     pub(crate) fn last(&self) -> Object {
         debug_assert_ne!(self.last, 0);
@@ -76,20 +76,20 @@ impl Cache {
         Object(unsafe { NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(self.last)) })
     }
 
-    /// Whether `object`, which is not in the cache, was the last one apart. Then there is none apart now, and
-    /// it is again if it is said to be.
+    /// True if `object`, which is not in the cache, was the last one apart. In that case none is apart now,
+    /// and the object is apart again as soon as the counts say so.
     #[inline(always)]
     pub(crate) fn was_last(&self, object: Object) -> bool {
         self.last == object.0.as_ptr().expose_provenance()
     }
 
-    /// Puts `object` apart. Only while there is none.
+    /// Puts `object` apart. Legal only while none is.
     #[inline(always)]
     pub(crate) fn set_last(&mut self, object: Object) {
         self.last = object.0.as_ptr().expose_provenance();
     }
 
-    /// The upmost object of the stack.
+    /// Removes the top object of the stack.
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<Object> {
         let below = self.len.checked_sub(1)?;
@@ -99,8 +99,8 @@ impl Cache {
         Some(unsafe { stack.add(below as usize).read().assume_init() })
     }
 
-    /// Puts `object` apart and the one that was on the stack, if there is room. Only while there is one
-    /// apart.
+    /// Puts `object` apart, and the object that was apart on the stack. Returns false if the stack is full.
+    /// Legal only while an object is apart.
     #[inline(always)]
     pub(crate) fn push(&mut self, object: Object) -> bool {
         if self.len >= self.room {
@@ -115,7 +115,7 @@ impl Cache {
         true
     }
 
-    /// [`push`](Self::push) where there is no room: the `count` coldest go to `batch` instead.
+    /// As [`push`](Self::push) on a full stack: moves the `count` coldest objects to `batch`.
     pub(crate) fn displace(&mut self, object: Object, count: usize, batch: &mut Batch) {
         if self.room == 0 {
             batch.push(self.last());
@@ -136,18 +136,18 @@ impl Cache {
         self.len -= count as u32;
     }
 
-    /// Objects on the stack.
+    /// Returns the number of objects on the stack.
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Takes over the objects of `batch` but the last, which it returns. Only for an empty cache with room
-    /// for them.
+    /// Moves all objects of `batch` except the last into the cache, and returns the last. Only for an empty
+    /// cache with enough room.
     pub(crate) fn unpack(&mut self, batch: &Batch) -> Option<Object> {
         let (last, rest) = batch.raw().split_last()?;
         self.places()[..rest.len()].copy_from_slice(rest);
         self.len = rest.len() as u32;
-        // SAFETY: a batch's objects are written.
+        // SAFETY: the objects of a batch are written.
         Some(unsafe { last.assume_init() })
     }
 }
@@ -164,7 +164,7 @@ mod tests {
         objects.map(|object| object.0.addr().get()).collect()
     }
 
-    /// A cache for `capacity` objects with one apart, and its stack, to be dropped after it.
+    /// Creates a cache for `capacity` objects with one apart, and its stack, which must be dropped after it.
     fn cache(capacity: usize) -> (Cache, Stack) {
         let (mut cache, stack) = (Cache::default(), Stack::new(capacity));
         cache.give_room(&stack);
@@ -172,7 +172,7 @@ mod tests {
         (cache, stack)
     }
 
-    /// The object apart, then the stack from above.
+    /// Returns the object apart, then the stack from the top down.
     fn all(cache: &mut Cache) -> Vec<usize> {
         let last = cache.last();
         numbers(std::iter::once(last).chain(std::iter::from_fn(|| cache.pop())))

@@ -1,9 +1,9 @@
-//! What can go wrong: a pool that cannot be made, an object that cannot be had.
+//! Errors: invalid options of a pool, and failed allocations.
 
 use crate::options::{MAX_ALIGN, MAX_OBJECT_BYTES};
 use std::fmt;
 
-/// Options that no pool can have. The caller is at fault.
+/// Options that are out of range. The caller is at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -16,14 +16,14 @@ pub enum PoolError {
     TooLarge {
         /// The pool's name.
         pool: String,
-        /// The bytes asked for.
+        /// The requested size in bytes.
         size: usize,
     },
     /// An alignment that is no power of two, or larger than a page.
     BadAlign {
         /// The pool's name.
         pool: String,
-        /// The alignment asked for.
+        /// The requested alignment.
         align: usize,
     },
     /// More global lists than lanes can use.
@@ -69,11 +69,11 @@ impl fmt::Display for PoolError {
 
 impl std::error::Error for PoolError {}
 
-/// No object could be had. The caller may try again when objects were freed.
+/// An allocation failed. The caller may try again after objects were freed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AllocError(pub(crate) &'static Failure);
 
-/// One word for an [`AllocError`], so that a result fits into two registers.
+/// All data of an [`AllocError`] behind one pointer, so that a result fits into two registers.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) pool: &'static str,
@@ -81,7 +81,7 @@ pub(crate) struct Failure {
     pub(crate) cause: Cause,
 }
 
-/// Why no object could be had.
+/// Cause of a failed allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
@@ -89,17 +89,17 @@ pub enum Cause {
     Memory,
     /// The pool's limit of objects is reached.
     Limit,
-    /// A test asked for it ([`inject`](crate::inject)).
+    /// A test injected the failure ([`inject`](crate::inject)).
     Injected,
 }
 
 impl AllocError {
-    /// Why.
+    /// Returns the cause of the failure.
     pub fn cause(self) -> Cause {
         self.0.cause
     }
 
-    /// The pool's name.
+    /// Returns the pool's name.
     pub fn pool(self) -> &'static str {
         self.0.pool
     }

@@ -1,19 +1,19 @@
-//! Global lists of magazines: where the lanes' surplus may go before it goes to the allocator (R-D2).
+//! Global lists of magazines, which take the lanes' surplus before the allocator does (R-D2).
 //!
-//! Treiber's stack (1986) with a counter beside the pointer against ABA, which is why the compare-and-swap is
-//! a double-width one: `portable-atomic` chooses cmpxchg16b, CASP or LL/SC (R-D5).
+//! Treiber's stack (1986) with a counter beside the pointer against ABA. So the compare-and-swap is a
+//! double-width one: `portable-atomic` chooses cmpxchg16b, CASP or LL/SC (R-D5).
 //!
 //! # Protocol
-//! 1. A magazine is on one of two stacks of its list, `full` or `empty`, or belongs to the lane that popped
-//!    it.
-//! 2. Magazines are never freed while the pool lives and are always magazines. So the `next` of one that
-//!    somebody else popped meanwhile may be read: it is an atomic, and the value is thrown away because the
-//!    counter has moved on.
+//! 1. A magazine is on one of the two stacks of its list, `full` or `empty`, or belongs to the lane that
+//!    popped or made it.
+//! 2. Magazines are never freed or reused for something else while the pool lives. So a thread may read the
+//!    `next` of one that another thread popped meanwhile: the word is an atomic, and the thread discards the
+//!    value since the counter has moved on.
 //! 3. Each push and each pop changes the counter. 2^64 changes within one loop of one lane do not happen.
 //! 4. A push releases the magazine's contents, a pop acquires them.
 //!
 //! # Progress
-//! Lock-free: whoever fails has lost to somebody who did not; it backs off (R-E2).
+//! Lock-free: an operation fails only if another one succeeded; it backs off (R-E2).
 //!
 //! # Cost
 //! Two double-width compare-and-swaps to leave a batch and two to take it, on a line that all lanes of the
@@ -28,20 +28,20 @@ use std::ptr::NonNull;
 
 pub(crate) struct Global {
     lists: Box<[CachePadded<List>]>,
-    /// Magazines of a list at most.
+    /// Maximum number of magazines of a list.
     bound: usize,
 }
 
 struct List {
     full: Stack,
     empty: Stack,
-    /// Magazines made for this list.
+    /// Number of magazines made for this list.
     made: AtomicUsize,
 }
 
 struct Magazine {
     next: AtomicPtr<Magazine>,
-    /// Touched by whoever popped the magazine, or made it (rule 1).
+    /// Accessed by the lane that popped or made the magazine (rule 1).
     objects: UnsafeCell<Batch>,
 }
 
@@ -57,13 +57,13 @@ impl Global {
         Self { bound: options.global_batches.checked_div(lists.len()).unwrap_or(0), lists }
     }
 
-    /// Keeps the objects of `batch`, if there is room on the list of `lane`.
+    /// Stores the objects of `batch` if the list of `lane` has room. Returns true if it did.
     pub(crate) fn put(&self, lane: LaneId, batch: &Batch) -> bool {
         let Some(list) = lane.index().checked_rem(self.lists.len()).map(|index| &self.lists[index]) else {
             return false;
         };
         let Some(magazine) = list.empty.pop().or_else(|| list.make(self.bound)) else { return false };
-        // SAFETY: rule 1: we popped or made it.
+        // SAFETY: rule 1: this lane popped or made the magazine.
         unsafe { magazine.as_ref() }.objects.with_mut(|objects| {
             // SAFETY: as above.
             unsafe { (*objects).fill(batch.raw()) };
@@ -72,18 +72,18 @@ impl Global {
         true
     }
 
-    /// Takes a batch from the list of `lane`, or another.
+    /// Takes a batch from the list of `lane`, or from another list.
     pub(crate) fn take(&self, lane: LaneId, batch: &mut Batch) -> bool {
         let count = self.lists.len();
         (0..count).any(|step| self.lists[(lane.index() + step) % count].take(batch))
     }
 
-    /// Takes as much as there can be at one moment and calls `each` with it.
+    /// Removes all batches that the lists can hold at one moment, and calls `each` with each of them.
     pub(crate) fn empty(&self, mut each: impl FnMut(&Batch)) {
         let mut batch = Batch::new();
         for list in &self.lists {
             for _ in 0..self.bound {
-                // Counted, since the lanes may go on filling it.
+                // Bounded, since the lanes may go on filling the list.
                 if !list.take(&mut batch) {
                     break;
                 }
@@ -92,7 +92,7 @@ impl Global {
         }
     }
 
-    /// Magazines with objects: exact at rest.
+    /// Returns the number of magazines with objects: exact while the lanes are at rest.
     pub(crate) fn magazines(&self) -> usize {
         self.lists.iter().map(|list| list.full.len(self.bound)).sum()
     }
@@ -105,7 +105,7 @@ impl List {
 
     fn take(&self, batch: &mut Batch) -> bool {
         let Some(magazine) = self.full.pop() else { return false };
-        // SAFETY: rule 1: we popped it.
+        // SAFETY: rule 1: this lane popped it.
         unsafe { magazine.as_ref() }.objects.with(|objects| {
             // SAFETY: as above.
             batch.fill(unsafe { (*objects).raw() });
@@ -129,7 +129,7 @@ impl List {
     }
 }
 
-/// The address of the first magazine in the lower half, the counter in the upper.
+/// Address of the first magazine in the lower half, the counter in the upper half.
 struct Stack(AtomicU128);
 
 #[derive(Clone, Copy)]
@@ -140,7 +140,7 @@ impl Top {
         NonNull::new(std::ptr::with_exposed_provenance_mut(self.0 as usize))
     }
 
-    /// What follows on `self` with `first` as first: rule 3.
+    /// Value that follows `self` with `first` as the first magazine: rule 3.
     fn then(self, first: *mut Magazine) -> u128 {
         let counter = ((self.0 >> 64) as u64).wrapping_add(1);
         u128::from(counter) << 64 | first.expose_provenance() as u128
@@ -152,13 +152,13 @@ impl Stack {
         Self(AtomicU128::new(0))
     }
 
-    /// Rule 1: the magazine is the caller's until here.
+    /// Pushes the magazine, which the caller owns until then (rule 1).
     fn push(&self, magazine: NonNull<Magazine>) {
         let mut backoff = Backoff::new();
         let mut top = Top(self.0.load(Ordering::Relaxed));
         loop {
             let next = top.first().map_or(std::ptr::null_mut(), NonNull::as_ptr);
-            // SAFETY: rule 2: it is a magazine for ever.
+            // SAFETY: rule 2: a magazine stays one for ever.
             unsafe { magazine.as_ref() }.next.store(next, Ordering::Relaxed);
             // Release: rule 4: pairs with the acquire in `pop`; publishes the contents and `next`.
             match self.0.compare_exchange(
@@ -190,7 +190,7 @@ impl Stack {
         }
     }
 
-    /// Length, at most `bound`. Exact at rest: the walk follows magazines that may just be moving.
+    /// Returns the length, at most `bound`. Exact at rest: the walk follows magazines that may be moving.
     fn len(&self, bound: usize) -> usize {
         let mut next = Top(self.0.load(Ordering::Acquire)).first();
         let mut len = 0;
@@ -206,7 +206,7 @@ impl Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         while let Some(magazine) = self.pop() {
-            // SAFETY: nobody else uses the pool any more; it was leaked in `make`.
+            // SAFETY: no lane uses the pool any more; `make` leaked the magazine.
             drop(unsafe { Box::from_raw(magazine.as_ptr()) });
         }
     }

@@ -1,16 +1,16 @@
-//! Failure on purpose: every n-th allocation fails, so that tests reach the code that handles it (R-B6).
+//! Injected failures: every n-th allocation fails, so that tests reach the code that handles it (R-B6).
 //!
-//! Compiled in debug builds and with the feature `fault-injection`; elsewhere [`every`] does nothing, which
-//! [`ENABLED`] tells. After the fault injection of FreeBSD's `kern_malloc.c`.
+//! Compiled in debug builds and with the feature `fault-injection`; elsewhere [`every`] does nothing, and
+//! [`ENABLED`] is false. After the fault injection of FreeBSD's `kern_malloc.c`.
 
 use std::marker::PhantomData;
 
-/// Whether this build can inject failures.
+/// True if this build can inject failures.
 pub const ENABLED: bool = cfg!(any(debug_assertions, feature = "fault-injection"));
 
-/// While the returned guard lives, every `n`-th allocation of the calling thread from any pool fails: the
-/// `n`-th, the `2n`-th and so on, counted from here, whether or not the lane's cache has an object. 0 means
-/// none. A guard within a guard takes its place until it is dropped.
+/// Makes every `n`-th allocation of the calling thread from any pool fail while the returned guard lives: the
+/// `n`-th, the `2n`-th and so on, counted from here, even if the lane's cache has an object. 0 injects no
+/// failures. A nested guard takes precedence until it is dropped.
 ///
 /// ```
 /// use manylane_pool::{BytePool, Cause, inject};
@@ -39,7 +39,7 @@ pub fn every(n: u64) -> Guard {
 pub struct Guard {
     #[cfg(any(debug_assertions, feature = "fault-injection"))]
     earlier: on::State,
-    /// The failures are those of one thread.
+    /// Keeps the guard on its thread, to which the failures belong.
     not_send: PhantomData<*const ()>,
 }
 
@@ -51,7 +51,7 @@ impl Drop for Guard {
     }
 }
 
-/// Counts a call; tells whether it has to fail.
+/// Counts a call. Returns true if the call has to fail.
 #[inline(always)]
 pub(crate) fn hit() -> bool {
     #[cfg(any(debug_assertions, feature = "fault-injection"))]
@@ -66,7 +66,7 @@ mod on {
 
     #[derive(Clone, Copy, Debug)]
     pub(super) struct State {
-        /// 0: nothing fails.
+        /// Period of the failures; 0 injects none.
         pub(super) every: u64,
         pub(super) calls: u64,
     }

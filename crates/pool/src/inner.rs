@@ -1,4 +1,4 @@
-//! What all pools have in common: lanes, each with a cache and a surplus, and the way of an object between
+//! The common core of all pools: lanes, each with a cache and a surplus, and the paths of an object between
 //! them.
 
 use crate::cache::{Cache, Stack};
@@ -14,30 +14,30 @@ use manylane_sync::{Backoff, CachePadded, LaneCell, LaneId, LaneSlots, PerLane, 
 use std::hint::cold_path;
 use std::ptr::NonNull;
 
-/// A pool. It lives as long as the process.
+/// The core of a pool. It lives as long as the process.
 pub(crate) struct Inner {
     hot: LaneSlots<Hot>,
     pub(crate) name: &'static str,
     pub(crate) options: Resolved,
     lanes: PerLane<Lane, Box<dyn Fn(LaneId) -> Lane + Send + Sync>>,
     failures: [Failure; 3],
-    /// Objects from the allocator, kept only where there is a limit (every lane writes it).
+    /// Number of objects from the allocator. Kept only if there is a limit, since every lane writes it.
     reserved: CachePadded<AtomicUsize>,
     #[cfg(feature = "global-pools")]
     global: crate::global::Global,
 }
 
-/// All that the fast path touches of a lane's part: one line, and the pool on another. It begins as zeroes
-/// and is complete when it has a pool; the rest is made then.
+/// All data of a lane's part that the fast path touches: one line, and the pool's address on another. A part
+/// begins as zeroes. It is complete when it has the pool's address; the `Lane` is made at that moment.
 ///
 /// # Counts
-/// An object that is put apart in the cache counts in `frees`, one that is taken from there in `allocs`, so
-/// there is one exactly while they differ. Whatever else is freed or allocated counts in `more_frees` and
-/// `more_allocs`. So an operation of a lane that takes and gives in turn stores one word, and no operation
-/// waits for the word that the one before stored.
+/// An object that is put apart in the cache counts in `frees`, an object that is taken from there in
+/// `allocs`. So there is one apart exactly while the two differ. All other frees and allocations count in
+/// `more_frees` and `more_allocs`. So an operation of a lane that allocates and frees in turn stores one
+/// word, and no operation waits for the word that the previous one stored.
 ///
-/// Key: `O` touched by the owning lane only, `S` stored by the owning lane, read by anyone,
-/// `A` shared as its module says.
+/// Key: `O` touched by the owning lane only, `S` stored by the owning lane and read by any thread, `A` shared
+/// as its module says.
 #[repr(C, align(64))]
 pub(crate) struct Hot {
     allocs: AtomicU64,      // S
@@ -45,14 +45,14 @@ pub(crate) struct Hot {
     cache: LaneCell<Cache>, // O
     more_allocs: Tally,     // S
     more_frees: Tally,      // S
-    /// On a line of its own: whoever frees an object on another lane looks here, while this lane goes on
+    /// On a line of its own: a thread that frees an object on another lane reads it while this lane goes on
     /// counting.
     pool: Aside, // S
 }
 #[cfg(not(any(loom, manylane_sim)))]
 const _: () = assert!(size_of::<Hot>() == 128 && std::mem::offset_of!(Hot, pool) == 64);
 
-/// Null until the part is complete.
+/// Address of the pool; null until the part is complete.
 #[repr(C, align(64))]
 struct Aside(AtomicPtr<Inner>);
 
@@ -69,18 +69,18 @@ impl Default for Hot {
     }
 }
 
-// SAFETY: each of the fields is its default when its bytes are zero (no object, no stack, no pool), and none
-// owns anything; pools are never dropped, save in models, which keep no slot as bytes.
+// SAFETY: each field is its default when its bytes are zero (no object, no stack, no pool), and none owns
+// anything. Pools are never dropped, except in models, which keep no slot as bytes.
 unsafe impl ZeroInit for Hot {}
 
-/// The rest of a lane's part of a pool. Key as above.
+/// The part of a lane beyond [`Hot`], which the slow path uses. Key as above.
 pub(crate) struct Lane {
-    stack: Stack, // the cache's
-    /// Objects got from the allocator.
+    stack: Stack, // that of the cache
+    /// Objects allocated from the allocator.
     fresh: Tally, // S
-    /// Objects given back to the allocator.
+    /// Objects returned to the allocator.
     evicted: Tally, // S
-    /// Objects that came into the cache in batches.
+    /// Objects that entered the cache in batches.
     taken: Tally, // S
     /// Objects that left the cache in batches.
     spilled: Tally, // S
@@ -94,25 +94,25 @@ pub(crate) struct Lane {
     surplus: Surplus, // A
 }
 
-/// What a lane remembers between two slow paths.
+/// State that a lane keeps between two slow paths.
 struct Notes {
-    /// Where on the own surplus the oldest batch is.
+    /// Index of the oldest batch on the lane's own surplus.
     oldest: usize,
-    /// The lane whose surplus had something last: lanes that free what we allocate go on doing so.
+    /// The lane whose surplus had a batch last: a lane that frees this lane's objects goes on doing so.
     source: Option<LaneId>,
     /// Misses for which the surpluses of other lanes are not searched, after a search in vain: so that a
     /// lane that allocates steadily pays the search once a batch.
     pause: usize,
-    /// Why the last allocation failed.
+    /// Cause of the last failed allocation.
     failure: Cause,
-    /// Objects got from the allocator until the last [`trim`](Inner::trim).
+    /// Value of [`Lane::fresh`] at the last [`trim`](Inner::trim).
     fresh: u64,
-    /// Objects allocated until then.
+    /// Number of allocations at the last [`trim`](Inner::trim).
     allocs: u64,
 }
 
 impl Inner {
-    /// A pool that lives from now on.
+    /// Creates a pool, which lives from now on.
     pub(crate) fn leak(
         name: &str,
         size: usize,
@@ -140,7 +140,7 @@ impl Inner {
         Ok(inner)
     }
 
-    /// An object for the calling lane, and the lane's part; the memory is not initialised.
+    /// Returns an object for the calling lane, and the lane's part; the memory is not initialised.
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub(crate) fn take(&'static self) -> Result<(NonNull<u8>, &'static Hot), AllocError> {
@@ -158,17 +158,18 @@ impl Inner {
         #[cfg(feature = "call-sites")]
         self.lane().sites.record(std::panic::Location::caller(), self.options.layout.size());
         #[cfg(debug_assertions)]
-        // SAFETY: the object is ours, and whatever comes from the cache or `refill` was filled.
+        // SAFETY: this lane owns the object, and debug builds fill all objects in the cache and from
+        // `refill`.
         unsafe {
             crate::poison::check(object.0, self.options.layout.size(), self.name);
         }
         Ok((object.0, hot))
     }
 
-    /// Takes `object` back, into the calling lane's cache.
+    /// Puts `object` into the calling lane's cache.
     ///
     /// # Safety
-    /// It came from [`take`](Self::take) of this pool, on any lane, and nobody uses it any more.
+    /// It came from [`take`](Self::take) of this pool, on any lane, and nothing uses it any more.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) unsafe fn give(&'static self, object: NonNull<u8>) {
@@ -176,7 +177,7 @@ impl Inner {
         unsafe { self.home().keep(object) };
     }
 
-    /// The calling lane's part, complete.
+    /// Returns the calling lane's part, complete.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn home(&'static self) -> &'static Hot {
@@ -192,22 +193,22 @@ impl Inner {
     #[inline(never)]
     fn complete(&'static self, hot: &'static Hot) {
         let lane = self.lanes.own();
-        // SAFETY: the slot is this lane's; nothing is called back.
+        // SAFETY: the slot is this lane's, and the closure calls back into nothing.
         unsafe { hot.cache.with(|cache| cache.give_room(&lane.stack)) };
         hot.pool.0.store(std::ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
     }
 
-    /// The rest of the calling lane's part.
+    /// Returns the part of the calling lane beyond [`Hot`].
     pub(crate) fn lane(&'static self) -> &'static Lane {
         self.lanes.own()
     }
 
-    /// Objects that the calling lane took, less those that it gave back.
+    /// Returns the number of objects that the calling lane allocated minus those that it freed.
     pub(crate) fn used_here(&'static self) -> i64 {
         self.hot.own().mem(1).live()
     }
 
-    /// Objects in use.
+    /// Returns the number of objects in use.
     pub(crate) fn used(&self) -> i64 {
         self.parts().map(|(_, hot, _)| hot.mem(1).live()).sum()
     }
@@ -224,17 +225,18 @@ impl Inner {
         AllocError(failure.expect("there is one for each cause"))
     }
 
-    /// Why [`refill`](Self::refill) found nothing; counted.
+    /// Makes the error for an empty-handed [`refill`](Self::refill), and counts it.
     #[cold]
     fn failure(&'static self) -> AllocError {
         let lane = self.lane();
-        // SAFETY: the slot is the calling lane's; nothing is called back.
+        // SAFETY: the slot is the calling lane's, and the closure calls back into nothing.
         let cause = unsafe { lane.notes.with(|notes| notes.failure) };
         self.fail(lane, cause)
     }
 
-    /// The cache is empty: an object from the own surplus, another lane's, a global list, the allocator. Else
-    /// the reason is in the lane's notes. (A result would be a tag that the fast path has to make, too.)
+    /// Finds an object when the cache is empty: on the lane's own surplus, another lane's, a global list, or
+    /// from the allocator. If there is none, the cause is in the lane's notes. (A `Result` would be a tag
+    /// that the fast path has to make, too.)
     #[cold]
     #[inline(never)]
     fn refill(&'static self, hot: &'static Hot) -> Option<Object> {
@@ -246,10 +248,10 @@ impl Inner {
         } else {
             match self.fresh(lane) {
                 Ok(object) => object,
-                // What others have on their surpluses is better than a failure.
+                // Objects on other lanes' surpluses are better than a failure.
                 Err(_) if self.find_batch(lane, &mut batch, true) => Self::unpack(hot, lane, &batch),
                 Err(cause) => {
-                    // SAFETY: the slot is the calling lane's; nothing is called back.
+                    // SAFETY: the slot is the calling lane's, and the closure calls back into nothing.
                     unsafe { lane.notes.with(|notes| notes.failure = cause) };
                     return None;
                 }
@@ -261,13 +263,13 @@ impl Inner {
 
     fn unpack(hot: &Hot, lane: &Lane, batch: &Batch) -> Object {
         lane.taken.add(batch.len() as u64);
-        // SAFETY: the slot is the calling lane's; nothing is called back.
+        // SAFETY: the slot is the calling lane's, and the closure calls back into nothing.
         let first = unsafe { hot.cache.with(|cache| cache.unpack(batch)) };
         first.expect("a batch has at least one object")
     }
 
     fn find_batch(&self, lane: &Lane, batch: &mut Batch, thorough: bool) -> bool {
-        // SAFETY: the slot is the calling lane's; nothing is called back.
+        // SAFETY: the slot is the calling lane's, and the closure calls back into nothing.
         unsafe {
             lane.notes.with(|notes| {
                 if lane.surplus.take_newest(batch, &mut notes.oldest) {
@@ -284,14 +286,14 @@ impl Inner {
         }
     }
 
-    /// A batch from another lane's surplus, or a global list.
+    /// Takes a batch from another lane's surplus, or from a global list.
     fn search(&self, batch: &mut Batch, source: &mut Option<LaneId>) -> bool {
         if let Some(lane) = source.and_then(|lane| self.lanes.get(lane))
             && lane.surplus.take(batch)
         {
             return true;
         }
-        // Lanes above us first, so that not all lanes search the first ones.
+        // Lanes with higher numbers first, so that not all lanes search the first ones.
         let own = manylane_sync::lane::current();
         let above = self.lanes.iter().skip_while(|(lane, _)| *lane <= own);
         let below = self.lanes.iter().take_while(|(lane, _)| *lane < own);
@@ -303,7 +305,7 @@ impl Inner {
         source.is_some()
     }
 
-    /// An object from the allocator.
+    /// Allocates an object from the allocator.
     fn fresh(&self, lane: &Lane) -> Result<Object, Cause> {
         if !self.reserve() {
             return Err(Cause::Limit);
@@ -326,14 +328,14 @@ impl Inner {
         Ok(Object(memory))
     }
 
-    /// The cache is full: the coldest batch goes to the surplus; if that is full too, the coldest there goes
-    /// to a global list or the allocator. At most one batch is moved and one freed.
+    /// Makes room when the cache is full: moves the coldest batch to the surplus. If that is full, too, its
+    /// oldest batch goes to a global list or the allocator. Moves at most one batch and frees at most one.
     #[cold]
     #[inline(never)]
     fn overflow(&'static self, hot: &'static Hot, object: Object) {
         let lane = self.lane();
         let mut batch = Batch::new();
-        // SAFETY: the slot is the calling lane's; nothing is called back.
+        // SAFETY: the slot is the calling lane's, and the closure calls back into nothing.
         unsafe { hot.cache.with(|cache| cache.displace(object, self.options.batch, &mut batch)) };
         lane.spilled.add(batch.len() as u64);
         // SAFETY: as above.
@@ -344,7 +346,7 @@ impl Inner {
         }
     }
 
-    /// Objects that no lane has room for.
+    /// Stores a batch for which no lane has room on a global list, or returns it to the allocator.
     fn surplus(&self, lane: &Lane, batch: &Batch) {
         #[cfg(feature = "global-pools")]
         if self.global.put(manylane_sync::lane::current(), batch) {
@@ -353,17 +355,17 @@ impl Inner {
         self.evict(lane, batch);
     }
 
-    /// Gives objects back to the allocator.
+    /// Returns the objects of `batch` to the allocator.
     fn evict(&self, lane: &Lane, batch: &Batch) {
         for object in batch.iter() {
-            // SAFETY: it came from `fresh` with this layout, and a free object belongs to whoever holds it.
+            // SAFETY: it came from `fresh` with this layout, and a free object belongs to its holder.
             unsafe { std::alloc::dealloc(object.0.as_ptr(), self.options.layout) };
         }
         lane.evicted.add(batch.len() as u64);
         self.unreserve(batch.len());
     }
 
-    /// Room for one more object below the limit, if there is one.
+    /// Reserves one more object below the limit. Returns false if the limit is reached.
     fn reserve(&self) -> bool {
         let Some(limit) = self.options.limit else { return true };
         let mut backoff = Backoff::new();
@@ -386,8 +388,8 @@ impl Inner {
         }
     }
 
-    /// Gives to the allocator what the calling lane's cache, the caches of lanes without a thread, all
-    /// surpluses and the global lists hold; returns how many objects that were.
+    /// Returns to the allocator the objects of the calling lane's cache, of the caches of lanes without a
+    /// thread, of all surpluses and of the global lists. Returns their number.
     pub(crate) fn reclaim(&'static self) -> usize {
         let (hot, lane) = (self.hot.own(), self.lane());
         let mut freed = 0;
@@ -396,7 +398,7 @@ impl Inner {
             self.evict(lane, batch);
         };
         hot.empty_cache(lane, |batch| evict(&batch));
-        let mut ended = Vec::new(); // given to the allocator later: threads that start wait meanwhile
+        let mut ended = Vec::new(); // freed after the visit, in which threads that start must wait
         manylane_sync::lane::for_each_free(|id| {
             if let (Some(hot), Some(lane)) = (self.hot.get(id), self.lanes.get(id)) {
                 hot.empty_cache(lane, |batch| ended.push(batch));
@@ -406,7 +408,7 @@ impl Inner {
         for (_, from) in self.lanes.iter() {
             let mut batch = Batch::new();
             for _ in 0..self.options.surplus {
-                // Counted, since the lane may go on filling it.
+                // Bounded, since the lane may go on filling it.
                 if from.surplus.take(&mut batch) {
                     evict(&batch);
                 }
@@ -417,22 +419,23 @@ impl Inner {
         freed
     }
 
-    /// Gives back to the allocator half of what lies on the calling lane's surplus, and moves the colder half
-    /// of its cache there, where it is found again if it is needed before the next call. Nothing if the
-    /// lane got an object from the allocator since the last call: then it needs more, not less.
+    /// Returns to the allocator half of the objects on the calling lane's surplus, and moves the colder half
+    /// of its cache to the surplus, where the lane finds it again if it needs it before the next call. Does
+    /// nothing if the lane allocated an object from the allocator since the last call: then it needs more
+    /// objects, not fewer.
     ///
-    /// A half that is less than a batch goes to the allocator at once, as far as it was not used since the
-    /// last call. It is little, but a few objects that a burst left behind lie on as many of the allocator's
-    /// pages, and each keeps the whole page.
+    /// A half smaller than a batch goes to the allocator at once, except for the objects that were used since
+    /// the last call. The amount is small, but a few objects that a burst left behind lie on as many of the
+    /// allocator's pages, and each keeps a whole page in memory.
     pub(crate) fn trim(&'static self) {
         let hot = self.hot.own();
-        // Relaxed: this lane stored it. Without it the lane has not used the pool.
+        // Relaxed: this lane stored it. Null means that the lane has not used the pool.
         if hot.pool.0.load(Ordering::Relaxed).is_null() {
             return;
         }
         let (lane, size) = (self.lane(), self.options.batch);
         let (fresh, allocs) = (lane.fresh.get(), hot.mem(1).allocs);
-        // SAFETY: the slot is the calling lane's; nothing is called back.
+        // SAFETY: the slot is the calling lane's, and the closure calls back into nothing.
         let (calm, used) = unsafe {
             lane.notes.with(|notes| {
                 let calm = std::mem::replace(&mut notes.fresh, fresh) == fresh;
@@ -472,7 +475,7 @@ impl Inner {
         }
     }
 
-    /// Objects on global lists.
+    /// Returns the number of objects on global lists.
     pub(crate) fn on_global_lists(&self) -> usize {
         #[cfg(feature = "global-pools")]
         return self.global.magazines() * self.options.batch;
@@ -480,20 +483,20 @@ impl Inner {
         0
     }
 
-    /// Each lane's numbers, read while the lanes go on.
+    /// Calls `each` with each lane's numbers, read while the lanes go on.
     pub(crate) fn visit_lanes(&self, each: &mut dyn FnMut(LaneId, LaneNumbers)) {
         self.parts().for_each(|(id, hot, lane)| each(id, hot.numbers(self.options.layout.size(), lane)));
     }
 
-    /// The parts of all lanes that used the pool, in order of lane.
+    /// Iterates over the parts of all lanes that used the pool, in order of lane.
     fn parts(&self) -> impl Iterator<Item = (LaneId, &Hot, &Lane)> {
         self.lanes.iter().filter_map(|(id, lane)| Some((id, self.hot.get(id)?, lane)))
     }
 
-    /// For models only: frees the pool and all that is cached in it.
+    /// For models only: frees the pool and all objects cached in it.
     ///
     /// # Safety
-    /// Nobody uses the pool any more, and all objects were given back.
+    /// Nothing uses the pool any more, and all objects were freed.
     #[cfg(loom)]
     pub(crate) unsafe fn destroy(&'static self) {
         let this = std::ptr::from_ref(self).cast_mut();
@@ -501,13 +504,13 @@ impl Inner {
             hot.empty_cache(lane, |batch| self.evict(lane, &batch));
         }
         self.reclaim();
-        // SAFETY: it came from a box in `leak`, and nobody uses it any more.
+        // SAFETY: it came from a box in `leak`, and nothing uses it any more.
         drop(unsafe { Box::from_raw(this) });
     }
 }
 
-/// What the calling lane stored into a word that nobody else stores to. A plain load, which compilers compare
-/// with in place; that is two instructions less for an alloc and a free than with atomic ones.
+/// Returns the value of a word that only the calling lane stores. A plain load, which compilers fold into a
+/// comparison; that saves two instructions for an allocation and a free compared with atomic loads.
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
 fn own(word: &AtomicU64) -> u64 {
@@ -545,30 +548,29 @@ impl Lane {
 }
 
 impl Hot {
-    /// The pool. Only of a part that is complete.
+    /// Returns the pool. Legal only for a complete part.
     #[inline]
     pub(crate) fn pool(&self) -> &'static Inner {
         #[cfg(any(loom, manylane_sim))]
         let pool = self.pool.0.load(Ordering::Relaxed);
         #[cfg(not(any(loom, manylane_sim)))]
-        // SAFETY: stored once, when the part became complete, and whoever has an object is ordered after
-        // that. A plain load is left out where only the size is asked for that is known not to be 0;
-        // an atomic one is not.
+        // SAFETY: stored once, when the part became complete; the owner of an object is ordered after that.
+        // Compilers drop a plain load if only the size's being non-zero matters; they keep an atomic one.
         let pool = unsafe { self.pool.0.as_ptr().read() };
         // SAFETY: pools live for ever.
         unsafe { &*pool }
     }
 
-    /// An object from the calling lane's cache, counted.
+    /// Removes an object from the calling lane's cache, and counts it.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     fn pop(&self) -> Option<Object> {
         let frees = own(&self.frees);
         if own(&self.allocs) != frees {
-            // One more: `frees` is. Release: rule 3 of `manylane_stats`, here and below.
+            // One more: `frees` is that value. Release: rule 3 of `manylane_stats`, here and below.
             self.allocs.store(frees, Ordering::Release);
-            // SAFETY: the slot is this lane's, and nothing is called back. There is an object apart: see
-            // "Counts".
+            // SAFETY: the slot is this lane's, and the closure calls back into nothing. There is an object
+            // apart: see "Counts".
             return Some(unsafe { self.cache.with(|cache| cache.last()) });
         }
         cold_path();
@@ -578,10 +580,11 @@ impl Hot {
         Some(object)
     }
 
-    /// Takes `object` back that was taken from this part, or into the calling lane's if that is another one.
+    /// Frees `object`, allocated from this part, into this part's cache, or into the calling lane's if that
+    /// is another lane.
     ///
     /// # Safety
-    /// As for [`Inner::give`]; this is a complete part of the pool.
+    /// As for [`Inner::give`]; `self` is a complete part of the pool.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) unsafe fn give_home(&'static self, object: NonNull<u8>) {
@@ -594,26 +597,26 @@ impl Hot {
         unsafe { self.pool().give(object) };
     }
 
-    /// Takes `object` back into the cache, and counts.
+    /// Puts `object` into the cache, and counts it.
     ///
     /// # Safety
-    /// As for [`Inner::give`]; this is the calling lane's part, complete.
+    /// As for [`Inner::give`]; `self` is the calling lane's part, complete.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     unsafe fn keep(&'static self, object: NonNull<u8>) {
         #[cfg(debug_assertions)]
-        // SAFETY: nobody uses the object any more.
+        // SAFETY: nothing uses the object any more.
         unsafe {
             crate::poison::fill(object, self.pool().options.layout.size());
         }
         let object = Object(object);
-        // SAFETY: the slot is this lane's, and nothing is called back, here and below.
+        // SAFETY: the slot is this lane's, and the closure calls back into nothing, here and below.
         let is_back = unsafe { self.cache.with(|cache| cache.was_last(object)) };
         let frees = own(&self.frees);
         debug_assert!(!is_back || own(&self.allocs) == frees, "an object is not free twice");
         if is_back || own(&self.allocs) == frees {
             if !is_back {
-                // SAFETY: as above. There is no object apart: see "Counts".
+                // SAFETY: as above. No object is apart: see "Counts".
                 unsafe { self.cache.with(|cache| cache.set_last(object)) };
             }
             self.frees.store(frees.wrapping_add(1), Ordering::Release);
@@ -621,14 +624,14 @@ impl Hot {
         }
         cold_path();
         self.more_frees.add(1);
-        // SAFETY: as above, but there is one.
+        // SAFETY: as above, with an object apart.
         if !unsafe { self.cache.with(|cache| cache.push(object)) } {
             self.pool().overflow(self, object);
         }
     }
 
-    /// Calls `each` with all that the cache holds, which counts as allocated and freed. `lane` is the rest of
-    /// this part. The caller owns both: it is its lane's, or that of a lane that it visits as free.
+    /// Empties the cache into `each`; the objects count as allocated and freed. `lane` is the other half of
+    /// this part. The caller owns both: they are its lane's, or those of a free lane that it visits.
     fn empty_cache(&self, lane: &Lane, mut each: impl FnMut(Batch)) {
         loop {
             let mut batch = Batch::new();
@@ -646,19 +649,19 @@ impl Hot {
         }
     }
 
-    /// What was counted of objects of `size` bytes; frees are read before allocations (rule 3 of
+    /// Returns the counts for objects of `size` bytes; reads frees before allocations (rule 3 of
     /// `manylane_stats`).
     fn mem(&self, size: usize) -> MemCounts {
-        // Acquire: pairs with the release of whoever counted.
+        // Acquire: pairs with the release of the counting lane.
         let frees = self.more_frees.get().wrapping_add(self.frees.load(Ordering::Acquire));
         let allocs = self.more_allocs.get().wrapping_add(self.allocs.load(Ordering::Acquire));
         MemCounts::of_one_size(size, allocs, frees)
     }
 
-    /// The lane's numbers, `lane` being the rest of its part.
+    /// Returns the lane's numbers; `lane` is the other half of its part.
     fn numbers(&self, size: usize, lane: &Lane) -> LaneNumbers {
-        // What leaves is read before what comes, so that differences are rarely negative while the lane goes
-        // on.
+        // Reads outgoing counts before incoming ones, so that differences are rarely negative while the lane
+        // goes on.
         let (evicted, spilled) = (lane.evicted.get(), lane.spilled.get());
         LaneNumbers {
             evicted,
@@ -672,7 +675,7 @@ impl Hot {
     }
 }
 
-/// What a lane counted.
+/// The counts of one lane.
 pub(crate) struct LaneNumbers {
     pub(crate) mem: MemCounts,
     pub(crate) fresh: u64,
@@ -684,8 +687,8 @@ pub(crate) struct LaneNumbers {
 }
 
 impl LaneNumbers {
-    /// Objects in the cache: what was freed into it and came in batches, less what was allocated from it and
-    /// left in batches. Exact while the lane is at rest.
+    /// Returns the number of objects in the cache: those freed into it or moved in by batches, minus those
+    /// allocated from it or moved out by batches. Exact while the lane is at rest.
     pub(crate) fn cached(&self) -> u64 {
         let came = self.mem.frees + self.taken + self.fresh;
         came.saturating_sub(self.mem.allocs + self.spilled)

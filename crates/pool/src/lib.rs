@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
+#![allow(unsafe_code)] // one of the crates where `unsafe` is allowed by name (ARCHITECTURE.md)
 
 mod bytes;
 mod cache;
@@ -13,7 +13,7 @@ mod options;
 mod poison;
 mod report;
 #[cfg(not(any(loom, manylane_sim)))]
-pub mod reserve; // an allocator is of the real machine only
+pub mod reserve; // only the real machine has an allocator
 mod surplus;
 mod typed;
 

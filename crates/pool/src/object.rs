@@ -1,21 +1,21 @@
-//! A free object, as the pool keeps it.
+//! A free object, in the form in which the pool keeps it.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// The memory of an object that nobody uses: it belongs to whoever holds this value.
+/// The memory of a free object: it belongs to the owner of this value.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Object(pub(crate) NonNull<u8>);
 
-// SAFETY: nobody refers to the memory of a free object, so it may change threads with its value.
+// SAFETY: no reference points into the memory of a free object, so the object may change threads.
 unsafe impl Send for Object {}
 
-/// Objects that travel together between lanes: enough that the cost of the journey (about ten line transfers)
-/// is small for each, few enough that a lane does not hoard.
+/// Number of objects that move between lanes together: enough that the cost of the move (about ten line
+/// transfers) is small for each, few enough that a lane does not hoard.
 pub(crate) const BATCH: usize = if cfg!(loom) { 2 } else { 32 };
 
-/// Up to [`BATCH`] objects on their way.
+/// Up to [`BATCH`] objects that move together.
 pub(crate) struct Batch {
     objects: [MaybeUninit<Object>; BATCH],
     len: usize,
@@ -26,10 +26,10 @@ impl Batch {
         Self { objects: [MaybeUninit::uninit(); BATCH], len: 0 }
     }
 
-    /// Takes over the objects of `from`, which its owner forgets.
+    /// Copies the objects of `from`, whose owner must forget them.
     ///
     /// # Panics
-    /// When there are more than [`BATCH`].
+    /// If there are more than [`BATCH`].
     pub(crate) fn fill(&mut self, from: &[MaybeUninit<Object>]) {
         self.objects[..from.len()].copy_from_slice(from);
         self.len = from.len();
@@ -44,7 +44,7 @@ impl Batch {
         self.len
     }
 
-    /// The objects; all of them are written.
+    /// Returns the objects; all of them are written.
     pub(crate) fn raw(&self) -> &[MaybeUninit<Object>] {
         &self.objects[..self.len]
     }

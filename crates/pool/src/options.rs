@@ -1,22 +1,22 @@
-//! What a pool may be told, and what follows from it.
+//! Options of a pool, and the values derived from them.
 
 use crate::error::PoolError;
 use crate::object::BATCH;
 use std::alloc::Layout;
 
-/// Largest object, in bytes. Beyond it an object is worth a mapping of its own.
+/// Largest object, in bytes. A larger one deserves a mapping of its own.
 pub const MAX_OBJECT_BYTES: usize = 1 << 30;
 
 /// Largest alignment, in bytes: a page.
 pub(crate) const MAX_ALIGN: usize = 4096;
 
-/// Objects that a lane's cache has room for at most, however small they are: 8 KiB of pointers a lane.
+/// Largest number of objects in a lane's cache, however small they are: 8 KiB of pointers a lane.
 const MAX_CACHED: usize = if cfg!(loom) { 4 } else { 1024 };
 
-/// Batches that a lane's surplus has room for at most.
+/// Largest number of batches on a lane's surplus.
 pub(crate) const MAX_SURPLUS: usize = if cfg!(loom) { 2 } else { 16 };
 
-/// How a pool behaves. Start from [`Options::new`] or `default()`, which suit most.
+/// Options of a pool. [`Options::new`] or `default()` suits most pools.
 ///
 /// ```
 /// use manylane_pool::{BytePool, Options};
@@ -36,12 +36,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// 6 MiB a lane: 384 buffers of 16 KiB. A lane that holds 64 and gives them all back at once still finds
-    /// them in its cache afterwards; one that frees what another takes has room on its surplus for what that
-    /// one takes while it is off its processor.
+    /// 6 MiB a lane: 384 buffers of 16 KiB. A lane that frees 64 of them at once still has all of them in its
+    /// cache afterwards. A lane that frees another lane's objects has room on its surplus for all objects
+    /// that the other lane allocates while the freeing lane is off its processor.
     pub const LANE_BYTES: usize = 6 << 20;
 
-    /// The defaults.
+    /// Creates the default options.
     pub const fn new() -> Self {
         Self {
             lane_bytes: Self::LANE_BYTES,
@@ -54,8 +54,8 @@ impl Options {
         }
     }
 
-    /// Bytes of free objects that one lane may keep: a quarter in its cache, the rest on its surplus for
-    /// itself and others. The one object that it freed last is kept however large it is. Default
+    /// Sets how many bytes of free objects one lane may keep: a quarter in its cache, the rest on its surplus
+    /// for itself and others. A lane keeps the one object that it freed last, however large it is. Default
     /// [`LANE_BYTES`](Self::LANE_BYTES).
     #[must_use]
     pub const fn lane_bytes(mut self, bytes: usize) -> Self {
@@ -63,27 +63,27 @@ impl Options {
         self
     }
 
-    /// Alignment of each object, in bytes: a power of two up to 4096. Default: that of the type; 64 for
-    /// bytes, so that no two objects share a cache line.
+    /// Sets the alignment of each object, in bytes: a power of two up to 4096. Default: that of the type; 64
+    /// for bytes, so that no two objects share a cache line.
     #[must_use]
     pub const fn align(mut self, align: usize) -> Self {
         self.align = Some(align);
         self
     }
 
-    /// Objects that the pool may have taken from the allocator at any time, cached ones included. Default: no
-    /// limit.
+    /// Sets the maximum number of objects that the pool may hold from the allocator, cached ones included.
+    /// Default: no limit.
     ///
-    /// What other lanes hold in their caches counts, and cannot be used here, so set it well above what is
-    /// needed.
+    /// Objects in the caches of other lanes count, and this lane cannot use them. So set the limit well above
+    /// the need.
     #[must_use]
     pub const fn limit(mut self, objects: usize) -> Self {
         self.limit = Some(objects);
         self
     }
 
-    /// Lists that take the lanes' surplus before the allocator does (R-D2): 0 for none (the default, right
-    /// where the allocator is thread-aware), else how many lists share the lanes, up to 4096.
+    /// Sets the number of global lists, which take the lanes' surplus before the allocator does (R-D2): up to
+    /// 4096, each shared by some lanes. 0 means none: the default, right for a thread-aware allocator.
     #[cfg(feature = "global-pools")]
     #[must_use]
     pub const fn global_lists(mut self, lists: usize) -> Self {
@@ -91,7 +91,7 @@ impl Options {
         self
     }
 
-    /// Bytes of free objects in all global lists together. Default 64 MiB.
+    /// Sets how many bytes of free objects all global lists may hold together. Default 64 MiB.
     #[cfg(feature = "global-pools")]
     #[must_use]
     pub const fn global_bytes(mut self, bytes: usize) -> Self {
@@ -99,12 +99,12 @@ impl Options {
         self
     }
 
-    /// The alignment asked for, or `default`.
+    /// Returns the requested alignment, or `default`.
     pub(crate) fn align_or(&self, default: usize) -> usize {
         self.align.unwrap_or(default)
     }
 
-    /// Checks the options and works out the capacities.
+    /// Checks the options and computes the capacities.
     pub(crate) fn resolve(&self, pool: &str, size: usize, align: usize) -> Result<Resolved, PoolError> {
         let align = self.align.map_or(align, |asked| asked.max(align));
         if size == 0 {
@@ -128,7 +128,7 @@ impl Options {
             .map_err(|_| PoolError::TooLarge { pool: pool.to_owned(), size })?;
         let objects = self.lane_bytes / layout.size();
         let cached = (objects / 4).clamp(1, MAX_CACHED);
-        // At least two batches to a cache, so that a full one stays half full when it gives one away.
+        // A cache has room for at least two batches, so that a full one stays half full after it spills one.
         let batch = (cached / 2).clamp(1, BATCH);
         Ok(Resolved {
             layout,
@@ -150,23 +150,23 @@ impl Default for Options {
     }
 }
 
-/// What follows from a pool's options.
+/// Values derived from a pool's options.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolved {
-    /// Of each object; the size is not 0.
+    /// Layout of each object; the size is not 0.
     pub(crate) layout: Layout,
-    /// Objects in a lane's cache at most; 1 at least.
+    /// Maximum number of objects in a lane's cache; at least 1.
     pub(crate) cached: usize,
-    /// Objects that travel together; 1 to `BATCH`.
+    /// Number of objects that move together; 1 to `BATCH`.
     pub(crate) batch: usize,
-    /// Batches on a lane's surplus at most.
+    /// Maximum number of batches on a lane's surplus.
     pub(crate) surplus: usize,
-    /// Objects taken from the allocator at most.
+    /// Maximum number of objects from the allocator.
     pub(crate) limit: Option<usize>,
-    /// Global lists.
+    /// Number of global lists.
     #[cfg(feature = "global-pools")]
     pub(crate) global_lists: usize,
-    /// Batches in all global lists at most.
+    /// Maximum number of batches in all global lists.
     #[cfg(feature = "global-pools")]
     pub(crate) global_batches: usize,
 }

@@ -1,30 +1,30 @@
-//! Debug builds fill freed memory with a pattern, and check it when the memory is used again: a write after
-//! free is told with the pool's name, by the next allocation that gets the memory.
+//! Poison: debug builds fill freed memory with a pattern, and check the pattern at the next allocation. So
+//! the allocation that gets the memory reports a write after free, with the pool's name.
 
 #[cfg(debug_assertions)]
 use std::ptr::NonNull;
 
-/// What freed memory is filled with. An address made of it is not canonical, so following one faults.
+/// Byte that fills freed memory. An address made of it is not canonical, so following it faults.
 #[cfg(debug_assertions)]
 pub(crate) const POISON: u8 = 0xDB;
 
 /// Fills `size` bytes at `object`.
 ///
 /// # Safety
-/// They are the caller's to write.
+/// The caller may write these bytes.
 #[cfg(debug_assertions)]
 pub(crate) unsafe fn fill(object: NonNull<u8>, size: usize) {
     // SAFETY: by contract.
     unsafe { object.write_bytes(POISON, size) };
 }
 
-/// Checks that nobody wrote to the `size` bytes at `object` since [`fill`].
+/// Checks that nothing wrote to the `size` bytes at `object` since [`fill`].
 ///
 /// # Panics
-/// When somebody did.
+/// If a byte differs from the pattern.
 ///
 /// # Safety
-/// They are the caller's to read, and were filled.
+/// The caller may read these bytes, and [`fill`] filled them.
 #[cfg(debug_assertions)]
 pub(crate) unsafe fn check(object: NonNull<u8>, size: usize, pool: &str) {
     // SAFETY: by contract.

@@ -1,4 +1,4 @@
-//! All pools of the program and their numbers, in the shape of HAProxy's `show pools`.
+//! All pools of the program with their numbers, in the format of HAProxy's `show pools`.
 
 use crate::inner::Inner;
 use manylane_stats::MemReport;
@@ -7,7 +7,7 @@ use manylane_sync::LaneId;
 use manylane_sync::{LockClass, Mutex};
 use std::fmt;
 
-// Statics cannot hold loom's locks, and the memory of a simulation ends with it: nobody is listed there.
+// Statics cannot hold loom's locks, and the memory of a simulation ends with it: neither machine lists pools.
 #[cfg(not(any(loom, manylane_sim)))]
 static CLASS: LockClass = LockClass::new("pools", LockClass::REGISTRY);
 #[cfg(not(any(loom, manylane_sim)))]
@@ -16,7 +16,7 @@ static POOLS: Mutex<Vec<&'static Inner>> = Mutex::new(&CLASS, Vec::new());
 pub(crate) fn register(pool: &'static Inner) {
     #[cfg(not(any(loom, manylane_sim)))]
     POOLS.lock().push(pool);
-    manylane_stats::register_mem(pool); // which lists nobody either on those machines
+    manylane_stats::register_mem(pool); // it lists no pools on those machines either
 }
 
 fn pools() -> Vec<&'static Inner> {
@@ -26,51 +26,51 @@ fn pools() -> Vec<&'static Inner> {
     Vec::new()
 }
 
-/// The numbers of every pool, in order of name, read while the lanes go on.
+/// Returns the numbers of every pool, in order of name, read while the lanes go on.
 pub fn report() -> Vec<PoolReport> {
     let mut all: Vec<_> = pools().into_iter().map(PoolReport::of).collect();
     all.sort_by_key(|pool| pool.name);
     all
 }
 
-/// Housekeeping, never done on the data path: gives free objects of all pools back to the allocator, and
-/// returns how many bytes that were.
+/// Returns free objects of all pools to the allocator, and returns their number of bytes. For housekeeping,
+/// never for the data path.
 ///
-/// It reaches the calling lane's caches, those of lanes whose thread has ended, the surpluses of all lanes,
-/// and the global lists. It does not reach the caches of lanes that have a thread, which no other thread may
-/// touch: each lane calls this for itself. Threads that start or end wait while the caches of ended ones are
-/// looked through.
+/// Frees the objects of the calling lane's caches, of the caches of lanes whose thread has ended, of the
+/// surpluses of all lanes and of the global lists. The caches of lanes with a thread are out of reach, since
+/// no other thread may touch them: each lane calls this for itself. Threads that start or end wait while this
+/// function visits the caches of ended lanes.
 pub fn reclaim() -> usize {
     pools().into_iter().map(|pool| pool.reclaim() * pool.options.layout.size()).sum()
 }
 
-/// Housekeeping of a lane, every few seconds, never on the data path: gives back to the allocator half of the
-/// objects on the calling lane's surpluses, and takes half of its caches out of use, in each pool that asked
-/// the allocator for nothing since the last call.
+/// Returns to the allocator half of the objects on the calling lane's surpluses, and moves half of its caches
+/// there, in each pool that allocated nothing from the allocator since the last call. For a lane's
+/// housekeeping, every few seconds, never for the data path.
 pub fn trim() {
     pools().into_iter().for_each(Inner::trim);
 }
 
-/// A pool's numbers.
+/// Numbers of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolReport {
     /// The pool's name.
     pub name: &'static str,
-    /// Bytes of an object, alignment included.
+    /// Bytes of an object, alignment padding included.
     pub size: usize,
-    /// Objects taken from the allocator and not given back.
+    /// Objects allocated from the allocator and not returned to it.
     pub allocated: u64,
-    /// Of these, those in use.
+    /// Those of `allocated` that are in use.
     pub used: u64,
-    /// Of these, those kept for later: in caches, on surpluses, on global lists.
+    /// Those of `allocated` that are free: in caches, on surpluses, on global lists.
     pub cached: u64,
-    /// Of the cached ones, those on global lists (feature `global-pools`).
+    /// Those of `cached` that are on global lists (feature `global-pools`).
     pub global: u64,
     /// Allocations that failed.
     pub failed: u64,
-    /// Most objects that the pool may have, if it is limited.
+    /// Maximum number of objects, if the pool is limited.
     pub limit: Option<usize>,
-    /// The same by lane.
+    /// The numbers of each lane.
     pub lanes: Vec<PoolLane>,
 }
 
@@ -79,21 +79,21 @@ pub struct PoolReport {
 pub struct PoolLane {
     /// The lane.
     pub lane: LaneId,
-    /// Objects allocated here.
+    /// Objects allocated on this lane.
     pub allocs: u64,
-    /// Objects freed here, wherever they were allocated.
+    /// Objects freed on this lane, on whichever lane they were allocated.
     pub frees: u64,
-    /// Objects in its cache.
+    /// Objects in the lane's cache.
     pub cached: u64,
-    /// Objects on its surplus.
+    /// Objects on the lane's surplus.
     pub surplus: u64,
-    /// Allocations that failed here.
+    /// Allocations that failed on this lane.
     pub failed: u64,
 }
 
 impl PoolReport {
-    /// Reads while the lanes go on: exact while they are at rest; otherwise `used` is never negative (all
-    /// frees are read before any allocation), and `cached` is what is left of `allocated`.
+    /// Reads the numbers while the lanes go on. They are exact while the lanes are at rest; otherwise `used`
+    /// is never negative (it reads all frees before any allocation), and `cached` is the rest of `allocated`.
     pub(crate) fn of(pool: &'static Inner) -> Self {
         let used = MemReport::read_cheap(pool).sum.live().cast_unsigned();
         let (mut fresh, mut evicted, mut failed) = (0u64, 0u64, 0u64);
@@ -126,7 +126,7 @@ impl PoolReport {
     }
 }
 
-/// A line for the pool and a line for each lane.
+/// Writes a line for the pool and a line for each lane.
 impl fmt::Display for PoolReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, size, allocated, used, cached, failed, .. } = self;

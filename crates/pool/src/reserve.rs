@@ -1,43 +1,44 @@
-//! Memory that is kept back for allocations that must not fail.
+//! A memory reserve for allocations that must not fail.
 //!
-//! Where the process's memory is bounded, the system refuses some one day. A pool tells its caller, whose
-//! stream ends. A vector that grows, or a box, cannot: the process would abort, by the act of one client. So
-//! a block is kept for them.
+//! If the process's memory is bounded, the system refuses an allocation some day. A pool returns the error to
+//! its caller, and one stream ends. A growing vector or a box cannot: the process would abort, and a single
+//! client could cause that. So a reserve is kept for them.
 //!
 //! # Protocol
-//! 1. [`keep`] takes pieces from the allocator and links them. They are small, so that they are found again
-//!    between what others hold.
-//! 2. When the system refuses an allocation that must not fail, [`Reserving`] gives all pieces to the
+//! 1. [`keep`] allocates pieces and links them. They are small, so that `restore` finds room for them again
+//!    between other allocations.
+//! 2. When the system refuses an allocation that must not fail, [`Reserving`] returns all pieces to the
 //!    allocator, marks memory as short and tries again.
-//! 3. While memory is short, pools get nothing new ([`Cause::Memory`](crate::Cause::Memory)): what the pieces
-//!    brought is for the others.
-//! 4. [`restore`] gives the free objects of pools back and takes pieces again. When all are there, memory is
-//!    not short any more. Housekeeping calls it.
-//! 5. Whoever works on the pieces holds [`Turn`]: who is refused meanwhile waits for what the other gives.
+//! 3. While memory is short, pools get no new objects ([`Cause::Memory`](crate::Cause::Memory)): the memory
+//!    of the pieces is for the allocations that must not fail.
+//! 4. [`restore`] returns the free objects of pools to the allocator and allocates pieces again. When all
+//!    pieces are there, memory is no longer short. Housekeeping calls it.
+//! 5. The holder of [`Turn`] owns the list of pieces. A thread whose allocation fails meanwhile waits for the
+//!    memory that the holder returns.
 //!
-//! Without [`keep`] nothing is kept, and [`Reserving`] is the allocator that it wraps.
+//! Without [`keep`] there is no reserve, and [`Reserving`] behaves as the allocator that it wraps.
 
 use manylane_sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ptr::null_mut;
 
-/// Bytes of a piece: what the allocator takes of the system at once.
+/// Layout of a piece: as many bytes as the allocator takes from the system at once.
 const PIECE: Layout = match Layout::from_size_align(64 << 10, 4096) {
     Ok(layout) => layout,
     Err(_) => panic!("a power of two"),
 };
 
-/// The pieces, each with the address of the next in its first word.
+/// List of the pieces; the first word of each is the address of the next.
 static PIECES: AtomicPtr<Piece> = AtomicPtr::new(null_mut());
 
-/// How many pieces there should be; 0 where none are kept.
+/// Number of pieces that the reserve should have; 0 if there is no reserve.
 static WANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Somebody works on the pieces: 1.
+/// 1 while a thread holds [`Turn`].
 static TURN: AtomicUsize = AtomicUsize::new(0);
 
-/// The pieces were given away and are not all there again: 1.
+/// 1 while memory is short: the pieces were freed, and not all are allocated again.
 static SHORT: AtomicUsize = AtomicUsize::new(0);
 
 struct Piece {
@@ -45,30 +46,31 @@ struct Piece {
 }
 
 thread_local! {
-    /// The calling thread makes an allocation that may fail.
+    /// True while the calling thread makes an allocation that may fail.
     static MAY_FAIL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// An allocator that, refused by the system, falls back on what [`keep`] has kept. For `#[global_allocator]`.
+/// An allocator that falls back on the reserve of [`keep`] if the system refuses memory. For
+/// `#[global_allocator]`.
 #[derive(Debug)]
 pub struct Reserving<A>(pub A);
 
 impl<A: GlobalAlloc> Reserving<A> {
-    /// Allocates, and again when the system has no memory and a piece of the reserve was given back.
+    /// Allocates. If the system has no memory, frees the reserve and tries once more.
     #[inline]
     fn twice(&self, allocate: impl Fn() -> *mut u8) -> *mut u8 {
         let memory = allocate();
         if memory.is_null() && self.release() { allocate() } else { memory }
     }
 
-    /// Gives the pieces to the allocator. `false`: the allocation fails.
+    /// Returns the pieces to the allocator. `false`: the allocation fails.
     #[cold]
     fn release(&self) -> bool {
         if WANTED.load(Ordering::Relaxed) == 0 || MAY_FAIL.get() {
             return false;
         }
         let _turn = Turn::take();
-        SHORT.store(1, Ordering::Relaxed); // a hint: who misses it takes one object more
+        SHORT.store(1, Ordering::Relaxed); // a hint: a thread that misses it allocates one object more
         let mut piece = PIECES.swap(null_mut(), Ordering::Relaxed);
         while !piece.is_null() {
             // SAFETY: rule 5: the list is ours alone.
@@ -77,18 +79,18 @@ impl<A: GlobalAlloc> Reserving<A> {
             unsafe { self.0.dealloc(piece.cast(), PIECE) };
             piece = next;
         }
-        true // if another thread gave them away just now, there is something of them for this one, too
+        true // if another thread just freed the pieces, that memory serves this allocation, too
     }
 }
 
-/// The right to work on the pieces. A spinning lock, since the allocator must not be asked for what a
-/// sleeping one needs; it is held for some hundred allocations at most, by none that wants another turn:
-/// `take_pieces` takes what may fail.
+/// The right to use the list of pieces: a spinning lock, since a sleeping lock would need the allocator. A
+/// thread holds it for some hundred allocations at most. The holder never needs it a second time, since
+/// `take_pieces` makes allocations that may fail.
 struct Turn;
 
 impl Turn {
     fn take() -> Self {
-        // Acquire: pairs with the release of who had it before.
+        // Acquire: pairs with the release of the previous holder.
         while TURN.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             std::thread::yield_now();
         }
@@ -103,8 +105,8 @@ impl Drop for Turn {
     }
 }
 
-// SAFETY: each call goes to the wrapped allocator as it is, once or twice; `dealloc` gets what that has
-// given.
+// SAFETY: each call passes to the wrapped allocator unchanged, once or twice; `dealloc` gets memory from that
+// allocator.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -131,7 +133,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Reserving<A> {
     }
 }
 
-/// Memory that may be refused; null then.
+/// Allocates memory, or returns null if memory is short.
 ///
 /// # Safety
 /// As [`alloc`](std::alloc::alloc).
@@ -146,16 +148,17 @@ pub(crate) unsafe fn may_fail(layout: Layout) -> *mut u8 {
     memory
 }
 
-/// Keeps so many bytes back from now on, for the life of the process, rounded to pieces of 64 KiB. To be
-/// called once, where the process's memory is bounded and [`Reserving`] is its allocator. `false`: there are
-/// not so many.
+/// Keeps a reserve of `bytes` from now on, for the life of the process, rounded up to pieces of 64 KiB.
+/// Called once, if the process's memory is bounded and [`Reserving`] is its allocator. Returns `false` if
+/// there is not enough memory.
 pub fn keep(bytes: usize) -> bool {
     WANTED.store(bytes.div_ceil(PIECE.size()), Ordering::Relaxed);
     take_pieces()
 }
 
-/// How many of `bytes` the system gives now, in the shape in which large tables grow: a third of them in one
-/// piece, the rest in small ones. All of it goes back at once. Nothing while memory [is short](is_short).
+/// Returns how many of `bytes` the system can provide now, in the pattern in which large tables grow: a third
+/// of them in one piece, the rest in small ones. Frees all of it at once. Returns 0 while memory [is
+/// short](is_short).
 pub fn available(bytes: usize) -> usize {
     if is_short() {
         return 0;
@@ -170,7 +173,7 @@ pub fn available(bytes: usize) -> usize {
             let mut block = Vec::new();
             if block.try_reserve_exact(size).is_ok() {
                 found += size;
-                blocks.push(std::hint::black_box(block)); // else it might never be asked for
+                blocks.push(std::hint::black_box(block)); // otherwise the compiler might drop the allocation
             } else if size < large {
                 break;
             }
@@ -180,20 +183,21 @@ pub fn available(bytes: usize) -> usize {
     found.min(bytes)
 }
 
-/// Whether memory is short: what was kept is in use.
+/// True while memory is short: the reserve is in use.
 pub fn is_short() -> bool {
     SHORT.load(Ordering::Relaxed) != 0
 }
 
-/// Housekeeping of a lane while memory [is short](is_short): gives free objects back and takes pieces again.
+/// Frees the free objects of pools and allocates pieces again: a lane's housekeeping while memory [is
+/// short](is_short).
 #[cold]
 pub fn restore() {
     crate::reclaim();
     take_pieces();
 }
 
-/// Takes pieces until all are there, and memory is not short any more, or the system refuses one. Whether all
-/// are there.
+/// Allocates pieces until all are there and memory is no longer short, or until the system refuses one.
+/// Returns true if all are there.
 fn take_pieces() -> bool {
     let _turn = Turn::take();
     let mut first = PIECES.load(Ordering::Relaxed);

@@ -1,26 +1,28 @@
-//! A lane's surplus: batches of free objects that other lanes may take.
+//! A lane's surplus: batches of free objects that any lane may take.
 //!
 //! # Protocol
 //! Each slot is in one of three states:
 //!
 //! ```text
 //!   EMPTY ---- owner: put --------> FULL
-//!   FULL  ---- anyone: take ------> TAKING ---- the taker, when it has copied ----> EMPTY
+//!   FULL  ---- any lane: take ----> TAKING ---- the taker, after the copy -------> EMPTY
 //!   FULL  ---- owner: displace ---> TAKING ---- the owner, with other objects ----> FULL
 //! ```
 //!
-//! 1. A slot's objects are written by the owner while it is EMPTY (only the owner leaves that state) and read
-//!    by whoever moved it to TAKING.
+//! 1. The owner writes a slot's objects while the slot is EMPTY (only the owner leaves that state). The lane
+//!    that moved the slot to TAKING reads them.
 //! 2. EMPTY and FULL are stored with release and read with acquire: they publish the reads and the writes of
 //!    the objects.
 //!
-//! There are no nodes, so there is nothing to free, nothing to reuse too early, and no ABA.
+//! There are no nodes, so nothing is freed, nothing is reused too early, and there is no ABA.
 //!
 //! # Progress
-//! Nobody waits: a taker that finds a slot TAKING goes to the next; an owner that finds no slot is told so.
+//! No operation waits: a taker that finds a slot TAKING goes to the next; an owner that finds no slot gets
+//! `Refused`.
 //!
 //! # Cost
 //! The states are on one line, each slot's pointers on 4 (of 64 bytes). A batch that goes to another lane
+//! moves about ten lines for 32 objects.
 //! moves about ten lines for 32 objects.
 
 use crate::object::{BATCH, Batch, Object};
@@ -37,7 +39,7 @@ const TAKING: u32 = 2;
 pub(crate) struct Surplus {
     states: CachePadded<[AtomicU32; MAX_SURPLUS]>,
     slots: Box<[Slot]>,
-    /// Objects in a full slot.
+    /// Number of objects in a full slot.
     batch: usize,
 }
 
@@ -46,18 +48,18 @@ type Slot = CachePadded<UnsafeCell<[MaybeUninit<Object>; BATCH]>>;
 // SAFETY: rule 1 keeps all accesses to a slot's cell apart; `Object`s may change threads.
 unsafe impl Sync for Surplus {}
 
-/// What became of a batch that its lane had no room for.
+/// Outcome of putting a batch on the surplus.
 pub(crate) enum Put {
-    /// It is on the surplus.
+    /// The batch is on the surplus.
     Done,
-    /// It is on the surplus, in place of the oldest, which the batch now holds.
+    /// The batch is on the surplus in place of the oldest one, which the argument now holds.
     Displaced,
-    /// There is no surplus, or other lanes are just taking what is on it.
+    /// The lane has no surplus, or other lanes are just taking its batches.
     Refused,
 }
 
 impl Surplus {
-    /// A surplus for `slots` batches of `batch` objects.
+    /// Creates a surplus for `slots` batches of `batch` objects.
     pub(crate) fn new(slots: usize, batch: usize) -> Self {
         debug_assert!(slots <= MAX_SURPLUS && batch <= BATCH);
         let slot = |_| CachePadded::new(UnsafeCell::new([MaybeUninit::uninit(); BATCH]));
@@ -68,16 +70,16 @@ impl Surplus {
         }
     }
 
-    /// Puts `batch`, which is a full one, on the surplus. Only the owner may call it. `next` is the owner's
-    /// note of where the oldest batch is.
+    /// Puts the full `batch` on the surplus. Only the owner may call this. `next` is the owner's note of the
+    /// index of the oldest batch.
     pub(crate) fn put(&self, batch: &mut Batch, next: &mut usize) -> Put {
         debug_assert_eq!(batch.len(), self.batch);
         let slots = self.slots.len();
         for index in (*next..slots).chain(0..*next) {
-            // Acquire: rule 2: the last taker has read all.
+            // Acquire: rule 2: the last taker has read all objects.
             if self.states[index].load(Ordering::Acquire) == EMPTY {
                 self.slots[index].with_mut(|slot| {
-                    // SAFETY: rule 1: it is EMPTY and we are the owner.
+                    // SAFETY: rule 1: the slot is EMPTY, and the caller is the owner.
                     unsafe { (&mut *slot)[..self.batch].copy_from_slice(batch.raw()) }
                 });
                 // Release: rule 2: publishes the objects.
@@ -92,7 +94,7 @@ impl Surplus {
         }
         let mut displaced = Batch::new();
         self.slots[oldest].with_mut(|slot| {
-            // SAFETY: rule 1: we moved it to TAKING.
+            // SAFETY: rule 1: this thread moved it to TAKING.
             let slot = unsafe { &mut *slot };
             displaced.fill(&slot[..self.batch]);
             slot[..self.batch].copy_from_slice(batch.raw());
@@ -104,12 +106,12 @@ impl Surplus {
         Put::Displaced
     }
 
-    /// Takes a batch, any.
+    /// Takes any batch.
     pub(crate) fn take(&self, batch: &mut Batch) -> bool {
         (0..self.slots.len()).any(|index| self.take_from(index, batch))
     }
 
-    /// Takes the batch that the owner put last: its objects are the warmest. `next` as for
+    /// Takes the batch that the owner put last, whose objects are the warmest. `next` as for
     /// [`put`](Self::put).
     pub(crate) fn take_newest(&self, batch: &mut Batch, next: &mut usize) -> bool {
         let slots = self.slots.len();
@@ -122,19 +124,19 @@ impl Surplus {
         false
     }
 
-    /// Objects on the surplus, for reports.
+    /// Returns the number of objects on the surplus, for reports.
     pub(crate) fn len(&self) -> usize {
         let full = |state: &&AtomicU32| state.load(Ordering::Relaxed) == FULL;
         self.states.iter().filter(full).count() * self.batch
     }
 
     fn take_from(&self, index: usize, batch: &mut Batch) -> bool {
-        // A plain load first: a slot that is not full costs no exclusive access.
+        // A plain load first: a slot that is not full then costs no exclusive access.
         if self.states[index].load(Ordering::Relaxed) != FULL || !self.claim(index) {
             return false;
         }
         self.slots[index].with(|slot| {
-            // SAFETY: rule 1: we moved it to TAKING.
+            // SAFETY: rule 1: this thread moved it to TAKING.
             batch.fill(unsafe { &(&*slot)[..self.batch] });
         });
         // Release: rule 2: the owner may write it again.

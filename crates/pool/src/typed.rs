@@ -11,8 +11,8 @@ use std::mem::{ManuallyDrop, needs_drop};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// A pool of values of type `T`, which has a size. A cheap handle: copies are the same pool, which lives as
-/// long as the process.
+/// A pool of values of type `T`, which is not zero-sized. The value is a cheap handle: copies refer to the
+/// same pool, which lives as long as the process.
 ///
 /// ```
 /// use manylane_pool::Pool;
@@ -22,7 +22,7 @@ use std::ptr::NonNull;
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A type without a size is refused by the compiler:
+/// The compiler refuses a zero-sized type:
 /// ```compile_fail
 /// let units = manylane_pool::Pool::<()>::new("units");
 /// ```
@@ -34,50 +34,50 @@ pub struct Pool<T> {
 impl<T> Pool<T> {
     const HAS_SIZE: () = assert!(size_of::<T>() > 0, "values without a size need no pool");
 
-    /// A pool called `name`.
+    /// Creates a pool called `name`.
     ///
     /// # Errors
-    /// [`PoolError`] when values are larger than [`MAX_OBJECT_BYTES`](crate::MAX_OBJECT_BYTES).
+    /// [`PoolError`] if values are larger than [`MAX_OBJECT_BYTES`](crate::MAX_OBJECT_BYTES).
     pub fn new(name: &str) -> Result<Self, PoolError> {
         Self::with(name, Options::new())
     }
 
-    /// As [`new`](Self::new), with options. An alignment below that of the type has no effect.
+    /// Creates a pool as [`new`](Self::new), with options. An alignment below that of the type has no effect.
     ///
     /// # Errors
-    /// [`PoolError`] for a size or an option that no pool can have.
+    /// [`PoolError`] for a size or an option that is out of range.
     #[allow(clippy::needless_pass_by_value)] // options are built in the call
     pub fn with(name: &str, options: Options) -> Result<Self, PoolError> {
         const { Self::HAS_SIZE };
         Ok(Self { inner: Inner::leak(name, size_of::<T>(), align_of::<T>(), &options)?, of: PhantomData })
     }
 
-    /// An object that holds `value`, which is dropped if there is none.
+    /// Allocates an object that holds `value`. If there is none, `value` is dropped.
     ///
     /// # Errors
-    /// [`AllocError`] when there is no memory, the limit is reached, or a test injected it.
+    /// [`AllocError`] if there is no memory, the limit is reached, or a test injected a failure.
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub fn alloc(self, value: T) -> Result<Pooled<T>, AllocError> {
         self.alloc_with(|| value)
     }
 
-    /// [`alloc`](Self::alloc), with a value that is made when there is a place for it: so a large one may be
-    /// made there, and need not be moved. If `make` panics, the place is lost.
+    /// Allocates as [`alloc`](Self::alloc), and calls `make` once there is memory: a large value can be made
+    /// in place, without a move. If `make` panics, the memory is lost.
     ///
     /// # Errors
-    /// As [`alloc`](Self::alloc); `make` is not called then.
+    /// As [`alloc`](Self::alloc); in that case `make` is not called.
     #[inline]
     #[cfg_attr(any(manylane_sim, feature = "call-sites"), track_caller)]
     pub fn alloc_with(self, make: impl FnOnce() -> T) -> Result<Pooled<T>, AllocError> {
         let (object, home) = self.inner.take()?;
         let object = object.cast::<T>();
-        // SAFETY: the memory is ours, and large and aligned enough for a `T`.
+        // SAFETY: this function owns the memory, which is large and aligned enough for a `T`.
         unsafe { object.write(make()) };
         Ok(Pooled { object, home, owns: PhantomData })
     }
 
-    /// The owner of an object again.
+    /// Makes the owner of a raw object.
     ///
     /// # Safety
     /// `object` came from [`Pooled::into_raw`] of this pool and has no other owner.
@@ -86,22 +86,23 @@ impl<T> Pool<T> {
         Pooled { object, home: self.inner.home(), owns: PhantomData }
     }
 
-    /// The pool's name.
+    /// Returns the pool's name.
     pub fn name(self) -> &'static str {
         self.inner.name
     }
 
-    /// The pool's numbers, read while the lanes go on.
+    /// Reads the pool's numbers while the lanes go on.
     pub fn report(self) -> PoolReport {
         PoolReport::of(self.inner)
     }
 
-    /// Who allocated from it (R-C3), most bytes first. Empty without the feature `call-sites`.
+    /// Returns the call sites that allocated from this pool (R-C3), most bytes first. Empty without the
+    /// feature `call-sites`.
     pub fn call_sites(self) -> Vec<CallSite> {
         MemReport::call_sites(self.inner)
     }
 
-    /// Gives free objects back to the allocator and returns how many; see [`reclaim`](crate::reclaim).
+    /// Returns free objects to the allocator, and returns their number; see [`reclaim`](crate::reclaim).
     pub fn reclaim(self) -> usize {
         self.inner.reclaim()
     }
@@ -121,39 +122,39 @@ impl<T> fmt::Debug for Pool<T> {
     }
 }
 
-/// Owns a value in a [`Pool`]. Dropped, its memory goes to the cache of the lane that drops it, and nobody
-/// can reach it any more (R-D3).
+/// Owns a value in a [`Pool`]. Dropping it returns the memory to the cache of the dropping lane; nothing can
+/// then reach the memory through it (R-D3).
 pub struct Pooled<T> {
     object: NonNull<T>,
-    /// The part of the lane that took the object, most likely the one that drops it.
+    /// Part of the pool of the lane that allocated the object, most likely the lane that drops it.
     home: &'static Hot,
     owns: PhantomData<T>,
 }
 
-// SAFETY: it owns its value, as a box does, and any lane may give its memory back.
+// SAFETY: it owns its value, as a box does, and any lane may free its memory.
 unsafe impl<T: Send> Send for Pooled<T> {}
 // SAFETY: a shared reference gives `&T` and nothing else.
 unsafe impl<T: Sync> Sync for Pooled<T> {}
 
 impl<T> Pooled<T> {
-    /// Gives up ownership; [`Pool::from_raw`] takes it back, on any lane.
+    /// Gives up ownership; [`Pool::from_raw`] takes the object, on any lane.
     #[inline]
     pub fn into_raw(self) -> NonNull<T> {
         ManuallyDrop::new(self).object
     }
 
-    /// The value; its memory goes to the calling lane's cache.
+    /// Returns the value; its memory goes to the calling lane's cache.
     #[inline]
     pub fn into_inner(self) -> T {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the value is ours, and is not touched again.
+        // SAFETY: this value owns `T`, and does not touch it again.
         let value = unsafe { this.object.read() };
         // SAFETY: the memory came from this pool and is not used any more.
         unsafe { this.home.give_home(this.object.cast()) };
         value
     }
 
-    /// The pool that it belongs to.
+    /// Returns the pool that the value belongs to.
     #[inline]
     pub fn pool(&self) -> Pool<T> {
         Pool { inner: self.home.pool(), of: PhantomData }
@@ -164,7 +165,7 @@ impl<T> Drop for Pooled<T> {
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     fn drop(&mut self) {
-        /// Gives the memory back, even if the value's own drop panics.
+        /// Frees the memory, even if the value's own drop panics.
         struct Memory(NonNull<u8>, &'static Hot);
         impl Drop for Memory {
             #[inline]
@@ -175,7 +176,7 @@ impl<T> Drop for Pooled<T> {
         }
         let _memory = Memory(self.object.cast(), self.home);
         if needs_drop::<T>() {
-            // SAFETY: the value is ours, and this is its end.
+            // SAFETY: this owns the value, and this is its end.
             unsafe { self.object.drop_in_place() };
         }
     }
@@ -185,7 +186,7 @@ impl<T> Deref for Pooled<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: we own the value; it is initialised until we drop it.
+        // SAFETY: this owns the value, which is initialised until the drop.
         unsafe { self.object.as_ref() }
     }
 }

@@ -1,29 +1,31 @@
-//! Lane memory: a run of zeroed memory for each lane, in which everything per lane has the same place.
+//! Lane memory: each lane has an arena, a run of zeroed memory, in which per-lane objects have the same
+//! offset.
 //!
-//! The shape is that of the per-CPU areas of kernels (FreeBSD's `pcpu(9)` and the zones behind `counter(9)`):
-//! an object has one offset, and a lane's own part of it is at the lane's base plus that offset. So reaching
-//! it takes one thread-local load and one addition: no table, no bound.
+//! The design is that of the per-CPU areas of kernels (FreeBSD's `pcpu(9)` and the zones behind
+//! `counter(9)`): an object has one offset, and the part of a lane is at the lane's base plus that offset.
+//! Reaching that part takes one thread-local load and one addition, without a table or a bounds check.
 //!
 //! # Protocol
-//! 1. A lane's arena is reserved when a thread first takes the lane's number, and is kept for ever: the next
-//!    thread with the number goes on with what is in it. A number whose arena could not be reserved never
-//!    gets one.
-//! 2. A place is a run of offsets that belongs to one object from [`ArenaOffset::assign`] to
-//!    [`ArenaOffset::release`]. All bytes of a place that belongs to nobody are zero, in every arena. So an
-//!    arena that appears needs no work.
-//! 3. [`ArenaOffset::release`] needs exclusive access to the object, so no lane uses the place any more and
-//!    the releasing thread may zero it everywhere.
-//! 4. The offset is stored with release, after the lock of rule 2's list was held, and loaded with acquire:
-//!    whoever uses a place sees the zeroes that its last owner left.
+//! 1. The first thread that takes a lane's number reserves the lane's arena. The arena stays for ever: the
+//!    next thread with the number finds its contents unchanged. If the reservation fails, the number never
+//!    gets an arena.
+//! 2. A place is a run of offsets. It belongs to one object from [`ArenaOffset::assign`] to
+//!    [`ArenaOffset::release`]. All bytes of a place without an owner are zero in every arena, so a new arena
+//!    needs no initialisation.
+//! 3. [`ArenaOffset::release`] needs exclusive access to the object. No lane then uses the place any more,
+//!    and the releasing thread may zero it in every arena.
+//! 4. [`ArenaOffset::assign`] stores the offset with release, under the lock of the list of free places, and
+//!    users load it with acquire. So the user of a place sees the zeroes that its last owner left.
 //!
-//! The rules are kept in `places`, whose source the model checker runs on arenas of two words
+//! The module `places` implements these rules; the model checker runs its source on arenas of two words
 //! (`tests/loom_arena.rs`).
 //!
 //! # Cost
-//! [`ArenaOffset::own`]: a thread-local load, an addition, a test. Memory: pages that were written to.
-//! Address space:
-//! [`BYTES`] a lane. What finds no room here is kept beside (see [`LaneSlots`](crate::LaneSlots)), as
-//! everything is on machines without `mmap`, in models and in simulations.
+//! [`ArenaOffset::own`]: a thread-local load, an addition, a test. Memory: the pages that were written to.
+//! Address space: [`BYTES`] for each lane. An object that finds no room here is kept outside of the arenas
+//! (see
+//! [`LaneSlots`](crate::LaneSlots)); on machines without `mmap`, in models and in simulations all objects
+//! are.
 
 mod places;
 
@@ -36,83 +38,85 @@ use std::ptr::NonNull;
 
 pub(crate) use places::is_there;
 
-/// What `places` stands on. The model gives it the model checker's.
+/// Primitives that `places` uses. The model has its own version of this module, with loom's types.
 mod machine {
     pub(super) use std::sync::Mutex;
     pub(super) use std::sync::atomic::{AtomicPtr, AtomicUsize};
 }
 
-/// Bytes of an arena: room for 2 million counters. Address space only; with all 4,096 lanes 64 GiB of it.
+/// Bytes of an arena: room for 2 million counters. It is address space only: 64 GiB for all 4,096 lanes.
 pub(crate) const BYTES: usize = 16 << 20;
 
-/// In place of a base. With this one no address that a program can have is in the arena: only the last of all
-/// are.
+/// Base of a thread without an arena. An arena at this base would cover only the last addresses of the
+/// address space, which no program can have.
 const NO_ARENA: usize = usize::MAX - BYTES + 2;
 
 thread_local! {
-    /// Where the arena of this thread's lane begins.
+    /// Base of the arena of this thread's lane.
     static BASE: Cell<*mut u8> = const { Cell::new(std::ptr::without_provenance_mut(NO_ARENA)) };
 }
 
 static ARENAS: Arenas<MAX_LANES> =
     Arenas::new([const { machine::AtomicPtr::new(std::ptr::null_mut()) }; MAX_LANES], BYTES);
 
-/// Gives the arena of `lane` to the calling thread, which has just taken the number.
+/// Makes the arena of `lane` that of the calling thread, which has just taken the number.
 pub(crate) fn enter(lane: LaneId) {
     BASE.set(ARENAS.enter(lane.index(), reserve));
 }
 
-/// The calling thread gives its number back.
+/// Takes the arena away from the calling thread, which returns its lane number.
 pub(crate) fn leave() {
     BASE.set(std::ptr::without_provenance_mut(NO_ARENA));
 }
 
-/// Lanes that may have an arena are below.
+/// Upper bound of the numbers of lanes that have an arena.
 pub(crate) fn lanes() -> usize {
     ARENAS.lanes()
 }
 
-/// Whether `address` is in the arena of the calling thread's lane.
+/// True if `address` is in the arena of the calling thread's lane.
 #[inline(always)]
 pub(crate) fn is_own(address: *const u8) -> bool {
     address.addr().wrapping_sub(BASE.get().addr()) < BYTES
 }
 
-/// Where something is in every arena of the process.
+/// Offset of an object, the same in every arena of the process.
 #[derive(Debug)]
 pub(crate) struct ArenaOffset(places::ArenaOffset);
 
 impl ArenaOffset {
-    /// Nowhere yet.
+    /// No place yet.
     pub(crate) const fn new() -> Self {
         Self(places::ArenaOffset::new())
     }
 
-    /// The place in the calling lane's arena. Only if [`is_there`] says so: not if the thread has none, or
-    /// the place is not assigned. (Two functions, since an `Option` would be tested for null a second
-    /// time.)
+    /// Address of the place in the calling lane's arena. Valid only if [`is_there`] returns true for it: the
+    /// thread may have no arena, or the object no place. (Two functions, since the compiler would test an
+    /// `Option` for null a second time.)
     #[inline(always)]
     pub(crate) fn own(&self) -> *mut u8 {
         self.0.at(BASE.get())
     }
 
-    /// The place in the arena of the lane with the number `lane`, if both are there.
+    /// Address of the place in the arena of lane number `lane`, if the lane has an arena and the object a
+    /// place.
     pub(crate) fn of(&self, lane: usize) -> Option<NonNull<u8>> {
         ARENAS.place_of(&self.0, lane)
     }
 
-    /// Finds room for something of `layout`, if nobody did yet. There may be none: then nobody asks again.
+    /// Assigns a place for `layout`, unless the object has one. If there is no room, later calls do not
+    /// search again.
     pub(crate) fn assign(&self, layout: Layout) {
         ARENAS.assign(&self.0, layout);
     }
 
-    /// Gives the room back. `layout` is that of [`assign`](Self::assign).
+    /// Returns the place to the free list. `layout` must be that of [`assign`](Self::assign).
     pub(crate) fn release(&mut self, layout: Layout) {
         ARENAS.release(&mut self.0, layout);
     }
 }
 
-/// Address space for an arena. Pages come, as zeroes, when they are first written to.
+/// Reserves address space for an arena. The kernel provides pages, zeroed, at the first write to each.
 #[cfg(unix)]
 fn reserve() -> Option<NonNull<u8>> {
     // SAFETY: a new mapping touches nothing that exists.
@@ -129,8 +133,8 @@ fn reserve() -> Option<NonNull<u8>> {
     if base == libc::MAP_FAILED {
         return None;
     }
-    // Small pages: the arenas are dense, and 2 MiB for a lane that counts a little would be a waste. Advice
-    // may fail.
+    // Small pages: the arenas are dense, and a lane with a few counters would waste 2 MiB. The kernel may
+    // ignore the advice.
     #[cfg(target_os = "linux")]
     // SAFETY: the mapping was just made, and has this length.
     unsafe {
@@ -144,8 +148,8 @@ fn reserve() -> Option<NonNull<u8>> {
     NonNull::new(base.cast())
 }
 
-// What pools keep hangs on the arenas, and LeakSanitizer looks for pointers in what was allocated, not in
-// what was mapped. `scripts/fuzz` sets the name where it is linked.
+// The caches of pools hang on the arenas, and LeakSanitizer looks for pointers in allocated memory, not in
+// mapped memory. `scripts/fuzz` sets the `cfg` and links the symbol.
 #[cfg(manylane_lsan)]
 // SAFETY: this is the declaration of the sanitizer's own interface (`sanitizer/lsan_interface.h`).
 unsafe extern "C" {
@@ -159,7 +163,7 @@ fn reserve() -> Option<NonNull<u8>> {
 
 #[cfg(test)]
 impl ArenaOffset {
-    /// As if there had been no room.
+    /// An offset for which there was no room.
     pub(crate) const fn refused() -> Self {
         Self(places::ArenaOffset::refused())
     }

@@ -1,5 +1,5 @@
-//! No arenas: models and simulations keep everything per lane in a [`PerLane`](crate::PerLane), whose
-//! accesses they see.
+//! Stands for `arena` where there are no arenas: models and simulations keep all per-lane objects in a
+//! [`PerLane`](crate::PerLane), whose accesses they see.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -16,11 +16,11 @@ pub(crate) fn is_own(_: *const u8) -> bool {
     false
 }
 
-/// Nowhere, always.
+/// An offset that is never assigned.
 #[derive(Debug)]
 pub(crate) struct ArenaOffset;
 
-#[allow(clippy::unused_self)] // as the other one
+#[allow(clippy::unused_self)] // the same signatures as in `arena`
 impl ArenaOffset {
     pub(crate) const fn new() -> Self {
         Self

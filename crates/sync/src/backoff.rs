@@ -1,6 +1,6 @@
-//! Waiting politely in a retry loop (R-E2).
+//! Back-off for retry loops (R-E2).
 
-/// Tells the core that this is a spin loop: `pause` on x86, `isb`/`yield` on ARM. 10 to 140 cycles.
+/// Tells the core that this is a spin loop (`pause` on x86, `isb`/`yield` on ARM). Takes 10 to 140 cycles.
 #[inline]
 pub fn relax() {
     #[cfg(not(any(loom, manylane_sim)))]
@@ -11,33 +11,33 @@ pub fn relax() {
     manylane_sim::relax();
 }
 
-/// Exponential back-off for one retry loop: 1, 2, 4 ... [`Backoff::LONGEST`] relaxations a step, then the
-/// processor is offered to another thread.
+/// Exponential back-off for one retry loop: 1, 2, 4 ... [`Backoff::LONGEST`] relaxations a step. After that
+/// each step yields the processor to another thread.
 ///
-/// The number of relaxations is jittered by lane, so that two lanes that collided once do not collide in
-/// step for ever.
+/// The lane number jitters the number of relaxations, so that two lanes that collided once do not collide in
+/// step again and again.
 #[derive(Debug)]
 pub struct Backoff {
     step: u32,
 }
 
 impl Backoff {
-    /// Most relaxations in one step, the jitter apart, which adds up to half: 2 to 3 microseconds at 40
-    /// cycles each and 2.5 GHz.
+    /// Largest number of relaxations in one step without the jitter, which adds up to half: 2 to 3
+    /// microseconds at 40 cycles each and 2.5 GHz.
     pub const LONGEST: u32 = 1 << Self::SPIN_STEPS;
     const SPIN_STEPS: u32 = 7;
 
-    /// A back-off that has not waited yet.
+    /// A back-off before its first wait.
     #[inline]
     pub const fn new() -> Self {
         Self { step: 0 }
     }
 
-    /// Waits, longer at each call.
+    /// Waits, longer with each call.
     #[cold]
     pub fn wait(&mut self) {
         if cfg!(loom) {
-            self.step = Self::SPIN_STEPS; // one try is as good as many in a model, and the edge is reached
+            self.step = Self::SPIN_STEPS; // one try is as good as many in a model, and this reaches the edge
             relax();
             return;
         }
@@ -53,7 +53,7 @@ impl Backoff {
         }
     }
 
-    /// True once [`wait`](Self::wait) yields to other threads: whoever can park should do so now.
+    /// True once [`wait`](Self::wait) yields to other threads. A caller that can park should then do so.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.step >= Self::SPIN_STEPS

@@ -5,9 +5,9 @@ pub use loom::cell::UnsafeCell;
 
 /// `std::cell::UnsafeCell` with loom's closures in place of `get`.
 ///
-/// A lock, a lane's ownership or a protocol of atomics must keep a `with_mut` apart from any other access
-/// at the same time. Under `cfg(loom)` the model checker verifies that; under `cfg(manylane_sim)` the lines
-/// of the value are charged to the core that touches them.
+/// A lock, a lane's ownership or a protocol of atomics must keep each `with_mut` apart from all concurrent
+/// accesses. Under `cfg(loom)` the model checker verifies that; under `cfg(manylane_sim)` the simulator
+/// charges the lines of the value to the core that touches them.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]
 #[repr(transparent)]
@@ -21,7 +21,7 @@ impl<T> UnsafeCell<T> {
         Self(std::cell::UnsafeCell::new(value))
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn into_inner(self) -> T {
         self.0.into_inner()
@@ -30,7 +30,7 @@ impl<T> UnsafeCell<T> {
 
 #[cfg(not(loom))]
 impl<T: ?Sized> UnsafeCell<T> {
-    /// Calls `f` with a pointer that it may read through while nobody writes.
+    /// Calls `f` with a pointer. `f` may read through it as long as no thread writes.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
@@ -38,7 +38,7 @@ impl<T: ?Sized> UnsafeCell<T> {
         f(self.0.get())
     }
 
-    /// Calls `f` with a pointer that it may write through while nobody else reads or writes.
+    /// Calls `f` with a pointer. `f` may write through it as long as no other thread reads or writes.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
@@ -46,7 +46,7 @@ impl<T: ?Sized> UnsafeCell<T> {
         f(self.0.get())
     }
 
-    /// The value, which an exclusive borrow keeps everybody else from.
+    /// Returns the value; the exclusive borrow excludes all other accesses.
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()

@@ -1,22 +1,22 @@
-//! A hint for a line that is about to be written.
+//! A prefetch hint for a cache line that the caller is about to write.
 
-/// Asks for the cache line at `place` as its next writer, without waiting for it. For places that are read
-/// and then written while another lane has written last: the read alone would move the line once, to be
-/// shared, and the write once more. Two such lines asked for at once also come at once, where two locked
-/// instructions wait for one after the other.
+/// Prefetches the cache line at `place` for writing, without waiting for it. For places that a lane reads and
+/// then writes after another lane wrote them: the read alone would move the line once, in shared state, and
+/// the write a second time. Two prefetched lines also move in parallel; two locked instructions wait for one
+/// line after the other.
 ///
-/// A hint: nothing is read or written, any address will do, and where there is no such instruction nothing is
-/// done. The simulator charges it as a write.
+/// This is a hint: it reads and writes nothing, accepts any address, and does nothing on processors without
+/// such an instruction. The simulator charges it as a write.
 ///
-/// Cost: a nanosecond where the line is there already.
+/// Cost: a nanosecond if the core already owns the line.
 #[inline(always)]
 #[cfg_attr(manylane_sim, track_caller)]
 pub fn fetch_to_write<T>(place: *const T) {
     #[cfg(manylane_sim)]
     manylane_sim::access(place.addr(), 1, manylane_sim::Access::Store, std::panic::Location::caller());
     #[cfg(all(target_arch = "x86_64", not(any(loom, manylane_sim, miri))))]
-    // SAFETY: it changes neither memory nor registers nor flags, and an address where nothing is mapped is
-    // ignored. Processors of this architecture that do not know it take it for no operation.
+    // SAFETY: the instruction changes neither memory nor registers nor flags, and ignores an unmapped
+    // address. Processors of this architecture that lack it execute it as a no-op.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
     }

@@ -1,27 +1,27 @@
-//! Lane numbers: dense, one for each thread that uses lane state, given back when the thread ends.
+//! Lane numbers: dense, one for each thread that uses lane state; a thread returns its number when it ends.
 //!
-//! A thread gets the lowest free number at its first use of anything per lane and keeps it until it ends;
-//! all its thread-local destructors still run under the number. The next thread may then get the same
-//! number and inherits what the slots hold: counters go on counting, caches stay warm. The handover goes
-//! through a mutex, so the new owner sees all that the old one wrote; housekeeping that holds this mutex owns
-//! the slots of all free numbers ([`for_each_free`]).
+//! A thread gets the lowest free number at its first use of per-lane state and keeps it until it ends; all
+//! its thread-local destructors still run under the number. The next thread may get the same number, and
+//! inherits the contents of the slots: counters go on counting, caches stay warm. A mutex orders the
+//! handover, so the new owner sees all writes of the old one. Housekeeping that holds this mutex owns the
+//! slots of all free numbers ([`for_each_free`]).
 //!
-//! Under `cfg(manylane_sim)` a virtual core's lane is its own number.
+//! Under `cfg(manylane_sim)` a virtual core's lane has the core's number.
 
 use std::fmt;
 
-/// The number of a lane: below [`MAX_LANES`], and dense.
+/// Number of a lane: dense, and below [`MAX_LANES`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(u32);
 
-/// Lanes that can exist at the same time. Per-lane tables are sized by the lanes that do exist; the bound
-/// stops a program that leaks threads from growing them without end.
+/// Maximum number of lanes at the same time. Per-lane tables grow with the lanes that exist; this bound stops
+/// a program that leaks threads from growing them without end.
 pub const MAX_LANES: usize = 4096;
 
-/// A lane number that cannot exist.
+/// Error: a lane number that is not below [`MAX_LANES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneOutOfRange(
-    /// The number asked for.
+    /// The requested number.
     pub usize,
 );
 
@@ -34,21 +34,22 @@ impl fmt::Display for LaneOutOfRange {
 impl std::error::Error for LaneOutOfRange {}
 
 impl LaneId {
-    /// The lane with the number `index`.
+    /// Returns the lane with the number `index`.
     ///
     /// # Errors
-    /// [`LaneOutOfRange`] when it is not below [`MAX_LANES`].
+    /// [`LaneOutOfRange`] if `index` is not below [`MAX_LANES`].
     pub const fn new(index: usize) -> Result<Self, LaneOutOfRange> {
         if index < MAX_LANES { Ok(Self(index as u32)) } else { Err(LaneOutOfRange(index)) }
     }
 
-    /// Whether it is the calling thread's lane. Cheaper than comparing with [`current`]: no number is taken.
+    /// True if this is the calling thread's lane. Cheaper than a comparison with [`current`], since the
+    /// thread takes no number.
     #[inline]
     pub fn is_current(self) -> bool {
         raw() == self.0
     }
 
-    /// The number, for indexing.
+    /// Returns the number as an index.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -67,51 +68,52 @@ impl fmt::Display for LaneId {
     }
 }
 
-/// What [`raw`] gives to a thread that has no lane yet: larger than any table.
+/// Result of [`raw`] on a thread without a lane: larger than any table.
 #[cfg_attr(manylane_sim, allow(dead_code))]
 const NONE: u32 = u32::MAX;
 
-/// The lane of this thread; the first call on a thread takes a number.
+/// Returns the lane of this thread. The first call on a thread takes a number.
 ///
 /// Cost: one thread-local load.
 ///
 /// # Panics
-/// When [`MAX_LANES`] threads have one already.
+/// If [`MAX_LANES`] threads have a lane already.
 #[inline]
 pub fn current() -> LaneId {
     let number = raw();
     if number == NONE { LaneId(platform::take()) } else { LaneId(number) }
 }
 
-/// The number of this thread's lane, or [`NONE`].
+/// Returns the number of this thread's lane, or [`NONE`].
 #[inline]
 pub(crate) fn raw() -> u32 {
     platform::raw()
 }
 
-/// The lanes that exist or existed at the same time at most: numbers below this may have slots.
+/// Returns the largest number of lanes that existed at the same time: only numbers below it can have slots.
 pub fn seen() -> usize {
     platform::seen()
 }
 
-/// Calls `each` with every number that was given back and not taken again. For housekeeping: while it runs no
-/// thread can take or give back a number, so the slots of these lanes belong to the caller until `each`
-/// returns (see [`LaneCell::with`](crate::LaneCell::with)). Slow; threads that start or end meanwhile wait.
+/// Calls `each` with every number that a thread returned and no thread took again. For housekeeping:
+/// meanwhile no thread can take or return a number, so the slots of these lanes belong to the caller until
+/// `each` returns (see [`LaneCell::with`](crate::LaneCell::with)). Slow; threads that start or end meanwhile
+/// wait.
 ///
-/// `each` must not take a lock, wait for a thread, nor call this again: who holds the lock, or the thread,
-/// may be about to take its first number, and then both wait for ever.
+/// `each` must not take a lock, wait for a thread, or call this function again: the holder of that lock, or
+/// that thread, may be about to take its first number, which is a deadlock.
 ///
-/// Virtual cores and the threads of models give no numbers back.
+/// Virtual cores and the threads of models return no numbers.
 pub fn for_each_free(each: impl FnMut(LaneId)) {
-    current(); // `each` may need our own number, and could not take it
+    current(); // `each` may need this thread's number, and could not take one
     platform::for_each_free(each);
 }
 
 #[cfg(loom)]
 pub(crate) use platform::restart;
 
-/// Real threads. The simulator's build uses it too, for the threads that set a simulation up: they are
-/// numbered from [`OUTSIDE`] on, apart from the virtual cores.
+/// Lanes of real threads. The simulator's build uses this, too, for the threads that set up a simulation:
+/// their numbers start at [`OUTSIDE`], apart from those of the virtual cores.
 #[cfg(not(loom))]
 mod platform {
     use super::{LaneId, LaneOutOfRange, MAX_LANES, NONE};
@@ -137,7 +139,7 @@ mod platform {
             Self { next: first, free: BinaryHeap::new() }
         }
 
-        /// The lowest free number; a sentence when there is none.
+        /// Takes the lowest free number. The error is a sentence for the panic.
         pub(super) fn take(&mut self) -> Result<u32, String> {
             if let Some(Reverse(number)) = self.free.pop() {
                 return Ok(number);
@@ -169,7 +171,7 @@ mod platform {
         NUMBER.get()
     }
 
-    /// The register, locked.
+    /// The locked register of numbers.
     struct Register(MutexGuard<'static, Numbers>);
 
     impl Register {
@@ -181,8 +183,8 @@ mod platform {
         }
     }
 
-    /// ThreadSanitizer does not see what std's mutex orders where it has to wait. So it is told here, under a
-    /// name that `scripts/tsan` sets.
+    /// ThreadSanitizer does not see the order that std's mutex establishes for a thread that had to wait.
+    /// This atomic shows that order; `scripts/tsan` sets the `cfg`.
     #[cfg(manylane_tsan)]
     static ORDER: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
 
@@ -195,7 +197,7 @@ mod platform {
 
     #[cold]
     pub(super) fn take() -> u32 {
-        let taken = Register::lock().0.take(); // released again, so that a panic does not poison it
+        let taken = Register::lock().0.take(); // unlocks before the panic, which would poison the lock
         let number = taken.unwrap_or_else(|sentence| panic!("{sentence}"));
         NUMBER.set(number);
         #[cfg(not(manylane_sim))]
@@ -213,11 +215,11 @@ mod platform {
         register.0.free.iter().for_each(|Reverse(number)| each(LaneId(*number)));
     }
 
-    /// Has the system call [`give_back`] when this thread ends.
+    /// Registers [`give_back`] with the system, which calls it when this thread ends.
     ///
-    /// A pthread key, since its destructors run after those of Rust's thread-locals, which may still
-    /// count or free something on this lane. A destructor of another key that does so later takes a
-    /// number again, and the system calls us again.
+    /// The mechanism is a pthread key, since its destructors run after those of Rust's thread-locals, which
+    /// may still count or free on this lane. If the destructor of another key does so later, the thread takes
+    /// a number again, and the system calls `give_back` once more.
     fn give_back_at_thread_end(number: u32) {
         static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
         let key = *KEY.get_or_init(|| {
@@ -227,7 +229,7 @@ mod platform {
             assert_eq!(failed, 0, "the system has no thread-local key left for lane numbers");
             key
         });
-        // The destructor runs for values that are not null, hence one more.
+        // The destructor runs only for values other than null, hence the addition.
         let value = std::ptr::without_provenance::<libc::c_void>(number as usize + 1);
         // SAFETY: the key was made above; the value is only ever read back as a number.
         let failed = unsafe { libc::pthread_setspecific(key, value) };
@@ -242,14 +244,15 @@ mod platform {
     }
 }
 
-/// Threads of the model checker: numbered in the order of their first use, never given back within an
-/// execution.
+/// Lanes of the model checker's threads: numbered in the order of their first use. Threads return no numbers
+/// within an execution.
 #[cfg(loom)]
 mod platform {
     use super::NONE;
     use std::cell::Cell;
 
-    // std's: loom runs the threads of a model on one real thread, and several models beside each other.
+    // std's thread-local: loom runs the threads of a model on one real thread, and several models in
+    // parallel.
     std::thread_local! {
         static NEXT: Cell<u32> = const { Cell::new(0) };
     }
@@ -295,7 +298,7 @@ mod tests {
                     .map(|_| {
                         scope.spawn(|| {
                             let lane = current();
-                            barrier.wait(); // all are alive here
+                            barrier.wait(); // all threads are alive here
                             assert_eq!(lane, current());
                             lane
                         })
@@ -305,7 +308,7 @@ mod tests {
             });
             assert_eq!(lanes.len(), THREADS);
         }
-        // 50 rounds of 8: without giving back there would be 400. Other tests run beside this one.
+        // 50 rounds of 8: without returned numbers there would be 400. Other tests run concurrently.
         assert!(seen() < 200, "{} lanes seen", seen());
     }
 
@@ -317,7 +320,7 @@ mod tests {
             found
         };
         assert!(!is_free(current()));
-        // Threads of other tests may take the number of the ended one at once: try until it is seen free.
+        // Threads of other tests may take the ended thread's number at once: repeat until the number is free.
         let ended = loop {
             let ended = std::thread::spawn(current).join().expect("no assertion failed");
             if is_free(ended) {
@@ -381,7 +384,7 @@ mod tests {
         }
         let (tell, told) = std::sync::mpsc::channel();
         let during = std::thread::spawn(move || {
-            AT_END.set(Some(AtEnd(tell))); // registered before the lane is taken: destroyed after it would be
+            AT_END.set(Some(AtEnd(tell))); // registered before the thread takes the lane
             current()
         })
         .join()

@@ -1,6 +1,6 @@
-//! What differs between the three machines and is not an atomic, a cell or a lock.
+//! Differences between the three machines other than atomics, cells and locks.
 
-/// `const fn` where the machine has constant constructors; loom's are not.
+/// Declares a `const fn` on machines with constant constructors; loom has none.
 #[macro_export]
 macro_rules! const_fn {
     ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
@@ -14,7 +14,7 @@ macro_rules! const_fn {
 }
 pub(crate) use const_fn;
 
-/// A static that is made at its first use, and under `cfg(loom)` anew in each execution of a model.
+/// A static that its first use initialises; under `cfg(loom)` again in each execution of a model.
 ///
 /// ```
 /// manylane_sync::lazy_static! {
@@ -24,7 +24,7 @@ pub(crate) use const_fn;
 /// assert_eq!(NAMES.len(), 2);
 /// ```
 ///
-/// Cost: one load that tells whether it exists.
+/// Cost: one load that shows whether the value exists.
 #[macro_export]
 macro_rules! lazy_static {
     ($(#[$meta:meta])* static $name:ident: $type:ty = $value:expr;) => {
@@ -47,14 +47,14 @@ pub use loom::sync::Arc;
 #[cfg(not(loom))]
 pub use std::sync::Arc;
 
-/// Threads: those of std, of the model, or virtual cores.
+/// Threads of the machine: std's, the model's, or virtual cores.
 pub mod thread {
     #[cfg(loom)]
     pub use loom::thread::{Builder, JoinHandle, Thread, current, park, spawn, yield_now};
     #[cfg(not(loom))]
     pub use std::thread::{Builder, JoinHandle, Thread, current, park, spawn};
 
-    /// Offers the processor to another thread.
+    /// Yields the processor to another thread.
     #[cfg(not(loom))]
     pub fn yield_now() {
         #[cfg(manylane_sim)]
@@ -65,7 +65,7 @@ pub mod thread {
     }
 }
 
-/// Gives the memory of `object` a name in the simulator's reports ("hottest lines"); nothing elsewhere.
+/// Names the memory of `object` in the simulator's reports ("hottest lines"). Does nothing elsewhere.
 #[inline]
 pub fn label<T: ?Sized>(object: &T, name: &'static str) {
     #[cfg(manylane_sim)]
@@ -74,20 +74,20 @@ pub fn label<T: ?Sized>(object: &T, name: &'static str) {
     let _ = (object, name);
 }
 
-/// Runs a model: every interleaving under `cfg(loom)`, once elsewhere.
+/// Runs a model: every interleaving under `cfg(loom)`, one execution elsewhere.
 ///
-/// Use it in place of `loom::model`: lane numbers start at 0 in each execution. At most [`PREEMPTIONS`]
-/// involuntary switches are tried in an execution, which finds nearly all that is to be found in a hundredth
-/// of the time. With `MANYLANE_LONG` set there is no such bound, but that of `LOOM_MAX_DURATION`, in seconds;
-/// a model that it ends is run with the usual bound after all, to the end. What was tried is printed.
-/// `LOOM_MAX_PREEMPTIONS` takes the place of either.
+/// Use it in place of `loom::model`: lane numbers start at 0 in each execution. An execution has at most
+/// [`PREEMPTIONS`] involuntary switches, which finds nearly all errors in a hundredth of the time.
+/// `MANYLANE_LONG` removes this bound, and `LOOM_MAX_DURATION`, in seconds, limits the time instead; a model
+/// that reaches that limit runs again, to its end, with the usual bound. The function prints the tried
+/// executions. `LOOM_MAX_PREEMPTIONS` overrides either bound.
 pub fn model(f: impl Fn() + Sync + Send + 'static) {
     #[cfg(loom)]
     {
         let long = std::env::var_os("MANYLANE_LONG").is_some();
         let f = std::sync::Arc::new(f);
         let mut builder = loom::model::Builder::new();
-        // as often it looks at the clock
+        // Interval, in executions, at which loom looks at the clock.
         builder.checkpoint_interval = builder.checkpoint_interval.min(1_000);
         if !long {
             builder.preemption_bound = builder.preemption_bound.or(Some(PREEMPTIONS));
@@ -103,8 +103,8 @@ pub fn model(f: impl Fn() + Sync + Send + 'static) {
     f();
 }
 
-/// Runs a model within the bounds of `builder`, and prints what was tried; whether that was all within the
-/// bound on preemptions.
+/// Runs a model within the bounds of `builder`, and prints the tried executions. Returns true if those were
+/// all within the bound on preemptions.
 #[cfg(loom)]
 fn explored_to_the_end(
     builder: &loom::model::Builder,
@@ -134,12 +134,12 @@ fn explored_to_the_end(
     ended
 }
 
-/// Tells the model checker that the rest of this execution is not worth exploring: it is finished by fair
-/// turns. For retry loops that take turns for ever while the holder stands still. Nothing elsewhere.
+/// Makes the model checker finish this execution by fair turns and explore no branches of the rest. For retry
+/// loops that take turns for ever while the holder stands still. Does nothing elsewhere.
 pub fn finish_fairly() {
     #[cfg(loom)]
     loom::skip_branch();
 }
 
-/// Involuntary switches in one execution of a [`model`] by default.
+/// Default bound on involuntary switches in one execution of a [`model`].
 pub const PREEMPTIONS: usize = 3;

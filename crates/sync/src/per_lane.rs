@@ -1,4 +1,4 @@
-//! One slot per lane, grown as lanes appear, read by anyone without stopping the writers.
+//! `PerLane`: one slot for each lane. The table grows as lanes appear, and readers do not stop the writers.
 
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::cell::UnsafeCell;
@@ -12,21 +12,21 @@ use std::ptr::NonNull;
 
 static GROW: LockClass = LockClass::innermost("per-lane growth");
 
-/// A `T` for each lane that used it, each on cache lines of its own (128 bytes, since cores prefetch lines
-/// in pairs).
+/// A `T` for each lane that used it, each on cache lines of its own (128 bytes, since cores prefetch lines in
+/// pairs).
 ///
 /// # Protocol
-/// 1. A slot is created by the lane that owns it, at its first [`own`](Self::own), and lives as long as the
+/// 1. The owning lane creates its slot, at its first [`own`](Self::own); the slot lives as long as the
 ///    `PerLane`. A thread that ends leaves its slot to the next thread with the same lane.
-/// 2. `table` points to an array of slot pointers. It is replaced by a larger copy when a lane beyond its end
-///    appears; the smaller ones are kept until the end (together smaller than the last), so a reader may
-///    finish on the table that it began with.
-/// 3. Tables and slots change only under `growth`, are published by a release store and read by an acquire
-///    load.
+/// 2. `table` points to an array of slot pointers. A lane beyond its end replaces it with a larger copy. The
+///    `PerLane` keeps the smaller tables until its end (together they are smaller than the last), so a reader
+///    may finish on the table with which it began.
+/// 3. Tables and slots change only under `growth`; a release store publishes them, an acquire load reads
+///    them.
 ///
 /// # Cost
-/// `own`: three loads from lines that only a new lane writes. Reading all: one miss per lane that wrote
-/// since.
+/// `own`: three loads from lines that only a new lane writes. Reading all slots: one miss for each lane that
+/// wrote since the last read.
 pub struct PerLane<T, F = fn(LaneId) -> T> {
     table: AtomicPtr<Table<T>>,
     growth: Mutex<Vec<NonNull<Table<T>>>>,
@@ -34,7 +34,7 @@ pub struct PerLane<T, F = fn(LaneId) -> T> {
     owns: PhantomData<T>,
 }
 
-/// Length, then the array. A table of length 0 is never allocated: all types share [`EMPTY`].
+/// Number of slots, then the array. All types share [`EMPTY`] as their table of length 0.
 #[repr(C)]
 struct Table<T> {
     len: usize,
@@ -42,7 +42,7 @@ struct Table<T> {
 }
 type Slot<T> = AtomicPtr<CachePadded<T>>;
 
-/// Stands for an empty table of any type: nothing but the length is read of it.
+/// The empty table of any type: readers read only its length.
 static EMPTY: Table<()> = Table { len: 0, slots: [] };
 
 impl<T> Table<T> {
@@ -69,10 +69,10 @@ impl<T> Table<T> {
         Some(unsafe { &*(&raw const (*table).slots).cast::<Slot<T>>().add(index) })
     }
 
-    /// A new table of `len` slots that starts with those of `old`.
+    /// Allocates a table of `len` slots that begins with those of `old`.
     ///
     /// # Safety
-    /// `old` points to a live table, no longer than `len`, whose slots nobody writes meanwhile.
+    /// `old` points to a live table, no longer than `len`, whose slots no thread writes meanwhile.
     unsafe fn grown(old: *mut Self, len: usize) -> NonNull<Self> {
         let layout = Self::layout(len);
         // SAFETY: the layout has a size: it includes the length.
@@ -93,7 +93,7 @@ impl<T> Table<T> {
     }
 
     /// # Safety
-    /// `table` came from [`grown`](Self::grown), and nobody uses it any more.
+    /// `table` came from [`grown`](Self::grown), and no thread uses it any more.
     unsafe fn free(table: NonNull<Self>) {
         // SAFETY: by contract; loom's atomics need their destructor.
         unsafe {
@@ -114,7 +114,8 @@ unsafe impl<T: Send + Sync, F: Sync> Sync for PerLane<T, F> {}
 
 impl<T, F> PerLane<T, F> {
     crate::model::const_fn! {
-        /// No slot yet; `create` makes each lane's at its first use, on that lane.
+        /// Creates a `PerLane` without slots. `create` runs on each lane, at its first use, and makes its
+        /// slot.
         pub fn new(create: F) -> Self {
             Self {
                 table: AtomicPtr::new(std::ptr::from_ref(&EMPTY).cast_mut().cast()),
@@ -125,7 +126,7 @@ impl<T, F> PerLane<T, F> {
         }
     }
 
-    /// The slot of `lane`, if that lane ever used it.
+    /// Returns the slot of `lane`, if that lane ever used it.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn get(&self, lane: LaneId) -> Option<&T> {
@@ -143,13 +144,13 @@ impl<T, F> PerLane<T, F> {
         unsafe { slot.as_ref() }.map(|padded| &**padded)
     }
 
-    /// Lanes that may have a slot are below.
+    /// Upper bound of the numbers of lanes that have a slot.
     pub(crate) fn bound(&self) -> usize {
         // SAFETY: rule 2. Acquire: as in `at`.
         unsafe { (*self.table.load(Ordering::Acquire)).len }
     }
 
-    /// All slots that exist, in order of lane. A lane that appears meanwhile may be missed.
+    /// Iterates over all existing slots, in order of lane. May miss a lane that appears meanwhile.
     pub fn iter(&self) -> impl Iterator<Item = (LaneId, &T)> {
         // Acquire: pairs with the release in `create_own`.
         let table = self.table.load(Ordering::Acquire);
@@ -164,10 +165,10 @@ impl<T, F> PerLane<T, F> {
 }
 
 impl<T, F: Fn(LaneId) -> T> PerLane<T, F> {
-    /// The calling lane's slot.
+    /// Returns the calling lane's slot.
     ///
-    /// `create` may use other per-lane state. If it uses this one, the slot made innermost is the lane's and
-    /// the others are dropped.
+    /// `create` may use other per-lane state. If it uses this `PerLane`, the innermost call makes the lane's
+    /// slot, and the slots of the outer calls are dropped.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn own(&self) -> &T {
@@ -181,16 +182,16 @@ impl<T, F: Fn(LaneId) -> T> PerLane<T, F> {
     #[cold]
     #[inline(never)]
     fn create_own(&self) -> &T {
-        // A thread that only now gets its number may inherit the slot of an ended one.
+        // A thread that takes its number only now may inherit the slot of an ended thread.
         let lane = lane::current();
         if let Some(inherited) = self.get(lane) {
             return inherited;
         }
-        // Created before the lock is taken: `create` may use other per-lane state.
+        // Created before the lock is taken, since `create` may use other per-lane state.
         let slot = Box::into_raw(Box::new(CachePadded::new((self.create)(lane))));
         let mut retired = self.growth.lock();
         let mut table = self.table.load(Ordering::Relaxed);
-        // SAFETY: rule 2; slots change only under the lock that we hold.
+        // SAFETY: rule 2; slots change only under the lock, which this thread holds.
         unsafe {
             if Table::slot(table, lane.index()).is_none() {
                 let larger = Table::grown(table, (lane.index() + 1).next_power_of_two());
@@ -208,7 +209,8 @@ impl<T, F: Fn(LaneId) -> T> PerLane<T, F> {
                 place.store(slot, Ordering::Release);
                 return &*slot;
             }
-            // Only this lane creates its slot, so `create` did, through us: that one is in use already.
+            // Only this lane creates its slot, so a nested call from `create` made this one, which is in use
+            // already.
             drop(retired); // destructors may use other per-lane state
             drop(Box::from_raw(slot));
             &*made_meanwhile
@@ -219,7 +221,7 @@ impl<T, F: Fn(LaneId) -> T> PerLane<T, F> {
 impl<T, F> Drop for PerLane<T, F> {
     fn drop(&mut self) {
         let table = self.table.load(Ordering::Acquire);
-        // SAFETY: exclusive access: every slot and table is freed once, and nobody looks any more.
+        // SAFETY: exclusive access: this frees every slot and table once, and no reader is left.
         unsafe {
             let mut index = 0;
             while let Some(slot) = Table::slot(table, index) {
@@ -245,12 +247,11 @@ impl<T: fmt::Debug, F> fmt::Debug for PerLane<T, F> {
     }
 }
 
-/// A value inside a per-lane slot that only the owning lane touches, so that the slot can be shared with
-/// readers all the same.
+/// A value inside a per-lane slot that only the owning lane touches, although readers share the slot.
 #[derive(Debug, Default)]
 pub struct LaneCell<T>(UnsafeCell<T>);
 
-// SAFETY: the only way to the value is `with`, whose contract is that one thread at a time uses it; the
+// SAFETY: the only access to the value is `with`, whose contract is that one thread at a time uses it; the
 // handover between threads of the same lane is ordered (see `lane`).
 unsafe impl<T: Send> Sync for LaneCell<T> {}
 
@@ -263,9 +264,9 @@ impl<T> LaneCell<T> {
     /// Calls `f` on the value.
     ///
     /// # Safety
-    /// The calling thread's lane owns the slot that this cell is in (it came from [`PerLane::own`] on this
-    /// thread), or the call is within [`lane::for_each_free`] for that lane. And no other call of `with` on
-    /// this cell is active: `f` must not come back here.
+    /// The calling thread's lane owns the slot that holds this cell (the slot came from [`PerLane::own`] on
+    /// this thread), or the call is within [`lane::for_each_free`] for that lane. And no other call of `with`
+    /// on this cell is active: `f` must not call it again.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub unsafe fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
@@ -273,7 +274,7 @@ impl<T> LaneCell<T> {
         self.0.with_mut(|value| f(unsafe { &mut *value }))
     }
 
-    /// The value, which an exclusive borrow keeps everybody else from.
+    /// Returns the value; the exclusive borrow excludes all other accesses.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
@@ -326,7 +327,7 @@ mod tests {
         static WITNESS: LazyLock<std::sync::Arc<()>> = LazyLock::new(std::sync::Arc::default);
         static LANES: PerLane<Counted> = PerLane::new(|_| {
             if MADE.fetch_add(1, atomic::Ordering::Relaxed) == 0 {
-                LANES.own().0.add(7); // as an allocation counter would that allocates its slot
+                LANES.own().0.add(7); // as an allocation counter would whose slot is an allocation
             }
             Counted(OwnedU64::new(0), std::sync::Arc::downgrade(&WITNESS))
         });

@@ -1,25 +1,26 @@
-//! Published pointers: read with one plain load, replaced at leisure (quiescent-state based reclamation).
+//! Published pointers (quiescent-state-based reclamation): readers use one plain load, writers replace the
+//! value and free the old one later.
 //!
-//! After P. McKenney and J. Slingwine, *Read-Copy Update* (1998), in the form where readers announce
-//! moments in which they hold nothing, once a round of their loop.
+//! After P. McKenney and J. Slingwine, *Read-Copy Update* (1998), in the variant in which readers announce
+//! quiescent moments, moments in which they hold no reference, once a round of their loop.
 //!
 //! # Protocol
-//! 1. A lane that reads has one [`Reader`]; it is *online* from its creation, except between
-//!    [`offline`](Reader::offline) and the end of what that returns. References from [`Published::load`]
-//!    borrow the reader.
-//! 2. [`Reader::quiescent`] needs it exclusively, so the lane holds no reference then. It copies the number
-//!    of the last replacement that it can know of into the lane's slot (`seen`). Offline is `seen == 0`.
+//! 1. A lane that reads has one [`Reader`]. The reader is *online* from its creation on, except while the
+//!    closure of [`offline`](Reader::offline) runs. References from [`Published::load`] borrow the reader.
+//! 2. [`Reader::quiescent`] borrows the reader exclusively, so the lane holds no reference at that moment. It
+//!    copies the number of the last replacement that it can see into the lane's slot (`seen`). Offline is
+//!    `seen == 0`.
 //! 3. [`Published::replace`] swaps the pointer, then takes the next number for the old value. Once every lane
 //!    is offline or has seen that number, no reference to the old value is left, and [`reclaim`] frees it.
 //!
 //! # Progress
-//! Readers wait for nobody. An online lane that never announces delays the freeing, never the replacing.
-//! Lanes that sleep go offline first.
+//! Readers never wait. An online lane that never announces a quiescent moment delays the freeing, never the
+//! replacing. Lanes go offline before they sleep.
 //!
 //! # Cost
 //! Load: one plain load. Quiescent: one load of a line that only replacements write, and a store to the
-//! lane's own line when something was replaced. Replace and reclaim: a lock and one miss per lane; not for
-//! the data path.
+//! lane's own line after a replacement. Replace and reclaim: a lock; reclaim also one miss for each lane. Not
+//! for the data path.
 
 use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::lock::{LockClass, Mutex};
@@ -35,15 +36,15 @@ struct Domain {
     last: CachePadded<AtomicU64>,
     readers: PerLane<Slot>,
     retired: Mutex<Vec<Retired>>,
-    /// How many these are. Written under their lock; without it, read as a hint.
+    /// Number of retired values. Written under the lock of `retired`, read without it as a hint.
     waiting: AtomicUsize,
 }
 
 struct Slot {
-    /// 0: offline. Else the last replacement known at the lane's latest quiescent moment. Written by the
-    /// lane, read by `reclaim`.
+    /// 0: offline. Otherwise the last replacement known at the lane's latest quiescent moment. The lane
+    /// writes it, `reclaim` reads it.
     seen: AtomicU64,
-    /// Whether the lane has a `Reader`. Written and read by the lane only.
+    /// True if the lane has a `Reader`. Only the lane reads and writes it.
     taken: AtomicBool,
 }
 
@@ -53,7 +54,8 @@ struct Retired {
     free: unsafe fn(*mut ()),
 }
 
-// SAFETY: values are `Send` (see `Published::replace`); the pointer is the only reference left to come.
+// SAFETY: values are `Send` (see `Published::replace`), and this pointer is the last one to the value once
+// readers are done.
 unsafe impl Send for Retired {}
 
 impl Domain {
@@ -76,19 +78,20 @@ loom::lazy_static! {
     static ref DOMAIN: Domain = Domain::new();
 }
 
-/// A lane's licence to read published values. It stays on its thread.
+/// A lane's permission to read published values. It stays on its thread.
 #[derive(Debug)]
 pub struct Reader {
-    /// What this lane's slot says, kept here to compare without touching the slot.
+    /// Copy of the slot's `seen`, so that a comparison does not touch the slot.
     seen: u64,
     not_send: PhantomData<*const ()>,
 }
 
 impl Reader {
-    /// Puts the calling lane online.
+    /// Creates the reader and puts the calling lane online.
     ///
     /// # Panics
-    /// When the lane has a reader already: the announcements of one would free what the other holds.
+    /// If the lane has a reader already: the announcements of one would free values that the other still
+    /// holds.
     pub fn new() -> Self {
         let slot = DOMAIN.readers.own();
         assert!(
@@ -102,17 +105,17 @@ impl Reader {
     }
 
     fn go_online(&mut self) {
-        // Acquire: pairs with the release in `replace`; values replaced up to here are not loaded any more.
+        // Acquire: pairs with the release in `replace`; later loads do not return values replaced up to here.
         self.seen = DOMAIN.last.load(Ordering::Acquire);
-        // Release: `reclaim` may see this store and not the release of `offline`, or of an earlier reader's
-        // drop, that it covers up; the reads before that are over too.
+        // Release: `reclaim` may see this store and miss the earlier store of `offline`, or of the drop of an
+        // earlier reader. The reads before those stores are over, too.
         DOMAIN.readers.own().seen.store(self.seen, Ordering::Release);
         // Orders the store before the loads of pointers that follow: pairs with the fence in `reclaim`.
-        // Either reclaim sees this lane online, or this lane sees the new pointer.
+        // Either `reclaim` sees this lane online, or this lane sees the new pointer.
         fence(Ordering::SeqCst);
     }
 
-    /// Announces that this lane holds no published value now. To be called once a round.
+    /// Announces that this lane holds no published value now. The lane calls this once a round.
     #[inline]
     pub fn quiescent(&mut self) {
         // Acquire: pairs with the release in `replace`.
@@ -125,11 +128,12 @@ impl Reader {
     #[cold]
     fn announce(&mut self, last: u64) {
         self.seen = last;
-        // Release: the reads of older values are over when `reclaim` sees this.
+        // Release: a `reclaim` that sees this store knows that the reads of older values are over.
         DOMAIN.readers.own().seen.store(last, Ordering::Release);
     }
 
-    /// Runs `sleep` with the lane offline: what is replaced meanwhile is freed without waiting for it.
+    /// Runs `sleep` with the lane offline: `reclaim` frees values replaced meanwhile without waiting for the
+    /// lane.
     pub fn offline<R>(&mut self, sleep: impl FnOnce() -> R) -> R {
         struct BackOnline<'a>(&'a mut Reader);
         impl Drop for BackOnline<'_> {
@@ -137,7 +141,7 @@ impl Reader {
                 self.0.go_online();
             }
         }
-        // Release: the reads of older values are over when `reclaim` sees this.
+        // Release: a `reclaim` that sees this store knows that the reads of older values are over.
         DOMAIN.readers.own().seen.store(0, Ordering::Release);
         let _back = BackOnline(self);
         sleep()
@@ -154,12 +158,12 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let slot = DOMAIN.readers.own();
         slot.taken.store(false, Ordering::Relaxed);
-        // Release: the reads of older values are over when `reclaim` sees this.
+        // Release: a `reclaim` that sees this store knows that the reads of older values are over.
         slot.seen.store(0, Ordering::Release);
     }
 }
 
-/// A value that lanes read with a plain load and anyone may replace.
+/// A value that lanes read with a plain load and any thread may replace.
 ///
 /// ```
 /// use manylane_sync::{Published, Reader, qsbr};
@@ -187,8 +191,8 @@ impl<T: Send + Sync + 'static> Published<T> {
         Self { current: AtomicPtr::new(Box::into_raw(Box::new(value))), owns: PhantomData }
     }
 
-    /// The current value. It stays valid until the reader announces a quiescent moment, which the borrow
-    /// forbids before the reference is given up.
+    /// Returns the current value. It stays valid until the reader announces a quiescent moment, which the
+    /// borrow checker forbids while the reference lives.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn load<'a>(&'a self, _reader: &'a Reader) -> &'a T {
@@ -197,12 +201,12 @@ impl<T: Send + Sync + 'static> Published<T> {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// Publishes `value` in place of the current one, which is freed by a later [`reclaim`].
+    /// Publishes `value` in place of the current one, which a later [`reclaim`] frees.
     pub fn replace(&self, value: T) {
-        // AcqRel: publishes the new value; the old one's contents are ours to free.
+        // AcqRel: publishes the new value; acquires the contents of the old one, to free them.
         let old = self.current.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
         let mut retired = DOMAIN.retired.lock();
-        // Release: who reads this number in `quiescent` loads the new pointer from then on.
+        // Release: a lane that reads this number in `quiescent` loads the new pointer from then on.
         let number = DOMAIN.last.fetch_add(1, Ordering::AcqRel) + 1;
         retired.push(Retired { number, value: old.cast(), free: free::<T> });
         DOMAIN.waiting.store(retired.len(), Ordering::Relaxed);
@@ -229,24 +233,25 @@ impl<T> fmt::Debug for Published<T> {
     }
 }
 
-/// How many replaced values wait to be freed; a hint, which costs a load.
+/// Returns the number of replaced values that are not freed yet: a hint, for the cost of one load.
 pub fn replaced() -> usize {
     DOMAIN.waiting.load(Ordering::Relaxed)
 }
 
-/// Frees the replaced values that no lane can hold any more; tells how many must still wait.
+/// Frees the replaced values that no lane can hold any more. Returns the number of values that must still
+/// wait.
 ///
-/// With nothing to free it costs a load. Else it takes a lock and looks at each lane's slot: for a
+/// Without values to free this costs a load. Otherwise it takes a lock and reads each lane's slot: for a
 /// housekeeping task, not for the data path.
 pub fn reclaim() -> usize {
-    // All lanes come here now and then, and mostly for nothing: then none shall wait for another. What is
-    // replaced at this moment is freed by the next call.
+    // All lanes call this now and then, mostly with nothing to free: then no lane should wait for another.
+    // The next call frees values that are replaced at this moment.
     if DOMAIN.waiting.load(Ordering::Relaxed) == 0 {
         return 0;
     }
     let mut retired = DOMAIN.retired.lock();
     // Orders the swaps before the reads of the slots: pairs with the fence in `go_online`. Under the lock,
-    // since values that others pushed were swapped before they had it.
+    // since other threads swapped their values before they pushed them under the lock.
     fence(Ordering::SeqCst);
     let oldest = DOMAIN
         .readers
@@ -273,7 +278,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Mutex as StdMutex, PoisonError, mpsc};
 
-    /// The domain is one for the process: tests that have readers take turns.
+    /// All readers of the process share one domain, so the tests with readers take turns.
     static TURN: StdMutex<()> = StdMutex::new(());
 
     #[test]
@@ -311,7 +316,7 @@ mod tests {
     fn whoever_has_nothing_to_free_waits_for_nobody() {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         while reclaim() > 0 {
-            std::thread::yield_now(); // readers of other tests end by themselves
+            std::thread::yield_now(); // readers of other tests end without help
         }
         let _somebody = DOMAIN.retired.lock();
         assert_eq!(reclaim(), 0, "with the lock it would not come back");

@@ -2,59 +2,59 @@
 
 use crate::atomic::{AtomicU32, Ordering, acquire_after_last};
 
-/// How many references an object has.
+/// A reference count.
 ///
 /// # Protocol
-/// 1. [`hold`](Self::hold) is legal only while the caller already has a valid reference, or a lock that keeps
-///    one alive. It therefore needs no ordering.
-/// 2. Each reference is released exactly once. The call that releases the last one returns `true`, and
-///    everything that other holders did before their release happened before it returns: the caller frees.
+/// 1. [`hold`](Self::hold) is legal only while the caller has a valid reference, or a lock that keeps one
+///    alive. It therefore needs no ordering.
+/// 2. Each holder releases its reference exactly once. The call that releases the last one returns `true`,
+///    and sees everything that other holders did before their release: its caller frees the object.
 ///
 /// # Cost
-/// Holding: one locked add on the count's line. Release: one locked add; none when the caller is the only
-/// holder (a plain load tells).
+/// Holding: one locked add on the count's line. Releasing: one locked add; none if the caller is the only
+/// holder, which a plain load shows.
 #[derive(Debug)]
 pub struct Refs(AtomicU32);
 
 impl Refs {
-    /// Above this a count is taken for a leak of references: half of the range, so that racing holders
-    /// cannot wrap it before one of them panics.
+    /// Largest plausible count; a larger one means leaked references. Half of the range, so that racing
+    /// holders cannot wrap the count before one of them panics.
     pub const LIMIT: u32 = u32::MAX / 2;
 
     crate::model::const_fn! {
-        /// A count of one: the creator's reference.
+        /// Creates a count of one: the creator's reference.
         pub fn new() -> Self { Self(AtomicU32::new(1)) }
     }
 
-    /// Takes one more reference.
+    /// Adds one reference.
     ///
     /// # Panics
-    /// When there is no reference to copy (the object is already free), or [`LIMIT`](Self::LIMIT) is reached.
+    /// If the count is zero (the object is already free), or above [`LIMIT`](Self::LIMIT).
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn hold(&self) {
-        // Relaxed: rule 1; the reference that the caller has keeps the object alive.
+        // Relaxed: rule 1; the caller's reference keeps the object alive.
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         if before == 0 || before > Self::LIMIT {
             hold_refused(before);
         }
     }
 
-    /// Gives one reference back. `true`: it was the last, and the caller must free the object.
+    /// Releases one reference. Returns `true` if it was the last: the caller must then free the object.
     ///
     /// # Panics
-    /// When there was no reference left to release.
+    /// If there is no reference to release.
     #[inline]
     #[must_use = "the last release must free the object"]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn release(&self) -> bool {
-        // A sole holder needs no locked instruction: nobody else can hold or release.
-        // Acquire: pairs with the release below of those that went before.
+        // A sole holder needs no locked instruction, since no other thread can hold or release.
+        // Acquire: pairs with the release below, of earlier releases.
         if self.0.load(Ordering::Acquire) == 1 {
             self.0.store(0, Ordering::Relaxed);
             return true;
         }
-        // Release: publishes what this holder did to whoever frees.
+        // Release: publishes this holder's writes to the thread that frees the object.
         match self.0.fetch_sub(1, Ordering::Release) {
             0 => released_too_often(),
             1 => {
@@ -66,15 +66,14 @@ impl Refs {
         }
     }
 
-    /// True when the caller's reference is the only one, and stays so as long as the caller shares it
-    /// with nobody.
+    /// True if the caller's reference is the only one. It stays so until the caller shares it.
     #[inline]
     pub fn is_sole(&self) -> bool {
-        // Acquire: pairs with the release in `release`; what others did to the object is visible.
+        // Acquire: pairs with the release in `release`; what other holders did to the object is visible.
         self.0.load(Ordering::Acquire) == 1
     }
 
-    /// References at some recent moment; for reports.
+    /// Returns the count at some recent moment, for reports.
     pub fn count(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Small slots of every lane, found by one thread-local load and an addition.
+//! `LaneSlots`: small slots of every lane, which one thread-local load and an addition find.
 
 use crate::arena::{self, ArenaOffset};
 use crate::atomic::{AtomicU64, OwnedU64};
@@ -7,11 +7,11 @@ use crate::per_lane::PerLane;
 use std::alloc::Layout;
 use std::fmt;
 
-/// What may begin as zeroes and end without notice: a number, a cache that is empty.
+/// A type whose values may begin as zeroes and end without a drop, such as a number or an empty cache.
 ///
 /// # Safety
-/// On the real machine memory of zero bytes is a valid value, the same as that of `default()`; and nothing is
-/// lost when a value is not dropped but overwritten with zeroes.
+/// On the real machine zeroed memory is a valid value, equal to that of `default()`; and overwriting a value
+/// with zeroes instead of dropping it loses nothing.
 pub unsafe trait ZeroInit: Default {}
 
 // SAFETY: plain numbers, 0 by default.
@@ -23,24 +23,24 @@ unsafe impl<T: ZeroInit> ZeroInit for [T; 1] {}
 // SAFETY: as above.
 unsafe impl<T: ZeroInit> ZeroInit for [T; 2] {}
 
-/// A `T` for each lane, dense: the slots of one lane stand side by side in memory that no other lane writes.
+/// A `T` for each lane, dense: the slots of one lane are adjacent in memory that no other lane writes.
 ///
-/// The difference to a [`PerLane`]: nothing is made at the first use, since every slot begins as zeroes
-/// ([`ZeroInit`]), and slots are not padded, since a lane's neighbours are its own. So a slot is found
-/// without a table, and a counter takes 8 bytes a lane instead of 128.
+/// In contrast to a [`PerLane`], the first use creates nothing, since every slot begins as zeroes
+/// ([`ZeroInit`]), and slots are not padded, since all neighbours of a slot belong to the same lane. So a
+/// slot is found without a table, and a counter takes 8 bytes a lane instead of 128.
 ///
 /// # Protocol
-/// 1. All lanes have their slots from the beginning. A thread that ends leaves its slots to the next with the
-///    same lane.
-/// 2. The slots are in the lanes' arenas (16 MiB of address space each). What finds no room there, or a lane
-///    without an arena, is kept in a `PerLane` instead: slower, and with no other difference. Which of the
-///    two it is never changes for a lane of a `LaneSlots`. Models and simulations know only the latter; the
-///    arenas have a model of their own (`tests/loom_arena.rs`).
-/// 3. Dropped, the place of the slots is zeroed and used again. Values are not dropped.
+/// 1. All lanes have their slots from the beginning. A thread that ends leaves its slots to the next thread
+///    with the same lane.
+/// 2. The slots are in the lanes' arenas (16 MiB of address space each). A `LaneSlots` for which the arenas
+///    have no room, and a lane without an arena, use a `PerLane` instead, which is slower but otherwise the
+///    same. The choice never changes for a lane of a `LaneSlots`. Models and simulations know only the
+///    `PerLane`; the arenas have a model of their own (`tests/loom_arena.rs`).
+/// 3. Dropping a `LaneSlots` zeroes the place of its slots and frees that place. It does not drop the values.
 ///
 /// # Cost
-/// `own`: a thread-local load, an addition, a test that is always the same. Reading all: one miss per lane
-/// that wrote to the line since; what a lane counts beside it is on the same line.
+/// `own`: a thread-local load, an addition, a test that always has the same outcome. Reading all: one miss
+/// for each lane that wrote to the line since the last read; other counters of the lane share the line.
 pub struct LaneSlots<T: ZeroInit> {
     place: ArenaOffset,
     beside: PerLane<T>,
@@ -53,23 +53,25 @@ unsafe impl<T: ZeroInit + Send> Send for LaneSlots<T> {}
 
 impl<T: ZeroInit> LaneSlots<T> {
     crate::model::const_fn! {
-        /// Zeroes.
+        /// Creates slots of zeroes.
         pub fn new() -> Self { Self { place: ArenaOffset::new(), beside: PerLane::new(|_| T::default()) } }
     }
 
-    /// The calling lane's slot.
+    /// Returns the calling lane's slot.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn own(&self) -> &T {
         let slot = self.place.own();
         if arena::is_there(slot) {
-            // SAFETY: a place for a `T`, where zeroes or what a `T` became are; it lives as long as `self`.
+            // SAFETY: the place has room for a `T` and holds zeroes or what a `T` became; it lives as long as
+            // `self`.
             return unsafe { &*slot.cast::<T>() };
         }
         self.own_beside()
     }
 
-    /// A thread without a lane, slots without a place; or neither of them, and it is the way there is.
+    /// The slow path of `own`: the thread has no lane yet, the slots have no place yet, or the slot is in
+    /// `beside`. In models and simulations every call comes here.
     #[cfg_attr(not(any(loom, manylane_sim)), cold)]
     #[cfg_attr(not(any(loom, manylane_sim)), inline(never))]
     #[cfg_attr(manylane_sim, track_caller)]
@@ -86,15 +88,15 @@ impl<T: ZeroInit> LaneSlots<T> {
         self.beside.own()
     }
 
-    /// Whether `slot` is certainly the calling lane's. Two instructions, and no load of anything but the
-    /// lane's base; where slots are kept beside the arenas the answer is always no.
+    /// True if `slot` is certainly the calling lane's. Takes two instructions, and loads only the lane's
+    /// base. Always false for slots outside of the arenas.
     #[inline(always)]
     pub fn is_own(slot: &T) -> bool {
         arena::is_own(std::ptr::from_ref(slot).cast())
     }
 
-    /// The slot of `lane`. None for a lane that certainly never used it; another may hold zeroes all the
-    /// same.
+    /// Returns the slot of `lane`. None means that the lane certainly never used it; a lane that never did
+    /// may still have a slot of zeroes.
     #[inline]
     pub fn get(&self, lane: LaneId) -> Option<&T> {
         match self.place.of(lane.index()) {
@@ -104,8 +106,8 @@ impl<T: ZeroInit> LaneSlots<T> {
         }
     }
 
-    /// The slots of all lanes that may have used theirs, in order of lane; a lane that never did may be among
-    /// them, and one that appears meanwhile may be missed.
+    /// Iterates over the slots of all lanes that may have used theirs, in order of lane. May include a lane
+    /// that never did, and may miss one that appears meanwhile.
     pub fn iter(&self) -> impl Iterator<Item = (LaneId, &T)> {
         let bound = arena::lanes().max(self.beside.bound());
         (0..bound).filter_map(|index| {
@@ -192,13 +194,14 @@ mod tests {
                 let lanes = [(); 4].map(|()| {
                     scope.spawn(|| {
                         let [left, right] = slots.own();
-                        // A lane may be inherited from a thread of this round, which left as many of each.
+                        // A thread may inherit a lane from a thread of this round, which left as many of
+                        // each.
                         assert_eq!(left.get(), right.get() * round);
                         left.add(round);
                         right.add(1);
                     })
                 });
-                // Joined one by one: ThreadSanitizer does not see how a scope waits.
+                // The test joins them one by one: ThreadSanitizer does not see how a scope waits.
                 for lane in lanes {
                     lane.join().expect("no assertion failed");
                 }

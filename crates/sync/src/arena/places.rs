@@ -1,6 +1,6 @@
-//! Which lanes have an arena, and what is where in all of them: the protocol of `arena`. Where memory comes
-//! from, and whose arena is the caller's, is the business of the module above; so are atomics and lock, in
-//! whose place the model puts its own.
+//! The protocol of `arena`: which lanes have an arena, and which object has which place. The parent module
+//! provides the memory, the caller's own arena, the atomics and the lock; the model replaces these with its
+//! own.
 
 use super::const_fn;
 use super::machine::{AtomicPtr, AtomicUsize, Mutex};
@@ -13,18 +13,18 @@ use std::sync::atomic::Ordering;
 /// Largest alignment of a place: a page.
 const MAX_ALIGN: usize = 4096;
 
-/// What an address has at least one of, if the thread has no arena or the object no place.
+/// Bits of an invalid address: at least one is set if the thread has no arena or the object no place.
 const INVALID: usize = 7;
-/// In place of an offset: not asked for yet.
+/// In place of an offset: no call of `assign` yet.
 const UNASSIGNED: usize = 2;
-/// In place of an offset: there was no room.
+/// In place of an offset: `assign` found no room.
 const NO_ROOM: usize = 4;
-/// No sum of these, nor of one of these and a multiple of 8, is a multiple of 8.
+/// No sum of these is a multiple of 8, nor is the sum of one of these and a multiple of 8.
 const _: () = assert!(super::NO_ARENA & INVALID == 1);
 const _: () = assert!(UNASSIGNED > 0 && UNASSIGNED < INVALID && NO_ROOM > 0 && NO_ROOM < INVALID);
 
-/// Whether [`ArenaOffset::at`] gave a place: one test for base and offset, since valid ones are multiples of
-/// 8.
+/// True if [`ArenaOffset::at`] returned a place. One test covers base and offset, since valid ones are
+/// multiples of 8.
 #[inline(always)]
 pub(crate) fn is_there(own: *mut u8) -> bool {
     own.addr() & INVALID == 0
@@ -32,44 +32,44 @@ pub(crate) fn is_there(own: *mut u8) -> bool {
 
 /// The arenas of `LANES` lanes.
 pub(super) struct Arenas<const LANES: usize> {
-    /// By lane: null, or the arena, or [`NO_ARENA`](super::NO_ARENA). Written by the thread that has the
+    /// For each lane: null, its arena, or [`NO_ARENA`](super::NO_ARENA). Written by the thread that has the
     /// number.
     bases: [AtomicPtr<u8>; LANES],
-    /// Lanes that may have an arena are below.
+    /// Upper bound of the numbers of lanes that have an arena.
     seen: AtomicUsize,
     free: Mutex<Free>,
 }
 
 impl<const LANES: usize> Arenas<LANES> {
     const_fn! {
-        /// None yet: `bases` are null. Each has room for `bytes`.
+        /// No arenas yet: `bases` are null. Each arena has `bytes` bytes.
         pub(super) fn new(bases: [AtomicPtr<u8>; LANES], bytes: usize) -> Self {
             Self { bases, seen: AtomicUsize::new(0), free: Mutex::new(Free::new(bytes)) }
         }
     }
 
-    /// Where the arena of `lane` begins, or [`NO_ARENA`](super::NO_ARENA). The calling thread has just taken
-    /// the number; the first with it makes the arena.
+    /// Returns the base of the arena of `lane`, or [`NO_ARENA`](super::NO_ARENA). The calling thread has just
+    /// taken the number; the first thread with the number reserves the arena.
     pub(super) fn enter(&self, lane: usize, reserve: impl FnOnce() -> Option<NonNull<u8>>) -> *mut u8 {
         let arena = &self.bases[lane];
-        // Relaxed: only threads with this number write it, one after the other, ordered by the handover of
-        // the number.
+        // Relaxed: only threads with this number write the base, one after the other, and the handover of the
+        // number orders them.
         let mut base = arena.load(Ordering::Relaxed);
         if base.is_null() {
             base = reserve().map_or(std::ptr::without_provenance_mut(super::NO_ARENA), NonNull::as_ptr);
             arena.store(base, Ordering::Release);
-            // Release: pairs with the acquire in `lanes`, so that whoever sees the number sees the arena.
+            // Release: pairs with the acquire in `lanes`: a thread that sees the number sees the arena.
             self.seen.fetch_max(lane + 1, Ordering::Release);
         }
         base
     }
 
-    /// Lanes that may have an arena are below.
+    /// Upper bound of the numbers of lanes that have an arena.
     pub(super) fn lanes(&self) -> usize {
         self.seen.load(Ordering::Acquire)
     }
 
-    /// Where the arena of the lane with the number `lane` begins, if it has one.
+    /// Base of the arena of lane number `lane`, if that lane has one.
     fn base_of(&self, lane: usize) -> Option<NonNull<u8>> {
         // Acquire: pairs with the release in `enter`.
         NonNull::new(self.bases.get(lane)?.load(Ordering::Acquire))
@@ -101,7 +101,7 @@ impl<const LANES: usize> Arenas<LANES> {
 
     /// See [`ArenaOffset::release`](super::ArenaOffset::release).
     pub(super) fn release(&self, place: &mut ArenaOffset, layout: Layout) {
-        // Relaxed: nobody else has the place (rule 3).
+        // Relaxed: no other thread has the place (rule 3).
         let offset = place.0.load(Ordering::Relaxed);
         place.0.store(UNASSIGNED, Ordering::Relaxed);
         if offset & INVALID != 0 {
@@ -109,10 +109,10 @@ impl<const LANES: usize> Arenas<LANES> {
         }
         for base in (0..self.lanes()).filter_map(|lane| self.base_of(lane)) {
             for at in (0..layout.size()).step_by(size_of::<AtomicUsize>()) {
-                // SAFETY: rule 3: nobody else uses the place, which is within the arena and made of whole
-                // words.
+                // SAFETY: rule 3: no other thread uses the place, which is within the arena and consists of
+                // whole words.
                 let word = unsafe { &*base.add(offset + at).cast::<AtomicUsize>().as_ptr() };
-                // A page that was only ever read is not there yet, and need not be.
+                // Writes only where needed: the kernel has not allocated pages that were only read.
                 if word.load(Ordering::Relaxed) != 0 {
                     word.store(0, Ordering::Relaxed);
                 }
@@ -128,30 +128,31 @@ pub(super) struct ArenaOffset(AtomicUsize);
 
 impl ArenaOffset {
     const_fn! {
-        /// Nowhere yet.
+        /// No place yet.
         pub(super) fn new() -> Self { Self(AtomicUsize::new(UNASSIGNED)) }
     }
 
-    /// The place in the arena that begins at `base`, the caller's own. Only if [`is_there`] says so.
+    /// Address of the place in the arena at `base`, the caller's own. Valid only if [`is_there`] returns
+    /// true.
     #[inline(always)]
     pub(super) fn at(&self, base: *mut u8) -> *mut u8 {
         // Acquire: rule 4.
         base.wrapping_byte_add(self.0.load(Ordering::Acquire))
     }
 
-    /// As if there had been no room.
+    /// An offset for which there was no room.
     #[cfg(all(test, not(loom)))]
     pub(super) const fn refused() -> Self {
         Self(AtomicUsize::new(NO_ROOM))
     }
 }
 
-/// Which offsets belong to nobody.
+/// Free list: the offsets that have no owner.
 pub(super) struct Free {
-    /// From here on all.
+    /// Start of the part that was never assigned; it ends at `end`.
     from: usize,
     end: usize,
-    /// Given back, by size and alignment: what is used a lot has few shapes.
+    /// Returned places by size and alignment: the shapes in heavy use are few.
     given_back: BTreeMap<(usize, usize), Vec<usize>>,
 }
 
@@ -160,7 +161,7 @@ impl Free {
         Self { from: 0, end, given_back: BTreeMap::new() }
     }
 
-    /// Size and alignment as they are handed out: whole words.
+    /// Size and alignment of the place for `layout`: whole words.
     fn shape(layout: Layout) -> (usize, usize) {
         let align = layout.align().max(8);
         (layout.size().next_multiple_of(align), align)

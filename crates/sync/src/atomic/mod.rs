@@ -1,4 +1,4 @@
-//! Atomics, on whichever machine this build runs: the real one, the model checker, the simulator.
+//! Atomics of the machine that this build runs on: the real one, the model checker or the simulator.
 //!
 //! The names and meanings are those of `std::sync::atomic`. `new` is `const` except under `cfg(loom)`.
 
@@ -27,14 +27,14 @@ pub use simulated::{
 
 pub use std::sync::atomic::Ordering;
 
-/// For whoever has taken `count` to its end by a subtraction with release: what was done before the other
-/// subtractions is visible from here on.
+/// Acquire fence for the thread whose subtraction with release took `count` to zero: it then sees all writes
+/// that other threads made before their subtractions.
 ///
 /// Cost: none on x86, a barrier elsewhere.
 #[inline(always)]
 pub fn acquire_after_last(count: &AtomicU32) {
-    // ThreadSanitizer does not understand fences. Under its name, which `scripts/tsan` sets, the count is
-    // loaded instead.
+    // ThreadSanitizer does not understand fences. With `cfg(manylane_tsan)`, which `scripts/tsan` sets, a
+    // load of the count takes the fence's place.
     if cfg!(manylane_tsan) {
         count.load(Ordering::Acquire);
     } else {
@@ -42,11 +42,11 @@ pub fn acquire_after_last(count: &AtomicU32) {
     }
 }
 
-/// An unsigned 64-bit number that only its owner writes and anyone reads.
+/// An unsigned 64-bit number that only its owner writes and any thread reads.
 ///
-/// Adding is a plain load, add and store: no locked instruction, so it costs about 1 ns where a
-/// `fetch_add` costs 6. That is sound (no tear, no undefined behaviour) for any caller, and *exact* only
-/// while one thread at a time adds, which is what a slot of a [`PerLane`](crate::PerLane) gives.
+/// Adding is a plain load, add and store without a locked instruction: it costs about 1 ns, a `fetch_add` 6
+/// ns. Any caller may add without a torn value or undefined behaviour, but the sum is *exact* only while one
+/// thread at a time adds, as in a slot of a [`PerLane`](crate::PerLane).
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct OwnedU64(AtomicU64);
@@ -57,28 +57,28 @@ impl OwnedU64 {
         pub fn new(value: u64) -> Self { Self(AtomicU64::new(value)) }
     }
 
-    /// Adds `n`, wrapping at 2^64. Only the owner may call it, or increments get lost.
+    /// Adds `n`, wrapping at 2^64. Only the owner may call this; concurrent calls lose increments.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Subtracts `n`, wrapping. Only the owner may call it.
+    /// Subtracts `n`, wrapping. Only the owner may call this.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn sub(&self, n: u64) {
         self.add(n.wrapping_neg());
     }
 
-    /// Stores `value`. Only the owner may call it.
+    /// Stores `value`. Only the owner may call this.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// The value, from any thread; it may miss what the owner is just adding.
+    /// Returns the value. Any thread may call this; the value may lack an addition in progress.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn get(&self) -> u64 {

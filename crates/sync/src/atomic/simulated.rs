@@ -1,5 +1,5 @@
-//! Atomics for the simulator: a std atomic, and before each operation the word to the virtual
-//! multiprocessor which line is touched and how. Layouts are those of std, so false sharing is the same.
+//! Atomics for the simulator: before each operation on a std atomic they report the line and the kind of
+//! access to the virtual multiprocessor. Layouts are those of std, so false sharing is the same.
 
 use super::Ordering;
 use manylane_sim::Access::{Load, Rmw, Store};
@@ -12,7 +12,7 @@ fn touch<T>(cell: &T, access: manylane_sim::Access) {
     manylane_sim::access(std::ptr::from_ref(cell).addr(), size_of::<T>(), access, Location::caller());
 }
 
-/// Orders memory; costs a full fence on the virtual core when sequentially consistent.
+/// Orders memory. A sequentially consistent fence costs the virtual core a full fence.
 #[track_caller]
 pub fn fence(order: Ordering) {
     manylane_sim::fence(order);
@@ -21,12 +21,12 @@ pub fn fence(order: Ordering) {
 
 macro_rules! common {
     ($name:ident, $inner:ty, $value:ty $(, $generic:ident)?) => {
-        /// The std type of the same name, seen by the simulator.
+        /// The std type of the same name, whose accesses the simulator sees.
         #[derive(Debug)]
         #[repr(transparent)]
         pub struct $name $(<$generic>)? ($inner);
 
-        #[allow(missing_docs, clippy::missing_errors_doc)] // as in std
+        #[allow(missing_docs, clippy::missing_errors_doc)] // documented in std
         impl $(<$generic>)? $name $(<$generic>)? {
             #[inline]
             pub const fn new(value: $value) -> Self {
@@ -114,7 +114,7 @@ macro_rules! number {
         }
     };
     (@ops $name:ident, $value:ty, $($op:ident)*) => {
-        #[allow(missing_docs)] // as in std
+        #[allow(missing_docs)] // documented in std
         impl $name {
             $(
                 #[inline]

@@ -1,7 +1,7 @@
-//! 128-bit atomics for the model checker, which has none: a number under loom's own mutex.
+//! 128-bit atomics for the model checker, which lacks them: a number under loom's own mutex.
 //!
-//! Every operation is then sequentially consistent, which is stronger than what is asked for; what the
-//! model proves about a double-width compare-and-swap is its protocol, not its ordering.
+//! Every operation is therefore sequentially consistent, stronger than the requested order. So a model proves
+//! the protocol of a double-width compare-and-swap, not its memory order.
 
 use super::Ordering;
 use loom::sync::Mutex;
@@ -30,7 +30,7 @@ impl AtomicU128 {
         self.with(|v| *v = value);
     }
 
-    /// Replaces the value if it is `current`; tells the value that was there either way.
+    /// Replaces the value if it is `current`, and returns the value found.
     ///
     /// # Errors
     /// The value found, when it was not `current`.

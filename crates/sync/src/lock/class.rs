@@ -1,4 +1,4 @@
-//! What all locks of one kind have in common: a name, a rank, and how often they made somebody wait.
+//! Lock classes: the name, the rank and the wait counters that all locks of one kind share.
 
 use crate::atomic::OwnedU64;
 use crate::per_lane::PerLane;
@@ -9,9 +9,10 @@ use std::time::Duration;
 
 /// A kind of lock.
 ///
-/// Locks are taken in ascending order of rank: debug builds panic, with both names, when a thread that
-/// holds one takes another of the same or a lower rank. Locks of one class may be held together only if the
-/// class is [ordered by address](Self::ordered_by_address), and then in ascending order of address.
+/// Threads take locks in ascending order of rank: in debug builds a thread that holds a lock and takes
+/// another of the same or a lower rank panics, with both names. A thread may hold several locks of one class
+/// only if the class is [ordered by address](Self::ordered_by_address), and takes them in ascending order of
+/// address.
 ///
 /// ```
 /// use manylane_sync::{LockClass, Mutex};
@@ -29,18 +30,18 @@ pub struct LockClass {
 }
 
 impl LockClass {
-    /// The rank of a lock under which no other is taken.
+    /// The rank of a lock under which a thread takes no other, registries apart.
     pub const LEAF: u16 = u16::MAX - 2;
-    /// The highest rank: for lists that things enter at their first use, which may happen under a leaf.
-    /// Nothing else is taken under such a lock.
+    /// The highest public rank, for registries that objects enter at their first use, which may happen under
+    /// a leaf. A thread takes no other lock under such a one.
     pub const REGISTRY: u16 = u16::MAX - 1;
-    /// Only for locks inside this crate, which may be taken under any other.
+    /// Rank of locks inside this crate, which a thread may take under any other.
     const INNERMOST: u16 = u16::MAX;
 
-    /// A class called `name`; lower ranks are taken first.
+    /// Creates a class called `name`; threads take lower ranks first.
     ///
     /// # Panics
-    /// When the rank is above [`REGISTRY`](Self::REGISTRY); for a static at compile time.
+    /// If the rank is above [`REGISTRY`](Self::REGISTRY); for a static at compile time.
     pub const fn new(name: &'static str, rank: u16) -> Self {
         assert!(
             rank <= Self::REGISTRY,
@@ -49,7 +50,7 @@ impl LockClass {
         Self::any(name, rank)
     }
 
-    /// A class of this crate's own.
+    /// Creates a class for a lock inside this crate.
     pub(crate) const fn innermost(name: &'static str) -> Self {
         Self::any(name, Self::INNERMOST)
     }
@@ -64,28 +65,28 @@ impl LockClass {
         }
     }
 
-    /// Allows several locks of this class at once, in ascending order of their addresses.
+    /// Lets a thread hold several locks of this class, taken in ascending order of their addresses.
     #[must_use]
     pub const fn ordered_by_address(mut self) -> Self {
         self.by_address = true;
         self
     }
 
-    /// The name, as reports show it.
+    /// Returns the name that reports show.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The rank: lower ones are taken first.
+    /// Returns the rank: threads take lower ranks first.
     pub const fn rank(&self) -> u16 {
         self.rank
     }
 
-    /// Counts a wait of `waited` for a lock of this class. Slow path only.
+    /// Counts a wait of `waited` for a lock of this class. For the slow path only.
     #[cfg(not(loom))]
     #[cold]
     pub(crate) fn count_wait(&'static self, waited: Duration) {
-        // The innermost locks guard the slots that would be counted in.
+        // The innermost locks guard the slots that hold these counts.
         if self.rank != Self::INNERMOST {
             self.waits.count(self, waited);
         }
@@ -93,7 +94,7 @@ impl LockClass {
 }
 
 #[derive(Debug)]
-#[cfg_attr(loom, allow(dead_code))] // statics cannot hold loom's atomics; no model is about these counts
+#[cfg_attr(loom, allow(dead_code))] // statics cannot hold loom's atomics, and no model is about these counts
 struct Waits {
     slots: PerLane<Slot>,
     listed: Once,
@@ -107,7 +108,7 @@ struct Slot {
     longest_ns: OwnedU64,
 }
 
-/// Every class that ever made a thread wait.
+/// Every class whose locks ever made a thread wait.
 #[cfg(not(loom))]
 static LISTED: StdMutex<Vec<&'static LockClass>> = StdMutex::new(Vec::new());
 
@@ -146,7 +147,7 @@ impl Slot {
 pub struct Contention {
     /// The class's name.
     pub class: &'static str,
-    /// Locks that were not free at once.
+    /// Number of times that a thread found a lock taken.
     pub times: u64,
     /// Time spent waiting, over all threads.
     pub total: Duration,
@@ -154,8 +155,8 @@ pub struct Contention {
     pub longest: Duration,
 }
 
-/// The classes whose locks ever made a thread wait, longest total first. Cheap: reads the lanes' slots,
-/// stops nobody, may miss a wait that is just being counted.
+/// Returns the classes whose locks ever made a thread wait, in descending order of total time. Reads the
+/// lanes' slots and stops no lane; may miss a wait that a lane is just counting.
 pub fn contention() -> Vec<Contention> {
     #[cfg(not(loom))]
     {
@@ -168,15 +169,15 @@ pub fn contention() -> Vec<Contention> {
     Vec::new()
 }
 
-/// Debug builds' list of the locks that this thread holds. (Virtual cores and modelled threads share a
-/// real thread, so there it is off.)
+/// The list of the locks that this thread holds, in debug builds. (Virtual cores and modelled threads share a
+/// real thread, so their builds have no list.)
 #[cfg(all(debug_assertions, not(any(loom, manylane_sim))))]
 pub(super) mod held {
     use super::LockClass;
     use std::cell::RefCell;
 
-    /// Locks that a thread may hold at a time: far more than any does. The list is no `Vec`, since a process
-    /// that is out of memory takes locks, too.
+    /// Maximum number of locks that a thread may hold: far more than any does. An array, not a `Vec`, since a
+    /// process without memory takes locks, too.
     const MOST: usize = 32;
 
     type Held = [Option<(&'static LockClass, usize)>; MOST];
@@ -185,7 +186,7 @@ pub(super) mod held {
         static HELD: RefCell<Held> = const { RefCell::new([None; MOST]) };
     }
 
-    /// Checks that taking the lock at `address` now keeps the order.
+    /// Panics if taking the lock at `address` now violates the order.
     pub(in crate::lock) fn check(class: &'static LockClass, address: usize) {
         // A thread-local that is already destroyed holds no lock.
         let _ = HELD.try_with(|held| {

@@ -1,9 +1,9 @@
-//! Locks with a class: ranked in debug builds, counted when contended.
+//! Locks with a class: debug builds check their ranks, and contended locks count waits.
 
 mod class;
 mod mutex;
 mod rwlock;
-#[doc(hidden)] // public for its model only
+#[doc(hidden)] // public only for its model
 pub mod word;
 
 pub use class::{Contention, LockClass, contention};

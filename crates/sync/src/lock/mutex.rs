@@ -1,32 +1,32 @@
-//! Mutual exclusion with a class.
+//! A mutex with a class.
 
 use super::LockClass;
 use super::class::held;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// A lock around a value, of a [`LockClass`].
+/// A mutex around a value, of a [`LockClass`].
 ///
 /// # Cost
-/// Free: one compare-and-swap to take, one to release, as `parking_lot`. Taken: a short spin with back-off,
-/// then the thread parks; the wait is counted in the lane's slot of the class.
+/// Free: one compare-and-swap to take, one to release, as in `parking_lot`. Taken: a short spin with
+/// back-off, then the thread parks; the wait is counted in the lane's slot of the class.
 ///
-/// A panic while it is held does not poison it.
+/// A panic of the holder does not poison the lock.
 pub struct Mutex<T> {
     inner: raw::Inner<T>,
 }
 
 impl<T> Mutex<T> {
     crate::model::const_fn! {
-        /// A free lock around `value`.
+        /// Creates a free lock around `value`.
         pub fn new(class: &'static LockClass, value: T) -> Self { Self { inner: raw::Inner::new(class,
             value) } }
     }
 
-    /// Waits until the lock is free and takes it.
+    /// Waits until the lock is free, and takes it.
     ///
     /// # Panics
-    /// In debug builds, when the order of ranks is violated.
+    /// In debug builds, if the call violates the order of ranks.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
@@ -45,13 +45,13 @@ impl<T> Mutex<T> {
         Some(MutexGuard { mutex: self, guard })
     }
 
-    /// The value, which an exclusive borrow keeps everybody else from.
+    /// Returns the value; the exclusive borrow excludes all other accesses.
     #[cfg(not(loom))]
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
 
-    /// The class given at construction.
+    /// Returns the class given to `new`.
     #[inline]
     pub fn class(&self) -> &'static LockClass {
         self.inner.class()
@@ -144,7 +144,7 @@ mod raw {
     use crate::lock::word::ClassedWord;
     use std::marker::PhantomData;
 
-    /// In this order: the word stands directly before the value, so that one line can have both.
+    /// Field order matters: the word stands directly before the value, so that both can be on one line.
     #[repr(C)]
     pub(super) struct Inner<T> {
         word: ClassedWord,
@@ -158,7 +158,7 @@ mod raw {
 
     pub(super) struct Guard<'a, T> {
         inner: &'a Inner<T>,
-        /// A guard stays on its thread: the debug list of held locks is that thread's.
+        /// Keeps a guard on its thread: the debug list of held locks belongs to that thread.
         not_send: PhantomData<*const ()>,
     }
 
@@ -186,7 +186,7 @@ mod raw {
         #[inline]
         #[cfg_attr(manylane_sim, track_caller)]
         pub(super) fn try_lock(&self) -> Option<Guard<'_, T>> {
-            // A guard is made only when the lock was taken: dropped, it releases.
+            // A guard exists only if the lock was taken, since its drop releases the lock.
             self.word.word.take_free().then(|| Guard { inner: self, not_send: PhantomData })
         }
 
@@ -274,7 +274,7 @@ mod tests {
                 drop(lock.lock());
             });
             has_started.recv().expect("the thread starts");
-            // The state says when the other one sleeps on the lock: no clock is needed.
+            // `has_sleepers` tells when the other thread sleeps on the lock; the test needs no clock.
             while !lock.inner.word().has_sleepers() {
                 std::thread::yield_now();
             }

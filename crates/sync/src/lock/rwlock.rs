@@ -1,4 +1,4 @@
-//! Shared or exclusive access with a class.
+//! A reader-writer lock with a class.
 
 use super::LockClass;
 use super::class::held;
@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 
 /// A reader-writer lock around a value, of a [`LockClass`].
 ///
-/// Every reader writes the line of the lock: with many cores that line is the bottleneck, however seldom
-/// anyone writes the value (`manylane-bench scale` shows it). For what is read on the data path use
+/// Every reader writes the line of the lock: with many cores that line is the bottleneck, however rare
+/// writers are (`manylane-bench scale` shows it). For values that the data path reads, use
 /// [`Published`](crate::Published).
 pub struct RwLock<T> {
     class: &'static LockClass,
@@ -17,16 +17,16 @@ pub struct RwLock<T> {
 
 impl<T> RwLock<T> {
     crate::model::const_fn! {
-        /// A free lock around `value`.
+        /// Creates a free lock around `value`.
         pub fn new(class: &'static LockClass, value: T) -> Self { Self { class,
             inner: raw::Inner::new(value) } }
     }
 
-    /// Waits until no writer holds or awaits the lock and shares it. A thread must not share the same lock
-    /// twice.
+    /// Waits until no writer holds or awaits the lock, then takes it in shared mode. A thread must not share
+    /// the same lock twice.
     ///
     /// # Panics
-    /// In debug builds, when the order of ranks is violated.
+    /// In debug builds, if the call violates the order of ranks.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
@@ -36,10 +36,10 @@ impl<T> RwLock<T> {
         RwLockReadGuard { lock: self, guard }
     }
 
-    /// Waits until nobody holds the lock and takes it.
+    /// Waits until no thread holds the lock, then takes it in exclusive mode.
     ///
     /// # Panics
-    /// In debug builds, when the order of ranks is violated.
+    /// In debug builds, if the call violates the order of ranks.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
@@ -159,7 +159,7 @@ mod raw {
     use std::mem::ManuallyDrop;
     use std::time::Instant;
 
-    /// What the raw lock hands out when taken and wants back at release.
+    /// Token that the raw lock returns when taken and expects at release.
     type Shared = <RawRwLock as Raw>::SharedGuard;
     type Exclusive = <RawRwLock as Raw>::ExclusiveGuard;
 
@@ -168,8 +168,7 @@ mod raw {
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: `value` is reached through guards only: shared ones give `&T` (Sync), the exclusive one `&mut
-    // T`.
+    // SAFETY: only guards give access to `value`: shared ones give `&T` (Sync), the exclusive one `&mut T`.
     unsafe impl<T: Send + Sync> Sync for Inner<T> {}
     // SAFETY: owns its value, and nothing else.
     unsafe impl<T: Send> Send for Inner<T> {}
@@ -197,7 +196,7 @@ mod raw {
             WriteGuard(self, ManuallyDrop::new(held))
         }
 
-        /// Whether a writer waits for the readers, one of which is the caller.
+        /// True if a writer waits for the readers, one of which is the caller.
         #[cfg(test)]
         pub(super) fn is_awaited(&self) -> bool {
             let entered = self.raw.try_lock_shared().map(|held| ReadGuard(self, ManuallyDrop::new(held)));
@@ -252,8 +251,8 @@ mod raw {
     }
 }
 
-/// For virtual cores: readers count themselves in one word, a writer sets its top bit; who must wait spins
-/// with back-off and then sleeps in the lock's queue.
+/// For virtual cores: readers count themselves in one word, a writer sets its top bit. A waiter spins with
+/// back-off and then sleeps in the lock's queue.
 #[cfg(manylane_sim)]
 mod raw {
     use super::LockClass;
@@ -268,8 +267,7 @@ mod raw {
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: `value` is reached through guards only: shared ones give `&T` (Sync), the exclusive one `&mut
-    // T`.
+    // SAFETY: only guards give access to `value`: shared ones give `&T` (Sync), the exclusive one `&mut T`.
     unsafe impl<T: Send + Sync> Sync for Inner<T> {}
     // SAFETY: owns its value, and nothing else.
     unsafe impl<T: Send> Send for Inner<T> {}
@@ -294,7 +292,7 @@ mod raw {
             WriteGuard(self)
         }
 
-        /// As parking_lot: read the word, then compare-and-swap it, again after a lost race.
+        /// As in parking_lot: reads the word, then compares and swaps it, and repeats after a lost race.
         #[track_caller]
         fn take(&self, class: &'static LockClass, next: impl Fn(u32) -> Option<u32>) {
             let mut backoff = Backoff::new();
@@ -359,7 +357,7 @@ mod raw {
     impl<T> Drop for ReadGuard<'_, T> {
         #[track_caller]
         fn drop(&mut self) {
-            // Release: what was read was read before a writer comes.
+            // Release: the reads of this guard happen before the writes of the next writer.
             if self.0.state.fetch_sub(1, Ordering::Release) == 1 {
                 self.0.released();
             }
@@ -369,7 +367,7 @@ mod raw {
     impl<T> Drop for WriteGuard<'_, T> {
         #[track_caller]
         fn drop(&mut self) {
-            // Release: publishes what was written to the next holders' acquire.
+            // Release: publishes this guard's writes to the acquire of the next holders.
             self.0.state.store(0, Ordering::Release);
             self.0.released();
         }
@@ -418,7 +416,8 @@ mod tests {
         assert_eq!(counted(), None);
         std::thread::scope(|scope| {
             scope.spawn(|| drop(table.write()));
-            // A waiting writer keeps new readers out, which tells that it waits: no clock is needed.
+            // A waiting writer keeps new readers out, so `is_awaited` shows that it waits; the test needs no
+            // clock.
             while !table.inner.is_awaited() {
                 std::thread::yield_now();
             }

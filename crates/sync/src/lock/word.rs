@@ -1,21 +1,22 @@
-//! The lock itself: one byte, and a queue of sleepers kept elsewhere.
+//! The lock word: one byte, and a queue of sleeping threads outside of the lock.
 //!
-//! After the locks of WebKit (F. Pizlo, *Locking in WebKit*, 2016), as `parking_lot` has them.
+//! After the locks of WebKit (F. Pizlo, *Locking in WebKit*, 2016), as in `parking_lot`.
 //!
 //! # Protocol
-//! 1. `LOCKED`: somebody holds the lock. Who changes it from clear to set holds it; only the holder clears
-//!    it.
-//! 2. `PARKED`: the queue may hold sleepers. It is set only while `LOCKED` is, before sleeping, and a thread
-//!    joins the queue only if both are set at that moment (checked with the queue locked).
-//! 3. A holder that finds `PARKED` leaves with the queue locked: it removes one sleeper, then stores what is
-//!    left: `PARKED` if more sleep, and `LOCKED` if the lock goes straight to the one it woke.
+//! 1. `LOCKED`: a thread holds the lock. The thread that changes the bit from clear to set holds the lock;
+//!    only the holder clears the bit.
+//! 2. `PARKED`: the queue may hold sleepers. A thread sets the bit only while `LOCKED` is set, before it
+//!    sleeps, and joins the queue only if both bits are set at that moment (checked with the queue locked).
+//! 3. A holder that finds `PARKED` releases the lock with the queue locked: it removes one sleeper, then
+//!    stores the new state: `PARKED` if more threads sleep, and `LOCKED` if it hands the lock to the thread
+//!    that it wakes.
 //!
-//! So a sleeper is never forgotten: by 2 the holder sees its bit, by 3 the bit lives as long as the queue
-//! does.
+//! So no sleeper is forgotten: by rule 2 the holder sees its bit, by rule 3 the bit stays as long as the
+//! queue has sleepers.
 //!
 //! # Progress
-//! Who runs may take a free lock before the one that was woken; every `FAIR_EVERY`th contended release of
-//! a thread hands the lock over instead, so each sleeper gets it in the end.
+//! A running thread may take a free lock before the thread that was woken. Every `FAIR_EVERY`th contended
+//! release of a thread hands the lock over instead, so each sleeper gets the lock in the end.
 
 #[cfg(not(loom))]
 use super::LockClass;
@@ -26,20 +27,20 @@ const FREE: u8 = 0;
 const LOCKED: u8 = 1;
 const PARKED: u8 = 2;
 
-/// Every so many contended releases of a thread give the lock to the longest sleeper.
+/// Period of handovers: after this many contended releases a thread gives the lock to the longest sleeper.
 const FAIR_EVERY: u32 = 32;
 
 /// Queues of sleeping threads, by address.
 pub trait Parking {
-    /// Sleeps in the queue of `key`, unless `validate`, called with the queue locked, says otherwise.
-    /// True: the waker handed the lock over.
+    /// Sleeps in the queue of `key`, unless `validate`, called with the queue locked, returns false. Returns
+    /// true if the waker handed the lock over.
     fn park(key: usize, validate: impl FnOnce() -> bool) -> bool;
 
     /// Removes the longest sleeper from the queue of `key`, calls `leave(removed one, more are left)` with
-    /// the queue still locked, and wakes the sleeper with its answer: whether the lock is handed over.
+    /// the queue still locked, and wakes the sleeper with the result: true if the lock is handed over.
     fn unpark_one(key: usize, leave: impl FnOnce(bool, bool) -> bool);
 
-    /// Counts contended releases of this thread, up to `FAIR_EVERY`.
+    /// Counts contended releases of this thread. Returns true at every `FAIR_EVERY`th.
     fn turn_of_the_longest_sleeper() -> bool {
         use std::cell::Cell;
         thread_local! {
@@ -50,7 +51,7 @@ pub trait Parking {
     }
 }
 
-/// The byte.
+/// The lock word: one byte of state.
 #[derive(Debug)]
 pub struct LockWord(AtomicU8);
 
@@ -60,7 +61,7 @@ impl LockWord {
         pub fn new() -> Self { Self(AtomicU8::new(FREE)) }
     }
 
-    /// Takes the lock if it is free and nobody waits for it: the whole of the uncontended path.
+    /// Takes the lock if it is free and no thread waits for it: the whole uncontended path.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn take_idle(&self) -> bool {
@@ -68,7 +69,7 @@ impl LockWord {
         self.0.compare_exchange_weak(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the lock if it is free, whether or not others sleep.
+    /// Takes the lock if it is free, even if other threads sleep.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn take_free(&self) -> bool {
         let mut state = self.0.load(Ordering::Relaxed);
@@ -82,7 +83,7 @@ impl LockWord {
         false
     }
 
-    /// Waits until the lock is held by the caller. False: it was free after all, and nobody waited.
+    /// Waits until the caller holds the lock. Returns false if the lock was free and the caller did not wait.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn wait<P: Parking>(&self) -> bool {
         if self.take_free() {
@@ -91,7 +92,7 @@ impl LockWord {
         let mut backoff = Backoff::new();
         loop {
             let state = self.0.load(Ordering::Relaxed);
-            // While others sleep, spinning seldom pays: the next holder is woken in order.
+            // While other threads sleep, spinning seldom pays: the next holder is woken in order.
             if state & PARKED == 0 && !backoff.is_long() {
                 backoff.wait();
             } else if self.announce(state) && P::park(self.key(), || self.is(LOCKED | PARKED)) {
@@ -103,7 +104,7 @@ impl LockWord {
         }
     }
 
-    /// Sets `PARKED`; false if the lock was freed meanwhile.
+    /// Sets `PARKED`. Returns false if the lock was freed meanwhile.
     #[cfg_attr(manylane_sim, track_caller)]
     fn announce(&self, state: u8) -> bool {
         let (order, unordered) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -112,22 +113,22 @@ impl LockWord {
                 || self.0.compare_exchange(state, LOCKED | PARKED, order, unordered).is_ok())
     }
 
-    /// Releases the lock if nobody sleeps: the whole of the uncontended path.
+    /// Releases the lock if no thread sleeps: the whole uncontended path. Returns false if threads sleep.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn release_idle(&self) -> bool {
-        // Release: publishes what was done under the lock to the next holder's acquire.
+        // Release: publishes the holder's writes to the acquire of the next holder.
         self.0.compare_exchange(LOCKED, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    /// Releases the lock and wakes a sleeper.
+    /// Releases the lock and wakes one sleeper.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn release_queued<P: Parking>(&self) {
         let fair = P::turn_of_the_longest_sleeper();
         P::unpark_one(self.key(), |removed, more| {
             let hand_over = removed && fair;
             let left = if more { PARKED } else { FREE } | if hand_over { LOCKED } else { FREE };
-            // Release: as in `release_idle`. A lock that is handed over passes through the queue's own lock.
+            // Release: as in `release_idle`. The lock of the queue orders a handover.
             self.0.store(left, Ordering::Release);
             hand_over
         });
@@ -142,7 +143,7 @@ impl LockWord {
         std::ptr::from_ref(self).addr()
     }
 
-    /// The state in which a release without handover leaves the lock while more sleep.
+    /// Sets the state that a release without handover leaves while more threads sleep.
     #[cfg(all(test, not(any(loom, manylane_sim))))]
     pub(super) fn set_free_with_sleepers(&self) {
         self.0.store(PARKED, Ordering::Relaxed);
@@ -160,7 +161,7 @@ impl Default for LockWord {
     }
 }
 
-/// A lock word and its class: all of a lock but the value, so that the slow paths are not generic and load
+/// A lock word and its class: all of a lock except its value. The slow paths are then not generic, and load
 /// the class themselves.
 #[cfg(not(loom))]
 #[repr(C)] // the word comes last, beside the lock's value
@@ -234,13 +235,13 @@ mod real {
     const HANDED_OVER: UnparkToken = UnparkToken(1);
     const FREE_TO_TRY: UnparkToken = UnparkToken(0);
 
-    /// The queues of the process.
+    /// The process-wide queues of `parking_lot_core`.
     pub(super) struct Queues;
 
     impl super::Parking for Queues {
         fn park(key: usize, validate: impl FnOnce() -> bool) -> bool {
-            // SAFETY: the key is the address of a lock that the caller borrows, so no other object's; the
-            // closures neither panic nor call into the queues.
+            // SAFETY: the key is the address of a lock that the caller borrows, so no other object has it;
+            // the closures neither panic nor call into the queues.
             let woken =
                 unsafe { parking_lot_core::park(key, validate, || {}, |_, _| {}, DEFAULT_PARK_TOKEN, None) };
             matches!(woken, ParkResult::Unparked(HANDED_OVER))
@@ -275,8 +276,9 @@ mod simulated {
             manylane_sim::unpark_one(key, leave);
         }
 
-        /// As often as on the real machine. Virtual threads share a real one, so its thread-local would mix
-        /// them, and would outlive the run: virtual time decides instead, which repeats.
+        /// Returns true as often as on the real machine. Virtual threads share a real thread, whose
+        /// thread-local would mix them and outlive the run. So virtual time decides, which repeats between
+        /// runs.
         fn turn_of_the_longest_sleeper() -> bool {
             let now = manylane_sim::now().as_nanos() as u64;
             let mixed = now.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
