@@ -1,4 +1,4 @@
-//! A cluster that nobody else has seen yet: room for bytes, and a place to write them.
+//! A cluster without other handles: memory to be filled.
 
 use crate::error::Error;
 use crate::header::{Header, Parts, Ref};
@@ -9,7 +9,7 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// Pooled bytes with one owner, to be filled.
+/// Pooled bytes with one owner, who fills them.
 ///
 /// ```text
 ///   block from the lane's pool
@@ -19,9 +19,9 @@ use std::ptr::NonNull;
 ///                        | written, `len` bytes | spare                |
 /// ```
 ///
-/// The header is written when the cluster becomes a segment: nobody else can have a handle before. So a
-/// cluster that is dropped unfilled costs what its pool costs: the block goes from the lane's cache and back,
-/// with no count touched and no locked instruction.
+/// The header is written when the cluster becomes a segment, since no other handle can exist before. So a
+/// cluster that is dropped unfilled costs only what its pool costs: the block leaves the lane's cache and
+/// returns, without a count and without a locked instruction.
 ///
 /// ```
 /// # fn main() -> Result<(), manylane_buf::Error> {
@@ -41,7 +41,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// An empty cluster with room for at least `size` bytes: the smallest of [`CLUSTER_SIZES`] that has it.
+    /// Allocates an empty cluster with room for at least `size` bytes: the smallest sufficient one of
+    /// [`CLUSTER_SIZES`].
     ///
     /// # Errors
     /// [`Error::Alloc`]; [`Error::TooLong`] above [`MAX_CLUSTER`](crate::MAX_CLUSTER);
@@ -54,7 +55,7 @@ impl Cluster {
         Ok(Self { block, capacity: CLUSTER_SIZES[usize::from(class)] as u32, start: 0, end: 0 })
     }
 
-    /// A cluster that holds a copy of `bytes`.
+    /// Allocates a cluster that holds a copy of `bytes`.
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
@@ -64,8 +65,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// An empty cluster whose writing begins `headroom` bytes into the payload, so that something can be
-    /// prepended later without copying.
+    /// Allocates an empty cluster whose bytes will begin `headroom` bytes into the payload, so that a later
+    /// prepend need not copy.
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc) for `headroom + size`.
@@ -76,19 +77,19 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Bytes written.
+    /// Returns the number of bytes written.
     #[inline]
     pub fn len(&self) -> usize {
         (self.end - self.start) as usize
     }
 
-    /// True when nothing is written yet.
+    /// True if nothing is written yet.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Bytes that can still be written.
+    /// Returns the number of bytes that can still be written.
     #[inline]
     pub fn spare_len(&self) -> usize {
         (self.capacity - self.end) as usize
@@ -96,50 +97,50 @@ impl Cluster {
 
     #[inline]
     fn at(&self, offset: u32) -> NonNull<u8> {
-        // SAFETY: the block is a header and a payload; offsets lie in the payload, or one behind it.
+        // SAFETY: the block is a header and a payload; offsets are in the payload, or one behind it.
         unsafe { NonNull::new_unchecked(self.block.as_ptr()).add(size_of::<Header>() + offset as usize) }
     }
 
-    /// The room behind what is written.
+    /// Returns the room behind the written bytes.
     #[inline]
     pub fn spare_mut(&mut self) -> &mut [MaybeUninit<u8>] {
-        // SAFETY: the payload is ours alone, since a `Cluster` is the only handle; behind `end` there is
-        // `spare_len`.
+        // SAFETY: the payload belongs to this value, since a `Cluster` is the only handle; `spare_len` bytes
+        // follow `end`.
         unsafe { std::slice::from_raw_parts_mut(self.at(self.end).as_ptr().cast(), self.spare_len()) }
     }
 
-    /// Takes the first `n` spare bytes as written.
+    /// Adds the first `n` spare bytes to the written ones.
     ///
     /// # Safety
-    /// They are initialised.
+    /// The bytes are initialised.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// If there are fewer.
     #[inline]
     pub unsafe fn commit(&mut self, n: usize) {
         assert!(n <= self.spare_len(), "commit of {n} bytes where {} were lent", self.spare_len());
         self.end += n as u32;
     }
 
-    /// Copies as many of `bytes` as there is room for; how many it were.
+    /// Copies as many of `bytes` as fit, and returns their number.
     #[inline]
     pub fn put(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.spare_len());
-        // SAFETY: the payload is ours alone; `n` bytes fit.
+        // SAFETY: the payload belongs to this value alone; `n` bytes fit.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at(self.end).as_ptr(), n) };
         self.end += n as u32;
         n
     }
 
-    /// What is written.
+    /// Returns the written bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: initialised by `put` or `commit`.
+        // SAFETY: `put` or `commit` initialised them.
         unsafe { std::slice::from_raw_parts(self.at(self.start).as_ptr(), self.len()) }
     }
 
-    /// A segment over what is written; it may be cloned, cut and sent. Its spare room stays usable: a chain
-    /// appends to it.
+    /// Converts the cluster into a segment over the written bytes, which can be cloned, cut and sent. A chain
+    /// can append to its spare room.
     #[inline]
     pub fn into_segment(self) -> Segment {
         let capacity = self.capacity as usize;
@@ -153,8 +154,8 @@ impl Cluster {
             writable: true,
             argument: 0,
         };
-        // SAFETY: the block came from the pool that its size names; the payload is part of it. What the view
-        // shows was initialised by `put` or `commit`, and `filled` is where it ends.
+        // SAFETY: the block came from the pool that its size names; the payload is part of it. `put` or
+        // `commit` initialised the bytes of the view, and `filled` is their end.
         unsafe { Segment::over(Ref::new(self.block.into_raw(), parts), start, len) }
     }
 }

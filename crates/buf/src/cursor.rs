@@ -1,11 +1,11 @@
-//! Reading over the segments of a chain as if they were one run of bytes.
+//! A cursor reads the segments of a chain as one run of bytes.
 
 use crate::chain::Chain;
 use crate::error::OutOfRange;
 use std::io::{self, BufRead, Read};
 
-/// A position in a chain. Reading moves it; the chain stays as it is and nothing is copied but what is asked
-/// for.
+/// A position in a chain. Reading moves the position; it does not change the chain, and copies only the bytes
+/// that the caller requests.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,7 +24,7 @@ use std::io::{self, BufRead, Read};
 #[derive(Clone)]
 pub struct Cursor<'a> {
     chain: &'a Chain,
-    /// What is left of the segment number `index`; empty only at the end of the chain.
+    /// The rest of segment number `index`; empty only at the end of the chain.
     chunk: &'a [u8],
     index: usize,
     position: usize,
@@ -37,19 +37,19 @@ impl<'a> Cursor<'a> {
         Self { chain, chunk, index: 0, position: 0 }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     #[inline]
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes that are left.
+    /// Returns the number of bytes left.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.chain.len() - self.position
     }
 
-    /// The bytes up to the end of the segment; empty only at the end of the chain.
+    /// Returns the bytes up to the end of the segment; empty only at the end of the chain.
     #[inline]
     pub fn chunk(&self) -> &'a [u8] {
         self.chunk
@@ -70,7 +70,7 @@ impl<'a> Cursor<'a> {
     /// Moves by `n` bytes.
     ///
     /// # Errors
-    /// [`OutOfRange`] when fewer are left; then it does not move.
+    /// [`OutOfRange`] if fewer are left; then the cursor does not move.
     #[inline]
     pub fn advance(&mut self, mut n: usize) -> Result<(), OutOfRange> {
         OutOfRange::check("advance by", "rest of a chain", n, self.remaining())?;
@@ -82,13 +82,13 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The next byte, without moving.
+    /// Returns the next byte without moving.
     #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.chunk.first().copied()
     }
 
-    /// The next byte.
+    /// Reads the next byte.
     ///
     /// # Errors
     /// [`OutOfRange`] at the end.
@@ -97,16 +97,16 @@ impl<'a> Cursor<'a> {
         self.read_array::<1>().map(|[byte]| byte)
     }
 
-    /// The next two bytes, in network order.
+    /// Reads the next two bytes, in network order.
     ///
     /// # Errors
-    /// [`OutOfRange`] when fewer are left; then it does not move. So for the others.
+    /// [`OutOfRange`] if fewer are left; then the cursor does not move.
     #[inline]
     pub fn read_u16(&mut self) -> Result<u16, OutOfRange> {
         self.read_array().map(u16::from_be_bytes)
     }
 
-    /// The next four bytes, in network order.
+    /// Reads the next four bytes, in network order.
     ///
     /// # Errors
     /// As [`read_u16`](Self::read_u16).
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
         self.read_array().map(u32::from_be_bytes)
     }
 
-    /// The next eight bytes, in network order.
+    /// Reads the next eight bytes, in network order.
     ///
     /// # Errors
     /// As [`read_u16`](Self::read_u16).
@@ -124,7 +124,7 @@ impl<'a> Cursor<'a> {
         self.read_array().map(u64::from_be_bytes)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     ///
     /// # Errors
     /// As [`read_u16`](Self::read_u16).
@@ -135,7 +135,7 @@ impl<'a> Cursor<'a> {
         Ok(array)
     }
 
-    /// Fills `bytes` with the next ones.
+    /// Fills `bytes` with the next bytes.
     ///
     /// # Errors
     /// As [`read_u16`](Self::read_u16).
@@ -153,7 +153,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// How far the next `byte` is, without moving: 0 when it is the next one.
+    /// Returns the distance to the next `byte`, 0 if it is the next one, without moving.
     #[inline]
     pub fn find(&self, byte: u8) -> Option<usize> {
         let mut here = self.clone();

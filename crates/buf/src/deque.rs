@@ -1,12 +1,12 @@
 //! A double-ended queue of segments: a few inside the value, more in a ring block from the lane's pool.
 //!
 //! Rules:
-//! 1. The slots are an array of `capacity` (a power of two): `inline` while `block` is null, else the block,
-//!    whose size class [`RING_SIZES`] gives. Slots `head .. head + count`, modulo `capacity`, hold segments;
-//!    the others hold nothing.
-//! 2. `capacity` changes in [`reserve`](Deque::reserve), the only operation that can fail: first the new
-//!    block, then the moves. What follows a successful `reserve` cannot fail.
-//! 3. A queue that runs empty gives its block back, so that an idle chain holds no memory.
+//! 1. The slots are an array of `capacity` (a power of two): `inline` while `block` is null, otherwise the
+//!    block, whose size class [`RING_SIZES`] gives. Slots `head .. head + count`, modulo `capacity`, hold
+//!    segments; the others hold nothing.
+//! 2. `capacity` grows only in [`reserve`](Deque::reserve), the only operation that can fail: it first
+//!    allocates the new block, then moves the segments. Pushes after a successful `reserve` cannot fail.
+//! 3. A queue that runs empty frees its block, so that an idle chain holds no memory.
 //!
 //! Cost: push and pop O(1) at both ends; growth moves 24 bytes a segment and quadruples the room.
 
@@ -16,7 +16,7 @@ use crate::store::{MAX_SEGMENTS, RING_SIZES, store};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// Segments without a block: a head, a body and two edits between them.
+/// Number of segments without a block: a head, a body and two edits between them.
 const INLINE: usize = 4;
 const _: () = assert!(INLINE.is_power_of_two() && INLINE < RING_SIZES[0]);
 
@@ -61,13 +61,13 @@ impl Deque {
         }
     }
 
-    /// The slot of the segment number `index`; legal up to `capacity`.
+    /// Returns the slot of segment number `index`; legal up to `capacity`.
     #[inline]
     fn slot(&self, index: usize) -> usize {
         (self.head as usize + index) & (self.capacity as usize - 1)
     }
 
-    /// Makes sure that `more` segments fit. On failure nothing has changed.
+    /// Makes room for `more` segments. On failure nothing has changed.
     #[inline]
     pub(crate) fn reserve(&mut self, more: usize) -> Result<(), Error> {
         let needed = self.count as usize + more;
@@ -83,8 +83,8 @@ impl Deque {
         let block = store().rings[class].alloc()?.into_raw().cast::<Segment>();
         debug_assert!(block.is_aligned(), "the pool aligns its blocks");
         let (first, second) = self.as_slices();
-        // SAFETY: the block is new and has room for `needed`, which includes all there are; they move
-        // bitwise, and rule 1 forgets the old slots.
+        // SAFETY: the block is new and has room for `needed` segments, at least as many as there are; they
+        // move bitwise, and rule 1 forgets the old slots.
         unsafe {
             block.as_ptr().copy_from_nonoverlapping(first.as_ptr(), first.len());
             block.as_ptr().add(first.len()).copy_from_nonoverlapping(second.as_ptr(), second.len());
@@ -96,7 +96,7 @@ impl Deque {
         Ok(())
     }
 
-    /// Gives the block back, if there is one. What it held has moved or is gone.
+    /// Frees the block, if there is one. Its segments have moved or are gone.
     #[inline]
     fn free_block(&mut self) {
         if let Some(block) = self.block.take() {
@@ -112,12 +112,12 @@ impl Deque {
     }
 
     /// # Panics
-    /// When there is no room: the caller has reserved it.
+    /// If there is no room: the caller must have reserved it.
     #[inline]
     pub(crate) fn push_back(&mut self, segment: Segment) {
         assert!(self.count < self.capacity, "rule 2: reserve before push");
         let slot = self.slot(self.count as usize);
-        // SAFETY: rule 1: in the array, and empty.
+        // SAFETY: rule 1: the slot is in the array, and empty.
         unsafe { self.slots_mut().add(slot).write(segment) };
         self.count += 1;
     }
@@ -129,7 +129,7 @@ impl Deque {
         assert!(self.count < self.capacity, "rule 2: reserve before push");
         self.head = self.slot(self.capacity as usize - 1) as u32;
         let slot = self.head as usize;
-        // SAFETY: rule 1: in the array, and empty.
+        // SAFETY: rule 1: the slot is in the array, and empty.
         unsafe { self.slots_mut().add(slot).write(segment) };
         self.count += 1;
     }
@@ -204,7 +204,7 @@ impl Deque {
         self.get_mut(self.count().wrapping_sub(1))
     }
 
-    /// All segments in order: those up to the end of the array, and those from its start.
+    /// Returns all segments in order: those up to the end of the array, then those from its start.
     #[inline]
     pub(crate) fn as_slices(&self) -> (&[Segment], &[Segment]) {
         let (head, count) = (self.head as usize, self.count as usize);
@@ -237,13 +237,13 @@ impl Deque {
 impl Drop for Deque {
     #[inline]
     fn drop(&mut self) {
-        /// Drops what is left, also after the owner of foreign bytes has panicked.
+        /// Drops the rest, also after the owner of foreign bytes has panicked.
         struct Remaining<'a>(&'a mut Deque);
         impl Drop for Remaining<'_> {
             #[inline]
             fn drop(&mut self) {
                 while self.0.pop_front().is_some() {}
-                self.0.free_block(); // reserved, but nothing was pushed
+                self.0.free_block(); // for a block that was reserved and never used
             }
         }
         let rest = Remaining(self);

@@ -1,32 +1,32 @@
-//! What can go wrong: no memory, a position outside, a wish beyond a bound.
+//! Errors: no memory, a position outside, a size beyond a bound.
 
 use manylane_pool::AllocError;
 use std::fmt;
 
-/// Why an operation on a cluster, a segment or a chain was refused. Whatever was refused left its input as
-/// it was (R-B6).
+/// Why an operation on a cluster, a segment or a chain was refused. A refused operation leaves its input
+/// unchanged (R-B6).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The pool has no memory. Try later, or give something back first.
+    /// The pool has no memory. Try later, or free something first.
     Alloc(AllocError),
     /// A position lies outside the data. The caller's arithmetic is wrong.
     OutOfRange(OutOfRange),
-    /// More bytes in one piece than the largest cluster has, or an external segment can have.
+    /// A single piece would have more bytes than the largest cluster, or than an external segment can have.
     TooLong {
-        /// What was asked for.
+        /// The requested operation.
         operation: &'static str,
-        /// Bytes asked for.
+        /// The requested number of bytes.
         wanted: usize,
-        /// The most that one piece has.
+        /// Maximum number of bytes of one piece.
         limit: usize,
     },
-    /// A chain would get more segments than [`MAX_SEGMENTS`](crate::MAX_SEGMENTS).
+    /// A chain would have more segments than [`MAX_SEGMENTS`](crate::MAX_SEGMENTS).
     TooManySegments {
-        /// The bound.
+        /// Maximum number of segments.
         limit: usize,
     },
-    /// A cluster of no bytes was asked for.
+    /// The caller requested a cluster of no bytes.
     EmptyCluster,
 }
 
@@ -92,7 +92,7 @@ pub struct OutOfRange {
 }
 
 impl OutOfRange {
-    /// Checks that `at` is a position in, or just behind, `len` bytes of a `what`.
+    /// Checks that `at` is a position in, or just behind, a `what` of `len` bytes.
     #[inline]
     pub(crate) fn check(
         operation: &'static str,
@@ -103,17 +103,17 @@ impl OutOfRange {
         if at <= len { Ok(()) } else { Err(Self { operation, what, at, len }) }
     }
 
-    /// The position or number of bytes that was asked for.
+    /// Returns the requested position or number of bytes.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The bytes that there are.
+    /// Returns the length of the data.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there are no bytes at all.
+    /// True if there are no bytes at all.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -128,12 +128,12 @@ impl fmt::Display for OutOfRange {
 
 impl std::error::Error for OutOfRange {}
 
-/// A segment that did not fit into its chain, given back with the reason.
+/// Error: a segment that did not fit into its chain, with the segment and the reason.
 #[derive(Debug)]
 pub struct PushError {
-    /// The segment, untouched.
+    /// The segment, unchanged.
     pub segment: crate::Segment,
-    /// Why it was refused.
+    /// Reason of the refusal.
     pub error: Error,
 }
 

@@ -1,7 +1,8 @@
-//! Foreign bytes: a mapping, a caller's allocation, a kernel buffer, with a function that frees them (R-B3).
+//! Foreign bytes, such as a mapping, a caller's allocation or a kernel buffer, with a function that frees
+//! them (R-B3).
 //!
-//! A free function is registered once and known by a small number from then on, so that a segment of foreign
-//! bytes carries one byte for it. The table is bounded ([`MAX_FREE_FNS`]) and only ever grows.
+//! A free function is registered once and identified by a small number from then on, so that a segment of
+//! foreign bytes needs one byte for it. The table is bounded ([`MAX_FREE_FNS`]) and only ever grows.
 
 use crate::error::Error;
 use crate::header::{EXTERNAL, Parts, Ref};
@@ -12,12 +13,12 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-/// Frees foreign bytes: first byte, number of bytes, the argument given to [`External::from_raw`]. Called
-/// exactly once after the last handle is gone, on the lane that dropped it. It should not panic.
+/// Frees foreign bytes. The arguments are the first byte, the number of bytes, and the argument of
+/// [`External::from_raw`]. The lane that drops the last handle calls it, exactly once. It should not panic.
 pub type FreeFn = unsafe fn(NonNull<u8>, usize, usize);
 
-/// Free functions that can be registered. One for each *kind* of foreign memory, not for each buffer; the
-/// largest program in sight has three.
+/// Maximum number of free functions: one for each *kind* of foreign memory, not for each buffer. The largest
+/// known program has three.
 pub const MAX_FREE_FNS: usize = 32;
 
 struct Registered {
@@ -25,7 +26,7 @@ struct Registered {
     function: FreeFn,
 }
 
-/// The kinds of memory that this crate knows itself: numbers 0 to 2.
+/// The built-in kinds of memory: numbers 0 to 2.
 static BUILT_IN: [Registered; 3] = [
     Registered { name: "vec", function: free_vec },
     Registered { name: "static", function: keep },
@@ -35,8 +36,9 @@ const VEC: FreeIndex = FreeIndex(0);
 const STATIC: FreeIndex = FreeIndex(1);
 const OWNER: FreeIndex = FreeIndex(2);
 
-/// The others, from the first entry on. An entry is written once, by who finds it empty; nobody passes an
-/// entry that is empty, so of two that register one name at the same time, the later sees the earlier.
+/// Free functions of other kinds, from the first entry on. Each entry is written once, by the first caller
+/// that finds it empty. No caller passes an empty entry, so if two callers register one name at the same
+/// time, the later one sees the earlier entry.
 static TABLE: [OnceLock<Registered>; MAX_FREE_FNS - BUILT_IN.len()] =
     [const { OnceLock::new() }; MAX_FREE_FNS - BUILT_IN.len()];
 
@@ -48,7 +50,7 @@ fn entry(index: usize) -> Option<&'static Registered> {
     }
 }
 
-/// The number of a registered free function.
+/// Number of a registered free function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FreeIndex(u8);
 
@@ -56,7 +58,7 @@ impl FreeIndex {
     /// Registers `function` under `name`, once for the life of the process.
     ///
     /// # Errors
-    /// [`RegisterError::Twice`] when the name is taken, [`RegisterError::Full`] when the table is.
+    /// [`RegisterError::Twice`] if the name is taken, [`RegisterError::Full`] if the table is full.
     pub fn register(name: &'static str, function: FreeFn) -> Result<Self, RegisterError> {
         for index in 0..MAX_FREE_FNS {
             if let Some(slot) = index.checked_sub(BUILT_IN.len()).map(|index| &TABLE[index])
@@ -71,10 +73,10 @@ impl FreeIndex {
         Err(RegisterError::Full { name })
     }
 
-    /// The function registered with the number `index`.
+    /// Returns the index of the function registered with the number `index`.
     ///
     /// # Errors
-    /// [`RegisterError::Unknown`] when there is none.
+    /// [`RegisterError::Unknown`] if no function has the number.
     pub fn from_index(index: usize) -> Result<Self, RegisterError> {
         match entry(index) {
             Some(_) => Ok(Self(index as u8)),
@@ -82,12 +84,12 @@ impl FreeIndex {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 
-    /// The name that it was registered with.
+    /// Returns the name of the registration.
     pub fn name(self) -> &'static str {
         registered(self.0).name
     }
@@ -97,17 +99,17 @@ fn registered(index: u8) -> &'static Registered {
     entry(usize::from(index)).expect("a FreeIndex exists for registered functions only")
 }
 
-/// Rule 11 of the header's protocol.
+/// Calls a free function: rule 11 of the header's protocol.
 ///
 /// # Safety
-/// The bytes were given to [`External::from_raw`] with this function and argument, nobody uses them any more,
-/// and this is the only call.
+/// The bytes were given to [`External::from_raw`] with this function and argument, nothing uses them any
+/// more, and this is the only call.
 pub(crate) unsafe fn call(index: u8, data: NonNull<u8>, len: usize, argument: usize) {
     // SAFETY: by contract.
     unsafe { (registered(index).function)(data, len, argument) }
 }
 
-/// Why a free function was not registered or found.
+/// Why a free function was not registered or not found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
@@ -115,12 +117,12 @@ pub enum RegisterError {
     Twice {
         /// The name.
         name: &'static str,
-        /// Where it stands.
+        /// Number of the earlier registration.
         index: usize,
     },
-    /// All of [`MAX_FREE_FNS`] are taken.
+    /// The table has [`MAX_FREE_FNS`] functions already.
     Full {
-        /// The name that found no place.
+        /// The name that was not registered.
         name: &'static str,
     },
     /// No function has this number.
@@ -152,25 +154,26 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// Foreign bytes as segments.
+/// Makes segments over foreign bytes.
 #[derive(Debug)]
 pub struct External;
 
 impl External {
-    /// A segment over `len` foreign bytes at `data`. After the last handle is gone, the registered function
-    /// gets `data`, `len` and `argument`, once, on the lane that dropped it.
+    /// Makes a segment over `len` foreign bytes at `data`. The lane that drops the last handle calls the
+    /// registered function, once, with `data`, `len` and `argument`.
     ///
-    /// `writable`: a sole holder may write into the bytes, and [`Segment::zero_on_free`] may wipe them.
+    /// `writable`: a sole holder may write into the bytes, and [`Segment::zero_on_free`] may zero them.
     ///
     /// Cost: one object from the lane's pool.
     ///
     /// # Safety
-    /// Until the function is called, the bytes stay valid and initialised, nobody else writes them, and if
-    /// `writable` nobody else reads them either, and the memory may be written and left uninitialised. The
-    /// function may be called on any thread.
+    /// Until the function is called, the bytes stay valid and initialised, and nothing else writes them. If
+    /// `writable`, nothing else reads them either, and the memory may be written and left uninitialised. Any
+    /// thread may call the function.
     ///
     /// # Errors
-    /// [`Error::Alloc`], and [`Error::TooLong`] above 4 GiB - 1. The function is *not* called then: the bytes
+    /// [`Error::Alloc`], and [`Error::TooLong`] above 4 GiB - 1. Then the function is *not* called, and the
+    /// bytes still belong to the caller.
     /// are still the caller's.
     pub unsafe fn from_raw(
         data: NonNull<u8>,
@@ -196,27 +199,27 @@ impl External {
             writable,
             argument,
         };
-        // SAFETY: fresh memory of the proxies' pool, made for a header; the bytes are good by contract.
+        // SAFETY: new memory of the proxies' pool, made for a header; the bytes are valid by contract.
         let hold = unsafe { Ref::new(at, parts) };
-        // SAFETY: all of them are initialised, by contract.
+        // SAFETY: by contract all bytes are initialised.
         Ok(unsafe { Segment::over(hold, 0, capacity) })
     }
 
-    /// A vector's bytes; the vector is freed after the last handle. Not for small vectors: copying up to a
-    /// few hundred bytes into a chain is cheaper.
+    /// Makes a segment over a vector's bytes; the last handle frees the vector. Not for small vectors:
+    /// copying up to a few hundred bytes into a chain is cheaper.
     ///
     /// # Errors
-    /// As [`from_raw`](Self::from_raw), with the vector given back.
+    /// As [`from_raw`](Self::from_raw); returns the vector.
     pub fn from_vec(bytes: Vec<u8>) -> Result<Segment, Refused<Vec<u8>>> {
         let mut bytes = ManuallyDrop::new(bytes);
         // SAFETY: a vector's pointer is never null.
         let data = unsafe { NonNull::new_unchecked(bytes.as_mut_ptr()) };
-        // SAFETY: the bytes were the vector's, which is ours and not dropped.
+        // SAFETY: the bytes belonged to the vector, which this function owns and does not drop.
         unsafe { Self::from_raw(data, bytes.len(), VEC, bytes.capacity(), true) }
             .map_err(|error| Refused { value: ManuallyDrop::into_inner(bytes), error })
     }
 
-    /// Bytes that live as long as the program.
+    /// Makes a segment over bytes that live as long as the program.
     ///
     /// # Errors
     /// As [`from_raw`](Self::from_raw).
@@ -225,19 +228,19 @@ impl External {
         unsafe { Self::from_raw(NonNull::from(bytes).cast(), bytes.len(), STATIC, 0, false) }
     }
 
-    /// The bytes of anything that owns some: an `Arc<[u8]>`, a mapping. The owner is dropped after the last
-    /// handle, on the lane that dropped it. `as_ref` is called once.
+    /// Makes a segment over the bytes of any owner, such as an `Arc<[u8]>` or a mapping. The lane that drops
+    /// the last handle drops the owner. Calls `as_ref` once.
     ///
     /// Cost: one allocation for the owner, beside the object from the lane's pool.
     ///
     /// # Errors
-    /// As [`from_raw`](Self::from_raw), with the owner given back.
+    /// As [`from_raw`](Self::from_raw); returns the owner.
     pub fn from_owner<T: AsRef<[u8]> + Send + 'static>(owner: T) -> Result<Segment, Refused<T>> {
         let boxed = Box::into_raw(Box::new(Boxed { drop: drop_box::<T>, owner }));
         // SAFETY: just made, and moved nowhere until `free`.
         let bytes = unsafe { (*boxed).owner.as_ref() };
         let (data, len) = (NonNull::from(bytes).cast(), bytes.len());
-        // SAFETY: the bytes are borrowed from the owner, which stays where it is, untouched, until `free`;
+        // SAFETY: the bytes are borrowed from the owner, which neither moves nor changes until `free`;
         // `T: Send` allows the drop on any thread.
         let made = unsafe { Self::from_raw(data, len, OWNER, boxed.expose_provenance(), false) };
         // SAFETY: on failure nothing refers to the box.
@@ -248,14 +251,14 @@ impl External {
 /// # Safety
 /// As for [`call`], after [`External::from_vec`].
 unsafe fn free_vec(data: NonNull<u8>, _len: usize, capacity: usize) {
-    // SAFETY: `from_vec` took the vector apart; its length does not matter any more.
+    // SAFETY: `from_vec` took the vector apart; its length no longer matters.
     drop(unsafe { Vec::from_raw_parts(data.as_ptr(), 0, capacity) });
 }
 
-/// Frees nothing: the bytes are static.
+/// Does nothing: the bytes are static.
 unsafe fn keep(_: NonNull<u8>, _: usize, _: usize) {}
 
-/// An owner in a box whose type is forgotten: how to drop it stands first.
+/// A boxed owner without its type: its drop function comes first.
 #[repr(C)]
 struct Boxed<T> {
     drop: unsafe fn(*mut ()),
@@ -263,7 +266,7 @@ struct Boxed<T> {
 }
 
 /// # Safety
-/// `boxed` came from a `Box<Boxed<T>>`, which is not used any more.
+/// `boxed` came from a `Box<Boxed<T>>` that nothing uses any more.
 unsafe fn drop_box<T>(boxed: *mut ()) {
     // SAFETY: by contract.
     drop(unsafe { Box::from_raw(boxed.cast::<Boxed<T>>()) });
@@ -273,16 +276,16 @@ unsafe fn drop_box<T>(boxed: *mut ()) {
 /// As for [`call`], after [`External::from_owner`].
 unsafe fn free_owner(_: NonNull<u8>, _: usize, argument: usize) {
     let boxed = std::ptr::with_exposed_provenance_mut::<()>(argument);
-    // SAFETY: the argument is a `Boxed`, whose first field is the function.
+    // SAFETY: the argument is a `Boxed`, whose first field is its drop function.
     unsafe { boxed.cast::<unsafe fn(*mut ())>().read()(boxed) };
 }
 
-/// A value that could not become a segment, given back with the reason.
+/// Error: a value that could not become a segment, with the value and the reason.
 #[derive(Debug)]
 pub struct Refused<T> {
-    /// The value, untouched.
+    /// The value, unchanged.
     pub value: T,
-    /// Why it was refused.
+    /// Reason of the refusal.
     pub error: Error,
 }
 

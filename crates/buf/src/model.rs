@@ -1,9 +1,9 @@
-//! Bytes in, operations out: every operation of chains, segments and clusters beside the same operation on a
-//! plain vector.
+//! A model of the crate: bytes become operations, and every operation on chains, segments and clusters runs
+//! beside the same operation on a plain vector.
 //!
-//! The property tests and the fuzz target share it. [`run`] panics when chain and vector differ, when a
-//! refused operation has changed anything (R-B6), when foreign bytes are freed not exactly once or with the
-//! wrong size or argument (R-B3), or when a zero mark is not honoured (R-B5).
+//! The property tests and the fuzz target share it. [`run`] panics if chain and vector differ, if a refused
+//! operation has changed anything (R-B6), if foreign bytes are not freed exactly once or with the wrong size
+//! or argument (R-B3), or if a zero mark is ignored (R-B5).
 
 use crate::{
     Chain, Cluster, Error, External, FreeIndex, MAX_CLUSTER, OutOfRange, PackedSegment, Parcel, Segment,
@@ -14,30 +14,30 @@ use std::io::{BufRead, IoSlice, Read};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-/// Arms of [`Run::operation`].
+/// Number of arms of [`Run::operation`].
 const KINDS: usize = 31;
-/// Chains that take part.
+/// Number of chains in a run.
 const CHAINS: usize = 3;
-/// A chain that has grown beyond this is cut, so that a run stays short.
+/// Length at which a chain is cut, so that a run stays short.
 const LONGEST: usize = 100_000;
 
-/// What a run has reached, so that a test can tell that its inputs are worth something.
+/// Counts of a run, so that a test can check that its inputs reach the interesting cases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// Operations done.
+    /// Number of operations.
     pub operations: u64,
-    /// Operations that were refused for lack of memory.
+    /// Number of operations that were refused for lack of memory.
     pub refused: u64,
-    /// Foreign segments made, all of them freed by the end.
+    /// Number of foreign segments made; all of them are freed by the end.
     pub externals: u64,
-    /// Clusters of either kind that were zeroed when they ended.
+    /// Number of clusters and foreign segments that were zeroed at their end.
     pub zeroed: u64,
 }
 
-/// Reads `data` as a list of operations, does them on chains and on vectors, and compares after each.
+/// Reads `data` as a list of operations, does them on chains and on vectors, and compares the two after each.
 ///
 /// # Panics
-/// When they differ.
+/// If they differ.
 pub fn run(data: &[u8]) -> Reached {
     let zeroed = ZEROED.get();
     let mut run =
@@ -59,12 +59,12 @@ thread_local! {
     static ZEROED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Clusters that this thread has zeroed at their end since it began.
+/// Returns how many clusters this thread has zeroed at their end.
 pub fn zeroed() -> u64 {
     ZEROED.get()
 }
 
-/// Test hook: called after a marked payload was zeroed, before anybody else can have it.
+/// Test hook: called after a marked payload was zeroed, before another owner can get it.
 pub(crate) fn check_zeroed(data: NonNull<u8>, len: usize) {
     for at in 0..len {
         // SAFETY: the payload is the caller's until it returns.
@@ -73,8 +73,8 @@ pub(crate) fn check_zeroed(data: NonNull<u8>, len: usize) {
     ZEROED.set(ZEROED.get() + 1);
 }
 
-/// Foreign bytes and what their free function was told. The bytes stay until the end of the run, so that a
-/// second free is seen instead of crashing.
+/// Foreign bytes and the record of their free function. The bytes stay until the end of the run, so that a
+/// second free is detected instead of crashing.
 struct Entry {
     bytes: Vec<u8>,
     freed: AtomicU64,
@@ -93,7 +93,7 @@ fn free_function() -> FreeIndex {
         entry.freed.fetch_add(1, Ordering::Relaxed);
         if entry.marked.load(Ordering::Relaxed) {
             check_zeroed(data, len);
-            ZEROED.set(ZEROED.get() - 1); // counted by the header's hook
+            ZEROED.set(ZEROED.get() - 1); // the header's hook counted it
         }
     }
     *INDEX.get_or_init(|| FreeIndex::register("model", free).expect("registered once, and there is room"))
@@ -102,7 +102,7 @@ fn free_function() -> FreeIndex {
 struct Run<'a> {
     input: &'a [u8],
     chains: [(Chain, Vec<u8>); CHAINS],
-    #[allow(clippy::vec_box)] // their addresses are kept
+    #[allow(clippy::vec_box)] // others keep their addresses
     entries: Vec<Box<Entry>>,
     reached: Reached,
 }
@@ -118,7 +118,7 @@ impl Run<'_> {
         }
     }
 
-    /// A number of bytes: mostly small, sometimes near the edges of the size classes.
+    /// Returns a number of bytes: mostly small, sometimes near the limits of the size classes.
     fn size(&mut self) -> usize {
         let (a, b) = (self.byte(), self.byte());
         match a {
@@ -130,19 +130,19 @@ impl Run<'_> {
         }
     }
 
-    /// A position, mostly inside `len`, sometimes behind it.
+    /// Returns a position, mostly inside `len`, sometimes behind it.
     fn position(&mut self, len: usize) -> usize {
         let (a, b) = (self.byte(), self.byte());
         (a * 256 + b) % (len + 3)
     }
 
-    /// `n` bytes that tell where they came from.
+    /// Returns `n` bytes that depend on the number of the operation.
     fn bytes(&self, n: usize) -> Vec<u8> {
         let seed = self.reached.operations as usize * 31 + 7;
         (0..n).map(|at| (seed + at * 13 + (at >> 8)) as u8).collect()
     }
 
-    /// Counts a refusal. Only lack of memory is a legal reason, and only when it was injected.
+    /// Counts a refusal. Lack of memory is the only legal reason, and only if the run injected it.
     fn refused(&mut self, error: &Error, injected: bool) {
         assert!(injected && matches!(error, Error::Alloc(_)), "refused for another reason: {error}");
         self.reached.refused += 1;
@@ -152,7 +152,7 @@ impl Run<'_> {
         let kind = self.byte() % KINDS;
         let which = self.byte();
         let (a, b) = (which % CHAINS, (which / CHAINS) % CHAINS);
-        // In one of four operations each allocation fails, or each second, third, fourth.
+        // In one of four operations each allocation fails, or each second, third or fourth.
         let injected = (which >= 192).then(|| 1 + self.byte() % 4);
         let failing = injected.map(crate::fail::every);
         self.operation(kind, a, b, injected.is_some());
@@ -189,7 +189,7 @@ impl Run<'_> {
                     Ok(other) => {
                         let rest = model.split_off(at);
                         if kind == 2 {
-                            self.chains[b] = (other, rest); // `a` and `b` the same: the kept part is gone
+                            self.chains[b] = (other, rest); // if `a` is `b`, the kept part is gone
                         } else {
                             let head = std::mem::replace(model, rest);
                             self.chains[b] = (other, head);
@@ -304,7 +304,7 @@ impl Run<'_> {
                 }
             }
             20 => {
-                // Writing in place is refused while anybody else could see it.
+                // Writing in place is refused while another handle could see the bytes.
                 let (chain, model) = &mut self.chains[a];
                 let at = model.len() - chain.back().map_or(0, Segment::len);
                 if let Some(mut back) = chain.pop_back() {
@@ -316,7 +316,7 @@ impl Run<'_> {
                 }
             }
             21 => {
-                // A read that fails adds nothing, and the room can be claimed again.
+                // A failed read adds nothing, and the room can be claimed again.
                 if let Ok(spare) = self.chains[a].0.spare(1, 2048) {
                     assert_eq!(spare.fill(|_| Err::<&mut [u8], _>("reset")), Err("reset"));
                 }
@@ -329,7 +329,7 @@ impl Run<'_> {
                 }
             }
             23 | 24 => {
-                // All parts in one segment, or nothing at all.
+                // All parts come into one segment, or nothing at all.
                 let sizes = [self.byte(), self.size(), self.byte()];
                 let size = self.size();
                 let bytes = self.bytes(sizes.iter().sum());
@@ -385,7 +385,7 @@ impl Run<'_> {
         }
     }
 
-    /// The first or the last segment of `a`, with its bytes, taken out of chain and vector.
+    /// Removes the first or the last segment of `a`, with its bytes, from chain and vector.
     fn pop(&mut self, a: usize, front: bool) -> Option<(Segment, Vec<u8>)> {
         let (chain, model) = &mut self.chains[a];
         let segment = if front { chain.pop_front() } else { chain.pop_back() }?;
@@ -395,8 +395,8 @@ impl Run<'_> {
         Some((segment, bytes))
     }
 
-    /// A segment of `a` by itself: cut or viewed in every way. What was cut off goes to `b`, what stays back
-    /// to where it was.
+    /// Tests a single segment of `a`, cut or viewed in every way. The part that is cut off goes to `b`, the
+    /// rest back to its place.
     fn segment(&mut self, a: usize, b: usize, injected: bool) {
         let (cut, front) = (self.byte() % 5, self.byte().is_multiple_of(2));
         let Some((mut segment, mut bytes)) = self.pop(a, front) else { return };
@@ -446,8 +446,8 @@ impl Run<'_> {
         }
     }
 
-    /// A cluster with room in front, filled by `put` and by `commit`; it is longer than asked for, never
-    /// shorter.
+    /// Tests a cluster with room in front, filled by `put` and by `commit`; it is at least as long as
+    /// requested.
     fn cluster(&mut self, a: usize, injected: bool) {
         let (headroom, size) = (self.byte(), self.size());
         let (put, commit) = (self.size(), self.byte());
@@ -468,7 +468,7 @@ impl Run<'_> {
         unsafe { cluster.commit(commit) };
         let (bytes, before) = (&bytes[..put + commit], vec![b'<'; headroom]);
         assert_eq!((cluster.as_slice(), cluster.spare_len()), (bytes, room - bytes.len()));
-        // The room in front is there as long as the cluster is this chain's alone.
+        // The room in front exists as long as this chain is the cluster's only owner.
         let mut chain = Chain::from(cluster.into_segment());
         let mut model = bytes.to_vec();
         if !bytes.is_empty() {
@@ -479,7 +479,7 @@ impl Run<'_> {
         self.chains[a] = (chain, model);
     }
 
-    /// A segment is packed, opened and looked at on another lane, and comes back.
+    /// Packs a segment, opens and reads it on another lane, and brings it back.
     fn packed(&mut self, a: usize, injected: bool) {
         let (front, there) = (self.byte().is_multiple_of(2), self.byte().is_multiple_of(2));
         let Some((segment, bytes)) = self.pop(a, front) else { return };
@@ -519,7 +519,7 @@ impl Run<'_> {
         let mut entry = Box::new(entry);
         let data = NonNull::new(entry.bytes.as_mut_ptr()).expect("a vector's pointer is never null");
         let argument = std::ptr::from_ref(&*entry).expose_provenance();
-        // SAFETY: the bytes live until the end of the run, and nobody else touches them before `free` is
+        // SAFETY: the bytes live until the end of the run, and nothing else touches them before `free` is
         // called.
         match unsafe { External::from_raw(data, n, free_function(), argument, writable) } {
             Ok(segment) => {
@@ -588,7 +588,7 @@ impl Run<'_> {
         assert_eq!(tail, rest[wanted..]);
     }
 
-    /// Another lane opens the chain, reads it, shares it, adds to it and sends it back.
+    /// Another lane opens the chain, reads it, shares it, appends to it and sends it back.
     fn elsewhere(&mut self, a: usize) {
         let parcel = Parcel::from(std::mem::take(&mut self.chains[a].0));
         let expected = self.chains[a].1.clone();

@@ -1,13 +1,13 @@
-//! Chains and segments on their way from lane to lane.
+//! Chains and segments in transfer between lanes.
 
 use crate::chain::Chain;
 use crate::segment::Segment;
 use std::fmt;
 
-/// A chain that belongs to no lane. It can be sent, and opened or dropped where it arrives.
+/// A chain that belongs to no lane. It can be sent, and opened or dropped on another lane.
 ///
 /// Every segment in it holds a unit of its own (rules 5 to 7 of the count). Packing the only segment of a
-/// cluster and opening it elsewhere costs no locked instruction: the cluster changes its owner.
+/// cluster and opening it on another lane takes no locked instruction: the other lane becomes the owner.
 ///
 /// ```
 /// # fn main() -> Result<(), manylane_buf::Error> {
@@ -21,25 +21,24 @@ use std::fmt;
 /// ```
 pub struct Parcel(Chain);
 
-// SAFETY: rule 1 of the count: a parcel holds unit handles only, each of which may be used and released on
-// any lane, and nothing else that belongs to a lane: ring blocks may be given back to any lane's cache.
+// SAFETY: rule 1 of the count: a parcel holds only unit handles, each of which any lane may use and release.
+// Nothing else in it belongs to a lane: ring blocks may be freed into any lane's cache.
 unsafe impl Send for Parcel {}
-// SAFETY: through a shared parcel nothing but two numbers can be read, which do not change while it is
-// shared.
+// SAFETY: a shared parcel gives only two numbers, which do not change while it is shared.
 unsafe impl Sync for Parcel {}
 
 impl Parcel {
-    /// Bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True when there are none.
+    /// True if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Opens the parcel on the calling lane. O(segments), cannot fail.
+    /// Opens the parcel on the calling lane. O(segments); cannot fail.
     #[inline]
     pub fn open(self) -> Chain {
         let mut chain = self.0;
@@ -49,7 +48,7 @@ impl Parcel {
 }
 
 impl From<Chain> for Parcel {
-    /// O(segments), cannot fail.
+    /// O(segments); cannot fail.
     #[inline]
     fn from(mut chain: Chain) -> Self {
         chain.segments.iter_mut().for_each(|segment| segment.pack());
@@ -71,7 +70,7 @@ impl fmt::Debug for Parcel {
 }
 
 /// A segment that belongs to no lane: a [`Parcel`] of one, in 24 bytes. It can be sent, and opened or dropped
-/// where it arrives.
+/// on another lane.
 ///
 /// ```
 /// # fn main() -> Result<(), manylane_buf::Error> {
@@ -83,28 +82,28 @@ impl fmt::Debug for Parcel {
 /// ```
 pub struct PackedSegment(Segment);
 
-// SAFETY: rule 1 of the count: as a parcel, of one segment.
+// SAFETY: rule 1 of the count, as for a parcel.
 unsafe impl Send for PackedSegment {}
-// SAFETY: as for a parcel: a number can be read through a shared one, which does not change.
+// SAFETY: a shared value gives only a number, which does not change.
 unsafe impl Sync for PackedSegment {}
 
 #[cfg(not(any(loom, manylane_sim)))]
 const _: () = assert!(size_of::<Option<PackedSegment>>() == 24);
 
 impl PackedSegment {
-    /// Bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True when there are none.
+    /// True if there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The segment, of the calling lane. Cannot fail.
+    /// Opens the segment on the calling lane. Cannot fail.
     #[inline]
     pub fn open(mut self) -> Segment {
         self.0.unpack();

@@ -1,44 +1,45 @@
-//! Looking for a byte of a kind in contiguous bytes, at sixteen at once.
+//! Searches contiguous bytes for a byte of a kind, sixteen bytes at a time.
 //!
-//! A kind is a function that marks those of sixteen bytes that are of it, a bit for each. On x86-64 it is
-//! made of SSE2, which each such processor has; elsewhere the bytes are asked one by one without a branch,
-//! which compilers make wide. What is left at the end, fewer than sixteen, is looked at together with what
-//! stands before it, whose marks do not count: so only less than sixteen bytes in all are a case of their
-//! own.
+//! A kind is a function that returns a bit for each of sixteen bytes: set if the byte is of the kind. On
+//! x86-64 it uses SSE2, which each such processor has; elsewhere it tests the bytes one by one without a
+//! branch, which compilers vectorise. A rest of fewer than sixteen bytes at the end is tested together with
+//! the bytes before it, whose bits do not count. Only an input of fewer than sixteen bytes in all is a
+//! special case.
 
-/// Bytes that are looked at together.
+/// Number of bytes that are tested together.
 const WIDE: usize = 16;
 
 type Block = [u8; WIDE];
 
-/// The first `byte` at or after `at`; the end if there is none.
+/// Returns the position of the first `byte` at or after `at`, or the end if there is none.
 #[inline]
 pub fn find(bytes: &[u8], at: usize, byte: u8) -> usize {
     first(bytes, at, |block| kinds::equal(block, byte))
 }
 
-/// The first control character, tab and delete included, at or after `at`; the end if there is none.
+/// Returns the position of the first control character, tab and delete included, at or after `at`, or the
+/// end.
 #[inline]
 pub fn control(bytes: &[u8], at: usize) -> usize {
     first(bytes, at, kinds::controls)
 }
 
-/// The first byte at or after `at` that is no letter, no digit and no hyphen, which are all that nearly all
-/// names of fields have; the end if there is none.
+/// Returns the position of the first byte at or after `at` that is no letter, digit or hyphen, or the end.
+/// Nearly all names of fields consist of those.
 #[inline]
 pub fn name_end(bytes: &[u8], at: usize) -> usize {
     first(bytes, at, kinds::not_of_names)
 }
 
-/// The first byte at or after `at` that ends a target of HTTP, or may not be in one: a control character, a
-/// space, `#`, or one above 0x7e; the end if there is none. RFC 3986 has no place for some others
+/// Returns the position of the first byte at or after `at` that ends an HTTP target or may not be in one, or
+/// the end: a control character, a space, `#`, or a byte above 0x7e. RFC 3986 excludes some others
 /// (`"<>\\^{|}` and the grave accent), which clients send all the same.
 #[inline]
 pub fn target_end(bytes: &[u8], at: usize) -> usize {
     first(bytes, at, kinds::not_of_targets)
 }
 
-/// The first byte of a kind at or after `at`.
+/// Returns the position of the first byte of a kind at or after `at`.
 #[inline(always)]
 fn first(bytes: &[u8], mut at: usize, kind: impl Fn(&Block) -> u32) -> usize {
     while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -58,7 +59,7 @@ fn first(bytes: &[u8], mut at: usize, kind: impl Fn(&Block) -> u32) -> usize {
     if marks != 0 { at + marks.trailing_zeros() as usize } else { bytes.len() }
 }
 
-/// The marks of fewer than sixteen bytes.
+/// Returns the bits of fewer than sixteen bytes.
 #[cold]
 fn few(rest: &[u8], kind: impl Fn(&Block) -> u32) -> u32 {
     let mut block = [0; WIDE];
@@ -74,11 +75,11 @@ mod kinds {
         _mm_set1_epi8, _mm_sub_epi8,
     };
 
-    // Each function below is of SSE2 alone, which is a part of x86-64.
+    // The functions below use SSE2 only, which is a part of x86-64.
 
     #[inline(always)]
     fn load(block: &Block) -> __m128i {
-        // SAFETY: the sixteen bytes that it loads are the block's, at whatever alignment.
+        // SAFETY: SSE2. The load reads the sixteen bytes of the block, at any alignment.
         unsafe { _mm_loadu_si128(block.as_ptr().cast()) }
     }
 
@@ -88,14 +89,14 @@ mod kinds {
         unsafe { _mm_set1_epi8(byte as i8) }
     }
 
-    /// Where they are equal.
+    /// Marks the bytes that are equal.
     #[inline(always)]
     fn same(a: __m128i, b: __m128i) -> __m128i {
         // SAFETY: SSE2.
         unsafe { _mm_cmpeq_epi8(a, b) }
     }
 
-    /// Where `x` is at most `most`.
+    /// Marks the bytes of `x` that are at most `most`.
     #[inline(always)]
     fn at_most(x: __m128i, most: u8) -> __m128i {
         // SAFETY: SSE2.
@@ -114,7 +115,7 @@ mod kinds {
         unsafe { _mm_or_si128(a, b) }
     }
 
-    /// A bit for each byte.
+    /// Returns a bit for each byte.
     #[inline(always)]
     fn bits(marks: __m128i) -> u32 {
         // SAFETY: SSE2.
@@ -143,13 +144,13 @@ mod kinds {
     #[inline(always)]
     pub(super) fn not_of_targets(block: &Block) -> u32 {
         let x = load(block);
-        let printed = at_most(less(x, 0x21), 0x5d); // 0x21 to 0x7e
+        let printed = at_most(less(x, 0x21), 0x5d); // 0x21 to 0x7e, the printable ones
         bits(printed) ^ 0xffff | bits(same(x, all(b'#')))
     }
 }
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
-#[cfg_attr(target_arch = "x86_64", allow(dead_code))] // compared with the other there
+#[cfg_attr(target_arch = "x86_64", allow(dead_code))] // only a test uses it there
 mod plain {
     use super::Block;
 

@@ -9,8 +9,8 @@ use std::ptr::NonNull;
 
 /// A counted view of a run of bytes of one cluster. 24 bytes, no allocation of its own.
 ///
-/// Cloning shares the cluster. A segment belongs to its lane (`!Send`); to send it elsewhere, put it into a
-/// [`Chain`](crate::Chain) and that into a [`Parcel`](crate::Parcel).
+/// Cloning shares the cluster. A segment belongs to its lane (`!Send`); to send it to another lane, put it
+/// into a [`Chain`](crate::Chain) and the chain into a [`Parcel`](crate::Parcel).
 ///
 /// ```
 /// # fn main() -> Result<(), manylane_buf::Error> {
@@ -21,7 +21,7 @@ use std::ptr::NonNull;
 /// # Ok(()) }
 /// ```
 ///
-/// It cannot leave its lane by itself:
+/// The compiler refuses to send it to another lane by itself:
 /// ```compile_fail
 /// fn send<T: Send>(_: T) {}
 /// send(manylane_buf::Cluster::with(b"x").unwrap().into_segment());
@@ -31,8 +31,8 @@ pub struct Segment {
     view: View,
 }
 
-/// Where the bytes are. A third field, without a value, makes it 16 bytes that are copied as one: a clone
-/// then takes one load and one store less than with two fields, and those are what it waits for.
+/// Position of the bytes. The third field, without a value, makes it 16 bytes that are copied as one: a clone
+/// then needs one load and one store fewer than with two fields, and its time depends on those.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct View {
@@ -52,10 +52,10 @@ impl View {
 const _: () = assert!(size_of::<Segment>() == 24 && size_of::<Option<Segment>>() == 24);
 
 impl Segment {
-    /// The bytes from `start` on, `len` of them, of the cluster that `hold` holds.
+    /// Makes a segment of `len` bytes from `start` on, of the cluster of `hold`.
     ///
     /// # Safety
-    /// They lie inside the cluster's payload and are initialised. For a group handle they end at or below
+    /// The bytes are inside the cluster's payload and initialised. For a group handle they end at or below
     /// `filled` (rule 9).
     #[inline]
     pub(crate) unsafe fn over(hold: Ref, start: u32, len: u32) -> Self {
@@ -65,43 +65,43 @@ impl Segment {
         Self { hold, view: View::new(start, len) }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: initialised (see `over`), and nobody writes them: a writer is either sole (rule 8), which
-        // it is not while this handle exists, or writes from `filled` on, above this view (rule 9).
+        // SAFETY: initialised (see `over`), and no thread writes them: a writer is either sole (rule 8),
+        // which is impossible while this handle exists, or writes from `filled` on, above this view (rule 9).
         unsafe { std::slice::from_raw_parts(self.view.start.as_ptr(), self.view.len as usize) }
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.view.len as usize
     }
 
-    /// True when there are none.
+    /// True if there are no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.view.len == 0
     }
 
-    /// Offset of the first byte in the payload.
+    /// Returns the offset of the first byte in the payload.
     #[inline]
     fn offset(&self) -> u32 {
         // SAFETY: both point into the payload, or one behind it.
         (unsafe { self.view.start.offset_from(self.hold.data()) }) as u32
     }
 
-    /// Offset behind the last byte in the payload.
+    /// Returns the offset behind the last byte in the payload.
     #[inline]
     fn end(&self) -> u32 {
         self.offset() + self.view.len
     }
 
-    /// A second view, of `range` of this one. Shares the cluster.
+    /// Returns a second view, over `range` of this one. Shares the cluster.
     ///
     /// # Errors
-    /// [`OutOfRange`] when the range ends beyond this segment; a range that ends before it starts is empty.
+    /// [`OutOfRange`] if the range ends beyond this segment; a range that ends before it starts is empty.
     #[inline]
     pub fn slice(&self, range: Range<usize>) -> Result<Self, OutOfRange> {
         OutOfRange::check("slice up to", "segment", range.end, self.len())?;
@@ -120,10 +120,10 @@ impl Segment {
         Self { hold: self.hold.clone(), view: View::new(start, len as u32) }
     }
 
-    /// Cuts the view in two: this keeps what stands before `at`, the rest is returned.
+    /// Cuts the view in two: keeps the bytes before `at`, and returns the rest.
     ///
     /// # Errors
-    /// [`OutOfRange`] when `at` lies beyond the end.
+    /// [`OutOfRange`] if `at` is beyond the end.
     #[inline]
     pub fn split_off(&mut self, at: usize) -> Result<Self, OutOfRange> {
         OutOfRange::check("split at", "segment", at, self.len())?;
@@ -133,10 +133,10 @@ impl Segment {
         Ok(tail)
     }
 
-    /// Cuts the view in two: what stands before `at` is returned, this keeps the rest.
+    /// Cuts the view in two: returns the bytes before `at`, and keeps the rest.
     ///
     /// # Errors
-    /// [`OutOfRange`] when `at` lies beyond the end.
+    /// [`OutOfRange`] if `at` is beyond the end.
     #[inline]
     pub fn split_to(&mut self, at: usize) -> Result<Self, OutOfRange> {
         OutOfRange::check("split at", "segment", at, self.len())?;
@@ -160,7 +160,7 @@ impl Segment {
     /// Drops the first `n` bytes of the view.
     ///
     /// # Errors
-    /// [`OutOfRange`] when there are fewer.
+    /// [`OutOfRange`] if there are fewer.
     #[inline]
     pub fn trim_front(&mut self, n: usize) -> Result<(), OutOfRange> {
         OutOfRange::check("trim of the first", "segment", n, self.len())?;
@@ -169,7 +169,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Drops the bytes of the view behind the first `len`; nothing happens if there are not so many.
+    /// Drops the bytes of the view behind the first `len`; does nothing if the view is not longer.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         if len < self.len() {
@@ -177,30 +177,30 @@ impl Segment {
         }
     }
 
-    /// True when this is the only handle on the cluster.
+    /// True if this is the only handle on the cluster.
     #[inline]
     pub fn is_unique(&self) -> bool {
         self.hold.is_sole()
     }
 
-    /// The bytes for writing, if this is the only handle and the memory may be written. Copying on write
-    /// never happens silently: whoever gets `None` decides.
+    /// Returns the bytes for writing if this is the only handle and the memory is writable. It never copies
+    /// silently: the caller decides what to do after `None`.
     #[inline]
     pub fn try_unique(&mut self) -> Option<&mut [u8]> {
         if self.hold.is_writable() && self.hold.is_sole() {
-            // SAFETY: rule 8: nobody else can look, as long as `self` is borrowed.
+            // SAFETY: rule 8: no other handle sees the bytes as long as `self` is borrowed.
             Some(unsafe { std::slice::from_raw_parts_mut(self.view.start.as_ptr(), self.view.len as usize) })
         } else {
             None
         }
     }
 
-    /// Marks the cluster *zero on free* (R-B5): whoever drops the last handle zeroes the whole payload before
-    /// it can be used again. The mark is for the cluster, not for this view, and cannot be taken back.
+    /// Marks the cluster *zero on free* (R-B5): the lane that drops the last handle zeroes the whole payload
+    /// before its memory can be reused. The mark covers the cluster, not just this view, and cannot be
+    /// removed.
     ///
     /// # Errors
-    /// [`ReadOnly`] for foreign bytes that were not declared writable: they cannot be zeroed, so the promise
-    /// cannot be made.
+    /// [`ReadOnly`] for foreign bytes that were not declared writable: they cannot be zeroed.
     #[inline]
     pub fn zero_on_free(&self) -> Result<(), ReadOnly> {
         if !self.hold.is_writable() {
@@ -210,23 +210,23 @@ impl Segment {
         Ok(())
     }
 
-    /// Has anybody marked the cluster, as far as this lane knows?
+    /// True if a holder has marked the cluster, as far as this lane knows.
     pub fn is_zero_on_free(&self) -> bool {
         self.hold.is_marked()
     }
 
-    /// True when both are views of one cluster.
+    /// True if both are views of one cluster.
     #[inline]
     pub fn shares_with(&self, other: &Self) -> bool {
         self.hold.same(&other.hold)
     }
 
-    /// True when the bytes are foreign (see [`External`](crate::External)).
+    /// True if the bytes are foreign (see [`External`](crate::External)).
     pub fn is_external(&self) -> bool {
         self.hold.is_external()
     }
 
-    /// Takes `next` in, if it continues this view in the same cluster; else gives it back.
+    /// Merges `next` into this view if it continues the view in the same cluster; otherwise returns it.
     #[inline]
     pub(crate) fn join(&mut self, next: Self) -> Result<(), Self> {
         let adjacent = self.hold.same(&next.hold) && self.end() == next.offset();
@@ -237,7 +237,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Takes `before` in, if this view continues it in the same cluster; else gives it back.
+    /// Merges `before` into this view if the view continues it in the same cluster; otherwise returns it.
     #[inline]
     pub(crate) fn join_front(&mut self, before: Self) -> Result<(), Self> {
         let adjacent = self.hold.same(&before.hold) && before.end() == self.offset();
@@ -249,21 +249,21 @@ impl Segment {
         Ok(())
     }
 
-    /// Bytes that could be written behind this view now (rule 9).
+    /// Returns the number of bytes that this handle may write behind this view now (rule 9).
     #[inline]
     pub(crate) fn spare(&mut self) -> usize {
         let end = self.end();
         self.hold.spare(end)
     }
 
-    /// True when the bytes fill less than half of the memory that their cluster takes. Foreign bytes never
-    /// do: their memory is their owner's.
+    /// True if the bytes fill less than half of their cluster's memory. Always false for foreign bytes, whose
+    /// memory belongs to their owner.
     #[inline]
     pub fn is_sparse(&self) -> bool {
         !self.is_external() && 2 * self.len() < size_of::<Header>() + self.hold.capacity()
     }
 
-    /// True when the bytes of both fill at least half of the memory that their two clusters take.
+    /// True if the bytes of both fill at least half of the memory of their two clusters.
     pub(crate) fn fills_with(&self, next: &Self) -> bool {
         let memory = |segment: &Self| match segment.is_external() {
             true => 2 * segment.len(),
@@ -272,13 +272,13 @@ impl Segment {
         2 * (self.len() + next.len()) >= memory(self) + memory(next)
     }
 
-    /// Copies as many of `bytes` behind the view as there is spare room for; how many it were.
+    /// Copies as many of `bytes` behind the view as fit into the spare room, and returns their number.
     #[inline]
     pub(crate) fn append(&mut self, bytes: &[u8]) -> usize {
         let n = self.spare().min(bytes.len());
         if n > 0 {
             let end = self.end();
-            // SAFETY: rule 9: the spare bytes are ours to claim, and nobody looks at them.
+            // SAFETY: rule 9: this handle may claim the spare bytes, and no other handle sees them.
             unsafe {
                 let to = self.view.start.add(self.view.len as usize);
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), n);
@@ -289,17 +289,17 @@ impl Segment {
         n
     }
 
-    /// Takes back the last `n` bytes, which [`append`](Self::append) has just put there, so that the room is
-    /// free again.
+    /// Removes the last `n` bytes, which [`append`](Self::append) has just added, so that their room is free
+    /// again.
     pub(crate) fn take_back(&mut self, n: usize) {
         if n > 0 {
             self.view.len -= n as u32;
             let end = self.end();
-            self.hold.set_filled(end); // a group handle: `append` has made it one, or found it so
+            self.hold.set_filled(end); // `append` has made it a group handle, or it was one
         }
     }
 
-    /// Claims all spare bytes behind the view (rule 9). `None`: there are none.
+    /// Claims all spare bytes behind the view (rule 9). `None` if there are none.
     #[inline]
     pub(crate) fn claim(&mut self) -> Option<Claim<'_>> {
         if self.spare() == 0 {
@@ -310,14 +310,14 @@ impl Segment {
         Some(Claim { segment: self })
     }
 
-    /// Copies the last bytes of `bytes` in front of the view as far as there is room that nobody else looks
-    /// at (rule 8); how many it were.
+    /// Copies the last bytes of `bytes` in front of the view, as many as fit into room that no other handle
+    /// sees (rule 8), and returns their number.
     pub(crate) fn prepend(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.offset() as usize);
         if n == 0 || !self.hold.is_writable() || !self.hold.is_sole() {
             return 0;
         }
-        // SAFETY: rule 8: all bytes of the cluster are ours; there are `n` before the view.
+        // SAFETY: rule 8: all bytes of the cluster belong to this handle; there are `n` before the view.
         unsafe {
             let to = self.view.start.sub(n);
             std::ptr::copy_nonoverlapping(bytes[bytes.len() - n..].as_ptr(), to.as_ptr(), n);
@@ -327,7 +327,7 @@ impl Segment {
         n
     }
 
-    /// Room in front of the view that [`prepend`](Self::prepend) may use now.
+    /// Returns the number of bytes in front of the view that [`prepend`](Self::prepend) may use now.
     pub(crate) fn headroom(&self) -> usize {
         if self.hold.is_writable() && self.hold.is_sole() { self.offset() as usize } else { 0 }
     }
@@ -337,13 +337,13 @@ impl Segment {
         &self.hold
     }
 
-    /// See rule 5.
+    /// Packs the handle: rule 5.
     #[inline]
     pub(crate) fn pack(&mut self) {
         self.hold.pack();
     }
 
-    /// See rules 6 and 7.
+    /// Opens the handle: rules 6 and 7.
     #[inline]
     pub(crate) fn unpack(&mut self) {
         let end = self.end();
@@ -352,7 +352,7 @@ impl Segment {
 }
 
 impl Clone for Segment {
-    /// Shares the cluster: a plain add on the lane that owns it, a locked one on another.
+    /// Shares the cluster: a plain add on the lane that owns the cluster, a locked one on another.
     #[inline]
     fn clone(&self) -> Self {
         Self { hold: self.hold.clone(), view: self.view }
@@ -383,7 +383,7 @@ impl fmt::Debug for Segment {
     }
 }
 
-/// Spare bytes lent out: while this lives, or if it is leaked, no other handle can claim them.
+/// Claimed spare bytes: while this lives, or if it is leaked, no other handle can claim them.
 pub(crate) struct Claim<'a> {
     segment: &'a mut Segment,
 }
@@ -392,7 +392,7 @@ impl Claim<'_> {
     #[inline]
     pub(crate) fn bytes(&mut self) -> &mut [MaybeUninit<u8>] {
         let end = self.segment.end() as usize;
-        // SAFETY: rule 9: from the end of the view to the end of the payload, claimed by this alone.
+        // SAFETY: rule 9: from the end of the view to the end of the payload, claimed by this value alone.
         unsafe {
             let from = self.segment.hold.data().add(end).cast::<MaybeUninit<u8>>();
             std::slice::from_raw_parts_mut(from.as_ptr(), self.segment.hold.capacity() - end)
@@ -402,11 +402,11 @@ impl Claim<'_> {
     /// Adds the first `n` spare bytes to the view.
     ///
     /// # Safety
-    /// They are initialised, and there are so many.
+    /// They are initialised, and there are at least `n`.
     #[inline]
     pub(crate) unsafe fn commit(self, n: usize) {
         debug_assert!(n + self.segment.end() as usize <= self.segment.hold.capacity(), "so many were lent");
-        self.segment.view.len += n as u32; // `drop` gives the rest back
+        self.segment.view.len += n as u32; // `drop` returns the rest
     }
 }
 
@@ -418,7 +418,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// The bytes were not declared writable.
+/// Error: the bytes were not declared writable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOnly;
 
@@ -434,7 +434,7 @@ impl fmt::Display for ReadOnly {
 
 impl std::error::Error for ReadOnly {}
 
-/// So that `?` works where both can happen.
+/// Lets `?` work where both errors can happen.
 impl From<ReadOnly> for std::io::Error {
     fn from(error: ReadOnly) -> Self {
         Self::new(std::io::ErrorKind::PermissionDenied, error)

@@ -1,24 +1,25 @@
-//! Where clusters, proxies and ring blocks come from: one byte pool per size, for the whole process.
+//! The pools of clusters, proxies and ring blocks: one byte pool for each size, for the whole process.
 //!
-//! The pools cache per lane, so taking and giving back on one lane touches no line that others write.
+//! The pools have a cache for each lane, so allocating and freeing on one lane touches no line that other
+//! lanes write.
 
 use crate::error::Error;
 use crate::header::Header;
 use crate::segment::Segment;
 use manylane_pool::BytePool;
 
-/// Payload bytes of the size classes of clusters, ascending. 2 KiB: a request head and most packets; 16 KiB:
-/// a TLS record, or a read of a bulk transfer.
+/// Payload bytes of the size classes of clusters, ascending. 2 KiB is for a request head and most packets; 16
+/// KiB for a TLS record, or a read of a bulk transfer.
 pub const CLUSTER_SIZES: [usize; 2] = [2048, 16384];
 
-/// The most bytes that one cluster holds.
+/// Maximum number of bytes of one cluster.
 pub const MAX_CLUSTER: usize = CLUSTER_SIZES[CLUSTER_SIZES.len() - 1];
 
-/// Segments of the ring blocks that a chain grows through.
+/// Numbers of segments of the ring blocks through which a chain grows.
 pub(crate) const RING_SIZES: [usize; 6] = [16, 64, 256, 1024, 4096, 16384];
 
-/// The most segments that one chain holds: 256 MiB in clusters of 16 KiB. The bound stops a peer that makes
-/// us queue tiny pieces without end.
+/// Maximum number of segments of one chain: 256 MiB in clusters of 16 KiB. The bound stops a peer that makes
+/// a chain grow by tiny pieces without end.
 pub const MAX_SEGMENTS: usize = RING_SIZES[RING_SIZES.len() - 1];
 
 pub(crate) struct Store {
@@ -53,24 +54,24 @@ manylane_sync::lazy_static! {
     static STORE: Store = Store::new();
 }
 
-/// The pools. Cost: one load that tells that they exist.
+/// Returns the pools. Cost: one load that shows whether they exist.
 #[inline]
 pub(crate) fn store() -> &'static Store {
     &STORE
 }
 
-/// Clusters of all sizes that the calling lane took, less those that it gave back. Bytes that change lanes
-/// are counted as taken on one and as given back on the other, so it may be negative.
+/// Returns the number of clusters that the calling lane allocated minus those that it freed. A cluster that
+/// changes lanes counts as allocated on one and freed on the other, so the number may be negative.
 pub fn clusters_here() -> i64 {
     store().clusters.iter().map(|pool| pool.used_here()).sum()
 }
 
-/// Clusters in use, on all lanes. Cost: two lines of each lane.
+/// Returns the number of clusters in use on all lanes. Cost: two lines of each lane.
 pub fn clusters() -> i64 {
     store().clusters.iter().map(|pool| pool.used()).sum()
 }
 
-/// The size class for a cluster of at least `size` bytes.
+/// Returns the size class for a cluster of at least `size` bytes.
 #[inline]
 pub(crate) fn class_of(operation: &'static str, size: usize) -> Result<u8, Error> {
     if size == 0 {
@@ -82,13 +83,13 @@ pub(crate) fn class_of(operation: &'static str, size: usize) -> Result<u8, Error
     }
 }
 
-/// A model makes its pools afresh in each execution.
+/// A model creates its pools in each execution.
 #[cfg(loom)]
 impl Drop for Store {
     fn drop(&mut self) {
         for pool in self.clusters.into_iter().chain(self.rings).chain([self.proxies]) {
-            // SAFETY: the execution is over: loom drops its statics after the model's closure, whose threads
-            // were joined and whose segments are gone.
+            // SAFETY: the execution is over: loom drops its statics after the model's closure, which has
+            // joined its threads and dropped its segments.
             unsafe { pool.destroy() };
         }
     }

@@ -73,7 +73,7 @@ impl<T: fmt::Debug> fmt::Debug for Item<T> {
 ///   type must promise nothing, by a lifetime of its own, beyond the type of its [`Item`], which is
 ///   invariant.
 pub unsafe trait Handle: Sized {
-    /// The value of the item.
+    /// Type of the item's value.
     type Value;
 
     /// Gives up the reference without releasing it.

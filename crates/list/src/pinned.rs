@@ -200,7 +200,7 @@ impl<'list, T> Node<'list, T> {
         &self.value
     }
 
-    /// The list that it can be in.
+    /// Returns the list that the element can be in.
     #[inline]
     pub fn list(&self) -> &'list MtList<T> {
         self.list
@@ -362,8 +362,8 @@ impl<T> Deref for Node<'_, T> {
 
 impl<T> Drop for Node<'_, T> {
     fn drop(&mut self) {
-        // Out is the usual case, and needs no look at the list. Else others may be looking at this node: go
-        // on through a shared reference.
+        // Out is the usual case, and needs no access to the list. Otherwise other threads may see this node:
+        // continue through a shared reference.
         let this = &*self;
         if !this.link.is_out() {
             // SAFETY: a node that was ever added is pinned, so it has not moved; it is this thread's alone.

@@ -71,7 +71,7 @@ impl Link {
     /// True if the link is in no list and no thread holds it. This stays true until a thread adds it.
     #[inline]
     pub(crate) fn is_out(&self) -> bool {
-        // Acquire: pairs with the release in `free`; whoever took the element out is done with it.
+        // Acquire: pairs with the release in `free`; the thread that removed the element is done with it.
         self.next.load(Ordering::Acquire) == OUT
     }
 
@@ -92,7 +92,7 @@ impl Link {
     /// For a head: true if the list had no element at some recent moment.
     #[inline]
     pub(crate) fn points_at_itself(&self) -> bool {
-        // The word `prev` is never BUSY. Relaxed: the answer is old when it arrives.
+        // The word `prev` is never BUSY. Relaxed: the answer is outdated when it arrives anyway.
         ptr::eq(self.prev.load(Ordering::Relaxed), self)
     }
 }

@@ -34,7 +34,7 @@ impl BytePool {
         Self::with(name, size, Options::new())
     }
 
-    /// As [`new`](Self::new), with options.
+    /// Creates a pool as [`new`](Self::new), with options.
     ///
     /// # Errors
     /// [`PoolError`] for a size or an option that is out of range.

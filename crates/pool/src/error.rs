@@ -31,7 +31,7 @@ pub enum PoolError {
     TooManyLists {
         /// The pool's name.
         pool: String,
-        /// The lists asked for.
+        /// The requested number of lists.
         lists: usize,
     },
     /// A limit of zero objects.

@@ -100,8 +100,8 @@ struct Notes {
     oldest: usize,
     /// The lane whose surplus had a batch last: a lane that frees this lane's objects goes on doing so.
     source: Option<LaneId>,
-    /// Misses for which the surpluses of other lanes are not searched, after a search in vain: so that a
-    /// lane that allocates steadily pays the search once a batch.
+    /// Number of misses until the lane searches other lanes' surpluses again, after a search in vain. So a
+    /// lane that allocates steadily pays for the search once a batch.
     pause: usize,
     /// Cause of the last failed allocation.
     failure: Cause,

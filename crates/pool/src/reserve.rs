@@ -73,9 +73,9 @@ impl<A: GlobalAlloc> Reserving<A> {
         SHORT.store(1, Ordering::Relaxed); // a hint: a thread that misses it allocates one object more
         let mut piece = PIECES.swap(null_mut(), Ordering::Relaxed);
         while !piece.is_null() {
-            // SAFETY: rule 5: the list is ours alone.
+            // SAFETY: rule 5: this thread owns the list.
             let next = unsafe { (*piece).next };
-            // SAFETY: `take_pieces` got it by this layout.
+            // SAFETY: `take_pieces` allocated it with this layout.
             unsafe { self.0.dealloc(piece.cast(), PIECE) };
             piece = next;
         }

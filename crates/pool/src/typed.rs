@@ -194,7 +194,7 @@ impl<T> Deref for Pooled<T> {
 impl<T> DerefMut for Pooled<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: we own the value; it is initialised until we drop it.
+        // SAFETY: this owns the value, which is initialised until the drop.
         unsafe { self.object.as_mut() }
     }
 }

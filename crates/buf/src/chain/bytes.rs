@@ -1,4 +1,4 @@
-//! Bytes into a chain: copied into room that nobody else looks at, else into new clusters.
+//! Adds bytes to a chain: copies them into spare room that no other handle sees, otherwise into new clusters.
 
 use super::Chain;
 use crate::cluster::Cluster;
@@ -9,27 +9,27 @@ use crate::store::{CLUSTER_SIZES, MAX_CLUSTER};
 use std::fmt;
 use std::mem::MaybeUninit;
 
-/// Fewer bytes than this fill less than half of a large cluster, and lie in several small ones instead: a
-/// copy leaves at most a small cluster nearly empty.
+/// Limit for small clusters: fewer bytes fill less than half of a large cluster, so they go into several
+/// small ones. A copy then leaves at most one small cluster nearly empty.
 const SPARSE: usize = (size_of::<Header>() + MAX_CLUSTER) / 2;
 
-/// The size of the next cluster for `n` bytes.
+/// Size of the next cluster for `n` bytes.
 const fn size_for(n: usize) -> usize {
     if n < SPARSE { CLUSTER_SIZES[0] } else { MAX_CLUSTER }
 }
 
-/// How many clusters `n` bytes take.
+/// Number of clusters for `n` bytes.
 const fn clusters_for(n: usize) -> usize {
     let rest = n % MAX_CLUSTER;
     n / MAX_CLUSTER + rest.div_ceil(size_for(rest))
 }
 
 impl Chain {
-    /// Copies `bytes` behind the last: into the spare room of the last segment where the lane may write
-    /// there, the rest into new clusters.
+    /// Appends a copy of `bytes`: into the spare room of the last segment if the lane may write there, the
+    /// rest into new clusters.
     ///
     /// # Errors
-    /// When there is no memory; then nothing was added (R-B6).
+    /// If there is no memory; then nothing is added (R-B6).
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let taken = self.segments.back_mut().map_or(0, |back| back.append(bytes));
         let rest = &bytes[taken..];
@@ -45,7 +45,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Copies `bytes` into new clusters behind the last segment, or does nothing.
+    /// Appends a copy of `bytes` in new clusters, or adds nothing.
     #[inline(never)]
     pub(super) fn append_clusters(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         let number = clusters_for(bytes.len());
@@ -61,12 +61,11 @@ impl Chain {
         Ok(())
     }
 
-    /// Copies `parts`, one behind another, so that all of them lie in one segment: behind the last byte where
-    /// the lane may write there and there is room for all, else in a new cluster of at least `size`
-    /// bytes.
+    /// Appends copies of `parts` in order, all in one segment: behind the last byte if the lane may write
+    /// there and all parts fit, otherwise in a new cluster of at least `size` bytes.
     ///
     /// # Errors
-    /// When there is no memory, or `size` or the parts together are beyond [`MAX_CLUSTER`]; then nothing was
+    /// If there is no memory, or if `size` or the sum of the parts exceeds [`MAX_CLUSTER`]; then nothing is
     /// added (R-B6).
     pub fn append_together(&mut self, parts: &[&[u8]], size: usize) -> Result<(), Error> {
         let total = parts.iter().map(|part| part.len()).sum::<usize>();
@@ -91,12 +90,11 @@ impl Chain {
         Ok(())
     }
 
-    /// Copies `bytes` before the first: into the room in front of the first segment when its cluster is the
-    /// chain's alone, the rest into new clusters, which keep their unused room in front for the next
-    /// call.
+    /// Prepends a copy of `bytes`: into the room in front of the first segment if the chain is the only owner
+    /// of that cluster, the rest into new clusters, which leave their unused room in front for the next call.
     ///
     /// # Errors
-    /// When there is no memory; then nothing was added (R-B6).
+    /// If there is no memory; then nothing is added (R-B6).
     pub fn prepend(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let room = self.segments.front().map_or(0, Segment::headroom).min(bytes.len());
         let mut rest = &bytes[..bytes.len() - room];
@@ -124,12 +122,12 @@ impl Chain {
         Ok(())
     }
 
-    /// Room of at least one byte behind the last, for a read to write into: the spare room of the last
-    /// segment where the lane may write there and it has `least` bytes or more, else a new cluster of at
-    /// least `size`. Until the room is filled or dropped nobody else gets it.
+    /// Reserves at least one byte behind the last byte, for a read to write into: the spare room of the last
+    /// segment if the lane may write there and it has at least `least` bytes, otherwise a new cluster of at
+    /// least `size` bytes. No other handle gets the room until it is filled or dropped.
     ///
     /// # Errors
-    /// When there is no memory, or `size` or `least` is beyond [`MAX_CLUSTER`].
+    /// If there is no memory, or if `size` or `least` exceeds [`MAX_CLUSTER`].
     #[inline]
     pub fn spare(&mut self, least: usize, size: usize) -> Result<Spare<'_>, Error> {
         let least = least.max(1);
@@ -143,13 +141,13 @@ impl Chain {
         Ok(Spare(Room::Fresh { cluster, chain: self }))
     }
 
-    /// Makes the first `n` bytes contiguous, for parsers, and returns them. Nothing happens if they are
-    /// already; else the missing bytes are copied behind the first segment where the lane may write
-    /// there, or the `n` bytes into a new cluster.
+    /// Makes the first `n` bytes contiguous, for parsers, and returns them. Does nothing else if they are
+    /// contiguous already. Otherwise copies the missing bytes behind the first segment if the lane may write
+    /// there, or all `n` bytes into a new cluster.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] beyond the end, [`Error::TooLong`] beyond [`MAX_CLUSTER`], [`Error::Alloc`]; the
-    /// chain is then as it was.
+    /// chain is then unchanged.
     #[inline]
     pub fn pull_up(&mut self, n: usize) -> Result<&[u8], Error> {
         if self.segments.front().is_none_or(|front| front.len() < n) {
@@ -164,7 +162,7 @@ impl Chain {
         if n > MAX_CLUSTER {
             return Err(Error::TooLong { operation: "pull up", wanted: n, limit: MAX_CLUSTER });
         }
-        // Here 0 <= front < n <= len: there is a first segment, and a second, or `n` is 0 and the chain
+        // Here 0 <= front < n <= len: there is a first segment and a second one, or `n` is 0 and the chain
         // empty.
         let Some(mut front) = self.pop_front() else { return Ok(()) };
         let missing = n - front.len();
@@ -176,7 +174,7 @@ impl Chain {
             let mut cluster = match Cluster::alloc(n) {
                 Ok(cluster) => cluster,
                 Err(error) => {
-                    self.push_front_reserved(front); // it came from there: there is room
+                    self.push_front_reserved(front); // it came from there, so there is room
                     return Err(error);
                 }
             };
@@ -190,7 +188,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Hands the first `n` bytes to `take`, piece by piece, and drops them. There are so many.
+    /// Passes the first `n` bytes to `take`, piece by piece, and drops them. The chain has that many.
     fn move_front(&mut self, mut n: usize, mut take: impl FnMut(&[u8])) {
         while n > 0 {
             let front = self.segments.front_mut().expect("the caller has counted the bytes");
@@ -202,21 +200,21 @@ impl Chain {
     }
 }
 
-/// Room behind a chain's last byte, from [`Chain::spare`]. Dropped without a commit it changes nothing; a new
-/// cluster then goes back to the pool.
+/// Room behind a chain's last byte, from [`Chain::spare`]. Dropping it without a commit changes nothing, and
+/// returns a new cluster to its pool.
 pub struct Spare<'a>(Room<'a>);
 
 enum Room<'a> {
-    /// Behind the last segment, claimed.
+    /// Claimed room behind the last segment.
     Back { claim: Claim<'a>, len: &'a mut usize },
-    /// In a new cluster, for whose segment there is room in the chain.
+    /// Room in a new cluster, for whose segment the chain has reserved a place.
     Fresh { cluster: Cluster, chain: &'a mut Chain },
 }
 
 impl Spare<'_> {
-    /// Has `write` write into the room. It returns the part that it has initialised, from the start on, the
-    /// way `rustix::io::read` does with an uninitialised buffer; that part joins the chain. Returns its
-    /// length.
+    /// Calls `write` with the room. `write` returns the part that it initialised, from the start on, as
+    /// `rustix::io::read` does with an uninitialised buffer. That part joins the chain, and this function
+    /// returns its length.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -230,10 +228,10 @@ impl Spare<'_> {
     /// ```
     ///
     /// # Errors
-    /// Those of `write`; then nothing was added.
+    /// Those of `write`; then nothing is added.
     ///
     /// # Panics
-    /// When the returned bytes are not from the start of the room.
+    /// If the returned bytes do not begin at the start of the room.
     #[inline]
     pub fn fill<E>(
         self,
@@ -242,7 +240,7 @@ impl Spare<'_> {
         match self.0 {
             Room::Fresh { mut cluster, chain } => {
                 let n = filled(cluster.spare_mut(), write)?;
-                // SAFETY: `filled` returns how many bytes from the start on are initialised.
+                // SAFETY: `filled` returns the number of bytes that are initialised, from the start on.
                 unsafe { cluster.commit(n) };
                 chain.push_back_reserved(cluster.into_segment()); // reserved in `spare`
                 Ok(n)
@@ -265,7 +263,7 @@ impl fmt::Debug for Spare<'_> {
     }
 }
 
-/// Runs `write` on `room`: how many bytes it has initialised, from the start on.
+/// Calls `write` with `room`, and returns the number of bytes that it initialised, from the start on.
 #[inline]
 fn filled<E>(
     room: &mut [MaybeUninit<u8>],
@@ -273,7 +271,7 @@ fn filled<E>(
 ) -> Result<usize, E> {
     let (start, len) = (room.as_ptr().addr(), room.len());
     let written = write(room)?;
-    // Only a part of the room can be at its address while it is borrowed; an empty slice may be anywhere.
+    // While the room is borrowed, only a part of it can have its address; an empty slice may be anywhere.
     let n = written.len();
     assert!(
         n == 0 || (written.as_ptr().addr() == start && n <= len),

@@ -1,31 +1,31 @@
-//! Bytes that wait in a chain: in memory that is bounded by the bytes, however small the pieces were in which
-//! they came.
+//! Compact chains: bytes that wait take memory in proportion to their number, however small the pieces were
+//! in which they came.
 //!
-//! A read puts what it gets into a cluster of its own, so a peer that sends single bytes fills a cluster with
-//! each. Whoever keeps such bytes (an incomplete message, a queue) adds them with
+//! A read puts its bytes into a cluster of their own, so a peer that sends single bytes uses a cluster for
+//! each. Code that keeps such bytes (an incomplete message, a queue) adds them with
 //! [`push_compact`](Chain::push_compact).
 //!
-//! Rule: in a chain that grows by these functions alone, every segment but the first and the last fills at
-//! least half of its cluster's memory, header included, or does so together with the one behind it, and a
-//! last one that was copied lies in a small cluster. So the chain holds at most twice its bytes and two
-//! clusters, of which one is small where the bytes were cut out of larger reads; one cluster, as long as
-//! nothing is taken from its front.
+//! Rule, for a chain that grows only by these functions: every segment except the first and the last fills at
+//! least half of its cluster's memory, header included, alone or together with the segment behind it. A last
+//! segment that was copied is in a small cluster. So the chain takes at most twice its bytes and two
+//! clusters, one of which is small if the bytes were cut out of larger reads; it is only one cluster as long
+//! as nothing is removed from the front.
 
 use super::Chain;
 use crate::error::{Error, PushError};
 use crate::segment::Segment;
 
 impl Chain {
-    /// Puts a segment that is to be kept behind all others: by reference if it fills half of its cluster,
-    /// else its bytes are copied behind the last byte and its cluster is free again.
+    /// Appends a segment that is to be kept: by reference if it fills half of its cluster; otherwise copies
+    /// its bytes behind the last byte and frees its cluster.
     ///
-    /// No cluster of the chain is let go or written below its `filled` mark, so the bytes that were there may
-    /// be in use elsewhere, in a system call for example.
+    /// Does not release a cluster of the chain, or write below its `filled` mark, so bytes of the chain may
+    /// be in use elsewhere, for example in a system call.
     ///
-    /// Cost: as [`push_back`](Self::push_back) for an empty chain; else at most one copy of the segment.
+    /// Cost: as [`push_back`](Self::push_back) for an empty chain; otherwise at most one copy of the segment.
     ///
     /// # Errors
-    /// [`PushError`], with the segment, when there is no memory; the chain is then as it was (R-B6).
+    /// [`PushError`], with the segment, if there is no memory; the chain is then unchanged (R-B6).
     #[inline]
     pub fn push_compact(&mut self, segment: Segment) -> Result<(), PushError> {
         match self.back() {
@@ -45,7 +45,7 @@ impl Chain {
             Err(segment) => segment,
         };
         let taken = back.append(&segment);
-        // SAFETY: no more was taken than it has.
+        // SAFETY: at most its length was taken.
         let rest = unsafe { segment.view(taken, len - taken) };
         let added = if rest.is_empty() {
             Ok(())
@@ -68,12 +68,12 @@ impl Chain {
         }
     }
 
-    /// Moves all of `other` behind this, as [`push_compact`](Self::push_compact) does with each segment; but
-    /// a small piece before a large one, as a frame's header before its data, goes by reference where the
-    /// two together fill half of their clusters. O(segments of `other`).
+    /// Moves all segments of `other` behind this chain, as [`push_compact`](Self::push_compact) does with
+    /// each. But a small segment before a large one, such as a frame's header before its data, moves by
+    /// reference if the two together fill half of their clusters. O(segments of `other`).
     ///
     /// # Errors
-    /// When there is no memory; then a part of `other` was moved.
+    /// If there is no memory; then a part of `other` is moved.
     pub fn append_compact(&mut self, other: &mut Self) -> Result<(), Error> {
         if self.is_empty() && other.segment_count() == 1 {
             std::mem::swap(self, other);

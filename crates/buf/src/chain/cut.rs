@@ -1,12 +1,12 @@
-//! Cutting and sharing: no byte is copied.
+//! Cuts and shares chains without copying bytes.
 
 use super::Chain;
 use crate::error::{Error, OutOfRange};
 use std::ops::{Bound, RangeBounds};
 
 impl Chain {
-    /// Where `at` is: the segment's number and the offset in it. `at` at the end: the number of segments, and
-    /// 0.
+    /// Returns the position `at` as the index of a segment and the offset in it; for the end, the number of
+    /// segments and 0.
     fn find(&self, at: usize) -> (usize, usize) {
         let mut before = 0;
         for (index, segment) in self.segments().enumerate() {
@@ -18,11 +18,11 @@ impl Chain {
         (self.segment_count(), 0)
     }
 
-    /// Cuts the chain in two: this keeps what stands before `at`, the rest is returned.
+    /// Cuts the chain in two: keeps the bytes before `at`, and returns the rest.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] beyond the end; no memory for the ring of the part returned. The chain is then
-    /// as it was (R-B6).
+    /// [`Error::OutOfRange`] beyond the end; [`Error::Alloc`] if there is no memory for the ring of the
+    /// returned part. The chain is then unchanged (R-B6).
     pub fn split_off(&mut self, at: usize) -> Result<Self, Error> {
         OutOfRange::check("split at", "chain", at, self.len)?;
         let (index, offset) = self.find(at);
@@ -35,7 +35,7 @@ impl Chain {
         if offset > 0
             && let Some(cut) = self.segments.back_mut()
         {
-            // SAFETY: `find`: the offset is inside this segment.
+            // SAFETY: `find` returned an offset inside this segment.
             let part = unsafe { cut.view(offset, cut.len() - offset) };
             cut.truncate(offset);
             self.len -= part.len();
@@ -44,7 +44,7 @@ impl Chain {
         Ok(tail)
     }
 
-    /// Cuts the chain in two: what stands before `at` is returned, this keeps the rest.
+    /// Cuts the chain in two: returns the bytes before `at`, and keeps the rest.
     ///
     /// # Errors
     /// As [`split_off`](Self::split_off).
@@ -60,7 +60,7 @@ impl Chain {
         if offset > 0
             && let Some(cut) = self.segments.front_mut()
         {
-            // SAFETY: `find`: the offset is inside this segment.
+            // SAFETY: `find` returned an offset inside this segment.
             let part = unsafe { cut.view(0, offset) };
             // SAFETY: as above.
             unsafe { cut.skip(offset) };
@@ -70,10 +70,10 @@ impl Chain {
         Ok(head)
     }
 
-    /// A chain over the bytes in `range`; both share the clusters.
+    /// Returns a chain over the bytes in `range`; both chains share the clusters.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] beyond the end; no memory for the ring.
+    /// [`Error::OutOfRange`] beyond the end; [`Error::Alloc`] if there is no memory for the ring.
     pub fn copy_range(&self, range: impl RangeBounds<usize>) -> Result<Self, Error> {
         let end = match range.end_bound() {
             Bound::Included(&end) => end.saturating_add(1),
@@ -98,25 +98,25 @@ impl Chain {
         for index in first..after {
             let segment = self.segments.get(index).expect("`find` has counted");
             let n = left.min(segment.len() - skip);
-            // SAFETY: inside the segment: at most what is left of it behind `skip`.
+            // SAFETY: inside the segment: at most the rest of it behind `skip`.
             copy.push_back_reserved(unsafe { segment.view(skip, n) });
             (skip, left) = (0, left - n);
         }
         Ok(copy)
     }
 
-    /// A second chain over the same bytes: [`copy_range`](Self::copy_range) of all.
+    /// Returns a second chain over the same bytes: [`copy_range`](Self::copy_range) of all.
     ///
     /// # Errors
-    /// No memory for the ring.
+    /// [`Error::Alloc`] if there is no memory for the ring.
     pub fn share(&self) -> Result<Self, Error> {
         self.copy_range(..)
     }
 
-    /// Drops the first `n` bytes. Cannot fail for lack of memory.
+    /// Drops the first `n` bytes. Needs no memory.
     ///
     /// # Errors
-    /// [`OutOfRange`] when there are fewer; then nothing is dropped.
+    /// [`OutOfRange`] if the chain is shorter; then nothing is dropped.
     #[inline]
     pub fn trim_front(&mut self, n: usize) -> Result<(), OutOfRange> {
         OutOfRange::check("trim of the first", "chain", n, self.len)?;
@@ -124,7 +124,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Drops the first `n` bytes; there are so many.
+    /// Drops the first `n` bytes. The chain has that many.
     #[inline]
     pub(super) fn skip(&mut self, mut n: usize) {
         debug_assert!(n <= self.len, "the caller has checked");
@@ -136,7 +136,7 @@ impl Chain {
                 return;
             }
             n -= front.len();
-            // Rule 1 holds before each drop, which may run foreign code that panics.
+            // Keeps rule 1 before each drop, which may run foreign code that panics.
             drop(self.pop_front());
             if n == 0 {
                 return;
@@ -144,7 +144,7 @@ impl Chain {
         }
     }
 
-    /// Drops all bytes behind the first `len`; nothing happens if there are not so many.
+    /// Drops all bytes behind the first `len`; does nothing if the chain is not longer.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         while self.len > len

@@ -1,11 +1,12 @@
-//! A queue of segments that reads as one run of bytes.
+//! A chain: a queue of segments that reads as one run of bytes.
 //!
-//! Files: this one has the chain itself and whole segments; [`bytes`] adds bytes; [`compact`] adds bytes that
-//! are to be kept; [`cut`] cuts and shares; [`read`] looks.
+//! This file has the chain itself and operations on whole segments; [`bytes`] adds bytes; [`compact`] adds
+//! bytes that are to be kept; [`cut`] cuts and shares; [`read`] reads.
 //!
 //! Rules:
 //! 1. `len` is the sum of the segments' lengths. No segment in a chain is empty.
-//! 2. Two neighbours that are adjacent in one cluster are one segment: what was split and comes together
+//! 2. Two neighbours that are adjacent in one cluster become one segment: pieces that were split and meet
+//!    again are one segment again.
 //!    again is whole again.
 //! 3. Fallible operations allocate first and change after, so a failure leaves the chain as it was (R-B6).
 
@@ -39,53 +40,53 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// No bytes. Allocates nothing.
+    /// Creates an empty chain. Allocates nothing.
     #[inline]
     pub const fn new() -> Self {
         Self { segments: Deque::new(), len: 0 }
     }
 
-    /// Bytes. O(1).
+    /// Returns the number of bytes. O(1).
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there are none. O(1).
+    /// True if the chain has no bytes. O(1).
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Segments. O(1).
+    /// Returns the number of segments. O(1).
     #[inline]
     pub fn segment_count(&self) -> usize {
         self.segments.count()
     }
 
-    /// The segments in order; none is empty.
+    /// Iterates over the segments in order; none is empty.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = &Segment> {
         let (first, second) = self.segments.as_slices();
         first.iter().chain(second)
     }
 
-    /// The first segment.
+    /// Returns the first segment.
     #[inline]
     pub fn front(&self) -> Option<&Segment> {
         self.segments.front()
     }
 
-    /// The last segment.
+    /// Returns the last segment.
     #[inline]
     pub fn back(&self) -> Option<&Segment> {
         self.segments.back()
     }
 
-    /// Puts a segment behind all others. An empty one is dropped. O(1); allocates a ring block when the
-    /// fifth, the seventeenth, ... segment comes.
+    /// Appends a segment. Drops an empty one. O(1); allocates a ring block for the fifth, the seventeenth,
+    /// ... segment.
     ///
     /// # Errors
-    /// [`PushError`], with the segment, when there is no memory for the ring or the chain is full.
+    /// [`PushError`], with the segment, if there is no memory for the ring or the chain is full.
     #[inline]
     pub fn push_back(&mut self, segment: Segment) -> Result<(), PushError> {
         if let Err(error) = self.segments.reserve(1) {
@@ -95,7 +96,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Puts a segment before all others. As [`push_back`](Self::push_back).
+    /// Prepends a segment. As [`push_back`](Self::push_back).
     ///
     /// # Errors
     /// As [`push_back`](Self::push_back).
@@ -108,7 +109,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Room for it was reserved.
+    /// Appends a segment for which the caller has reserved room.
     #[inline]
     pub(crate) fn push_back_reserved(&mut self, segment: Segment) {
         if segment.is_empty() {
@@ -125,7 +126,7 @@ impl Chain {
         self.segments.push_back(segment);
     }
 
-    /// Room for it was reserved.
+    /// Prepends a segment for which the caller has reserved room.
     #[inline]
     pub(crate) fn push_front_reserved(&mut self, segment: Segment) {
         if segment.is_empty() {
@@ -142,7 +143,7 @@ impl Chain {
         self.segments.push_front(segment);
     }
 
-    /// Takes the first segment out.
+    /// Removes the first segment.
     #[inline]
     pub fn pop_front(&mut self) -> Option<Segment> {
         let segment = self.segments.pop_front()?;
@@ -150,7 +151,7 @@ impl Chain {
         Some(segment)
     }
 
-    /// Takes the last segment out.
+    /// Removes the last segment.
     #[inline]
     pub fn pop_back(&mut self) -> Option<Segment> {
         let segment = self.segments.pop_back()?;
@@ -158,11 +159,11 @@ impl Chain {
         Some(segment)
     }
 
-    /// Moves all of `other` behind this. `other` is empty afterwards. O(segments of `other`), nothing is
-    /// copied; O(1) when this chain is empty.
+    /// Moves all segments of `other` behind this chain; `other` is empty afterwards. O(segments of `other`)
+    /// without copying bytes; O(1) if this chain is empty.
     ///
     /// # Errors
-    /// When there is no memory for the ring or the chain would be too long; then both are as they were.
+    /// If there is no memory for the ring or the chain would be too long; then both are unchanged.
     pub fn append_chain(&mut self, other: &mut Self) -> Result<(), Error> {
         if self.is_empty() {
             std::mem::swap(self, other);
@@ -173,14 +174,14 @@ impl Chain {
         Ok(())
     }
 
-    /// Room for all segments of `other` was reserved.
+    /// As [`append_chain`](Self::append_chain); the caller has reserved room for all segments of `other`.
     pub(crate) fn append_chain_reserved(&mut self, other: &mut Self) {
         while let Some(segment) = other.pop_front() {
             self.push_back_reserved(segment);
         }
     }
 
-    /// Drops all segments, and gives the ring's memory back.
+    /// Drops all segments, and frees the ring's memory.
     pub fn clear(&mut self) {
         while self.pop_front().is_some() {}
     }
@@ -188,8 +189,8 @@ impl Chain {
     /// Marks every cluster of the chain *zero on free* (R-B5); see [`Segment::zero_on_free`].
     ///
     /// # Errors
-    /// [`ReadOnly`] when at least one segment is over foreign bytes that cannot be zeroed; the others are
-    /// marked all the same.
+    /// [`ReadOnly`] if a segment is over foreign bytes that cannot be zeroed; the others are marked all the
+    /// same.
     pub fn zero_on_free(&self) -> Result<(), ReadOnly> {
         let mut all = Ok(());
         for segment in self.segments() {
@@ -208,10 +209,10 @@ impl Default for Chain {
 }
 
 impl From<Segment> for Chain {
-    /// A chain of one segment. Allocates nothing.
+    /// Makes a chain of one segment. Allocates nothing.
     fn from(segment: Segment) -> Self {
         let mut chain = Self::new();
-        chain.push_back_reserved(segment); // a few fit without a block
+        chain.push_back_reserved(segment); // a few segments fit without a block
         chain
     }
 }

@@ -1,4 +1,4 @@
-//! Looking at a chain without changing it.
+//! Reads a chain without changing it.
 
 use super::Chain;
 use crate::cursor::Cursor;
@@ -6,14 +6,14 @@ use std::fmt;
 use std::io::IoSlice;
 
 impl Chain {
-    /// Reads from the start on; the chain stays as it is.
+    /// Returns a cursor at the start; the chain stays unchanged.
     #[inline]
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::new(self)
     }
 
-    /// Points `vectors` at the bytes, in order, for one `writev`; how many vectors it were. Fewer than there
-    /// are segments when `vectors` is shorter.
+    /// Points `vectors` at the bytes, in order, for one `writev`, and returns the number of vectors used:
+    /// fewer than there are segments if `vectors` is shorter.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +38,7 @@ impl Chain {
         n
     }
 
-    /// True when the first bytes are `bytes`.
+    /// True if the chain begins with `bytes`.
     pub fn starts_with(&self, bytes: &[u8]) -> bool {
         if self.len() < bytes.len() {
             return false;
@@ -57,7 +57,7 @@ impl Chain {
         true
     }
 
-    /// All bytes in one vector. Allocates and copies: for tests, logs and cold paths.
+    /// Returns all bytes in one vector. Allocates and copies: for tests, logs and cold paths.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len());
         for segment in self.segments() {
@@ -92,7 +92,7 @@ impl<const N: usize> PartialEq<&[u8; N]> for Chain {
 }
 
 impl PartialEq for Chain {
-    /// Compares the bytes; how they are cut does not matter.
+    /// Compares the bytes; the borders of the segments do not matter.
     fn eq(&self, other: &Self) -> bool {
         if self.len() != other.len() {
             return false;

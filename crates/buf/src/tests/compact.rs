@@ -1,23 +1,23 @@
-//! What waits in a chain takes memory by its bytes, not by the pieces in which it came.
+//! A compact chain takes memory by its bytes, not by the pieces in which they came.
 
 use crate::{CLUSTER_SIZES, Chain, Cluster, Segment, header::Header};
 use proptest::prelude::*;
 
-/// A segment as a read makes it: so many bytes in a cluster of that class.
+/// Makes a segment as a read does: the bytes in a cluster of that class.
 fn read(bytes: &[u8], class: usize) -> Segment {
     let mut cluster = Cluster::alloc(CLUSTER_SIZES[class]).expect("memory");
     cluster.put(bytes);
     cluster.into_segment()
 }
 
-/// Memory of the clusters that a chain holds, headers included. No two neighbours are of one cluster here.
+/// Returns the memory of the clusters of a chain, headers included. No two neighbours share a cluster here.
 fn memory(chain: &Chain) -> usize {
     chain.segments().map(|segment| size_of::<Header>() + segment.hold().capacity()).sum()
 }
 
 proptest! {
-    /// The bound of SECURITY.md: twice the bytes and a cluster, at every moment, while nothing is taken from
-    /// the front.
+    /// The bound of SECURITY.md: twice the bytes and a cluster, at every moment, while nothing is removed
+    /// from the front.
     #[test]
     fn what_waits_takes_at_most_twice_its_bytes_and_a_cluster(
         cuts in prop::collection::vec((prop_oneof![Just(1_usize), 1..40_usize, 1..2049_usize,
@@ -34,7 +34,7 @@ proptest! {
             expected.extend_from_slice(&bytes);
             prop_assert_eq!(chain.len(), expected.len());
             if let Some(looked_at) = looked_at {
-                prop_assert_eq!(looked_at.to_vec(), &expected[..before]); // nobody wrote what others look at
+                prop_assert_eq!(looked_at.to_vec(), &expected[..before]); // bytes that another view sees
             }
             let bound = 2 * chain.len() + size_of::<Header>() + CLUSTER_SIZES[1];
             prop_assert!(memory(&chain) <= bound, "{} for {} bytes", memory(&chain), chain.len());
@@ -42,8 +42,8 @@ proptest! {
         prop_assert_eq!(chain.to_vec(), expected);
     }
 
-    /// The same for chains that are moved behind it, and taken from at the front as parsers do: then there
-    /// is a cluster at either end.
+    /// The same for chains that are moved behind it while parsers remove bytes from the front: then a cluster
+    /// at either end.
     #[test]
     fn what_is_moved_and_taken_stays_within_two_clusters_of_it(
         steps in prop::collection::vec((prop::collection::vec(
@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// 15,000 bytes that come one by one lie in as many clusters as their number asks for.
+/// 15,000 single bytes take as few clusters as their number needs.
 #[test]
 fn single_bytes_lie_side_by_side() {
     let mut chain = Chain::new();
@@ -91,7 +91,7 @@ fn pieces_that_fill_their_clusters_are_taken_by_reference() {
     }
 }
 
-/// Frames of a protocol are moved as they are: their headers in one cluster, the data of each in its own.
+/// Frames of a protocol move by reference: their headers in one cluster, the data of each in its own.
 #[test]
 fn small_pieces_before_large_ones_are_taken_by_reference() {
     let headers = read(&[1; 27], 0);

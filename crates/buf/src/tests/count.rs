@@ -1,4 +1,4 @@
-//! Handles: which kind, who owns, who may write (the rules of the header).
+//! Handles: their kind, their owner, and which of them may write (the rules of the header).
 
 use crate::{Chain, Cluster, External, Parcel, Segment};
 
@@ -114,7 +114,7 @@ fn writing_in_place_is_for_sole_holders_of_writable_bytes() {
 fn the_group_comes_back_after_it_was_gone() {
     let here = segment(b"hello");
     let (a, b) = (Parcel::from(Chain::from(here.clone())), Parcel::from(Chain::from(here)));
-    let mut back = a.open(); // this lane still owns it: the group is one again
+    let mut back = a.open(); // this lane still owns it: both handles are in the group again
     assert!(!back.front().expect("one").is_unique());
     back.append(b"!").expect("memory");
     assert_eq!(back.segment_count(), 1, "the owner may write behind what others see");
@@ -124,7 +124,7 @@ fn the_group_comes_back_after_it_was_gone() {
 
 #[test]
 fn marked_payloads_are_zeroed_by_whoever_is_last() {
-    // R-B5. `check_zeroed` looks at each byte.
+    // R-B5. `check_zeroed` checks each byte.
     let before = crate::model::zeroed();
     let a = segment(&[7; 2000]);
     let b = a.clone();

@@ -1,4 +1,4 @@
-//! Bad input and failed allocations: a clear sentence, and nothing has changed (R-B3, R-B6).
+//! Bad input and failed allocations: a clear sentence, and nothing changes (R-B3, R-B6).
 
 use crate::{
     Chain, Cluster, Error, External, FreeIndex, MAX_CLUSTER, MAX_FREE_FNS, MAX_SEGMENTS, RegisterError, fail,
@@ -68,7 +68,7 @@ fn more_than_a_cluster_in_one_piece_is_refused() {
 #[cfg(target_pointer_width = "64")]
 fn foreign_bytes_beyond_4_gib_are_refused() {
     let index = FreeIndex::from_index(1).expect("built in");
-    // SAFETY: refused before the bytes are looked at.
+    // SAFETY: refused before any access to the bytes.
     let refused = unsafe { External::from_raw(NonNull::dangling(), 1 << 32, index, 0, false) };
     assert_eq!(
         refused.expect_err("too long").to_string(),
@@ -142,7 +142,7 @@ fn a_failure_at_any_allocation_leaves_everything_as_it_was() {
             let more = || Ok::<_, Error>(chain.push_front(Cluster::with(b"x")?.into_segment())?);
             let pushed = std::iter::repeat_with(more).take(60).collect::<Result<(), _>>();
             if pushed.is_err() {
-                chain.trim_front(chain.len() - 15_010)?; // what was pushed before the failure
+                chain.trim_front(chain.len() - 15_010)?; // removes bytes that were pushed before the failure
             }
             pushed
         }),
@@ -165,7 +165,7 @@ fn a_failure_at_any_allocation_leaves_everything_as_it_was() {
                 Ok(())
             });
             if appended.is_err() {
-                chain.truncate(15_010); // what the rounds before have added
+                chain.truncate(15_010); // removes bytes that earlier rounds added
             }
             appended
         }),

@@ -1,11 +1,11 @@
-//! Tests of the whole crate that need its hooks; one file a topic.
+//! Tests of the whole crate that need its hooks; one file for each topic.
 
 mod compact;
 mod count;
 mod errors;
 mod model;
 
-/// What is appended together lies in one segment, in spare room or in a cluster of its own.
+/// Parts that are appended together are in one segment, in spare room or in a cluster of their own.
 #[test]
 fn parts_that_are_appended_together_lie_in_one_segment() {
     let mut chain = crate::Chain::new();

@@ -17,7 +17,7 @@ proptest! {
     }
 }
 
-/// The inputs that the property test makes do reach what it is for.
+/// The inputs of the property test reach the cases that it is for.
 #[test]
 fn random_operations_reach_refusals_foreign_bytes_and_zeroing() {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;

@@ -151,7 +151,7 @@ mod raw {
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: `value` is reached only through a `Guard`, which one thread at a time has.
+    // SAFETY: only a `Guard` gives access to `value`, and one thread at a time has one.
     unsafe impl<T: Send> Sync for Inner<T> {}
     // SAFETY: owns its value, and nothing else.
     unsafe impl<T: Send> Send for Inner<T> {}
