@@ -1,15 +1,15 @@
-//! A few threads for what must block: name lookups through libc, reads of files. Lanes never do such things
-//! themselves.
+//! A bounded pool of threads for jobs that block: name lookups through libc, reads of files. Lanes never
+//! block themselves.
 //!
 //! # Protocol
-//! One lock guards the queue and the list of idle threads. A call puts its job into the queue and wakes an
-//! idle thread, or starts one while there are fewer than the limit. A thread that finds the queue empty lists
-//! itself as idle before it lets go of the lock, so no job waits while a thread sleeps. One that takes a job
-//! is not in the list: it wakes up for other reasons too, as when the job before left a token of `park`
-//! behind. A job stores its result, then wakes its task by the task's waker.
+//! One lock guards the queue and the list of idle threads. A call queues its job and wakes an idle thread, or
+//! starts a thread while there are fewer than the limit. A thread that finds the queue empty lists itself as
+//! idle before it unlocks, so no job waits while a thread sleeps. A thread that takes a job removes itself
+//! from the list, since it may have woken for another reason, such as a `park` token that an earlier job
+//! left. A job stores its result, then wakes its task by the task's waker.
 //!
 //! # Cost
-//! An allocation or two, a lock, a wake-up: microseconds. For work that takes longer than that.
+//! One or two allocations, a lock, a wake-up: microseconds. For work that takes longer than that.
 
 use manylane_sync::thread::{self, JoinHandle, Thread};
 use manylane_sync::{Arc, LockClass, Mutex};
@@ -21,10 +21,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Threads of a pool, by default: lookups of names that hang for seconds, on a machine whose lanes go on.
+/// Default number of threads of a pool: enough for lookups that hang for seconds while the lanes go on.
 pub const BLOCKING_THREADS: usize = 16;
-/// Jobs that wait at most, by default. Beyond that the caller is told at once: a queue that only grows helps
-/// nobody.
+/// Default maximum of waiting jobs. A caller beyond it gets an error at once, since a queue that only grows
+/// helps no caller.
 pub const BLOCKING_QUEUE: usize = 1024;
 
 static QUEUE: LockClass = LockClass::new("blocking pool", 2);
@@ -32,8 +32,8 @@ static RESULT: LockClass = LockClass::new("blocking result", LockClass::LEAF);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A bounded pool of threads that may block. Dropped, it does what is queued and ends its threads, and the
-/// thread that drops it waits for that: not for a lane to do.
+/// A bounded pool of threads that may block. Dropping it finishes the queued jobs, ends the threads and waits
+/// for both, so a lane must not drop it.
 pub struct BlockingPool {
     shared: Arc<Shared>,
 }
@@ -42,7 +42,7 @@ struct Shared {
     state: Mutex<State>,
     threads: usize,
     queue: usize,
-    /// What the system calls the threads.
+    /// Name of the threads in the system.
     name: &'static str,
 }
 
@@ -53,15 +53,15 @@ struct State {
     ending: bool,
 }
 
-/// The pool could not take a job, which was dropped.
+/// The pool refused a job, and dropped it.
 #[derive(Debug)]
 pub enum Refused {
-    /// As many jobs wait as the pool allows.
+    /// The queue is full.
     Full {
-        /// Jobs that wait.
+        /// Maximum number of waiting jobs.
         queue: usize,
     },
-    /// There is no thread yet, and the system gave none.
+    /// The pool has no thread yet, and the system refused one.
     NoThread(io::Error),
 }
 
@@ -84,22 +84,22 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 impl BlockingPool {
-    /// A pool of at most `threads` threads (0 is taken as 1), where at most `queue` jobs wait. Threads are
-    /// started as they are needed.
+    /// Creates a pool of at most `threads` threads (0 counts as 1) and at most `queue` waiting jobs. It
+    /// starts threads as it needs them.
     pub fn new(threads: usize, queue: usize) -> Self {
         Self::named("blocking", threads, queue)
     }
 
-    /// The same with a name of up to 15 bytes by which the system shows the threads.
+    /// Creates a pool whose threads have a name of up to 15 bytes in the system.
     pub fn named(name: &'static str, threads: usize, queue: usize) -> Self {
         let state = State { jobs: VecDeque::new(), idle: Vec::new(), started: Vec::new(), ending: false };
         let shared = Shared { state: Mutex::new(&QUEUE, state), threads: threads.max(1), queue, name };
         Self { shared: Arc::new(shared) }
     }
 
-    /// Runs `job` on one of the threads. The future gives its result; dropped before that is there, it lets
-    /// the job run in vain: the result is dropped on the pool's thread, and nobody is woken. A result
-    /// that is there already is dropped with the future.
+    /// Runs `job` on one of the threads. The returned future resolves to the job's result. If the future is
+    /// dropped earlier, the job still runs; the pool's thread drops its result and wakes no task. A result
+    /// that is already stored is dropped with the future.
     ///
     /// # Errors
     /// [`Refused`]; the job is dropped.
@@ -124,8 +124,8 @@ impl BlockingPool {
         Ok(Blocking { slot })
     }
 
-    /// Starts a thread, if there is none yet, for a caller that may find no memory for one later. Where the
-    /// system gives none, [`run`](Self::run) tries again.
+    /// Starts a thread, unless there is one, for a caller that may have no memory for it later. If the system
+    /// refuses, [`run`](Self::run) tries again.
     pub fn prepare(&self) {
         let mut state = self.shared.state.lock();
         if state.started.is_empty()
@@ -135,7 +135,7 @@ impl BlockingPool {
         }
     }
 
-    /// Threads that were started.
+    /// Returns the number of started threads.
     pub fn threads(&self) -> usize {
         self.shared.state.lock().started.len()
     }
@@ -164,7 +164,7 @@ impl Drop for BlockingPool {
         };
         idle.iter().for_each(Thread::unpark);
         for thread in threads {
-            // A pool that is dropped by one of its own jobs does not wait for itself. Jobs' panics are
+            // A pool that one of its own jobs drops does not wait for that job's thread. Panics of jobs are
             // caught.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
@@ -192,7 +192,7 @@ impl Shared {
                 Err(_) if state.jobs.len() >= this.queue => {
                     return Err(Refused::Full { queue: state.jobs.len() });
                 }
-                Err(_) => {} // those that run will come to it
+                Err(_) => {} // running threads will take the job
             }
         }
         state.jobs.push_back(job);
@@ -206,7 +206,7 @@ impl Shared {
 
     fn work(&self) {
         #[cfg(not(any(loom, manylane_sim)))]
-        crate::placement::unbind(); // a lane may have started it, which `cpu-map` binds
+        crate::placement::unbind(); // the starter may be a lane that `cpu-map` binds
         let this = thread::current().id();
         loop {
             let job = {
@@ -222,7 +222,7 @@ impl Shared {
                 job
             };
             match job {
-                // A job cannot panic by itself, but its result's destructor may, or a foreign waker. The
+                // A job cannot panic by itself, but the destructor of its result or a foreign waker may. The
                 // thread goes on.
                 Some(job) => drop(catch_unwind(AssertUnwindSafe(job)).map_err(std::mem::forget)),
                 None => thread::park(),
@@ -236,7 +236,7 @@ struct Slot<T> {
     waker: Option<Waker>,
 }
 
-/// The result of a job, once there is one.
+/// A future of a job's result.
 #[must_use = "the result comes when it is awaited"]
 pub struct Blocking<T> {
     slot: Arc<Mutex<Slot<T>>>,
@@ -246,9 +246,9 @@ impl<T> Future for Blocking<T> {
     type Output = T;
 
     /// # Panics
-    /// With the panic of the job. When it is polled after it was done.
+    /// Panics with the panic of the job. Panics if it is polled after completion.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        // Cloned and dropped outside of the lock: a foreign waker may do anything.
+        // Cloned and dropped outside of the lock, since a foreign waker may call anything.
         let waker = context.waker().clone();
         let (result, before) = {
             let mut slot = self.slot.lock();

@@ -1,7 +1,7 @@
-//! A future in a block of its own: what a task needs for a while only.
+//! A future in a block of its own, for state that a task needs only for a while.
 //!
-//! A future is as large as the largest of what it ever waits for. Where that is waited for rarely, or for a
-//! short part of a task's life, the task holds a [`Boxed`] meanwhile, and is small for the rest of its life.
+//! A future is as large as the largest future that it ever awaits. If a task awaits that one rarely, or for a
+//! short part of its life, a [`Boxed`] holds it meanwhile, and the task is small for the rest of its life.
 
 use crate::error::SpawnError;
 use crate::memory;
@@ -13,9 +13,10 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// A future that gives a `T`, in a block of the lane's cache. It may borrow for `'a`, and stays on its lane.
+/// A future with the output `T`, in a block of the lane's cache. It may borrow for `'a`, and stays on its
+/// lane.
 ///
-/// The block is given back when this is dropped, not when the future is done.
+/// Dropping it frees the block; completion of the future does not.
 ///
 /// ```
 /// use manylane_sched::{Boxed, Config, Lane, ThreadPoller};
@@ -36,25 +37,25 @@ pub struct Boxed<'a, T: 'static> {
     future: PhantomData<Box<dyn Future<Output = T> + 'a>>,
 }
 
-/// What depends on the future's type.
+/// Functions that depend on the future's type.
 struct VTable<T> {
     poll: unsafe fn(NonNull<u8>, &mut Context<'_>) -> Poll<T>,
-    /// Drops the future, done or not, and gives the block back.
+    /// Drops the future, complete or not, and frees the block.
     release: unsafe fn(NonNull<u8>),
 }
 
-/// What is asked for a future: at least a byte, so that each has a block.
+/// Layout of the block for a future: at least one byte, so that each has a block.
 const fn layout<F>() -> Layout {
     if size_of::<F>() == 0 { Layout::new::<u8>() } else { Layout::new::<F>() }
 }
 
-/// A block in which there is no future, or one whose destructor runs: given back, also when that panics.
+/// A block without a future, or with one whose destructor runs. Freed also if that destructor panics.
 struct Block<F>(NonNull<F>);
 
 impl<F> Drop for Block<F> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `Boxed::new` took it with this layout, and nobody uses what was in it any more.
+        // SAFETY: `Boxed::new` took it with this layout, and nothing uses its contents any more.
         unsafe { memory::give(self.0.cast(), layout::<F>()) };
     }
 }
@@ -68,7 +69,7 @@ where
     const VTABLE: VTable<F::Output> = VTable { poll: Self::poll, release: Self::release };
 
     /// # Safety
-    /// The block holds an `F`, which is not moved before it is released, and whose `Boxed` is borrowed
+    /// The block holds an `F`, which does not move before its release, and whose `Boxed` is borrowed
     /// exclusively.
     unsafe fn poll(block: NonNull<u8>, context: &mut Context<'_>) -> Poll<F::Output> {
         // SAFETY: by contract.
@@ -79,24 +80,24 @@ where
     /// The block came from [`Boxed::new`] and holds an `F`; neither is used again.
     unsafe fn release(block: NonNull<u8>) {
         let block = Block::<F>(block.cast());
-        // SAFETY: by contract the block holds an `F`, which nobody knows any more.
+        // SAFETY: by contract the block holds an `F`, to which no other reference exists.
         unsafe { block.0.drop_in_place() };
     }
 }
 
 impl<'a, T: 'static> Boxed<'a, T> {
-    /// The future that `make` makes, which is called when there is a block for it: so a large one is made
-    /// there, and need not be moved.
+    /// Allocates a block, then calls `make` to create the future in it: a large future is built in place,
+    /// without a move.
     ///
-    /// Cost: taking a block from the lane's cache.
+    /// Cost: a block from the lane's cache.
     ///
     /// # Errors
-    /// [`SpawnError`] when there is no memory; `make` is dropped.
-    #[inline(always)] // else the future would be made elsewhere
+    /// [`SpawnError`] if there is no memory; then `make` is dropped.
+    #[inline(always)] // otherwise the future would be built elsewhere and moved
     pub fn new<F: Future<Output = T> + 'a>(make: impl FnOnce() -> F) -> Result<Self, SpawnError> {
         const { assert!(size_of::<F>() > 0 || align_of::<F>() == 1, "nothing that has no size is aligned") };
         let block = Block::<F>(memory::take(layout::<F>())?.cast());
-        // SAFETY: a block of this layout that is ours.
+        // SAFETY: a block of this layout that this function owns.
         unsafe { block.0.write(make()) };
         Ok(Self { block: ManuallyDrop::new(block).0.cast(), vtable: &Of::<F>::VTABLE, future: PhantomData })
     }

@@ -1,12 +1,12 @@
-//! Busy polling: a lane that has nothing to do looks for work instead of sleeping.
+//! Busy polling: an idle lane looks for work instead of sleeping.
 //!
-//! The protocol of the inbox stays as it is: looks are plain loads of a head that says *awake*, so whoever
-//! pushes meanwhile has nobody to wake; and a lane whose time is over falls asleep as any other, by the
-//! exchange that fails when something has come.
+//! The protocol of the inbox stays the same. A check of the inbox is a plain load of a head that says
+//! *awake*, so a pusher has no lane to wake. When its time is over the lane falls asleep as usual, by the
+//! exchange that fails if something has come.
 //!
-//! A look at the inbox is a load of a line that stays with the lane until somebody writes it. A look at the
-//! poller is a system call, and what arrives meanwhile waits for its end. So many of the one go with one of
-//! the other.
+//! A check of the inbox is a load of a line that stays with the lane until another lane writes it. A check of
+//! the poller is a system call, and events from elsewhere wait for its end. So the lane checks the inbox many
+//! times for each check of the poller.
 
 use crate::isolate;
 use crate::poller::Poller;
@@ -16,25 +16,25 @@ use manylane_sync::relax;
 use std::io;
 use std::time::Duration;
 
-/// Looks at the inbox for each look at the poller: with a processor's pause of about 45 ns after each, so
-/// many take 3 µs, where the system call takes 0.3. What comes from another lane is held up by that in one
-/// case of ten, what comes from outside waits for 2 µs on average.
+/// Checks of the inbox for each check of the poller. With a processor's pause of about 45 ns after each they
+/// take 3 µs; the system call takes 0.3 µs. That system call delays one in ten events from other lanes, and
+/// events from outside wait for 2 µs on average.
 #[cfg(not(loom))]
 const LOOKS: u32 = 64;
-/// A model's clock does not advance by itself, and each look is one more place to switch at.
+/// A model's clock does not advance by itself, and each check adds a point where threads may switch.
 #[cfg(loom)]
 const LOOKS: u32 = 1;
 
-/// Rounds that other lanes cause may follow on each other so fast that no look in vain is between them. The
-/// poller is looked at after so long all the same: a thirtieth of the time goes there. The round that has
-/// just ended comes on top, since its end is not read from the clock.
+/// Longest time between checks of the poller. Rounds that other lanes cause may follow each other without an
+/// unsuccessful check between them; the lane checks the poller after this time all the same, for a thirtieth
+/// of its time. The round that has just ended comes on top, since its end is not read from the clock.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_micros(10);
 
-/// When a lane that polls busily looks at its poller next.
+/// When a busily polling lane next checks its poller.
 pub(crate) struct Looks {
-    /// Looks at the inbox until then.
+    /// Number of checks of the inbox before that.
     left: u32,
-    /// When it was last.
+    /// Time of the last check of the poller.
     last: Time,
 }
 
@@ -44,18 +44,18 @@ impl Looks {
     }
 }
 
-/// What a lane that looked around has found.
+/// Result of looking for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Something to do in the next round.
+    /// The next round has work.
     Work,
-    /// Nothing in all the time.
+    /// No work for the whole time.
     Nothing,
 }
 
 impl Lane {
-    /// Looks around for `time` after a round that has left nothing to do. It steps aside for isolated work at
-    /// each look at the poller.
+    /// Looks for work for `time` after a round that left none. Steps aside for isolated work at each check of
+    /// the poller.
     #[inline(never)]
     pub(crate) fn look_around<P: Poller + ?Sized>(
         &mut self,
@@ -71,7 +71,7 @@ impl Lane {
         let mut until = None;
         loop {
             while self.looks.left > 0 {
-                self.looks.left -= 1; // before the look: one that finds something counts, too
+                self.looks.left -= 1; // decremented first, since a successful check counts, too
                 if !home.inbox.is_empty_to_drain() {
                     return Ok(Found::Work);
                 }
@@ -81,15 +81,15 @@ impl Lane {
             poller.poll(here, Some(Duration::ZERO))?;
             let now = clock();
             let came = home.queued() > 0;
-            // Where something has come from, more may: a lane whose work comes from outside looks there after
-            // each round.
+            // After events from the poller more may follow: a lane whose work comes from outside checks the
+            // poller after each round.
             self.looks = Looks { left: if came { 0 } else { LOOKS }, last: now };
             let due = round.next_timer.is_some_and(|at| at <= now);
             if came || due || home.local.stopping.get() {
                 return Ok(Found::Work);
             }
-            // The clock is read here only, so the time begins with the first look at the poller. For others
-            // it is as good as asleep.
+            // Reads the clock only here, so the time begins with the first check of the poller. Other lanes
+            // see this lane as asleep.
             let until = *until.get_or_insert_with(|| {
                 home.falls_asleep(now);
                 now + time

@@ -1,46 +1,46 @@
-//! An array that grows in place: no element ever moves, none is freed while the array lives.
+//! An array that grows in place: no element moves, and none is freed while the array lives.
 //!
-//! Chunk c has `BASE << c` elements, so an index finds its chunk by counting leading zeros, and the table of
-//! chunks is small enough to stand in the owner.
+//! Chunk c has `BASE << c` elements, so counting leading zeros finds the chunk of an index. The table of
+//! chunks is small enough to be inside its owner.
 
 use manylane_sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::alloc::{Layout, dealloc};
 use std::num::NonZero;
 use std::ptr::NonNull;
 
-/// Elements of the first chunk.
+/// Number of elements of the first chunk.
 const BASE: u32 = if cfg!(loom) { 2 } else { 256 };
-/// Chunks at most.
+/// Maximum number of chunks.
 const CHUNKS: usize = if cfg!(loom) { 3 } else { 20 };
 
-/// Elements that an array has room for: 2^28 - 256.
+/// Maximum number of elements: 2^28 - 256.
 pub(crate) const CAPACITY: u32 = BASE * ((1 << CHUNKS) - 1);
 
-/// What an array can hold.
+/// An element of the array.
 ///
 /// # Safety
-/// On the real machine and the simulator, memory of zeros is a valid value, that of an unused element: so a
-/// chunk of millions of elements is had from the system without touching it.
+/// On the real machine and in the simulator, zeroed memory is a valid value, that of an unused element. So
+/// the system provides a chunk of millions of elements without any access to it.
 pub(crate) unsafe trait Fresh {
-    /// A value as an unused element has it.
+    /// Returns the value of an unused element.
     #[cfg(loom)]
     fn fresh() -> Self;
 }
 
-/// The array. One thread, its owner, grows it; anyone who was told an index may look at the element.
+/// The array. One thread, its owner, grows it; any thread that learned an index may read the element.
 ///
-/// A chunk's pointer is kept with the number of its first element subtracted, so that adding an index gives
-/// the element.
+/// Each chunk's pointer is stored minus the number of its first element, so that adding an index gives the
+/// element.
 pub(crate) struct Chunks<T> {
     chunks: [AtomicPtr<T>; CHUNKS],
-    /// Chunks that exist: the first ones. Written by the owner.
+    /// Number of chunks that exist. Written by the owner.
     made: AtomicU32,
 }
 
-/// The chunk of an index.
+/// Returns the chunk of an index.
 ///
 /// # Safety
-/// It is below [`CAPACITY`].
+/// The index is below [`CAPACITY`].
 #[inline(always)]
 unsafe fn chunk_of(index: u32) -> usize {
     // SAFETY: both are below 2^28: their sum does not overflow, and is not 0.
@@ -48,12 +48,12 @@ unsafe fn chunk_of(index: u32) -> usize {
     (shifted.ilog2() - BASE.ilog2()) as usize
 }
 
-/// Elements of a chunk.
+/// Number of elements of a chunk.
 fn length(chunk: usize) -> usize {
     (BASE as usize) << chunk
 }
 
-/// Elements before a chunk.
+/// Number of elements before a chunk.
 fn before(chunk: usize) -> usize {
     length(chunk) - BASE as usize
 }
@@ -70,7 +70,7 @@ impl<T: Fresh> Chunks<T> {
         }
     }
 
-    /// The element `index`.
+    /// Returns the element `index`.
     ///
     /// # Safety
     /// [`reach`](Self::reach) made it, and that happened before this call.
@@ -82,14 +82,14 @@ impl<T: Fresh> Chunks<T> {
         let chunk = unsafe { self.chunks.get_unchecked(chunk_of(index)) };
         // Relaxed: by contract the pointer's store happened before. It never changes again.
         let start = chunk.load(Ordering::Relaxed);
-        // SAFETY: what was subtracted from the chunk's start comes back here: it is one of its elements,
-        // which are initialised, and the chunk lives as long as `self`.
+        // SAFETY: adding the index restores the subtracted number: this is an element of the chunk. Elements
+        // are initialised, and the chunk lives as long as `self`.
         unsafe { &*start.wrapping_add(index as usize) }
     }
 
-    /// Makes the element `index` exist. Only the owner may call it, with indices that ascend by one from 0.
+    /// Creates the element `index`. Only the owner may call this, with indices that ascend by one from 0.
     ///
-    /// `false`: there is no memory, or the index is not below [`CAPACITY`].
+    /// Returns `false` if there is no memory or the index is not below [`CAPACITY`].
     pub(crate) fn reach(&self, index: u32) -> bool {
         if index >= CAPACITY {
             return false;
@@ -100,7 +100,7 @@ impl<T: Fresh> Chunks<T> {
             return true; // the chunk came with its first element
         }
         let Some(start) = Self::make(chunk) else { return false };
-        // Release: the elements are there for whoever learns of an index through a relaxed word.
+        // Release: a thread that learns an index through a relaxed word finds the elements.
         self.chunks[chunk].store(start.as_ptr().wrapping_sub(before(chunk)), Ordering::Release);
         self.made.store(chunk as u32 + 1, Ordering::Relaxed);
         true

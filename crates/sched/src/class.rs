@@ -1,22 +1,23 @@
-//! Classes of tasks, and what each gets of a round (R-F3, R-F4).
+//! Classes of tasks, and the share of a round of each (R-F3, R-F4).
 
-/// How a task competes with the others of its lane. A task may change its class while it runs
+/// Priority class of a task among those of its lane. A task may change its class while it runs
 /// ([`Here::set_class`](crate::Here::set_class)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
-    /// Little work that others wait for: acknowledgements, wake-ups of I/O. About half of a busy round.
+    /// Short tasks for which others wait: acknowledgements, wake-ups of I/O. About half of a busy round.
     Urgent = 0,
-    /// Requests. The only class where nice values count. A good third.
+    /// Requests. The only class with nice values. A good third of a busy round.
     Normal = 1,
-    /// Much data, no hurry. An eighth.
+    /// Bulk data without hurry. An eighth of a busy round.
     Bulk = 2,
-    /// Hundreds of microseconds at a time, as TLS handshakes: one task a round, 2 % of a full one.
+    /// Tasks that take hundreds of microseconds at a time, such as TLS handshakes: one task a round, 2 % of a
+    /// full round.
     Heavy = 3,
 }
 
 impl Class {
-    /// All of them, in the order in which a round serves them.
+    /// All classes, in the order in which a round serves them.
     pub const ALL: [Self; 4] = [Self::Urgent, Self::Normal, Self::Bulk, Self::Heavy];
 
     #[inline(always)]
@@ -25,26 +26,24 @@ impl Class {
     }
 }
 
-/// Tasks that run between two looks at the poller, by default (R-F4: 40 v. 200 was worth 18 % of requests/s
-/// at 16 threads).
+/// Default number of tasks that run between two checks of the poller (R-F4: 40 instead of 200 gained 18 % of
+/// requests/s at 16 threads).
 pub const RUNQUEUE_DEPTH: u32 = 40;
 
-/// What a class gets of a round while others have work too. The figures are in the proportion of 50 : 37 : 12
-/// : 1.
+/// Weight of each class in a round while others have work, too, in the proportion 50 : 37 : 12 : 1.
 const WEIGHTS: [u32; 3] = [64, 48, 16];
 
-/// From this many queued heavy tasks on, a round runs more than one of them if nothing else is queued: one
-/// more for each of so many. A look at the poller costs a microsecond, a heavy task hundreds, so below there
-/// is nothing to gain.
+/// Number of queued heavy tasks for each additional heavy task in a round, if nothing else is queued. A check
+/// of the poller costs a microsecond, a heavy task hundreds, so shorter queues gain nothing from more.
 pub(crate) const HEAVY_LONG: u32 = 128;
-/// The same while other classes have work.
+/// The same number while other classes have work.
 pub(crate) const HEAVY_LONG_BUSY: u32 = 1024;
-/// Heavy tasks in one round, however many are queued: bounds the time without a look at the poller.
+/// Maximum number of heavy tasks in one round; bounds the time between checks of the poller.
 pub(crate) const HEAVY_MOST: u32 = 8;
 
-/// Heavy tasks that this round may run, when `queued` are waiting. More than one only where the queue grows
-/// faster than one a round takes from it: handshakes whose clients gave up meanwhile would be done in vain
-/// for ever.
+/// Returns how many heavy tasks this round may run while `queued` wait. More than one only if the queue grows
+/// faster than one task a round: otherwise the lane would for ever do handshakes whose clients have given up
+/// meanwhile.
 pub(crate) fn heavy_share(queued: u32, alone: bool, low_latency: bool) -> u32 {
     if low_latency || queued == 0 {
         return queued.min(1);
@@ -53,8 +52,8 @@ pub(crate) fn heavy_share(queued: u32, alone: bool, low_latency: bool) -> u32 {
     (1 + queued / step).min(HEAVY_MOST)
 }
 
-/// What each of the first three classes may run in a pass over `left` tasks; the lengths tell which have
-/// work.
+/// Returns the share of each of the first three classes in a pass over `left` tasks; `lengths` shows which
+/// have work.
 pub(crate) fn shares(left: u32, lengths: [u32; 3]) -> [u32; 3] {
     // The common case: no division.
     match lengths {
@@ -65,7 +64,7 @@ pub(crate) fn shares(left: u32, lengths: [u32; 3]) -> [u32; 3] {
     }
     let weight = |class: usize| if lengths[class] > 0 { u64::from(WEIGHTS[class]) } else { 0 };
     let total: u64 = (0..3).map(weight).sum();
-    // Rounded up, so that no class with work is left out of a short round. None is more than all.
+    // Rounded up, so that a short round runs every class with work. No share exceeds the sum.
     std::array::from_fn(|class| (u64::from(left) * weight(class)).div_ceil(total.max(1)) as u32)
 }
 

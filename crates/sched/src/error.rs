@@ -1,16 +1,16 @@
-//! What can go wrong, in one sentence each.
+//! Errors of the scheduler, each with a sentence.
 
 use manylane_pool::AllocError;
 use manylane_sync::LaneId;
 use std::fmt;
 
-/// A task could not be started. Its future was dropped.
+/// Error: a task was not started, and its future was dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SpawnError(pub(crate) Cause);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    #[cfg_attr(loom, allow(dead_code))] // models take memory from the allocator
+    #[cfg_attr(loom, allow(dead_code))] // models use the global allocator
     Pool(AllocError),
     Memory,
     Slots,
@@ -18,7 +18,7 @@ pub(crate) enum Cause {
 }
 
 impl SpawnError {
-    /// Whether the lane has ended (or never began), so that trying again later is in vain.
+    /// True if the lane has ended (or never began), so that a later attempt fails, too.
     pub fn lane_ended(self) -> bool {
         matches!(self.0, Cause::Ended(_))
     }
@@ -47,7 +47,7 @@ impl fmt::Debug for SpawnError {
 
 impl std::error::Error for SpawnError {}
 
-/// The calling thread has a scheduler already.
+/// Error: the calling thread already has a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneTaken(pub(crate) LaneId);
 

@@ -1,4 +1,4 @@
-//! What tasks say to the lane that they run on.
+//! The interface of tasks to the lane on which they run.
 
 use crate::class::Class;
 use crate::error::{Cause, SpawnError};
@@ -17,8 +17,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The calling thread's lane. A copy of it is a copy of a pointer; it stays on its thread. Tasks take it
-/// along.
+/// The calling thread's lane. A copyable pointer that stays on its thread; tasks keep one.
 #[derive(Clone, Copy)]
 pub struct Here {
     home: &'static Home,
@@ -36,36 +35,36 @@ impl Here {
         self.home
     }
 
-    /// The lane of the calling thread; none where no [`Lane`](crate::Lane) lives. For code that cannot be
-    /// handed one.
+    /// Returns the lane of the calling thread, or none without a [`Lane`](crate::Lane). For code that cannot
+    /// get one as an argument.
     #[inline]
     pub fn current() -> Option<Self> {
         home::here().map(Self::new)
     }
 
-    /// The lane's number.
+    /// Returns the lane's number.
     pub fn lane(self) -> LaneId {
         self.home.lane()
     }
 
-    /// The lane, as others see it.
+    /// Returns a handle for other lanes.
     pub fn remote(self) -> Remote {
         Remote { lane: self.home.local.lane.get() }
     }
 
-    /// The time of this round.
+    /// Returns the time of this round.
     #[inline]
     pub fn now(self) -> Time {
         Time::from_nanos(self.home.local.now.get())
     }
 
-    /// Starts a task on this lane. It stays here, so it may hold what is not [`Send`]. Its first poll is in
-    /// its turn.
+    /// Starts a task on this lane, behind the queued ones. It never leaves the lane, so it need not be
+    /// [`Send`].
     ///
     /// Cost: a block from the lane's cache, a slot from the free list, a push on the queue.
     ///
     /// # Errors
-    /// [`SpawnError`] when there is no memory or no slot, or the lane has ended; the future is dropped.
+    /// [`SpawnError`] if there is no memory or no slot, or if the lane has ended; the future is dropped.
     #[inline]
     pub fn spawn<F>(self, kind: &'static TaskKind, class: Class, future: F) -> Result<TaskId, SpawnError>
     where
@@ -95,21 +94,21 @@ impl Here {
         self.home.adopt(task::create(kind, class, make)?, class)
     }
 
-    /// Wakes all tasks of this kind that live on this lane: to tell them something that none of them waits
-    /// for. How many.
+    /// Wakes all tasks of this kind on this lane, for an event that none of them waits for. Returns their
+    /// number.
     ///
-    /// Cost: a look at each slot that the lane has ever used.
+    /// Cost: reads each slot that the lane ever used.
     pub fn wake_kind(self, kind: &'static TaskKind) -> usize {
         self.home.wake_kind(kind)
     }
 
-    /// The task that runs, if one does.
+    /// Returns the running task, if there is one.
     pub fn task(self) -> Option<TaskId> {
         self.current_entry().map(|entry| entry.id.get())
     }
 
-    /// Changes the class of the task that runs, from its next wake-up on; the class it had. Nothing outside
-    /// of tasks.
+    /// Changes the class of the running task, from its next wake-up on, and returns its previous class. Does
+    /// nothing outside of tasks.
     pub fn set_class(self, class: Class) -> Option<Class> {
         let entry = self.current_entry()?;
         let flags = entry.flags.get();
@@ -117,11 +116,11 @@ impl Here {
         Some(Class::from_bits((flags & bits::CLASS) >> bits::CLASS_SHIFT))
     }
 
-    /// Gives the task that runs a nice value, -1024 to 1024, from its next wake-up on: in class normal it
-    /// overtakes that many tasks, or lets so many pass. Nothing outside of tasks.
+    /// Sets the nice value of the running task, -1024 to 1024, from its next wake-up on: in class normal the
+    /// task overtakes that many tasks, or lets that many pass. Does nothing outside of tasks.
     ///
     /// # Errors
-    /// [`NiceOutOfRange`].
+    /// [`NiceOutOfRange`] for other values.
     pub fn set_nice(self, nice: i16) -> Result<(), NiceOutOfRange> {
         if !(-NICE_MOST..=NICE_MOST).contains(&nice) {
             return Err(NiceOutOfRange(nice));
@@ -134,12 +133,12 @@ impl Here {
     }
 
     fn current_entry(self) -> Option<&'static Entry> {
-        // SAFETY: null, or one of this home's entries, which live as long as it.
+        // SAFETY: null, or one of this home's entries, which live as long as the home.
         unsafe { self.home.local.current.get().as_ref() }
     }
 
-    /// Ends a task of this lane: its future is dropped, at once or, for the one that runs, when its poll
-    /// returns. `false` when it has ended already, or is another lane's.
+    /// Ends a task of this lane: its future is dropped at once, or, if it is running, when its poll returns.
+    /// Returns `false` if the task has ended already or belongs to another lane.
     pub fn abort(self, id: TaskId) -> bool {
         if id.lane_number() != self.home.local.lane.get() {
             return false;
@@ -156,7 +155,7 @@ impl Here {
         true
     }
 
-    /// Lets the other tasks of this round's queues go first.
+    /// Lets the other tasks in this round's queues run first.
     pub async fn yield_now(self) {
         let mut yielded = false;
         poll_fn(|context| {
@@ -169,7 +168,7 @@ impl Here {
         .await;
     }
 
-    /// From here on the lane looks for work for so long before it sleeps: see
+    /// Sets for how long the lane polls busily before it sleeps: see
     /// [`Config::busy_poll`](crate::Config::busy_poll).
     pub fn set_busy_poll(self, time: Duration) {
         let settings = Settings { busy_poll: time, ..self.home.settings.get() };
@@ -188,17 +187,17 @@ impl fmt::Debug for Here {
     }
 }
 
-/// Gives an entry class and nice value as in `flags`, and what follows from them.
+/// Sets class and nice value of an entry to those in `flags`, and updates the bits derived from them.
 fn renice(entry: &Entry, flags: u32) {
     let normal = flags & bits::CLASS == (Class::Normal as u32) << bits::CLASS_SHIFT;
     let niced = if normal && flags >> bits::NICE_SHIFT != 0 { bits::NICED } else { 0 };
     entry.flags.set(flags & !bits::NICED | niced);
 }
 
-/// The largest nice value, and the smallest's opposite.
+/// Largest nice value; the smallest is its negative.
 const NICE_MOST: i16 = 1024;
 
-/// A nice value beyond its range.
+/// Error: a nice value out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NiceOutOfRange(
     /// The value.
@@ -213,24 +212,24 @@ impl fmt::Display for NiceOutOfRange {
 
 impl std::error::Error for NiceOutOfRange {}
 
-/// A lane, from anywhere: a number.
+/// A handle on a lane for any thread: the lane's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Remote {
     lane: u32,
 }
 
 impl Remote {
-    /// Lane number `lane`, whether it runs or not.
+    /// Returns the handle of lane number `lane`, running or not.
     pub fn new(lane: LaneId) -> Self {
         Self { lane: lane.index() as u32 }
     }
 
-    /// The lane's number.
+    /// Returns the lane's number.
     pub fn lane(self) -> LaneId {
         LaneId::new(self.lane as usize).expect("it came from a lane")
     }
 
-    /// Starts a task on that lane. On the calling thread's own this is [`Here::spawn`].
+    /// Starts a task on that lane. On the calling thread's own lane this is [`Here::spawn`].
     ///
     /// Cost: a block from the calling lane's cache, one compare-and-swap on the other lane's inbox; if that
     /// lane sleeps, the system call that wakes it.
@@ -247,11 +246,11 @@ impl Remote {
         unsafe { self.send(kind, class, future) }
     }
 
-    /// Has that lane call `make`, in a new task's first poll, and run the future that it returns: so the
-    /// future itself may hold what is not [`Send`].
+    /// Starts a task on that lane that calls `make` in its first poll and runs the returned future, which
+    /// need not be [`Send`].
     ///
     /// # Errors
-    /// [`SpawnError`]; `make` is dropped.
+    /// [`SpawnError`]; then `make` is dropped.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn spawn_with<M, F>(self, kind: &'static TaskKind, class: Class, make: M) -> Result<(), SpawnError>
@@ -259,7 +258,7 @@ impl Remote {
         M: FnOnce(Here) -> F + Send + 'static,
         F: Future<Output = ()> + 'static,
     {
-        // SAFETY: until its first poll, which is on that lane, it holds `make` only, which is `Send`.
+        // SAFETY: until its first poll, on that lane, the task holds only `make`, which is `Send`.
         unsafe { self.send(kind, class, Made::Later(Some(make))) }
     }
 
@@ -280,16 +279,16 @@ impl Remote {
         let task = task::create(kind, class, || future)?;
         // SAFETY: just made; the rest by contract.
         unsafe { home.send(task) }.map_err(|Closed| {
-            // SAFETY: it was refused, so it is still ours, and it was never polled.
+            // SAFETY: the lane refused the task, so this function still owns it, and no lane polled it.
             unsafe { task::release(task) };
             ended
         })
     }
 
-    /// Ends that lane's [`Lane::run`](crate::Lane::run).
+    /// Ends [`Lane::run`](crate::Lane::run) of that lane.
     ///
     /// # Errors
-    /// [`SpawnError`] when the lane has ended already, or there is no memory to tell it.
+    /// [`SpawnError`] if the lane has ended already, or there is no memory for the message.
     pub fn stop(self) -> Result<(), SpawnError> {
         static STOP: TaskKind = TaskKind::new("stop");
         self.spawn(&STOP, Class::Urgent, async {
@@ -300,7 +299,7 @@ impl Remote {
     }
 }
 
-/// A future that is made at its first poll.
+/// A future that its first poll creates.
 enum Made<M, F> {
     /// Taken once.
     Later(Option<M>),
@@ -325,7 +324,7 @@ where
         match this {
             // SAFETY: as above.
             Self::Now(future) => unsafe { Pin::new_unchecked(future) }.poll(context),
-            Self::Later(_) => Poll::Ready(()), // cannot be: it was made above
+            Self::Later(_) => Poll::Ready(()), // unreachable: created above
         }
     }
 }
