@@ -1,4 +1,4 @@
-//! A lane's scheduler in memory: one for each lane number, made at first use, never freed.
+//! The memory of a lane's scheduler: one home for each lane number, created at first use, never freed.
 
 use crate::class::Class;
 use crate::error::{Cause, SpawnError};
@@ -22,32 +22,32 @@ use std::time::Duration;
 
 static UNPARK: LockClass = LockClass::new("lane unparker", LockClass::LEAF);
 
-/// Everything of one lane. Parts that different lanes write are on different lines (R-F6); the assertions at
-/// the end of this file hold them there.
+/// All scheduler state of one lane. Parts that different lanes write are on different lines (R-F6); the
+/// assertions at the end of this file enforce that.
 ///
-/// Key: `O` the owning lane only, `R` written by other lanes too, `P` written by the owner, read by anyone,
-/// `I` hardly ever written after the start.
+/// Key: `O` the owning lane only, `R` written by other lanes, too, `P` written by the owner and read by any
+/// thread, `I` hardly ever written after the start.
 #[repr(C)]
 pub(crate) struct Home {
     pub(crate) local: Local,            // O: lines 0 to 2
     pub(crate) inbox: Inbox,            // R: line 4 (and 5, which cores fetch with it)
     pub(crate) published: Published,    // P
-    pub(crate) slots: Slots,            // I: tables of chunks; what is in them says its own
+    pub(crate) slots: Slots,            // I: tables of chunks; the elements have keys of their own
     pub(crate) niced: LaneCell<Niced>,  // O
     pub(crate) wheel: Wheel,            // O
     pub(crate) settings: Own<Settings>, // O
-    /// How to wake this lane from its sleep. The lock keeps the lane from ending while another one wakes it.
+    /// Wakes this lane from its sleep. The lock keeps the lane from ending while another thread wakes it.
     pub(crate) unpark: Mutex<Option<Arc<dyn Unpark>>>,
     #[cfg(all(debug_assertions, not(loom)))]
     pub(crate) callers: LaneCell<crate::late::Callers>, // O
 }
 
-/// What nearly every operation touches.
+/// State that nearly every operation touches.
 #[repr(C, align(128))]
 pub(crate) struct Local {
-    /// A queue for each class.
+    /// One run queue for each class.
     pub(crate) fifos: [Fifo; 4],
-    /// The time of this round, in nanoseconds.
+    /// Time of this round, in nanoseconds.
     pub(crate) now: Own<u64>,
     /// First of the free slots.
     pub(crate) free: Own<*const Entry>,
@@ -55,57 +55,57 @@ pub(crate) struct Local {
     pub(crate) current: Own<*const Entry>,
     /// The first slot that was never used.
     pub(crate) fresh: Own<u32>,
-    /// A wake-up of a slot with any of these flags is more than a push.
+    /// Mask of the flags with which a wake-up takes the slow path.
     pub(crate) detour: Own<u32>,
-    /// Tasks in the heap.
+    /// Number of tasks in the heap.
     pub(crate) niced: Own<u32>,
-    /// The round in which measuring began last.
+    /// Time at which measuring began last, in nanoseconds.
     pub(crate) measured_from: Own<u64>,
     pub(crate) lane: Own<u32>,
-    /// The number of no task: this lane, slot 0, generation 0.
+    /// The task id of this lane with slot 0 and generation 0, which no task has.
     pub(crate) first: Own<TaskId>,
-    /// Whether a `Lane` owns this.
+    /// True if a `Lane` owns this home.
     pub(crate) open: Own<bool>,
-    /// Whether this round measures.
+    /// True if this round measures.
     pub(crate) profiling: Own<bool>,
-    /// Requested to leave `run`.
+    /// True once `run` was requested to return.
     pub(crate) stopping: Own<bool>,
-    /// Whether the last round ended without a sleep: then the time since it began tells how late this one
-    /// is.
+    /// True if the last round ended without a sleep: then the time since it began is the lateness of this
+    /// round.
     pub(crate) busy: Own<bool>,
 }
 
-/// What others want to know of the lane.
+/// State that other threads read.
 #[repr(C, align(128))]
 pub(crate) struct Published {
     /// Kind of the task that runs; null between tasks. Written before `run`.
     pub(crate) kind: AtomicPtr<TaskKind>,
-    /// Number of the task that runs: polls so far.
+    /// Number of polls so far: that of the running task.
     pub(crate) run: AtomicU64,
-    /// For isolation: see there.
+    /// State for isolation: see `isolate`.
     pub(crate) state: AtomicU32,
     /// Tasks in the run queues, by class, at the end of the last round.
     pub(crate) queued: [OwnedU64; 4],
-    /// Tasks that lived here at the end of the last round.
+    /// Number of tasks on this lane at the end of the last round.
     pub(crate) live: OwnedU64,
-    /// Since when it sleeps, in nanoseconds; 0: it does not.
+    /// Time at which the lane fell asleep, in nanoseconds; 0 while it is awake.
     pub(crate) asleep: AtomicU64,
-    /// Sums.
+    /// Counters of the lane.
     pub(crate) counters: Counters,
-    /// Whose lane it is, for the watchdog.
+    /// Thread number of the lane, for the watchdog.
     #[cfg(not(loom))]
     pub(crate) thread: AtomicU32,
 }
 
 impl Published {
-    /// The kind of the task that runs; the owner's answer is exact.
+    /// Returns the kind of the running task; exact on the owner.
     pub(crate) fn running(&self) -> Option<&'static TaskKind> {
         // SAFETY: null, or from a reference that lives as long as the program.
         unsafe { self.kind.load(Ordering::Relaxed).as_ref() }
     }
 }
 
-/// How the lane was told to behave.
+/// Settings of the lane.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
     pub(crate) depth: u32,
@@ -117,10 +117,10 @@ pub(crate) struct Settings {
     pub(crate) on_late_wake: fn(LaneId, &crate::LateWake),
 }
 
-// SAFETY: parts marked `O` are touched only through a `Lane`, a `Here`, or `here()`, all of which stay on the
-// thread that has this lane's number (rule 1 of the crate's page); the handover of a number to a later
-// thread is ordered (see `manylane_sync::lane`). All other parts are atomics and locks. Tasks may hold what
-// is not `Send`: they are dropped by the `Lane` that polls them, before its thread ends.
+// SAFETY: only a `Lane`, a `Here` or `here()` touches the parts marked `O`, and all of these stay on the
+// thread with this lane's number (rule 1 of the crate's page). The handover of a number to a later thread is
+// ordered (see `manylane_sync::lane`). All other parts are atomics and locks. Tasks may hold values that are
+// not `Send`: the `Lane` that polls them drops them before its thread ends.
 unsafe impl Sync for Home {}
 // SAFETY: as above.
 unsafe impl Send for Home {}
@@ -132,20 +132,20 @@ manylane_sync::lazy_static! {
     static HOMES: PerLane<Home> = PerLane::new(Home::new);
 }
 
-/// All homes that exist.
+/// Iterates over all homes that exist.
 pub(crate) fn all() -> impl Iterator<Item = (LaneId, &'static Home)> {
     let homes: &'static PerLane<Home> = &HOMES;
     homes.iter()
 }
 
-/// The home of lane number `lane`, if it ever had one.
+/// Returns the home of lane number `lane`, if it ever had one.
 #[inline]
 pub(crate) fn of(lane: usize) -> Option<&'static Home> {
     let homes: &'static PerLane<Home> = &HOMES;
     homes.get(LaneId::new(lane).ok()?)
 }
 
-/// The calling thread's home, made if need be.
+/// Returns the calling thread's home, creating it if needed.
 pub(crate) fn own() -> &'static Home {
     let homes: &'static PerLane<Home> = &HOMES;
     homes.own()
@@ -160,7 +160,7 @@ mod current {
         static CURRENT: Cell<Option<&'static Home>> = const { Cell::new(None) };
     }
 
-    /// The calling thread's home, if it runs a lane. One load.
+    /// Returns the calling thread's home, if it runs a lane. Costs one load.
     #[inline(always)]
     pub(crate) fn here() -> Option<&'static Home> {
         CURRENT.get()
@@ -171,7 +171,7 @@ mod current {
     }
 }
 
-/// Virtual cores and modelled threads share a real thread: they are told apart by their number.
+/// Virtual cores and modelled threads share a real thread; their number tells them apart.
 #[cfg(any(loom, manylane_sim))]
 mod current {
     use super::Home;
@@ -239,43 +239,43 @@ impl Home {
         LaneId::new(self.local.lane.get() as usize).expect("it came from a lane")
     }
 
-    /// The entry of a slot that exists.
+    /// Returns the entry of a slot that exists.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn entry(&self, slot: u32) -> &Entry {
-        // SAFETY: slots come from wakers and queues of this lane, which know only slots that were made, on
+        // SAFETY: slots come from wakers and queues of this lane, which contain only slots that exist, on
         // this thread.
         unsafe { self.slots.entries.at(slot) }
     }
 
-    /// The slot that `id` names, if it is one of this lane's. One comparison for the lane and the slot's
-    /// existence.
+    /// Returns the slot of `id` if it is a slot of this lane. One comparison checks the lane and that the
+    /// slot exists.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn slot_of(&self, id: TaskId) -> Option<u32> {
         id.slot_beside(self.local.first.get(), self.local.fresh.get())
     }
 
-    /// Tasks that live here.
-    #[cfg_attr(loom, allow(dead_code))] // no model is about numbers
+    /// Returns the number of tasks on this lane.
+    #[cfg_attr(loom, allow(dead_code))] // no model is about counters
     pub(crate) fn live(&self) -> u64 {
         let counters = &self.published.counters;
         counters.spawned.get() - counters.completed.get()
     }
 
-    /// The lane sleeps, or looks for something to do, from `now` on.
+    /// Notes that the lane sleeps, or polls busily, from `now` on.
     #[cfg(not(loom))]
     pub(crate) fn falls_asleep(&self, now: Time) {
         self.published.asleep.store(now.as_nanos(), Ordering::Release);
     }
 
-    /// A round begins: a sleep, if there was one, is over.
+    /// Begins a round: ends the sleep, if there was one.
     #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn wakes(&self, now: Time) {
-        let since = self.published.asleep.load(Ordering::Relaxed); // ours
+        let since = self.published.asleep.load(Ordering::Relaxed); // only this lane writes it
         if since != 0 {
-            // In this order: who sees that it is counted sees that it is over.
+            // In this order: a reader that sees the added time also sees that the sleep is over.
             self.published.asleep.store(0, Ordering::Relaxed);
             self.published.counters.slept.add(now.as_nanos().saturating_sub(since));
         }
@@ -288,7 +288,7 @@ impl Home {
     #[cfg(loom)]
     pub(crate) fn wakes(&self, _: Time) {}
 
-    /// Whether tasks are measured from now on.
+    /// Turns measuring of tasks on or off.
     #[inline(always)]
     pub(crate) fn measure(&self, on: bool) {
         if on && !self.local.profiling.get() {
@@ -303,7 +303,7 @@ impl Home {
     /// Gives a new task a slot and queues it. On failure the task is dropped.
     #[inline(always)]
     pub(crate) fn adopt(&self, task: NonNull<Header>, class: Class) -> Result<TaskId, SpawnError> {
-        // SAFETY: null, or one of this home's entries, which live as long as it.
+        // SAFETY: null, or one of this home's entries, which live as long as the home.
         let entry = match unsafe { self.local.free.get().as_ref() } {
             Some(entry) => {
                 self.local.free.set(entry.next.get());
@@ -312,7 +312,7 @@ impl Home {
             None => match self.fresh_slot() {
                 Some(entry) => entry,
                 None => {
-                    // SAFETY: nobody else knows the task.
+                    // SAFETY: no other reference to the task exists.
                     unsafe { task::release(task) };
                     return Err(SpawnError(Cause::Slots));
                 }
@@ -333,32 +333,32 @@ impl Home {
         Some(entry)
     }
 
-    /// Ends the life of the task in a slot: late wake-ups do not find it any more, its future is dropped, the
-    /// slot is free.
+    /// Ends the task in a slot: late wake-ups no longer find it, its future is dropped, and the slot is
+    /// freed.
     #[inline(always)]
     pub(crate) fn finish(&self, entry: &Entry) {
         let Some(task) = NonNull::new(entry.task.replace(null_mut())) else { return };
         entry.id.set(entry.id.get().next_generation());
         entry.flags.set(entry.flags.get() & bits::QUEUED | bits::LEFT);
         self.published.counters.completed.add(1);
-        /// Frees the slot even if the future's destructor panics; not before it has run, so that it keeps its
-        /// number.
+        /// Frees the slot even if the future's destructor panics. Not before the destructor has run, so that
+        /// the slot keeps its number meanwhile.
         struct Vacate<'a>(&'a Home, &'a Entry);
         impl Drop for Vacate<'_> {
             #[inline(always)]
             fn drop(&mut self) {
-                // One that is still queued is freed when it leaves the queue.
+                // A slot that is still queued is freed when it leaves the queue.
                 if self.1.flags.get() & bits::QUEUED == 0 {
                     self.0.vacate(self.1);
                 }
             }
         }
         let _vacate = Vacate(self, entry);
-        // SAFETY: taken out of its entry above: nobody else can reach it, and it is not being polled.
+        // SAFETY: removed from its entry above: nothing else can reach the task, and it is not being polled.
         unsafe { task::release(task) };
     }
 
-    /// Puts an empty slot that is in no queue into the free list.
+    /// Puts an empty slot that is in no queue on the free list.
     #[inline(always)]
     pub(crate) fn vacate(&self, entry: &Entry) {
         entry.next.set(self.local.free.replace(entry));
@@ -370,8 +370,7 @@ impl Home {
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn enqueue(&self, entry: &Entry, flags: u32) {
-        // One test for all that is not the common case; slow paths are tail calls: the fast one needs no
-        // stack.
+        // One test covers all uncommon cases. The slow paths are tail calls, so the fast path needs no stack.
         if flags & self.local.detour.get() != 0 {
             return self.enqueue_otherwise(entry, flags);
         }
@@ -394,7 +393,7 @@ impl Home {
             return;
         }
         if self.local.profiling.get() {
-            // SAFETY: null, or the task lives and is this lane's.
+            // SAFETY: null, or the task lives and belongs to this lane.
             if let Some(task) = unsafe { entry.task.get().as_ref() } {
                 task.woken_at.set((self.settings.get().clock)().as_nanos());
             }
@@ -405,12 +404,12 @@ impl Home {
         entry.flags.set(flags | bits::QUEUED);
         let nice = (flags >> bits::NICE_SHIFT) as u16;
         let tick = self.local.fifos[Class::Normal as usize].tick();
-        // SAFETY: this lane's, and nothing is called back.
+        // SAFETY: belongs to this lane, and the closure calls back into nothing.
         unsafe { self.niced.with(|heap| heap.push(tick, nice.cast_signed(), entry.id.get().slot())) };
         self.local.niced.set(self.local.niced.get() + 1);
     }
 
-    /// Wakes a task of the calling lane (R-F10: this is all of the fast path).
+    /// Wakes a task of the calling lane (R-F10: this is the whole fast path).
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn wake(&self, slot: u32, id: TaskId, site: CallerSite) {
@@ -424,14 +423,14 @@ impl Home {
         self.enqueue(entry, entry.flags.get());
     }
 
-    /// Wakes the tasks of a kind. How many.
+    /// Wakes the tasks of a kind, and returns their number.
     #[cold]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn wake_kind(&self, kind: &'static TaskKind) -> usize {
         let mut woken = 0;
         for slot in 0..self.local.fresh.get() {
             let entry = self.entry(slot);
-            // SAFETY: null, or the task lives and is this lane's.
+            // SAFETY: null, or the task lives and belongs to this lane.
             let lives = unsafe { entry.task.get().as_ref() };
             if lives.is_some_and(|task| std::ptr::eq(task.kind, kind)) {
                 self.wake(slot, entry.id.get(), CallerSite::here());
@@ -441,16 +440,16 @@ impl Home {
         woken
     }
 
-    /// A wake-up came after its task had ended (R-F9).
+    /// Counts a wake-up that came after the end of its task (R-F9).
     #[cold]
     #[inline(never)]
     fn late(&self, slot: u32, generation: u32, entry: &Entry) {
         self.published.counters.late_wakes.add(1);
         #[cfg(all(debug_assertions, not(loom)))]
         {
-            // SAFETY: null, or the task lives and is this lane's.
+            // SAFETY: null, or the task lives and belongs to this lane.
             let now = unsafe { entry.task.get().as_ref() }.map(|task| task.kind.name());
-            // SAFETY: this lane's, and nothing is called back.
+            // SAFETY: belongs to this lane, and the closure calls back into nothing.
             unsafe { self.callers.with(|callers| callers.late(slot, generation, now)) };
         }
         let _ = (slot, generation, entry);
@@ -467,11 +466,11 @@ impl Home {
 
     #[cfg(all(debug_assertions, not(loom)))]
     fn note_caller(&self, slot: u32, caller: crate::late::Caller) {
-        // SAFETY: this lane's, and nothing is called back.
+        // SAFETY: belongs to this lane, and the closure calls back into nothing.
         unsafe { self.callers.with(|callers| callers.woken(slot, caller)) };
     }
 
-    /// Takes in what other lanes have sent; returns how many nodes that were.
+    /// Takes in everything that other lanes have sent. Returns the number of nodes.
     #[inline]
     pub(crate) fn collect(&self) -> u32 {
         if self.inbox.is_empty() { 0 } else { self.collect_all() }
@@ -481,11 +480,11 @@ impl Home {
     fn collect_all(&self) -> u32 {
         let (mut arrived, mut woken) = (0, 0);
         for node in self.inbox.drain() {
-            // SAFETY: nodes stay valid until they were drained, and this one is ours now.
+            // SAFETY: nodes stay valid until they are drained, and this lane now owns this one.
             let slot = unsafe { node.as_ref() }.slot.get();
             if slot >= Node::TASK {
                 arrived += 1;
-                // A failure is counted: there is nobody to tell.
+                // A failure is only counted: no caller waits for the result.
                 if self.adopt(node.cast(), Class::from_bits(slot)).is_err() {
                     self.published.counters.refused.add(1);
                 }
@@ -494,7 +493,7 @@ impl Home {
                 self.woken_from_afar(slot, node);
             }
         }
-        // R-F7: once for all.
+        // R-F7: one addition for all nodes.
         self.published.counters.arrived.add(u64::from(arrived));
         self.published.counters.woken_remotely.add(u64::from(woken));
         arrived + woken
@@ -505,8 +504,8 @@ impl Home {
         // freed.
         let remote = unsafe { node.cast::<RemoteSlot>().as_ref() };
         // The node's link was read before. Acquire: pairs with the release in the swaps of all wakers since
-        // it was set, so the poll that follows sees what they did. Release: whoever sets it next may
-        // write the link.
+        // the last reset, so the poll that follows sees their writes. Release: the next waker may write the
+        // link.
         let pending = remote.pending.swap(0, Ordering::AcqRel);
         #[cfg(all(debug_assertions, not(loom)))]
         remote.by.take().for_each(|caller| self.note_caller(slot, caller));
@@ -514,8 +513,8 @@ impl Home {
         let generation = pending >> 1;
         if generation != entry.id.get().generation() {
             self.late(slot, generation, entry);
-            // A late wake-up may have taken the place of a good one, for who lives here now: it is woken in
-            // any case. A future must bear that.
+            // A late wake-up may have overwritten a valid one for the task that lives here now. So that task
+            // is woken in any case; a future must tolerate that.
             if entry.task.get().is_null() {
                 return;
             }
@@ -523,7 +522,7 @@ impl Home {
         self.enqueue(entry, entry.flags.get());
     }
 
-    /// What is queued, all classes.
+    /// Returns the number of queued tasks of all classes.
     #[inline]
     pub(crate) fn queued(&self) -> u32 {
         self.local.fifos.iter().map(Fifo::len).sum::<u32>() + self.local.niced.get()
@@ -534,45 +533,45 @@ impl Home {
     /// Wakes a task of this lane from another one.
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn wake_from_afar(&self, slot: u32, generation: u32, site: CallerSite) {
-        // SAFETY: the number comes from a waker, so the slot was made before the waker was, and it is never
+        // SAFETY: the number comes from a waker, so the slot existed before the waker, and slots are never
         // freed.
         let remote = unsafe { self.slots.remotes.at(slot) };
         #[cfg(all(debug_assertions, not(loom)))]
         remote.by.set(manylane_sync::lane::current().index(), site);
         let _ = site;
-        // Release: publishes what the waker did to the poll that follows. Acquire: pairs with the release in
+        // Release: publishes the waker's writes to the poll that follows. Acquire: pairs with the release in
         // `woken_from_afar`: the lane has read the node's link.
         let before = remote.pending.swap(generation << 1 | PENDING, Ordering::AcqRel);
         if before != 0 {
             return; // the node is in the inbox, or on its way there
         }
-        // From the whole slot, since the lane turns it back into one.
+        // Derived from the whole slot, since the lane converts it back into one.
         let node = NonNull::from(remote).cast::<Node>();
-        // SAFETY: whoever sets `pending` owns the node; slots are never freed.
+        // SAFETY: the thread that sets `pending` owns the node; slots are never freed.
         if unsafe { self.inbox.push_wake(node) } == Pushed::Asleep {
             self.unpark();
         }
     }
 
-    /// Sends a new task here from another lane.
+    /// Sends a new task from another lane to this one.
     ///
     /// # Safety
-    /// Nobody else knows the task, and what is in it may change lanes.
+    /// No other reference to the task exists, and its contents may change lanes.
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) unsafe fn send(&self, task: NonNull<Header>) -> Result<(), Closed> {
-        // SAFETY: by contract; the task lives until the lane has taken it in.
+        // SAFETY: by contract; the task lives until this lane takes it in.
         if unsafe { self.inbox.push_task(task.cast()) }? == Pushed::Asleep {
             self.unpark();
         }
         Ok(())
     }
 
-    /// Wakes the lane from its sleep: the most expensive thing there is, done once for each sleep.
+    /// Wakes the lane from its sleep: the most expensive operation, done once for each sleep.
     #[cold]
     #[inline(never)]
     pub(crate) fn unpark(&self) {
-        // Not under the lock: the lane that wakes may take the processor of this thread, and others that wake
-        // it later would wait for both.
+        // Called outside of the lock: the woken lane may take the processor of this thread, and threads that
+        // wake the lane later would wait for both.
         let unpark = self.unpark.lock().clone();
         if let Some(unpark) = unpark {
             unpark.unpark();
@@ -599,7 +598,7 @@ mod tests {
 
     static KIND: TaskKind = TaskKind::new("generations");
 
-    /// 2^24 tasks in one slot, but for the waiting: wakers of the last ones are as those of the next.
+    /// Simulates 2^24 tasks in one slot: wakers of the last ones look like those of the next.
     #[test]
     fn a_waker_kept_for_all_generations_wakes_nobody_in_an_empty_slot() {
         let mut lane = Lane::new(Config::new()).expect("a new thread");

@@ -1,35 +1,34 @@
-//! The inbox of a lane: what other lanes write, and all that they write.
+//! The inbox of a lane: the only memory through which other lanes send it wake-ups and tasks.
 //!
-//! A Treiber stack (R. K. Treiber, *Systems Programming: Coping with Parallelism*, 1986) that is emptied as a
-//! whole, so that nodes cannot be confused with their successors at the same address. What is new is that the
-//! state of the lane (sleeping, closed) is in the head itself.
+//! A Treiber stack (R. K. Treiber, *Systems Programming: Coping with Parallelism*, 1986) that the lane
+//! empties as a whole, so that a node cannot be confused with its successor at the same address. In addition
+//! the head contains the state of the lane (sleeping, closed).
 //!
 //! # Protocol
 //! | head | meaning |
 //! |---|---|
 //! | null | empty, the lane is awake |
-//! | [`SLEEPING`] | empty, and the lane sleeps or is about to: whoever pushes next must wake it |
+//! | [`SLEEPING`] | empty, and the lane sleeps or is about to: the next pusher must wake it |
 //! | a node | the newest of a chain that ends in null |
-//! | either, with the bit [`CLOSED`] | the lane has no owner: wake-ups are stacked, tasks are refused |
+//! | null or a node, with the bit [`CLOSED`] | the lane has no owner: wake-ups are stacked, tasks are refused |
 //!
-//! 1. A node is in one inbox at a time. Whoever pushes owns it until the compare-and-swap, the lane from its
-//!    swap on.
-//! 2. Only the lane writes `SLEEPING`, and only in place of null: nothing is lost between its last look and
+//! 1. A node is in one inbox at a time. The pusher owns it until the compare-and-swap, the lane from its swap
+//!    on.
+//! 2. Only the lane writes `SLEEPING`, and only in place of null: nothing is lost between its last check and
 //!    its sleep.
-//! 3. The push that replaces `SLEEPING` learns so from its own compare-and-swap and wakes the lane. There is
-//!    exactly one such push for each sleep; no other push needs to. No fence and no second look are needed.
-//!
-//! 4. Each try of a push begins from the head that the last one found: whether the lane sleeps, or has ended,
-//!    is never what it was before (R-F11: in this design who owns something is told by its lane's inbox, not
-//!    by a mask of running threads).
+//! 3. The push that replaces `SLEEPING` learns that from its own compare-and-swap, and wakes the lane. There
+//!    is exactly one such push for each sleep, and no other push needs to wake the lane. Neither a fence nor
+//!    a second check is needed.
+//! 4. Each try of a push starts from the head that the last try found: it never relies on an earlier state of
+//!    the lane (R-F11: in this design the inbox of a slot's lane shows the owner, not a mask of running
+//!    threads).
 //!
 //! # Progress
-//! A push repeats only when another push, or the lane, went first. The lane waits for nobody.
+//! A push repeats only if another push, or the lane, came first. The lane waits for no other thread.
 //!
 //! # Cost
-//! Push: one compare-and-swap on the head's line, more only when lanes collide. Empty check: a load. Drain:
-//! one swap for all that has come (R-F7). The first try assumes an empty inbox instead of reading the head
-//! first (R-E4).
+//! Push: one compare-and-swap on the head's line, more only if lanes collide. Empty check: a load. Drain: one
+//! swap for all nodes (R-F7). The first try assumes an empty inbox instead of reading the head first (R-E4).
 
 use crate::own::Own;
 use manylane_sync::atomic::{AtomicPtr, Ordering};
@@ -37,16 +36,16 @@ use manylane_sync::cell::UnsafeCell;
 use manylane_sync::{Backoff, fetch_to_write};
 use std::ptr::{NonNull, null_mut, without_provenance_mut};
 
-/// The lane's own bit: no node is at this address, since nodes are aligned to 8.
+/// Mark of a sleeping lane: no node has this address, since nodes are aligned to 8.
 const SLEEPING: usize = 2;
 const CLOSED: usize = 1;
 
-/// A place in an inbox. It is the first field of what it stands for.
+/// The link of an element in an inbox; the first field of a slot's remote part or of a new task.
 #[repr(C)]
 pub(crate) struct Node {
     /// Rule 1.
     next: UnsafeCell<*mut Node>,
-    /// The slot that it wakes, or [`Node::TASK`] and a class. Written before the node is ever pushed.
+    /// The slot to wake, or [`Node::TASK`] and a class. Written before the first push.
     pub(crate) slot: Own<u32>,
 }
 
@@ -78,17 +77,17 @@ impl Node {
     }
 }
 
-/// The head, which all lanes write. Alone on its lines (R-F6).
+/// The head, which all lanes write. It has its lines for itself (R-F6).
 #[repr(C, align(128))]
 pub(crate) struct Inbox {
     head: AtomicPtr<Node>,
 }
 
-/// The lane does not take tasks: it has no owner.
+/// Error: the lane has no owner, so it refuses tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed;
 
-/// Whether a push has to be followed by waking the lane.
+/// State of the lane at a push: the pusher must wake a lane that was asleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Pushed {
@@ -97,22 +96,22 @@ pub(crate) enum Pushed {
 }
 
 impl Inbox {
-    /// Closed and empty.
+    /// Creates a closed, empty inbox.
     pub(crate) fn new() -> Self {
         Self { head: AtomicPtr::new(without_provenance_mut(CLOSED)) }
     }
 
-    /// Pushes the wake-up of a slot, whether the lane has an owner or not.
+    /// Pushes the wake-up of a slot, even if the lane has no owner.
     ///
     /// # Safety
-    /// The caller owns `node` (rule 1), and it stays valid until it was drained.
+    /// The caller owns `node` (rule 1), which stays valid until it is drained.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) unsafe fn push_wake(&self, node: NonNull<Node>) -> Pushed {
         // SAFETY: by contract.
         match unsafe { self.push(node, false) } {
             Ok(pushed) => pushed,
-            Err(Closed) => Pushed::Awake, // cannot be: wake-ups are never refused
+            Err(Closed) => Pushed::Awake, // unreachable: wake-ups are never refused
         }
     }
 
@@ -143,9 +142,8 @@ impl Inbox {
             // SAFETY: by contract, until the exchange below succeeds.
             unsafe { node.as_ref().set_next(below) };
             let new = node.as_ptr().map_addr(|address| address | closed);
-            // Release: publishes the node, and all that its pusher did; pairs with the swap in `take`. An
-            // earlier push's release reaches the lane too: this exchange continues its release
-            // sequence.
+            // Release: publishes the node and the pusher's writes; pairs with the swap in `take`. An earlier
+            // push's release reaches the lane, too: this exchange continues its release sequence.
             match self.head.compare_exchange(seen, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Ok(if asleep { Pushed::Asleep } else { Pushed::Awake }),
                 Err(now) => seen = now,
@@ -157,15 +155,15 @@ impl Inbox {
         }
     }
 
-    /// Whether there is nothing to drain, and the lane is awake. Cheap; may miss what is just coming.
+    /// True if the inbox is empty and the lane awake. Cheap; may miss a push in progress.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed).is_null()
     }
 
-    /// The same for a lane that does nothing but look: what it finds it takes out at once, so the head's line
-    /// is asked for as for a write. It then moves once, not twice.
+    /// As [`is_empty`](Self::is_empty), for a lane that polls busily: it drains at once, so it fetches the
+    /// head's line for writing. The line then moves once instead of twice.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn is_empty_to_drain(&self) -> bool {
@@ -173,12 +171,12 @@ impl Inbox {
         self.is_empty()
     }
 
-    /// Takes everything out, oldest first. For the lane only. It is awake and open afterwards.
+    /// Removes all nodes, oldest first. For the lane only, which is awake and open afterwards.
     pub(crate) fn drain(&self) -> Chain {
         self.take(null_mut())
     }
 
-    /// Closes the inbox and takes everything out. For the lane only.
+    /// Closes the inbox and removes all nodes. For the lane only.
     pub(crate) fn close(&self) -> Chain {
         self.take(without_provenance_mut(CLOSED))
     }
@@ -190,7 +188,7 @@ impl Inbox {
         let mut oldest = null_mut();
         while let Some(node) = NonNull::new(newest) {
             fetch_to_write(node.as_ptr());
-            // SAFETY: rule 1: the whole chain is ours since the swap.
+            // SAFETY: rule 1: since the swap the lane owns the whole chain.
             unsafe {
                 newest = node.as_ref().next();
                 node.as_ref().set_next(oldest);
@@ -200,9 +198,10 @@ impl Inbox {
         Chain(oldest)
     }
 
-    /// Rule 2: announces that the lane is going to sleep. `false`: something has come; drain instead.
+    /// Announces that the lane goes to sleep (rule 2). `false`: something has come; the lane must drain
+    /// instead.
     pub(crate) fn fall_asleep(&self) -> bool {
-        // Relaxed: nothing is published, and an empty inbox has nothing to tell.
+        // Relaxed: it publishes nothing, and an empty inbox has nothing to acquire.
         self.head
             .compare_exchange(
                 null_mut(),
@@ -213,9 +212,9 @@ impl Inbox {
             .is_ok()
     }
 
-    /// The lane is back from its sleep: pushes from here on need not wake it.
+    /// Ends the sleep: from here on pushes need not wake the lane.
     pub(crate) fn wake_up(&self) {
-        // Relaxed: as in `fall_asleep`. It fails when a push came, which replaced the mark.
+        // Relaxed: as in `fall_asleep`. Fails if a push has replaced the mark.
         let _ = self.head.compare_exchange(
             without_provenance_mut(SLEEPING),
             null_mut(),
@@ -225,17 +224,17 @@ impl Inbox {
     }
 }
 
-/// What was taken out of an inbox, oldest first.
+/// The nodes taken out of an inbox, oldest first.
 pub(crate) struct Chain(*mut Node);
 
 impl Iterator for Chain {
     type Item = NonNull<Node>;
 
-    /// The next node. Its link is read before it is given out, so the caller may give it back at once.
+    /// Returns the next node. Reads its link first, so the caller may return the node at once.
     #[inline]
     fn next(&mut self) -> Option<NonNull<Node>> {
         let node = NonNull::new(self.0)?;
-        // SAFETY: rule 1: ours since the swap, until it is given out here.
+        // SAFETY: rule 1: since the swap the lane owns it, until this call returns it.
         self.0 = unsafe { node.as_ref().next() };
         Some(node)
     }

@@ -1,22 +1,22 @@
-//! Thread isolation: one lane runs while all others stand at a safe point. For dumps of what lanes otherwise
-//! own (R-G3).
+//! Thread isolation: one lane runs while all others stand at a safe point. For dumps of state that other
+//! lanes own (R-G3).
 //!
 //! # Protocol
-//! 1. Each lane says in its own word whether it is [`RUNNING`] or [`HARMLESS`]: asleep in its poller, or
-//!    stopped between two rounds.
-//! 2. Who wants isolation counts itself into `wanted`, becomes harmless, waits for its turn (a lock), then
-//!    until no lane runs.
-//! 3. A lane that wants to run says so, and then looks at `wanted`; who asks counts itself, and then looks at
-//!    the lanes. A full fence stands between in both. So either the lane sees that it is wanted and steps
-//!    back, or the asker sees it run and waits.
-//! 4. A lane looks at `wanted` between rounds too, by a plain load: it steps aside within one round.
+//! 1. Each lane's own word says whether it is [`RUNNING`] or [`HARMLESS`]: asleep in its poller, or stopped
+//!    between two rounds.
+//! 2. A thread that requests isolation increments `wanted`, becomes harmless, waits for its turn (a lock),
+//!    then until no lane runs.
+//! 3. A lane that wants to run stores that, then reads `wanted`. A requester increments `wanted`, then reads
+//!    the lanes' words. Both have a full fence between the two steps. So either the lane sees the request and
+//!    steps back, or the requester sees the lane run and waits.
+//! 4. A lane also reads `wanted` between rounds, by a plain load: it steps aside within one round.
 //!
 //! # Progress
-//! Two askers cannot wait for each other: while one waits for its turn it is harmless. An asker waits for the
-//! longest round. A sleeping lane is not woken.
+//! Two requesters cannot wait for each other: a requester that waits for its turn is harmless. A requester
+//! waits for the longest round. It does not wake a sleeping lane.
 //!
 //! # Cost
-//! A lane pays one load a round, of a line that only askers write, and one fence for each sleep.
+//! A lane pays one load a round, of a line that only requesters write, and one fence for each sleep.
 
 use crate::home::{self, Home};
 use manylane_sync::atomic::{AtomicU32, Ordering, fence};
@@ -26,13 +26,13 @@ use manylane_sync::{Backoff, CachePadded, LockClass, Mutex};
 pub(crate) const ABSENT: u32 = 0;
 /// In a round, or about to begin one.
 pub(crate) const RUNNING: u32 = 1;
-/// Touches nothing that it shares with isolated code.
+/// Touches no state that it shares with isolated code.
 pub(crate) const HARMLESS: u32 = 2;
 
 static TURN: LockClass = LockClass::new("thread isolation", 1);
 
 struct Isolation {
-    /// Askers that have not finished.
+    /// Number of requesters that have not finished.
     wanted: CachePadded<AtomicU32>,
     turn: Mutex<()>,
 }
@@ -50,12 +50,12 @@ manylane_sync::lazy_static! {
     static ISOLATION: Isolation = Isolation::new();
 }
 
-/// Runs `work` while no lane but the calling one is in a round. From a lane (a task, or between rounds) or
-/// from any other thread. Not from within `work`.
+/// Runs `work` while no other lane is in a round. A lane (in a task, or between rounds) or any other thread
+/// may call this, but not `work` itself.
 ///
-/// The calling lane must hold nothing that another asker's `work` may change, since that one may go first. A
-/// lane must go on making rounds, sleep in [`Lane::park`](crate::Lane::park), or be dropped: one that is kept
-/// and left alone blocks every asker.
+/// The calling lane must hold nothing that another requester's `work` may change, since that one may go
+/// first. A lane must go on making rounds, sleep in [`Lane::park`](crate::Lane::park), or be dropped: an idle
+/// `Lane` value whose owner does none of these blocks every requester.
 ///
 /// Cost: waits for the longest round of all lanes.
 ///
@@ -64,11 +64,11 @@ manylane_sync::lazy_static! {
 /// assert_eq!(sessions, 3);
 /// ```
 pub fn isolate<R>(work: impl FnOnce() -> R) -> R {
-    /// Lets the lanes go, whatever `work` does. Fields are dropped in this order: own turn first.
+    /// Releases the lanes, even if `work` panics. Locals drop in reverse order: the turn first.
     struct LetGo(Option<&'static Home>);
     impl Drop for LetGo {
         fn drop(&mut self) {
-            // Release: publishes what `work` did to the lanes that go on.
+            // Release: publishes the writes of `work` to the lanes that go on.
             ISOLATION.wanted.fetch_sub(1, Ordering::Release);
             if let Some(home) = self.0 {
                 enter(home);
@@ -79,7 +79,7 @@ pub fn isolate<R>(work: impl FnOnce() -> R) -> R {
     ISOLATION.wanted.fetch_add(1, Ordering::Relaxed);
     fence(Ordering::SeqCst); // rule 3
     if let Some(home) = own {
-        // Release: publishes what this lane did to another asker (rule 2). The fence does so too, but
+        // Release: publishes this lane's writes to another requester (rule 2). The fence does so, too, but
         // ThreadSanitizer does not see it.
         home.published.state.store(HARMLESS, Ordering::Release);
     }
@@ -90,8 +90,7 @@ pub fn isolate<R>(work: impl FnOnce() -> R) -> R {
             continue;
         }
         let mut backoff = Backoff::new();
-        // Acquire: pairs with the release with which the lane became harmless: what it did is visible to
-        // `work`.
+        // Acquire: pairs with the release with which the lane became harmless: `work` sees the lane's writes.
         while other.published.state.load(Ordering::Acquire) == RUNNING {
             backoff.wait();
         }
@@ -99,7 +98,7 @@ pub fn isolate<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Between two rounds: steps aside if someone asks (rule 4).
+/// Safe point between two rounds: steps aside for a requester (rule 4).
 #[inline(always)]
 pub(crate) fn safe_point(home: &Home) {
     if ISOLATION.wanted.load(Ordering::Relaxed) != 0 {
@@ -114,24 +113,24 @@ fn step_aside(home: &Home) {
     enter(home);
 }
 
-/// The lane sleeps from here on, or stands.
+/// Marks the lane as harmless: it sleeps from here on, or stands still.
 pub(crate) fn leave(home: &Home) {
-    // Release: publishes what this lane did to the asker.
+    // Release: publishes this lane's writes to the requester.
     home.published.state.store(HARMLESS, Ordering::Release);
 }
 
-/// The lane wants to run: returns when nobody asks (rule 3).
+/// Marks the lane as running; returns once no request is pending (rule 3).
 pub(crate) fn enter(home: &Home) {
     let mut backoff = Backoff::new();
     loop {
         home.published.state.store(RUNNING, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        // Acquire: pairs with the release of the last asker: what its work did is visible to this lane.
+        // Acquire: pairs with the release of the last requester: this lane sees the writes of its work.
         if ISOLATION.wanted.load(Ordering::Acquire) == 0 {
             return;
         }
         home.published.state.store(HARMLESS, Ordering::Release); // as in `isolate`
-        // Sleeps while an asker works, instead of spinning.
+        // Sleeps while a requester works, instead of spinning.
         drop(ISOLATION.turn.lock());
         backoff.wait();
     }

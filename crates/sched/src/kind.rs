@@ -1,4 +1,4 @@
-//! What a task is, in words: the unit of profiling and of the watchdog's reports.
+//! Kinds of tasks: the unit of profiling and of the watchdog's reports.
 
 #[cfg(not(loom))]
 use crate::profile::Profile;
@@ -19,7 +19,7 @@ pub struct TaskKind {
 }
 
 impl TaskKind {
-    /// A kind called `name`: short, unique, as reports show it (R-G6).
+    /// Creates a kind called `name`: a short, unique name for reports (R-G6).
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -28,7 +28,7 @@ impl TaskKind {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub const fn name(&self) -> &'static str {
         self.name
     }
