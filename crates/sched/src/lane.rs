@@ -1,4 +1,4 @@
-//! A lane from its owner's side: rounds, sleep, the loop.
+//! A lane from its owner's side: rounds, sleep, the main loop.
 
 use crate::busy::{Found, Looks};
 use crate::class::{Class, RUNQUEUE_DEPTH};
@@ -25,7 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How a lane behaves. Start from [`Config::new`] or `default()`, which suit most.
+/// Configuration of a lane. [`Config::new`] or `default()` suits most lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     runqueue_depth: u32,
@@ -33,17 +33,18 @@ pub struct Config {
     busy_poll: Duration,
     outlives_panics: bool,
     clock: fn() -> Time,
-    #[cfg_attr(not(all(debug_assertions, not(loom))), allow(dead_code))] // nothing is recorded there
+    #[cfg_attr(not(all(debug_assertions, not(loom))), allow(dead_code))]
+    // other builds record no late wake-ups
     on_late_wake: fn(LaneId, &LateWake),
 }
 
-/// What a lane does with a late wake-up unless it is told otherwise.
+/// Default report of a late wake-up.
 fn print_late_wake(lane: LaneId, wake: &LateWake) {
     eprintln!("{lane}: {wake}");
 }
 
 impl Config {
-    /// The defaults.
+    /// Creates the default configuration.
     pub const fn new() -> Self {
         Self {
             runqueue_depth: RUNQUEUE_DEPTH,
@@ -55,53 +56,52 @@ impl Config {
         }
     }
 
-    /// What [`Lane::run`] does in debug builds with each wake-up that came after its task had ended (R-F9),
-    /// at the end of the round in which it came. By default a line on the standard error output. Release
-    /// builds count such wake-ups and record nothing.
+    /// Sets the function that [`Lane::run`] calls for each wake-up that came after the end of its task
+    /// (R-F9), at the end of the round. Default: prints a line on standard error. Only debug builds call it;
+    /// release builds only count such wake-ups.
     #[must_use]
     pub const fn on_late_wake(mut self, report: fn(LaneId, &LateWake)) -> Self {
         self.on_late_wake = report;
         self
     }
 
-    /// Tasks that a round polls at most, heavy ones apart; 0 is taken as 1. Default [`RUNQUEUE_DEPTH`]
-    /// (R-F4).
+    /// Sets the maximum number of tasks that a round polls, heavy ones apart; 0 counts as 1. Default
+    /// [`RUNQUEUE_DEPTH`] (R-F4).
     #[must_use]
     pub const fn runqueue_depth(mut self, tasks: u32) -> Self {
         self.runqueue_depth = if tasks == 0 { 1 } else { tasks };
         self
     }
 
-    /// Urgent tasks that become ready during a round run before the next task of another class, and never
-    /// more than one heavy task runs between two looks at the poller (R-F3). Costs throughput of the
-    /// other classes. Default off.
+    /// Turns low latency on: urgent tasks that become ready during a round run before the next task of
+    /// another class, and at most one heavy task runs between two checks of the poller (R-F3). Costs
+    /// throughput of the other classes. Default off.
     #[must_use]
     pub const fn low_latency(mut self, on: bool) -> Self {
         self.low_latency = on;
         self
     }
 
-    /// For how long a lane that has nothing to do looks for work before it sleeps (`SO_BUSY_POLL` of a whole
-    /// lane): zero is not at all, [`Duration::MAX`] that it never sleeps. What another lane sends is then
-    /// seen after tens of nanoseconds, and costs that lane no system call; but the lane takes a whole
-    /// processor, and where there are more such lanes than processors each waits for the others'
-    /// time slices. Default zero. [`Here::set_busy_poll`] changes it later.
+    /// Sets for how long an idle lane looks for work before it sleeps (`SO_BUSY_POLL` for a whole lane).
+    /// Zero: it sleeps at once; [`Duration::MAX`]: it never sleeps. The lane then sees a message from another
+    /// lane after tens of nanoseconds, and the sender needs no system call. But the lane uses a whole
+    /// processor, and if there are more such lanes than processors each waits for the others' time slices.
+    /// Default zero. [`Here::set_busy_poll`] changes it later.
     #[must_use]
     pub const fn busy_poll(mut self, time: Duration) -> Self {
         self.busy_poll = time;
         self
     }
 
-    /// Whether [`Lane::run`] and [`Lane::block_on`] go on when a task panics, which ends that task: what is
-    /// told of it is for the panic hook to say. Else they panic with it. Costs a few instructions a
-    /// round. Default off.
+    /// Makes [`Lane::run`] and [`Lane::block_on`] go on after a panic of a task, which ends that task; only
+    /// the panic hook reports it. Otherwise they panic, too. Costs a few instructions a round. Default off.
     #[must_use]
     pub const fn outlives_panics(mut self, on: bool) -> Self {
         self.outlives_panics = on;
         self
     }
 
-    /// The clock of [`Lane::run`] and of profiling. Default [`Time::now`].
+    /// Sets the clock of [`Lane::run`] and of profiling. Default [`Time::now`].
     #[must_use]
     pub const fn clock(mut self, clock: fn() -> Time) -> Self {
         self.clock = clock;
@@ -115,23 +115,23 @@ impl Default for Config {
     }
 }
 
-/// The scheduler of the thread that made it. See the crate's page.
+/// The scheduler of the thread that created it. See the crate's page.
 pub struct Lane {
     pub(crate) home: &'static Home,
     pub(crate) looks: Looks,
     not_send: PhantomData<*const ()>,
 }
 
-/// What a round did, and what is to come.
+/// Result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// Tasks polled.
+    /// Number of polled tasks.
     pub polled: u32,
-    /// Wake-ups and tasks that came from other lanes.
+    /// Number of wake-ups and tasks from other lanes.
     pub arrived: u32,
-    /// Whether tasks are queued: the next round should follow without a sleep.
+    /// True if tasks are queued: the next round should follow without a sleep.
     pub more: bool,
-    /// When timers next need a round, if any is armed.
+    /// Time at which timers need the next round, if any is armed.
     pub next_timer: Option<Time>,
 }
 
@@ -139,7 +139,7 @@ impl Lane {
     /// Makes the calling thread a lane.
     ///
     /// # Errors
-    /// [`LaneTaken`] when the thread has one already.
+    /// [`LaneTaken`] if the thread is a lane already.
     pub fn new(config: Config) -> Result<Self, LaneTaken> {
         let home = home::own();
         if home.local.open.get() {
@@ -165,33 +165,33 @@ impl Lane {
         home::set_current(Some(home));
         isolate::enter(home);
         let lane = Self { home, looks: Looks::new(), not_send: PhantomData };
-        // What came for an earlier owner wakes nobody, but its nodes must be got back.
+        // Messages for an earlier owner wake no task, but the inbox must return their nodes.
         home.collect();
         Ok(lane)
     }
 
-    /// The lane's number.
+    /// Returns the lane's number.
     pub fn id(&self) -> LaneId {
         self.home.lane()
     }
 
-    /// The lane, for tasks.
+    /// Returns the handle for tasks of this lane.
     #[inline]
     pub fn here(&self) -> Here {
         Here::new(self.home)
     }
 
-    /// The lane, for others.
+    /// Returns the handle for other lanes.
     pub fn remote(&self) -> Remote {
         self.here().remote()
     }
 
-    /// One round at the time `now`, which is not before that of the last round: what other lanes sent,
-    /// timers, then tasks within the budget. Waits for nothing, except while another lane is isolated
+    /// Runs one round at the time `now`, which must not be before that of the last round: messages of other
+    /// lanes, timers, then tasks within the budget. Waits only while another lane is isolated
     /// ([`isolate`](crate::isolate)).
     ///
     /// # Panics
-    /// When a task panics: with its panic, after it has ended. The lane may go on.
+    /// If a task panics: with the same panic, after ending the task. The lane may go on.
     #[inline]
     pub fn round(&mut self, now: Time) -> Round {
         let home = self.home;
@@ -225,7 +225,7 @@ impl Lane {
     #[cfg(loom)]
     fn decide_profiling(&self, _: Duration) {}
 
-    /// Puts the numbers of the round where others read them.
+    /// Publishes the counters of the round.
     #[cfg(not(loom))]
     fn publish(&self, fired: u64, looked_at: u32) {
         let (local, published) = (&self.home.local, &self.home.published);
@@ -239,21 +239,21 @@ impl Lane {
         published.live.set(self.home.live());
     }
 
-    /// No model is about these numbers.
+    /// No model is about these counters.
     #[cfg(loom)]
     fn publish(&self, _: u64, _: u32) {}
 
-    /// Looks at the poller, and sleeps there if the round left nothing to do. Other lanes may isolate
-    /// themselves meanwhile.
+    /// Checks the poller, and sleeps there if the round left no work. Other lanes may isolate themselves
+    /// meanwhile.
     ///
-    /// With [`Config::busy_poll`] it looks around before it sleeps, and need not look at the poller each
+    /// With [`Config::busy_poll`] it looks for work before it sleeps, and need not check the poller each
     /// time.
     ///
-    /// `poller` is the one whose [`unparker`](Poller::unparker) this lane was given by
+    /// `poller` must be the one whose [`unparker`](Poller::unparker) this lane got by
     /// [`attach`](Self::attach).
     ///
     /// # Errors
-    /// What the poller says.
+    /// Those of the poller.
     pub fn park<P: Poller + ?Sized>(&mut self, poller: &mut P, round: &Round) -> io::Result<()> {
         let home = self.home;
         let busy_poll = home.settings.get().busy_poll;
@@ -264,11 +264,11 @@ impl Lane {
         {
             return Ok(());
         }
-        // A look first costs a load, where a push that came meanwhile makes the exchange fail.
+        // Checks first: this load is cheaper than an exchange that fails because a push came meanwhile.
         if round.more || home.local.stopping.get() || !home.inbox.is_empty() {
             return poller.poll(self.here(), Some(Duration::ZERO));
         }
-        // Without a timer the clock is not read, and the sleep is as if it began with the round.
+        // Without a timer this does not read the clock, and the sleep counts from the start of the round.
         let mut now = self.here().now();
         let timeout = round.next_timer.map(|at| {
             now = (home.settings.get().clock)();
@@ -277,7 +277,7 @@ impl Lane {
         if timeout == Some(Duration::ZERO) || !home.inbox.fall_asleep() {
             return poller.poll(self.here(), Some(Duration::ZERO));
         }
-        /// Wakes the lane up, whatever the poller does.
+        /// Ends the sleep, also if the poller panics.
         struct Awake<'a>(&'a Home);
         impl Drop for Awake<'_> {
             fn drop(&mut self) {
@@ -293,7 +293,7 @@ impl Lane {
         poller.poll(self.here(), timeout)
     }
 
-    /// Tells other lanes how to wake this one from its sleep in `poller`. [`run`](Self::run) does so by
+    /// Registers `poller` as the place in which other lanes wake this one. [`run`](Self::run) calls this
     /// itself.
     pub fn attach<P: Poller + ?Sized>(&mut self, poller: &P) {
         let unparker = poller.unparker();
@@ -301,10 +301,10 @@ impl Lane {
         drop(before); // outside of the lock
     }
 
-    /// Rounds and looks at the poller in turn, until [`Here::stop`] or [`Remote::stop`].
+    /// Alternates rounds and checks of the poller, until [`Here::stop`] or [`Remote::stop`].
     ///
     /// # Errors
-    /// What the poller says.
+    /// Those of the poller.
     ///
     /// # Panics
     /// As [`round`](Self::round).
@@ -320,7 +320,7 @@ impl Lane {
         Ok(())
     }
 
-    /// A round; none where a task panicked, and the lane outlives that.
+    /// Runs a round. Returns none if a task panicked and the lane outlives that.
     #[inline(always)]
     fn round_of_run(&mut self, now: Time) -> Option<Round> {
         if !self.home.settings.get().outlives_panics {
@@ -329,20 +329,19 @@ impl Lane {
         match catch_unwind(AssertUnwindSafe(|| self.round(now))) {
             Ok(round) => Some(round),
             Err(panic) => {
-                // What it was told with may panic when it is dropped.
+                // The panic's payload may panic when it is dropped.
                 let _ = catch_unwind(AssertUnwindSafe(|| drop(panic))).map_err(std::mem::forget);
                 None
             }
         }
     }
 
-    /// Runs the lane until `future` is done, and gives its output. Other tasks that are left stay where they
-    /// are.
+    /// Runs the lane until `future` is complete, and returns its output. Other tasks stay on the lane.
     ///
     /// # Errors
-    /// What the poller says. A lane that has no memory for the task says so as an error of the kind
-    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory); one that is stopped first, or outlives a panic of
-    /// `future`, as [`Interrupted`](io::ErrorKind::Interrupted).
+    /// Those of the poller; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if there is no memory for the task;
+    /// [`Interrupted`](io::ErrorKind::Interrupted) if the lane is stopped first, or outlives a panic of
+    /// `future`.
     ///
     /// # Panics
     /// As [`round`](Self::round).
@@ -355,7 +354,7 @@ impl Lane {
         let output = Rc::new(Cell::new(None));
         let here = self.here();
         let place = output.clone();
-        /// Else nobody would stop the lane that outlives a panic of the future.
+        /// Stops a lane that outlives a panic of the future, since nothing else would.
         struct Stops(Here, bool);
         impl Drop for Stops {
             fn drop(&mut self) {
@@ -371,7 +370,7 @@ impl Lane {
             here.stop();
         });
         let task = task.map_err(|error: SpawnError| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
-        /// Else a panic of another task would leave it behind, to stop the lane some time.
+        /// Aborts the task if another task panics; otherwise it would stop the lane at some later time.
         struct Abort(Here, TaskId);
         impl Drop for Abort {
             fn drop(&mut self) {
@@ -395,11 +394,11 @@ impl Lane {
         }
     }
 
-    /// The late wake-ups that were recorded since the last call; the last 16 at most, in debug builds only
-    /// (R-F9). For lanes whose owner makes the rounds: [`run`](Self::run) reports them itself.
+    /// Returns the late wake-ups recorded since the last call: at most the last 16, in debug builds only
+    /// (R-F9). For owners that make the rounds themselves; [`run`](Self::run) reports them.
     pub fn late_wakes(&mut self) -> Vec<LateWake> {
         #[cfg(all(debug_assertions, not(loom)))]
-        // SAFETY: this lane's, and nothing is called back.
+        // SAFETY: belongs to this lane, and the closure calls back into nothing.
         return unsafe { self.home.callers.with(crate::late::Callers::take) };
         #[cfg(not(all(debug_assertions, not(loom))))]
         Vec::new()
@@ -407,11 +406,11 @@ impl Lane {
 }
 
 impl Drop for Lane {
-    /// Drops all tasks. Wake-ups of them are harmless from here on, and tasks that others send are refused.
+    /// Drops all tasks. From here on wake-ups of them are harmless, and the lane refuses tasks from others.
     fn drop(&mut self) {
         let home = self.home;
         home.local.open.set(false); // destructors of tasks cannot start new ones
-        // Every task has to go, whatever the destructors of others do: the next owner of this home is another
+        // Every task must go, even if destructors of others panic: the next owner of this home is another
         // thread.
         let mut panicked = None;
         let mut end = |task: &mut dyn FnMut()| {
@@ -423,12 +422,13 @@ impl Drop for Lane {
             end(&mut || home.finish(home.entry(slot)));
         }
         for node in home.inbox.close() {
-            // SAFETY: drained: ours.
+            // SAFETY: drained, so this lane owns it.
             if unsafe { node.as_ref() }.slot.get() >= Node::TASK {
-                // SAFETY: the beginning of a task that nobody else knows, and that was never polled.
+                // SAFETY: the beginning of a task to which no other reference exists, and which was never
+                // polled.
                 end(&mut || unsafe { task::release(node.cast()) });
             } else {
-                // SAFETY: the first field of a slot's remote part; those are never freed.
+                // SAFETY: the first field of a slot's remote part, which is never freed.
                 let remote: &RemoteSlot = unsafe { node.cast::<RemoteSlot>().as_ref() };
                 // As in `woken_from_afar`.
                 remote.pending.swap(0, Ordering::AcqRel);
@@ -455,7 +455,7 @@ impl Drop for Lane {
 }
 
 impl Lane {
-    /// Frees the slots that are still queued; nobody lives there any more.
+    /// Frees the slots that are still queued; none holds a task any more.
     fn empty_queues(&self) {
         let home = self.home;
         let vacate = |entry: &Entry| {
@@ -468,7 +468,7 @@ impl Lane {
             }
         }
         let first_niced = || {
-            // SAFETY: this lane's, and nothing is called back.
+            // SAFETY: belongs to this lane, and the closure calls back into nothing.
             unsafe { home.niced.with(|heap| heap.pop(&home.local.fifos[Class::Normal as usize])) }
         };
         while let Some(slot) = first_niced() {

@@ -1,18 +1,17 @@
-//! Who woke whom (R-F9): in debug builds each slot remembers its last two wakers, so that a wake-up that
-//! comes after its task has ended can be traced. In release builds all of this is empty, and only the number
-//! of late wake-ups is kept.
+//! Records of wakers (R-F9): in debug builds each slot remembers its last two wakers, to trace a wake-up that
+//! comes after the end of its task. Release builds have no records and only count late wake-ups.
 
 use std::fmt;
 use std::panic::Location;
 
-/// Who called for a wake-up.
+/// The origin of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The lane that it ran on.
+    /// Number of the waking lane.
     pub lane: usize,
-    /// The kind of the task that ran there; none outside of tasks (timers, the poller), and for other lanes.
+    /// Kind of the running task; none outside of tasks (timers, the poller), and for other lanes.
     pub task: Option<&'static str>,
-    /// The place in the program; none if it came through a [`std::task::Waker`], which does not tell.
+    /// Place in the source; none for a wake-up through a [`std::task::Waker`], which does not pass it on.
     pub place: Option<&'static Location<'static>>,
 }
 
@@ -29,15 +28,15 @@ impl fmt::Display for Caller {
     }
 }
 
-/// A wake-up that came after its task had ended. Harmless, but it tells of a waker that was kept too long.
+/// A wake-up that came after the end of its task. Harmless, but a sign that some code kept a waker too long.
 /// Recorded in debug builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateWake {
-    /// The slot.
+    /// Number of the slot.
     pub slot: u32,
-    /// The generation that was meant.
+    /// Generation of the task that was to be woken.
     pub generation: u32,
-    /// The kind of the task that lives there now, if any does.
+    /// Kind of the task in the slot now, if there is one.
     pub now: Option<&'static str>,
     /// The last two wakers of the slot, the latest first: the first is the late one.
     pub callers: [Option<Caller>; 2],
@@ -57,7 +56,7 @@ impl fmt::Display for LateWake {
     }
 }
 
-/// Where a wake-up was called for. Nothing in release builds.
+/// Place in the source that requested a wake-up. Empty in release builds.
 #[derive(Clone, Copy)]
 pub(crate) struct CallerSite {
     #[cfg(debug_assertions)]
@@ -66,7 +65,7 @@ pub(crate) struct CallerSite {
 }
 
 impl CallerSite {
-    /// The caller of the calling function.
+    /// Returns the place of the caller's caller.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn here() -> Self {
@@ -76,7 +75,7 @@ impl CallerSite {
         }
     }
 
-    /// Not known.
+    /// Returns an unknown place.
     #[inline(always)]
     pub(crate) fn unknown() -> Self {
         Self {
@@ -96,10 +95,10 @@ mod recorded {
     use std::collections::VecDeque;
     use std::panic::Location;
 
-    /// Late wake-ups that a lane remembers.
+    /// Number of late wake-ups that a lane remembers.
     const REMEMBERED: usize = 16;
 
-    /// A lane's memory of wakers.
+    /// A lane's records of wakers.
     pub(crate) struct Callers {
         slots: Vec<[Option<Caller>; 2]>,
         late: VecDeque<LateWake>,
@@ -131,21 +130,21 @@ mod recorded {
         }
     }
 
-    /// The last two other lanes that woke a slot, each in the place that its turn gives it: two at the same
-    /// time are both kept.
+    /// The last two wakers of a slot on other lanes. Each takes a turn and with it a place, so two
+    /// simultaneous ones are both kept.
     pub(crate) struct RemoteCaller {
         turns: AtomicU32,
         places: [RemoteCall; 2],
     }
 
-    /// A lane's number plus 1, and where it was. A third caller may mix with the first: this is for a report.
+    /// A lane's number plus 1, and its place. A third waker may mix with the first, which a report tolerates.
     struct RemoteCall {
         lane: AtomicU32,
         place: AtomicPtr<Location<'static>>,
     }
 
     impl RemoteCaller {
-        // Relaxed throughout: whoever wakes swaps `pending` afterwards, and the lane looks here after its own
+        // Relaxed throughout: each waker swaps `pending` afterwards, and the lane reads this after its own
         // swap.
         pub(crate) fn set(&self, lane: usize, site: CallerSite) {
             let turn = self.turns.fetch_add(1, Ordering::Relaxed);
@@ -155,7 +154,7 @@ mod recorded {
             to.lane.store(lane as u32 + 1, Ordering::Relaxed);
         }
 
-        /// Those that have come since the last call, the older one first.
+        /// Returns the wakers since the last call, the older one first.
         pub(crate) fn take(&self) -> impl Iterator<Item = Caller> {
             let oldest = self.turns.load(Ordering::Relaxed) as usize;
             [oldest, oldest + 1].into_iter().filter_map(|turn| {

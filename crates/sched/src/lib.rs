@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
+#![allow(unsafe_code)] // one of the crates where `unsafe` is allowed by name (ARCHITECTURE.md)
 
 mod blocking;
 mod boxed;
@@ -54,7 +54,7 @@ pub use profile::{KindReport, LATE, Profiling, profile, profiling, set_profiling
 pub use report::{LaneReport, idle, report};
 #[cfg(loom)]
 #[doc(hidden)]
-pub use sums::{Reading, Sums}; // statics cannot hold what loom checks, so its models make their own
+pub use sums::{Reading, Sums}; // models make their own, since statics cannot hold loom's atomics
 pub use time::Time;
 pub use timer::{Elapsed, Sleep, TIMERS_PER_ROUND};
 pub use waker::TaskId;

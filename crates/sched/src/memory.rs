@@ -1,24 +1,24 @@
-//! Where tasks live: blocks from the lane's cache, a pool for each size.
+//! Memory of tasks: blocks from the lane's cache, one pool for each size.
 //!
-//! Sizes are multiples of a line up to four of them, and from there on four to each doubling: a task of more
-//! than 256 bytes wastes a fifth of its block at most, a smaller one up to a line.
+//! Sizes are multiples of a line up to four lines, then four sizes for each doubling: a task of more than 256
+//! bytes wastes at most a fifth of its block, a smaller one at most a line.
 
 use crate::error::{Cause, SpawnError};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-/// Bytes of a line: the smallest block, and what blocks are multiples of.
+/// Bytes of a line: the smallest block, and the unit of all sizes.
 #[cfg(not(loom))]
 const LINE: usize = 64;
 #[cfg(not(loom))]
 const CLASSES: usize = 28;
-/// Bytes of the largest block that comes from a pool. A larger task comes from the global allocator: such a
-/// future is a mistake more often than not (an array across an await).
+/// Bytes of the largest pooled block. A larger task comes from the global allocator: such a future is mostly
+/// a mistake (an array across an await).
 #[cfg(not(loom))]
 const LARGEST: usize = 16384;
 
-/// Free blocks of one size that a lane keeps, in bytes; of small ones the pool keeps some 1,500 at most. All
-/// sizes together, after bursts in each of them, are 84 MiB.
+/// Bytes of free blocks of one size that a lane keeps; of small blocks the pool keeps some 1,500 at most. All
+/// sizes together, after bursts in each of them, take 84 MiB.
 #[cfg(not(loom))]
 const LANE_BYTES: usize = 8 << 20;
 
@@ -49,7 +49,7 @@ const fn size_of_class(class: usize) -> usize {
     LINE * step * (5 + (class - 4) % 4)
 }
 
-/// The pool for `layout`; a constant for each type of task.
+/// Returns the pool for `layout`: a constant for each type of task.
 #[cfg(not(loom))]
 const fn class_of(layout: Layout) -> Option<usize> {
     if layout.size() > LARGEST || layout.align() > LINE {
@@ -65,8 +65,8 @@ const fn class_of(layout: Layout) -> Option<usize> {
     Some(4 * (doubling - 2) + 3 + (lines - (1 << doubling)).div_ceil(step))
 }
 
-/// Memory for a task. Models take it from the allocator: the pool has models of its own.
-#[inline(always)] // the layout is a constant where it is called: one pool, and no result in memory
+/// Allocates memory for a task. Models use the global allocator, since the pool has models of its own.
+#[inline(always)] // a constant layout gives one pool, and no result in memory
 pub(crate) fn take(layout: Layout) -> Result<NonNull<u8>, SpawnError> {
     #[cfg(not(loom))]
     if let Some(class) = class_of(layout) {
@@ -79,14 +79,15 @@ pub(crate) fn take(layout: Layout) -> Result<NonNull<u8>, SpawnError> {
             Err(error) => Err(SpawnError(Cause::Pool(error))),
         };
     }
-    // SAFETY: callers' layouts have a size: a task has a header, and `boxed` sees to it.
+    // SAFETY: the layouts of all callers have a size: a task has a header, and `boxed` asks for at least a
+    // byte.
     NonNull::new(unsafe { std::alloc::alloc(layout) }).ok_or(SpawnError(Cause::Memory))
 }
 
-/// Gives it back, on any lane.
+/// Frees the memory, on any lane.
 ///
 /// # Safety
-/// `memory` came from [`take`] with the same layout, and nobody uses it any more.
+/// `memory` came from [`take`] with the same layout, and nothing uses it any more.
 #[inline(always)] // as above
 pub(crate) unsafe fn give(memory: NonNull<u8>, layout: Layout) {
     #[cfg(not(loom))]

@@ -1,11 +1,11 @@
-//! A word of a lane that no other lane touches.
+//! A word that only its lane touches.
 
 use manylane_sync::cell::UnsafeCell;
 
 /// A value that only the owning lane reads and writes (rule 1 of the crate's page).
 ///
-/// `std::cell::Cell` that the model checker and the simulator see. It is not `Sync`; what puts it into shared
-/// memory ([`Home`](crate::home::Home)) argues there why only one lane gets at it.
+/// A `std::cell::Cell` whose accesses the model checker and the simulator see. It is not `Sync`; the code
+/// that puts it into shared memory ([`Home`](crate::home::Home)) argues there why only one lane reaches it.
 pub(crate) struct Own<T>(UnsafeCell<T>);
 
 impl<T: Copy> Own<T> {
@@ -22,7 +22,8 @@ impl<T: Copy> Own<T> {
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn get(&self) -> T {
-        // SAFETY: not `Sync`: nobody else touches it, and no reference to the inside is ever given out.
+        // SAFETY: not `Sync`: no other thread touches it, and no reference to its inside ever leaves this
+        // type.
         self.0.with(|value| unsafe { *value })
     }
 

@@ -1,4 +1,4 @@
-//! Where a lane waits when it has nothing to do.
+//! The place where an idle lane waits.
 
 use crate::here::Here;
 use std::io;
@@ -7,43 +7,45 @@ use std::time::Duration;
 
 /// Wakes a lane that waits in its [`Poller`].
 pub trait Unpark: Send + Sync {
-    /// Makes the poll that is going on, or else the next one, return at once. From any thread. A token is
-    /// enough: several calls may end one poll.
+    /// Makes the current poll, or otherwise the next one, return at once. Any thread may call this. It sets a
+    /// token: several calls may end one poll.
     fn unpark(&self);
 }
 
-/// What a lane looks at between its rounds: readiness of descriptors, completions of system calls.
+/// Source of events that a lane checks between its rounds: readiness of descriptors, completions of system
+/// calls.
 pub trait Poller {
-    /// How others wake this poller. Called once, before the first poll of a run.
+    /// Returns the handle with which other threads wake this poller. Called once, before the first poll of a
+    /// run.
     fn unparker(&self) -> Arc<dyn Unpark>;
 
-    /// Wakes the tasks whose events have come. Waits for one at most `timeout`: zero looks only, none waits
-    /// for ever. It may return early for no reason.
+    /// Wakes the tasks whose events have come. Waits at most `timeout` for an event: zero only checks, none
+    /// waits without limit. It may return early for no reason.
     ///
-    /// While it waits other lanes may be [isolated](crate::isolate): what isolated code reads of this lane
-    /// must not change before the round that follows.
+    /// While it waits other lanes may be [isolated](crate::isolate): state of this lane that isolated code
+    /// reads must not change before the next round.
     ///
     /// # Errors
-    /// What makes it senseless to go on; [`Lane::run`](crate::Lane::run) returns it.
+    /// Errors after which the lane cannot go on; [`Lane::run`](crate::Lane::run) returns them.
     fn poll(&mut self, here: Here, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Whether a look would do something, as far as that is known without a system call: tasks to wake,
-    /// operations to pass on. A lane that [polls busily](crate::Config::busy_poll) asks before it looks
-    /// at its inbox alone for a while. By default always.
+    /// True if a poll would do something, as far as is known without a system call: tasks to wake, operations
+    /// to submit. A lane that [polls busily](crate::Config::busy_poll) calls this before it checks only its
+    /// inbox for a while. Default: always true.
     fn has_work(&self) -> bool {
         true
     }
 }
 
-/// Waits for nothing but wake-ups from other lanes and timers, by the thread's own parking place. For lanes
-/// without I/O, and for tests.
+/// A poller for lanes without I/O, and for tests: it waits only for wake-ups from other lanes and for timers,
+/// by parking the thread.
 #[cfg(not(loom))]
 #[derive(Debug, Default)]
 pub struct ThreadPoller(());
 
 #[cfg(not(loom))]
 impl ThreadPoller {
-    /// For the calling thread.
+    /// Creates a poller for the calling thread.
     pub fn new() -> Self {
         Self(())
     }

@@ -1,5 +1,5 @@
-//! Profiling by kind of task (R-F8): calls, CPU time, and latency from the wake-up to the run; totals, and a
-//! histogram of each.
+//! Profiling by kind of task (R-F8): calls, CPU time, and latency from the wake-up to the run, as totals and
+//! histograms.
 
 use crate::kind::TaskKind;
 use crate::sums::Sums;
@@ -10,8 +10,8 @@ use manylane_sync::{LockClass, Mutex};
 use std::sync::Once;
 use std::time::Duration;
 
-/// Whether lanes measure their tasks. Costs two looks at the clock a task, about 60 ns, while on; a
-/// predictable branch while off.
+/// Whether lanes measure their tasks. While on it costs two reads of the clock for each task, about 60 ns;
+/// while off a predictable branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Profiling {
@@ -25,7 +25,7 @@ pub enum Profiling {
     On,
 }
 
-/// A round that takes longer than this makes a lane measure, when profiling is [`Auto`](Profiling::Auto).
+/// Duration of a round after which a lane measures in mode [`Auto`](Profiling::Auto).
 pub const LATE: Duration = Duration::from_millis(1);
 
 static MODE: AtomicU8 = AtomicU8::new(Profiling::Auto as u8);
@@ -38,7 +38,7 @@ pub fn set_profiling(mode: Profiling) {
     MODE.store(mode as u8, Ordering::Relaxed);
 }
 
-/// Whether profiling is on.
+/// Returns the mode.
 pub fn profiling() -> Profiling {
     match MODE.load(Ordering::Relaxed) {
         0 => Profiling::Off,
@@ -47,8 +47,8 @@ pub fn profiling() -> Profiling {
     }
 }
 
-/// Whether a lane measures in the round that begins. `took`: how long the last one took, if it was not
-/// followed by a sleep.
+/// Returns whether a lane measures in the round that begins. `took` is the duration of the last round, unless
+/// a sleep followed it.
 pub(crate) fn decide(before: bool, took: Option<Duration>) -> bool {
     match profiling() {
         Profiling::Off => false,
@@ -62,7 +62,7 @@ pub(crate) fn decide(before: bool, took: Option<Duration>) -> bool {
     }
 }
 
-/// What a kind measured. Histograms of 3 bits: within 6 %, 4 KiB a lane.
+/// Measurements of a kind. Histograms of 3 bits: within 6 %, 4 KiB a lane.
 #[derive(Debug)]
 pub(crate) struct Profile {
     sums: Sums,
@@ -82,7 +82,7 @@ impl Profile {
     }
 }
 
-/// Counts one poll of a task of kind `kind`. `woken`: 0 if the time of its wake-up is not known.
+/// Counts one poll of a task of kind `kind`. `woken` is 0 if the time of its wake-up is unknown.
 pub(crate) fn record(kind: &'static TaskKind, woken: u64, began: Time, ended: Time) {
     let profile = &kind.profile;
     profile.listed.call_once(|| LISTED.lock().push(kind));
@@ -95,32 +95,32 @@ pub(crate) fn record(kind: &'static TaskKind, woken: u64, began: Time, ended: Ti
     }
 }
 
-/// What was measured of one kind of task.
+/// Measurements of one kind of task.
 #[derive(Clone, Debug)]
 pub struct KindReport {
     /// The kind's name.
     pub kind: &'static str,
-    /// Polls that were measured.
+    /// Number of measured polls.
     pub calls: u64,
     /// Time spent in them.
     pub cpu_total: Duration,
-    /// Polls whose wake-up was measured too.
+    /// Number of polls whose wake-up was measured, too.
     pub waits: u64,
-    /// Time from the wake-up to the run; for wake-ups from other lanes from their arrival on.
+    /// Time from the wake-up to the run; wake-ups from other lanes count from their arrival.
     pub latency_total: Duration,
-    /// Nanoseconds of CPU time by poll.
+    /// Nanoseconds of CPU time of each poll.
     pub cpu: HistogramSnapshot<3>,
-    /// Nanoseconds of latency by poll.
+    /// Nanoseconds of latency of each poll.
     pub latency: HistogramSnapshot<3>,
 }
 
 impl KindReport {
-    /// CPU time of a poll, on average.
+    /// Returns the average CPU time of a poll.
     pub fn cpu_average(&self) -> Duration {
         average(self.cpu_total, self.calls)
     }
 
-    /// Latency of a poll, on average.
+    /// Returns the average latency of a poll.
     pub fn latency_average(&self) -> Duration {
         average(self.latency_total, self.waits)
     }
@@ -130,7 +130,7 @@ fn average(total: Duration, count: u64) -> Duration {
     Duration::from_nanos((total.as_nanos() / u128::from(count.max(1))) as u64)
 }
 
-/// All kinds that were ever measured, those with the most CPU time first. Nothing is ever reset: subtract an
+/// Returns all kinds that were ever measured, most CPU time first. No call resets the numbers: subtract an
 /// earlier report.
 pub fn profile() -> Vec<KindReport> {
     let kinds = LISTED.lock().clone();

@@ -1,11 +1,11 @@
-//! Run queues: four of them first in, first out, linked through the slots, and a heap for tasks with a nice
+//! Run queues: four first-in first-out queues, linked through the slots, and a heap for tasks with a nice
 //! value.
 //!
 //! # Position by tick and nice (R-F1)
-//! The tick of a lane is the number of tasks that ever joined its normal queue; a task there needs not
-//! remember its own, since the one at the head has the number of those that left. A task with a nice value n
-//! joins the heap with the key tick + n and runs when the head of the queue has reached that number: it
-//! overtakes -n tasks, or lets n later ones pass. No task starves: the ticks go on.
+//! The tick of a lane is the number of tasks that ever joined its normal queue. A task there need not
+//! remember its own, since the number of tasks that left is that of the task at the head. A task with the
+//! nice value n joins the heap with the key tick + n, and runs when the head of the queue has reached that
+//! number: it overtakes -n tasks, or lets n later ones pass. No task starves, since the ticks go on.
 
 use crate::own::Own;
 use crate::slot::Entry;
@@ -15,7 +15,7 @@ use std::ptr;
 
 /// One queue. `pushed` and `popped` wrap; their difference is the length.
 ///
-/// While `head` is null the queue is empty, and `tail` is out of date.
+/// While `head` is null the queue is empty, and `tail` is stale.
 #[repr(C, align(32))]
 pub(crate) struct Fifo {
     head: Own<*const Entry>,
@@ -46,7 +46,7 @@ impl Fifo {
         self.head.get().is_null()
     }
 
-    /// The number that the next task to join gets.
+    /// Returns the number of the next task to join.
     #[inline(always)]
     pub(crate) fn tick(&self) -> u32 {
         self.pushed.get()
@@ -70,7 +70,7 @@ impl Fifo {
         self.pushed.set(self.pushed.get().wrapping_add(1));
     }
 
-    /// The oldest.
+    /// Removes the oldest entry.
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn pop(&self) -> Option<&Entry> {
@@ -88,8 +88,8 @@ pub(crate) struct Niced {
     joined: u32,
 }
 
-/// Numbers wrap and are compared by their distance: all keys in the heap lie within 2^28 + 2048 of each
-/// other.
+/// A key of the heap. Numbers wrap and are compared by their distance: all keys in the heap are within 2^28 +
+/// 2048 of each other.
 #[derive(PartialEq, Eq)]
 struct NicedTask {
     key: u32,
@@ -102,7 +102,8 @@ fn before(left: u32, right: u32) -> Ordering {
 }
 
 impl Ord for NicedTask {
-    /// The largest runs first: the one with the lowest key, among equals the one that joined first.
+    /// Orders the first to run as the largest: the lowest key, and among equal keys the one that joined
+    /// first.
     fn cmp(&self, other: &Self) -> Ordering {
         before(other.key, self.key).then_with(|| before(other.joined, self.joined))
     }
@@ -124,7 +125,7 @@ impl Niced {
         self.joined = self.joined.wrapping_add(1);
     }
 
-    /// The first, if it goes before the head of the queue, or the queue is empty.
+    /// Removes the first task if it goes before the head of the queue, or if the queue is empty.
     pub(crate) fn pop(&mut self, queue: &Fifo) -> Option<u32> {
         let first = self.heap.peek()?;
         let due = queue.is_empty() || before(first.key, queue.popped.get()) != Ordering::Greater;

@@ -1,14 +1,14 @@
-//! Lists of processors, as `/sys` and command lines write them.
+//! Lists of processors in the format of `/sys` and of command lines.
 
 use std::fmt;
 
-/// Processors that a list may name: the largest number that the kernel supports is far below.
+/// Bound on processor numbers, far above the kernel's largest.
 const MOST: usize = 65_536;
 
-/// A list that cannot be read.
+/// Error: a list that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadCpuList {
-    /// The part that is wrong.
+    /// The invalid part.
     pub part: String,
 }
 
@@ -25,10 +25,10 @@ impl fmt::Display for BadCpuList {
 
 impl std::error::Error for BadCpuList {}
 
-/// The processors of a list like `0-3,8`, ascending, each once. An empty list is allowed.
+/// Parses a list of processors such as `0-3,8`: ascending, each once. An empty list is allowed.
 ///
 /// # Errors
-/// [`BadCpuList`] with the first part that is wrong.
+/// [`BadCpuList`] with the first invalid part.
 ///
 /// ```
 /// use manylane_sched::parse_cpus;

@@ -1,7 +1,7 @@
-//! How many lanes, and where: usable processors, grouped by the caches and memory that they share.
+//! Number and places of lanes: usable processors, grouped by shared caches and memory.
 //!
-//! All of it is read from the system: the calling thread's affinity mask, the CPU quota of its control groups
-//! (version 2 and 1), and the topology under `/sys`. What cannot be read is taken as absent: one group, no
+//! The system provides all of it: the calling thread's affinity mask, the CPU quota of its control groups
+//! (version 2 and 1), and the topology under `/sys`. Data that cannot be read counts as absent: one group, no
 //! quota.
 
 mod cpus;
@@ -21,40 +21,41 @@ use std::sync::OnceLock;
 pub struct Cpu {
     /// The system's number of the processor.
     pub cpu: usize,
-    /// The NUMA node that it belongs to; 0 where the system tells none.
+    /// NUMA node of the processor; 0 if the system does not tell it.
     pub node: usize,
-    /// The group of processors that share the largest cache with it: the lowest number among them.
+    /// Group of processors that share the largest cache: the lowest number among them.
     pub cache: usize,
-    /// Which of the threads of its core it is, from 0.
+    /// Index of the processor among the threads of its core, from 0.
     pub thread: usize,
-    /// How much it does in a time, beside the others: what the system has as its capacity, else its highest
-    /// frequency; 0 where it tells none.
+    /// Relative speed: the system's capacity of the processor, otherwise its highest frequency; 0 if the
+    /// system tells neither.
     pub capacity: u64,
 }
 
-/// Where the lanes of this process go.
+/// Placement of the lanes of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// One place for each lane, neighbours first: those that share a cache stand together.
+    /// One place for each lane; processors that share a cache are adjacent.
     pub lanes: Vec<Cpu>,
-    /// Processors that the affinity mask allows.
+    /// Number of processors that the affinity mask allows.
     pub usable: usize,
-    /// Processors' worth of time that the control groups allow, in thousandths; none without a quota.
+    /// Processor time that the control groups allow, in thousandths of a processor; none without a quota.
     pub quota: Option<u64>,
 }
 
 impl Placement {
-    /// Reads the system: one lane for each usable processor, as many as the quota pays for.
+    /// Reads the system: one lane for each usable processor, limited by the quota.
     ///
     /// # Errors
-    /// The system's, when it does not tell the affinity mask.
+    /// That of the system if it does not provide the affinity mask.
     pub fn read() -> io::Result<Self> {
         let mask = sched_getaffinity(None)?;
         let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| mask.is_set(*cpu)).collect();
         Ok(Self::read_from(Path::new("/"), &usable))
     }
 
-    /// The same from the files below `root`, for a process that may use the processors `usable`.
+    /// As [`read`](Self::read), from the files below `root`, for a process that may use the processors
+    /// `usable`.
     pub fn read_from(root: &Path, usable: &[usize]) -> Self {
         let nodes = nodes(root);
         let mut lanes: Vec<Cpu> = usable
@@ -70,8 +71,7 @@ impl Placement {
         lanes.sort_by_key(|place| (place.node, place.cache, place.cpu));
         let quota = quota::read(root);
         if let Some(quota) = quota {
-            // A part of a processor is worth a lane: with the quota of 1.5, two lanes use it up and one does
-            // not.
+            // A fraction of a processor deserves a lane: two lanes use up a quota of 1.5, one does not.
             let paid = usize::try_from(quota.div_ceil(1000)).unwrap_or(usize::MAX);
             lanes.truncate(paid.max(1));
         }
@@ -79,7 +79,7 @@ impl Placement {
     }
 }
 
-/// A thread could not be pinned.
+/// Error: a thread could not be pinned.
 #[derive(Debug)]
 pub struct PinError {
     /// The processor.
@@ -100,7 +100,7 @@ impl fmt::Display for PinError {
 
 impl std::error::Error for PinError {}
 
-/// Keeps the calling thread on processor `cpu`.
+/// Pins the calling thread to processor `cpu`.
 ///
 /// # Errors
 /// [`PinError`].
@@ -113,10 +113,10 @@ pub fn pin_to(cpu: usize) -> Result<(), PinError> {
     bind(&set).map_err(|error| PinError { cpu, error })
 }
 
-/// Keeps the calling thread, and threads that it starts from here on, on those of `cpus` that there are.
+/// Restricts the calling thread, and threads that it starts later, to the existing processors of `cpus`.
 ///
 /// # Errors
-/// The system's: the process may use none of them.
+/// That of the system: the process may use none of them.
 pub fn keep_to(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
@@ -125,11 +125,11 @@ pub fn keep_to(cpus: &[usize]) -> io::Result<()> {
     bind(&set)
 }
 
-/// What threads of this process could run on before the first of them was bound here.
+/// Processors of this process's threads before `bind` restricted the first of them.
 static UNBOUND: OnceLock<CpuSet> = OnceLock::new();
 
-/// Binds the calling thread. Before the first time, what it may use is kept: nobody has bound it, nor the
-/// thread that started it.
+/// Binds the calling thread. The first call stores the thread's allowed processors: neither it nor its parent
+/// was bound before.
 fn bind(set: &CpuSet) -> io::Result<()> {
     if UNBOUND.get().is_none() {
         let all = sched_getaffinity(None)?;
@@ -138,18 +138,18 @@ fn bind(set: &CpuSet) -> io::Result<()> {
     Ok(sched_setaffinity(None, set)?)
 }
 
-/// Lets the calling thread, whose processors are those of the thread that started it, use all that the
-/// process may use.
-#[cfg(not(any(loom, manylane_sim)))] // there is nothing of the system's
+/// Allows the calling thread, which inherited its processors from the thread that started it, all processors
+/// of the process.
+#[cfg(not(any(loom, manylane_sim)))] // neither machine has system threads
 pub(crate) fn unbind() {
     if let Some(all) = UNBOUND.get() {
-        // What the system refuses, as where all of them were taken from the process meanwhile, leaves the
-        // thread where it is.
+        // If the system refuses, for example since the process has lost all of them, the thread stays where
+        // it is.
         let _ = sched_setaffinity(None, all);
     }
 }
 
-/// The NUMA nodes and their processors.
+/// Returns the NUMA nodes and their processors.
 fn nodes(root: &Path) -> Vec<(usize, Vec<usize>)> {
     let Ok(entries) = fs::read_dir(root.join("sys/devices/system/node")) else { return Vec::new() };
     let node = |path: PathBuf| {
@@ -161,7 +161,7 @@ fn nodes(root: &Path) -> Vec<(usize, Vec<usize>)> {
     nodes
 }
 
-/// The lowest processor that shares the largest cache with `cpu`; 0 where the system tells of no cache.
+/// Returns the lowest processor that shares the largest cache with `cpu`; 0 if the system lists no cache.
 fn largest_cache(root: &Path, cpu: usize) -> usize {
     let caches = root.join(format!("sys/devices/system/cpu/cpu{cpu}/cache"));
     let Ok(entries) = fs::read_dir(caches) else { return 0 };
@@ -177,7 +177,7 @@ fn largest_cache(root: &Path, cpu: usize) -> usize {
         .map_or(0, |c| c.1)
 }
 
-/// Which of the threads of its core a processor is.
+/// Returns the index of a processor among the threads of its core.
 fn thread_of_core(root: &Path, cpu: usize) -> usize {
     let path = root.join(format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
     let siblings = fs::read_to_string(path).ok().and_then(|text| parse_cpus(&text).ok());
@@ -194,13 +194,13 @@ fn capacity(root: &Path, cpu: usize) -> u64 {
 mod tests {
     use super::*;
 
-    /// A folder with files, gone when dropped.
+    /// A folder with files, deleted on drop.
     struct Tree(PathBuf);
 
     impl Tree {
         fn new(test: &str, files: &[(&str, &str)]) -> Self {
             let root = std::env::temp_dir().join(format!("manylane-placement-{test}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&root); // of an earlier run that was killed
+            let _ = fs::remove_dir_all(&root); // left by an earlier run that was killed
             fs::create_dir_all(&root).expect("the folder can be made");
             for (file, text) in files {
                 let path = root.join(file);

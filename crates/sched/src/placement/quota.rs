@@ -1,9 +1,9 @@
-//! How much processor time the control groups of this process may use.
+//! Processor time that the control groups of this process allow.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The smallest quota of the process's groups and of those around them, in thousandths of a processor.
+/// Returns the smallest quota of the process's groups and their ancestors, in thousandths of a processor.
 pub(super) fn read(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     groups.lines().filter_map(|line| quota_of_line(root, line)).min()
@@ -18,12 +18,12 @@ fn quota_of_line(root: &Path, line: &str) -> Option<u64> {
         return smallest(&mounted, group, version2);
     }
     let name = controllers.split(',').find(|name| *name == "cpu")?;
-    // Mounted under the name of one or of all controllers of the line.
+    // The mount point has the name of one or of all controllers of the line.
     [name, controllers].iter().find_map(|folder| smallest(&mounted.join(folder), group, version1))
 }
 
-/// The smallest quota from the group's folder up to the mount. Inside of a container the path may begin above
-/// the mount: then only the mount itself is there.
+/// Returns the smallest quota from the group's folder up to the mount. In a container the path may begin
+/// above the mount: then only the mount itself exists.
 fn smallest(mounted: &Path, group: &str, quota: fn(&Path) -> Option<u64>) -> Option<u64> {
     let mut folder: PathBuf = mounted.join(group.trim_start_matches('/'));
     let mut least = None;
@@ -44,7 +44,7 @@ fn version2(folder: &Path) -> Option<u64> {
     thousandths(quota.parse().ok()?, period.parse().ok()?)
 }
 
-/// Two files; the quota is negative where there is none.
+/// Two files; the quota is negative if there is none.
 fn version1(folder: &Path) -> Option<u64> {
     let number = |file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<i64>().ok();
     let (quota, period) = (number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?);
