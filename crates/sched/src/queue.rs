@@ -74,7 +74,7 @@ impl Fifo {
     #[inline(always)]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn pop(&self) -> Option<&Entry> {
-        // SAFETY: null, or in the queue; those live as long as it by the contract of `push`.
+        // SAFETY: null, or in the queue, whose entries live as long as the queue by the contract of `push`.
         let entry = unsafe { self.head.get().as_ref() }?;
         self.head.set(entry.next.get());
         self.popped.set(self.popped.get().wrapping_add(1));

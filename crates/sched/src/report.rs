@@ -1,4 +1,4 @@
-//! What lanes tell about themselves: counted by each in its own home, summed by whoever asks (R-F2).
+//! Reports of lanes: each counts in its own home, and a reader sums (R-F2).
 
 use crate::class::Class;
 use crate::home;
@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 counters! {
-    /// Sums of a lane since the process began.
+    /// Counters of a lane since the process began.
     pub(crate) struct Counters {
         pub(crate) rounds,
         pub(crate) urgent,
@@ -32,58 +32,59 @@ counters! {
     }
 }
 
-/// One lane's numbers.
+/// Numbers of one lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneReport {
-    /// Whose they are.
+    /// The lane.
     pub lane: LaneId,
-    /// Tasks that live there, as of the end of its last round.
+    /// Number of tasks on the lane at the end of its last round.
     pub live: u64,
-    /// Tasks in its run queues, as of the end of its last round; indexed by [`Class`].
+    /// Number of tasks in its run queues at the end of its last round; indexed by [`Class`].
     pub queued: [u64; 4],
-    /// Kind of the task that runs there now.
+    /// Kind of the running task.
     pub running: Option<&'static str>,
-    /// Rounds made.
+    /// Number of rounds.
     pub rounds: u64,
-    /// Tasks polled; indexed by [`Class`].
+    /// Number of polled tasks; indexed by [`Class`].
     pub polled: [u64; 4],
-    /// Tasks that began.
+    /// Number of tasks that began.
     pub spawned: u64,
-    /// Tasks that ended.
+    /// Number of tasks that ended.
     pub completed: u64,
-    /// Tasks that came from other lanes.
+    /// Number of tasks that came from other lanes.
     pub arrived: u64,
-    /// Tasks from other lanes for which there was no slot.
+    /// Number of tasks from other lanes for which there was no slot.
     pub refused: u64,
-    /// Wake-ups that came from other lanes.
+    /// Number of wake-ups from other lanes.
     pub woken_remotely: u64,
-    /// Wake-ups of tasks that had ended.
+    /// Number of wake-ups of tasks that had ended.
     pub late_wakes: u64,
-    /// Timers that fired.
+    /// Number of timers that fired.
     pub timers: u64,
-    /// Timers that were looked at and not fired: moved to a finer level of the wheel, or put off.
+    /// Number of timers that were examined but did not fire: moved to a finer level of the wheel, or
+    /// postponed.
     pub timers_moved: u64,
-    /// Times that the lane went to sleep.
+    /// Number of times that the lane went to sleep.
     pub sleeps: u64,
-    /// How long it slept, or looked in vain for something to do; a sleep that lasts counts as far as the
-    /// lane's clock is now.
+    /// Time that the lane slept, or looked for work in vain. A current sleep counts up to the present time of
+    /// the lane's clock.
     pub slept: Duration,
 }
 
 impl LaneReport {
-    /// Tasks in all its run queues.
+    /// Returns the number of tasks in all its run queues.
     pub fn run_queue(&self) -> u64 {
         self.queued.iter().sum()
     }
 
-    /// Tasks polled, all classes.
+    /// Returns the number of polled tasks of all classes.
     pub fn polls(&self) -> u64 {
         self.polled.iter().sum()
     }
 }
 
 impl fmt::Display for LaneReport {
-    /// One line.
+    /// Writes one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: live {}, ", self.lane, self.live)?;
         match self.running {
@@ -113,7 +114,8 @@ impl fmt::Display for LaneReport {
     }
 }
 
-/// The numbers of every lane that ever ran, read while they go on. Cost: three lines for each lane.
+/// Returns the numbers of every lane that ever ran, read while the lanes go on. Cost: three lines for each
+/// lane.
 pub fn report() -> Vec<LaneReport> {
     home::all()
         .map(|(lane, home)| {
@@ -127,8 +129,7 @@ pub fn report() -> Vec<LaneReport> {
                 rounds: counters.rounds.get(),
                 polled: [&counters.urgent, &counters.normal, &counters.bulk, &counters.heavy]
                     .map(|n| n.get()),
-                // What ends is read before what begins (rule 3 of `manylane_stats`): never more ends than
-                // beginnings.
+                // Reads ends before beginnings (rule 3 of `manylane_stats`), so ends never exceed beginnings.
                 completed: counters.completed.get(),
                 spawned: counters.spawned.get(),
                 arrived: counters.arrived.get(),
@@ -144,11 +145,11 @@ pub fn report() -> Vec<LaneReport> {
         .collect()
 }
 
-/// Readings of a lane that falls asleep and wakes meanwhile. After the last it is told less than it slept, by
+/// Number of readings of a lane that falls asleep and wakes meanwhile. After the last one the result may lack
 /// that sleep.
 const TRIES: u32 = 4;
 
-/// Nanoseconds that a lane has slept until `now`.
+/// Returns the nanoseconds that a lane has slept until `now`.
 fn slept(published: &Published, now: Time) -> u64 {
     let mut tries = TRIES;
     loop {
@@ -164,7 +165,7 @@ fn slept(published: &Published, now: Time) -> u64 {
     }
 }
 
-/// Lanes that are there at `now`, and how long all lanes that ever were have slept since the process began.
+/// Returns the number of lanes at `now`, and how long all lanes together have slept since the process began.
 /// Allocates nothing. Cost: two lines for each lane.
 pub fn idle(now: Time) -> (u32, Duration) {
     let (mut lanes, mut sum) = (0, 0u64);

@@ -1,4 +1,4 @@
-//! A round's run queue: who runs, in which order, how many.
+//! The run queue of a round: which tasks run, in which order, how many.
 
 use crate::class::{self, Class};
 use crate::home::Home;
@@ -16,11 +16,11 @@ const BULK: usize = Class::Bulk as usize;
 const HEAVY: usize = Class::Heavy as usize;
 
 impl Home {
-    /// Polls tasks within the budget of a round; returns how many.
+    /// Polls tasks within the budget of a round. Returns their number.
     ///
-    /// Passes over the first three classes, each with its share, until the depth is reached or nothing is
-    /// queued; then the heavy ones. Heavy tasks come last, so what they hold up in this round has had its
-    /// turn, and the poller is next.
+    /// Makes passes over the first three classes, each with its share, until the depth is reached or nothing
+    /// is queued; then runs heavy tasks. Heavy tasks come last: the tasks that they delay have had their turn
+    /// in this round, and the poller is next.
     #[inline]
     pub(crate) fn run_queue(&self) -> u32 {
         if self.queued() == 0 {
@@ -46,7 +46,7 @@ impl Home {
                 }
             }
             let polled = self.polls().wrapping_sub(before) as u32;
-            left = left.saturating_sub(polled.max(1)); // a pass may meet slots only whose tasks have ended
+            left = left.saturating_sub(polled.max(1)); // all slots of a pass may belong to ended tasks
         }
         let heavy = class::heavy_share(self.local.fifos[HEAVY].len(), alone, settings.low_latency);
         ran[HEAVY] += u64::from(self.run_class(HEAVY, heavy));
@@ -59,18 +59,18 @@ impl Home {
         self.polls().wrapping_sub(began) as u32
     }
 
-    /// Tasks polled since the lane exists: the number of the last one.
+    /// Returns the number of polls of this lane: that of the last one.
     #[inline(always)]
     fn polls(&self) -> u64 {
-        self.published.run.load(Ordering::Relaxed) // ours: nobody else writes it
+        self.published.run.load(Ordering::Relaxed) // only this lane writes it
     }
 
-    /// A pass with low latency: before each task of another class the urgent ones that are ready, as long as
-    /// their share lasts. It does not last for ever: urgent tasks that wake each other must not starve
-    /// the rest.
+    /// Makes a pass with low latency: before each task of another class it runs the urgent ones that are
+    /// ready, as long as their share lasts. The share bounds them: urgent tasks that wake each other must not
+    /// starve the rest.
     fn pass_urgent_first(&self, left: u32, lengths: [u32; 3], ran: &mut [u64; 4]) {
         let [urgent, normal, bulk] = lengths;
-        // Urgent ones may become ready during the pass, so they have a share in any case.
+        // Urgent tasks may become ready during the pass, so they have a share in any case.
         let shares = class::shares(left, [urgent.max(1), normal, bulk]);
         let mut urgent_left = shares[URGENT];
         let mut run_urgent = || {
@@ -90,14 +90,14 @@ impl Home {
         }
     }
 
-    /// Tasks queued in the three classes that share a round.
+    /// Returns the number of queued tasks of the three classes that share a round.
     #[inline(always)]
     fn light(&self) -> [u32; 3] {
         let [urgent, normal, bulk, _] = &self.local.fifos;
         [urgent.len(), normal.len() + self.local.niced.get(), bulk.len()]
     }
 
-    /// No task runs.
+    /// Publishes that no task runs.
     fn between_tasks(&self) {
         self.local.current.set(ptr::null());
         self.published.kind.store(ptr::null_mut(), Ordering::Relaxed);
@@ -111,11 +111,11 @@ impl Home {
         self.local.fifos[CLASS].pop()
     }
 
-    /// The next of class normal, when tasks with a nice value are among them.
+    /// Removes the next task of class normal while tasks with a nice value are among them.
     #[cold]
     fn pop_merged(&self) -> Option<&Entry> {
         let queue = &self.local.fifos[NORMAL];
-        // SAFETY: this lane's, and nothing is called back.
+        // SAFETY: belongs to this lane, and the closure calls back into nothing.
         let (niced, left) = unsafe { self.niced.with(|heap| (heap.pop(queue), heap.len())) };
         self.local.niced.set(left);
         match niced {
@@ -124,7 +124,7 @@ impl Home {
         }
     }
 
-    /// Polls the next `share` tasks of a class, as far as there are; how many left its queue.
+    /// Polls up to `share` tasks of a class. Returns how many left its queue.
     #[inline]
     fn run_class(&self, class: usize, share: u32) -> u32 {
         match class {
@@ -154,11 +154,11 @@ impl Home {
 
     #[inline(always)]
     fn run_task(&self, entry: &Entry, task: NonNull<Header>) {
-        /// Ends a task that panics, in its poll or in its destructor, so that the lane stays whole; the panic
-        /// goes on.
+        /// Ends a task that panics, in its poll or in its destructor, so that the lane stays consistent; the
+        /// panic goes on.
         struct Running<'a>(&'a Home, &'a Entry);
         impl Drop for Running<'_> {
-            #[inline(always)] // else the guard itself would have to be in memory
+            #[inline(always)] // otherwise the guard itself would have to be in memory
             fn drop(&mut self) {
                 self.0.end_panicked(self.1);
             }
@@ -167,7 +167,7 @@ impl Home {
         // SAFETY: the task lives: it is in its entry, and only this lane ends it.
         let kind = unsafe { task.as_ref() }.kind;
         self.published.kind.store(ptr::from_ref(kind).cast_mut(), Ordering::Relaxed);
-        // Release: who sees the number sees this kind, or a later one.
+        // Release: a reader that sees the number sees this kind, or a later one.
         self.published.run.store(self.polls() + 1, Ordering::Release);
         let waker = entry.id.get().lend();
         let mut context = Context::from_waker(&waker);
@@ -175,8 +175,8 @@ impl Home {
         let done = if self.local.profiling.get() {
             self.poll_measured(task, &mut context)
         } else {
-            // SAFETY: it lives and is this lane's; one task is polled at a time, and one that is being polled
-            // is only marked by `abort`.
+            // SAFETY: the task lives and belongs to this lane; one task is polled at a time, and `abort` only
+            // marks one that is being polled.
             unsafe { task::poll(task, &mut context) }
         };
         if done || entry.flags.get() & bits::ABORTED != 0 {
@@ -196,10 +196,10 @@ impl Home {
     #[inline(never)]
     fn poll_measured(&self, task: NonNull<Header>, context: &mut Context<'_>) -> bool {
         let clock = self.settings.get().clock;
-        // SAFETY: it lives, see the caller; nobody borrows a header exclusively.
+        // SAFETY: the task lives (see the caller); no exclusive borrow of a header exists.
         let (kind, woken) = unsafe { (task.as_ref().kind, task.as_ref().woken_at.replace(0)) };
-        // A time from before is of a wake-up whose poll was not measured; that of the last one is not known
-        // then.
+        // An earlier time belongs to a wake-up whose poll was not measured; the time of the last wake-up is
+        // then unknown.
         let woken = if woken >= self.local.measured_from.get() { woken } else { 0 };
         let began = clock();
         // SAFETY: as in the caller.

@@ -1,7 +1,8 @@
 //! Slots: numbers for tasks, so that a waker need not keep a task alive.
 //!
-//! A lane has a table of slots that only grows (rule 3 of the crate's page). What the owning lane needs for a
-//! wake-up is half a line in one array; what other lanes write is in another, a line each.
+//! A lane has a table of slots that only grows (rule 3 of the crate's page). The words that the owning lane
+//! needs for a wake-up take half a line in one array; the words that other lanes write take a line each in
+//! another.
 
 use crate::chunks::{Chunks, Fresh};
 use crate::inbox::Node;
@@ -13,8 +14,8 @@ use manylane_sync::atomic::AtomicU32;
 /// No timer.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// Bits of a generation: a slot has to be used 16 million times before a waker that was kept all the time
-/// would be taken for a new one. It then causes one needless poll, which a future must bear anyway.
+/// Bits of a generation: a slot must be used 16 million times before a waker that was kept all the time
+/// matches a new task. It then causes one needless poll, which a future must tolerate anyway.
 pub(crate) const GENERATION_BITS: u32 = 24;
 /// Bits of a slot's number.
 pub(crate) const SLOT_BITS: u32 = 28;
@@ -27,7 +28,7 @@ const _: () = {
     assert!(crate::chunks::CAPACITY <= 1 << SLOT_BITS);
 };
 
-/// What an entry's `flags` say.
+/// Bits of an entry's `flags`.
 pub(crate) mod bits {
     /// In a run queue, or the heap. Excludes the free list.
     pub(crate) const QUEUED: u32 = 1;
@@ -35,41 +36,41 @@ pub(crate) mod bits {
     pub(crate) const NICED: u32 = 2;
     /// To be dropped when its poll returns.
     pub(crate) const ABORTED: u32 = 4;
-    /// Somebody lives here.
+    /// A task lives in the slot.
     pub(crate) const LIVE: u32 = 8;
-    /// Somebody lived here. A waker that was kept for 2^24 generations must not queue the slot, which may be
-    /// in the free list.
+    /// A task lived in the slot. A waker that was kept for 2^24 generations must not queue the slot, which
+    /// may be in the free list.
     pub(crate) const LEFT: u32 = 16;
-    /// Where the two bits of the class are: a queue has 32 bytes, so masked they are the way from the first
-    /// queue to the class's.
+    /// Position of the two bits of the class: a queue has 32 bytes, so the masked bits are the offset from
+    /// the first queue to that of the class.
     pub(crate) const CLASS_SHIFT: u32 = 5;
     /// Mask of the class.
     pub(crate) const CLASS: u32 = 3 << CLASS_SHIFT;
-    /// Where the nice value is, to the end of the word.
+    /// Position of the nice value, which extends to the end of the word.
     pub(crate) const NICE_SHIFT: u32 = 16;
 
-    /// With any of these a wake-up is more than a push.
+    /// With any of these bits a wake-up takes the slow path.
     pub(crate) const PLAIN: u32 = QUEUED | NICED | LEFT;
-    /// The same while the lane measures: each is.
+    /// The same mask while the lane measures: every wake-up takes the slow path.
     pub(crate) const MEASURED: u32 = PLAIN | LIVE;
 }
 
-/// What the owning lane knows of a slot. Two to a line.
+/// The owning lane's half of a slot. Two fit into a line.
 ///
-/// Queues are linked by pointers: a number would have to be looked up for each step.
+/// Pointers link the queues: a number would need a look-up at each step.
 #[repr(C, align(32))]
 pub(crate) struct Entry {
-    /// Null: nobody lives here.
+    /// The task in the slot, or null.
     pub(crate) task: Own<*mut Header>,
     /// The next in the run queue or the free list.
     pub(crate) next: Own<*const Entry>,
-    /// Who lives here, or will next.
+    /// Id of the task that lives here, or of the next one.
     pub(crate) id: Own<TaskId>,
     /// See [`bits`].
     pub(crate) flags: Own<u32>,
 }
 
-/// What other lanes write of a slot: a line, so that lanes which wake different tasks do not share one.
+/// The half of a slot that other lanes write: a line, so that lanes that wake different tasks share none.
 #[repr(C, align(64))]
 pub(crate) struct RemoteSlot {
     /// In the inbox while `pending` is set. First: a pointer to it is one to the slot.
@@ -85,7 +86,7 @@ pub(crate) struct RemoteSlot {
 /// Lowest bit of `pending`; the generation is above it.
 pub(crate) const PENDING: u32 = 1;
 
-// SAFETY: null pointers and zeros are zeros. The slot's number is written before the slot is first used.
+// SAFETY: null pointers and zeros are zero bytes. The slot's number is written before the slot is first used.
 unsafe impl Fresh for Entry {
     #[cfg(loom)]
     fn fresh() -> Self {
@@ -98,7 +99,7 @@ unsafe impl Fresh for Entry {
     }
 }
 
-// SAFETY: null pointers and zeros are zeros. The slot's number is written before the slot is first used.
+// SAFETY: null pointers and zeros are zero bytes. The slot's number is written before the slot is first used.
 unsafe impl Fresh for RemoteSlot {
     #[cfg(loom)]
     fn fresh() -> Self {
@@ -106,11 +107,11 @@ unsafe impl Fresh for RemoteSlot {
     }
 }
 
-/// The table.
+/// The table of slots.
 pub(crate) struct Slots {
-    /// The owning lane's.
+    /// Half of the owning lane.
     pub(crate) entries: Chunks<Entry>,
-    /// Written by all lanes.
+    /// Half that all lanes write.
     pub(crate) remotes: Chunks<RemoteSlot>,
 }
 
@@ -119,12 +120,12 @@ impl Slots {
         Self { entries: Chunks::new(), remotes: Chunks::new() }
     }
 
-    /// Makes slot `slot`, the one after those that exist. None: no memory, or no number left.
+    /// Creates slot `slot`, the one after those that exist. None: no memory, or no number left.
     pub(crate) fn reach(&self, lane: u32, slot: u32) -> Option<&Entry> {
         if !self.remotes.reach(slot) || !self.entries.reach(slot) {
             return None;
         }
-        // SAFETY: just made; nobody else knows the number yet.
+        // SAFETY: just created; no other thread knows the number yet.
         let (remote, entry) = unsafe { (self.remotes.at(slot), self.entries.at(slot)) };
         remote.node.slot.set(slot);
         entry.id.set(TaskId::new(lane, slot, 0));

@@ -1,17 +1,17 @@
-//! The sums of a profile, which lanes write while others read them.
+//! The sums of a profile, which lanes write while other threads read them.
 //!
 //! # Protocol
-//! A lane adds to the calls first, then to what they took; a reader reads in the opposite order, and each
+//! A lane first adds to the calls, then to their times. A reader reads in the opposite order, and each
 //! addition that it sees shows it the lane's earlier ones (rule 3 of `manylane_stats`). So a reading never
-//! has more waits than calls, nor time without the call that took it: averages may be a call too low, never
+//! has more waits than calls, nor time without its call: averages may be too low by one call's time, never
 //! too high.
 
-#![cfg_attr(not(loom), allow(unreachable_pub))] // models reach in
+#![cfg_attr(not(loom), allow(unreachable_pub))] // models access it
 
 use manylane_stats::{CounterGroup, counters};
 
 counters! {
-    /// One lane's sums. In the order of reading.
+    /// Sums of one lane, in the order of reading.
     struct Slot {
         latency,
         waits,
@@ -24,7 +24,7 @@ counters! {
 #[derive(Debug)]
 pub struct Sums(CounterGroup<Slot>);
 
-/// A reading; times in nanoseconds.
+/// A reading of the sums; times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Polls.
@@ -39,7 +39,7 @@ pub struct Reading {
 
 impl Sums {
     manylane_sync::const_fn! {
-        /// All at 0.
+        /// Creates sums of 0.
         pub fn new() -> Self { Self(CounterGroup::new()) }
     }
 
@@ -54,7 +54,7 @@ impl Sums {
         }
     }
 
-    /// The sums, while the lanes go on.
+    /// Reads the sums while the lanes go on.
     pub fn read(&self) -> Reading {
         let sums = self.0.read_cheap();
         let [latency, waits, cpu, calls] = sums[..] else { unreachable!("four counters have four sums") };

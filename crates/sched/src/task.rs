@@ -1,4 +1,4 @@
-//! A task in memory: what the scheduler knows, then its future, in one block.
+//! A task in memory: the scheduler's header and the future, in one block.
 
 use crate::class::Class;
 use crate::error::SpawnError;
@@ -11,23 +11,23 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// The beginning of each task's block. Touched by its lane only, except that the sender of a task owns it
+/// The beginning of each task's block. Only its lane touches it, except that the sender of a task owns it
 /// until it is in the inbox.
 #[repr(C)]
 pub(crate) struct Header {
-    /// For the way to another lane. First: a pointer to it is one to the header.
+    /// Link for the way to another lane. First, so that a pointer to it is a pointer to the header.
     pub(crate) node: Node,
     vtable: &'static VTable,
     pub(crate) kind: &'static TaskKind,
-    /// When it was woken, in nanoseconds of the lane's clock; 0 if that is not known. For profiling.
+    /// Time of the wake-up, in nanoseconds of the lane's clock; 0 if unknown. For profiling.
     pub(crate) woken_at: Own<u64>,
 }
 
-/// What depends on the future's type.
+/// Functions that depend on the future's type.
 struct VTable {
-    /// Polls; `true` when the future is done.
+    /// Polls the future; `true` once it is complete.
     poll: unsafe fn(NonNull<Header>, &mut Context<'_>) -> bool,
-    /// Drops the future, done or not, and gives the block back.
+    /// Drops the future, complete or not, and frees the block.
     release: unsafe fn(NonNull<Header>),
 }
 
@@ -41,24 +41,24 @@ impl<F: Future<Output = ()> + 'static> Task<F> {
     const VTABLE: VTable = VTable { poll: Self::poll, release: Self::release };
 
     unsafe fn poll(task: NonNull<Header>, context: &mut Context<'_>) -> bool {
-        // SAFETY: the vtable belongs to a block that holds a `Task<F>`, which never moves until it is
-        // released. Only the future is borrowed exclusively: the lane polls one task at a time, and
-        // nobody else knows the future.
+        // SAFETY: the vtable belongs to a block that holds a `Task<F>`, which never moves before its release.
+        // Only the future is borrowed exclusively: the lane polls one task at a time, and no other reference
+        // to the future exists.
         let future = unsafe { Pin::new_unchecked(&mut (*task.cast::<Self>().as_ptr()).future) };
         matches!(future.poll(context), Poll::Ready(()))
     }
 
     unsafe fn release(task: NonNull<Header>) {
-        /// Gives the block back even if the future's destructor panics.
+        /// Frees the block even if the future's destructor panics.
         struct Block<F>(NonNull<Task<F>>);
         impl<F> Drop for Block<F> {
             fn drop(&mut self) {
-                // SAFETY: `new` took it with this layout, and what was in it has been dropped.
+                // SAFETY: `new` took it with this layout, and its contents have been dropped.
                 unsafe { memory::give(self.0.cast(), Layout::new::<Task<F>>()) };
             }
         }
         let block = Block(task.cast::<Self>());
-        // SAFETY: the caller is the only one left who knows the task.
+        // SAFETY: the caller has the only reference to the task.
         unsafe { block.0.drop_in_place() };
     }
 }
@@ -85,7 +85,7 @@ pub(crate) fn create<F: Future<Output = ()> + 'static>(
     Ok(block.cast())
 }
 
-/// Polls a task; `true` when its future is done.
+/// Polls a task; `true` once its future is complete.
 ///
 /// # Safety
 /// The task lives, belongs to the calling lane, and is not being polled.
@@ -98,8 +98,8 @@ pub(crate) unsafe fn poll(task: NonNull<Header>, context: &mut Context<'_>) -> b
 /// Drops a task.
 ///
 /// # Safety
-/// The task lives, nobody else knows it, and it is not being polled. The caller may be another lane than the
-/// task's only before the task's first poll, when it still is what its sender made.
+/// The task lives, no other reference to it exists, and it is not being polled. The caller may be on another
+/// lane only before the task's first poll, while the task is as its sender created it.
 #[inline(always)]
 pub(crate) unsafe fn release(task: NonNull<Header>) {
     // SAFETY: by contract.

@@ -1,39 +1,40 @@
-//! Time, as the lanes see it: read once a round and passed down.
+//! Time of the lanes: each reads the clock once a round and passes the time on.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A moment: nanoseconds since the clock began, for about 584 years. Real lanes count from the first look at
-/// the clock of the process; tests pass what they like.
+/// A moment: nanoseconds since the clock began, for about 584 years. The clock of real lanes begins at the
+/// process's first read of it; tests pass any values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
 impl Time {
-    /// When the clock began.
+    /// The beginning of the clock.
     pub const ZERO: Self = Self(0);
-    /// Never.
+    /// A moment that never comes.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// `nanoseconds` after the clock began.
+    /// Returns the moment `nanoseconds` after the beginning of the clock.
     #[inline]
     pub const fn from_nanos(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
 
-    /// `milliseconds` after the clock began; [`MAX`](Self::MAX) when that is out of range.
+    /// Returns the moment `milliseconds` after the beginning of the clock; [`MAX`](Self::MAX) if that is out
+    /// of range.
     #[inline]
     pub const fn from_millis(milliseconds: u64) -> Self {
         Self(milliseconds.saturating_mul(1_000_000))
     }
 
-    /// Nanoseconds since the clock began.
+    /// Returns the nanoseconds since the beginning of the clock.
     #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
-    /// The time that passed since `earlier`; zero if it is later.
+    /// Returns the time that passed since `earlier`; zero if `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -48,11 +49,11 @@ impl Time {
     }
 }
 
-/// Nanoseconds of the system's monotonic clock. `Instant` gives none, and subtracting two takes 150
-/// instructions, once a round.
+/// Returns the nanoseconds of the system's monotonic clock. `Instant` does not give them, and subtracting two
+/// of those takes 150 instructions, once a round.
 fn monotonic() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists everywhere, and the system writes into memory of ours.
+    // SAFETY: the clock exists everywhere, and the system writes into a local variable.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     debug_assert_eq!(failed, 0);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

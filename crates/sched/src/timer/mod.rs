@@ -1,4 +1,4 @@
-//! Timers: a wheel for each lane, and the futures on it.
+//! Timers: a wheel for each lane, and the futures that use it.
 
 mod sleep;
 mod wheel;
@@ -6,6 +6,6 @@ mod wheel;
 pub use sleep::{Elapsed, Sleep};
 pub(crate) use wheel::Wheel;
 
-/// Timers that a round fires, or moves to a finer level of the wheel, at most: about 50 microseconds. What is
-/// left is done in the next round, before anything else is fired.
+/// Maximum number of timers that a round fires, or moves to a finer level of the wheel: about 50
+/// microseconds. The next round does the rest before it fires others.
 pub const TIMERS_PER_ROUND: u32 = 1024;

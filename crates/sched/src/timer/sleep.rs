@@ -10,13 +10,13 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Waits until a time. Made by [`Here::sleep`] and [`Here::sleep_until`].
+/// A future that waits until a time. Created by [`Here::sleep`] and [`Here::sleep_until`].
 ///
-/// It costs nothing before its first poll. Dropped, it is off the wheel.
+/// It uses no timer before its first poll. Dropping it removes its timer from the wheel.
 pub struct Sleep {
     here: Here,
     deadline: Time,
-    /// The wheel's node, from the first poll on.
+    /// Node on the wheel, from the first poll on.
     node: u32,
 }
 
@@ -25,13 +25,13 @@ impl Sleep {
         Self { here, deadline, node: NIL }
     }
 
-    /// When it ends.
+    /// Returns the deadline.
     pub fn deadline(&self) -> Time {
         self.deadline
     }
 
-    /// Moves the end. Later is one store: the timer finds out when it would have fired. Earlier is a change
-    /// of place on the wheel. Also for one that has ended: it waits again.
+    /// Moves the deadline. Moving it later is one store: the timer notices when it would have fired. Moving
+    /// it earlier changes its place on the wheel. A sleep that has ended waits again.
     #[inline]
     pub fn reset(&mut self, deadline: Time) {
         self.deadline = deadline;
@@ -45,7 +45,7 @@ impl Future for Sleep {
     type Output = ();
 
     /// # Panics
-    /// When there is no memory for one more timer on this lane.
+    /// If there is no memory for one more timer on this lane.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if self.here.now() >= self.deadline {
             return Poll::Ready(());
@@ -62,7 +62,7 @@ impl Future for Sleep {
             let node = wheel.take_node().expect("the lane has memory for one more timer of 40 bytes");
             self.node = node;
         }
-        // Cloned before the wheel is touched: a foreign waker may do anything.
+        // Cloned before the wheel is touched, since a foreign waker may call anything.
         self.here.home().wheel.arm(self.node, deadline_tick(self.deadline), waker.clone());
         Poll::Pending
     }
@@ -82,7 +82,7 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// The time ran out first.
+/// Error: the deadline came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -95,7 +95,7 @@ impl fmt::Display for Elapsed {
 impl std::error::Error for Elapsed {}
 
 impl Here {
-    /// Waits for `duration`, from the time of this round on. Precise to a millisecond; never too short.
+    /// Waits for `duration` from the time of this round on. Precise to a millisecond; never too short.
     pub fn sleep(self, duration: Duration) -> Sleep {
         Sleep::new(self, self.now() + duration)
     }
@@ -105,8 +105,8 @@ impl Here {
         Sleep::new(self, deadline)
     }
 
-    /// What `future` gives, or [`Elapsed`] if that takes longer than `duration`; the future is dropped then.
-    /// If both come in the same round, the future wins.
+    /// Resolves to the output of `future`, or to [`Elapsed`] if that takes longer than `duration`; the future
+    /// is dropped then. If both happen in the same round, the future wins.
     ///
     /// # Errors
     /// [`Elapsed`].

@@ -1,5 +1,5 @@
 //! A hierarchical timing wheel (G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels*, 1987) with
-//! two changes: timers are moved down *before* they are due, and a timer that was put off stays where it is.
+//! two changes: timers move down *before* they are due, and a postponed timer stays in its place.
 //!
 //! # Layout
 //! Ticks are milliseconds. Each level has 256 buckets; a bucket of level n spans 128^n ticks:
@@ -11,25 +11,25 @@
 //! | 2 | 16.4 s | 70 min |
 //! | 3 | 35 min | 6.2 days |
 //!
-//! A timer beyond that waits in the last bucket and is placed anew from there. Each bucket is a ring of nodes
-//! with a sentinel, so any node leaves its ring without knowing which it is, and a whole ring moves in
-//! constant time.
+//! A timer beyond that waits in the last bucket and is placed again from there. Each bucket is a ring of
+//! nodes with a sentinel, so a node leaves its ring without knowing which ring it is, and a whole ring moves
+//! in constant time.
 //!
 //! # Protocol
-//! 1. A bucket of level n spans half of what level n-1 reaches. So its timers fit there from one whole span
-//!    before it begins; they are moved half a span before. No timer is late because many are moved: there is
-//!    time for it.
-//! 2. A bucket that is due, or has to be moved down, goes as a whole to the ring of its level for that.
-//!    Timers are taken from there in bounded number, from the lowest level first: those that were moved from
-//!    above have more time left.
-//! 3. A timer that is taken fires if its deadline has come, else it is placed by its deadline. So moving a
-//!    deadline later is one store; moving it earlier is a change of ring.
+//! 1. A bucket of level n spans half of the reach of level n-1. So its timers fit there from one whole span
+//!    before the bucket begins; they move half a span before. That leaves enough time to move many timers
+//!    without making one late.
+//! 2. A bucket that is due, or has to move down, goes as a whole to its level's ring for that purpose. The
+//!    wheel takes a bounded number of timers from these rings, from the lowest level first: timers from
+//!    higher levels have more time left.
+//! 3. A timer that is taken fires if its deadline has come; otherwise it is placed by its deadline. So moving
+//!    a deadline later is one store; moving it earlier is a change of ring.
 //! 4. No timer fires early: deadlines are rounded up to ticks, the time is rounded down.
 //!
 //! # Cost
-//! Arming, cancelling: two links, a bit. Moving later: a store. A timer that waits for d is moved log128(d)
-//! times at most. Finding the next: a bitmap of 256 bits for each level. Memory: 40 bytes a timer, in chunks
-//! that never move.
+//! Arming, cancelling: two links, a bit. Moving later: a store. A timer that waits for d moves at most
+//! log128(d) times. Finding the next: a bitmap of 256 bits for each level. Memory: 40 bytes a timer, in
+//! chunks that never move.
 
 use crate::chunks::{Chunks, Fresh};
 use crate::own::Own;
@@ -39,18 +39,18 @@ use manylane_sync::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::task::Waker;
 
-/// Models have a wheel whose edges are near.
+/// Models have a small wheel, so that they reach its edges.
 const LEVELS: u32 = if cfg!(loom) { 2 } else { 4 };
 const BUCKETS: u32 = if cfg!(loom) { 4 } else { 256 };
-/// Bits of a level's span over the one below (rule 1).
+/// Bits by which a level's span exceeds that of the level below (rule 1).
 const STEP: u32 = BUCKETS.ilog2() - 1;
-/// The rings' sentinels come first among the nodes.
+/// First sentinel after those of the buckets: the ring of due timers. Sentinels are the first nodes.
 const DUE: u32 = LEVELS * BUCKETS;
-/// What is to be moved from level n is in the ring `DUE + n`.
+/// Number of sentinels. Timers that are to move down from level n are in the ring `DUE + n`.
 const SENTINELS: u32 = DUE + LEVELS;
 const NANOS: u64 = 1_000_000;
 
-/// The first tick at which `deadline` has passed (rule 4).
+/// Returns the first tick at which `deadline` has passed (rule 4).
 pub(crate) fn deadline_tick(deadline: Time) -> u64 {
     deadline.as_nanos().div_ceil(NANOS)
 }
@@ -60,9 +60,9 @@ pub(crate) fn deadline_tick(deadline: Time) -> u64 {
 struct Node {
     next: Own<u32>,
     prev: Own<u32>,
-    /// When to fire. Not before the bucket that the node is in.
+    /// Tick at which to fire, not before the bucket that holds the node.
     deadline: Own<u64>,
-    /// Written while the state is `LINKED`.
+    /// Initialised while the state is `LINKED`.
     waker: UnsafeCell<MaybeUninit<Waker>>,
     state: Own<u8>,
 }
@@ -71,7 +71,7 @@ const IDLE: u8 = 0;
 const LINKED: u8 = 1;
 const FIRED: u8 = 2;
 
-// SAFETY: numbers of zero, and nothing.
+// SAFETY: zero bytes are numbers of zero and an uninitialised waker.
 unsafe impl Fresh for Node {
     #[cfg(loom)]
     fn fresh() -> Self {
@@ -85,18 +85,18 @@ unsafe impl Fresh for Node {
     }
 }
 
-/// The wheel of a lane. For its owner only.
+/// The wheel of a lane, for its owner only.
 pub(crate) struct Wheel {
     nodes: Chunks<Node>,
-    /// Nodes that exist.
+    /// Number of nodes that exist.
     fresh: Own<u32>,
     /// First of the free nodes.
     free: Own<u32>,
-    /// All ticks up to this one are due, or fired.
+    /// All ticks up to this one are due, or have fired.
     time: Own<u64>,
-    /// Timers that are linked.
+    /// Number of linked timers.
     armed: Own<u32>,
-    /// Buckets that may hold something: a set bit may be out of date, a clear one never.
+    /// Bitmap of the buckets that may hold timers: a set bit may be stale, a clear one never is.
     bits: [[Own<u64>; 4]; LEVELS as usize],
 }
 
@@ -113,18 +113,20 @@ impl Wheel {
     }
 
     fn node(&self, index: u32) -> &Node {
-        // SAFETY: indices come from `take_node`, from links, and are sentinels after the first of these.
+        // SAFETY: indices come from `take_node` and from links, or are sentinels, which exist once the first
+        // node does.
         unsafe { self.nodes.at(index) }
     }
 
-    /// A new owner of the lane may have another clock. Timers that outlived the old one keep theirs.
+    /// Restarts the time for a new owner, who may have another clock. Timers that outlived the old owner keep
+    /// it.
     pub(crate) fn restart(&self) {
         if self.armed.get() == 0 {
             self.time.set(0);
         }
     }
 
-    /// A node for a timer; none when there is no memory.
+    /// Takes a node for a timer; none if there is no memory.
     pub(crate) fn take_node(&self) -> Option<u32> {
         let free = self.free.get();
         if free != NIL {
@@ -151,7 +153,7 @@ impl Wheel {
         }
     }
 
-    /// Gives a node back. The waker that is returned is for the caller to drop.
+    /// Returns a node to the free list. The caller drops the returned waker.
     pub(crate) fn give_node(&self, index: u32) -> Option<Waker> {
         let waker = self.disarm(index);
         let node = self.node(index);
@@ -164,7 +166,7 @@ impl Wheel {
     pub(crate) fn arm(&self, index: u32, deadline: u64, waker: Waker) {
         let node = self.node(index);
         debug_assert!(node.state.get() != LINKED);
-        // SAFETY: no waker is there (the state), and nobody else touches the wheel.
+        // SAFETY: the state shows that there is no waker; no other thread touches the wheel.
         node.waker.with_mut(|place| unsafe { (*place).write(waker) });
         node.state.set(LINKED);
         node.deadline.set(deadline);
@@ -184,15 +186,15 @@ impl Wheel {
 
     /// Puts another waker into an armed timer, and returns the old one.
     pub(crate) fn set_waker(&self, index: u32, waker: Waker) -> Waker {
-        // SAFETY: armed, so there is one; nobody else touches the wheel.
+        // SAFETY: armed, so there is a waker; no other thread touches the wheel.
         self.node(index)
             .waker
             .with_mut(|place| unsafe { std::mem::replace((*place).assume_init_mut(), waker) })
     }
 
-    /// Whether the armed timer would wake `waker`.
+    /// True if the armed timer would wake `waker`.
     pub(crate) fn wakes(&self, index: u32, waker: &Waker) -> bool {
-        // SAFETY: armed, so there is one; comparing calls nothing back.
+        // SAFETY: armed, so there is a waker; the comparison calls back into nothing.
         self.node(index).waker.with(|place| unsafe { (*place).assume_init_ref().will_wake(waker) })
     }
 
@@ -200,7 +202,7 @@ impl Wheel {
         self.node(index).state.get() == LINKED
     }
 
-    /// Takes a timer off the wheel; its waker, if it was armed.
+    /// Removes a timer from the wheel; returns its waker if it was armed.
     fn disarm(&self, index: u32) -> Option<Waker> {
         let node = self.node(index);
         (node.state.get() == LINKED).then(|| {
@@ -213,7 +215,7 @@ impl Wheel {
     fn expired(&self, node: &Node) -> Waker {
         node.state.set(FIRED);
         self.armed.set(self.armed.get() - 1);
-        // SAFETY: it was linked, so there is one, and the state says from here on that there is none.
+        // SAFETY: it was linked, so there is a waker; from here on the state says that there is none.
         node.waker.with(|place| unsafe { (*place).assume_init_read() })
     }
 
@@ -258,7 +260,7 @@ impl Wheel {
         let (source, target) = (self.node(from), self.node(to));
         let (first, last) = (source.next.replace(from), source.prev.replace(from));
         if first == from {
-            return; // all had been cancelled
+            return; // all its timers were cancelled
         }
         let before = target.prev.replace(last);
         self.node(before).next.set(first);
@@ -266,11 +268,11 @@ impl Wheel {
         self.node(last).next.set(to);
     }
 
-    /// The first bucket of `level`, from number `from` on and within a turn, that may hold something.
+    /// Returns the first bucket of `level`, from number `from` on and within a turn, that may hold timers.
     fn next_bucket(&self, level: u32, from: u64) -> Option<u64> {
         let words = &self.bits[level as usize];
         let start = from as u32 % BUCKETS;
-        // The word that the turn begins in comes again at its end, for its lower bits.
+        // The word in which the turn begins comes again at its end, for its lower bits.
         for step in 0..=4 {
             let index = (start / 64 + step) % 4;
             let mut word = words[index as usize].get();
@@ -287,8 +289,8 @@ impl Wheel {
         None
     }
 
-    /// When bucket `bucket` of `level` has to be attended to: level 0 when it is due, the others half a span
-    /// before they begin.
+    /// Returns the tick at which bucket `bucket` of `level` needs attention: on level 0 when it is due, on
+    /// the others half a span before it begins.
     fn attention(level: u32, bucket: u64) -> u64 {
         match level {
             0 => bucket,
@@ -296,12 +298,13 @@ impl Wheel {
         }
     }
 
-    /// The number of the first bucket of `level` that has not been attended to.
+    /// Returns the number of the first bucket of `level` that had no attention yet.
     fn first_bucket(&self, level: u32) -> u64 {
         if level == 0 { self.time.get() + 1 } else { self.time.get() >> (STEP * level) }
     }
 
-    /// The time is `now`: what is due or has to be moved goes to the rings of rule 2. Nothing is fired yet.
+    /// Sets the time to `now`, and moves buckets that are due, or have to move down, to the rings of rule 2.
+    /// Fires nothing yet.
     #[inline]
     pub(crate) fn advance(&self, now: Time) {
         let now = now.as_nanos() / NANOS;
@@ -316,7 +319,7 @@ impl Wheel {
             for level in 0..LEVELS {
                 let to = DUE + level;
                 let mut from = self.first_bucket(level);
-                // Within one turn: a bucket further on is not distinguished from those behind.
+                // Within one turn: a bucket further on has the same number as one behind.
                 let end = from + u64::from(BUCKETS);
                 while let Some(bucket) = self.next_bucket(level, from)
                     && bucket < end
@@ -330,7 +333,8 @@ impl Wheel {
         self.time.set(now);
     }
 
-    /// The waker of the next timer that fires now, if there is any; `budget` bounds how many are looked at.
+    /// Returns the waker of the next timer that fires now, if there is one; `budget` bounds how many timers
+    /// are examined.
     pub(crate) fn next_expired(&self, budget: &mut u32) -> Option<Waker> {
         if self.fresh.get() < SENTINELS {
             return None;
@@ -349,7 +353,7 @@ impl Wheel {
         None
     }
 
-    /// The first of the timers that are to be fired or moved.
+    /// Returns the first timer that is to fire or to move.
     fn first_pending(&self) -> Option<u32> {
         (DUE..SENTINELS)
             .map(|ring| (ring, self.node(ring).next.get()))
@@ -357,8 +361,8 @@ impl Wheel {
             .map(|p| p.1)
     }
 
-    /// When the wheel next needs a look; none while no timer is armed. May be earlier than the first
-    /// deadline.
+    /// Returns the time of the wheel's next event; none while no timer is armed. May be earlier than the
+    /// first deadline.
     pub(crate) fn next_event(&self) -> Option<Time> {
         if self.armed.get() == 0 {
             return None;
@@ -426,8 +430,8 @@ mod tests {
         }
     }
 
-    /// What happens to a wheel. Times are distances, from a millisecond to half a year; `which` picks one of
-    /// those that are armed.
+    /// A step of the test. Times are distances, from a millisecond to half a year; `which` picks one of the
+    /// armed timers.
     #[derive(Clone, Copy, Debug)]
     enum Step {
         Arm { after: u64 },
@@ -447,7 +451,7 @@ mod tests {
     }
 
     proptest! {
-        /// Arming, moving both ways, cancelling, and jumps of time.
+        /// Tests arming, moving both ways, cancelling, and jumps of time.
         #[test]
         fn the_wheel_agrees_with_an_ordered_map(steps in vec(step(), 1..100)) {
             let wheel = Wheel::new();
@@ -498,7 +502,7 @@ mod tests {
                     prop_assert!(event <= *first, "sleeping until {} misses {}", event, first);
                 }
             }
-            // The wheel does not free wakers that are still armed: it lives as long as the program.
+            // The wheel does not free wakers that are still armed, since it lives as long as the program.
             expected.into_keys().for_each(|index| drop(wheel.give_node(index)));
         }
     }
@@ -516,7 +520,7 @@ mod tests {
         assert_eq!(fire_all(&wheel, 100_000), 1);
     }
 
-    /// Ten million timers within a minute: each round looks at a bounded number, and still none is late.
+    /// Ten million timers within a minute: each round examines a bounded number, and still none is late.
     #[test]
     fn millions_of_timers_are_moved_in_bounded_steps_and_none_is_late() {
         let timers: u64 = if cfg!(debug_assertions) { 300_000 } else { 10_000_000 };
@@ -528,7 +532,7 @@ mod tests {
         let mut fired = 0;
         for now in 1..=60_000 {
             wheel.advance(Time::from_millis(now));
-            // What ten rounds in each millisecond may do.
+            // The budget of ten rounds in each millisecond.
             let mut budget = 10 * super::super::TIMERS_PER_ROUND;
             while wheel.next_expired(&mut budget).is_some() {
                 fired += 1;
