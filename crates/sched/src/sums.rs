@@ -27,13 +27,13 @@ pub struct Sums(CounterGroup<Slot>);
 /// A reading of the sums; times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Polls.
+    /// Number of polls.
     pub calls: u64,
-    /// What they took.
+    /// Time of the polls.
     pub cpu: u64,
-    /// Polls whose wake-up was seen.
+    /// Number of polls whose wake-up was seen.
     pub waits: u64,
-    /// From the wake-up to the run.
+    /// Time from the wake-ups to the runs.
     pub latency: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Wakers are numbers: lane, slot, generation in one word. Cloning copies it, dropping does nothing.
+//! Wakers are numbers: lane, slot and generation in one word. Cloning one copies the word, dropping it does
+//! nothing.
 
 use crate::home;
 use crate::late::CallerSite;
@@ -9,7 +10,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::without_provenance;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-/// The number of a task. It stays valid after the task has ended: then it names nobody.
+/// The number of a task. After the end of the task it stays valid, but refers to no task.
 ///
 /// Layout: lane in the upper 12 bits, slot in the next 28, generation in the lower 24.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,30 +41,30 @@ impl TaskId {
         self.0 as u32 & ((1 << GENERATION_BITS) - 1)
     }
 
-    /// The slot, if its number is below `slots` and the lane that of `other`, whose slot and generation are
-    /// 0.
+    /// Returns the slot if its number is below `slots` and the lane is that of `other`, whose slot and
+    /// generation are 0.
     #[inline(always)]
     pub(crate) const fn slot_beside(self, other: Self, slots: u32) -> Option<u32> {
-        let slot = (self.0 ^ other.0) >> GENERATION_BITS; // and the lane, if it is another one
+        let slot = (self.0 ^ other.0) >> GENERATION_BITS; // includes the lane's bits if the lanes differ
         if slot < slots as u64 { Some(slot as u32) } else { None }
     }
 
-    /// The next task in the same slot. After 24 bits generations begin again.
+    /// Returns the id of the next task in the same slot. Generations wrap after 24 bits.
     #[inline(always)]
     pub(crate) const fn next_generation(self) -> Self {
         const MASK: u64 = (1 << GENERATION_BITS) - 1;
         Self(self.0 & !MASK | self.0.wrapping_add(1) & MASK)
     }
 
-    /// The task's lane.
+    /// Returns the task's lane.
     pub fn lane(self) -> LaneId {
         LaneId::new(self.lane_number() as usize).expect("it came from a lane")
     }
 
-    /// Wakes the task, from any thread; nothing if it has ended.
+    /// Wakes the task, from any thread; does nothing if it has ended.
     ///
     /// Cost: on the task's lane a push on a local queue, without a locked instruction. From elsewhere a swap,
-    /// and if the task was not on its way already a compare-and-swap on the lane's inbox; if the lane
+    /// and, unless the task is on its way already, a compare-and-swap on the lane's inbox; if the lane
     /// sleeps, the system call that wakes it.
     #[inline]
     #[cfg_attr(any(manylane_sim, debug_assertions), track_caller)]
@@ -89,15 +90,15 @@ impl TaskId {
         }
     }
 
-    /// A waker for the task. It owns nothing: not even dropping it is needed.
+    /// Returns a waker for the task. It owns nothing and need not even be dropped.
     #[inline]
     pub fn waker(self) -> Waker {
-        // SAFETY: the functions of the table keep the contract of `RawWaker`: they work on numbers from `raw`
-        // only, on any thread.
+        // SAFETY: the functions of the table fulfil the contract of `RawWaker`: they work only on numbers
+        // from `raw`, on any thread.
         unsafe { Waker::from_raw(self.raw()) }
     }
 
-    /// A waker to lend to a poll.
+    /// Returns a waker to lend to a poll.
     #[inline(always)]
     pub(crate) fn lend(self) -> ManuallyDrop<Waker> {
         ManuallyDrop::new(self.waker())

@@ -1,18 +1,19 @@
-//! A thread outside of the lanes that looks for tasks which do not come back.
+//! The watchdog: a thread outside of the lanes that reports tasks whose polls do not return.
 //!
 //! # Protocol
 //! 1. Before each poll a lane publishes the task's kind, then the number of the poll: two plain stores. It
+//! 1. Before each poll a lane publishes the task's kind, then the number of the poll: two plain stores. It
 //!    reads no clock.
-//! 2. The watchdog looks at every lane several times within the warn limit. A lane on which it finds the same
-//!    poll running for that long, by its own clock, is reported once, with the stack of its thread (see
-//!    `stack.rs`); one that does so for the kill limit ends the process.
-//! 3. The kind is read between two reads of the number that agree, so both belong together: a store that is a
-//!    limit old is visible.
-//! 4. Time counts from look to look, and a gap counts as two looks at most: when the whole process was
+//! 2. The watchdog checks every lane several times within the warn limit. If it finds the same poll running
+//!    for that long, by its own clock, it reports the lane once, with the stack of its thread (see
+//!    `stack.rs`). At the kill limit it ends the process.
+//! 3. The watchdog reads the kind between two reads of the number that agree, so the two belong together: a
+//!    store that is a limit old is visible.
+//! 4. Time counts from check to check, and a gap counts as two checks at most: if the whole process was
 //!    stopped, or the machine stood still, no task is to blame.
-//! 5. Limits are of processor time: a thread that has not been given a processor, on a machine with too much
-//!    to do, is not to blame either, and looks the same from here as one that waits for a lock. Such a task
-//!    may take [`WAITING`] times as long.
+//! 5. Limits are of processor time. On an overloaded machine a thread may wait for a processor, which is not
+//!    the task's fault; to the watchdog that looks the same as waiting for a lock. Such a task may take
+//!    [`WAITING`] times as long.
 
 mod stack;
 
@@ -30,27 +31,26 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Looks within the warn limit: a task is reported at most a quarter of the limit late, if the watchdog
-/// itself is not (rule 4).
+/// Checks within the warn limit: a task is reported at most a quarter of the limit late, unless the watchdog
+/// itself is late (rule 4).
 const LOOKS: u32 = 4;
 
-/// How many times a limit a task may take that does not use a processor (rule 5). With the default ones it is
-/// reported after 1 s, and ends the process after 20 s: no scheduler of a system lets a thread wait that
-/// long.
+/// Factor on a limit for a task that uses no processor (rule 5). With the default limits it is reported after
+/// 1 s and ends the process after 20 s: no operating system lets a thread wait that long for a processor.
 const WAITING: u32 = 10;
 
-/// Limits of a [`Watchdog`]: of the processor time that a task takes. One that waits, for a lock, for the
-/// system or for a processor, may take ten times as long.
+/// Limits of a [`Watchdog`] on the processor time of a poll. A task that waits, for a lock, for the system or
+/// for a processor, may take ten times as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From this on a task is reported. At least a millisecond.
     pub warn: Duration,
-    /// From this on the process ends; not below `warn`.
+    /// Limit after which the process ends; not below `warn`.
     pub kill: Duration,
 }
 
 impl Limits {
-    /// Shortest warn limit: below it the watchdog would itself be a load.
+    /// Shortest warn limit: with a lower one the watchdog itself would be a load.
     pub const SHORTEST: Duration = Duration::from_millis(1);
 }
 
@@ -61,7 +61,7 @@ impl Default for Limits {
     }
 }
 
-/// The thread that looks. Ends when this is dropped.
+/// The watchdog's thread, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Watchdog {
     stop: Arc<AtomicBool>,
@@ -69,14 +69,14 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts looking at all lanes of the process. `warn` is called once for each poll that takes longer than
-    /// the warn limit, with a sentence and the stack, a call a line. At the kill limit the task and every
-    /// lane's state go to the standard error output, and the process aborts: a lane that does not come
-    /// back serves nobody, and its connections wait in vain.
+    /// Starts checking all lanes of the process. Calls `warn` once for each poll that exceeds the warn limit,
+    /// with a sentence and the stack, one line for each call. At the kill limit it writes the task and every
+    /// lane's state to standard error and aborts the process: a lane whose task does not return serves no
+    /// connection.
     ///
     /// # Errors
-    /// Of the kind [`InvalidInput`](io::ErrorKind::InvalidInput) for limits that no watchdog can have; or the
-    /// system's, when it has no thread or no signal.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for limits out of range; or that of the system, if it
+    /// refuses a thread or the signal.
     pub fn start(limits: Limits, mut warn: impl FnMut(&str) + Send + 'static) -> io::Result<Self> {
         if limits.warn < Limits::SHORTEST || limits.kill < limits.warn {
             let (Limits { warn, kill }, shortest) = (limits, Limits::SHORTEST);
@@ -121,32 +121,33 @@ impl Drop for Watchdog {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            let _ = thread.join(); // a panic of `warn` has been printed
+            let _ = thread.join(); // the panic hook has reported a panic of `warn`
         }
     }
 }
 
-/// A task that has been running for longer than a limit.
+/// A task that exceeded a limit.
 struct Found {
     kills: bool,
     lane: LaneId,
-    /// A sentence, then the stack, a call a line.
+    /// A sentence, then the stack, one line for each call.
     text: String,
 }
 
-/// What the watchdog remembers.
+/// Memory of the watchdog.
 struct LaneWatch {
     limits: Limits,
     seen: HashMap<LaneId, Observed>,
     looked: Option<Instant>,
-    /// Processor time of a lane's thread so far; none if the system does not tell, then time as such counts.
+    /// Returns the processor time of a lane's thread so far; if the system does not tell it, wall time
+    /// counts.
     used: fn(&Home) -> Option<Duration>,
 }
 
-/// A poll that was running at an earlier look.
+/// A poll that was running at an earlier check.
 struct Observed {
     run: u64,
-    /// Since then, as far as it counts (rule 4).
+    /// Counted time since the poll was first seen (rule 4).
     since: Duration,
     /// Processor time of the thread when the poll was first seen.
     used_before: Option<Duration>,

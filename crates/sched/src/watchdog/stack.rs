@@ -1,22 +1,22 @@
-//! Where another thread stands: a signal handler in that thread walks its own stack, and the watchdog names
+//! The stack of another thread: a signal handler in that thread walks its own stack, and the watchdog names
 //! the functions.
 //!
-//! The handler calls `_Unwind_Backtrace` and `gettid`. Neither allocates; the first looks for call frame
-//! information as a panic does, with a lock of the dynamic linker at most, which the thread that holds it may
-//! take again. It leaves `errno` as it was, and runs on the stack that it walks: an alternate one may be too
-//! small.
+//! The handler calls `_Unwind_Backtrace` and `gettid`. Neither allocates; the first searches the call frame
+//! information as a panic does, at most with a lock of the dynamic linker, which its holder may take again.
+//! The handler preserves `errno`, and runs on the stack that it walks: an alternate stack may be too small.
 //!
 //! # Protocol
-//! The addresses are the asker's, who holds the lock [`ASKING`], while the state is `IDLE` or `DONE`, and the
-//! handler's while it is `WALKING`. In between the asker has `WANTED` a thread and sends the signal.
+//! While the state is `IDLE` or `DONE`, the addresses belong to the requester, who holds the lock [`ASKING`];
+//! while it is `WALKING` they belong to the handler. In between the requester stores `WANTED` with the thread
+//! and sends the signal.
 //!
-//! 1. Both ways out of `WANTED` are compare-and-swaps of the state with the thread's number in it, so a
-//!    signal that comes late finds no request, or one that is meant for it.
-//! 2. The asker holds the lane's [`Unpark`](crate::Unpark) lock from its look at the thread's number until
-//!    the signal is sent. A lane clears the number under that lock before it ends: the signal never goes to a
-//!    thread that has inherited the number.
-//! 3. Nobody waits for a walk without end, whose lock may be held by a thread that does not come back either:
-//!    the addresses stay the handler's, and who asks before it is done gets none.
+//! 1. Both transitions out of `WANTED` are compare-and-swaps of a state that contains the thread's number, so
+//!    a late signal finds no request, or one for its own thread.
+//! 2. The requester holds the lane's [`Unpark`](crate::Unpark) lock from its read of the thread's number
+//!    until the signal is sent. A lane clears the number under that lock before it ends: the signal never
+//!    reaches a thread that has inherited the number.
+//! 3. A requester gives up on a walk without end, since that may wait for a lock whose holder does not return
+//!    either. The addresses then stay the handler's, and later requesters get none until it is done.
 
 use crate::home::Home;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -27,64 +27,63 @@ use std::io;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::time::{Duration, Instant};
 
-/// Frames of a stack at most: a recursion without end shows itself in fewer.
+/// Maximum number of frames of a stack: an endless recursion is recognisable in fewer.
 const FRAMES: usize = 128;
-/// How long an answer is waited for: a thread that runs is interrupted at once, one that waits for a
-/// processor later. Only one that waits uninterruptibly in the kernel, or has blocked the signal, does not
-/// answer.
+/// Maximum time for an answer. A running thread is interrupted at once, one that waits for a processor later.
+/// A thread does not answer only if it waits uninterruptibly in the kernel, or has blocked the signal.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 static ASKING: LockClass = LockClass::new("stack of a thread", 3);
-/// For the one that is asking.
+/// Held by the requester.
 static TURN: Mutex<()> = Mutex::new(&ASKING, ());
 
 const IDLE: u64 = 0;
 const WALKING: u64 = 1;
 const DONE: u64 = 2;
 
-/// `WANTED`, with the system's number of the thread that is meant, which is not 0.
+/// Returns the state `WANTED` with the system's number of the wanted thread, which is not 0.
 fn wanted(thread: u32) -> u64 {
     u64::from(thread) << 2 | 3
 }
 
-/// The system's number of the calling thread. A lane's place for it has 0 while there is no thread, which a
-/// lane that ends stores under its lock (rule 2).
+/// Returns the system's number of the calling thread. A lane's field for it is 0 while there is no thread; a
+/// lane that ends stores 0 under its lock (rule 2).
 pub(crate) fn this_thread() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-// What asker and handler share. Relaxed, but for the state, which publishes the addresses.
+// State shared by requester and handler. Relaxed, except for the state, which publishes the addresses.
 static STATE: AtomicU64 = AtomicU64::new(IDLE);
 static WALKED: AtomicUsize = AtomicUsize::new(0);
 static ADDRESSES: [AtomicUsize; FRAMES] = [const { AtomicUsize::new(0) }; FRAMES];
 
-/// Processor time so far of the thread in a lane's place. None: there is no thread, or it has just ended. A
-/// number that another thread of the process has inherited gives that one's time, which is of no lane's poll.
+/// Returns the processor time so far of the thread in a lane's field. None if there is no thread, or if it
+/// has just ended. If another thread of the process inherited the number, the time is that thread's, which
+/// belongs to no lane's poll.
 pub(super) fn processor_time(place: &AtomicU32) -> Option<Duration> {
     let thread = place.load(Ordering::Relaxed);
     if thread == 0 {
         return None;
     }
-    // The kernel's own encoding of a thread's clock, as `pthread_getcpuclockid` makes it: the number's
-    // complement, then what is counted (2: as the scheduler does, in nanoseconds), with the bit that says it
-    // is one thread's.
+    // The kernel's encoding of a thread's clock, as `pthread_getcpuclockid` makes it: the complement of the
+    // number, then the kind of clock (2: the scheduler's, in nanoseconds) and the bit for a single thread.
     let clock = (!thread.cast_signed() << 3 | 2 | 4) as libc::clockid_t;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes into memory of ours; a clock that is not there is refused.
+    // SAFETY: writes into a local variable; the system refuses a clock that does not exist.
     let known = unsafe { libc::clock_gettime(clock, &raw mut time) } == 0;
     known.then(|| Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32))
 }
 
-/// Installs the handler, of the last real-time signal: nothing else of the program uses it.
+/// Installs the handler for the last real-time signal, which nothing else in the program uses.
 ///
 /// # Errors
-/// The system's.
+/// That of the system.
 pub(super) fn install() -> io::Result<()> {
     let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_signal;
     // SAFETY: zeros are a valid `sigaction`: no handler, no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as usize;
-    // System calls go on where that is possible; the others see EINTR, as with any signal.
+    // System calls are restarted if possible; the others return EINTR, as with any signal.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
     // SAFETY: the handler is async-signal-safe (see above) and lives as long as the program.
     match unsafe { libc::sigaction(libc::SIGRTMAX(), &raw const action, null_mut()) } {
@@ -93,14 +92,14 @@ pub(super) fn install() -> io::Result<()> {
     }
 }
 
-/// Notes the calls of the thread that it interrupts, if that is the one that is meant.
+/// Records the calls of the interrupted thread, if it is the wanted one.
 extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
     let wanted = wanted(this_thread());
     // Acquire: pairs with the release in `addresses`.
     if STATE.compare_exchange(wanted, WALKING, Ordering::Acquire, Ordering::Relaxed).is_err() {
         return;
     }
-    // SAFETY: this thread's own `errno`, which the code that is interrupted may be about to read.
+    // SAFETY: this thread's own `errno`, which the interrupted code may be about to read.
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the system gives a handler with SA_SIGINFO the interrupted context.
     let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
@@ -108,10 +107,10 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
     let interrupted = machine.gregs[libc::REG_RIP as usize] as usize;
     #[cfg(target_arch = "aarch64")]
     let interrupted = machine.pc as usize;
-    // That one alone where there is no way through the system's frame.
+    // The only address if the system's frame cannot be unwound.
     ADDRESSES[0].store(interrupted, Ordering::Relaxed);
     let (mut walked, mut below) = (1, false);
-    // SAFETY: it shares nothing with calls on other threads but the call frame information, which stays.
+    // SAFETY: it shares with calls on other threads only the call frame information, which does not change.
     unsafe {
         backtrace::trace_unsynchronized(|frame| {
             let address = frame.ip().addr();
@@ -119,7 +118,7 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
                 ADDRESSES[walked].store(address, Ordering::Relaxed);
                 walked += 1;
             }
-            below |= address == interrupted; // those before are the handler's own
+            below |= address == interrupted; // earlier frames are the handler's own
             walked < FRAMES
         });
     }
@@ -130,8 +129,8 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
     STATE.store(DONE, Ordering::Release);
 }
 
-/// The stack of the lane's thread, the innermost call first: a line for a function, and one for its place, as
-/// panics show them. Or a line that says why there is none. Waits [`PATIENCE`] at most.
+/// Returns the stack of the lane's thread, the innermost call first: a line for each function, and one for
+/// its place, as panics show them; or a line with the reason why there is none. Waits at most [`PATIENCE`].
 pub(super) fn stack_of(home: &Home) -> String {
     let mut text = String::new();
     let addresses = match addresses(home) {
@@ -139,8 +138,8 @@ pub(super) fn stack_of(home: &Home) -> String {
         Err(why) => return format!("      there is no stack: {why}\n"),
     };
     for (number, address) in addresses.into_iter().enumerate() {
-        // The byte before is looked up: of a call that is the call, whose return address may be the next
-        // function's. The innermost address is no call.
+        // Looks up the byte before a return address: it belongs to the call, while the return address may
+        // belong to the next function. The innermost address is no return address.
         let place = with_exposed_provenance_mut::<c_void>(address + usize::from(number == 0));
         let before = text.len();
         backtrace::resolve(place, |symbol| {
@@ -165,12 +164,12 @@ fn addresses(home: &Home) -> Result<Vec<usize>, &'static str> {
     let wanted = {
         let _keeps_the_lane = home.unpark.lock(); // rule 2
         let thread = home.published.thread.load(Ordering::Relaxed);
-        // Release: pairs with the handler's acquire, which then finds the addresses given up.
+        // Release: pairs with the handler's acquire, which then owns the addresses.
         STATE.store(wanted(thread), Ordering::Release);
-        // SAFETY: a system call on numbers.
+        // SAFETY: a system call with numbers only.
         let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGRTMAX()) } == 0;
         if thread == 0 || !sent {
-            STATE.store(IDLE, Ordering::Relaxed); // no signal, no handler
+            STATE.store(IDLE, Ordering::Relaxed); // without a signal no handler runs
             return Err("the lane's thread has ended");
         }
         wanted(thread)
@@ -182,7 +181,7 @@ fn addresses(home: &Home) -> Result<Vec<usize>, &'static str> {
             match STATE.compare_exchange(wanted, IDLE, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Err("the thread did not answer; it may block the last real-time signal"),
                 Err(WALKING) => return Err("the walk through it does not end"), // rule 3
-                Err(_) => {}                                                    // done just now
+                Err(_) => {}                                                    // the walk was done just now
             }
         }
         std::thread::sleep(Duration::from_micros(100));
@@ -191,11 +190,11 @@ fn addresses(home: &Home) -> Result<Vec<usize>, &'static str> {
     Ok(walked.iter().map(|address| address.load(Ordering::Relaxed)).collect())
 }
 
-/// Takes the next request for this thread as a handler does that then hangs.
+/// Takes the next request for this thread as a handler that then hangs.
 #[cfg(all(test, not(manylane_sim)))]
 pub(super) fn walk_without_end(may_be_asked: &dyn Fn()) {
     let mut set = std::mem::MaybeUninit::uninit();
-    // SAFETY: makes a set of signals, and blocks them on this thread.
+    // SAFETY: creates a set of signals, and blocks them on this thread.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGRTMAX());
@@ -208,7 +207,7 @@ pub(super) fn walk_without_end(may_be_asked: &dyn Fn()) {
     }
 }
 
-/// Ends it.
+/// Ends that walk.
 #[cfg(all(test, not(manylane_sim)))]
 pub(super) fn end_walk() {
     STATE.store(DONE, Ordering::Release);

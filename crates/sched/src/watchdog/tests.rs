@@ -5,14 +5,15 @@ use std::sync::{Mutex, mpsc};
 
 const LIMITS: Limits = Limits { warn: Duration::from_millis(100), kill: Duration::from_secs(1) };
 
-/// Looks at a task that does `first`, which says that it runs, and then waits for the test, in the watchdog's
-/// own time, until it would end the process: what is found of it, when, and the first line of its stack.
+/// Watches a task that runs `first`, which reports that it runs, and then waits for the test, until the
+/// watchdog, in its own time, would end the process. Returns each report: whether it kills, when, and the
+/// first line of the stack.
 fn looks_at(
     kind: &'static TaskKind,
     first: fn(&dyn Fn()),
     used: fn(&Home) -> Option<Duration>,
 ) -> Vec<(bool, String, String)> {
-    static ALONE: Mutex<()> = Mutex::new(()); // a walk that hangs leaves no stack to others
+    static ALONE: Mutex<()> = Mutex::new(()); // a walk that hangs leaves no stack to other tests
     let _alone = ALONE.lock();
     let (running, runs) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
@@ -52,14 +53,14 @@ fn looks_at(
 #[test]
 fn a_task_that_does_not_come_back_is_reported_once_and_kills_at_the_limit() {
     static STUCK: TaskKind = TaskKind::new("stuck in the test");
-    // A machine with too much to do must not end the process, nor fill its log: who is given no processor has
+    // An overloaded machine must neither end the process nor fill its log: a thread without a processor has
     // ten times as long.
     let waits = |_: &Home| Some(Duration::from_millis(7));
     for (all, times) in [
         (looks_at(&STUCK, |runs| runs(), |_| None), ["100ms", "1s"]),
         (looks_at(&STUCK, |runs| runs(), waits), ["1s", "10s"]),
     ] {
-        // The sanitizer may keep a signal back until a thread that waits goes on.
+        // The sanitizer may hold a signal back until a waiting thread goes on.
         let stack =
             |stack: &str| stack.starts_with("   0: 0x") || cfg!(manylane_tsan) && stack.contains("answer");
         assert!(all.iter().all(|(.., line)| stack(line)), "{all:?}");
