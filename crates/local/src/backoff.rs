@@ -1,26 +1,26 @@
-//! How soon a receiver comes back to a stream in flow.
+//! Back-off of a receiver from a stream in flow.
 //!
-//! A sender in full flow has the buffer's lock half of the time, and the lines that come with it. A receiver
-//! that comes for each few messages meets it there: one waits for the other, and all lines travel for little.
-//! If it comes later it gets more at once, for the same travels. So each socket has a *back-off*: how long
-//! the next receive by reference stays away.
+//! A sender in full flow holds the buffer's lock, and the lines that come with it, half of the time. A
+//! receiver that comes for each few messages collides with the sender: one waits for the other, and all lines
+//! move for little data. If the receiver comes later it gets more data for the same moves. So each socket has
+//! a *back-off*: how long the next receive by reference stays away.
 //!
-//! It rises only when a receive met somebody in the lock: never on one thread, and seldom where both sides
-//! take turns. It falls when there was nothing, or so much that the sender would soon have to wait, and
-//! slowly while nobody is met.
+//! It rises only when a receive found the lock taken: never on one thread, and seldom if both sides take
+//! turns. It falls when a receive found nothing, or so much that the sender would soon have to wait, and
+//! slowly while no receive finds the lock taken.
 
 use crate::rcv::Found;
 use manylane_sync::atomic::{AtomicU32, Ordering};
 use manylane_sync::relax;
 
-/// Relaxations, at most: two to four microseconds, and with that the most that a message waits because of the
-/// back-off.
+/// Maximum number of relaxations: two to four microseconds, which is also the most that the back-off delays a
+/// message.
 const LONGEST: u32 = 512;
 
-/// The first step.
+/// Number of relaxations of the first step.
 const SHORTEST: u32 = 16;
 
-/// Relaxations before the next receive.
+/// Number of relaxations before the next receive.
 pub(crate) struct Backoff(AtomicU32);
 
 impl Backoff {
@@ -28,14 +28,14 @@ impl Backoff {
         Self(AtomicU32::new(0))
     }
 
-    /// Stays away for so long.
+    /// Waits for the back-off.
     #[inline]
     pub(crate) fn wait(&self) {
         let backoff = self.0.load(Ordering::Relaxed);
         (0..backoff).for_each(|_| relax());
     }
 
-    /// Learns from a receive.
+    /// Adapts the back-off after a receive.
     #[inline]
     pub(crate) fn learn(&self, found: Found, met_others: bool) {
         let backoff = self.0.load(Ordering::Relaxed);
@@ -46,7 +46,7 @@ impl Backoff {
     }
 }
 
-/// The back-off after a receive.
+/// Returns the back-off after a receive.
 #[inline]
 fn after(backoff: u32, found: Found, met_others: bool) -> u32 {
     let next = match found {
@@ -61,7 +61,7 @@ fn after(backoff: u32, found: Found, met_others: bool) -> u32 {
 mod tests {
     use super::*;
 
-    /// After a number of receives that are alike.
+    /// Returns the back-off after `times` equal receives.
     fn after_all(times: u32, backoff: u32, found: Found, met_others: bool) -> u32 {
         (0..times).fold(backoff, |backoff, _| after(backoff, found, met_others))
     }

@@ -10,24 +10,24 @@ use crate::wait::{self, Attempt, Event, Op, Waiting};
 use std::future::Future;
 use std::time::Instant;
 
-/// Connections that may wait to be accepted at most, whatever `listen` is told.
+/// Maximum number of connections that wait for `accept`; a larger argument of `listen` is reduced to it.
 pub const MAX_BACKLOG: usize = 4096;
 
 impl Socket {
-    /// Gives the socket a name, under which others in this process find it until it is closed.
+    /// Binds the socket to a name, under which other sockets of this process find it until it is closed.
     ///
     /// # Errors
-    /// [`Error::AddressInUse`]; [`Error::Invalid`] when it has a name already.
+    /// [`Error::AddressInUse`]; [`Error::Invalid`] if the socket has a name already.
     pub fn bind(&self, name: &Name) -> Result<(), Error> {
         name::bind(self.pcb(), name)
     }
 
-    /// Lets others connect to the socket: up to `backlog` connections, 1 to [`MAX_BACKLOG`], wait until they
-    /// are accepted. Called again, it changes the backlog.
+    /// Starts listening: up to `backlog` connections, 1 to [`MAX_BACKLOG`], wait for `accept`. A second call
+    /// changes the backlog.
     ///
     /// # Errors
-    /// [`Error::NotSupported`] for datagrams; [`Error::Invalid`] without a name; [`Error::IsConnected`] when
-    /// it is or was connected.
+    /// [`Error::NotSupported`] for datagrams; [`Error::Invalid`] without a name; [`Error::IsConnected`] if
+    /// the socket is or was connected.
     pub fn listen(&self, backlog: usize) -> Result<(), Error> {
         if self.kind() == Kind::Datagram {
             return Err(Error::NotSupported(
@@ -49,15 +49,15 @@ impl Socket {
         Ok(())
     }
 
-    /// Waits for a connection and takes it, at most as long as the receive timeout says.
+    /// Waits for a connection, at most for the receive timeout, and accepts it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when it does not listen; [`Error::WouldBlock`] when the time is up.
+    /// [`Error::Invalid`] if the socket does not listen; [`Error::WouldBlock`] after the timeout.
     pub fn accept(&self) -> Result<Self, Error> {
         wait::block(Accept { listener: self }, self.recv_patience())
     }
 
-    /// As [`accept`](Self::accept), until `deadline`.
+    /// Accepts a connection as [`accept`](Self::accept), but waits until `deadline`.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -65,26 +65,26 @@ impl Socket {
         wait::block(Accept { listener: self }, self.patience_until(deadline))
     }
 
-    /// Takes a connection if one waits.
+    /// Accepts a connection if one waits.
     ///
     /// # Errors
-    /// As [`accept`](Self::accept); [`Error::WouldBlock`] when none waits.
+    /// As [`accept`](Self::accept); [`Error::WouldBlock`] if none waits.
     pub fn try_accept(&self) -> Result<Self, Error> {
         wait::now(Accept { listener: self })
     }
 
-    /// As [`accept`](Self::accept), for any executor and without a timeout.
+    /// Accepts a connection as [`accept`](Self::accept), for any executor and without a timeout.
     pub fn accept_async(&self) -> impl Future<Output = Result<Self, Error>> {
         Op::new(Accept { listener: self })
     }
 
-    /// Connects to the socket that has `name`. A stream or seqpacket socket can do so once and then sends at
-    /// once: it need not be accepted first. It never waits. A datagram socket may connect as often as it
-    /// likes: its messages go to the latest.
+    /// Connects to the socket with this name. Never waits. A stream or seqpacket socket can connect once, and
+    /// can then send at once, before the listener accepts. A datagram socket may connect any number of times:
+    /// its messages go to the latest.
     ///
     /// # Errors
-    /// [`Error::ConnectionRefused`] when nobody has the name, or does not listen, or its backlog is full;
-    /// [`Error::WrongKind`]; [`Error::IsConnected`]; [`Error::Invalid`] when this socket listens itself;
+    /// [`Error::ConnectionRefused`] if no socket has the name, or it does not listen, or its backlog is full;
+    /// [`Error::WrongKind`]; [`Error::IsConnected`]; [`Error::Invalid`] if this socket listens itself;
     /// [`Error::NoBuffers`] without memory for the other end.
     pub fn connect(&self, name: &Name) -> Result<(), Error> {
         let found = name::find(name)?;
@@ -100,7 +100,7 @@ impl Socket {
     fn connect_datagram(&self, found: PcbRef) -> Result<(), Error> {
         let mut state = self.pcb().state.lock();
         state.phase = Phase::Connected;
-        state.peer_credentials = None; // nobody there took part
+        state.peer_credentials = None; // the socket with that name took no part
         let former = self.pcb().set_conn(Some(found));
         drop(state);
         drop(former); // rule 5: without the lock
@@ -111,9 +111,9 @@ impl Socket {
         if listener.as_ptr() == std::ptr::NonNull::from(self.pcb()) {
             return Err(Error::Invalid("a socket cannot connect to itself: use another one"));
         }
-        // The other end. Only reports know it, by its lane's list, so it is set up first; refused, it is
-        // dropped like any socket that was never connected: without a `conn`, and with a name that is
-        // not its own.
+        // Creates the other end first. Only reports see it, by its lane's list. If the connection is refused,
+        // it is dropped like any socket that was never connected: without a `conn`, and with the name of
+        // another socket.
         let end = Self::try_new(self.kind())?;
         let pcb = end.pcb();
         let mut state = pcb.state.lock();
@@ -146,7 +146,7 @@ impl Socket {
         own.peer_credentials = other.credentials;
         let former = self.pcb().set_conn(Some(end.reference()));
         debug_assert!(former.is_none(), "rule 2: it was never connected");
-        // Neither buffer has been used; no sender can be there before `own` is unlocked, nor wait.
+        // Neither buffer has been used; no sender can send or wait before `own` is unlocked.
         let _nobody = pcb.rcv.lock().set_sender_limit(own.send_limit);
         other.backlog.queue.push_back(end);
         let wakes = other.accepters.take();

@@ -1,5 +1,5 @@
-//! The lockings that ours replaced (R-A2), for the benchmark: the same sockets, buffers and copies, with the
-//! locks that a send took before.
+//! Earlier lock designs (R-A2), for the benchmark: the same sockets, buffers and copies, with the locks that
+//! a send took before.
 
 use crate::error::Error;
 use crate::locks::{self, Owned};
@@ -10,15 +10,15 @@ use manylane_sync::{LockClass, RwLock, label};
 static LINK: LockClass = LockClass::new("all local sockets (before)", 5);
 
 manylane_sync::lazy_static! {
-    /// Guards every connection there is: read by each send, written by connect and close.
+    /// Guards all connections: shared by each send, exclusive for connect and close.
     static CONNECTIONS: RwLock<()> = RwLock::new(&LINK, ());
 }
 
-/// Until 2018: one reader-writer lock for all connections, shared by every send, and the own pcb's lock. For
-/// streams, and bytes that fit at once.
+/// Sends as FreeBSD did until 2018: one reader-writer lock for all connections, shared by every send, and the
+/// lock of the own pcb. For streams, and bytes that fit at once.
 ///
 /// # Errors
-/// [`Error::NotConnected`]; [`Error::WouldBlock`] where [`Socket::send`] would do something unusual.
+/// [`Error::NotConnected`]; [`Error::WouldBlock`] if the fast path of [`Socket::send`] does not apply.
 pub fn send_under_global_lock(socket: &Socket, bytes: &[u8]) -> Result<usize, Error> {
     let connections = &*CONNECTIONS;
     label(connections, "lock of all connections");
@@ -28,7 +28,7 @@ pub fn send_under_global_lock(socket: &Socket, bytes: &[u8]) -> Result<usize, Er
     sent(put_now(peer, Kind::Stream, bytes), bytes)
 }
 
-/// R-A2: no global lock; the locks of both pcbs.
+/// Sends by R-A2: no global lock, but the locks of both pcbs.
 ///
 /// # Errors
 /// As [`send_under_global_lock`].

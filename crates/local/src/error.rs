@@ -1,51 +1,51 @@
-//! What can go wrong, with the number that BSD sockets give it.
+//! Errors, with the numbers that BSD sockets give them.
 
 use crate::name::MAX_NAME;
 use std::fmt;
 use std::io;
 
-/// Why an operation on a socket was refused. What was refused changed nothing, and what was to be sent is
-/// still the caller's.
+/// Why an operation on a socket was refused. A refused operation changed nothing, and the caller still owns
+/// the data to send.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// `EAGAIN`: it would have to wait, and may not, or not for longer.
+    /// `EAGAIN`: the operation would have to wait, and may not, or no longer.
     WouldBlock,
-    /// `ECONNREFUSED`: nobody listens under the name, its backlog is full, or the datagram socket that was
-    /// connected to is closed.
+    /// `ECONNREFUSED`: no socket listens under the name, its backlog is full, or the connected datagram
+    /// socket is closed.
     ConnectionRefused,
-    /// `ECONNRESET`: the other datagram socket of a pair was closed, or the peer gave up. Reported once.
+    /// `ECONNRESET`: the other datagram socket of a pair was closed, or the peer aborted. Reported once.
     ConnectionReset,
-    /// `EPIPE`: the other end is closed, or one side shut this direction down. No signal is raised.
+    /// `EPIPE`: the peer is closed, or one side shut this direction down. Raises no signal.
     BrokenPipe,
-    /// `EISCONN`: it is connected already, or was.
+    /// `EISCONN`: the socket is or was connected.
     IsConnected,
-    /// `ENOTCONN`: it is not connected.
+    /// `ENOTCONN`: the socket is not connected.
     NotConnected,
     /// `EDESTADDRREQ`: a datagram without a destination, on a socket that is not connected.
     DestinationRequired,
-    /// `EMSGSIZE`: a message that does not fit into the buffers.
+    /// `EMSGSIZE`: the message does not fit into the buffers.
     MessageTooLong {
         /// Bytes of the message.
         len: usize,
-        /// The most that fits.
+        /// Maximum number of bytes.
         limit: usize,
     },
     /// `EADDRINUSE`: another socket has the name.
     AddressInUse(crate::Name),
-    /// `ENAMETOOLONG`: a name of so many bytes.
+    /// `ENAMETOOLONG`: a name of this many bytes.
     NameTooLong(usize),
-    /// `EPROTOTYPE`: the socket of that name is of another kind.
+    /// `EPROTOTYPE`: the socket with that name is of another kind.
     WrongKind,
-    /// `EINVAL`: the call makes no sense for the socket as it is; the text says why and what to do.
+    /// `EINVAL`: the state of the socket forbids the call; the text says why and what to do.
     Invalid(&'static str),
-    /// `EOPNOTSUPP`: no socket of this kind can do that; the text says which can.
+    /// `EOPNOTSUPP`: this kind of socket does not support the call; the text says which does.
     NotSupported(&'static str),
-    /// `ETOOMANYREFS`: too many handles in one message, or on their way in the process.
+    /// `ETOOMANYREFS`: too many handles in one message, or in flight in the process.
     TooManyHandles {
-        /// What was asked for.
+        /// The requested number.
         wanted: usize,
-        /// The most that there may be.
+        /// Maximum number of handles.
         limit: usize,
     },
     /// `ENOBUFS`: no memory for the bytes.
@@ -53,7 +53,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The number of the error, as `errno` has it.
+    /// Returns the error's number, as in `errno`.
     pub fn raw_os_error(&self) -> i32 {
         match self {
             Self::WouldBlock => libc::EAGAIN,
@@ -136,7 +136,7 @@ impl From<manylane_buf::Error> for Error {
     }
 }
 
-/// Keeps the sentence; the kind is that of the number, which [`Error::raw_os_error`] has.
+/// Keeps the sentence; the kind is that of [`Error::raw_os_error`].
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = io::Error::from_raw_os_error(error.raw_os_error()).kind();

@@ -1,27 +1,29 @@
-//! Handles in messages (R-A6), and what becomes of those that nobody can receive any more.
+//! Handles in messages (R-A6), and the collection of those that no socket can receive any more.
 //!
-//! A handle on its way keeps its socket open. If the only handles of a socket lie in buffers that can only be
-//! reached through such sockets, nobody will ever receive them: a cycle, as when an end of a pair is sent to
-//! itself. They are collected.
+//! A handle in flight keeps its socket open. If all handles of a socket are in buffers that can be reached
+//! only through such sockets, no caller can ever receive them. Such a cycle arises, for example, when an end
+//! of a pair is sent to itself. The collector frees them.
 //!
 //! # Protocol
 //! 1. Handles of sockets enter and leave a buffer under the flight lock *and* that buffer's lock. `in_flight`
-//!    counts them per socket, under the flight lock.
-//! 2. A socket of which all handles are in flight is a *candidate*. While the flight lock is held it stays
-//!    one: to make another handle one has to have a handle, and none can be received. A socket that is no
-//!    candidate has a handle in somebody's hands.
+//!    counts them for each socket, under the flight lock.
+//! 2. A socket whose handles are all in flight is a *candidate*. It stays one while the flight lock is held:
+//!    cloning a handle needs a handle, and no handle can be received. A program holds a handle of every other
+//!    socket.
 //! 3. The collector counts, for each candidate, its handles in the buffers of candidates (and of connections
-//!    that wait in a candidate's backlog). Who has more in flight than that can be received from elsewhere:
-//!    it is reachable, and so is, transitively, what lies in its buffer. What is left is garbage: its
-//!    buffers' handles are taken out and dropped after the locks are released.
-//! 4. When it runs: after a socket is closed or one of several handles of one is dropped, while handles are
-//!    in flight; but after a run that left n sockets in flight, only after n / 8 such events, so that a close
-//!    costs a constant on average. Also when the bound on handles is reached, and by [`collect`].
+//!    that wait in a candidate's backlog). A candidate with more handles in flight than that can be received
+//!    from elsewhere: it is reachable, and so are, transitively, the sockets in its buffer. All other
+//!    candidates are garbage: the collector takes the handles out of their buffers, and drops them after it
+//!    has released the locks.
+//! 4. The collector runs after a socket is closed, or one of several handles of a socket is dropped, while
+//!    handles are in flight. After a run that left n sockets in flight it skips n / 8 such events, so that a
+//!    close costs a constant on average. It also runs when the bound on handles is reached, and by
+//!    [`collect`].
 //! 5. Dropping handles is a loop over a list, not a recursion, however deep sockets are nested in each
 //!    other's buffers.
 //!
-//! Only sockets are traced. A socket inside another [object](Handle::Object) is invisible here: a cycle
-//! through one stays.
+//! The collector traces only sockets. It does not see a socket inside another [object](Handle::Object): a
+//! cycle through one stays.
 //!
 //! The method is that of BSD's and Linux's `unp_gc`.
 
@@ -37,18 +39,17 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ptr::NonNull;
 
-/// Handles that one message may carry: as many as the system's own sockets allow.
+/// Maximum number of handles in one message: as many as the system's own sockets allow.
 pub const MAX_HANDLES: usize = 253;
 
-/// Handles of sockets that may be on their way in the process at a time: it bounds what the collector has to
-/// look at.
+/// Maximum number of socket handles in flight in the process: bounds the collector's work.
 pub const MAX_IN_FLIGHT: usize = 65_536;
 
-/// Something that can be sent in a message.
+/// An object that a message can carry.
 pub enum Handle {
     /// A socket. Clone it first to keep a handle.
     Socket(Socket),
-    /// Anything else, to be downcast by the receiver. Sockets inside it are not traced (see [`collect`]).
+    /// Any other object, which the receiver downcasts. Sockets inside it are not traced (see [`collect`]).
     Object(Box<dyn Any + Send>),
 }
 
@@ -67,7 +68,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// What comes with the bytes of a message.
+/// Handles and credentials that come with the bytes of a message.
 #[derive(Default)]
 pub(crate) struct Control {
     pub(crate) handles: Vec<Handle>,
@@ -83,23 +84,24 @@ impl Control {
     }
 }
 
-/// What the flight lock guards.
+/// State under the flight lock.
 #[derive(Default)]
 pub(crate) struct Flight {
-    /// Handles in flight of each socket that has any. The pcbs are alive: they have handles.
+    /// Number of handles in flight of each socket that has any. These pcbs are alive, since they have
+    /// handles.
     in_flight: HashMap<Key, usize>,
     total: usize,
-    /// Events since the last run, and sockets that it left.
+    /// Number of events since the last run, and of sockets that the last run left.
     events: usize,
     survivors: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key(NonNull<Pcb>);
-// SAFETY: a pcb may be reached from any thread; rule 1 keeps it alive.
+// SAFETY: any thread may reach a pcb; rule 1 keeps it alive.
 unsafe impl Send for Key {}
 
-/// Static: handles in flight, for a look without the lock.
+/// Static state. `total` is the number of handles in flight, for reads without the lock.
 struct Shared {
     total: AtomicUsize,
     flight: Mutex<Flight>,
@@ -116,7 +118,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Flight> {
 }
 
 impl Flight {
-    /// Whether so many more handles may be sent now.
+    /// Checks that this many more handles may be sent now.
     pub(crate) fn admit(&self, handles: usize) -> Result<(), Error> {
         let wanted = self.total + handles;
         if wanted > MAX_IN_FLIGHT {
@@ -125,7 +127,7 @@ impl Flight {
         Ok(())
     }
 
-    /// `sockets` were put into a buffer, whose lock is still held.
+    /// Counts `sockets`, which the caller has put into a buffer whose lock it still holds.
     pub(crate) fn took_off(&mut self, sockets: &[NonNull<Pcb>]) {
         for socket in sockets {
             *self.in_flight.entry(Key(*socket)).or_default() += 1;
@@ -133,7 +135,7 @@ impl Flight {
         self.changed(self.total + sockets.len());
     }
 
-    /// `control` was taken out of a buffer, whose lock is still held.
+    /// Discounts `control`, which the caller has taken out of a buffer whose lock it still holds.
     pub(crate) fn landed(&mut self, control: &Control) {
         let mut total = self.total;
         for socket in control.sockets() {
@@ -152,12 +154,12 @@ impl Flight {
         SHARED.total.store(total, Ordering::Relaxed); // seen in time: see `is_due`
     }
 
-    /// Takes out the handles that cannot be received any more (rule 3).
+    /// Takes out the handles that no socket can receive any more (rule 3).
     fn collect(&mut self, garbage: &mut Vec<Handle>) {
         self.events = 0;
         let is_candidate = |key: &Key, in_flight: usize| {
-            // SAFETY: rule 1: what is in flight has a handle in some buffer, which stays there while we hold
-            // the lock.
+            // SAFETY: rule 1: a socket in flight has a handle in some buffer, which stays there while this
+            // thread holds the lock.
             let pcb = unsafe { key.0.as_ref() };
             pcb.handles.count() as usize == in_flight
         };
@@ -198,10 +200,9 @@ impl Flight {
     }
 }
 
-/// Calls `f` with the pcbs into whose buffers one gets by `key`: its own, and those of connections that
-/// nobody accepted.
+/// Calls `f` with the pcbs whose buffers `key` leads to: its own, and those of its unaccepted connections.
 fn with_buffers(key: Key, mut f: impl FnMut(&Pcb)) {
-    // SAFETY: rule 1: in flight, so it has a handle, as long as the flight lock is held.
+    // SAFETY: rule 1: in flight, so it has a handle as long as the flight lock is held.
     let pcb = unsafe { key.0.as_ref() };
     f(pcb);
     let state = pcb.state.lock();
@@ -210,7 +211,7 @@ fn with_buffers(key: Key, mut f: impl FnMut(&Pcb)) {
     }
 }
 
-/// Calls `f` with every socket that lies in a buffer of `key`.
+/// Calls `f` with every socket that is in a buffer of `key`.
 fn each_inside(key: Key, mut f: impl FnMut(Key)) {
     with_buffers(key, |pcb| {
         let rcv = pcb.rcv.lock();
@@ -218,8 +219,8 @@ fn each_inside(key: Key, mut f: impl FnMut(Key)) {
     });
 }
 
-/// Drops handles that come out of queues, and whatever comes out of the queues of sockets that this closes
-/// (rule 5). No lock is held.
+/// Drops handles from queues, and the contents of the queues of sockets that this closes (rule 5). The caller
+/// holds no lock.
 pub(crate) fn discard(mut handles: Vec<Handle>) {
     loop {
         while let Some(handle) = handles.pop() {
@@ -238,11 +239,11 @@ pub(crate) fn discard(mut handles: Vec<Handle>) {
     }
 }
 
-/// Whether the collector should run, one more event having happened (rule 4).
+/// Counts one more event, and returns true if the collector should run (rule 4).
 fn is_due() -> bool {
-    // Of one that puts a handle into flight and one that drops another handle of the same socket, either the
-    // latter sees here that handles are in flight, or the former, at its next event, that the other
-    // handle is gone: both pass a fence between what they changed and what they look at.
+    // Consider a thread that puts a handle into flight and one that drops another handle of the same socket.
+    // Either the second sees here that handles are in flight, or the first, at its next event, sees that the
+    // other handle is gone: both have a fence between their write and their read.
     fence(Ordering::SeqCst);
     if SHARED.total.load(Ordering::Relaxed) == 0 {
         return false;
@@ -252,9 +253,9 @@ fn is_due() -> bool {
     flight.events > flight.survivors / 8
 }
 
-/// Collects sockets that are open only because handles of them lie in each other's buffers, and returns how
-/// many handles were dropped. It runs by itself (see the rules above); call it to be sure. Takes the flight
-/// lock; O(handles in flight).
+/// Closes sockets that are open only because handles of them are in each other's buffers, and returns the
+/// number of dropped handles. The crate runs this by itself (see the rules above); a caller may force it.
+/// Takes the flight lock; O(handles in flight).
 pub fn collect() -> usize {
     let mut garbage = Vec::new();
     lock().collect(&mut garbage);
@@ -263,7 +264,7 @@ pub fn collect() -> usize {
     n
 }
 
-/// Handles of sockets that are on their way in messages. A plain load.
+/// Returns the number of socket handles in flight. A plain load.
 pub fn in_flight() -> usize {
     SHARED.total.load(Ordering::Relaxed)
 }

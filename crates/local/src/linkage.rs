@@ -1,7 +1,7 @@
-//! Which sockets exist: a list for each lane, of the sockets that were made there (R-A3).
+//! The lists of all sockets: one list for each lane, of the sockets created there (R-A3).
 //!
-//! A socket enters the list of the lane that makes it and leaves it when it is closed, wherever that is. Both
-//! take that lane's linkage lock only, so lanes that use sockets of their own never meet here.
+//! A socket enters the list of the lane that creates it, and leaves the list when it is closed, on any lane.
+//! Both take only that lane's linkage lock, so lanes that use their own sockets never collide here.
 
 use crate::locks;
 use crate::name::Name;
@@ -18,8 +18,7 @@ struct Links {
 }
 
 struct Linked(NonNull<Pcb>);
-// SAFETY: a pcb may be reached from any thread; while it is in the list, under its lock, it is alive (rule
-// 6).
+// SAFETY: any thread may reach a pcb; while it is in the list, under the list's lock, it is alive (rule 6).
 unsafe impl Send for Linked {}
 
 manylane_sync::lazy_static! {
@@ -27,41 +26,41 @@ manylane_sync::lazy_static! {
         PerLane::new(|_| Mutex::new(&locks::LINKAGE, Links { pcbs: Vec::new(), made: 0 }));
 }
 
-/// Lanes are numbered below 2^12; that leaves 2^52 numbers for the sockets of each.
+/// Lane numbers are below 2^12; that leaves 2^52 numbers for the sockets of each lane.
 const LANE_BITS: u32 = 12;
 const _: () = assert!(lane::MAX_LANES <= 1 << LANE_BITS);
 
-/// A new pcb in the list of the calling lane.
+/// Creates a pcb in the list of the calling lane.
 pub(crate) fn create(kind: Kind) -> Result<NonNull<Pcb>, AllocError> {
     let lane = lane::current();
     let mut links = LINKS.own().lock();
     let number = links.made << LANE_BITS | lane.index() as u64;
     links.made += 1;
     let pcb = Pcb::create(kind, lane, number)?;
-    // SAFETY: just made.
+    // SAFETY: just created.
     unsafe { pcb.as_ref() }.place.store(links.pcbs.len(), Ordering::Relaxed);
     links.pcbs.push(Linked(pcb));
     Ok(pcb)
 }
 
-/// Takes `pcb` out of its list. Called once, by its socket as it closes (rule 6).
+/// Removes `pcb` from its list. Its socket calls this once, as it closes (rule 6).
 pub(crate) fn remove(pcb: &Pcb) {
     let mut links = LINKS.get(pcb.lane).expect("it was linked on that lane").lock();
     let place = pcb.place.load(Ordering::Relaxed);
     links.pcbs.swap_remove(place);
     if let Some(moved) = links.pcbs.get(place) {
-        // SAFETY: rule 6: it is in the list, whose lock we hold.
+        // SAFETY: rule 6: it is in the list, whose lock this thread holds.
         unsafe { moved.0.as_ref() }.place.store(place, Ordering::Relaxed);
     }
 }
 
-/// What [`sockets`] tells of one.
+/// Report of one socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SocketInfo {
-    /// Unique in the process, never used again.
+    /// Number of the socket: unique in the process, never reused.
     pub number: u64,
-    /// The lane that made it.
+    /// Lane that created it.
     pub lane: LaneId,
     /// Its kind.
     pub kind: Kind,
@@ -69,19 +68,19 @@ pub struct SocketInfo {
     pub phase: &'static str,
     /// Its name.
     pub name: Option<Name>,
-    /// Bytes that wait to be received.
+    /// Number of bytes that wait for a receive.
     pub queued: usize,
-    /// Connections that wait to be accepted.
+    /// Number of connections that wait for `accept`.
     pub backlog: usize,
 }
 
-/// All sockets of the process, by lane. For reports: takes each lane's list lock in turn and, under it, each
-/// socket's two locks, one socket at a time; sockets may come and go meanwhile.
+/// Returns all sockets of the process, by lane. For reports: takes each lane's list lock in turn and, under
+/// it, each socket's two locks, one socket at a time. Other threads may create and close sockets meanwhile.
 pub fn sockets() -> Vec<SocketInfo> {
     let mut all = Vec::new();
     for (_, links) in LINKS.iter() {
         for linked in &links.lock().pcbs {
-            // SAFETY: rule 6: it is in the list, whose lock we hold.
+            // SAFETY: rule 6: it is in the list, whose lock this thread holds.
             let pcb = unsafe { linked.0.as_ref() };
             #[cfg(loom)]
             pcb.assert_alive();
