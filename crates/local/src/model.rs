@@ -1,6 +1,7 @@
-//! Sequences of operations on sockets beside a simple model of them: for the property test and the fuzzer.
+//! Sequences of operations on sockets beside a simple model, for the property test and the fuzzer.
 //!
-//! The model is a queue for each direction. One thread, no waiting: every result is known beforehand.
+//! The model is a queue for each direction. One thread without waiting: the model knows every result in
+//! advance.
 
 use crate::{Error, Kind, Socket};
 use manylane_buf::Chain;
@@ -21,7 +22,7 @@ impl Direction {
     }
 }
 
-/// The bytes of the sequence, one by one; 0 when they run out.
+/// The bytes of the sequence; 0 after its end.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -35,10 +36,10 @@ impl Input<'_> {
 /// The limit of both buffers in a run.
 const LIMIT: usize = 40_000;
 
-/// Runs the operations that `bytes` stand for on a pair of sockets and on the model.
+/// Runs the operations encoded in `bytes` on a pair of sockets and on the model.
 ///
 /// # Panics
-/// When they differ.
+/// If the two differ.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let kind = [Kind::Stream, Kind::SeqPacket][input.next() % 2];
@@ -47,7 +48,7 @@ pub fn run(bytes: &[u8]) {
     for socket in ends.iter().flatten() {
         socket.set_recv_limit(LIMIT).expect("it is more than 0");
     }
-    // `to[i]` is what end `i` receives.
+    // `to[i]` has the data that end `i` receives.
     let mut to = [Direction::default(), Direction::default()];
     let mut stamp = 0u8;
     while !input.0.is_empty() {

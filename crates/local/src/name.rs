@@ -1,7 +1,7 @@
-//! Names, and who has which.
+//! Names of sockets, and the table of their owners.
 //!
-//! The table is cut into shards, each under a name lock: the pool of name mutexes of R-A3. Names are known
-//! inside the process only; the file system has no part in it.
+//! The table is cut into shards, each under a name lock: the pool of name mutexes of R-A3. Names exist only
+//! inside the process, without the file system.
 
 use crate::error::Error;
 use crate::locks;
@@ -13,21 +13,21 @@ use std::hash::{BuildHasher, RandomState};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Bytes of a name at most: as many as a path of the system's own local sockets has.
+/// Maximum number of bytes of a name: that of a path of the system's own local sockets.
 pub const MAX_NAME: usize = 107;
 
-/// Parts of the table: sockets that bind and connect at the same time seldom meet.
+/// Number of shards of the table, so that sockets that bind and connect at the same time seldom collide.
 const SHARDS: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// What a socket is called: 1 to [`MAX_NAME`] bytes of any value. Cloning copies a pointer.
+/// Name of a socket: 1 to [`MAX_NAME`] bytes of any value. Cloning copies a pointer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<[u8]>);
 
 impl Name {
-    /// The name of these bytes.
+    /// Creates the name of these bytes.
     ///
     /// # Errors
-    /// [`Error::NameTooLong`]; [`Error::Invalid`] for no bytes at all.
+    /// [`Error::NameTooLong`]; [`Error::Invalid`] for an empty name.
     pub fn new(bytes: impl AsRef<[u8]>) -> Result<Self, Error> {
         match bytes.as_ref() {
             [] => Err(Error::Invalid("a name of 0 bytes: use one of 1 to 107 bytes")),
@@ -36,7 +36,7 @@ impl Name {
         }
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -54,11 +54,11 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A bound pcb. Its socket takes it out of the table, under the shard's lock, before it gives up its own
+/// A bound pcb. Its socket removes it from the table, under the shard's lock, before it releases its own
 /// reference.
 struct Bound(NonNull<Pcb>);
 
-// SAFETY: a pcb may be reached from any thread; the shard's lock keeps it alive (see above).
+// SAFETY: any thread may reach a pcb; the shard's lock keeps it alive (see above).
 unsafe impl Send for Bound {}
 
 struct Table {
@@ -79,7 +79,7 @@ impl Table {
     }
 }
 
-/// Gives `name` to `pcb`, whose socket calls this: takes the name lock, then the pcb's.
+/// Binds `name` to `pcb`, whose socket calls this: takes the name lock, then the pcb's.
 pub(crate) fn bind(pcb: &Pcb, name: &Name) -> Result<(), Error> {
     let mut shard = TABLE.shard(name).lock();
     if shard.contains_key(name) {
@@ -94,16 +94,16 @@ pub(crate) fn bind(pcb: &Pcb, name: &Name) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes `name` from the socket that has it; called by that socket as it closes.
+/// Unbinds `name`; the socket that has it calls this as it closes.
 pub(crate) fn unbind(name: &Name) {
     TABLE.shard(name).lock().remove(name);
 }
 
-/// The pcb that has `name`, held.
+/// Returns a reference on the pcb that has `name`.
 pub(crate) fn find(name: &Name) -> Result<PcbRef, Error> {
     let shard = TABLE.shard(name).lock();
     let bound = shard.get(name).ok_or(Error::ConnectionRefused)?;
-    // SAFETY: it is in the table under the lock that we hold, so its socket still has its reference: there is
-    // one to copy (R-A5).
+    // SAFETY: it is in the table under the lock that this thread holds, so its socket still has its
+    // reference: there is one to copy (R-A5).
     Ok(unsafe { PcbRef::hold(bound.0) })
 }

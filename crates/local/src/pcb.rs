@@ -1,4 +1,4 @@
-//! The protocol control block of a socket. Who may touch what when: `locks.rs`.
+//! The protocol control block of a socket. `locks.rs` has the rules of access.
 
 use crate::backoff::Backoff;
 use crate::credentials::Credentials;
@@ -17,25 +17,28 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// Both limits of a new socket: bytes that are queued for it, and by it at its peer, before senders have to
-/// wait. Enough that a sender and a receiver that take turns in sleeping do so seldom. To have more on the
-/// way, raise the receiver's and the sender's.
+/// Default of both limits of a socket: bytes queued for it, and by it at its peer, before senders wait. Large
+/// enough that a sender and a receiver that sleep in turn do so seldom. To have more data in flight, raise
+/// the limits of receiver and sender.
 pub const DEFAULT_LIMIT: usize = 256 * 1024;
 
-/// The part of a pcb that others write to: on lines of its own. The lock's word begins a line, and what a
-/// small send and its receive change lies in that line behind it: between two lanes it moves once for each.
+/// The part of a pcb into which others write, on lines of its own. The lock's word begins a line, and the
+/// fields that a small send and its receive change follow in the same line: between two lanes the line moves
+/// once for each.
 #[repr(C, align(64))]
 pub(crate) struct Buffer {
-    /// Puts the lock's first word, its class, which nobody writes, at the end of a line of its own.
+    /// Padding that puts the lock's first word, its class, which is never written, at the end of a line of
+    /// its own.
     _apart: [u8; APART],
     rcv: Mutex<Rcv>,
 }
 
-/// A line but for a pointer.
+/// A line minus a pointer.
 const APART: usize = 64 - size_of::<usize>();
 
 impl Buffer {
-    /// That of a new socket. Its one sender, if it is to have one, has not set a limit of its own either.
+    /// Creates the buffer of a new socket. Its one sender, if its kind has one, has not set a limit of its
+    /// own yet.
     fn new(kind: Kind) -> Self {
         let sender_limit = if kind.is_connected_kind() { DEFAULT_LIMIT } else { usize::MAX };
         Self { _apart: [0; APART], rcv: Mutex::new(&locks::BUFFER, Rcv::new(DEFAULT_LIMIT, sender_limit)) }
@@ -47,19 +50,19 @@ impl Buffer {
         self.rcv.lock()
     }
 
-    /// As [`lock`](Self::lock), for receivers of streams: true as well if somebody else had it.
+    /// As [`lock`](Self::lock), for receivers of streams. Also returns true if another thread held the lock.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn lock_noting_others(&self) -> (MutexGuard<'_, Rcv>, bool) {
-        // (The model checker takes a thread that tries a lock for one that waits for it.)
+        // (The model checker counts a thread that tries a lock as waiting for it.)
         match if cfg!(loom) { None } else { self.rcv.try_lock() } {
             Some(guard) => (guard, false),
             None => (self.rcv.lock(), true),
         }
     }
 
-    /// A look of somebody who spins, and would lock next: true too when somebody has the lock and may be
-    /// changing it.
+    /// Checks a condition for a spinning thread that would lock next. Also true if another thread holds the
+    /// lock and may be changing the buffer.
     pub(crate) fn look(&self, is_so: impl FnOnce(&Rcv) -> bool) -> bool {
         self.rcv.try_lock().is_none_or(|rcv| is_so(&rcv))
     }
@@ -68,15 +71,15 @@ impl Buffer {
 /// One socket. Key: `I` fixed after construction, `A` atomic (see there), `L` lines and lock of its own.
 #[repr(C)]
 pub(crate) struct Pcb {
-    /// The peer, owning a reference; null before it is connected. A: written under the pcb lock (rules 1 to
-    /// 3).
+    /// The peer, with a reference on it; null before the connection. A: written under the pcb lock (rules 1
+    /// to 3).
     conn: AtomicPtr<Pcb>,
     pub(crate) kind: Kind,    // I
-    pub(crate) lane: LaneId,  // I: in whose list it is
+    pub(crate) lane: LaneId,  // I: the lane whose list contains it
     pub(crate) number: u64,   // I: unique in the process
     pub(crate) refs: Refs,    // A: rule 5
-    pub(crate) handles: Refs, // A: `Socket`s; the last one detaches
-    /// Link in the list of its lane. A: used under the linkage lock only.
+    pub(crate) handles: Refs, // A: counts `Socket`s; the last one detaches
+    /// Index in the list of its lane. A: used under the linkage lock only.
     pub(crate) place: AtomicUsize,
     /// Nanoseconds. A: relaxed, settings only.
     pub(crate) recv_timeout: AtomicU64,
@@ -85,41 +88,41 @@ pub(crate) struct Pcb {
     pub(crate) backoff: Backoff,                 // A: relaxed, by receivers
     pub(crate) rcv: CachePadded<Buffer>,         // L: buffer lock
     pub(crate) state: CachePadded<Mutex<State>>, // L: pcb lock
-    /// Set when it is freed. Models look at it whenever they reach a pcb, through a cell: the checker sees
-    /// looks that nothing orders behind the making or before the freeing.
+    /// Set when the pcb is freed. Models read it whenever they reach a pcb, through a cell: the checker
+    /// detects reads that are not ordered after the creation or before the freeing.
     #[cfg(loom)]
     freed: manylane_sync::cell::UnsafeCell<bool>,
-    /// The model checker finds what is not dropped.
+    /// Lets the model checker find a pcb that is never dropped.
     #[cfg(loom)]
     witness: std::cell::Cell<Option<manylane_sync::Arc<()>>>,
 }
 
-// SAFETY: shared fields are atomics and locks. (The cells of models are looked at by one thread at a time:
-// loom runs one.)
+// SAFETY: shared fields are atomics and locks. (One thread at a time reads the cells of models: loom runs
+// one.)
 unsafe impl Sync for Pcb {}
-// SAFETY: as above; `conn` owns a reference on a pcb, which may be given up by any thread.
+// SAFETY: as above; `conn` owns a reference on a pcb, which any thread may release.
 unsafe impl Send for Pcb {}
 
-/// What the pcb lock guards.
+/// State under the pcb lock.
 pub(crate) struct State {
-    /// A socket, with handles, is attached. Cleared by `detach`, before the last release (rule 5).
+    /// True while a socket with handles is attached. `detach` clears it, before the last release (rule 5).
     pub(crate) attached: bool,
     pub(crate) phase: Phase,
     pub(crate) name: Option<Name>,
-    /// `name` is that of the socket that listens: it is not ours in the table.
+    /// True if `name` is that of the listening socket: the table does not map it to this pcb.
     pub(crate) inherits_name: bool,
-    /// Of the other side: when it connected, or began to listen.
+    /// Credentials of the peer, from the time when it connected or began to listen.
     pub(crate) peer_credentials: Option<Credentials>,
-    /// The own ones, when it began to listen.
+    /// This socket's credentials, from the time when it began to listen.
     pub(crate) credentials: Option<Credentials>,
     pub(crate) backlog: Backlog,
     pub(crate) accepters: Waiters,
-    /// Datagram: nothing may be sent any more.
+    /// Datagram: the socket may not send any more.
     pub(crate) shut_write: bool,
     pub(crate) send_limit: usize,
 }
 
-/// Where a socket is in its life.
+/// Phase in the life of a socket.
 ///
 /// ```text
 ///   Open --listen--> Listening
@@ -134,14 +137,14 @@ pub(crate) enum Phase {
     Disconnected,
 }
 
-/// Connections that nobody has accepted yet.
+/// Connections that wait for `accept`.
 #[derive(Default)]
 pub(crate) struct Backlog {
     pub(crate) queue: VecDeque<Socket>,
     pub(crate) limit: usize,
 }
 
-// Connections come and go with requests: their memory is the lane's.
+// Connections come and go with requests, so their memory comes from the lane.
 #[cfg(not(loom))]
 manylane_sync::lazy_static! {
     static PCBS: Pool<Pcb> = Pool::new("local socket").expect("a pcb is smaller than the largest object of a \
@@ -149,8 +152,8 @@ manylane_sync::lazy_static! {
 }
 
 impl Pcb {
-    /// A new pcb, of the calling lane's pool, with one reference: that of the socket to be. Not in any list
-    /// yet.
+    /// Creates a pcb from the calling lane's pool, with one reference: that of its future socket. No list has
+    /// it yet.
     pub(crate) fn create(kind: Kind, lane: LaneId, number: u64) -> Result<NonNull<Self>, AllocError> {
         let state = State {
             attached: true,
@@ -183,14 +186,14 @@ impl Pcb {
             #[cfg(loom)]
             witness: std::cell::Cell::new(Some(manylane_sync::Arc::new(()))),
         };
-        // A model keeps the memory, so that a late look finds `freed`.
+        // A model keeps the memory, so that a late read finds `freed`.
         #[cfg(loom)]
         return Ok(NonNull::from(Box::leak(Box::new(pcb))));
         #[cfg(not(loom))]
         Ok(PCBS.alloc(pcb)?.into_raw())
     }
 
-    /// The peer, as it is now; who may use it, and for how long: rules 1 to 3.
+    /// Returns the current peer; rules 1 to 3 say who may use it, and for how long.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn conn(&self) -> Option<NonNull<Self>> {
@@ -198,8 +201,8 @@ impl Pcb {
         NonNull::new(self.conn.load(Ordering::Acquire))
     }
 
-    /// Changes the peer and returns the reference on the former one, to be dropped when no lock is held. The
-    /// caller holds the pcb lock, or has the pcb for itself.
+    /// Changes the peer and returns the reference on the former one, which the caller drops without a lock.
+    /// The caller holds the pcb lock, or is the only owner of the pcb.
     #[must_use]
     pub(crate) fn set_conn(&self, peer: Option<PcbRef>) -> Option<PcbRef> {
         let peer = peer.map_or(std::ptr::null_mut(), |peer| ManuallyDrop::new(peer).0.as_ptr());
@@ -211,18 +214,18 @@ impl Pcb {
     #[cfg(loom)]
     #[track_caller]
     pub(crate) fn assert_alive(&self) {
-        // SAFETY: the checker fails the model if somebody writes meanwhile.
+        // SAFETY: the checker fails the model if another thread writes meanwhile.
         assert!(!self.freed.with(|freed| unsafe { *freed }), "a pcb is used after it was freed");
     }
 
-    /// The last reference is gone.
+    /// Frees the pcb after its last release.
     ///
     /// # Safety
-    /// Nobody has a reference, and no lock of the pcb is held.
+    /// There is no reference, and no lock of the pcb is held.
     unsafe fn free(this: NonNull<Self>) {
         #[cfg(loom)]
         {
-            // SAFETY: by contract nobody else reaches it. Its memory stays, so that a late look finds
+            // SAFETY: by contract no other thread reaches it. Its memory stays, so that a late read finds
             // `freed`.
             let pcb = unsafe { this.as_ref() };
             pcb.assert_alive();
@@ -233,7 +236,7 @@ impl Pcb {
         }
         #[cfg(not(loom))]
         {
-            // SAFETY: made by `create`, of this pool; by contract nobody reaches it any more.
+            // SAFETY: `create` made it, from this pool; by contract nothing reaches it any more.
             let mut pcb = unsafe { PCBS.from_raw(this) };
             debug_assert!(!pcb.state.get_mut().attached, "rule 5: the last release comes after detach");
             debug_assert!(pcb.conn().is_none(), "detach has given up the peer");
@@ -241,29 +244,29 @@ impl Pcb {
     }
 }
 
-/// A counted reference on a pcb (rule 5). Dropped without any lock of rank pcb or higher.
+/// A counted reference on a pcb (rule 5). Must be dropped without any lock of rank pcb or higher.
 pub(crate) struct PcbRef(NonNull<Pcb>);
 
-// SAFETY: a counted reference on something that is `Sync`, and freed by whoever comes last (`Send`).
+// SAFETY: a counted reference on a `Sync` type, which the last owner frees on any thread (`Send`).
 unsafe impl Send for PcbRef {}
 // SAFETY: as above.
 unsafe impl Sync for PcbRef {}
 
 impl PcbRef {
-    /// One more reference.
+    /// Adds one reference.
     ///
     /// # Safety
-    /// There is a valid reference, which is not given up during the call (rule 5).
+    /// There is a valid reference, which is not released during the call (rule 5).
     pub(crate) unsafe fn hold(pcb: NonNull<Pcb>) -> Self {
         // SAFETY: alive, by contract.
         unsafe { pcb.as_ref() }.refs.hold();
         Self(pcb)
     }
 
-    /// Takes over a reference that is counted already.
+    /// Takes over a counted reference.
     ///
     /// # Safety
-    /// It is counted, and nobody else gives it back.
+    /// The reference is counted, and nothing else releases it.
     pub(crate) unsafe fn adopt(pcb: NonNull<Pcb>) -> Self {
         Self(pcb)
     }
@@ -272,7 +275,7 @@ impl PcbRef {
         self.0
     }
 
-    /// Gives the reference back under `guard`, the lock of this very pcb, and returns the guard; `None` if it
+    /// Releases the reference under `guard`, the lock of this very pcb, and returns the guard; `None` if it
     /// was the last: then the pcb is freed.
     pub(crate) fn release_locked(self, guard: StateGuard<'_>) -> Option<StateGuard<'_>> {
         let this = ManuallyDrop::new(self);

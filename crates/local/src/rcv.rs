@@ -1,18 +1,18 @@
-//! The buffer that others send into: what the buffer lock guards.
+//! The receive buffer of a socket: the state under the buffer lock.
 //!
 //! # Rules
-//! 1. What was sent first is received first: first the entries of `queue`, then those of `pieces`, then the
-//!    bytes of `room`.
-//! 2. `room` is the end of a *stream*, which small sends are copied into, one behind the other: a byte costs
-//!    a byte, and no segment of its own. At first it is a few bytes beside the lock, so that a tiny send
-//!    moves one line; when those are full, a cluster. What is sent by reference goes into `pieces`, which are
-//!    segments and nothing else, so that few lines travel; what comes with more goes into `queue`, and what
-//!    is in `pieces` before it.
-//! 3. `charged` is what counts against the limit: bytes, and [`MESSAGE_COST`] for each message, so that empty
-//!    messages do not queue without end. Writers wait when there is no room, and are woken when half of it is
-//!    free: not for each byte.
-//! 4. Once the socket does not receive any more (`closed`, `shut`), nothing is queued, and nothing gets in.
-//!    Once the sender has `ended`, nothing more gets in either, and what is queued can still be received.
+//! 1. Data is received in the order of the sends: first the entries of `queue`, then those of `pieces`, then
+//!    the bytes of `room`.
+//! 2. `room` is the end of a *stream*. Small sends are copied into it, one behind the other: a byte takes a
+//!    byte, without a segment of its own. At first it is a few bytes beside the lock, so that a tiny send
+//!    moves one line; when those are full, a cluster. Data sent by reference goes into `pieces`, which holds
+//!    only segments, so that few lines move. Data with handles or credentials goes into `queue`, after the
+//!    current contents of `pieces`.
+//! 3. `charged` counts against the limit: bytes, and [`MESSAGE_COST`] for each message, so that empty
+//!    messages cannot queue without end. Writers wait without room, and are woken when half of it is free,
+//!    not for each byte.
+//! 4. After the socket has stopped receiving (`closed`, `shut`), nothing is queued and nothing gets in. After
+//!    the sender has `ended`, nothing more gets in either, but the queued data can still be received.
 
 use crate::error::Error;
 use crate::flight::Control;
@@ -21,37 +21,37 @@ use crate::wait::{Waiters, Wakes};
 use manylane_buf::{Chain, Cluster, PackedSegment, Parcel, PushError, Segment};
 use std::collections::VecDeque;
 
-/// What a message counts against the limit beside its bytes: about what it takes in memory.
+/// Cost of a message against the limit beside its bytes: about its memory.
 pub const MESSAGE_COST: usize = 256;
 
-/// Sends of up to so many bytes are copied into the room under the lock: about 30 ns. Larger ones are copied
-/// before, into clusters.
+/// Sends of up to this many bytes are copied into the room under the lock: about 30 ns. Larger ones are
+/// copied before, into clusters.
 pub(crate) const SMALL: usize = 1024;
 
-/// Chains of up to so many bytes are copied behind bytes that leave most of a cluster empty: carried, they
-/// would leave that cluster as it is, and each turn of few bytes and such a chain would take three times its
-/// bytes.
+/// Chains of up to this many bytes are copied behind bytes that leave most of a cluster empty. If they were
+/// carried, that cluster would stay as it is, and each pair of few bytes and such a chain would take three
+/// times its bytes.
 const BEHIND_FEW: usize = 5 * SMALL;
 
-/// Bytes of a message that need no cluster: they lie in the entry, in the room that a chain takes.
+/// Bytes of a message that need no cluster: they fit into the entry, into the space of a chain.
 const INLINE: usize = 112;
 
-/// Entries that one receive takes at most: they are moved out under the lock and opened after it.
+/// Maximum number of entries of one receive: they are moved out under the lock and opened after it.
 const BATCH: usize = 32;
 
-/// Segments of a chain that are queued one by one.
+/// Maximum number of segments of a chain that are queued one by one.
 const FEW: usize = 4;
 
-/// In this order: what each small send and receive of a stream changes lies behind the lock's word, in the
-/// same line.
+/// Field order matters: the fields that each small send and receive of a stream changes follow the lock's
+/// word in the same line.
 #[repr(C)]
 pub(crate) struct Rcv {
     flags: u8,
-    /// Against the limit.
+    /// Bytes that count against the limit.
     charged: usize,
     room: Room,
-    // The line ends here; what follows is looked at, and changed when more happens.
-    /// The lower one of the two limits.
+    // The line ends here; the fields below are read, or change only in rarer cases.
+    /// The lower one of `own_limit` and `sender_limit`.
     limit: usize,
     pub(crate) readers: Waiters,
     pub(crate) writers: Waiters,
@@ -60,7 +60,7 @@ pub(crate) struct Rcv {
     /// In the queue, that count [`MESSAGE_COST`] each.
     messages: usize,
     own_limit: usize,
-    /// The sender's own limit, where there is one sender.
+    /// Limit of the sender, if there is only one sender.
     sender_limit: usize,
 }
 
@@ -74,25 +74,25 @@ const CLOSED: u8 = 1;
 const SHUT: u8 = 2;
 /// The sender closed, or shut its sending half.
 const ENDED: u8 = 4;
-/// The other one of two datagram sockets was closed, or the sender has [given up](crate::Socket::abort); told
-/// once.
+/// The other socket of two connected datagram sockets was closed, or the sender has
+/// [aborted](crate::Socket::abort); reported once.
 const RESET: u8 = 8;
 
-/// Bytes of a stream that are being added to and taken from.
+/// Bytes of a stream to which sends append, and from which receives take.
 enum Room {
-    /// Few of them, or none: beside the lock. It takes the place of a stage.
+    /// Few or no bytes, beside the lock, in the space of a stage.
     Tiny(Tiny),
     Stage(Stage),
 }
 
-/// A few bytes.
+/// A few bytes inside the buffer.
 struct Tiny {
     read: u8,
     end: u8,
     bytes: [u8; TINY],
 }
 
-/// As many as fit in the place of a stage.
+/// Capacity of a tiny room: the size of a stage.
 const TINY: usize = 30;
 
 #[cfg(not(any(loom, manylane_sim)))]
@@ -105,7 +105,7 @@ impl Tiny {
         &self.bytes[usize::from(self.read)..usize::from(self.end)]
     }
 
-    /// Copies `bytes` behind the others, if all of them fit.
+    /// Copies `bytes` behind the others, if all of them fit. Returns true if they do.
     #[inline]
     fn put(&mut self, bytes: &[u8]) -> bool {
         let from = usize::from(self.end);
@@ -115,7 +115,7 @@ impl Tiny {
         true
     }
 
-    /// Copies what fits into `bytes`; how much it was.
+    /// Copies as many bytes as fit into `bytes`, and returns their number.
     #[inline]
     fn take(&mut self, bytes: &mut [u8]) -> usize {
         let unread = self.unread();
@@ -140,7 +140,7 @@ impl Room {
         }
     }
 
-    /// Copies what fits into `bytes`; how much it was.
+    /// Copies as many bytes as fit into `bytes`, and returns their number.
     #[inline]
     fn take(&mut self, bytes: &mut [u8]) -> usize {
         match self {
@@ -149,7 +149,7 @@ impl Room {
         }
     }
 
-    /// Copies `bytes` behind the others, if all of them fit.
+    /// Copies `bytes` behind the others, if all of them fit. Returns true if they do.
     #[inline]
     fn put_all(&mut self, bytes: &[u8]) -> bool {
         match self {
@@ -165,7 +165,7 @@ impl Room {
     }
 }
 
-/// A cluster that is being filled.
+/// A cluster into which sends are copied.
 pub(crate) struct Stage {
     cluster: Cluster,
     read: usize,
@@ -182,16 +182,16 @@ impl Stage {
         segment
     }
 
-    /// A copy of the few bytes that a large cluster is left with when others are queued behind it.
+    /// Copies the few bytes left in a large cluster, when other data is queued behind them.
     fn in_small_cluster(&self) -> Option<Segment> {
         let capacity = self.cluster.spare_len() + self.cluster.as_slice().len();
         if capacity <= 2 * SMALL || self.unread().len() > 2 * SMALL {
             return None;
         }
-        Cluster::with(self.unread()).ok().map(Cluster::into_segment) // without memory it stays where it is
+        Cluster::with(self.unread()).ok().map(Cluster::into_segment) // without memory it stays in its cluster
     }
 
-    /// Copies what fits into `bytes`; how much it was.
+    /// Copies as many bytes as fit into `bytes`, and returns their number.
     #[inline]
     fn take(&mut self, bytes: &mut [u8]) -> usize {
         let unread = self.unread();
@@ -209,7 +209,7 @@ pub(crate) enum Body {
 }
 
 impl Body {
-    /// A copy of `bytes` for a message.
+    /// Makes a copy of `bytes` for a message.
     pub(crate) fn copy_of(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() <= INLINE {
             return Ok(Self::inline(bytes));
@@ -219,7 +219,7 @@ impl Body {
         Ok(Self::Parcel(chain.into()))
     }
 
-    /// There are at most [`INLINE`].
+    /// Makes an inline body of at most [`INLINE`] bytes.
     #[inline]
     fn inline(bytes: &[u8]) -> Self {
         let mut inline = [0; INLINE];
@@ -235,11 +235,10 @@ impl Body {
         }
     }
 
-    /// No bytes.
+    /// A body of no bytes.
     const EMPTY: Self = Self::Inline { len: 0, bytes: [0; INLINE] };
 
-    /// The bytes as a chain of the calling lane, which leaves none here. On an error, for lack of memory,
-    /// they stay.
+    /// Moves the bytes into a chain of the calling lane. On an error, for lack of memory, they stay.
     pub(crate) fn open_in_place(&mut self) -> Result<Chain, Error> {
         if let Self::Inline { len, bytes } = self {
             let mut chain = Chain::new();
@@ -254,7 +253,7 @@ impl Body {
         })
     }
 
-    /// Copies the first bytes as far as there is room; how many it were.
+    /// Copies the first bytes, as many as fit, and returns their number.
     pub(crate) fn copy_to(self, bytes: &mut [u8]) -> usize {
         match self {
             Self::Inline { len, bytes: from } => {
@@ -273,7 +272,7 @@ impl Body {
     }
 }
 
-/// Copies the first bytes of `chain` as far as there is room; how many it were.
+/// Copies the first bytes of `chain`, as many as fit, and returns their number.
 pub(crate) fn copy_chain(chain: &Chain, bytes: &mut [u8]) -> usize {
     let mut done = 0;
     for segment in chain.segments() {
@@ -284,7 +283,7 @@ pub(crate) fn copy_chain(chain: &Chain, bytes: &mut [u8]) -> usize {
     done
 }
 
-/// Bytes of the first segments of `chain` that fit whole into so many.
+/// Returns the bytes of the first segments of `chain` that fit as a whole into `room` bytes.
 fn whole_segments(chain: &Chain, room: usize) -> usize {
     let mut fit = 0;
     for segment in chain.segments() {
@@ -301,7 +300,7 @@ pub(crate) struct Entry {
     pub(crate) body: Body,
     /// Handles and credentials that came with it.
     pub(crate) control: Option<Box<Control>>,
-    /// The sender's name, for datagrams.
+    /// Name of a datagram's sender.
     pub(crate) from: Option<Name>,
 }
 
@@ -315,15 +314,15 @@ impl Entry {
     }
 }
 
-/// Pieces of a stream that were taken out, to be opened without the lock.
+/// Pieces of a stream that were taken out under the lock, to be opened without it.
 pub(crate) struct Taken {
     light: [Option<Light>; BATCH],
     count: usize,
-    /// Behind those, one that is not light.
+    /// The piece behind those, if it is not light.
     last: Option<Body>,
 }
 
-/// A piece that is moved with few bytes.
+/// A piece that takes few bytes to move.
 enum Light {
     Segment(PackedSegment),
     Stage(Stage),
@@ -370,7 +369,7 @@ impl Taken {
         self.count == BATCH || self.last.is_some()
     }
 
-    /// Opens all of them, in order, behind `chain`. After an error those that are left are still here.
+    /// Opens all pieces, in order, behind `chain`. After an error the rest is still here.
     pub(crate) fn open_into(&mut self, chain: &mut Chain) -> Result<(), Error> {
         for place in &mut self.light[..self.count] {
             let Some(piece) = place.take() else { continue };
@@ -396,7 +395,7 @@ impl Taken {
     }
 }
 
-/// Everything that was queued, to be dropped without the lock.
+/// The contents of a buffer, to be dropped without the lock.
 #[derive(Default)]
 pub(crate) struct Leftovers {
     pub(crate) queue: VecDeque<Entry>,
@@ -405,7 +404,7 @@ pub(crate) struct Leftovers {
 }
 
 impl Rcv {
-    /// `sender_limit`: see there; `usize::MAX` where anybody may send.
+    /// Creates a buffer. `sender_limit` is `usize::MAX` if any socket may send.
     pub(crate) fn new(limit: usize, sender_limit: usize) -> Self {
         Self {
             flags: 0,
@@ -422,17 +421,17 @@ impl Rcv {
         }
     }
 
-    /// Bytes queued.
+    /// Returns the number of queued bytes.
     pub(crate) fn len(&self) -> usize {
         self.charged - self.messages * MESSAGE_COST
     }
 
-    /// For spinners: there is something to receive, or one side ended, or there is an error to be told.
+    /// For spinning threads: true if there is data to receive, one side ended, or an error is to be reported.
     pub(crate) fn may_be_received(&self) -> bool {
         self.charged > 0 || self.flags != 0
     }
 
-    /// For spinners: at least half of the buffer is free, or one side ended.
+    /// For spinning threads: true if at least half of the buffer is free, or one side ended.
     pub(crate) fn may_be_sent(&self) -> bool {
         self.charged <= self.limit / 2 || self.flags != 0
     }
@@ -457,7 +456,7 @@ impl Rcv {
         self.limit.saturating_sub(self.charged)
     }
 
-    /// Why nothing may be sent here any more.
+    /// Returns the error for a send if the buffer accepts nothing any more.
     fn refusal(&self) -> Result<(), Error> {
         match self.flags {
             0 | RESET => Ok(()),
@@ -465,13 +464,13 @@ impl Rcv {
         }
     }
 
-    /// Whether the socket is closed.
+    /// True if the socket is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.flags & CLOSED != 0
     }
 
-    /// The fast path of a stream: copies all of `bytes` behind what is there. False: something is unusual,
-    /// and nothing was done.
+    /// The fast path of a stream: appends a copy of all `bytes`. Returns false, and does nothing, in unusual
+    /// cases.
     #[inline]
     pub(crate) fn put_all(&mut self, bytes: &[u8]) -> bool {
         let charged = self.charged + bytes.len();
@@ -485,8 +484,8 @@ impl Rcv {
         true
     }
 
-    /// The fast path of packets: queues `bytes` as a message. False: something is unusual, and nothing was
-    /// done.
+    /// The fast path of packets: queues `bytes` as a message. Returns false, and does nothing, in unusual
+    /// cases.
     #[inline]
     pub(crate) fn put_inline(&mut self, bytes: &[u8]) -> bool {
         let charged = self.charged + bytes.len() + MESSAGE_COST;
@@ -499,8 +498,8 @@ impl Rcv {
         true
     }
 
-    /// The fast path of packets: copies the first message into `bytes`. `None`: something is unusual, and
-    /// nothing was done.
+    /// The fast path of packets: copies the first message into `bytes`. Returns `None`, and does nothing, in
+    /// unusual cases.
     #[inline]
     pub(crate) fn take_inline(&mut self, bytes: &mut [u8]) -> Option<usize> {
         let Entry { body: Body::Inline { len, bytes: from }, control: None, .. } = self.queue.front()? else {
@@ -514,8 +513,8 @@ impl Rcv {
         Some(n)
     }
 
-    /// Copies as many of `bytes`, at most [`SMALL`], behind a stream as there is room for; how many it were,
-    /// at least one.
+    /// Appends a copy of `bytes` to a stream, at most [`SMALL`] and as many as there is room for. Returns
+    /// their number, at least one.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         self.refusal()?;
         let n = bytes.len().min(self.free());
@@ -543,11 +542,11 @@ impl Rcv {
         }
     }
 
-    /// Copies `bytes` into a new stage. A full one becomes an entry, or is dropped if all of it was read; a
-    /// few bytes move over.
+    /// Copies `bytes` into a new stage. A full stage becomes an entry, or is dropped if it was read
+    /// completely; the few bytes of a tiny room move to the new stage.
     #[cold]
     fn put_new(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        // A stage that fills up unread is one of a busy stream.
+        // A stage that fills up unread belongs to a busy stream.
         let busy = matches!(&self.room, Room::Stage(stage) if !stage.unread().is_empty());
         let mut cluster = Cluster::alloc(if busy { manylane_buf::MAX_CLUSTER } else { 2 * SMALL })?;
         match &self.room {
@@ -560,7 +559,7 @@ impl Rcv {
         Ok(())
     }
 
-    /// Makes what is unread in the room an entry, so that something can be queued behind it.
+    /// Makes an entry of the unread bytes of the room, so that other data can be queued behind them.
     #[inline]
     fn close_room(&mut self) {
         if matches!(&self.room, Room::Tiny(tiny) if tiny.unread().is_empty()) {
@@ -576,13 +575,13 @@ impl Rcv {
         }
     }
 
-    /// Queues an entry that is no piece: rule 2.
+    /// Queues an entry that is no piece (rule 2).
     fn put_behind(&mut self, entry: Entry) {
         self.queue.extend(self.pieces.drain(..).map(|piece| Entry::plain(Body::Segment(piece))));
         self.queue.push_back(entry);
     }
 
-    /// Makes the first piece an entry, if nothing is queued before it.
+    /// Makes the first piece an entry, if the queue is empty.
     fn bring_front(&mut self) {
         if self.queue.is_empty()
             && let Some(piece) = self.pieces.pop_front()
@@ -591,9 +590,9 @@ impl Rcv {
         }
     }
 
-    /// Whether the first `n` bytes of `chain` are copied and not carried: few of them are cheaper copied, and
-    /// what is carried must not leave clusters half empty. The buffer's limit is one of bytes, and so its
-    /// memory is at most a little more than twice that.
+    /// True if the first `n` bytes of `chain` are to be copied, not carried: a few bytes are cheaper to copy,
+    /// and carried clusters must not be half empty. The buffer's limit counts bytes, and so its memory is at
+    /// most a little more than twice the limit.
     fn is_copied(&self, chain: &Chain, n: usize) -> bool {
         let is_sparse = chain.segment_count() <= FEW && chain.segments().any(Segment::is_sparse);
         let fits_into_room = match &self.room {
@@ -607,8 +606,8 @@ impl Rcv {
         n <= SMALL || is_sparse || fits_into_room
     }
 
-    /// Puts as much of `chain` behind a stream as there is room for; how many bytes it were, at least one.
-    /// They are taken out of `chain`, or [copied](Self::is_copied): then it is for the caller to trim it,
+    /// Appends as many bytes of `chain` to a stream as there is room for, and returns their number, at least
+    /// one. They are removed from `chain`, or [copied](Self::is_copied): then the caller trims the chain,
     /// without the lock.
     pub(crate) fn put_chain(&mut self, chain: &mut Chain) -> Result<usize, Error> {
         self.refusal()?;
@@ -652,7 +651,8 @@ impl Rcv {
         Ok(n)
     }
 
-    /// What an entry of `len` bytes counts against the limit, unless it can never be queued here.
+    /// Returns the cost against the limit of an entry of `len` bytes, or an error if it can never be queued
+    /// here.
     pub(crate) fn cost(&self, len: usize, is_message: bool) -> Result<usize, Error> {
         self.refusal()?;
         let extra = if is_message { MESSAGE_COST } else { 0 };
@@ -662,8 +662,8 @@ impl Rcv {
         Ok(len + extra)
     }
 
-    /// Queues `entry`: a message, which counts as one, or bytes of a stream with handles, which do not. On an
-    /// error it stays where it is.
+    /// Queues `entry`: a message, which has the cost of one, or bytes of a stream with handles, which do not.
+    /// On an error it stays in `entry`.
     pub(crate) fn put_entry(&mut self, entry: &mut Option<Entry>, is_message: bool) -> Result<usize, Error> {
         let Some(len) = entry.as_ref().map(|entry| entry.body.len()) else { return Ok(0) };
         let cost = self.cost(len, is_message)?;
@@ -677,8 +677,8 @@ impl Rcv {
         Ok(len)
     }
 
-    /// The fast path of a stream: copies what there is into `bytes`, as far as it fits. `None`: something is
-    /// unusual, and nothing was done.
+    /// The fast path of a stream: copies bytes of the room into `bytes`, as many as fit. Returns `None`, and
+    /// does nothing, in unusual cases.
     #[inline]
     pub(crate) fn take_staged(&mut self, bytes: &mut [u8]) -> Option<usize> {
         if !self.queue.is_empty() || !self.pieces.is_empty() {
@@ -692,7 +692,7 @@ impl Rcv {
         Some(n)
     }
 
-    /// Why there is nothing to be received: an end, an error, or only for now.
+    /// Returns the reason why there is nothing to receive: an end, an error, or only for now.
     fn nothing(&mut self) -> Result<(), Error> {
         if self.flags & RESET != 0 {
             self.flags &= !RESET;
@@ -701,7 +701,7 @@ impl Rcv {
         if self.flags == 0 { Err(Error::WouldBlock) } else { Ok(()) }
     }
 
-    /// An idle socket holds no memory: gives back the cluster for small sends. For a receiver that found
+    /// Frees the cluster for small sends, so that an idle socket holds no memory. For a receiver that found
     /// nothing.
     pub(crate) fn rest(&mut self) {
         debug_assert!(self.room.unread().is_empty(), "nothing was found");
@@ -709,9 +709,9 @@ impl Rcv {
     }
 
     /// Takes bytes of a stream into `bytes`, which is not empty; `Ok` with 0 bytes at the end. The bytes of
-    /// one parcel come back as they are, to be copied behind the others without the lock. Control of the
-    /// first entry comes along; one receive never takes bytes of two sends of which the later has
-    /// handles.
+    /// one parcel are returned as they are; the caller copies them behind the others without the lock. The
+    /// result includes the control data of the first entry. One receive never takes bytes of two sends of
+    /// which the later has handles.
     pub(crate) fn take_bytes(&mut self, bytes: &mut [u8], flight: bool) -> Result<Piece, Error> {
         let mut piece = Piece { copied: 0, parcel: None, behind: 0, control: None };
         while piece.copied < bytes.len() && piece.parcel.is_none() {
@@ -738,7 +738,7 @@ impl Rcv {
                 }
                 body if whole => piece.parcel = Some(std::mem::replace(body, Body::EMPTY)),
                 body => {
-                    let mut chain = body.open_in_place()?; // cannot fail: it is no inline body
+                    let mut chain = body.open_in_place()?; // cannot fail: the body is not inline
                     let fit = whole_segments(&chain, room.len());
                     if fit == 0 {
                         piece.copied += copy_chain(&chain, room);
@@ -746,12 +746,12 @@ impl Rcv {
                         *body = Body::Parcel(chain.into());
                         break;
                     }
-                    // They are freed without the lock, and for that go out as they are.
+                    // They leave as they are, so that the caller frees them without the lock.
                     let part = chain.split_to(fit);
                     *body = Body::Parcel(chain.into());
                     match part {
                         Ok(part) => piece.parcel = Some(Body::Parcel(part.into())),
-                        Err(_) if piece.copied > 0 => {} // no memory to cut: it stays
+                        Err(_) if piece.copied > 0 => {} // no memory to cut the parcel: it stays
                         Err(error) => {
                             front.control = piece.control.take();
                             return Err(error.into());
@@ -777,7 +777,7 @@ impl Rcv {
         Ok(piece)
     }
 
-    /// How much there is.
+    /// Classifies the amount of queued data.
     #[inline]
     pub(crate) fn found(&self) -> Found {
         match self.charged {
@@ -812,7 +812,7 @@ impl Rcv {
         if n < max && !taken.is_full() {
             match self.take_part(max - n, taken) {
                 Ok(more) => n += more,
-                Err(_) if n > 0 => {} // no memory to cut the next one: it stays
+                Err(_) if n > 0 => {} // no memory to cut the next piece: it stays
                 Err(error) => return Err(error),
             }
         }
@@ -823,7 +823,7 @@ impl Rcv {
         Ok(n)
     }
 
-    /// Of the first entry, of which there is more than `max`, or of the stage.
+    /// Takes up to `max` bytes of the first entry, which has more than `max`, or of the room.
     fn take_part(&mut self, max: usize, taken: &mut Taken) -> Result<usize, Error> {
         self.bring_front();
         if let Some(front) = self.queue.front_mut() {
@@ -851,18 +851,17 @@ impl Rcv {
         self.take_part(max, taken)
     }
 
-    /// Whether the first entry came with something, which a plain receive of a stream by reference has to
-    /// take first.
+    /// True if the first entry has control data, which a plain receive by reference must take first.
     pub(crate) fn front_has_control(&self) -> bool {
         self.queue.front().is_some_and(|entry| entry.control.is_some())
     }
 
-    /// Takes what came with the first entry.
+    /// Takes the control data of the first entry.
     pub(crate) fn take_front_control(&mut self) -> Option<Box<Control>> {
         self.queue.front_mut()?.control.take()
     }
 
-    /// Puts what could not be opened back where it was.
+    /// Puts pieces that could not be opened back in their place.
     pub(crate) fn put_back(&mut self, taken: Taken) {
         let light = taken.light.into_iter().flatten().map(Body::from);
         for body in light.chain(taken.last).rev() {
@@ -871,7 +870,7 @@ impl Rcv {
         }
     }
 
-    /// Has the first message in a form that can be opened without memory.
+    /// Converts the first message to a form that can be opened without memory.
     pub(crate) fn prepare_front(&mut self) -> Result<(), Error> {
         if let Some(front) = self.queue.front_mut()
             && let Body::Inline { len: 1.., .. } = front.body
@@ -881,7 +880,7 @@ impl Rcv {
         Ok(())
     }
 
-    /// Bytes of the first entry.
+    /// Returns the number of bytes of the first entry.
     pub(crate) fn front_len(&self) -> Option<usize> {
         self.queue.front().map(|entry| entry.body.len())
     }
@@ -900,7 +899,7 @@ impl Rcv {
         Ok(Some(Message::Entry(entry)))
     }
 
-    /// Writers, if there is room enough by now that waking them pays (rule 3).
+    /// Returns the writers to wake, if there is enough room to make waking them pay (rule 3).
     #[inline]
     pub(crate) fn writers_to_wake(&mut self) -> Option<Wakes> {
         if self.writers.is_empty() || self.charged > self.limit / 2 {
@@ -909,37 +908,37 @@ impl Rcv {
         self.writers.take()
     }
 
-    /// The socket is closed: rule 4. Whoever waits is to be woken; what is queued is taken with
-    /// [`empty`](Self::empty).
+    /// Marks the socket as closed (rule 4). Returns the waiters to wake; [`empty`](Self::empty) takes the
+    /// queued data.
     pub(crate) fn close(&mut self) -> [Option<Wakes>; 2] {
         self.flags |= CLOSED;
         [self.readers.take(), self.writers.take()]
     }
 
-    /// The socket receives no more: as [`close`](Self::close), but it is still there.
+    /// Marks the socket as receiving no more: as [`close`](Self::close), but the socket stays.
     pub(crate) fn shut(&mut self) -> [Option<Wakes>; 2] {
         self.flags |= SHUT;
         [self.readers.take(), self.writers.take()]
     }
 
-    /// The sender sends no more.
+    /// Marks the sender as sending no more.
     pub(crate) fn end(&mut self) -> [Option<Wakes>; 2] {
         self.flags |= ENDED;
         [self.readers.take(), self.writers.take()]
     }
 
-    /// The other one of two datagram sockets is gone, or the sender has given up.
+    /// Records that the other datagram socket is closed, or that the sender has aborted.
     pub(crate) fn reset(&mut self) -> Option<Wakes> {
         self.flags |= RESET;
         self.readers.take()
     }
 
-    /// Whether handles are queued, which may be taken out under the flight lock only.
+    /// True if handles are queued, which may be taken out only under the flight lock.
     pub(crate) fn has_handles(&self) -> bool {
         self.queue.iter().any(Entry::has_handles)
     }
 
-    /// Every entry with handles, for the collector.
+    /// Iterates over the control data of all entries, for the collector.
     pub(crate) fn controls(&self) -> impl Iterator<Item = &Control> {
         self.queue.iter().filter_map(|entry| entry.control.as_deref())
     }
@@ -949,7 +948,7 @@ impl Rcv {
         self.queue.iter_mut().filter_map(|entry| entry.control.take())
     }
 
-    /// Takes everything out. The caller has the flight lock if [`has_handles`](Self::has_handles).
+    /// Takes everything out. The caller holds the flight lock if [`has_handles`](Self::has_handles) is true.
     pub(crate) fn empty(&mut self) -> Leftovers {
         self.charged = 0;
         self.messages = 0;
@@ -959,28 +958,28 @@ impl Rcv {
     }
 }
 
-/// What a receive of a stream found, for its [backoff](crate::backoff).
+/// Amount of data that a receive of a stream found, for its [backoff](crate::backoff).
 #[derive(Clone, Copy)]
 pub(crate) enum Found {
     Nothing,
     Some,
-    /// A quarter of what may be queued, or more.
+    /// A quarter of the limit, or more.
     Much,
 }
 
-/// What [`Rcv::take_bytes`] found.
+/// Result of [`Rcv::take_bytes`].
 pub(crate) struct Piece {
-    /// Bytes copied.
+    /// Number of copied bytes.
     pub(crate) copied: usize,
-    /// To be copied behind those; it fits.
+    /// Data to be copied behind those bytes; it fits.
     pub(crate) parcel: Option<Body>,
-    /// Bytes copied behind the place of that.
+    /// Number of bytes copied behind the place of `parcel`.
     pub(crate) behind: usize,
     pub(crate) control: Option<Box<Control>>,
 }
 
 impl Piece {
-    /// Nothing was taken: the first entry has handles, and the flight lock is needed.
+    /// Marks the result as empty since the first entry has handles: the caller needs the flight lock.
     fn with_handles_ahead(mut self) -> Self {
         self.copied = usize::MAX;
         self
@@ -995,9 +994,9 @@ impl Piece {
     }
 }
 
-/// What [`Rcv::take_message`] found.
+/// Result of [`Rcv::take_message`].
 pub(crate) enum Message {
     Entry(Entry),
-    /// Nothing was taken: the first message has handles, and the flight lock is needed.
+    /// Nothing was taken: the first message has handles, and the caller needs the flight lock.
     HandlesAhead,
 }

@@ -154,8 +154,7 @@ fn slept(published: &Published, now: Time) -> u64 {
     let mut tries = TRIES;
     loop {
         let before = published.counters.slept.get();
-        // Acquire: pairs with `Home::wakes`, so that a sleep is not counted both as one that lasts and as one
-        // that is over.
+        // Acquire: pairs with `Home::wakes`, so that a sleep does not count both as current and as over.
         let since = published.asleep.load(Ordering::Acquire);
         let asleep = if since == 0 { 0 } else { now.as_nanos().saturating_sub(since) };
         tries -= 1;

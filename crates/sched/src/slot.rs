@@ -73,11 +73,11 @@ pub(crate) struct Entry {
 /// The half of a slot that other lanes write: a line, so that lanes that wake different tasks share none.
 #[repr(C, align(64))]
 pub(crate) struct RemoteSlot {
-    /// In the inbox while `pending` is set. First: a pointer to it is one to the slot.
+    /// In the inbox while `pending` is set. First, so that a pointer to it is a pointer to the slot.
     pub(crate) node: Node,
     /// 0, or a generation and [`PENDING`]: the node is in the inbox, or its pusher is about to put it there.
-    /// Set and taken by swaps with acquire and release, so that what any waker did before is seen by the
-    /// poll that follows.
+    /// Swaps with acquire and release set and clear it, so the poll that follows sees the writes of all
+    /// wakers.
     pub(crate) pending: AtomicU32,
     #[cfg(all(debug_assertions, not(loom)))]
     pub(crate) by: crate::late::RemoteCaller,

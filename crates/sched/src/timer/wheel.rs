@@ -184,7 +184,7 @@ impl Wheel {
         }
     }
 
-    /// Puts another waker into an armed timer, and returns the old one.
+    /// Replaces the waker of an armed timer, and returns the old one.
     pub(crate) fn set_waker(&self, index: u32, waker: Waker) -> Waker {
         // SAFETY: armed, so there is a waker; no other thread touches the wheel.
         self.node(index)

@@ -43,7 +43,7 @@ const WAITING: u32 = 10;
 /// for a processor, may take ten times as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From this on a task is reported. At least a millisecond.
+    /// Limit after which a task is reported; at least a millisecond.
     pub warn: Duration,
     /// Limit after which the process ends; not below `warn`.
     pub kill: Duration,
