@@ -1,4 +1,4 @@
-//! The algorithms: each has a module, and here a variant that names it.
+//! The algorithms. Each has a module, and a variant here that names it.
 
 use crate::balancer::Pick;
 use crate::hash::HashFunction;
@@ -16,46 +16,46 @@ pub enum Algorithm {
     RoundRobin,
     /// `static-rr`: in turns by weight; a weight may only be set to 0 and back.
     StaticRr,
-    /// `leastconn`: the least loaded one.
+    /// `leastconn`: the least loaded server.
     LeastConn,
-    /// `first`: the one with the lowest id that has room.
+    /// `first`: the server with the lowest id that has room.
     First,
-    /// `random(draws)`: drawn by weight; of several draws the least loaded.
+    /// `random(draws)`: the least loaded of several servers drawn by weight.
     Random {
-        /// Draws, at least 1.
+        /// Number of draws, at least 1.
         draws: u32,
     },
     /// `source`, `uri`, `url_param`, `hdr`, `rdp-cookie`, `hash`: by a hash of the request's key.
     Hash(HashType),
-    /// `ewma` (our own): of several draws the one with the least expected time.
+    /// `ewma` (our own): the server with the least expected time of several drawn ones.
     Ewma {
-        /// Draws, at least 1; 2 is usual.
+        /// Number of draws, at least 1; usually 2.
         draws: u32,
     },
     /// `maglev` (our own): by a hash of the request's key, in Maglev's table.
     Maglev(HashType),
 }
 
-/// What an algorithm is beside its pick; its module has it.
+/// Description of an algorithm, except for its pick. It stands in the algorithm's module.
 pub(crate) struct Row {
-    /// Its name in a configuration, without what a key is.
+    /// Name in a configuration; for algorithms by key, without the key.
     pub(crate) name: &'static str,
-    /// Whether weights may change only to 0 and back: the table depends on them as a whole.
+    /// True if a weight may only be set to 0 and back, because the table depends on the weights as a whole.
     pub(crate) is_static: bool,
-    /// Whether servers may be added while it works.
+    /// True if servers may be added while it works.
     pub(crate) grows: bool,
-    /// Whether a key alone says which server it is, as long as the servers stay.
+    /// True if a key alone determines the server while the servers stay the same.
     pub(crate) by_key: bool,
-    /// What it needs on each lane.
+    /// State that it needs on each lane.
     pub(crate) wants: fn(&Options) -> Wants,
-    /// Makes one period of turns.
+    /// Computes one period of turns.
     pub(crate) turns: fn(&mut Members<'_>) -> Turns,
-    /// Computes what else it follows.
+    /// Computes the other data that it follows.
     pub(crate) prepare: fn(&mut Members<'_>) -> Prepared,
 }
 
 impl Row {
-    /// A row of one that has turns, needs nothing on lanes and takes any change.
+    /// Row of an algorithm that has turns, needs no state on lanes and takes any change.
     pub(crate) const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    /// The same for one that has no turns.
+    /// Row of an algorithm that has no turns, and is otherwise the same.
     pub(crate) const fn without_turns(name: &'static str) -> Self {
         Self { turns: |_| Turns::Own(Box::default()), ..Self::new(name) }
     }
@@ -89,7 +89,7 @@ impl Algorithm {
         }
     }
 
-    /// Chooses. The compiler sees which function is called, unlike with a pointer in [`Row`].
+    /// Chooses a server. A match lets the compiler see the called function; a pointer in [`Row`] would not.
     #[inline]
     pub(crate) fn pick(&self, pick: &Pick<'_>) -> Result<Index, NoPick> {
         match *self {
@@ -102,27 +102,29 @@ impl Algorithm {
         }
     }
 
-    /// Its name in a configuration; `hash` for all by key but `maglev`, whatever the key is.
+    /// Returns the name in a configuration; `hash` for all algorithms by key but `maglev`, whatever the key
+    /// is.
     pub fn name(&self) -> &'static str {
         self.row().name
     }
 
-    /// Whether weights may change only to 0 and back: those whose table depends on them as a whole.
+    /// Returns whether a weight may only be set to 0 and back, because the table depends on the weights as a
+    /// whole.
     pub fn is_static(&self) -> bool {
         self.row().is_static
     }
 
-    /// Whether servers may be added while it works.
+    /// Returns whether servers may be added while it works.
     pub fn grows(&self) -> bool {
         self.row().grows
     }
 
-    /// Whether a key alone says which server it is, as long as the servers stay.
+    /// Returns whether a key alone determines the server while the servers stay the same.
     pub fn goes_by_key(&self) -> bool {
         self.row().by_key
     }
 
-    /// How keys are hashed; where none are, as usual.
+    /// Returns the hash function for keys; for an algorithm without keys, the default.
     pub const fn hash_function(&self) -> HashFunction {
         match self {
             Self::Hash(kind) | Self::Maglev(kind) => kind.function,
@@ -131,21 +133,21 @@ impl Algorithm {
     }
 }
 
-/// `hash-type`
+/// Arguments of `hash-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HashType {
-    /// How a hash finds its server. Maglev has its own way and ignores this.
+    /// How a hash finds its server. `maglev` ignores it.
     pub method: HashMethod,
-    /// How a key is hashed.
+    /// Function that hashes a key.
     pub function: HashFunction,
     /// Whether the hash is mixed once more.
     pub avalanche: bool,
 }
 
 impl HashType {
-    /// What holds where the configuration says nothing: by place in a table, `sdbm`.
+    /// The default: position in a table, `sdbm`, not mixed.
     pub const MAP: Self = Self { method: HashMethod::Map, function: HashFunction::Sdbm, avalanche: false };
-    /// What `hash-type consistent` means by itself: on the ring, `sdbm`, mixed.
+    /// `hash-type consistent` without further arguments: on the ring, `sdbm`, mixed.
     pub const CONSISTENT: Self =
         Self { method: HashMethod::Consistent, function: HashFunction::Sdbm, avalanche: true };
 }
@@ -153,9 +155,9 @@ impl HashType {
 /// How a hash finds its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashMethod {
-    /// Its remainder is a place in a table.
+    /// The remainder of the hash is a position in a table.
     Map,
-    /// The server that is closest on a ring.
+    /// The server with the closest point on a ring.
     Consistent,
 }
 
@@ -171,60 +173,60 @@ pub enum Affinity {
     MaxQueue,
 }
 
-/// What belongs to a backend beside its servers and its algorithm.
+/// Options of a backend, besides its servers and its algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// `option allbackups`: all backup servers serve when no other does, not only the first.
+    /// `option allbackups`: if no active server serves, all backups do, not only the first.
     pub all_backups: bool,
-    /// `hash-balance-factor`: the load that a server may have, in percent of the average; 0 for any. For
+    /// `hash-balance-factor`: largest load of a server, in percent of the average; 0 for no bound. Used by
     /// consistent hashing and `random`.
     pub balance_factor: u32,
     /// `hash-preserve-affinity`
     pub affinity: Affinity,
-    /// `fullconn`: the load of the backend at which servers with `minconn` have their whole `maxconn`; 0:
-    /// always.
+    /// `fullconn`: load of the backend at which servers with a `minconn` have their whole `maxconn`; 0 gives
+    /// it always.
     pub fullconn: u32,
-    /// Lanes that there are; 0 counts as 1.
+    /// Number of lanes; 0 counts as 1.
     pub lanes: usize,
-    /// How many of them queue together; 0 for as few as make up to [`QUEUE_LINES`](crate::QUEUE_LINES)
-    /// lines, but at most [`LANES_PER_GROUP`](crate::LANES_PER_GROUP).
+    /// Number of lanes that share a queue line. 0 for the smallest number that makes at most
+    /// [`QUEUE_LINES`](crate::QUEUE_LINES) lines, but at most [`LANES_PER_GROUP`](crate::LANES_PER_GROUP).
     pub lanes_per_group: usize,
-    /// Where random numbers begin.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// What a request is balanced by.
+/// Key that a request is balanced by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Key<'a> {
-    /// It has none: it gets its turn.
+    /// The request has no key and takes the next turn.
     #[default]
     None,
-    /// Bytes that are hashed.
+    /// Bytes to hash.
     Bytes(&'a [u8]),
     /// A number that is its own hash (`source`, see [`source_key`](crate::key::source_key)); only `avalanche`
     /// mixes it.
     Number(u32),
 }
 
-/// What a pick is given.
+/// Input of a pick.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     /// The lane's time in this round.
     pub now: Time,
-    /// What the request is balanced by.
+    /// Key that the request is balanced by.
     pub key: Key<'a>,
-    /// The server that failed this request just now: it is picked only if there is no other.
+    /// Server that just failed this request: it is picked only if there is no other.
     pub avoid: Option<Index>,
 }
 
 impl Input<'_> {
-    /// A request without a key.
+    /// Returns the input for a request without a key.
     pub const fn new(now: Time) -> Self {
         Self { now, key: Key::None, avoid: None }
     }
 }
 
-/// Why no server was picked.
+/// Reason why no server was picked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NoPick {
     /// Each server that takes requests is at its limit: the request may wait in the backend's queue.

@@ -1,6 +1,8 @@
-//! `source`, `uri`, `url_param`, `hdr`, `rdp-cookie`, `hash`: by a hash of the request's key. With `hash-type
-//! map-based`, whose row this is, its remainder is a place in the table of turns; [`ring`](crate::ring) and
-//! [`maglev`](crate::maglev) find it otherwise. A request without a key has its turn.
+//! `source`, `uri`, `url_param`, `hdr`, `rdp-cookie`, `hash`: by a hash of the request's key.
+//!
+//! With `hash-type map-based`, whose row is here, the remainder of the hash is a position in the table of
+//! turns. [`ring`](crate::ring) and [`maglev`](crate::maglev) map the hash differently. A request without a
+//! key takes the next turn.
 
 use crate::algorithm::{Affinity, HashType, Key, NoPick, Row};
 use crate::balancer::Pick;
@@ -21,7 +23,7 @@ fn hash_of(kind: HashType, key: Key<'_>) -> Option<u32> {
     Some(if kind.avalanche { hash::avalanche(hash) } else { hash })
 }
 
-/// The key's server, or the next in turn where there is no key.
+/// Returns the server of the key; for a request without a key, the next in turn.
 #[inline]
 pub(crate) fn pick(pick: &Pick<'_>, kind: HashType) -> Result<Index, NoPick> {
     match hash_of(kind, pick.input.key) {
@@ -30,7 +32,8 @@ pub(crate) fn pick(pick: &Pick<'_>, kind: HashType) -> Result<Index, NoPick> {
     }
 }
 
-/// The server that the hash belongs to; another only where its load is bounded or affinity is not kept.
+/// Returns the server that the hash belongs to; another one only if loads are bounded, affinity is not kept,
+/// or the server is to be avoided.
 fn of_hash(pick: &Pick<'_>, hash: u32) -> Result<Index, NoPick> {
     let (snapshot, avoid) = (pick.snapshot, pick.avoid);
     let find = |good: &dyn Fn(usize) -> bool| match &snapshot.prepared {
@@ -51,7 +54,7 @@ fn of_hash(pick: &Pick<'_>, hash: u32) -> Result<Index, NoPick> {
             find(&|server| server != avoid && bound.allows(server) && pick.queue_has_room(server))
         }
     };
-    // All are busy: it is its own server's.
+    // All servers are busy: the request stays with its own server.
     let server = best.or_else(|| find(&|server| server != avoid)).ok_or(NoPick::NoneUsable)?;
     Ok(Index(server as u16))
 }

@@ -1,14 +1,14 @@
-//! `ewma` (our own): the server with the least expected time, as its last answers tell.
+//! `ewma` (our own): the server with the least expected time, judged by its recent answers.
 //!
 //! Each lane keeps a moving average of the times that its own requests took on each server. A slow answer
-//! counts at once, a fast one by and by: "peak EWMA", as Finagle's balancer has it. What is expected of a
-//! server is its average times the requests that it would have, by its weight. The better of two draws is
-//! taken, as in `random`: with all lanes on the best one they would make it the worst.
+//! counts at once, a fast one gradually: "peak EWMA", as in Finagle's balancer. The expected time of a server
+//! is its average, times its requests including the new one, divided by its weight. As in `random`, the
+//! better of two draws is taken: if all lanes used the best server, they would make it the worst.
 //!
-//! A server that was never timed is expected to be instant, so it is tried.
+//! A server without a measured answer is expected to be instant, so it gets a request soon.
 //!
-//! Cost of a report: one exponential and three stores to the lane's own lines; of a pick: two random numbers,
-//! two averages.
+//! Cost of a report: one exponential and stores to the lane's own cache lines. Cost of a pick: two random
+//! numbers, two averages.
 
 use crate::algorithm::{NoPick, Row};
 use crate::balancer::Pick;
@@ -25,7 +25,7 @@ pub(crate) const ROW: Row = Row {
     ..Row::without_turns("ewma")
 };
 
-/// The one with the least expected time.
+/// Returns the server with the least expected time among the drawn ones.
 #[inline]
 pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
     pick.look_around();
@@ -37,15 +37,14 @@ pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
     pick.or_any(found)
 }
 
-/// After this time without reports an average has shrunk to 1/e of what it was; how long a slow answer is
-/// remembered.
+/// Time after which an average without reports has shrunk to 1/e: how long a slow answer is remembered.
 const MEMORY: f64 = 10e9; // nanoseconds
 
 #[derive(Debug)]
 pub(crate) struct Times {
     /// Averages in nanoseconds, as bits of an `f64`.
     average: Wide,
-    /// When each was reported last.
+    /// Time of the last report, in nanoseconds; 0 if there was none.
     reported: Wide,
 }
 
@@ -74,7 +73,8 @@ impl Times {
         self.reported.set(index, now.as_nanos().max(1));
     }
 
-    /// The average, less for each moment since it was reported: a server that was slow is tried again.
+    /// Returns the average, which shrinks with the time since the last report: a server that was slow is
+    /// tried again.
     fn average(&self, index: usize, now: Time) -> f64 {
         match self.reported.get(index) {
             0 => 0.0,
@@ -82,10 +82,10 @@ impl Times {
         }
     }
 
-    /// What is expected of a server: a number to compare.
+    /// Returns the expected time of a server, as a number to compare.
     pub(crate) fn expected(&self, index: usize, state: &LaneState, snapshot: &Snapshot, now: Time) -> f64 {
         let requests = f64::from(state.seen(index)) + 1.0;
-        // One nanosecond more: among servers that are instant the load decides.
+        // One nanosecond is added so that the load decides among servers that are instant.
         (self.average(index, now) + 1.0) * requests / f64::from(snapshot.weights[index].max(1))
     }
 }

@@ -1,16 +1,16 @@
 //! `first`: the server with the lowest id that has room.
 //!
-//! Servers that take part are bits by rank of id; servers at their limit are bits too, set and cleared only
-//! when a limit is reached or left ([`gate`](crate::gate)). So a pick among 500 servers looks at 8 words, and
-//! which servers are full is no line that every request writes.
+//! One bit for each server, at the rank of its id, says whether it takes part. Another says whether it is
+//! full; it is written only when the server reaches or leaves its limit ([`gate`](crate::gate)). So a pick
+//! among 500 servers reads 8 words, and the bits of full servers are on no cache line that every request
+//! writes.
 //!
-//! Where lanes meet at the word of the first server with room, that word would be what each request of each
-//! lane waits for: in the simulator 64 cores did a seventh of what one did. A lane that met others there
-//! spreads for a millisecond: it takes the server with room that is as many places further as the lane's
-//! number says, up to [`SPREAD`]. So with little load the first servers alone are used, and with much at most
-//! so many more.
+//! With many lanes, the word of the first server with room would be a bottleneck: in the simulator, 64 cores
+//! served a seventh of what one core did. So a lane that meets other lanes at that word spreads its picks for
+//! a millisecond: it skips as many servers with room as the lane's number says, less than [`SPREAD`]. With
+//! little load, only the first servers are used; with much load, at most that many more.
 //!
-//! Cost: a load of each word before the first with room, `servers / 64` at most.
+//! Cost: one load of each word before the first server with room, at most `servers / 64`.
 
 use crate::algorithm::{NoPick, Row};
 use crate::balancer::Pick;
@@ -20,18 +20,18 @@ use crate::spec::Index;
 
 pub(crate) const ROW: Row = Row::without_turns("first");
 
-/// Servers over which lanes spread that meet.
+/// Number of servers over which lanes spread that meet each other.
 const SPREAD: usize = 64;
 
-/// The first with room; in a crowd one behind it, by lane.
+/// Returns the first server with room; while the lane spreads, a later one that depends on the lane.
 #[inline]
 pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
     let spread = pick.lane.crowded.get() > pick.input.now.as_nanos();
     pick.by_rank(0, if spread { manylane_sync::lane::current().index() % SPREAD } else { 0 })
 }
 
-/// The rank of the first server from rank `from` on that takes part, has room, and for which `good` holds; of
-/// the first `skip` with room nothing but their bits is looked at.
+/// Returns the rank of the first server, from rank `from` on, that takes part, has room, and for which `good`
+/// returns true. It skips the first `skip` servers with room without calling `good`.
 #[inline]
 pub(crate) fn find(
     snapshot: &Snapshot,

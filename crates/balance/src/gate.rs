@@ -1,26 +1,30 @@
-//! How many requests a server serves, where that is limited (`maxconn`).
+//! Number of requests that a server with a limit (`maxconn`) serves.
 //!
 //! # Protocol
-//! 1. A server's *word* holds how many requests it serves and how many wait for it, so that one
-//!    compare-and-swap decides on both. A request is let in when fewer than the limit are served and none
+//! 1. A server's *word* holds the number of requests that it serves and the number that wait for it, so one
+//!    compare-and-swap decides on both. A request is admitted if fewer than the limit are served and none
 //!    waits.
-//! 2. `full` has a bit for each server (by rank of id) that has no room. It is a hint for who looks for room:
-//!    the word decides. Who lets the last one in, or finds no room, or lowers the limit below what is served,
-//!    sets the bit and looks at the word again: if there is room it clears the bit. Who releases a place
-//!    looks at the bit after that, and clears it if there is room. A fence is between the two steps of each,
-//!    so that one of them sees the other, whatever limit each of them knows. Who raises a limit clears the
-//!    bit after that. A bit does not stay set on a server with room. Who clears it looks for requests that
-//!    wait for any server (queue of the backend), and those who enter that queue look at the bits after they
-//!    were counted: one of the two sees the other.
-//! 3. A server without a limit has no word to write: nobody counts it but the lanes, each for itself.
-//! 4. A word belongs to its server, whichever balancer counts there (`balancer::shared`); bits and those
-//!    who wait for any server are each balancer's. Who fills a server sets the bit of its own balancer; who
-//!    makes room does so in the name of all balancers of the server, one after the other, and reads behind
-//!    its change of the word whether there are others.
+//! 2. `full` has a bit for each server without room, at the rank of the server's id. It is a hint for a
+//!    search; the word decides.
+//!    - A thread that admits the last request, finds no room, or lowers the limit below the number served,
+//!      sets the bit and reads the word again: if there is room, it clears the bit. A thread that releases a
+//!      place reads the bit after that, and clears it if there is room. Each has a fence between its two
+//!      steps, so one of them sees the other, whichever limit each of them read.
+//!    - A thread that raises a limit clears the bit after that. So the bit of a server with room does not
+//!      stay set.
+//!    - A thread that clears a bit looks for requests that wait for any server (the backend's queue). A
+//!      request that enters that queue is counted first and reads the bits after that: one of the two sees
+//!      the other.
+//! 3. A server without a limit has no word to write: each lane counts its own requests.
+//! 4. A word belongs to its server, whichever balancer counts there (`balancer::shared`). Bits, and the count
+//!    of requests that wait for any server, belong to each balancer. A thread that fills a server sets the
+//!    bit of its own balancer. A thread that makes room clears the bits of all balancers of the server, one
+//!    after the other, and reads after its change of the word whether there are other balancers.
 //!
 //! # Cost
-//! Without a limit nothing. With one: a compare-and-swap when a request begins and one when it ends, on a
-//! line of the server's own, and a locked operation on a line of `full` when a limit is reached or left.
+//! Without a limit, nothing. With one: a compare-and-swap when a request begins and one when it ends, on a
+//! cache line of the server; and a locked operation on a line of `full` when the server becomes full or gets
+//! room.
 
 use crate::queue::Claims;
 use crate::servers::Servers;
@@ -31,15 +35,15 @@ use manylane_sync::{Arc, CachePadded};
 const WAITING_ONE: u64 = 1 << 32;
 const SERVED: u64 = WAITING_ONE - 1;
 
-/// A server's word (rule 1), and its limit now: one for all balancers of the server.
+/// A server's word (rule 1) and current limit, shared by all balancers of the server.
 #[derive(Debug)]
 pub(crate) struct Gate {
     word: AtomicU64,
-    /// Of a server without one nobody asks.
+    /// Current limit. Never read for a server without one.
     limit: AtomicU32,
 }
 
-/// Served and waiting.
+/// The two numbers in a word: requests served and requests that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(crate) served: u32,
@@ -56,12 +60,13 @@ impl Count {
     }
 }
 
-/// What became of a request that ended.
+/// Result of ending a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
     /// Its place is free.
     Freed,
-    /// Its place belongs to one of those who wait for this server: the caller must find one and wake it.
+    /// Its place belongs to a request that waits for this server: the caller must take one out of the queue
+    /// and wake it.
     HandedOver,
 }
 
@@ -81,12 +86,12 @@ impl Gate {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit. Who raises it clears the bits of `full` and offers the room.
+    /// Sets the limit. A caller that raises it must clear the bits of `full` and offer the room.
     pub(crate) fn set_limit(&self, limit: u32) {
         self.limit.store(limit, Ordering::SeqCst);
     }
 
-    /// Whether a request would be let in.
+    /// Returns whether a request would be admitted.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn has_room(&self) -> bool {
@@ -99,8 +104,8 @@ impl Gate {
         let mut word = self.word.load(Ordering::SeqCst);
         loop {
             let Some(wanted) = new(Count::of(word)) else { return Err(Count::of(word)) };
-            // SeqCst: with the bits of `full` and the number of those who wait for any server it is one order
-            // (rule 2; queue, rule 4).
+            // SeqCst: the word, the bits of `full` and the number of requests that wait for any server are in
+            // one order (rule 2 here, rule 2 of `balancer::waiting`).
             match self.word.compare_exchange_weak(word, wanted.word(), Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => return Ok(Count::of(word)),
                 Err(found) => word = found,
@@ -108,7 +113,8 @@ impl Gate {
         }
     }
 
-    /// Lets one of those who wait in, if there is room: the caller must find one and wake it.
+    /// Admits one waiting request if there is room. Returns true if so: the caller must take one out of the
+    /// queue and wake it.
     pub(crate) fn admit(&self) -> bool {
         let limit = self.limit();
         self.change(|c| {
@@ -118,12 +124,14 @@ impl Gate {
         .is_ok()
     }
 
-    /// Gives one of those who wait up: the caller must find one and send it elsewhere.
+    /// Counts one waiting request down. Returns true if there was one: the caller must take one out of the
+    /// queue and send it elsewhere.
     pub(crate) fn dismiss(&self) -> bool {
         self.change(|c| (c.waiting > 0).then(|| Count { waiting: c.waiting - 1, ..c })).is_ok()
     }
 
-    /// Lets a request in. Gives how many are served with it, and whether others changed the word meanwhile.
+    /// Admits a request. Returns the number served, with this one, or `None`; and whether other threads
+    /// changed the word meanwhile.
     #[inline]
     pub(crate) fn enter(&self) -> (Option<u32>, bool) {
         let limit = self.limit();
@@ -136,7 +144,7 @@ impl Gate {
         (entered.ok().map(|before| before.served + 1), looks > 1)
     }
 
-    /// A request ended.
+    /// Ends a request.
     #[inline]
     pub(crate) fn release(&self) -> Released {
         let limit = self.limit();
@@ -155,10 +163,10 @@ impl Gate {
     }
 }
 
-/// Those who wait for one server.
+/// Count of the requests that wait for one server.
 pub(crate) struct WaitingFor<'a> {
     pub(crate) gate: &'a Gate,
-    /// 0: any number.
+    /// Largest number of waiting requests; 0 for no bound.
     pub(crate) maxqueue: u32,
 }
 
@@ -173,7 +181,7 @@ impl Claims for WaitingFor<'_> {
     }
 }
 
-/// How many wait for any server of the backend.
+/// Number of requests that wait for any server of the backend.
 #[derive(Debug)]
 pub(crate) struct WaitingForAny(AtomicU64);
 
@@ -188,7 +196,7 @@ impl WaitingForAny {
 impl Claims for WaitingForAny {
     fn add(&self) -> bool {
         self.0.fetch_add(1, Ordering::SeqCst);
-        // Rule 2: who is counted looks at the bits and words after that. Pairs with the fences of
+        // Rule 2: a request that is counted reads the bits and words after that. Pairs with the fence in
         // `has_any_waiting`.
         fence(Ordering::SeqCst);
         true
@@ -206,7 +214,7 @@ impl Claims for WaitingForAny {
     }
 }
 
-/// A bit for each server, by rank of id.
+/// One bit for each server, at the rank of its id.
 #[derive(Debug)]
 pub(crate) struct Bits(Box<[CachePadded<[AtomicU64; 16]>]>);
 
@@ -242,25 +250,26 @@ impl Bits {
     }
 }
 
-/// The gates of a balancer's servers, and what the balancer knows of them.
+/// The gates of a balancer's servers, and the balancer's own bits and count.
 #[derive(Debug)]
 pub(crate) struct Gates {
     gates: Box<[Arc<CachePadded<Gate>>]>,
     ranks: Box<[u16]>,
     /// Servers without room (rule 2).
     pub(crate) full: Bits,
-    /// Servers that requests are balanced over, as in the snapshot; written when it is replaced.
+    /// Servers that the current snapshot balances over; written when the snapshot is replaced.
     pub(crate) members: Bits,
     pub(crate) waiting: CachePadded<WaitingForAny>,
 }
 
-/// What became of a request that wanted in.
+/// Result of a request's attempt to enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entered {
     pub(crate) entered: bool,
-    /// There was room when the server was marked as full, and somebody waits for any server: offer it.
+    /// There was room when the server was marked full, and requests wait for any server: the caller must
+    /// offer it.
     pub(crate) offer: bool,
-    /// Others entered or left at the same time.
+    /// Other requests entered or left at the same time.
     pub(crate) crowded: bool,
 }
 
@@ -280,7 +289,7 @@ impl Gates {
         &self.gates[index.get()]
     }
 
-    /// Lets a request in to a server with a limit; rule 2.
+    /// Admits a request to a server with a limit; rule 2.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn enter(&self, index: Index) -> Entered {
@@ -295,13 +304,13 @@ impl Gates {
         }
     }
 
-    /// Marks the server as full if it is. True: it is not, and somebody waits for any server.
+    /// Marks the server as full if it is. Returns true if it has room and requests wait for any server.
     #[cold]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn mark_full(&self, index: Index) -> bool {
         let rank = self.ranks[index.get()];
         self.full.set(rank);
-        fence(Ordering::SeqCst); // pairs with that of `released`
+        fence(Ordering::SeqCst); // pairs with the one in `released`
         let room = self.of(index).has_room();
         if room {
             self.full.clear(rank);
@@ -309,12 +318,12 @@ impl Gates {
         room && self.has_any_waiting()
     }
 
-    /// A place was released: takes the mark off if there is room (rule 2). Whether somebody waits for any
+    /// Clears the server's mark if a release made room (rule 2). Returns whether requests wait for any
     /// server.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn released(&self, index: Index) -> bool {
-        let waiting = self.has_any_waiting(); // its fence pairs with that of `mark_full`, too
+        let waiting = self.has_any_waiting(); // its fence pairs with the one in `mark_full`, too
         if self.full.is_set(self.ranks[index.get()]) && self.of(index).has_room() {
             self.mark_room(index);
             return self.has_any_waiting();
@@ -322,29 +331,30 @@ impl Gates {
         waiting
     }
 
-    /// Whether somebody waits for any server, for who has just made room (rule 2).
+    /// Returns whether requests wait for any server. Called after making room (rule 2).
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn has_any_waiting(&self) -> bool {
-        // Pairs with the fence in `WaitingForAny::add`: they see the room, or we see them.
+        // Pairs with the fence in `WaitingForAny::add`: the waiter sees the room, or this thread sees the
+        // waiter.
         fence(Ordering::SeqCst);
         self.waiting.get() > 0
     }
 
-    /// Rule 2: there is room now.
+    /// Clears the server's mark: it has room (rule 2).
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn mark_room(&self, index: Index) {
         self.full.clear(self.ranks[index.get()]);
     }
 
-    /// Whether somebody waits for any server and may have this one.
+    /// Returns whether a request waits for any server and may use this one.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn is_wanted(&self, index: Index) -> bool {
         self.waiting.get() > 0 && self.members.is_set(self.ranks[index.get()])
     }
 
-    /// Sets which servers take part.
+    /// Sets which servers take part in balancing.
     pub(crate) fn set_members(&self, by_rank: &[u64]) {
         for (word, &bits) in by_rank.iter().enumerate() {
             self.members.0[word / 16][word % 16].store(bits, Ordering::SeqCst);

@@ -1,25 +1,24 @@
-//! Hash functions of `hash-type`: they map a key to the same number as HAProxy's, so that a fleet of both
-//! agrees.
+//! Hash functions of `hash-type`. They give the same numbers as HAProxy's, so that a fleet of both agrees.
 
 use manylane_expr::hash;
 
-/// `hash-type`'s functions.
+/// A hash function of `hash-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashFunction {
-    /// Of the database library sdbm: `h * 65599 + byte`.
+    /// The function of the database library sdbm: `h * 65599 + byte`.
     Sdbm,
-    /// D. Bernstein's: `h * 33 + byte`, from 5381.
+    /// D. Bernstein's function: `h * 33 + byte`, from 5381.
     Djb2,
-    /// Two words that are inverted, crossed and rotated by amounts that depend on what was read.
+    /// Two words that are inverted, crossed and rotated by amounts that depend on the key.
     Wt6,
     /// The CRC of Ethernet and gzip.
     Crc32,
-    /// The decimal number at the key's beginning, as it is.
+    /// The decimal number at the key's beginning.
     None,
 }
 
 impl HashFunction {
-    /// The function with this name in a configuration.
+    /// Returns the function with this name in a configuration.
     pub fn by_name(name: &str) -> Option<Self> {
         Some(match name {
             "sdbm" => Self::Sdbm,
@@ -31,7 +30,7 @@ impl HashFunction {
         })
     }
 
-    /// The hash of `key`. Cost: about a nanosecond a byte.
+    /// Returns the hash of `key`. Cost: about a nanosecond a byte.
     #[inline]
     pub fn hash(self, key: &[u8]) -> u32 {
         match self {

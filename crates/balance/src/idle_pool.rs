@@ -1,26 +1,26 @@
-//! Idle connections of a lane, by what they are good for; and how lanes give each other of theirs.
+//! Idle connections of a lane, by key, and how lanes transfer them to each other.
 //!
 //! # Protocol
-//! 1. A [`IdlePool`] belongs to its lane: no other touches it, so what is on it need not be `Send`. Taking
-//!    the own lane's connections and putting them back writes no line that other lanes write.
-//! 2. Connections lie by key: the hash of all that must be equal for a connection to serve (server, name
-//!    asked for in TLS, source address, PROXY header). The one that came last is taken first: it is the
-//!    warmest, and the old ones age together at the bottom.
-//! 3. A lane publishes how many idle connections it has of each server, on all of its idle pools (`idle` in
-//!    [`IdlePools`], stored when it changes). Only a lane whose own idle pool has none looks there. It takes
-//!    none from a lane that has not more than the server's `pool-low-conn`.
-//! 4. What another lane has is *asked for*: [`IdlePools::ask`] gives the lane to ask, the room above sends
-//!    that lane a task, which takes a connection from its idle pool, detaches it from its driver and sends it
-//!    back; or sends back that there is none, and the asker connects.
-//! 5. Each `pool-purge-delay` a lane closes half of what lay idle all that time, of each server: those that
-//!    were not needed at the busiest moment since.
-//! 6. A lane that gave a connection away and then misses one makes one, for as long as the server's
-//!    `pool-purge-delay` ([`IdlePool::has_given`]): asking for it back would wake both lanes at each request
-//!    that they do in turns.
+//! 1. An [`IdlePool`] belongs to its lane and no other lane touches it, so its connections need not be
+//!    `Send`. Taking and putting a connection of the own lane writes no cache line that other lanes write.
+//! 2. Connections have a key: the hash of everything that must be equal for a connection to serve a request
+//!    (server, name for TLS, source address, PROXY header). The connection that came last is taken first: its
+//!    state is the warmest, and the old ones become due for the purge together.
+//! 3. A lane publishes the number of its idle connections of each server, over all of its idle pools (`idle`
+//!    in [`IdlePools`], stored at each change). Only a lane whose own idle pool has none reads these numbers.
+//!    It takes no connection from a lane that has no more than the server's `pool-low-conn`.
+//! 4. To get a connection of another lane, [`IdlePools::ask`] returns the lane to ask. The caller sends that
+//!    lane a task, which takes a connection from its idle pool, detaches it from its driver and sends it
+//!    back; or it replies that there is none, and the asker connects.
+//! 5. Every `pool-purge-delay`, a lane closes half of the connections of each server that were idle all that
+//!    time: they were not needed at the busiest moment since the last purge.
+//! 6. A lane that gave a connection away and then needs one opens a new one for as long as the server's
+//!    `pool-purge-delay` ([`IdlePool::has_given`]). If it asked for the connection back, two lanes that serve
+//!    requests in turns would wake each other at every request.
 //!
 //! # Cost
-//! Taking and putting: a look into a hash table and a few stores; with `pool-max-conn` a put reads a line of
-//! each lane. Asking: a line of each lane that is looked at, up to [`LOOKED_AT`].
+//! Taking and putting: a look-up in a hash table and a few stores; with `pool-max-conn`, a put also reads a
+//! cache line of each lane. Asking: a cache line of each lane that it looks at, at most [`LOOKED_AT`].
 
 use crate::lane::Numbers;
 use crate::spec::Index;
@@ -32,22 +32,22 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// Lanes that are looked at for a connection at most.
+/// Largest number of lanes that a search for a connection looks at.
 pub const LOOKED_AT: usize = 8;
 
 /// Limits of one server's idle connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleLimits {
-    /// `pool-max-conn`: idle connections on all lanes together; `None` for any number.
+    /// `pool-max-conn`: number of idle connections on all lanes together; `None` for no limit.
     pub most: Option<u32>,
-    /// `pool-low-conn`: with so many or fewer, a lane keeps what it has for itself.
+    /// `pool-low-conn`: a lane with this many or fewer keeps its connections for itself.
     pub low: u32,
-    /// `pool-purge-delay`; zero: nothing is kept.
+    /// `pool-purge-delay`; zero keeps no connection.
     pub purge: Duration,
 }
 
 impl Default for IdleLimits {
-    /// The defaults of the configuration language.
+    /// Returns the defaults of the configuration language.
     fn default() -> Self {
         Self { most: None, low: 0, purge: Duration::from_secs(5) }
     }
@@ -56,39 +56,40 @@ impl Default for IdleLimits {
 /// What all lanes know of each other's idle pools, for one backend.
 pub struct IdlePools {
     limits: Box<[IdleLimits]>,
-    /// Of each lane: idle connections by server.
+    /// Number of idle connections by server, for each lane.
     idle: PerLane<Numbers, Box<dyn Fn(LaneId) -> Numbers + Send + Sync>>,
 }
 
 impl IdlePools {
-    /// For servers with these limits, in the order of their indexes.
+    /// Creates the state for servers with these limits, in the order of their indexes.
     pub fn new(limits: impl IntoIterator<Item = IdleLimits>) -> Self {
         let limits: Box<[IdleLimits]> = limits.into_iter().collect();
         let servers = limits.len();
         Self { idle: PerLane::new(Box::new(move |_| Numbers::new(servers))), limits }
     }
 
-    /// Idle connections of a server on all lanes. Cost: a line of each lane.
+    /// Returns the number of idle connections of a server on all lanes. Cost: reads one cache line of each
+    /// lane.
     pub fn idle(&self, server: Index) -> u64 {
         self.idle.iter().map(|(_, idle)| u64::from(idle.get(server.get()))).sum()
     }
 
-    /// The same of all servers.
+    /// Returns the number of idle connections of all servers on all lanes.
     pub fn idle_in_all(&self) -> u64 {
         let all =
             |idle: &Numbers| (0..self.limits.len()).map(|server| u64::from(idle.get(server))).sum::<u64>();
         self.idle.iter().map(|(_, idle)| all(idle)).sum()
     }
 
-    /// Idle connections of a server on that lane.
+    /// Returns the number of idle connections of a server on one lane.
     pub fn idle_on(&self, lane: LaneId, server: Index) -> u64 {
         self.idle.get(lane).map_or(0, |idle| idle.get(server.get()).into())
     }
 
-    /// A lane that has connections of this server to give (rules 3 and 4). `start`: any number, so that not
-    /// all ask the same.
+    /// Returns a lane with idle connections of this server to give (rules 3 and 4). `start` is any number; it
+    /// spreads the requests of different callers over the lanes.
     ///
-    /// Whether these have the right key only that lane can tell.
+    /// Only that lane can tell whether one of them has the right key.
     pub fn ask(&self, server: Index, start: usize) -> Option<LaneId> {
         let own = lane::current();
         let low = self.limits[server.get()].low;
@@ -118,7 +119,7 @@ impl fmt::Debug for IdlePools {
     }
 }
 
-/// Keys are hashes already.
+/// A hasher for keys that are hashes already.
 #[derive(Debug, Default)]
 struct Same(u64);
 
@@ -132,60 +133,61 @@ impl Hasher for Same {
     }
 
     fn write_u64(&mut self, n: u64) {
-        // The table takes its group from the upper bits and its place from the lower ones.
+        // The table uses the upper bits for the group and the lower ones for the place.
         self.0 = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 
 const NONE: u32 = u32::MAX;
 
-/// A connection that lies here, or a free place.
+/// An idle connection or a free slot.
 #[derive(Debug)]
 struct IdleSlot<C> {
     connection: Option<C>,
     key: u64,
     server: Index,
-    /// When it was put here.
+    /// Time when it was put here.
     since: Time,
-    /// Towards the top and the bottom of its key; in free places `below` is the next free one.
+    /// Neighbours in the list of its key, towards the newest and the oldest. In a free slot, `below` is the
+    /// next free one.
     above: u32,
     below: u32,
-    /// Towards the newest and the oldest of its server.
+    /// Neighbours in the list of its server, towards the newest and the oldest.
     newer: u32,
     older: u32,
 }
 
-/// The connections of one server: from the oldest to the newest, and how many were never needed.
+/// Idle connections of one server: a list from the oldest to the newest, and the numbers for the purge.
 #[derive(Clone, Copy, Debug)]
 struct OfServer {
     oldest: u32,
     newest: u32,
     count: u32,
-    /// The fewest that lay here since the last purge.
+    /// Smallest number of idle connections since the last purge.
     fewest: u32,
     purged: Time,
-    /// When another lane last got one.
+    /// Time when another lane last got one.
     gave: Option<Time>,
 }
 
-/// One lane's idle connections for one backend.
+/// Idle connections of one lane for one backend.
 ///
-/// `C` needs not be `Send`. What is dropped here is closed by `C`'s own drop.
+/// `C` need not be `Send`. Dropping a `C` closes its connection.
 pub struct IdlePool<C> {
     idle_pools: Arc<IdlePools>,
     places: Vec<IdleSlot<C>>,
     free: u32,
-    /// The top of each key's pile.
+    /// Newest slot of each key.
     keys: HashMap<u64, u32, BuildHasherDefault<Same>>,
     servers: Box<[OfServer]>,
-    /// Connections of all servers.
+    /// Number of connections of all servers.
     count: usize,
-    /// It publishes in its lane's numbers, so it stays there.
+    /// Makes the pool `!Send`: it publishes in its lane's numbers.
     stays: PhantomData<*const ()>,
 }
 
 impl<C> IdlePool<C> {
-    /// The calling lane's idle pool, empty.
+    /// Creates an empty idle pool of the calling lane.
     pub fn new(idle_pools: Arc<IdlePools>) -> Self {
         let of = OfServer { oldest: NONE, newest: NONE, count: 0, fewest: 0, purged: Time::ZERO, gave: None };
         Self {
@@ -199,10 +201,10 @@ impl<C> IdlePool<C> {
         }
     }
 
-    /// Puts an idle connection on the idle pool.
+    /// Puts an idle connection into the pool.
     ///
     /// # Errors
-    /// The connection, when the server has its `pool-max-conn` of them, or keeps none: close it.
+    /// The connection, if the server has `pool-max-conn` of them already or keeps none: close it.
     pub fn put(&mut self, server: Index, key: u64, connection: C, now: Time) -> Result<(), C> {
         let limits = &self.idle_pools.limits[server.get()];
         let of = &mut self.servers[server.get()];
@@ -255,13 +257,13 @@ impl<C> IdlePool<C> {
         Ok(())
     }
 
-    /// The connection with this key that came last (rule 2).
+    /// Takes the connection with this key that came last (rule 2).
     pub fn take(&mut self, key: u64) -> Option<C> {
         let top = *self.keys.get(&key)?;
         Some(self.remove(top))
     }
 
-    /// The oldest connection of a server, and its key.
+    /// Takes the oldest connection of a server, with its key.
     pub fn take_oldest(&mut self, server: Index) -> Option<(u64, C)> {
         match self.servers[server.get()].oldest {
             NONE => None,
@@ -274,24 +276,24 @@ impl<C> IdlePool<C> {
         self.servers[server.get()].gave = Some(now);
     }
 
-    /// Whether another lane got a connection of this server lately, so that one is made rather than asked for
-    /// (rule 6).
+    /// Returns whether another lane got a connection of this server lately. If so, the caller opens a new
+    /// connection instead of asking another lane (rule 6).
     pub fn has_given(&self, server: Index, now: Time) -> bool {
         let delay = self.idle_pools.limits[server.get()].purge;
         self.servers[server.get()].gave.is_some_and(|gave| now < gave + delay)
     }
 
-    /// Idle connections of a server on this lane.
+    /// Returns the number of idle connections of a server on this lane.
     pub fn len(&self, server: Index) -> u32 {
         self.servers[server.get()].count
     }
 
-    /// Idle connections of all servers on this lane.
+    /// Returns the number of idle connections of all servers on this lane.
     pub fn total(&self) -> usize {
         self.count
     }
 
-    /// Closes those that are of no use any more. Cost: each connection is looked at.
+    /// Closes the connections for which `is_good` returns false. Cost: looks at every connection.
     pub fn sweep(&mut self, mut is_good: impl FnMut(&C) -> bool) {
         for number in 0..self.places.len() {
             if self.places[number].connection.as_ref().is_some_and(|connection| !is_good(connection)) {
@@ -300,7 +302,7 @@ impl<C> IdlePool<C> {
         }
     }
 
-    /// Closes the oldest connection of the server that has most: room for another descriptor. Whether there
+    /// Closes the oldest connection of the server that has most, to free a descriptor. Returns whether there
     /// was one.
     pub fn close_one(&mut self) -> bool {
         let most = (0..self.servers.len()).max_by_key(|number| self.servers[*number].count);
@@ -312,16 +314,17 @@ impl<C> IdlePool<C> {
         true
     }
 
-    /// Whether the lane has no idle connection at all.
+    /// Returns whether the lane has no idle connection.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Closes half of what was never needed since the last time, of servers whose `pool-purge-delay` passed
-    /// (rule 5). Gives when it wants to be called again; `None` when nothing lies here.
+    /// Closes half of the connections that were never needed since the last purge, for each server whose
+    /// `pool-purge-delay` has passed (rule 5). Returns the time of the next call; `None` if the pool is
+    /// empty.
     pub fn purge(&mut self, now: Time) -> Option<Time> {
         let mut next: Option<Time> = None;
-        let mut left = self.count as u32; // of thousands of servers few have any, or none
+        let mut left = self.count as u32; // most servers of a long list have none
         for number in 0..self.servers.len() {
             if left == 0 {
                 break;
@@ -349,15 +352,15 @@ impl<C> IdlePool<C> {
         next
     }
 
-    /// Closes all connections of a server: it went down, or its address changed.
+    /// Closes all connections of a server, which went down or changed its address.
     pub fn clear(&mut self, server: Index) {
         while let Some(connection) = self.take_oldest(server) {
             drop(connection);
         }
     }
 
-    /// So many more lie here. Not how many: another idle pool of the lane may have some of the same idle
-    /// pools, too, while one takes the place of the other.
+    /// Adds `more` to the published number. It adds instead of storing the count of this pool: while one pool
+    /// replaces another, both pools of the lane count in the same number.
     fn publish(&self, server: Index, more: i32) {
         let own = self.idle_pools.idle.own();
         own.set(server.get(), own.get(server.get()).wrapping_add_signed(more));

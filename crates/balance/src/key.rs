@@ -1,11 +1,12 @@
-//! What a request is balanced by: the part of it that `balance` names. Found in bytes, without copying.
+//! The key of a request: the part that `balance` names. It is found in the request's bytes without copying.
 //!
-//! Each function gives the bytes to hash, or `None` when the request has no such key: then it gets its turn.
+//! Each function returns the bytes to hash, or `None` if the request has no such key. A request without a key
+//! takes the next turn.
 
 use std::net::IpAddr;
 
-/// `balance source`: an address as a number. Words of the address in network order, joined by exclusive or,
-/// so that neighbours differ.
+/// `balance source`: returns the address as a number. The words of an IPv6 address, in network order, are
+/// joined by exclusive or, so that neighbours differ.
 pub fn source_key(address: IpAddr) -> u32 {
     match address {
         IpAddr::V4(v4) => u32::from(v4),
@@ -19,18 +20,18 @@ pub fn source_key(address: IpAddr) -> u32 {
 /// Arguments of `balance uri`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct UriKey {
-    /// `len`: bytes that count; 0 for all.
+    /// `len`: number of bytes that count; 0 for all.
     pub len: usize,
-    /// `depth`: levels of folders that count; 0 for all.
+    /// `depth`: number of path levels that count; 0 for all.
     pub depth: usize,
-    /// `whole`: with what stands behind the question mark.
+    /// `whole`: the query counts, too.
     pub whole: bool,
-    /// `path-only`: without scheme and authority.
+    /// `path-only`: scheme and authority do not count.
     pub path_only: bool,
 }
 
 impl UriKey {
-    /// The part of a request's target that counts.
+    /// Returns the part of a request's target that counts.
     pub fn of<'a>(&self, target: &'a [u8]) -> Option<&'a [u8]> {
         let from = if self.path_only { path_start(target)? } else { 0 };
         let mut uri = &target[from..];
@@ -46,7 +47,7 @@ impl UriKey {
     }
 }
 
-/// Where the path begins in a target of origin or absolute form.
+/// Returns the start of the path in a target of origin or absolute form.
 fn path_start(target: &[u8]) -> Option<usize> {
     if target.first() == Some(&b'/') {
         return Some(0);
@@ -56,26 +57,26 @@ fn path_start(target: &[u8]) -> Option<usize> {
     Some(authority + target[authority..].iter().position(|&b| b == b'/')?)
 }
 
-/// `balance url_param`: the value of the parameter in a target's query, or in the body of a form
+/// `balance url_param`: returns the value of the parameter in a target's query, or in the body of a form
 /// (`check_post`). A parameter without a value counts as missing.
 pub fn url_param<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let pairs = query.split(|&b| b == b'&' || b == b';');
     let values = pairs.filter_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="));
     let value = values.into_iter().next()?;
-    // A body may go on behind its first line.
+    // A body may continue behind its first line.
     let end =
         value.iter().position(|b| b.is_ascii_whitespace() || b.is_ascii_control()).unwrap_or(value.len());
     (end > 0).then(|| &value[..end])
 }
 
-/// `balance url_param`: what stands behind the question mark of a target.
+/// `balance url_param`: returns the query of a target, without the question mark.
 pub fn query(target: &[u8]) -> Option<&[u8]> {
     let mark = target.iter().position(|&b| b == b'?')?;
     Some(&target[mark + 1..])
 }
 
-/// `balance hdr(name) use_domain_only`: the label before the last dot of a name, the one that a firm
-/// registers.
+/// `balance hdr(name) use_domain_only`: returns the label before the last dot of a name, the one that its
+/// owner registered.
 pub fn domain_only(host: &[u8]) -> &[u8] {
     let host = &host[..host.iter().position(|&b| b == b':').unwrap_or(host.len())];
     let Some(last) = host.iter().rposition(|&b| b == b'.') else { return host };
@@ -83,15 +84,15 @@ pub fn domain_only(host: &[u8]) -> &[u8] {
     &host[start..last]
 }
 
-/// `balance rdp-cookie(name)`: the cookie's value in the first packet of a client of Microsoft's remote
-/// desktop protocol (MS-RDPBCGR 2.2.1.1: TPKT, X.224 Connection Request, then `Cookie: name=value` up to the
-/// end of the line).
+/// `balance rdp-cookie(name)`: returns the cookie's value in the first packet of a client of Microsoft's
+/// remote desktop protocol (MS-RDPBCGR 2.2.1.1: TPKT, X.224 Connection Request, then `Cookie: name=value` up
+/// to the end of the line).
 pub fn rdp_cookie<'a>(packet: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     const TPKT: usize = 4;
     const X224: usize = 7;
     let [version, _, high, low, ..] = packet else { return None };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
-    // Version 3; an X.224 Connection Request of class 0 whose own length fits.
+    // The TPKT version is 3, and an X.224 Connection Request of class 0 has a length that fits.
     let request = packet.get(TPKT..packet.len().min(length))?;
     if *version != 3
         || request.len() < X224
@@ -184,7 +185,7 @@ mod tests {
     }
 
     proptest! {
-        /// What peers send never panics.
+        /// No input of a peer panics.
         #[test]
         fn any_bytes_are_searched(bytes in prop::collection::vec(any::<u8>(), 0..64),
             name in prop::collection::vec(any::<u8>(), 0..4),

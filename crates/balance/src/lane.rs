@@ -1,31 +1,31 @@
-//! What each lane knows and keeps for a backend: its turn, its own connections, a view of the others'.
+//! A lane's state for a backend: its turn, its own loads, and its view of other lanes' loads.
 //!
 //! # Protocol
-//! 1. A [`LaneState`] is written by its lane only. Others read its loads, for their views; everything else is
-//!    read by nobody else.
-//! 2. A lane's *view* of a server is its own load, exact, plus what the other lanes had when their line was
-//!    last looked at. A lane looks at the loads of [`BLOCK`] servers of all lanes at most once a millisecond,
-//!    in turns.
+//! 1. Only its own lane writes a [`LaneState`]. Other lanes read its loads for their views, and nothing else
+//!    of it.
+//! 2. A lane's *view* of a server is its own load, which is exact, plus the loads of the other lanes when it
+//!    last read their lines. A lane reads the loads of [`BLOCK`] servers on all lanes at most once a
+//!    millisecond, one block after another.
 //!
-//! A local view that is corrected by occasional samples is enough to join the shortest queue stably: S.
-//! Vargaftik, I. Keslassy, A. Orda, *LSQ: Load Balancing in Large-Scale Heterogeneous Systems With Multiple
-//! Dispatchers* (2020).
+//! A local view with occasional samples is enough to join the shortest queue stably: S. Vargaftik, I.
+//! Keslassy, A. Orda, *LSQ: Load Balancing in Large-Scale Heterogeneous Systems With Multiple Dispatchers*
+//! (2020).
 
 use manylane_sched::Time;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering, OwnedU64};
 use manylane_sync::{Arc, CachePadded, PerLane, lane};
 use std::fmt;
 
-/// Servers whose loads are looked at together: those of one padded line.
+/// Number of servers whose loads are read together: those on one padded cache line.
 pub(crate) const BLOCK: usize = 32;
 
-/// How often a lane looks at the others' loads at most, in nanoseconds.
+/// Shortest time, in nanoseconds, between two reads of other lanes' loads.
 const LOOK_EVERY: u64 = 1_000_000;
 
-/// A slot for each lane, made with what the backend needs.
+/// A [`LaneState`] for each lane, made on first use for what the backend's algorithm needs.
 pub(crate) type Lanes = PerLane<LaneState, Box<dyn Fn(manylane_sync::LaneId) -> LaneState + Send + Sync>>;
 
-/// Numbers of a lane, one for each server, on lines of their own.
+/// Numbers of a lane, one for each server, on cache lines of their own.
 pub(crate) struct Numbers(Box<[CachePadded<[AtomicU32; BLOCK]>]>);
 
 impl Numbers {
@@ -34,19 +34,19 @@ impl Numbers {
         Self((0..len.div_ceil(BLOCK)).map(block).collect())
     }
 
-    /// Relaxed: numbers to compare.
+    /// Relaxed: the numbers are only compared.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn get(&self, index: usize) -> u32 {
         self.0[index / BLOCK][index % BLOCK].load(Ordering::Relaxed)
     }
 
-    /// The same; 0 where there is no such place.
+    /// Returns the number of a server, or 0 if the table has no place for it.
     pub(crate) fn get_any(&self, index: usize) -> u32 {
         if index < self.blocks() * BLOCK { self.get(index) } else { 0 }
     }
 
-    /// By the owner only.
+    /// Called by the owning lane only.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn set(&self, index: usize, value: u32) {
@@ -64,7 +64,7 @@ impl fmt::Debug for Numbers {
     }
 }
 
-/// The same, of 64 bits.
+/// Does the same with 64-bit numbers.
 #[derive(Debug)]
 pub(crate) struct Wide(Box<[CachePadded<[AtomicU64; 16]>]>);
 
@@ -87,30 +87,30 @@ impl Wide {
     }
 }
 
-/// One lane's part of a backend. Rule 1.
+/// One lane's part of a backend (rule 1).
 #[derive(Debug)]
 pub(crate) struct LaneState {
-    /// Connections and queued requests of this lane, by server.
+    /// Requests of this lane on each server and in its queue.
     pub(crate) loads: Numbers,
-    /// Their sum.
+    /// Sum of `loads`.
     pub(crate) total: OwnedU64,
-    /// Position in the table of turns, and the length of the table that it is in: see `roundrobin`.
+    /// Position in the table of turns, and the length of that table: see `roundrobin`.
     pub(crate) turn: OwnedU64,
-    /// When the lane adapted limits to the load last, in nanoseconds.
+    /// Time of the lane's last adaptation of limits to the load, in nanoseconds.
     pub(crate) adapted: OwnedU64,
-    /// Until when `first` spreads: see there.
+    /// Time until which `first` spreads its picks, in nanoseconds: see `first`.
     pub(crate) crowded: OwnedU64,
-    /// State of the lane's random numbers.
+    /// State of the lane's random number generator.
     random: OwnedU64,
-    /// What algorithms by load need, else nothing.
+    /// View for algorithms by load; `None` for other algorithms.
     pub(crate) view: Option<View>,
-    /// The tree of `leastconn`.
+    /// Tournament tree of `leastconn`.
     pub(crate) least: Option<crate::leastconn::Winners>,
-    /// The times of `ewma`.
+    /// Response times of `ewma`.
     pub(crate) times: Option<crate::ewma::Times>,
 }
 
-/// What a lane knows of the other lanes' loads. Rule 2.
+/// What a lane knows of the other lanes' loads (rule 2).
 #[derive(Debug)]
 pub(crate) struct View {
     others: Numbers,
@@ -120,7 +120,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Of who begins to look: what began `earlier` is known.
+    /// Creates a view that contains the loads of `earlier` tables.
     fn new(servers: usize, earlier: &[Arc<Lanes>]) -> Self {
         let (others, mut total) = (Numbers::new(servers), 0_u64);
         for (_, lane) in earlier.iter().flat_map(|lanes| lanes.iter()) {
@@ -151,7 +151,7 @@ impl LaneState {
         }
     }
 
-    /// What the lane knows of the load of a server, all lanes together.
+    /// Returns the load of a server on all lanes, as far as this lane knows it.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn seen(&self, index: usize) -> u32 {
@@ -159,7 +159,7 @@ impl LaneState {
         self.loads.get(index).wrapping_add(others)
     }
 
-    /// What it knows of the load of all servers together.
+    /// Returns the load of all servers on all lanes, as far as this lane knows it.
     pub(crate) fn seen_total(&self) -> u64 {
         self.total.get() + self.view.as_ref().map_or(0, |view| view.total.get())
     }
@@ -179,10 +179,10 @@ impl LaneState {
         self.total.sub(1);
     }
 
-    /// Looks at a block of servers on all other lanes, and on all in what was `earlier`, if it is time to.
-    /// Gives the servers that were looked at.
+    /// Reads the loads of one block of servers, on all other lanes and on all lanes of `earlier` tables, if
+    /// it is due. Returns the servers whose loads it read.
     ///
-    /// Cost: a comparison; at most once a millisecond, one line for each other lane.
+    /// Cost: a comparison; at most once a millisecond, one cache line of each other lane.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn look_around(
@@ -221,7 +221,7 @@ impl LaneState {
                 *sum = sum.wrapping_add(other.loads.get(index));
             }
         }
-        // Of those before, the lane's own, too: it counts nobody there any more.
+        // In earlier tables the lane's own loads count, too: it begins no more requests there.
         for lane in earlier
             .iter()
             .flat_map(|lanes| lanes.iter())
@@ -241,7 +241,7 @@ impl LaneState {
         Some(range)
     }
 
-    /// A random number (splitmix64: G. Steele, D. Lea, C. Flood, *Fast Splittable Pseudorandom Number
+    /// Returns a random number (splitmix64: G. Steele, D. Lea, C. Flood, *Fast Splittable Pseudorandom Number
     /// Generators*, 2014).
     #[inline]
     pub(crate) fn random(&self) -> u64 {
@@ -252,14 +252,14 @@ impl LaneState {
         z ^ (z >> 31)
     }
 
-    /// A random number below `bound`.
+    /// Returns a random number below `bound`.
     #[inline]
     pub(crate) fn below(&self, bound: usize) -> usize {
         ((u128::from(self.random()) * bound as u128) >> 64) as usize
     }
 }
 
-/// What an algorithm needs on each lane.
+/// The state that an algorithm needs on each lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wants {
     pub(crate) view: bool,

@@ -1,18 +1,18 @@
 //! `leastconn`: the server with the least load for its weight.
 //!
 //! # How
-//! Each lane keeps the keys of all servers in a tournament tree: each inner node names the winner below it,
-//! so the root is the least loaded, and a load that changes costs one match a level. A key is the load,
-//! weighted, and behind it a number that only grows: who was touched last comes last among equals, so servers
-//! of equal load have turns.
+//! Each lane keeps the keys of all servers in a tournament tree. An inner node names the winner below it, so
+//! the root is the least loaded server, and a load that changes costs one match a level. A key is the
+//! weighted load, followed by a number that only grows. Among equal loads the server that was updated last
+//! comes last, so these servers take turns.
 //!
 //! # How exact
-//! With one lane: exact. With several, a lane compares its view (see [`lane`](crate::lane)): its own
-//! connections exactly, the others' as of up to one millisecond ago for up to 32 servers, of up to `servers /
-//! 32` milliseconds for more (as long as requests come at least once a millisecond; else as old as so many
-//! requests).
+//! With one lane, it is exact. With several, a lane compares its view (see [`lane`](crate::lane)): its own
+//! requests exactly, and the loads of other lanes as of at most 1 ms ago for up to 32 servers, and at most
+//! `servers / 32` ms ago for more. If requests come less often than once a millisecond, the view is as old as
+//! that number of requests.
 //!
-//! Cost: a pick reads the root; a load that changes plays `log2(servers)` matches, all in the lane's own
+//! Cost: a pick reads the root. A load that changes plays `log2(servers)` matches, all in the lane's own
 //! memory.
 
 use crate::algorithm::{NoPick, Row};
@@ -27,7 +27,7 @@ pub(crate) const ROW: Row = Row {
     ..Row::without_turns("leastconn")
 };
 
-/// The least loaded one with room, or with room in its queue.
+/// Returns the least loaded server with room, or with room in its queue.
 #[inline]
 pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
     let (lane, snapshot) = (pick.lane, pick.snapshot);
@@ -39,22 +39,22 @@ pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
     pick.or_any(least.least(|server| server != pick.avoid && pick.has_room_or_queue(server)))
 }
 
-/// A server that takes no part.
+/// Key of a server that takes no part.
 const OUT: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Winners {
     keys: Wide,
-    /// Weights of the snapshot that the keys were made by.
+    /// Weights of the snapshot that the keys were computed from.
     weights: Numbers,
-    /// `nodes[1]` is the root, `nodes[n]` stands above `nodes[2n]` and `nodes[2n + 1]`; leaves begin at
-    /// `leaves`, and are not stored.
+    /// `nodes[1]` is the root and `nodes[n]` the parent of `nodes[2n]` and `nodes[2n + 1]`. Leaves begin at
+    /// `leaves` and are not stored.
     nodes: Numbers,
     leaves: usize,
     servers: usize,
-    /// The snapshot that the keys were made by.
+    /// Version of the snapshot that the keys were computed from.
     version: OwnedU64,
-    /// The next number among equals.
+    /// Number that the last update put behind a load.
     touched: OwnedU64,
 }
 
@@ -72,8 +72,8 @@ impl Winners {
         }
     }
 
-    /// The weighted load. A server without any is before all others, whatever its weight; one with some
-    /// counts the request that it would get.
+    /// Returns the weighted load. An idle server comes before all others, whatever its weight; for a loaded
+    /// one, the request that it would get counts, too.
     #[inline]
     fn score(load: u32, weight: u32) -> u32 {
         if load == 0 {
@@ -105,7 +105,7 @@ impl Winners {
         self.nodes.set(node, winner as u32);
     }
 
-    /// The load of `index` changed.
+    /// Sets the load of server `index`.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn update(&self, index: usize, load: u32) {
@@ -117,7 +117,7 @@ impl Winners {
         }
     }
 
-    /// The view of `index` was renewed: plays it again if its key changes.
+    /// Sets the load of server `index` after the view was refreshed, if it changes the key.
     #[inline]
     pub(crate) fn correct(&self, index: usize, load: u32) {
         let weight = self.weights.get(index);
@@ -126,7 +126,7 @@ impl Winners {
         }
     }
 
-    /// Makes all keys anew when the servers' states or weights changed.
+    /// Recomputes all keys if the servers' states or weights changed.
     #[inline]
     pub(crate) fn refresh(&self, state: &LaneState, snapshot: &Snapshot) {
         if self.version.get() != snapshot.version {
@@ -138,7 +138,7 @@ impl Winners {
     #[inline(never)]
     fn rebuild(&self, state: &LaneState, snapshot: &Snapshot) {
         for index in 0..self.servers {
-            let weight = snapshot.weights.get(index).copied().unwrap_or(0); // places for servers to come
+            let weight = snapshot.weights.get(index).copied().unwrap_or(0); // 0 for places without a server
             self.weights.set(index, weight);
             self.keys.set(index, self.key(state.seen(index), weight));
         }
@@ -148,8 +148,8 @@ impl Winners {
         self.version.set(snapshot.version);
     }
 
-    /// The least loaded server for which `good` holds. The root is asked first, so it costs nothing when that
-    /// is good; else all are compared.
+    /// Returns the least loaded server for which `good` returns true. If the root is good, this costs one
+    /// call; else it compares all servers.
     #[inline]
     pub(crate) fn least(&self, good: impl Fn(usize) -> bool) -> Option<usize> {
         let root = self.winner(1);

@@ -33,9 +33,9 @@ pub use servers::{Server, Servers};
 pub use spec::{BuildError, Index, MAX_SERVERS, MAX_WEIGHT, ServerSpec, WEIGHT_SCALE};
 pub use state::{Admin, Operation, ServerState, Standing};
 
-/// Lanes whose requests queue together at most, by default: about as many as share a last-level cache.
+/// Default number of lanes that share one queue line: about as many as share a last-level cache.
 pub const LANES_PER_GROUP: usize = 8;
 
-/// Lines of a queue by default, as long as not more than [`LANES_PER_GROUP`] lanes share one: who looks for
-/// the next one looks at each.
+/// Largest default number of lines in a queue, while at most [`LANES_PER_GROUP`] lanes share one line. It is
+/// small because a search for the next request reads every line.
 pub const QUEUE_LINES: usize = 8;

@@ -1,14 +1,15 @@
-//! `maglev` (our own): a table in which each server fills its share of places, in an order of its own.
+//! `maglev` (our own): a table that the servers fill by their weights, each in an order of its own.
 //!
-//! D. Eisenbud et al., *Maglev: A Fast and Reliable Software Network Load Balancer* (2016), section 3.4;
-//! weights as the number of places that a server takes in each round. Next to a ring its shares are nearly
-//! exact and a look-up is one load; when a server comes or goes, a few keys of others move too.
+//! D. Eisenbud et al., *Maglev: A Fast and Reliable Software Network Load Balancer* (2016), section 3.4; a
+//! weight is the number of places that a server takes in each round. Compared with a ring, the shares are
+//! nearly exact and a look-up is one load; but when a server comes or goes, a few keys of other servers move,
+//! too.
 
 use crate::algorithm::Row;
 use crate::snapshot::Prepared;
 use manylane_expr::hash::avalanche;
 
-/// Picked as in [`by_key`](crate::by_key).
+/// Picks as in [`by_key`](crate::by_key).
 pub(crate) const ROW: Row = Row {
     by_key: true,
     grows: false,
@@ -16,7 +17,7 @@ pub(crate) const ROW: Row = Row {
     ..Row::new("maglev")
 };
 
-/// Sizes of the table: primes. At least a hundred places for each server keep the shares even.
+/// Sizes of the table, all primes. With at least a hundred places for each server, the shares are even.
 const SIZES: [usize; 4] = [1021, 8191, 65_521, 655_357];
 
 #[derive(Debug)]
@@ -25,9 +26,9 @@ pub(crate) struct Maglev {
 }
 
 impl Maglev {
-    /// The table of servers, each with its hash key and its weight.
+    /// Builds the table of servers, each with its hash key and its weight.
     ///
-    /// Cost: the size of the table, times the logarithm of the servers on average.
+    /// Cost: the size of the table, times the logarithm of the number of servers on average.
     pub(crate) fn new(members: &[(u16, u32, u32)]) -> Self {
         let Some(heaviest) = members.iter().map(|&(_, _, weight)| weight).max() else {
             return Self { table: Box::default() };
@@ -37,7 +38,7 @@ impl Maglev {
         struct Seeker {
             server: u16,
             weight: u64,
-            /// Turns that it has a right to, in parts of the heaviest's weight.
+            /// Turns that it is entitled to, in units of 1 / heaviest weight.
             right: u64,
             place: usize,
             step: usize,
@@ -52,7 +53,7 @@ impl Maglev {
                 step: avalanche(hash_key ^ 0x5bd1_e995) as usize % (size - 1) + 1,
             })
             .collect();
-        const FREE: u16 = u16::MAX; // no server has this number: see MAX_SERVERS
+        const FREE: u16 = u16::MAX; // no server has this index: see `MAX_SERVERS`
         let mut table = vec![FREE; size];
         let mut left = size;
         'full: loop {
@@ -75,7 +76,7 @@ impl Maglev {
         Self { table: table.into() }
     }
 
-    /// The server for `hash` if it is good, else the next in the table that is.
+    /// Returns the server for `hash`; if `good` refuses it, the next in the table that `good` accepts.
     #[inline]
     pub(crate) fn pick(&self, hash: u32, good: impl Fn(usize) -> bool) -> Option<usize> {
         let size = self.table.len();

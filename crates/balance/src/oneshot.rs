@@ -1,17 +1,17 @@
-//! One thing that goes from one lane to another, if the one who asked still wants it.
+//! One value that a lane asks another lane for, and receives if it still wants it.
 //!
 //! # Protocol
-//! 1. [`oneshot`] makes two ends. [`Request`] stays with the lane that asks, [`Reply`] goes to the lane that
-//!    is asked.
-//! 2. [`Reply::give`] takes the thing, once; dropping the reply answers that there is none. `give` gives the
-//!    thing back when nobody waits any more.
-//! 3. The asker has the thing, or nothing, or leaves by dropping its end. What was given and not taken by
-//!    then is dropped with it. So the thing is at each moment with one of the two, and never lost.
-//! 4. Both sides change one state under a leaf lock, which is held for a few stores. The asker is woken
-//!    outside of it.
+//! 1. [`oneshot`] makes two ends. [`Request`] stays with the lane that asks; [`Reply`] goes to the lane that
+//!    answers.
+//! 2. [`Reply::give`] consumes the reply and sends the value; dropping the reply sends `None`. `give` returns
+//!    the value if the request is gone.
+//! 3. The asker receives the value or `None`, or drops its end. A value that was sent and not received by
+//!    then is dropped with it. So one of the two lanes owns the value at each moment, and it is never lost.
+//! 4. Both sides change one state under a leaf lock, which they hold for a few stores. The asker is woken
+//!    outside of the lock.
 //!
 //! # Cost
-//! One block of memory, and the line of the state, which moves twice. It is for what happens seldom: a lane
+//! One allocation, and the cache line of the state, which moves twice. It is meant for rare events: a lane
 //! whose own idle pool is empty.
 
 use crate::queue::Waiter;
@@ -22,28 +22,29 @@ use std::task::{Context, Poll, Waker};
 static ONESHOT: LockClass = LockClass::new("handover", LockClass::LEAF);
 
 enum State<T, W> {
-    /// Nothing yet; who waits, if it was asked already.
+    /// There is no answer yet. Holds the waiter once the asker has polled.
     Waiting(Option<W>),
-    /// The answer.
+    /// The answer; `None` inside once it was received, or if the other lane has no value.
     Answer(Option<T>),
-    /// Nobody waits any more.
+    /// The asker has dropped its end.
     Left,
 }
 
 /// The end of the lane that asks.
 pub struct Request<T, W: Waiter = Waker>(Arc<Mutex<State<T, W>>>);
 
-/// The end of the lane that is asked.
+/// The end of the lane that answers.
 pub struct Reply<T, W: Waiter = Waker>(Option<Arc<Mutex<State<T, W>>>>);
 
-/// Both ends.
+/// Returns the two ends of a new oneshot.
 pub fn oneshot<T, W: Waiter>() -> (Request<T, W>, Reply<T, W>) {
     let state = Arc::new(Mutex::new(&ONESHOT, State::Waiting(None)));
     (Request(state.clone()), Reply(Some(state)))
 }
 
 impl<T, W: Waiter> Request<T, W> {
-    /// The answer, once: the thing, or nothing. Until then `waiter` is woken, in place of the one before.
+    /// Returns the answer, once: the value or `None`. While there is no answer, `waiter` replaces the one
+    /// that the answer will wake.
     pub fn poll(&mut self, waiter: impl FnOnce() -> W) -> Poll<Option<T>> {
         let mut state = self.0.lock();
         match &mut *state {
@@ -54,32 +55,32 @@ impl<T, W: Waiter> Request<T, W> {
                 Poll::Pending
             }
             State::Answer(answer) => Poll::Ready(answer.take()),
-            State::Left => Poll::Ready(None), // only its drop says so
+            State::Left => Poll::Ready(None), // only its drop sets this
         }
     }
 }
 
 impl<T> Request<T> {
-    /// The answer, for a task that waits.
+    /// Does what [`poll`](Self::poll) does, for a task.
     pub fn poll_task(&mut self, context: &Context<'_>) -> Poll<Option<T>> {
         self.poll(|| context.waker().clone())
     }
 }
 
 impl<T, W: Waiter> Reply<T, W> {
-    /// Gives.
+    /// Sends the value.
     ///
     /// # Errors
-    /// What was to be given, when nobody waits any more.
+    /// The value, if the asker has dropped its end.
     pub fn give(mut self, thing: T) -> Result<(), T> {
         match self.0.take() {
             Some(state) => answer(&state, Some(thing)).map_or(Ok(()), Err),
-            None => Err(thing), // it is taken here and in `drop` only
+            None => Err(thing), // only this and `drop` take it
         }
     }
 }
 
-/// What comes back, when nobody waits any more.
+/// Stores the answer and wakes the asker. Returns the value if the asker has dropped its end.
 fn answer<T, W: Waiter>(state: &Mutex<State<T, W>>, thing: Option<T>) -> Option<T> {
     let mut state = state.lock();
     if matches!(*state, State::Left) {

@@ -1,29 +1,29 @@
-//! One queue: of a server, or of a backend for any of its servers.
+//! One queue of requests: of a server, or of a backend for any of its servers.
 //!
 //! # Protocol
-//! 1. A queue is a *line* for each group of lanes. A request waits in the line of its own group, under that
-//!    line's lock. Each line publishes the key of its first one (`head`), so that who looks for the first of
+//! 1. A queue has a *line* for each group of lanes. A request waits in the line of its own group, under that
+//!    line's lock. Each line publishes the key of its first request (`head`), so a search for the first of
 //!    all locks one line only.
-//! 2. How many wait is counted outside, in a word of whoever owns the queue ([`Claims`]). Who counts one down
-//!    has the *right* to take one out. A request is in its line before it is counted, and who leaves counts
-//!    itself down before it goes. So there are at least as many entries as rights that were taken and not
-//!    used yet, and who has a right finds an entry.
-//! 3. Who wants to leave when all entries are claimed by others stays as an *orphan*: one of the others takes
-//!    it out and finds nobody.
-//! 4. What became of a request stands in its slot: it is read under the line's lock by the one who waits, and
-//!    stays until it was read.
-//! 5. Each line counts those who were taken out of it to be served, beside its first key and under its lock;
-//!    so each learns how many were served before it, as logs tell.
-//! 6. Who has a right takes the first of its own line, unless another line's first came [`OVERTAKEN_BY`]
-//!    before that one: a wake-up of another lane costs system calls of both. So nobody is overtaken by who
-//!    came as much as that after it, and classes go strictly one after another.
+//! 2. The number of waiting requests is counted outside of the queue, in a word of its owner ([`Claims`]). A
+//!    thread that decrements this number gets a *claim*: the right to take one entry out. A request enters
+//!    its line before it is counted, and a request that leaves decrements the number before it removes its
+//!    entry. So there are at least as many entries as unused claims, and each claim finds an entry.
+//! 3. If other threads have claimed all entries, a request that wants to leave stays as an *orphan*: one of
+//!    those threads takes it out and wakes nobody.
+//! 4. The outcome of a request stands in its slot. The request reads it under the line's lock, and it stays
+//!    there until then.
+//! 5. Each line counts the requests that were taken out of it to be served, beside its first key and under
+//!    its lock. From these counts a request learns how many were served while it waited, for logs.
+//! 6. A thread with a claim takes the first request of its own line, unless another line's first request is
+//!    older by at least [`OVERTAKEN_BY`]: waking a task of another lane costs system calls on both lanes. So
+//!    no request overtakes one that came that much earlier, and classes are served strictly in order.
 //!
-//! Nothing is woken under a lock.
+//! No waiter is woken under a lock.
 //!
 //! # Cost
-//! Entering and leaving: the group's own lock; a heap of keys, `log2(n)` to enter, nothing to leave (entries
-//! of those who left are skipped later, and swept when they are most). Taking one out: a load for each group,
-//! and the lock of one line.
+//! Entering and leaving: the lock of the own line, and a heap of keys. Entering takes `log2(n)` steps,
+//! leaving none: the heap skips entries of requests that left, and a sweep drops them once they are the
+//! majority. Taking a request out: one load for each line, and the lock of one line.
 
 use crate::spec::Index;
 use manylane_sync::atomic::{AtomicU64, Ordering};
@@ -35,15 +35,15 @@ use std::task::Waker;
 
 static LINE: LockClass = LockClass::new("line of a server queue", 60);
 
-/// Rule 6, in microseconds, the unit of keys.
+/// Rule 6: microseconds, the unit of keys.
 const OVERTAKEN_BY: u64 = 1000;
 
-/// The key of a line without entries.
+/// Key that a line without entries publishes.
 const NOBODY: u64 = u64::MAX;
 
-/// Who waits: woken once when its turn came or it must go elsewhere.
+/// A waiting request, woken once: its turn came, or it must go elsewhere.
 pub trait Waiter: Send {
-    /// Wakes it. Called without a lock, from any lane.
+    /// Wakes the request. Called without a lock held, from any lane.
     fn wake(self);
 }
 
@@ -59,21 +59,22 @@ impl Waiter for manylane_sched::TaskId {
     }
 }
 
-/// Where a queue's number of waiting requests is kept (rule 2).
+/// The counter of a queue's waiting requests (rule 2).
 pub(crate) trait Claims {
-    /// Counts one up, unless there are too many.
+    /// Counts one request up. Returns false if too many wait already.
     fn add(&self) -> bool;
-    /// Counts one down: a right to take one out. False when all are claimed.
+    /// Counts one request down and returns true: the caller has a claim. Returns false if no request is left
+    /// to claim.
     fn claim(&self) -> bool;
 }
 
-/// What became of a waiting request.
+/// Outcome of a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It may begin on this server: it counts there. With how many were served since it entered, itself
-    /// included.
+    /// It may begin on this server, where it counts already. The number counts the requests served since it
+    /// entered, itself included.
     Granted(Index, u64),
-    /// Its server is gone.
+    /// Its server takes no more requests.
     Elsewhere,
 }
 
@@ -86,10 +87,10 @@ enum State<W> {
 }
 
 struct Slot<W> {
-    /// Which of those who used the slot this is: entries of earlier ones are skipped.
+    /// Number of the slot's current user: entries of earlier users are skipped.
     user: u64,
     state: State<W>,
-    /// How many had been served when it entered (rule 5).
+    /// Number of requests served before it entered (rule 5).
     entered: u64,
 }
 
@@ -97,7 +98,7 @@ struct Line<W> {
     slots: Vec<Slot<W>>,
     free: Vec<u32>,
     order: BinaryHeap<Reverse<Entry>>,
-    /// Entries of `order` that somebody waits by.
+    /// Number of entries in `order` whose requests still wait.
     live: usize,
     users: u64,
 }
@@ -122,12 +123,12 @@ pub(crate) struct Queue<W> {
     lanes_per_group: usize,
 }
 
-/// A place in a queue. It must be given back: by [`Balancer::poll`](crate::Balancer::poll) or
+/// Position of a request in a queue. Return it through [`Balancer::poll`](crate::Balancer::poll) or
 /// [`Balancer::leave`](crate::Balancer::leave).
 #[derive(Debug)]
 #[must_use = "a place in a queue must be given back by `poll` or `leave`, or others wait behind it"]
 pub struct QueuePosition {
-    /// The server, or any.
+    /// Server that the request waits for; `None` for any.
     pub(crate) server: Option<Index>,
     line: u32,
     slot: u32,
@@ -147,7 +148,7 @@ impl<W> Line<W> {
         self.free.push(slot);
     }
 
-    /// The first entry that somebody waits by; those before it are dropped.
+    /// Returns the first entry whose request still waits, and drops the entries before it.
     fn first(&mut self) -> Option<Entry> {
         while let Some(&Reverse(entry)) = self.order.peek() {
             if self.is_live(entry) {
@@ -158,7 +159,7 @@ impl<W> Line<W> {
         None
     }
 
-    /// Drops entries of those who left, when they are most.
+    /// Drops the entries of requests that left, once they are the majority.
     fn sweep(&mut self) {
         if self.order.len() > 2 * self.live + 32 {
             let mut entries = std::mem::take(&mut self.order).into_vec();
@@ -169,7 +170,7 @@ impl<W> Line<W> {
 }
 
 impl<W: Waiter> Queue<W> {
-    /// For so many lanes, so many of which share a line.
+    /// Creates a queue for `lanes` lanes, of which `lanes_per_group` share one line.
     pub(crate) fn new(lanes: usize, lanes_per_group: usize) -> Self {
         let line = |_| {
             let line =
@@ -183,17 +184,18 @@ impl<W: Waiter> Queue<W> {
         Self { lines: (0..lanes.max(1).div_ceil(lanes_per_group)).map(line).collect(), lanes_per_group }
     }
 
-    /// How many lines it has.
+    /// Returns the number of lines.
     pub(crate) fn lines(&self) -> usize {
         self.lines.len()
     }
 
-    /// The line of this lane's group. Lanes have the lowest numbers, and those of a group follow each other.
+    /// Returns the line of this lane's group. Lanes have the lowest numbers, and lanes of a group have
+    /// successive ones.
     fn own(&self) -> usize {
         lane::current().index() / self.lanes_per_group % self.lines.len()
     }
 
-    /// The line whose first one is next (rule 6).
+    /// Returns the line whose first request is next (rule 6).
     fn next(&self) -> &Head<W> {
         let key = |head: &Head<W>| head.head.load(Ordering::SeqCst);
         let own = &*self.lines[self.own()];
@@ -208,16 +210,16 @@ impl<W: Waiter> Queue<W> {
         }
     }
 
-    /// Publishes the key of the first. Under the line's lock.
+    /// Publishes the key of the first request. The caller holds the line's lock.
     fn publish(head: &Head<W>, line: &mut MutexGuard<'_, Line<W>>) {
         let key = line.first().map_or(NOBODY, |entry| entry.key);
         if head.head.load(Ordering::Relaxed) != key {
-            // SeqCst: who has a right from counting down sees it (rule 2).
+            // SeqCst: a thread that gets a claim by decrementing the count sees this key (rule 2).
             head.head.store(key, Ordering::SeqCst);
         }
     }
 
-    /// Enters behind all with a key up to `key`. None when `claims` has no room.
+    /// Enters behind all requests with keys up to `key`. Returns `None` if `claims` refuses another request.
     pub(crate) fn enter(
         &self,
         server: Option<Index>,
@@ -250,30 +252,30 @@ impl<W: Waiter> Queue<W> {
             return Some(QueuePosition { server, line: number as u32, slot, user });
         }
         line.live -= 1;
-        line.free(slot); // with the waiter, which was never woken
-        line.sweep(); // else a queue that stays full keeps an entry for each that it refuses
+        line.free(slot); // frees the waiter, which was never woken
+        line.sweep(); // else a full queue keeps an entry for each request that it refuses
         Self::publish(head, &mut line);
         None
     }
 
-    /// How many were taken out to be served so far (rule 5).
+    /// Returns the number of requests taken out to be served so far (rule 5).
     pub(crate) fn served(&self) -> u64 {
         self.lines.iter().map(|head| head.served.load(Ordering::Relaxed)).sum()
     }
 
-    /// The key of the first of all, for comparing; it may be outdated.
+    /// Returns the key of the first request of all lines, for comparisons. It may be outdated.
     pub(crate) fn first_key(&self) -> u64 {
         self.lines.iter().map(|head| head.head.load(Ordering::SeqCst)).min().unwrap_or(NOBODY)
     }
 
-    /// Takes the next one out and tells it that it may begin on a server; without one, that it must go
-    /// elsewhere. For who has a right (rule 2). Gives who is to be woken; `None`: it had left (rule 3).
+    /// Takes the next request out and grants it a place on `server`; `None` sends it elsewhere. The caller
+    /// has a claim (rule 2). Returns the waiter to wake, or `None` if the request had left (rule 3).
     pub(crate) fn take(&self, server: Option<Index>) -> Option<W> {
         loop {
             let head = self.next();
             let mut line = head.line.lock();
             let Some(entry) = line.first() else {
-                drop(line); // another was faster; by rule 2 there is one for us
+                drop(line); // another thread took it; by rule 2 there is one for this claim
                 relax();
                 continue;
             };
@@ -292,7 +294,7 @@ impl<W: Waiter> Queue<W> {
                     Some(waiter)
                 }
                 _ => {
-                    line.free(entry.slot); // an orphan reads nothing any more
+                    line.free(entry.slot); // the request of an orphan reads no outcome
                     None
                 }
             };
@@ -301,8 +303,8 @@ impl<W: Waiter> Queue<W> {
         }
     }
 
-    /// What became of the request; the ticket while nothing did, and then `waiter` is woken in place of the
-    /// one before.
+    /// Returns the outcome of the request. While there is none, returns the position again, and stores
+    /// `waiter` in place of the earlier one.
     pub(crate) fn poll(&self, position: QueuePosition, waiter: W) -> Result<Outcome, QueuePosition> {
         let mut line = self.lines[position.line as usize].line.lock();
         let slot = &mut line.slots[position.slot as usize];
@@ -322,7 +324,7 @@ impl<W: Waiter> Queue<W> {
         }
     }
 
-    /// Leaves. Gives what became of the request, if something did before it left.
+    /// Takes the request out of the queue. Returns its outcome if it got one before it left.
     pub(crate) fn leave(&self, position: QueuePosition, claims: &impl Claims) -> Option<Outcome> {
         let head = &self.lines[position.line as usize];
         let mut line = head.line.lock();
@@ -332,7 +334,7 @@ impl<W: Waiter> Queue<W> {
             line.free(position.slot);
             return Some(outcome);
         }
-        let waiter = std::mem::replace(&mut slot.state, State::Orphan); // rule 3, if it stays so
+        let waiter = std::mem::replace(&mut slot.state, State::Orphan); // rule 3
         if claims.claim() {
             line.live -= 1;
             line.free(position.slot);

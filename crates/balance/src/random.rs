@@ -1,9 +1,9 @@
-//! `random`: drawn by weight, and of several draws the least loaded.
+//! `random`: the least loaded of several servers drawn by weight.
 //!
-//! A draw is one random number and one look into a table (A. Walker's alias method, in M. Vose's form, 1991),
-//! so it costs the same for any number of servers and keeps the weights exactly. Of two draws the less loaded
-//! is nearly as good as the least loaded of all (M. Mitzenmacher, *The power of two choices in randomized
-//! load balancing*, 2001).
+//! A draw is one random number and one look-up in a table (A. Walker's alias method, in M. Vose's form,
+//! 1991), so it costs the same for any number of servers and keeps the weights exactly. The less loaded of
+//! two draws is nearly as good as the least loaded of all (M. Mitzenmacher, *The power of two choices in
+//! randomized load balancing*, 2001).
 
 use crate::algorithm::{NoPick, Row};
 use crate::balancer::Pick;
@@ -14,15 +14,15 @@ use crate::spec::Index;
 pub(crate) const ROW: Row =
     Row { wants: |_| Wants { view: true, ..Wants::default() }, prepare, ..Row::without_turns("random") };
 
-/// Draws at most: more cost time and choose no better.
+/// Largest number of draws: more cost time and choose no better.
 const MAX_DRAWS: u32 = 256;
 
-/// Also of `ewma`.
+/// Builds the alias table of `random` and `ewma`.
 pub(crate) fn prepare(members: &mut Members<'_>) -> Prepared {
     Prepared::AliasTable(AliasTable::new(members.weights))
 }
 
-/// The least loaded for its weight.
+/// Returns the least loaded of the drawn servers, relative to its weight.
 #[inline]
 pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
     pick.look_around();
@@ -33,13 +33,13 @@ pub(crate) fn pick(pick: &Pick<'_>, draws: u32) -> Result<Index, NoPick> {
     pick.or_any(drawn(pick, draws, good, |a, b| weighted(a, b) < weighted(b, a)))
 }
 
-/// Servers and their chances.
+/// Servers and their probabilities.
 #[derive(Debug)]
 pub(crate) struct AliasTable {
     columns: Box<[Column]>,
 }
 
-/// One column of the table: below `limit` it is `server`, else `other`.
+/// One column of the table: below `limit` a draw gives `server`, else `other`.
 #[derive(Debug)]
 struct Column {
     /// A fraction of 2^32.
@@ -52,7 +52,7 @@ impl AliasTable {
     pub(crate) fn new(weights: &[(u16, u32)]) -> Self {
         let total: u64 = weights.iter().map(|&(_, w)| u64::from(w)).sum();
         let count = weights.len() as u64;
-        // Each column holds `total`; a server fills `weight * count` of them all.
+        // Each column holds `total`; a server fills `weight * count` of the sum of all columns.
         let mut small = Vec::new();
         let mut large = Vec::new();
         let mut columns: Vec<Column> =
@@ -72,7 +72,7 @@ impl AliasTable {
         Self { columns: columns.into() }
     }
 
-    /// A server, by weight.
+    /// Draws a server by weight.
     #[inline]
     pub(crate) fn draw(&self, state: &LaneState) -> Option<usize> {
         if self.columns.is_empty() {
@@ -84,8 +84,8 @@ impl AliasTable {
     }
 }
 
-/// Of `draws` servers for which `good` holds the one that is before the others. Draws that are not good are
-/// repeated, up to `draws + 8` in all.
+/// Draws `draws` servers that `good` accepts, and returns the one that comes before the others by `before`.
+/// It repeats draws that `good` refuses, up to `draws + 8` draws in all.
 #[inline]
 pub(crate) fn drawn(
     pick: &Pick<'_>,

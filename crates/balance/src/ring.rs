@@ -1,21 +1,22 @@
-//! Consistent hashing: servers stand many times on a ring of 32 bits, a key belongs to the closest.
+//! Consistent hashing: each server has many points on a ring of 32 bits, and a key belongs to the closest
+//! point.
 //!
 //! D. Karger et al., *Consistent Hashing and Random Trees* (1997); with a bound on loads: V. Mirrokni, M.
 //! Thorup, M. Zadimoghaddam, *Consistent Hashing with Bounded Loads* (2018).
 //!
-//! A server stands on the ring as often as its weight has sixteenths, at places that depend on its hash key
-//! (its id) alone. So only the keys of a server that comes or goes move, and all balancers with the same ids
+//! A server has one point for each sixteenth of its weight. The places of its points depend only on its hash
+//! key (its id). So a server that comes or goes moves only its own keys, and all balancers with the same ids
 //! agree, HAProxy among them.
 //!
 //! # Changes
 //! The ring has the points of all servers at their full weights, whether they take part or not. A look-up
-//! skips the points of those who do not: a server with half of its weight takes part with the first half of
-//! its points. So a change of a server's state, or of its weight up to the full one, changes no ring, and
-//! what a look-up finds is what it would find on a ring of those who take part alone.
+//! skips the points of servers that do not; a server with half of its weight takes part with the first half
+//! of its points. So the ring stays the same when a server's state changes, or its weight up to the full one.
+//! A look-up finds what it would find on a ring of the servers that take part.
 //!
 //! # Layout
-//! Points and owners in ascending order of place; `starts` tells for each value of a place's upper bits
-//! where its run begins, with about one place a run. A look-up reads one start and the few places behind it,
+//! Points and owners are in ascending order of place. For each value of a place's upper bits, `starts` holds
+//! the start of its run; a run has about one place. A look-up reads one start and the few places behind it,
 //! however many servers there are.
 
 use crate::algorithm::Row;
@@ -25,7 +26,7 @@ use crate::spec::WEIGHT_SCALE;
 use manylane_expr::hash::avalanche;
 use manylane_sync::Arc;
 
-/// Of all by key with `hash-type consistent`; picked as in [`by_key`](crate::by_key).
+/// Row of all algorithms by key with `hash-type consistent`; they pick as in [`by_key`](crate::by_key).
 pub(crate) const ROW: Row = Row {
     by_key: true,
     wants: |options| Wants { view: options.balance_factor != 0, ..Wants::default() },
@@ -33,7 +34,8 @@ pub(crate) const ROW: Row = Row {
     ..Row::new("hash")
 };
 
-/// The ring of all servers, made anew if it lacks points; or a small one of those who take part.
+/// Returns the ring of all servers, rebuilt if it lacks points; or a small ring of the servers that take
+/// part.
 fn prepare(members: &mut Members<'_>) -> Prepared {
     let all = members.kept.ring.take().filter(|ring| ring.covers(members.by_server));
     let all = all.unwrap_or_else(|| Arc::new(full(members)));
@@ -41,7 +43,7 @@ fn prepare(members: &mut Members<'_>) -> Prepared {
     Prepared::Ring(if all.is_sparse(members.total) { Arc::new(Ring::new(members.hashed())) } else { all })
 }
 
-/// The ring of all servers: each has the weight of the configuration, or the one that was set if that is
+/// Builds the ring of all servers. Each has its configured weight, or the weight that was set if that is
 /// more.
 fn full(members: &Members<'_>) -> Ring {
     let there = members.servers.iter().filter(|(_, server)| !server.spec.gone);
@@ -54,16 +56,16 @@ fn full(members: &Members<'_>) -> Ring {
     Ring::new(full.into_iter())
 }
 
-/// Points of one server lie in a range of hashed numbers of this size.
+/// Size of the range of hashed numbers that holds the points of one server.
 const PLACES_OF_ONE: u32 = 4096;
 
-/// Points of all servers: a thousand of them with the greatest weight. More would have the time and the
-/// memory of a rebuild grow with every weight; servers have fewer places instead, in the proportion of their
-/// weights, and each one at least.
+/// Largest number of points of all servers: those of a thousand servers with the greatest weight. Without
+/// this bound, time and memory of a rebuild would grow with every weight. Above it, servers have fewer
+/// points, in proportion to their weights, but at least one each.
 const MAX_PLACES: u64 = 1000 * 256 * 16;
 
-/// A look-up skips about so many points of absent servers at most, about half a microsecond: where fewer than
-/// one in so many take part, a small ring of these is made.
+/// Largest number of points of absent servers that a look-up skips on average, about half a microsecond. If a
+/// smaller share of the points takes part, the servers that take part get a small ring.
 pub(crate) const MAX_SKIPPED: u64 = 256;
 
 #[derive(Debug)]
@@ -75,11 +77,11 @@ pub(crate) struct Ring {
     shift: u32,
     /// Full weights by server, in sixteenths; servers behind the end have none.
     full: Box<[u32]>,
-    /// Their sum.
+    /// Sum of `full`.
     wanted: u64,
 }
 
-/// Whose a point is.
+/// Owner of a point.
 #[derive(Clone, Copy, Debug)]
 struct Owner {
     server: u16,
@@ -87,7 +89,7 @@ struct Owner {
     nth: u16,
 }
 
-/// Points of a server with this weight in sixteenths, where all weights together are `wanted`.
+/// Returns the number of points of a server with `weight` sixteenths, if all weights together are `wanted`.
 #[inline]
 fn places(weight: u32, wanted: u64) -> u32 {
     match wanted > MAX_PLACES && weight > 0 {
@@ -97,13 +99,13 @@ fn places(weight: u32, wanted: u64) -> u32 {
 }
 
 impl Ring {
-    /// The ring of servers, each with its hash key and its full weight in sixteenths.
+    /// Builds the ring of servers, each with its hash key and its full weight in sixteenths.
     ///
-    /// Cost: sorts the sum of all weights, or [`MAX_PLACES`] if that is less.
+    /// Cost: sorts as many points as the sum of all weights, at most about [`MAX_PLACES`].
     pub(crate) fn new(members: impl Iterator<Item = (u16, u32, u32)> + Clone) -> Self {
         let wanted: u64 = members.clone().map(|(_, _, weight)| u64::from(weight)).sum();
         let mut full = Vec::new();
-        // Position, server and number of the point, from the upper bits to the lower ones.
+        // From the upper bits to the lower ones: position, server, and number of the point.
         let mut all: Vec<u64> = Vec::new();
         for (server, hash_key, weight) in members {
             let index = usize::from(server);
@@ -136,24 +138,24 @@ impl Ring {
         }
     }
 
-    /// The full weight of a server on this ring.
+    /// Returns the full weight of a server on this ring.
     pub(crate) fn full(&self, server: usize) -> u32 {
         self.full.get(server).copied().unwrap_or(0)
     }
 
-    /// Whether it has all points of servers with these weights.
+    /// Returns whether the ring has all points of servers with these weights.
     pub(crate) fn covers(&self, weights: &[u32]) -> bool {
         weights.iter().enumerate().all(|(server, &weight)| weight <= self.full(server))
     }
 
-    /// Whether a look-up skips more than [`MAX_SKIPPED`] points, where the weights of those who take part
-    /// have this sum.
+    /// Returns whether a look-up skips more than [`MAX_SKIPPED`] points on average, if the weights of the
+    /// servers that take part have the sum `total`.
     pub(crate) fn is_sparse(&self, total: u64) -> bool {
         self.wanted > total.saturating_mul(MAX_SKIPPED)
     }
 
-    /// The server that is closest to `hash` and good; when it is not good, the next on the ring that is.
-    /// `weights` are those in effect, by server: none is above the full one.
+    /// Returns the server closest to `hash`; if `good` refuses it, the next on the ring that `good` accepts.
+    /// `weights` are the effective ones by server; none is above the full one.
     #[inline]
     pub(crate) fn pick(&self, weights: &[u32], hash: u32, good: impl Fn(usize) -> bool) -> Option<usize> {
         let len = self.places.len();
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// `usual` cases, or as many as `PROPTEST_CASES` says.
+    /// Returns `usual`, or the number of cases in `PROPTEST_CASES`.
     fn cases(usual: u32) -> u32 {
         std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
     }
@@ -208,7 +210,7 @@ mod tests {
             let anew = Ring::new(part.into_iter());
             prop_assert!(whole.covers(&weights));
             let good = |server: usize| bad >> (server % 16) & 1 == 0;
-            // Points themselves and their neighbours, too.
+            // Also the points themselves and their neighbours.
             let near = whole.places.iter().take(64).flat_map(|&p| [p.wrapping_sub(1), p, p.wrapping_add(1)]);
             for hash in hashes.iter().copied().chain(near).chain([0, u32::MAX]) {
                 prop_assert_eq!(whole.pick(&weights, hash, good), anew.pick(&weights, hash, good));

@@ -1,18 +1,18 @@
-//! Turns: `roundrobin`, `static-rr`, and every algorithm by key for requests that have none.
+//! Turns: `roundrobin`, `static-rr`, and all algorithms by key for requests without a key.
 //!
 //! # How
-//! The turns of one period stand in a table ([`sequence`](crate::sequence)). Each lane follows it from a
-//! place of its own and keeps its position. So no lane writes what another reads.
+//! A table holds the turns of one period ([`sequence`](crate::sequence)). Each lane follows it from a
+//! starting point of its own and keeps its position, so no lane writes what another reads.
 //!
 //! # How exact
-//! Over one period of picks of a lane each server is picked as often as its weight says; with one lane these
-//! are exactly HAProxy's turns. With several lanes the sum over lanes keeps the weights too: any run of `n`
-//! picks of a lane gives a server its share of `n` up to what the order in the table is uneven (at most two
-//! for equal weights), so `L` lanes together up to `L` times that, however many picks there were. Lanes begin
-//! at places that are spread by the golden ratio, so that few requests on many lanes meet different servers
-//! too.
+//! Over one period of a lane's picks, each server is picked exactly as often as its weight says; with one
+//! lane, the turns are exactly HAProxy's. With several lanes, the sum keeps the weights, too. Any `n`
+//! successive picks of a lane give a server its share of `n`, except for the unevenness of the table (at most
+//! two turns with equal weights). So `L` lanes together are off by at most `L` times that, however many picks
+//! there were. The starting points are spread by the golden ratio, so that a few requests on many lanes go to
+//! different servers, too.
 //!
-//! Cost: three loads and a store to the lane's own line.
+//! Cost: three loads, and a store to the lane's own cache line.
 
 use crate::algorithm::{NoPick, Row};
 use crate::balancer::Pick;
@@ -26,26 +26,27 @@ use manylane_sync::lane;
 pub(crate) const ROW: Row = Row::new("roundrobin");
 pub(crate) const STATIC: Row = Row { is_static: true, turns: static_turns, ..Row::new("static-rr") };
 
-/// Also of map-based hashing.
+/// Computes the turns of `static-rr` and of map-based hashing.
 pub(crate) fn static_turns(members: &mut Members<'_>) -> Turns {
     Turns::Own(sequence::static_turns(members.weights).into())
 }
 
-/// Turns that are passed over at most, by far the most of which are of servers that take no part.
+/// Largest number of turns that a pick passes over. By far the most of them belong to servers that take no
+/// part.
 const MOST_PASSED: usize = 64;
 
-/// Turns that are looked at for one with room before the words of bits are.
+/// Number of turns that a pick tries for a server with room, before it searches the words of bits.
 const TRIES: usize = 8;
 
-/// The place where this lane begins, as a 32-bit fraction of the table.
+/// Returns the starting point of this lane, as a 32-bit fraction of the table.
 fn beginning() -> u64 {
-    // The first lane begins at the beginning: with one lane the first server is the first.
+    // The first lane starts at the beginning, so with one lane the first server is the first.
     (lane::current().index() as u64).wrapping_mul(0x9e37_79b9) & 0xffff_ffff
 }
 
-/// The position in a table of `len` turns, moved on by one. `turn` is the position in its lower half; in its
-/// upper half the length of the table that it belongs to, since in another table it stands for the same
-/// fraction.
+/// Returns the position in a table of `len` turns, and advances it by one. The lower half of `turn` is the
+/// position, the upper half the length of the table that it belongs to: in a table of another length, the
+/// lane continues at the same fraction.
 #[inline]
 fn next(state: &LaneState, len: usize) -> usize {
     let kept = state.turn.get();
@@ -61,7 +62,7 @@ fn next(state: &LaneState, len: usize) -> usize {
     position as usize
 }
 
-/// The next server in turn that is good, looking at up to [`TRIES`] turns; else any.
+/// Returns the next good server among up to [`TRIES`] turns; if there is none, any server with room.
 #[inline]
 pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
     let found = match &pick.snapshot.turns {
@@ -75,7 +76,7 @@ pub(crate) fn pick(pick: &Pick<'_>) -> Result<Index, NoPick> {
     pick.or_any(found)
 }
 
-/// The same where turns are passed over.
+/// Returns the next good server where the table also has turns of servers that take no part.
 #[inline(never)]
 fn passing(pick: &Pick<'_>, kept: &KeptTurns) -> Option<usize> {
     let turn = |_| kept.at(next(pick.lane, kept.len()));

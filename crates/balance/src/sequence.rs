@@ -1,16 +1,16 @@
-//! The order in which servers have their turns: one period as a table, computed when something changes.
+//! Order of the servers' turns: a table of one period, computed when something changes.
 //!
-//! A table needs no lock and no writes to be followed: who follows it keeps a position. Over any whole period
-//! each server is there exactly as often as its weight says.
+//! A lane follows the table without a lock and without a shared write: it keeps a position of its own. Over
+//! any whole period, each server has exactly as many turns as its weight says.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Entries of a table at most. Weights that need more are scaled down: a server's share is then off by at
-/// most one part in so many, and none gets nothing.
+/// Largest number of entries in a table. Larger weights are scaled down: a server's share is then off by at
+/// most one part in this number, and no server with a weight loses all of its turns.
 pub(crate) const MAX_TABLE: u64 = 65_536;
 
-/// Up to so many comparisons are spent on the order of [`static_turns`].
+/// Largest number of comparisons that [`static_turns`] spends.
 const MAX_STATIC_WORK: u64 = 8_000_000;
 
 fn gcd(mut a: u64, mut b: u64) -> u64 {
@@ -20,8 +20,8 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// Weights without their common divisor, scaled so that their sum is near [`MAX_TABLE`] at most (each that
-/// was not 0 is at least 1).
+/// Divides the weights by their common divisor, and scales them so that their sum is not much above
+/// [`MAX_TABLE`]. A weight that was not 0 stays at least 1.
 fn reduced(weights: &[(u16, u32)]) -> Vec<(u16, u64)> {
     let divisor = weights.iter().fold(0, |d, &(_, weight)| gcd(d, u64::from(weight))).max(1);
     let total: u64 = weights.iter().map(|&(_, weight)| u64::from(weight) / divisor).sum();
@@ -33,22 +33,22 @@ fn reduced(weights: &[(u16, u32)]) -> Vec<(u16, u64)> {
     kept.map(|&(index, weight)| (index, scale(u64::from(weight) / divisor))).collect()
 }
 
-/// The turns of servers with equal weights, which are the same in either order: as configured. Most backends
-/// are so, and there a change need not cost more than to look at each server once.
+/// Returns the turns of servers with equal weights, which are the same in either order: that of the
+/// configuration. Most backends are like this, and a change then costs only one look at each server.
 fn equal_turns(servers: &[(u16, u64)]) -> Option<Vec<u16>> {
     let equal = servers.iter().all(|&(_, weight)| weight == 1); // they are reduced
     equal.then(|| servers.iter().map(|&(index, _)| index).collect())
 }
 
-/// The order of `roundrobin`: each server's turns are as evenly spaced as its weight allows.
+/// Computes the order of `roundrobin`: each server's turns are as evenly spaced as its weight allows.
 ///
-/// A server that had a turn is due again `total / weight` turns later, remainders carried over. The earliest
-/// due goes first, of two the one whose remainder is further below its weight. Where nobody is due yet, a
-/// server that had no turn gets its first, heaviest first. These are the turns that HAProxy's `roundrobin`
-/// takes with one thread. (It never closes a period; here the last turns of one go to whoever is short of
-/// some.)
+/// A server that had a turn is due again `total / weight` turns later, with remainders carried over. The
+/// earliest due server is next; of two, the one whose remainder is further below its weight. If no server is
+/// due yet, the heaviest server that had no turn gets its first. These are the turns of HAProxy's
+/// `roundrobin` with one thread. HAProxy never ends a period; here, the last turns of one go to the servers
+/// that still lack turns.
 ///
-/// Cost: total weight times the logarithm of the servers.
+/// Cost: total weight times the logarithm of the number of servers.
 pub(crate) fn smooth_turns(weights: &[(u16, u32)]) -> Vec<u16> {
     struct Turn {
         weight: u64,
@@ -63,9 +63,9 @@ pub(crate) fn smooth_turns(weights: &[(u16, u32)]) -> Vec<u16> {
     let mut turns: Vec<Turn> =
         servers.iter().map(|&(_, weight)| Turn { weight, remainder: 0, left: weight }).collect();
     let mut waiting: Vec<usize> = (0..servers.len()).collect();
-    waiting.sort_by_key(|&n| Reverse(servers[n].1)); // stable: equal ones as configured
+    waiting.sort_by_key(|&n| Reverse(servers[n].1)); // stable: equal ones in the order of the configuration
     let mut waiting = waiting.into_iter().peekable();
-    // Due, remainder less weight, when queued, who.
+    // Position when due, remainder less weight, position when queued, server.
     let mut due: BinaryHeap<Reverse<(u64, i64, u64, usize)>> = BinaryHeap::new();
     let mut table = Vec::with_capacity(total as usize);
     for position in 0..total {
@@ -97,12 +97,12 @@ pub(crate) fn smooth_turns(weights: &[(u16, u32)]) -> Vec<u16> {
     table
 }
 
-/// The order of `static-rr` and of map-based hashing.
+/// Computes the order of `static-rr` and of map-based hashing.
 ///
-/// At each turn every server's score grows by its weight, and the first of those with the most whole totals
-/// goes and pays one total. Whatever the weights, the first turn is the first server's. These are the turns
-/// that HAProxy takes, so a key finds the same server here and there. Where that would take millions of steps
-/// the order is that of [`smooth_turns`].
+/// At each turn, the score of every server grows by its weight. The first of the servers whose scores contain
+/// the most whole totals is next, and pays one total. Whatever the weights, the first turn belongs to the
+/// first server. These are the turns of HAProxy, so a key finds the same server in both. Where this would
+/// take millions of steps, the order is that of [`smooth_turns`].
 pub(crate) fn static_turns(weights: &[(u16, u32)]) -> Vec<u16> {
     let servers = reduced(weights);
     if let Some(turns) = equal_turns(&servers) {
@@ -143,7 +143,7 @@ mod tests {
         table.iter().map(|n| char::from_digit(u32::from(*n), 36).expect("few servers")).collect()
     }
 
-    /// What HAProxy 2.6 does with one thread, as run.
+    /// The expected turns were recorded from a run of HAProxy 2.6 with one thread.
     #[test]
     fn roundrobin_takes_the_turns_of_haproxy() {
         for (weights, turns) in [
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// As above.
+    /// The expected turns were recorded in the same way.
     #[test]
     fn static_rr_takes_the_turns_of_haproxy() {
         for (weights, turns) in [
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// `usual` cases, or as many as `PROPTEST_CASES` says.
+    /// Returns `usual`, or the number of cases in `PROPTEST_CASES`.
     fn cases(usual: u32) -> u32 {
         std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
     }
@@ -191,8 +191,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
-        /// Over a period each server has its weight's share, and never waits much longer than its share
-        /// says; half as long again where one period follows another.
+        /// Over a period, each server has the share of its weight, and its waits are not much longer than
+        /// that share says; across the end of a period, at most half as long again.
         #[test]
         fn a_period_holds_every_server_as_often_as_its_weight_says(
             weights in prop::collection::vec(0u32..=100, 1..12),
@@ -208,13 +208,12 @@ mod tests {
             for (n, &weight) in weights.iter().enumerate().filter(|(_, w)| **w > 0) {
                 let turns: Vec<usize> = (0..table.len()).filter(|&p| usize::from(table[p]) == n).collect();
                 let share = table.len() as f64 / f64::from(weight / divisor);
-                // Others may be due at the same moments: as many as there are servers.
+                // Other servers may be due at the same moments: as many as there are servers.
                 let others = weights.len() as f64 + 1.0;
                 let widest = turns.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
                 prop_assert!(widest as f64 <= share + others, "{widest} {share}");
-                // The lightest begin late, so their last turns come early: the wait from one period to the
-                // next was up to a fifth of a share longer in
-                // eight million cases.
+                // The lightest servers begin late, so their last turns come early. In eight million cases,
+                // the wait from one period to the next was at most a fifth of a share longer.
                 let around = turns.first().zip(turns.last()).map_or(0, |(first,
                     last)| first + table.len() - last);
                 prop_assert!(around as f64 <= share * 1.5 + others, "{around} {share}");
@@ -222,7 +221,7 @@ mod tests {
         }
     }
 
-    /// One of the two lightest of these has its first turn as the 54th of 269, and its last as the last.
+    /// One of the two lightest servers has its first turn as the 54th of 269, and its last turn as the last.
     #[test]
     fn who_begins_late_waits_longer_where_one_period_follows_another() {
         let table = smooth_turns(&numbered(&[6, 88, 88, 15, 66, 6]));

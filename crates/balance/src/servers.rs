@@ -1,4 +1,4 @@
-//! The servers of one backend: what they are and how they are.
+//! The servers of one backend: their configuration and their state.
 
 use crate::spec::{BuildError, Index, MAX_SERVERS, MAX_WEIGHT, ServerSpec, WEIGHT_SCALE};
 use crate::state::ServerState;
@@ -6,38 +6,38 @@ use manylane_sync::Arc;
 use std::collections::HashMap;
 use std::ops::Index as IndexBy;
 
-/// A server: its configuration, which never changes, and its state.
+/// A server: its configuration, which never changes, and its running state.
 #[derive(Debug)]
 pub struct Server {
     pub(crate) spec: ServerSpec,
-    /// The same for all balancers that have the server.
+    /// State shared by all balancers that have the server.
     pub(crate) state: Arc<ServerState>,
-    /// Its place in the order of ids.
+    /// Position of the server in the order of ids.
     pub(crate) rank: u16,
 }
 
 impl Server {
-    /// As it was configured.
+    /// Returns the server's configuration.
     pub fn spec(&self) -> &ServerSpec {
         &self.spec
     }
 
-    /// Its name.
+    /// Returns the server's name.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// How it is now.
+    /// Returns the server's running state.
     pub fn state(&self) -> &ServerState {
         &self.state
     }
 }
 
-/// All servers of a backend in the order of the configuration, and the ways to find one.
+/// All servers of a backend in the order of the configuration, with indexes to find one.
 #[derive(Debug)]
 pub struct Servers {
     list: Box<[Server]>,
-    /// Servers in the order of their ids, equal ones as configured.
+    /// Servers in the order of their ids; among equal ids, in the order of the configuration.
     by_rank: Box<[Index]>,
     names: HashMap<Box<str>, Index>,
     ids: HashMap<u32, Index>,
@@ -45,16 +45,17 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// The servers of `specs`, in this order. They are up, those that are `disabled` in maintenance.
+    /// Creates the servers of `specs`, in this order. They are up; those that are `disabled` are in
+    /// maintenance.
     ///
     /// # Errors
-    /// [`BuildError`] for names or ids that are there twice, weights out of range and more than
-    /// [`MAX_SERVERS`].
+    /// [`BuildError`] for duplicate names or ids, weights out of range, and more than [`MAX_SERVERS`]
+    /// servers.
     pub fn new(specs: impl IntoIterator<Item = ServerSpec>) -> Result<Self, BuildError> {
         Self::with_states(specs, |_| None)
     }
 
-    /// The same, where `state` gives the states of those that were there before.
+    /// Does what [`new`](Self::new) does; a server for which `state` returns a state continues with it.
     pub(crate) fn with_states(
         specs: impl IntoIterator<Item = ServerSpec>,
         state: impl Fn(usize) -> Option<Arc<ServerState>>,
@@ -81,7 +82,7 @@ impl Servers {
                 return Err(BuildError::SameId(spec.id));
             }
             if let Some(cookie) = &spec.cookie {
-                cookies.entry(cookie.clone()).or_insert(index); // the first of those that share a cookie
+                cookies.entry(cookie.clone()).or_insert(index); // the first server with this cookie
             }
         }
         let mut by_rank: Vec<Index> = (0..specs.len()).map(|n| Index(n as u16)).collect();
@@ -102,42 +103,42 @@ impl Servers {
         Ok(Self { list, by_rank: by_rank.into(), names, ids, cookies })
     }
 
-    /// How many.
+    /// Returns the number of servers.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Each with its index, as configured.
+    /// Returns each server with its index, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = (Index, &Server)> {
         self.list.iter().enumerate().map(|(number, server)| (Index(number as u16), server))
     }
 
-    /// The server with this place in the configuration.
+    /// Returns the index of the server at this position of the configuration.
     pub fn index(&self, number: usize) -> Option<Index> {
         (number < self.list.len()).then_some(Index(number as u16))
     }
 
-    /// The server with this name.
+    /// Returns the server with this name.
     pub fn by_name(&self, name: &str) -> Option<Index> {
         self.names.get(name).copied()
     }
 
-    /// The server with this id.
+    /// Returns the server with this id.
     pub fn by_id(&self, id: u32) -> Option<Index> {
         self.ids.get(&id).copied()
     }
 
-    /// The first server with this cookie.
+    /// Returns the first server with this cookie.
     pub fn by_cookie(&self, value: &[u8]) -> Option<Index> {
         self.cookies.get(value).copied()
     }
 
-    /// It is the server that has this state.
+    /// Replaces the state of a server.
     pub(crate) fn set_state(&mut self, index: Index, state: Arc<ServerState>) {
         self.list[index.get()].state = state;
     }
@@ -146,13 +147,13 @@ impl Servers {
         self.by_rank[rank]
     }
 
-    /// Active servers that take new requests, or backups that would.
+    /// Returns the number of active servers that take new requests; with `backups`, that of backup servers.
     pub fn usable(&self, backups: bool) -> usize {
         self.list.iter().filter(|server| server.spec.backup == backups && server.state.is_usable()).count()
     }
 
-    /// Servers that new requests go to: the active ones, or backups where there are none, all or the first
-    /// (`option allbackups`).
+    /// Returns the servers that new requests go to: the active ones; if none is usable, all usable backups or
+    /// the first of them (`option allbackups`).
     pub fn serving(&self, all_backups: bool) -> impl Iterator<Item = Index> {
         let backups = self.usable(false) == 0;
         let most = if backups && !all_backups { 1 } else { usize::MAX };
@@ -161,7 +162,7 @@ impl Servers {
         of.map(|(index, _)| index).take(most)
     }
 
-    /// The sum of the weights that are in effect, in units of configured weight, of active servers, or of
+    /// Returns the sum of the effective weights, in units of configured weight, of active servers or of
     /// backups.
     pub fn total_weight(&self, backups: bool) -> u32 {
         let of = self.list.iter().filter(|s| s.spec.backup == backups && s.state.is_usable());

@@ -1,4 +1,5 @@
-//! Who takes part, and with what weight: made anew when something changes, read by picks without a lock.
+//! Snapshots: the servers that take part, with their weights. Each change makes a new one; picks read it
+//! without a lock.
 
 use crate::algorithm::Algorithm;
 use crate::maglev::Maglev;
@@ -9,33 +10,33 @@ use crate::spec::Index;
 use crate::turns::{AllTurns, Turns};
 use manylane_sync::Arc;
 
-/// The servers that requests are balanced over at the moment. Replaced as a whole, never changed.
+/// The servers that requests are balanced over at the moment. It is replaced as a whole and never changed.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     /// Grows with each replacement.
     pub(crate) version: u64,
-    /// Weight in effect by server, in sixteenths; 0: takes no part.
+    /// Effective weight by server, in sixteenths; 0 if the server takes no part.
     pub(crate) weights: Box<[u32]>,
-    /// Their sum.
+    /// Sum of `weights`.
     pub(crate) total: u64,
-    /// Those that take part, as configured.
+    /// Servers that take part, in the order of the configuration.
     pub(crate) members: Box<[u16]>,
-    /// Those that take part, a bit each by rank of id.
+    /// One bit for each server that takes part, at the rank of its id.
     pub(crate) by_rank: Box<[u64]>,
-    /// Whether one of them has a limit of connections.
+    /// True if a server that takes part has a limit of requests.
     pub(crate) limited: bool,
-    /// One period of turns, for algorithms that have such.
+    /// One period of turns, for algorithms that have turns.
     pub(crate) turns: Turns,
-    /// What else the algorithm follows.
+    /// Other data that the algorithm follows.
     pub(crate) prepared: Prepared,
 }
 
-/// What an algorithm has computed in advance.
+/// Data that an algorithm has computed in advance.
 #[derive(Debug)]
 pub(crate) enum Prepared {
-    /// Nothing but the turns, or not even these.
+    /// None besides the turns.
     Nothing,
-    /// AliasTable by weight: of `random` and `ewma`.
+    /// Alias table by weight, of `random` and `ewma`.
     AliasTable(AliasTable),
     /// The ring of consistent hashing.
     Ring(Arc<Ring>),
@@ -44,7 +45,7 @@ pub(crate) enum Prepared {
 }
 
 impl Snapshot {
-    /// `kept` is what was made of all servers before.
+    /// Builds a snapshot. `kept` holds the tables of all servers that earlier snapshots made.
     pub(crate) fn new(
         version: u64,
         servers: &Servers,
@@ -87,30 +88,30 @@ impl Snapshot {
     }
 }
 
-/// What is made of all servers, whether they take part or not: snapshots share it.
+/// Tables of all servers, whether they take part or not: snapshots share them.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// For consistent hashing.
+    /// Ring for consistent hashing.
     pub(crate) ring: Option<Arc<Ring>>,
-    /// For turns, where there are many.
+    /// Turns, if there are many.
     pub(crate) turns: Option<Arc<AllTurns>>,
 }
 
-/// What an algorithm prepares itself by.
+/// Input from which an algorithm prepares itself.
 pub(crate) struct Members<'a> {
     /// All servers.
     pub(crate) servers: &'a Servers,
-    /// Their weights in effect, 0 for those that take no part.
+    /// Effective weights by server; 0 for servers that take no part.
     pub(crate) by_server: &'a [u32],
-    /// Weights of those that take part.
+    /// Servers that take part, with their weights.
     pub(crate) weights: &'a [(u16, u32)],
-    /// The sum of these.
+    /// Sum of `weights`.
     pub(crate) total: u64,
     pub(crate) kept: &'a mut Kept,
 }
 
 impl Members<'_> {
-    /// Those that take part, each with its hash key and its weight.
+    /// Returns the servers that take part, each with its hash key and its weight.
     pub(crate) fn hashed(&self) -> impl Iterator<Item = (u16, u32, u32)> + Clone {
         self.weights
             .iter()
@@ -125,7 +126,7 @@ mod tests {
     use crate::spec::ServerSpec;
     use crate::state::Admin;
 
-    /// A change with a thousand servers sorts nothing: the ring is the one of before.
+    /// A change among a thousand servers sorts nothing: the ring stays the same.
     #[test]
     fn a_change_within_full_weights_makes_no_ring() {
         let spec = |id| ServerSpec { weight: 10, ..ServerSpec::new(format!("s{id}"), id) };

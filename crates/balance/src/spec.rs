@@ -1,21 +1,22 @@
-//! What a server is, as the configuration says it.
+//! A server as the configuration describes it.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The highest weight of a server.
+/// Highest weight of a server.
 pub const MAX_WEIGHT: u16 = 256;
-/// Parts of one unit of weight: slow start and percentages move in these steps.
+/// Number of steps in one unit of weight, for slow start and percentages.
 pub const WEIGHT_SCALE: u32 = 16;
-/// Servers of one backend at most: tables hold their numbers in two bytes.
+/// Largest number of servers in a backend: tables hold their indexes in two bytes.
 pub const MAX_SERVERS: usize = u16::MAX as usize;
 
-/// Which server of a backend: its place in the configuration, from 0. It stays the same for a generation.
+/// Index of a server: its position in the backend's configuration, from 0. It stays the same for a
+/// generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Index(pub(crate) u16);
 
 impl Index {
-    /// As a number, for indexing.
+    /// Returns the index as a number.
     #[inline]
     pub const fn get(self) -> usize {
         self.0 as usize
@@ -31,7 +32,7 @@ impl fmt::Display for Index {
 /// One server as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerSpec {
-    /// Its name; unique in the backend.
+    /// Name, unique in the backend.
     pub name: Box<str>,
     /// `id`: unique in the backend, from 1.
     pub id: u32,
@@ -39,7 +40,7 @@ pub struct ServerSpec {
     pub weight: u16,
     /// `backup`
     pub backup: bool,
-    /// `cookie`: the value that names it.
+    /// `cookie`: the value that names the server.
     pub cookie: Option<Box<[u8]>>,
     /// `maxconn`; 0 for no limit.
     pub maxconn: u32,
@@ -51,18 +52,18 @@ pub struct ServerSpec {
     pub slowstart: Duration,
     /// `disabled`: in maintenance from the start.
     pub disabled: bool,
-    /// Its name has no address yet.
+    /// True if its name has no address yet.
     pub unresolved: bool,
-    /// It was taken away: its place is free, and nobody is sent there. Its name, id and cookie are nobody's;
-    /// its id keeps its place in the order.
+    /// True if the server was deleted. Its position is free and no request goes there. Its name, id and
+    /// cookie no longer find it, but its id still has a rank.
     pub gone: bool,
-    /// What stands for it on the ring of consistent hashing and in Maglev's table; `None`: its id
-    /// (`hash-key`).
+    /// Number that represents the server on the ring of consistent hashing and in Maglev's table
+    /// (`hash-key`); `None` for its id.
     pub hash_key: Option<u32>,
 }
 
 impl ServerSpec {
-    /// A server with the defaults of the configuration language: weight 1, no limits.
+    /// Returns a server with the defaults of the configuration language: weight 1, no limits.
     pub fn new(name: impl Into<Box<str>>, id: u32) -> Self {
         Self {
             name: name.into(),
@@ -81,22 +82,22 @@ impl ServerSpec {
         }
     }
 
-    /// What stands for it in hashes.
+    /// Returns the number that represents the server in hashes.
     pub(crate) fn hash_key(&self) -> u32 {
         self.hash_key.unwrap_or(self.id)
     }
 }
 
-/// Why a backend cannot be made of what was given.
+/// Reason why a backend cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError {
-    /// More than [`MAX_SERVERS`].
+    /// There are more than [`MAX_SERVERS`] servers.
     TooMany(usize),
     /// Two servers have this name.
     SameName(Box<str>),
     /// Two servers have this id.
     SameId(u32),
-    /// A weight above [`MAX_WEIGHT`].
+    /// A server's weight is above [`MAX_WEIGHT`].
     Weight(Box<str>, u16),
 }
 

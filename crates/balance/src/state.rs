@@ -1,6 +1,7 @@
-//! How a server is: whether it takes requests, and its weight. Read by anyone, written by whoever changes it.
+//! The running state of a server: whether it takes requests, and its weight. Any thread reads it; a thread
+//! that changes the server writes it.
 //!
-//! All of it is on lines that are only written when something changes, so reading it costs nothing in
+//! The state is on cache lines that are written only when something changes, so reads cost nothing in
 //! between.
 
 use crate::gate::Gate;
@@ -10,53 +11,53 @@ use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use manylane_sync::{Arc, CachePadded};
 use std::time::Duration;
 
-/// What checks say about a server.
+/// What checks found about a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// It works, or is not checked.
+    /// It works, or has no check.
     Up,
-    /// It works and wants no new clients: only those that belong to it.
+    /// It works and takes no new clients, only requests that persistence binds to it.
     Stopping,
     /// It does not work.
     Down,
 }
 
-/// What the operator says about a server.
+/// What the operator ordered for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Admin {
-    /// As it is.
+    /// No restriction.
     Ready,
-    /// No new clients: only those that belong to it.
+    /// No new clients, only requests that persistence binds to it.
     Drain,
-    /// Nothing at all.
+    /// No requests at all.
     Maintenance,
 }
 
-/// All that decides whether a server takes requests, but its weight.
+/// Everything but the weight that decides whether a server takes requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Standing {
-    /// What checks say.
+    /// What checks found.
     pub operation: Operation,
-    /// What the operator says of it.
+    /// What the operator ordered for the server.
     pub own: Admin,
-    /// What the operator says of the server that it tracks.
+    /// What the operator ordered for the server that it tracks.
     pub inherited: Admin,
-    /// Its name has no address: nobody can be sent there.
+    /// Its name has no address: no request can go there.
     pub unresolved: bool,
 }
 
 impl Standing {
-    /// What holds of what the operator says: the stricter. A server without an address is in maintenance.
+    /// Returns the stricter of the operator's two orders. A server without an address is in maintenance.
     pub fn admin(self) -> Admin {
         if self.unresolved { Admin::Maintenance } else { self.own.max(self.inherited) }
     }
 
-    /// Nobody sends it anything, and nobody looks after it.
+    /// Returns whether the server is in maintenance: it gets neither requests nor checks.
     pub fn is_in_maintenance(self) -> bool {
         self.admin() == Admin::Maintenance
     }
 
-    /// Whether it serves requests that belong to it.
+    /// Returns whether the server serves requests that persistence binds to it.
     pub fn serves(self) -> bool {
         self.operation != Operation::Down && !self.is_in_maintenance()
     }
@@ -68,27 +69,27 @@ const INHERITED_SHIFT: u32 = 4;
 const ADMIN: u32 = 0b11;
 const UNRESOLVED: u32 = 0b100_0000;
 
-/// The running state of one server, the same for all balancers that have it.
+/// The running state of one server, shared by all balancers that have it.
 ///
 /// # Layout of `word`
 /// | bits | meaning |
 /// |---|---|
 /// | 0, 1 | [`Operation`] |
-/// | 2, 3 | [`Admin`], its own |
-/// | 4, 5 | [`Admin`], of the server that it tracks |
+/// | 2, 3 | [`Admin`] of the server |
+/// | 4, 5 | [`Admin`] of the server that it tracks |
 /// | 6 | its name has no address |
 #[derive(Debug)]
 pub struct ServerState {
     word: AtomicU32,
     /// Weight as set, in units of the configuration.
     weight: AtomicU32,
-    /// Weight in effect, in parts of [`WEIGHT_SCALE`].
+    /// Effective weight, in units of 1 / [`WEIGHT_SCALE`].
     effective: AtomicU32,
-    /// `maxconn` as set; 0 for no limit. What the file has no limit for gets none.
+    /// `maxconn` as set; 0 for no limit. A server without a limit in the file never gets one.
     maxconn: AtomicU32,
-    /// When slow start began, in nanoseconds of [`Time`]; 0: it is over.
+    /// Start of the slow start, in nanoseconds of [`Time`]; 0 if none is under way.
     warming: AtomicU64,
-    /// How many requests it serves, for balancers that limit them.
+    /// Number of requests that it serves, for balancers that limit it.
     pub(crate) gate: Arc<CachePadded<Gate>>,
 }
 
@@ -106,9 +107,9 @@ impl ServerState {
         }
     }
 
-    // Relaxed everywhere: each is a number by itself. What picks follow is the published snapshot.
+    // All accesses are relaxed: each value stands for itself. Picks follow the published snapshot.
 
-    /// All of it, of one moment.
+    /// Returns all parts of the standing, as of one moment.
     #[inline]
     pub fn standing(&self) -> Standing {
         let word = self.word.load(Ordering::Relaxed);
@@ -126,52 +127,55 @@ impl ServerState {
         Standing { operation, own: admin(OWN_SHIFT), inherited: admin(INHERITED_SHIFT), unresolved }
     }
 
-    /// What checks say.
+    /// Returns what checks found.
     #[inline]
     pub fn operation(&self) -> Operation {
         self.standing().operation
     }
 
-    /// What the operator says, of it or of the server that it tracks.
+    /// Returns what the operator ordered, for the server or for the one that it tracks.
     #[inline]
     pub fn admin(&self) -> Admin {
         self.standing().admin()
     }
 
-    /// Whether new requests may be balanced to it: up, ready, and of some weight.
+    /// Returns whether new requests may be balanced to the server: it is up and ready, so is the server that
+    /// it tracks, it has an address, and its effective weight is not 0.
     #[inline]
     pub fn is_usable(&self) -> bool {
         self.word.load(Ordering::Relaxed) == 0 && self.effective.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether it serves requests that belong to it (by a cookie, a table): neither down nor in maintenance.
+    /// Returns whether the server serves requests that persistence (a cookie, a stick table) binds to it: it
+    /// is neither down nor in maintenance.
     #[inline]
     pub fn serves_its_own(&self) -> bool {
         self.standing().serves()
     }
 
-    /// The weight as set: 0 to 256.
+    /// Returns the weight as set: 0 to 256.
     pub fn weight(&self) -> u16 {
         self.weight.load(Ordering::Relaxed) as u16
     }
 
-    /// `maxconn`: as the file has it, or as it was set since.
+    /// Returns `maxconn` as set; at first that of the file.
     pub fn maxconn(&self) -> u32 {
         self.maxconn.load(Ordering::Relaxed)
     }
 
-    /// The weight in effect, in sixteenths of a unit ([`WEIGHT_SCALE`]): less than the set one during slow
-    /// start.
+    /// Returns the effective weight, in sixteenths of a unit ([`WEIGHT_SCALE`]). During slow start it is
+    /// below the weight as set.
     pub fn effective_weight(&self) -> u32 {
         self.effective.load(Ordering::Relaxed)
     }
 
-    /// Whether slow start is under way.
+    /// Returns whether a slow start is under way.
     pub fn is_warming(&self) -> bool {
         self.warming.load(Ordering::Relaxed) != 0
     }
 
-    /// How much of its speed the server has at `now`: from near 0 at the start of its slow start to 1.
+    /// Returns the share of its full speed that the server has at `now`: from near 0 at the start of its slow
+    /// start to 1.
     pub(crate) fn warmth(&self, slowstart: Duration, now: Time) -> f64 {
         match self.warming.load(Ordering::Relaxed) {
             0 => 1.0,
@@ -182,7 +186,7 @@ impl ServerState {
         }
     }
 
-    // The setters are called under the backend's lock.
+    // Callers of the setters hold the backend's lock (`turn`).
 
     pub(crate) fn set_standing(&self, standing: Standing) {
         let Standing { operation, own, inherited, unresolved } = standing;
@@ -201,11 +205,11 @@ impl ServerState {
     }
 
     pub(crate) fn begin_warming(&self, now: Option<Time>) {
-        // 0 stands for "over".
+        // 0 means that no slow start is under way.
         self.warming.store(now.map_or(0, |now| now.as_nanos().max(1)), Ordering::Relaxed);
     }
 
-    /// Computes the weight in effect. A server that warms up has at least one sixteenth.
+    /// Computes the effective weight. During slow start it is at least one sixteenth, unless the weight is 0.
     pub(crate) fn update_effective(&self, slowstart: Duration, now: Time, dynamic: bool) {
         let full = u32::from(self.weight()) * WEIGHT_SCALE;
         let warmth = if dynamic { self.warmth(slowstart, now) } else { 1.0 };

@@ -1,21 +1,21 @@
-//! Turns as a snapshot has them: a table of its own, or the one of all servers, which changes share.
+//! Turns in a snapshot: a table of its own, or a table of all servers that snapshots share.
 //!
-//! A table of many turns takes longer to make than a change of a server may take: 1.3 ms for 1,000 servers of
-//! different weights. So where it has more than [`SMALL`] turns it is made of all servers at their full
-//! weights, and kept: who follows it passes over the turns of those who take no part. Of a server with half
-//! of its weight every second turn takes part. So each server is there exactly as often as its weight says,
-//! as in a table of its own; only the order is another one.
+//! A large table takes longer to make than a change of a server may take: 1.3 ms for 1,000 servers with
+//! different weights. So a table of more than [`SMALL`] turns is made of all servers at their full weights,
+//! and kept. A lane that follows it passes over the turns of servers that take no part; of a server with half
+//! of its weight, every second turn takes part. So each server has exactly as many turns as its weight says,
+//! as in a table of its own, but in another order.
 
 use crate::sequence::smooth_turns;
 use crate::snapshot::Members;
 use crate::spec::WEIGHT_SCALE;
 use manylane_sync::Arc;
 
-/// Up to so many turns a table is made anew at each change: about 0.1 ms.
+/// Largest number of turns in a table that each change rebuilds: about 0.1 ms.
 const SMALL: usize = 4096;
 
-/// Where less than one turn in so many takes part, those have a table of their own: others would be passed
-/// over more often than a pick has time for.
+/// If less than one turn in this many takes part, the snapshot gets a table of its own: a pick has no time to
+/// pass over so many turns.
 const SPARSE: u64 = 8;
 
 #[derive(Debug)]
@@ -28,26 +28,26 @@ pub(crate) enum Turns {
 #[derive(Debug)]
 pub(crate) struct KeptTurns {
     all: Arc<AllTurns>,
-    /// How many take part, by server.
+    /// Number of turns that take part, by server.
     shares: Box<[u32]>,
 }
 
-/// The turns of all servers at their full weights.
+/// Turns of all servers at their full weights.
 #[derive(Debug)]
 pub(crate) struct AllTurns {
     servers: Box<[u16]>,
-    /// How many turns of the same server stand before each.
+    /// For each turn, the number of earlier turns of the same server.
     nth: Box<[u16]>,
-    /// Turns by server.
+    /// Number of turns by server.
     counts: Box<[u32]>,
     /// Full weights by server, in sixteenths.
     full: Box<[u32]>,
-    /// Their sum.
+    /// Sum of `full`.
     total: u64,
 }
 
 impl AllTurns {
-    /// Of the servers that are backups, or of those that are not, as those that take part.
+    /// Builds the table of all backups or of all active servers: the kind that takes part.
     fn new(members: &Members<'_>, backup: bool) -> Self {
         let mut full = vec![0; members.by_server.len()];
         for (index, server) in members.servers.iter() {
@@ -75,7 +75,7 @@ impl AllTurns {
 }
 
 impl Turns {
-    /// Evenly spaced ones: see [`smooth_turns`].
+    /// Computes evenly spaced turns: see [`smooth_turns`].
     pub(crate) fn smooth(members: &mut Members<'_>) -> Self {
         let kept = members.kept.turns.take().filter(|all| all.covers(members.by_server));
         let all = match (kept, members.weights.first()) {
@@ -99,7 +99,7 @@ impl Turns {
         Self::Kept(KeptTurns { all, shares })
     }
 
-    /// Whose they are, where they are those who take part alone.
+    /// Returns the servers in turn if the table is the snapshot's own; else an empty slice.
     pub(crate) fn own(&self) -> &[u16] {
         match self {
             Self::Own(servers) => servers,
@@ -113,11 +113,11 @@ impl KeptTurns {
         self.all.servers.len()
     }
 
-    /// Whose turn that is; nobody's if it takes no part.
+    /// Returns the server whose turn that is; `None` if the turn takes no part.
     pub(crate) fn at(&self, position: usize) -> Option<usize> {
         let server = usize::from(self.all.servers[position]);
         let (share, count) = (u64::from(self.shares[server]), u64::from(self.all.counts[server]));
-        let before = |nth: u64| nth * share / count; // of the first `nth` turns, those that take part
+        let before = |nth: u64| nth * share / count; // number of the first `nth` turns that take part
         let nth = u64::from(self.all.nth[position]);
         (share == count || share != 0 && before(nth + 1) > before(nth)).then_some(server)
     }
@@ -134,7 +134,7 @@ mod tests {
     use manylane_sched::Time;
     use std::time::Duration;
 
-    /// 250 servers of the weights 1 to 250: 31,375 turns.
+    /// 250 servers with the weights 1 to 250: 31,375 turns.
     #[test]
     fn many_turns_are_made_once_and_shared_out_by_weight_whatever_changes() {
         let spec = |id| ServerSpec { weight: id as u16, ..ServerSpec::new(format!("s{id}"), id) };
@@ -188,7 +188,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &table(&turns()).expect("they are many")), "one is heavier than ever");
     }
 
-    /// As HAProxy with one thread, also while servers are down.
+    /// As with HAProxy and one thread, also while servers are down.
     #[test]
     fn few_turns_are_made_anew() {
         let spec = |id| ServerSpec { weight: id as u16, ..ServerSpec::new(format!("s{id}"), id) };

@@ -1,4 +1,4 @@
-//! Algorithms by key: which server a key finds, and what moves when servers come and go (R-G1).
+//! Algorithms by key: the server that a key finds, and the keys that move when servers come and go (R-G1).
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ fn by_key(b: &Balancer, reader: &Reader, key: &[u8]) -> usize {
     b.pick(reader, &input).unwrap().get()
 }
 
-/// Where HAProxy 2.6 sent 40 keys, as run.
+/// The expected servers of the 40 keys were recorded from a run of HAProxy 2.6.
 #[test]
 fn keys_find_the_servers_that_they_find_with_haproxy() {
     let reader = Reader::new();
@@ -124,7 +124,7 @@ fn a_busy_server_keeps_its_keys_unless_affinity_is_given_up_or_loads_are_bounded
         assert_ne!(by_key(&b, &reader, b"key"), own, "its queue is full");
         b.leave(position);
     }
-    // 150 % of the average: of 100 requests with one key no server gets more than 38.
+    // 150 % of the average: of 100 requests with one key, no server gets more than 38.
     let b = Balancer::new(
         servers(&[1; 4]),
         Algorithm::Hash(HashType::CONSISTENT),
@@ -149,12 +149,12 @@ fn a_request_without_key_gets_its_turn() {
     }
 }
 
-/// R-G2: lanes take their turns each for itself, and together keep the weights.
+/// R-G2: each lane takes turns of its own, and all lanes together keep the weights.
 #[test]
 fn turns_of_many_lanes_together_keep_the_weights() {
     use proptest::prelude::*;
     use std::sync::Barrier;
-    // Each case starts threads: of the long run's cases one in fifty.
+    // Each case starts threads, so a long run does one in fifty of its cases.
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(
         asked.map_or(24, |asked| asked.div_ceil(50)),
@@ -172,7 +172,7 @@ fn turns_of_many_lanes_together_keep_the_weights() {
                         scope.spawn(move || {
                             all_here.wait();
                             let picked = picks(b, &Reader::new(), count);
-                            all_here.wait(); // no lane's number is used twice
+                            all_here.wait(); // keeps each lane's number until all threads have picked
                             counts(&picked, b.servers().len())
                         })
                     })
@@ -184,7 +184,7 @@ fn turns_of_many_lanes_together_keep_the_weights() {
             for (server, &weight) in weights.iter().enumerate() {
                 let got: usize = counted.iter().map(|lane| lane[server]).sum();
                 let share = requests as f64 * f64::from(weight) / f64::from(total);
-                // The order is uneven by as many turns as there are servers at most, for each lane.
+                // For each lane, the order is uneven by at most as many turns as there are servers.
                 let most = (lanes.len() * (1 + weights.len() / 2).max(2)) as f64;
                 prop_assert!((got as f64 - share).abs() <= most, "{got} of {share}: {weights:?} {lanes:?}");
             }
@@ -193,7 +193,7 @@ fn turns_of_many_lanes_together_keep_the_weights() {
         .unwrap();
 }
 
-/// `usual` cases, or as many as `PROPTEST_CASES` says.
+/// Returns `usual`, or the number of cases in `PROPTEST_CASES`.
 fn cases(usual: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
 }
@@ -201,8 +201,8 @@ fn cases(usual: u32) -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases(64)))]
 
-    /// Whatever happened before, keys find the servers that they find where only those who serve now were
-    /// ever configured, with the weights that they have now.
+    /// Whatever happened before, keys find the same servers as in a balancer that was configured with only
+    /// the servers that serve now, at their current weights.
     #[test]
     fn a_ring_after_changes_is_as_one_built_anew(
         weights in prop::collection::vec(0u16..20, 2..40),
@@ -219,7 +219,7 @@ proptest! {
                 0..3 => b.set_weight(index, *weight, Time::ZERO).unwrap(),
                 3..5 => b.set_admin(index, Admin::Maintenance, Time::ZERO),
                 5..7 => b.set_admin(index, Admin::Ready, Time::ZERO),
-                // All but it go, or come: rings with few who take part.
+                // All other servers go or come, which makes rings with few servers that take part.
                 _ => for (other, _) in b.servers().iter().filter(|(other, _)| *other != index) {
                     let to = if weight % 2 == 0 { Admin::Maintenance } else { Admin::Ready };
                     b.set_admin(other, to, Time::ZERO);

@@ -1,4 +1,4 @@
-//! Idle connections: what is taken, what is kept, what is closed (R-G5).
+//! Idle connections: the ones that are taken, kept and closed (R-G5).
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -130,7 +130,7 @@ fn only_lanes_that_have_more_than_they_want_to_keep_are_asked() {
     own.put(s[0], 0, (), NOW).unwrap();
     assert_eq!(idle_pools.ask(s[0], 3), None, "never the own lane");
     let here = lane::current();
-    // Joined, since ThreadSanitizer does not see what the end of a scope orders.
+    // The threads are joined, because ThreadSanitizer does not see the order that the end of a scope makes.
     std::thread::scope(|scope| {
         let asks = scope.spawn(|| {
             for start in 0..5 {
@@ -157,7 +157,7 @@ enum Step {
 }
 
 proptest! {
-    /// Against piles that are searched from end to end.
+    /// Compares the pool with a list that is searched from end to end.
     #[test]
     fn an_idle_pool_is_a_pile_for_each_key(steps in prop::collection::vec(prop_oneof![
         3 => (0usize..3, 0u64..4).prop_map(|(s, k)| Step::Put(s, k)),

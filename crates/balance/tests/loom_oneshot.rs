@@ -1,5 +1,5 @@
-//! What one lane gives another: every interleaving of giving, waiting and leaving. It is with one of the two,
-//! and no wake-up is lost (R-G5).
+//! Transfers between two lanes: every interleaving of giving, waiting and leaving. One of the two lanes owns
+//! the value, and no wake-up is lost (R-G5).
 #![cfg(loom)]
 
 use manylane_balance::{Waiter, oneshot};
@@ -16,7 +16,7 @@ impl Waiter for Notify {
     }
 }
 
-/// A connection: counted while it is open.
+/// A connection that is counted while it is open.
 struct Connection(Arc<AtomicUsize>);
 
 impl Connection {
@@ -32,7 +32,7 @@ impl Drop for Connection {
     }
 }
 
-/// Who waits for an answer gets it, or is woken for it.
+/// A lane that waits for an answer gets it, or is woken for it.
 fn asked_beside_giver(gives: bool) {
     model(move || {
         let open = Arc::new(AtomicUsize::new(0));
@@ -77,7 +77,7 @@ fn who_waits_is_woken_when_there_is_nothing() {
     asked_beside_giver(false);
 }
 
-/// Who leaves while it is given: `give` gives it back, or it is closed; never both, never neither.
+/// The asker leaves while the value is given: either `give` returns it, or it is closed.
 #[test]
 fn what_is_given_to_one_who_leaves_comes_back_or_is_closed() {
     model(|| {

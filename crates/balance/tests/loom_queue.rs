@@ -1,5 +1,5 @@
-//! Limits and queues: every interleaving of two or three lanes. Nobody waits while there is room, no place is
-//! lost or given twice (R-G2).
+//! Limits and queues: every interleaving of two or three lanes. No request waits while there is room, and no
+//! place is lost or given twice (R-G2).
 #![cfg(loom)]
 
 use manylane_balance::{
@@ -39,14 +39,14 @@ fn one_place() -> (Arc<Balancer<Notify>>, Index) {
     (Arc::new(balancer), index)
 }
 
-/// At the end all is as at the beginning: there is the one place, and nobody waits.
+/// Asserts that the balancer is as in the beginning: the one place is free, and no request waits.
 fn all_is_back(b: &Balancer<Notify>, s: Index) {
     assert_eq!((b.waiting(s), b.waiting_for_any()), (0, 0));
     b.take(s, NOW).expect("the place is free");
     assert!(b.take(s, NOW).is_err(), "there is one place");
 }
 
-/// One lane releases while another takes or waits, for this server or any.
+/// One lane releases while another takes or waits, for this server or for any.
 fn release_beside_waiting(any: bool) {
     model(move || {
         let (b, s) = one_place();
@@ -68,7 +68,7 @@ fn release_beside_waiting(any: bool) {
         };
         b.release(s);
         if let Some((position, notify)) = other.join().expect("no assertion failed") {
-            // All is over, so the turn must have come.
+            // The release is over, so the turn must have come.
             assert!(notify.rung(), "a wake-up was lost");
             match b.poll(position, notify) {
                 Turn::Granted(index, _) => assert_eq!(index, s),
@@ -90,7 +90,7 @@ fn no_wake_up_is_lost_between_a_release_and_one_who_begins_to_wait_for_any_serve
     release_beside_waiting(true);
 }
 
-/// Who leaves while its turn comes either has the place or the next one does.
+/// A request that leaves while its turn comes either gets the place, or the next waiter does.
 fn leave_beside_release(any: bool) {
     model(move || {
         let (b, s) = one_place();
@@ -123,7 +123,7 @@ fn a_place_is_not_lost_with_one_who_leaves_the_queue_of_the_backend() {
     leave_beside_release(true);
 }
 
-/// Two wait, the first leaves while the place is released: the other gets it.
+/// Of two waiters, the first leaves while the place is released: the other gets it.
 #[test]
 fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
     model(|| {
@@ -150,7 +150,7 @@ fn a_place_passes_by_one_who_leaves_to_one_who_stays() {
     });
 }
 
-/// A server goes down while somebody begins to wait for it: it is told.
+/// A server goes down while a request begins to wait for it: the request is sent elsewhere.
 #[test]
 fn who_begins_to_wait_for_a_server_that_goes_down_is_sent_elsewhere() {
     use manylane_balance::Admin;
@@ -171,8 +171,8 @@ fn who_begins_to_wait_for_a_server_that_goes_down_is_sent_elsewhere() {
     });
 }
 
-/// A limit goes down while a place is released: whoever waits for any server afterwards gets the room there
-/// is.
+/// A limit drops while a place is released: a request that waits for any server afterwards gets the room that
+/// is left.
 #[test]
 fn room_is_seen_after_a_limit_that_was_lowered_beside_a_release() {
     model(|| {
@@ -202,7 +202,7 @@ fn two_balancers() -> (Arc<Balancer<Notify>>, Arc<Balancer<Notify>>, Index) {
     (first, Arc::new(second), s)
 }
 
-/// Takes the place and gives it back, or waits.
+/// Takes the place and releases it, or waits.
 fn enter(b: &Balancer<Notify>, s: Index, any: bool) -> Option<(QueuePosition, Notify)> {
     let notify = Notify::new();
     if b.take(s, NOW).is_ok() {
@@ -216,7 +216,7 @@ fn enter(b: &Balancer<Notify>, s: Index, any: bool) -> Option<(QueuePosition, No
     Some((position, notify))
 }
 
-/// Who waited by `b` has the place, which nobody else has then; else `other` finds it free.
+/// Asserts that the waiter of `b` has the place and nobody else does; or else that `other` finds it free.
 fn has_its_turn(
     entered: Option<(QueuePosition, Notify)>,
     b: &Balancer<Notify>,
@@ -230,7 +230,7 @@ fn has_its_turn(
     assert_eq!((b.waiting(s), b.waiting_for_any(), other.waiting_for_any()), (0, 0, 0));
 }
 
-/// Two balancers have the server. A place is given back by the first while somebody comes by the second.
+/// Two balancers have the server. The first releases a place while a request comes to the second.
 fn comes_beside_another_balancer(any: bool) {
     model(move || {
         let (first, second, s) = two_balancers();
@@ -255,8 +255,8 @@ fn no_wake_up_is_lost_between_balancers_of_one_server_where_one_waits_for_any() 
     comes_beside_another_balancer(true);
 }
 
-/// A balancer comes to have the server too while a place is given back by the one that had it alone, and
-/// somebody waits by the new one at once (`balancer::shared`, rule 4).
+/// A second balancer of the server is attached while the first releases a place, and a request waits in the
+/// new one at once (`balancer::shared`, rule 4).
 fn attaches_beside_a_release(any: bool) {
     model(move || {
         let (first, s) = one_place();
@@ -287,8 +287,8 @@ fn who_waits_for_any_by_a_new_balancer_hears_of_a_place_that_is_given_back() {
     attaches_beside_a_release(true);
 }
 
-/// Somebody who waits for any by the second leaves while a place that the first gives back is offered there,
-/// and somebody comes to the first: the place is not lost with the one who has left.
+/// A request that waits for any server in the second balancer leaves while the first balancer's free place is
+/// offered there, and another request comes to the first: the place is not lost with the request that left.
 #[test]
 fn a_place_that_was_offered_to_one_who_had_left_by_another_balancer_is_not_lost() {
     model(|| {
@@ -314,7 +314,8 @@ fn a_place_that_was_offered_to_one_who_had_left_by_another_balancer_is_not_lost(
     });
 }
 
-/// The server goes into maintenance by one balancer and comes back by the other: both show what was set last.
+/// One balancer puts the server into maintenance and the other ends it: both show the state that was set
+/// last.
 #[test]
 fn the_last_change_is_what_all_balancers_show() {
     use manylane_balance::{Admin, Input};
@@ -335,8 +336,8 @@ fn the_last_change_is_what_all_balancers_show() {
     });
 }
 
-/// A limit changes while another lane looks whether it has: in the end it is what was set last, also where
-/// the one who looks found what was before.
+/// One lane sets a limit while another recomputes it: in the end the limit is the one that was set last, even
+/// if the other lane read the earlier one.
 #[test]
 fn what_is_set_is_not_undone_by_one_who_looks_again() {
     model(|| {
@@ -353,8 +354,8 @@ fn what_is_set_is_not_undone_by_one_who_looks_again() {
     });
 }
 
-/// The same where the one who looks goes to write what another has set before, and who sets finds nothing to
-/// write.
+/// The same, if the lane that recomputes the limit writes one that was set before, and the lane that sets it
+/// finds nothing to write.
 #[test]
 fn what_is_set_back_is_not_undone_by_the_one_who_set_before() {
     model(|| {

@@ -1,4 +1,4 @@
-//! What is picked: each algorithm on one lane and on several (R-G1, R-G2).
+//! Picks: each algorithm on one lane and on several (R-G1, R-G2).
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -140,7 +140,7 @@ fn ewma_leaves_a_slow_server_and_comes_back_to_it() {
         let input = Input::new(now);
         (0..4000).filter(|_| b.pick(&reader, &input).unwrap().get() == 3).count()
     };
-    // Both draws must be the slow one: one time in sixteen.
+    // Both draws must be the slow server: one time in sixteen.
     let slow = share(now);
     assert!((150..350).contains(&slow), "{slow} of 4000");
     b.report(at(&b, 0), std::time::Duration::from_millis(2), Time::from_millis(120_000));
@@ -196,22 +196,22 @@ fn a_balancer_that_follows_another_goes_on_with_its_servers() {
     let next = before.follow(specs, |number| number < 2, now).unwrap();
     let reader = Reader::new();
     let pick = |balancer: &Balancer| balancer.pick(&reader, &Input::new(now));
-    // What the others serve counts: the new one is the least loaded, twice.
+    // Requests on the other servers count: the new server is the least loaded, twice.
     for _ in 0..2 {
         let picked = pick(&next).unwrap();
         assert_eq!(next.servers()[picked].name(), "c");
         next.take(picked, now).unwrap();
     }
-    // The one before does not know of it.
+    // The earlier balancer does not know the new server.
     assert!(pick(&before).is_ok_and(|index| index == a || index == b));
-    // A request that began before ends before, and both know.
+    // A request that began in the earlier balancer ends there, and both balancers count that.
     before.release(a);
     assert_eq!((before.load(a), next.load(a)), (1, 1));
-    // So it is with states.
+    // Both balancers share the states, too.
     before.set_admin(b, Admin::Maintenance, now);
     assert_eq!(next.servers()[b].state().admin(), Admin::Maintenance);
     assert_eq!(next.serving().count(), 2);
-    // Its place stays when it is gone, for who comes next; nobody finds it by its name.
+    // A deleted server keeps its position for a later server, but its name finds nothing.
     let gone = ServerSpec { gone: true, ..spec("b", 2) };
     let last = next.follow([spec("a", 1), gone, spec("c", 3)], |number| number != 1, now).unwrap();
     assert_eq!((last.servers().by_name("b"), last.servers().by_id(2)), (None, None));
@@ -220,7 +220,7 @@ fn a_balancer_that_follows_another_goes_on_with_its_servers() {
     assert_eq!(again.servers()[at(&again, "d")].state().admin(), Admin::Ready);
 }
 
-/// A list that grows beyond what its numbers have places for knows still who is loaded.
+/// A list that outgrows its table of loads still knows the loads of its servers.
 #[test]
 fn what_the_balancer_before_serves_counts_however_long_the_list_becomes() {
     let specs = |count: u32| (1..=count).map(|id| ServerSpec::new(format!("s{id}"), id));

@@ -1,4 +1,4 @@
-//! Limits and queues: who waits, who is next, what is left behind (R-G2).
+//! Limits and queues: which requests wait, which is next, and what is left behind (R-G2).
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -205,7 +205,7 @@ fn room_that_comes_up_any_way_reaches_those_who_wait_for_any_server() {
     b.set_operation(t, Operation::Up, NOW); // a server that comes up
     assert_eq!(granted(b.poll(tickets.remove(0), notifies[0].clone())), t);
     b.set_admin(t, Admin::Drain, NOW);
-    b.release(t); // this one takes nobody new
+    b.release(t); // it admits no other request
     assert_eq!(notifies[1].rung(), 0);
     b.set_operation(s, Operation::Down, NOW); // then the backup serves, without a limit
     for notify in &notifies[1..] {
@@ -249,7 +249,7 @@ fn the_limit_follows_the_backends_load_from_minconn_to_maxconn() {
     for notify in &notifies {
         tickets.push(b.enqueue(s, Priority::default(), Time::from_millis(30), notify.clone()).unwrap());
     }
-    // Another request looks at the load of 20: the whole limit holds.
+    // Another request reads the load of 20: the whole limit applies.
     assert_eq!(b.take(s, Time::from_millis(40)), Err(Full));
     assert_eq!(notifies.iter().filter(|notify| notify.rung() == 1).count(), 8);
     assert_eq!(b.waiting(s), 10);
@@ -305,7 +305,7 @@ fn slow_start_raises_weight_and_limit_in_steps() {
     assert_eq!(taken, 25);
 }
 
-/// A slow start goes on when another balancer succeeds, by what that has for it.
+/// A slow start continues when another balancer succeeds, with the `slowstart` of that one.
 #[test]
 fn a_slow_start_goes_on_as_the_youngest_balancer_has_it() {
     let made = |seconds| {
@@ -331,10 +331,11 @@ fn a_slow_start_goes_on_as_the_youngest_balancer_has_it() {
     assert_eq!((0..50).take_while(|_| first.take(s, half).is_ok()).count(), 38);
 }
 
-/// Threads that serve, wait, leave and die: no place is lost, none is given twice, nobody waits for ever.
+/// Threads that serve, wait, leave and end: no place is lost or given twice, and no request waits for ever.
 #[test]
 fn nothing_is_lost_or_doubled_when_many_threads_take_wait_and_leave() {
-    /// Atomics, since ThreadSanitizer does not see what std's locks order when somebody waits for them.
+    /// Atomics, because ThreadSanitizer does not see the order that std's locks make when a thread waits for
+    /// them.
     #[derive(Clone)]
     struct Park {
         woken: Arc<AtomicBool>,
@@ -431,7 +432,7 @@ fn a_wait_that_is_dropped_leaves_and_passes_on_what_it_was_granted() {
     let (mut first, second, mut third) = (Box::pin(enter()), enter(), Box::pin(enter()));
     assert!(first.as_mut().poll(&mut context).is_pending());
     drop(second);
-    b.release(s); // to the first, who is dropped without having looked
+    b.release(s); // grants the place to the first waiter, which is dropped without a look
     drop(first);
     match third.as_mut().poll(&mut context) {
         Poll::Ready(Turn::Granted(index, _)) => b.release(index),
@@ -442,8 +443,8 @@ fn a_wait_that_is_dropped_leaves_and_passes_on_what_it_was_granted() {
 
 use std::future::Future;
 
-/// A `maxconn` holds for all balancers of a server together, to the last place, and whoever waits in one of
-/// them has the place that another gives back.
+/// A `maxconn` is exact over all balancers of a server, and a waiter of one balancer gets the place that
+/// another one releases.
 #[test]
 fn balancers_of_one_server_fill_its_places_together() {
     let spec = |name: &str, id| ServerSpec { maxconn: 3, ..ServerSpec::new(name, id) };
@@ -455,7 +456,7 @@ fn balancers_of_one_server_fill_its_places_together() {
     assert!(next.shares(s, &before, s) && !next.shares(index(&next, 1), &before, s));
     next.take(s, NOW).unwrap();
     assert_eq!((before.take(s, NOW), next.take(s, NOW)), (Err(Full), Err(Full)));
-    // One more follows, and one that another file has made.
+    // One more balancer follows, and one that another file has made.
     let last = next.follow([spec("s0", 1), spec("s1", 2), spec("s2", 3)], |number| number < 2, NOW).unwrap();
     let specs = [ServerSpec { maxconn: 9, ..ServerSpec::new("x", 1) }, spec("s0", 2)];
     let mut other: Balancer<Notify> =
@@ -471,7 +472,7 @@ fn balancers_of_one_server_fill_its_places_together() {
     assert_eq!(notify.rung(), 1);
     assert_eq!(granted(other.poll(waiting, notify)), of_other);
     assert_eq!(last.take(s, NOW), Err(Full));
-    // Who ends leaves all to those that are left.
+    // A balancer that ends leaves everything to the others.
     before.release(s);
     next.release(s);
     other.release(of_other);
@@ -482,7 +483,8 @@ fn balancers_of_one_server_fill_its_places_together() {
     assert_eq!(last.take(s, NOW), Err(Full));
 }
 
-/// Those who wait by several balancers, for the server or for any, are served in the order of their coming.
+/// Requests that wait in several balancers, for the server or for any, are served in the order of their
+/// arrival.
 #[test]
 fn who_came_first_is_served_first_whichever_balancer_it_came_by() {
     let before = limited(&[(1, 0)], Options::default());
@@ -511,7 +513,7 @@ fn who_came_first_is_served_first_whichever_balancer_it_came_by() {
     before.take(s, NOW).unwrap();
 }
 
-/// What changes a server by one balancer is so for those who pick and wait by another.
+/// A change of a server in one balancer reaches the picks and the waiters of another.
 #[test]
 fn what_one_balancer_changes_the_others_know() {
     let before = limited(&[(1, 0), (1, 0)], Options::default());
@@ -522,7 +524,7 @@ fn what_one_balancer_changes_the_others_know() {
     let pick = |b: &Balancer<Notify>| b.pick(&reader, &Input::new(NOW));
     next.set_admin(s, Admin::Maintenance, NOW);
     assert_eq!((pick(&before), pick(&next)), (Ok(other), Err(NoPick::NoneUsable)));
-    // Who waits by the one before is sent elsewhere, or let in.
+    // A waiter of the earlier balancer is sent elsewhere, or admitted.
     before.set_admin(s, Admin::Ready, NOW);
     assert_eq!(pick(&next), Ok(s));
     before.take(s, NOW).unwrap();
@@ -538,7 +540,7 @@ fn what_one_balancer_changes_the_others_know() {
     next.set_admin(s, Admin::Ready, NOW);
     assert_eq!(let_in.rung(), 1);
     assert_eq!(granted(before.poll(any, let_in)), s);
-    // A limit, and what the youngest says of it.
+    // A limit, and the inputs that the youngest balancer has for it.
     assert!(next.set_maxconn(s, 2, NOW));
     next.take(s, NOW).unwrap();
     assert_eq!((before.take(s, NOW), next.take(s, NOW)), (Err(Full), Err(Full)));
@@ -564,14 +566,15 @@ fn many_servers_change_at_once() {
     assert_eq!(b.serving().map(Index::get).collect::<Vec<_>>(), [0, 2]);
 }
 
-/// A server whose requests nobody counted gets a limit with the balancer that says so, and loses it with it.
+/// A server whose requests were not counted gets a limit from a balancer that has one, and loses it with that
+/// balancer.
 #[test]
 fn a_limit_comes_and_goes_with_the_balancer_that_has_it() {
     let before = limited(&[(0, 0)], Options::default());
     let s = index(&before, 0);
     let mut next = limited(&[(1, 0)], Options::default());
     next.succeed(&before, Some, NOW);
-    before.take(s, NOW).unwrap(); // nobody counts it
+    before.take(s, NOW).unwrap(); // not counted
     next.take(s, NOW).unwrap();
     assert_eq!(next.take(s, NOW), Err(Full));
     let mut last = limited(&[(0, 0)], Options::default());
@@ -584,8 +587,7 @@ fn a_limit_comes_and_goes_with_the_balancer_that_has_it() {
     assert_eq!(before.servers()[s].state().maxconn(), 0);
 }
 
-/// It holds for any number of balancers, also for requests that began while another one was made: nobody has
-/// to look for that.
+/// This holds for any number of balancers, also for requests that began while another balancer was made.
 #[test]
 fn a_limit_holds_for_any_number_of_balancers() {
     const EACH: usize = 2;
@@ -622,7 +624,7 @@ fn a_limit_holds_for_any_number_of_balancers() {
     assert_eq!(last.take(s, NOW), Err(Full));
 }
 
-/// Lanes that take, wait and leave by two balancers never serve more than the limit, and lose no wake-up.
+/// Lanes that take, wait and leave in two balancers never exceed the limit, and lose no wake-up.
 #[test]
 fn a_limit_is_exact_while_lanes_come_by_two_balancers() {
     const MOST: usize = 3;

@@ -1,4 +1,4 @@
-//! What picks and limits cost in line transfers, on the virtual multiprocessor (R-G2). Figures are simulated.
+//! Transfers of cache lines by picks and limits, on the virtual multiprocessor (R-G2). Figures are simulated.
 #![cfg(manylane_sim)]
 
 use manylane_balance::{
@@ -35,7 +35,7 @@ fn meet(backend: &Backend, worker: &Worker) {
 
 const REQUESTS: u64 = 400;
 
-/// Every lane begins and ends requests, `per_ms` of them in a millisecond of the lanes' clock.
+/// Every lane begins and ends requests, `per_ms` of them in a millisecond of the lane's clock.
 fn requests(cores: usize, algorithm: Algorithm, servers: u32, maxconn: u32, per_ms: u64) -> Report {
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(
         move || backend(algorithm, servers, maxconn),
@@ -61,8 +61,7 @@ fn each(report: &Report, cores: usize) -> f64 {
     report.transfers.total() as f64 / (cores as u64 * REQUESTS) as f64
 }
 
-/// R-G2: no shared line is written by a pick, nor by a request on a server without a limit, and no lock is
-/// taken.
+/// R-G2: a pick writes no shared line, nor does a request on a server without a limit, and no lock is taken.
 #[test]
 fn a_request_to_a_server_without_a_limit_moves_no_line_whatever_the_algorithm() {
     for algorithm in [
@@ -81,16 +80,16 @@ fn a_request_to_a_server_without_a_limit_moves_no_line_whatever_the_algorithm() 
     }
 }
 
-/// R-G2: by load. A lane looks at the others once a millisecond: what that costs a request falls with the
-/// requests in one. No lock, no locked instruction.
+/// R-G2: algorithms by load. A lane reads the loads of the others once a millisecond, so its cost for a
+/// request falls with the number of requests in a millisecond. No lock, no locked instruction.
 #[test]
 fn looking_at_the_other_lanes_loads_costs_a_line_of_each_lane_a_millisecond() {
     for algorithm in [Algorithm::LeastConn, Algorithm::Random { draws: 2 }, Algorithm::Ewma { draws: 2 }] {
         for cores in [1, 8, 64] {
             let per_ms = 100;
             let report = requests(cores, algorithm, 500, 0, per_ms);
-            // Each look reads a line of each other lane, and each of these takes its own back when it writes
-            // it next; a block is 2 lines of 64 bytes.
+            // Each look reads a line of each other lane, and each of these lanes gets its line back at its
+            // next write; a block is 2 lines of 64 bytes.
             let looks = (REQUESTS / per_ms + 1) as f64;
             let most = looks * 4.0 * (cores - 1) as f64 / REQUESTS as f64;
             assert!(
@@ -103,8 +102,8 @@ fn looking_at_the_other_lanes_loads_costs_a_line_of_each_lane_a_millisecond() {
     }
 }
 
-/// R-G2: a limit is counted on the server's own line. Spread over 500 servers it does not collapse with 64
-/// cores.
+/// R-G2: a limit is counted on a line of the server. Spread over 500 servers, throughput does not collapse
+/// with 64 cores.
 #[test]
 fn limits_cost_the_servers_own_line_and_64_cores_do_more_than_8() {
     let rate = |cores| {
@@ -117,7 +116,7 @@ fn limits_cost_the_servers_own_line_and_64_cores_do_more_than_8() {
     assert!(many > 3.5 * eight, "8 cores {eight:.0}/s, 64 cores {many:.0}/s");
 }
 
-/// R-G5: what the own idle pool has is taken and put back without any other lane.
+/// R-G5: a lane takes and puts connections of its own idle pool without any other lane.
 #[test]
 fn idle_connections_of_the_own_lane_move_no_line() {
     for cores in [1, 8, 64] {
@@ -134,7 +133,7 @@ fn idle_connections_of_the_own_lane_move_no_line() {
                     let connection = idle_pool.take(1).expect("it lies there");
                     idle_pool.put(server, 1, connection, now).expect("no limit");
                 });
-                meet(backend, worker); // the idle pools go when all have measured
+                meet(backend, worker); // the idle pools are dropped when all lanes have measured
             },
         );
         assert_eq!(report.transfers.total(), 0, "{cores} cores\n{report}");
@@ -142,8 +141,8 @@ fn idle_connections_of_the_own_lane_move_no_line() {
     }
 }
 
-/// One server at its limit, all lanes queue for it: the rest is the queue's own cost, and does not grow
-/// without bound.
+/// One server is at its limit and all lanes queue for it: what is left is the cost of the queue, and it does
+/// not grow without bound.
 #[test]
 fn places_are_handed_over_when_all_lanes_queue_for_one_server() {
     for cores in [8, 64] {
@@ -209,8 +208,8 @@ fn held(cores: usize, algorithm: Algorithm, servers: u32, maxconn: u32) -> Repor
     )
 }
 
-/// R-G2: neither do algorithms by load and order with limits collapse, whether servers are at their limits or
-/// far from it.
+/// R-G2: algorithms by load and by order do not collapse with limits either, whether servers are at their
+/// limits or far from them.
 #[test]
 fn with_requests_at_work_and_limits_64_cores_do_more_than_8() {
     for algorithm in [Algorithm::First, Algorithm::LeastConn] {

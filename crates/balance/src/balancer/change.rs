@@ -1,5 +1,5 @@
-//! What changes servers: checks, operators, time. Each change publishes a new snapshot, in all balancers that
-//! have the server; picks wait for nobody.
+//! Changes of servers by checks, operators and time. Each change publishes a new snapshot in all balancers
+//! that have the server; picks wait for no lock.
 
 use super::core::Core;
 use super::{Balancer, Own};
@@ -16,37 +16,38 @@ use manylane_sync::atomic::{Ordering, fence};
 use std::fmt;
 use std::time::Duration;
 
-/// Steps of a slow start.
+/// Number of steps in a slow start.
 const STEPS: u32 = 20;
-/// The shortest step.
+/// Shortest step of a slow start.
 const SHORTEST_STEP: Duration = Duration::from_millis(20);
 
-/// What whoever changes servers keeps, under the lock.
+/// State for publishing snapshots, guarded by the balancer's `changes` lock.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     version: u64,
     kept: Kept,
 }
 
-/// A weight that this server cannot have now.
+/// Reason why a server cannot have a weight now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaticWeight {
     /// The algorithm is static: a server has its configured weight, or 0.
     Static(u16),
-    /// Above [`MAX_WEIGHT`].
+    /// The weight is above [`MAX_WEIGHT`].
     OutOfRange(u16),
 }
 
-/// Versions of one balancer: nobody changes servers so often.
+/// Number of snapshot versions reserved for one balancer; no balancer sees that many changes.
 const VERSIONS: u64 = 1 << 40;
 
 impl Changes {
-    /// Those of a balancer that follows another: its versions are others.
+    /// Begins above the versions of `before`, the balancer that this one follows, so that no version occurs
+    /// in both.
     pub(super) fn follow(&mut self, before: &Self) {
         self.version = (before.version / VERSIONS + 1) * VERSIONS;
     }
 
-    /// The snapshot of how servers are now.
+    /// Builds a snapshot of the servers' current state.
     pub(super) fn snapshot(
         &mut self,
         servers: &Servers,
@@ -72,14 +73,14 @@ impl fmt::Display for StaticWeight {
 
 impl std::error::Error for StaticWeight {}
 
-/// What can be changed of a server.
+/// The settings of a server that can be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether it takes requests.
+    /// State that decides whether the server takes requests.
     pub standing: Standing,
-    /// Its weight: 0 to [`MAX_WEIGHT`].
+    /// Weight: 0 to [`MAX_WEIGHT`].
     pub weight: u16,
-    /// Its `maxconn`; 0 for no limit, as where the balancer does not limit it.
+    /// `maxconn`; 0 for no limit, or where the balancer does not limit the server.
     pub maxconn: u32,
 }
 
@@ -87,10 +88,11 @@ pub struct Settings {
 type Change = (Index, bool);
 
 impl<W: Waiter> Balancer<W> {
-    /// Sets a server's weight: 0 sends it no new requests.
+    /// Sets a server's weight. With weight 0, the server gets no new requests.
     ///
     /// # Errors
-    /// [`StaticWeight`]: above 256, or neither 0 nor the configured one where the algorithm is static.
+    /// [`StaticWeight`] if the weight is above [`MAX_WEIGHT`], or if the algorithm is static and the weight
+    /// is neither 0 nor the configured one.
     pub fn set_weight(&self, index: Index, weight: u16, now: Time) -> Result<(), StaticWeight> {
         let server = &self.own.core.servers[index];
         if weight > MAX_WEIGHT {
@@ -106,17 +108,18 @@ impl<W: Waiter> Balancer<W> {
         Ok(())
     }
 
-    /// What checks say. A server that was down and comes up begins its slow start.
+    /// Sets what checks found. A server that was down and comes up begins its slow start.
     pub fn set_operation(&self, index: Index, operation: Operation, now: Time) {
         self.update(index, now, |standing| Standing { operation, ..standing });
     }
 
-    /// What the operator says. A server that was in maintenance and comes back begins its slow start.
+    /// Sets what the operator ordered. A server that leaves maintenance begins its slow start.
     pub fn set_admin(&self, index: Index, own: Admin, now: Time) {
         self.update(index, now, |standing| Standing { own, ..standing });
     }
 
-    /// Changes how a server is. How it was, and how it is: nobody else changes it in between.
+    /// Applies `to` to a server's standing, and returns the standing before and after. No other change comes
+    /// between the two.
     pub fn update(
         &self,
         index: Index,
@@ -134,7 +137,7 @@ impl<W: Waiter> Balancer<W> {
         (before, after)
     }
 
-    /// Changes any of the servers at once.
+    /// Changes any number of servers in one step.
     pub fn update_all(&self, now: Time, to: impl Fn(Index, Settings) -> Settings) {
         let core = &self.own.core;
         let turn = self.own.shared.turn.lock();
@@ -157,8 +160,8 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
-    /// Sets a server's `maxconn`; 0 for no limit. Whether it has one that can be set: one without a limit in
-    /// the file is not counted on any line that lanes share, and cannot have one.
+    /// Sets a server's `maxconn`; 0 for no limit. Returns false, and changes nothing, for a server without a
+    /// limit in the file: no shared cache line counts its requests, so it cannot get one.
     pub fn set_maxconn(&self, index: Index, maxconn: u32, now: Time) -> bool {
         let limited = self.own.core.is_limited(index);
         if limited {
@@ -168,8 +171,8 @@ impl<W: Waiter> Balancer<W> {
         limited
     }
 
-    /// Moves slow starts on. Gives when it wants to be called again; `None`: when a server's state was
-    /// changed. Costs nothing where no server has one.
+    /// Moves slow starts on. Returns the time of the next call; after `None`, the next call is due once a
+    /// server's state has changed. Costs nothing if no server has a slow start.
     pub fn tick(&self, now: Time) -> Option<Time> {
         let own = &self.own;
         let Core { servers, algorithm, warms, .. } = &own.core;
@@ -202,13 +205,13 @@ impl<W: Waiter> Balancer<W> {
 }
 
 impl<W: Waiter> Own<W> {
-    /// Whether no younger balancer has the servers.
+    /// Returns whether this is the youngest balancer of its backend.
     pub(super) fn is_youngest(&self) -> bool {
         self.shared.is_youngest(self)
     }
 
-    /// Publishes a snapshot in each balancer that has one of these servers. Gives the others. For who has the
-    /// turn.
+    /// Publishes a snapshot in each balancer that has one of these servers, and returns the other balancers.
+    /// The caller holds `turn`.
     fn publish_for(&self, changed: &[Change]) -> Vec<Arc<Self>> {
         let mut others: Vec<Arc<Self>> = Vec::new();
         if self.shared.has_several() {
@@ -225,8 +228,7 @@ impl<W: Waiter> Own<W> {
         others
     }
 
-    /// Servers are not what they were: those who pick, and those who wait, have to know, by whichever
-    /// balancer.
+    /// Completes a change of servers: publishes it to the picks and the waiters of all balancers.
     fn changed(&self, turn: MutexGuard<'_, ()>, changed: &[Change], now: Time) {
         for &(index, served) in changed {
             match self.all(index).youngest() {
@@ -245,11 +247,12 @@ impl<W: Waiter> Own<W> {
                 self.dismiss(index);
             }
         }
-        self.offer_all(); // others may take part now: backups
+        self.offer_all(); // other servers, such as backups, may take part now
         others.iter().for_each(|other| other.offer_all());
     }
 
-    /// Begins a slow start where a server begins to serve, and settles the weight in effect.
+    /// Begins or ends a slow start if the server began or ceased to serve, and recomputes the effective
+    /// weight.
     fn warm(&self, index: Index, served: bool, now: Time) {
         let Server { state, spec, .. } = &self.core.servers[index];
         let serves = state.serves_its_own();
@@ -261,7 +264,7 @@ impl<W: Waiter> Own<W> {
 }
 
 impl Core {
-    /// Publishes how servers are now. For who has the turn.
+    /// Publishes the current state of the servers. The caller holds the backend's `turn`.
     pub(super) fn publish(&self) {
         let mut changes = self.changes.lock();
         changes.version += 1;

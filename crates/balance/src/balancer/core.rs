@@ -1,4 +1,4 @@
-//! What picks and changes work on: a balancer without its queues.
+//! The part of a balancer that picks and changes work on: everything but its queues.
 
 use super::change::Changes;
 use crate::algorithm::{Algorithm, Options};
@@ -17,15 +17,17 @@ pub(crate) struct Core {
     pub(crate) servers: Servers,
     pub(crate) algorithm: Algorithm,
     pub(crate) options: Options,
-    /// Some of them have a `slowstart`.
+    /// True if some server has a `slowstart`.
     pub(super) warms: bool,
     pub(crate) snapshot: Published<Snapshot>,
     pub(super) changes: Mutex<Changes>,
-    /// Shared with the balancers that it follows: the loads of both are of the same servers.
+    /// Loads of each lane, shared with the balancers that this one follows: all of them load the same
+    /// servers.
     pub(crate) lanes: Arc<Lanes>,
-    /// Those of balancers before it that had not places enough: what began there ends there.
+    /// Loads of earlier balancers whose tables were too small for this server list. A request that began
+    /// there ends there.
     pub(crate) earlier: Vec<Arc<Lanes>>,
-    /// Servers that `lanes` have places for.
+    /// Number of servers that `lanes` has places for.
     places: usize,
     pub(crate) gates: Gates,
 }
@@ -44,8 +46,8 @@ impl Core {
             Some(before) => (before.lanes.clone(), before.places),
             None => {
                 earlier.extend(before.map(|before| before.lanes.clone()));
-                // Numbers are kept in blocks anyway: a server that is added has its place there. A list that
-                // has grown may go on to.
+                // Loads are stored in blocks of `BLOCK` servers. Rounding up leaves places for servers that
+                // are added later, and a list that outgrew its table gets at least twice the places.
                 let most = before.map_or(0, |before| 2 * before.places);
                 let (places, seed) = (servers.len().max(most).next_multiple_of(BLOCK), options.seed);
                 let of_before = earlier.clone();
@@ -75,7 +77,7 @@ impl Core {
         }
     }
 
-    /// A queue for its lanes.
+    /// Creates a queue with the configured number of lanes.
     pub(super) fn queue<W: Waiter>(&self) -> Queue<W> {
         let Options { lanes, lanes_per_group, .. } = self.options;
         let lanes_per_group = match lanes_per_group {
@@ -85,13 +87,13 @@ impl Core {
         Queue::new(lanes, lanes_per_group)
     }
 
-    /// Whether the server has a limit of requests.
+    /// Returns whether the server has a limit of requests.
     #[inline]
     pub(crate) fn is_limited(&self, index: Index) -> bool {
         self.servers[index].spec.maxconn != 0
     }
 
-    /// The lane has one more request on the server.
+    /// Counts one more request of this lane on the server.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn begin(&self, index: Index) {
@@ -102,7 +104,7 @@ impl Core {
         }
     }
 
-    /// The lane has one less.
+    /// Counts one request of this lane less on the server.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn end(&self, index: Index) {
@@ -114,11 +116,11 @@ impl Core {
     }
 
     pub(crate) fn total_load(&self) -> u64 {
-        // No lane ends another's requests, so none is below zero.
+        // A lane ends only its own requests, so no lane's total is below zero.
         self.all_lanes().flat_map(|lanes| lanes.iter()).map(|(_, lane)| lane.total.get()).sum()
     }
 
-    /// Where its servers' requests are counted.
+    /// Returns the load tables that may hold requests of these servers, the current one first.
     pub(crate) fn all_lanes(&self) -> impl Iterator<Item = &Lanes> {
         std::iter::once(&self.lanes).chain(&self.earlier).map(|lanes| &**lanes)
     }

@@ -1,5 +1,5 @@
-//! The limit of a server now: `maxconn`, less while the backend is little loaded (`minconn`, `fullconn`) or
-//! the server is in slow start.
+//! The current limit of a server: `maxconn`, or less while the backend has little load (`minconn`,
+//! `fullconn`) or the server is in slow start.
 
 use super::{Full, Own};
 use crate::algorithm::Algorithm;
@@ -8,15 +8,15 @@ use crate::spec::Index;
 use manylane_sched::Time;
 use manylane_sync::atomic::{Ordering, fence};
 
-/// How often a lane adapts the limits to the backend's load at most, in nanoseconds.
+/// Shortest time, in nanoseconds, between two adaptations of the limits to the load by one lane.
 const ADAPT_EVERY: u64 = 1_000_000;
 
-/// For how long a lane that met others at the first server with room goes by `first`'s wider choice, in
-/// nanoseconds.
+/// Time, in nanoseconds, for which a lane uses `first`'s wider choice after it met other lanes at the first
+/// server with room.
 const SPREAD_FOR: u64 = 1_000_000;
 
 impl<W: Waiter> Own<W> {
-    /// Lets a request in to a server with a limit.
+    /// Admits a request to a server with a limit, after adapting a limit that follows the load.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(super) fn enter(&self, index: Index, now: Time) -> Result<(), Full> {
@@ -48,15 +48,15 @@ impl<W: Waiter> Own<W> {
         entered.entered
     }
 
-    /// Whether the limit follows the load.
+    /// Returns whether the limit follows the load of the backend.
     fn is_dynamic(&self, index: Index) -> bool {
         let server = &self.core.servers[index];
         let (least, most) = (server.spec.minconn, server.state.maxconn());
         least != 0 && least < most && self.core.options.fullconn != 0
     }
 
-    /// The limit at `now`, if nobody else sends requests to the server. The backend's load is the one that
-    /// was found before, if it was.
+    /// Returns the limit at `now` as this balancer sees it. `load` caches the load of the backend: the first
+    /// call that needs it fills it in.
     fn limit_at(&self, index: Index, now: Time, load: &mut Option<u64>) -> u32 {
         let server = &self.core.servers[index];
         let spec = &server.spec;
@@ -79,8 +79,8 @@ impl<W: Waiter> Own<W> {
         limit
     }
 
-    /// Brings the limit up to date, as the youngest balancer of the server has it, and lets those in who wait
-    /// when it grew. Whether it grew.
+    /// Updates the limit to what the youngest balancer of the server computes, and admits waiting requests if
+    /// it grew. Returns whether it grew.
     pub(super) fn adapt(&self, index: Index, now: Time) -> bool {
         if !self.shared.has_several() {
             return self.core.is_limited(index) && self.adapt_own(index, now);
@@ -88,16 +88,20 @@ impl<W: Waiter> Own<W> {
         self.all(index).youngest().is_some_and(|(youngest, index)| youngest.adapt_own(index, now))
     }
 
-    /// The same of all servers.
+    /// Updates the limits of all servers.
     pub(super) fn adapt_all(&self, now: Time) {
         for (index, _) in self.core.servers.iter() {
             self.adapt(index, now);
         }
     }
 
-    /// Who changes what a limit follows from calls this after it. Who sets a limit reads all of that once
-    /// more: so who sets it last has read what was changed before, and who changes something later finds
-    /// what was set. The backend's load is looked at once only, since it never stands still.
+    /// Updates the limit to what this balancer computes, and admits waiting requests if it grew. Returns
+    /// whether it grew.
+    ///
+    /// A thread that changes an input of a limit calls this after the change. This reads all inputs again
+    /// after each store of the limit. So the thread that stores last has read every earlier change, and a
+    /// thread that changes an input later finds the stored limit. The load of the backend is read only once,
+    /// because it changes all the time.
     fn adapt_own(&self, index: Index, now: Time) -> bool {
         fence(Ordering::SeqCst); // pairs with the one below
         let gate = self.core.gates.of(index);
@@ -110,21 +114,23 @@ impl<W: Waiter> Own<W> {
         loop {
             least = least.min(gate.limit());
             gate.set_limit(new);
-            fence(Ordering::SeqCst); // who changes something behind this finds the limit that was set
+            fence(Ordering::SeqCst); // a later change of an input finds this limit
             let again = self.limit_at(index, now, &mut load);
             if again == new {
                 break;
             }
             new = again;
         }
-        // What grew again is room for those who came meanwhile and found the least of it.
+        // A limit that dropped and rose again in this loop has grown, too: requests that came in between met
+        // its lowest value.
         if gate.limit() <= least {
             if !gate.has_room() && self.core.gates.mark_full(index) {
                 self.offer(index);
             }
             return false;
         }
-        // They are counted behind the fence, or look behind theirs: see `enqueue`, and `WaitingForAny::add`.
+        // A waiter was counted before the fence above, or it looks for room after a fence of its own and sees
+        // the new limit: see `enqueue` and `WaitingForAny::add`.
         self.settle(index);
         for (one, index) in self.all(index).iter() {
             one.core.gates.mark_room(index);

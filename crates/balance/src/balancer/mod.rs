@@ -1,4 +1,4 @@
-//! A backend's balancer: its servers, its algorithm, its queues, and what changes them.
+//! The balancer of a backend: its servers, its algorithm, its queues, and the operations that change them.
 
 mod change;
 mod core;
@@ -25,24 +25,24 @@ use std::sync::OnceLock;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Chooses among the servers of one backend, and lets requests wait for them. Shared by all lanes.
+/// Chooses among the servers of one backend and lets requests wait for them. All lanes share it.
 ///
-/// `W` is what wakes a waiting request: a [`Waker`], a [`TaskId`](manylane_sched::TaskId).
+/// `W` wakes a waiting request: a [`Waker`] or a [`TaskId`](manylane_sched::TaskId).
 pub struct Balancer<W: Waiter = Waker> {
     own: Arc<Own<W>>,
 }
 
-/// A balancer, as others have it that share servers with it ([`shared`]).
+/// The part of a balancer that balancers with the same servers reach through [`shared`].
 struct Own<W: Waiter> {
     core: Core,
     shared: Arc<Shared<W>>,
-    /// Those who wait for a server, where a balancer limits it.
+    /// Queues of the servers, by index. Only servers that some balancer limits have one.
     queues: Box<[Arc<OnceLock<Queue<W>>>]>,
-    /// For any server.
+    /// Queue of the requests that any server may serve.
     any: Queue<W>,
 }
 
-/// The server has no room: it serves as many requests as it may, or others wait for it.
+/// The server has no room: it serves as many requests as its limit allows, or other requests wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -57,14 +57,14 @@ impl fmt::Display for Full {
 impl std::error::Error for Full {}
 
 impl Balancer {
-    /// A balancer over `servers`, whose queues wake by [`Waker`]s.
+    /// Creates a balancer over `servers`; its queues wake requests through [`Waker`]s.
     pub fn new(servers: Servers, algorithm: Algorithm, options: Options) -> Self {
         Self::waking(servers, algorithm, options)
     }
 }
 
 impl<W: Waiter> Balancer<W> {
-    /// A balancer over `servers`, whose queues wake by `W`.
+    /// Creates a balancer over `servers`; its queues wake requests through `W`.
     pub fn waking(servers: Servers, algorithm: Algorithm, options: Options) -> Self {
         let core = Core::new(servers, algorithm, options, None);
         let queues = core.servers.iter().map(|_| Arc::default()).collect();
@@ -87,7 +87,7 @@ impl<W: Waiter> Balancer<W> {
 
     fn detach(&self) {
         let Own { core, shared, .. } = &*self.own;
-        // The youngest may be the only one that limits a server.
+        // The youngest balancer may be the only one that limits a server.
         let limited: Vec<_> = match self.own.is_youngest() {
             true => core.servers.iter().filter(|(index, _)| core.is_limited(*index)).collect(),
             false => Vec::new(),
@@ -103,13 +103,15 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
-    /// A balancer that takes this one's place: with the same algorithm and options, and the servers of
-    /// `specs`, of which those for whom `stays` holds are this one's servers at the same places. They go
-    /// on as they are: their states, weights, limits and queues are the same for both from now on, and
-    /// requests that one of both sends there count as load for the other.
+    /// Creates the balancer that replaces this one. It keeps the algorithm and the options, and takes the
+    /// servers of `specs`.
+    ///
+    /// A server for whose position `stays` returns true is the server at the same position of this balancer.
+    /// Both balancers share its state, weight, limit and queue from now on, and a request that one balancer
+    /// sends there counts as load in the other.
     ///
     /// # Errors
-    /// As of [`Servers::new`].
+    /// Those of [`Servers::new`].
     pub fn follow(
         &self,
         specs: impl IntoIterator<Item = ServerSpec>,
@@ -124,7 +126,8 @@ impl<W: Waiter> Balancer<W> {
             staying(number).map_or_else(Arc::default, |index| own.queues[index.get()].clone())
         };
         let queues = (0..servers.len()).map(queue).collect();
-        // What changes meanwhile would be in neither's snapshot.
+        // The lock keeps changes out until the new balancer is attached: such a change would be in neither
+        // snapshot.
         let turn = own.shared.turn.lock();
         let core = Core::new(servers, own.core.algorithm, own.core.options, Some(&own.core));
         let next = Self::of(core, own.shared.clone(), queues);
@@ -133,12 +136,14 @@ impl<W: Waiter> Balancer<W> {
         Ok(next)
     }
 
-    /// The servers for which `of_before` says which of `before`'s they are, of the same name, go on as they
-    /// are there: states, weights, limits and queues are the same for both balancers from now on. Before the
-    /// first request.
+    /// Lets servers of this balancer continue servers of `before`. `of_before` maps an index of this balancer
+    /// to the index of the same server in `before`; both have the same name. From now on both balancers share
+    /// the server's state, weight, limit and queue.
+    ///
+    /// Call it before this balancer's first request.
     ///
     /// # Panics
-    /// When the balancer is in use already.
+    /// If the balancer is in use already.
     pub fn succeed(&mut self, before: &Self, of_before: impl Fn(Index) -> Option<Index>, now: Time) {
         self.detach();
         let before = &before.own;
@@ -154,7 +159,7 @@ impl<W: Waiter> Balancer<W> {
             let spec = &own.core.servers[index].spec;
             debug_assert_eq!(spec.name, before.core.servers[then].spec.name, "it is found by its name");
             if !before.core.is_limited(then) {
-                state.set_maxconn(spec.maxconn); // nobody went by what it was
+                state.set_maxconn(spec.maxconn); // no balancer used the old value
             }
             if spec.slowstart.is_zero() && state.is_warming() {
                 state.begin_warming(None);
@@ -170,18 +175,18 @@ impl<W: Waiter> Balancer<W> {
         self.own.adapt_all(now);
     }
 
-    /// Whether that server of `other` is the same as that one of this balancer: what changes it changes it
-    /// for both.
+    /// Returns whether server `index` of this balancer and server `of_other` of `other` are the same: a
+    /// change to one is a change to the other.
     pub fn shares(&self, index: Index, other: &Self, of_other: Index) -> bool {
         let (own, other) = (&self.own.core.servers[index], &other.own.core.servers[of_other]);
         Arc::ptr_eq(&own.state, &other.state)
     }
 
-    /// Sets [`Options::fullconn`], which may follow from limits that are known later; before the first
-    /// request.
+    /// Sets [`Options::fullconn`], which may depend on limits that are known only later. Call it before the
+    /// first request.
     ///
     /// # Panics
-    /// When the balancer is in use already.
+    /// If the balancer is in use already.
     pub fn set_fullconn(&mut self, fullconn: u32) {
         self.detach();
         let own = Arc::get_mut(&mut self.own).expect("a balancer is set up before it is used");
@@ -189,33 +194,34 @@ impl<W: Waiter> Balancer<W> {
         self.attach();
     }
 
-    /// Its servers.
+    /// Returns the servers of the backend.
     pub fn servers(&self) -> &Servers {
         &self.own.core.servers
     }
 
-    /// Its algorithm.
+    /// Returns the balancing algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.own.core.algorithm
     }
 
-    /// Chooses a server that has room; by key the one that the key belongs to, room or not. Nothing is
-    /// counted yet: [`take`](Self::take) follows.
+    /// Chooses a server that has room. An algorithm by key returns the server that the key belongs to, with
+    /// or without room. This counts nothing: call [`take`](Self::take) next.
     ///
-    /// Cost: see the crate's table; no lock, no line that other lanes write except those of servers with a
-    /// limit.
+    /// Cost: see the table in the crate's README. It takes no lock, and reads no cache line that other lanes
+    /// write, except the lines of servers with a limit.
     ///
     /// # Errors
-    /// [`NoPick`] tells whether waiting helps.
+    /// [`NoPick`] says whether waiting helps.
     #[inline]
     pub fn pick(&self, reader: &Reader, input: &Input<'_>) -> Result<Index, NoPick> {
         pick::pick(&self.own.core, self.own.core.snapshot.load(reader), self.own.core.lanes.own(), input)
     }
 
-    /// Begins a request on a server. [`release`](Self::release) must follow on this lane when it ended.
+    /// Begins a request on a server. The same lane must call [`release`](Self::release) when the request
+    /// ends.
     ///
     /// # Errors
-    /// [`Full`] when the server has a limit and no room: pick another, or queue.
+    /// [`Full`] if the server has a limit and no room: pick another server, or queue the request.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn take(&self, index: Index, now: Time) -> Result<(), Full> {
@@ -226,7 +232,7 @@ impl<W: Waiter> Balancer<W> {
         Ok(())
     }
 
-    /// Ends a request that was begun on this lane, and wakes the next who waits for its place.
+    /// Ends a request that began on this lane, and wakes the next request that waits for the free place.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn release(&self, index: Index) {
@@ -236,7 +242,7 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
-    /// Tells how long the server took to answer a request. Used by `ewma`, ignored by the others.
+    /// Reports how long the server took to answer a request. Only `ewma` uses the value.
     #[inline]
     pub fn report(&self, index: Index, took: Duration, now: Time) {
         if let Some(times) = &self.own.core.lanes.own().times {
@@ -244,9 +250,9 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
-    /// Requests on a server and in its queue, all lanes together.
+    /// Returns the number of requests on a server and in its queue, over all lanes.
     ///
-    /// Cost: a line of each lane; for reports.
+    /// Cost: reads one cache line of each lane; meant for reports.
     pub fn load(&self, index: Index) -> u64 {
         self.own
             .core
@@ -256,18 +262,19 @@ impl<W: Waiter> Balancer<W> {
             .sum()
     }
 
-    /// Servers that new requests go to now. For rules and reports.
+    /// Returns the servers that receive new requests now. For rules and reports.
     pub fn serving(&self) -> impl Iterator<Item = Index> {
         self.own.core.servers.serving(self.own.core.options.all_backups)
     }
 
-    /// Whether a server has room for one more request, and nobody who waits for it.
+    /// Returns whether a server has room for one more request and no request waits for it.
     #[inline]
     pub fn has_room(&self, index: Index) -> bool {
         !self.own.core.is_limited(index) || self.own.core.gates.of(index).has_room()
     }
 
-    /// Requests on all servers and in all queues. Cost: a line of each lane.
+    /// Returns the number of requests on all servers and in all queues. Cost: reads one cache line of each
+    /// lane.
     pub fn total_load(&self) -> u64 {
         self.own.core.total_load() + self.own.core.gates.waiting.get()
     }

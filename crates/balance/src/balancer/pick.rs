@@ -1,4 +1,4 @@
-//! One pick: what algorithms choose by.
+//! One pick: the input of an algorithm, and what all algorithms use.
 
 use super::core::Core;
 use crate::algorithm::{Input, NoPick};
@@ -8,13 +8,13 @@ use crate::snapshot::Snapshot;
 use crate::spec::Index;
 use std::ops::Range;
 
-/// A request that a server is chosen for.
+/// A request that needs a server.
 pub(crate) struct Pick<'a> {
     pub(crate) core: &'a Core,
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) lane: &'a LaneState,
     pub(crate) input: &'a Input<'a>,
-    /// The server that it is not to be if there is another; one that is none where there is nothing to avoid.
+    /// Server to avoid if there is another; `usize::MAX` if there is none to avoid.
     pub(crate) avoid: usize,
 }
 
@@ -33,20 +33,22 @@ pub(super) fn pick(
 }
 
 impl Pick<'_> {
-    /// Looks at loads on other lanes, if it is time to; those of which servers.
+    /// Refreshes this lane's view of the loads on other lanes if it is due. Returns the servers whose loads
+    /// were read.
     #[inline]
     pub(crate) fn look_around(&self) -> Option<Range<usize>> {
         let core = self.core;
         self.lane.look_around((&core.lanes, &core.earlier), core.servers.len(), self.input.now)
     }
 
-    /// Whether the server is to be chosen if it is the algorithm's.
+    /// Returns whether the algorithm may choose the server.
     #[inline]
     pub(crate) fn is_good(&self, server: usize) -> bool {
         server != self.avoid && self.has_room(server)
     }
 
-    /// Of what the algorithm found; where it found nothing, the first with room behind a random place.
+    /// Returns the server that the algorithm found; if it found none, the first with room from a random rank
+    /// on.
     #[inline]
     pub(crate) fn or_any(&self, found: Option<usize>) -> Result<Index, NoPick> {
         match found {
@@ -55,7 +57,8 @@ impl Pick<'_> {
         }
     }
 
-    /// The first with room from a rank on, behind so many with room; else any.
+    /// Returns the first server with room from rank `from` on after skipping `skip` with room; if there is
+    /// none, any with room.
     pub(crate) fn by_rank(&self, from: usize, skip: usize) -> Result<Index, NoPick> {
         let (servers, full) = (&self.core.servers, &self.core.gates.full);
         let good = |rank: usize| self.is_good(servers.at_rank(rank).get());
@@ -64,7 +67,7 @@ impl Pick<'_> {
         if let Some(rank) = found {
             return Ok(servers.at_rank(rank));
         }
-        // Only the one to avoid may be left.
+        // The server to avoid may be the only one left.
         match servers
             .index(self.avoid)
             .filter(|index| self.snapshot.weights[index.get()] > 0 && self.has_room(index.get()))
@@ -83,7 +86,8 @@ impl Pick<'_> {
         self.core.servers[index].spec.maxconn == 0 || self.core.gates.of(index).has_room()
     }
 
-    /// `maxqueue`: a queue that is limited on purpose counts as room, for algorithms by load.
+    /// Returns whether the server or its queue has room. Algorithms by load treat a queue with a `maxqueue`
+    /// as room.
     #[inline]
     pub(crate) fn has_room_or_queue(&self, server: usize) -> bool {
         self.has_room(server)
@@ -99,7 +103,7 @@ impl Pick<'_> {
             || self.core.gates.of(index).count().waiting < spec.maxqueue
     }
 
-    /// `hash-balance-factor`: how many requests a server may have.
+    /// Returns the bound on the servers' loads (`hash-balance-factor`).
     pub(crate) fn bound(&self) -> Bound<'_> {
         let factor = u64::from(self.core.options.balance_factor);
         let slots = (factor != 0 && self.lane.view.is_some()).then(|| {
@@ -110,16 +114,16 @@ impl Pick<'_> {
     }
 }
 
-/// See [`Pick::bound`].
+/// Bound on the servers' loads: see [`Pick::bound`].
 pub(crate) struct Bound<'a> {
     snapshot: &'a Snapshot,
     lane: &'a LaneState,
-    /// Requests that all may have together, in hundredths; `None`: any.
+    /// Number of requests that all servers together may have, in hundredths; `None` for no bound.
     slots: Option<u64>,
 }
 
 impl Bound<'_> {
-    /// Whether the server may have one more.
+    /// Returns whether the server may have one more request.
     pub(crate) fn allows(&self, server: usize) -> bool {
         let Some(slots) = self.slots else { return true };
         let share = u128::from(slots) * u128::from(self.snapshot.weights[server]);

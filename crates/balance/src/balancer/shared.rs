@@ -1,22 +1,24 @@
-//! What balancers share that have the same servers: those of generations that serve beside each other.
+//! State that balancers of the same servers share. These balancers belong to generations that serve beside
+//! each other.
 //!
 //! # Protocol
-//! 1. A server's state, its gate and its queue are one, whichever balancer a request came by. So `maxconn`
-//!    is exact, who came first is served first, and a permit that one balancer's request gives back is
-//!    handed to the next of another without a detour.
-//! 2. Snapshots, loads and the queue for any server are each balancer's own. Who changes a server does so
-//!    under the lock of its backend (`turn`), which all of its balancers have, and publishes a snapshot in
-//!    each that has the server before it gives the lock back: what is published last shows what was set last.
-//! 3. What else decides on a limit (`minconn`, `slowstart`, `fullconn`) is as the youngest balancer has it.
-//! 4. A balancer is attached before anybody waits there. Who makes room reads behind that whether the
-//!    backend has several balancers, and offers the room to those who wait by the others, too; who begins to
-//!    wait looks for room behind being counted. All of this is one order (`SeqCst`): one of both sees the
-//!    other.
+//! 1. A server has one state, one gate and one queue, whichever balancer a request uses. So `maxconn` is
+//!    exact, requests are served in the order of their arrival, and a permit that a request of one balancer
+//!    returns goes straight to the next request of another.
+//! 2. Each balancer has its own snapshots, loads and queue for any server. A thread that changes a server
+//!    holds the lock of its backend (`turn`), which all balancers of the backend share, and publishes a
+//!    snapshot in each balancer that has the server before it releases the lock. So the snapshot that is
+//!    published last shows the state that was set last.
+//! 3. The other inputs of a limit (`minconn`, `slowstart`, `fullconn`) are those of the youngest balancer.
+//! 4. A balancer is attached before any request waits in it. A thread that makes room reads after that
+//!    whether the backend has several balancers, and then offers the room to their waiters as well. A request
+//!    that begins to wait is counted first and looks for room after that. All of these accesses are in one
+//!    order (`SeqCst`), so one of the two sees the other.
 //!
 //! # Cost
-//! While a backend has one balancer, a load when a permit is given back. With several, a lock of the
-//! backend's own and a look-up by name in each of them. To begin or end a balancer costs nothing for its
-//! servers.
+//! While a backend has one balancer: one load for each permit that is returned. With several: a lock of the
+//! backend, and a look-up by name in each balancer. Attaching or detaching a balancer costs its servers
+//! nothing.
 
 use super::Own;
 use crate::queue::Waiter;
@@ -29,10 +31,10 @@ static BALANCERS: LockClass = LockClass::new("balancers of a backend", LockClass
 
 /// The balancers of one backend.
 pub(super) struct Shared<W: Waiter> {
-    /// For who changes servers.
+    /// Held by a thread while it changes servers.
     pub(super) turn: Mutex<()>,
     several: AtomicBool,
-    /// The youngest is the last.
+    /// In the order of their age, the youngest last.
     balancers: Mutex<Arc<Vec<Arc<Own<W>>>>>,
 }
 
@@ -47,12 +49,12 @@ impl<W: Waiter> Default for Shared<W> {
 }
 
 impl<W: Waiter> Shared<W> {
-    /// One more balances over the servers, the youngest.
+    /// Adds `own` as the youngest balancer of these servers.
     pub(super) fn attach(&self, own: &Arc<Own<W>>) {
         self.change(|all| all.push(own.clone()));
     }
 
-    /// It does not any more. Those that are left.
+    /// Removes `own`, and returns the balancers that are left.
     pub(super) fn detach(&self, own: &Arc<Own<W>>) -> Arc<Vec<Arc<Own<W>>>> {
         self.change(|all| all.retain(|one| !Arc::ptr_eq(one, own)))
     }
@@ -69,19 +71,19 @@ impl<W: Waiter> Shared<W> {
         all
     }
 
-    /// Whether none is younger.
+    /// Returns whether `own` is the youngest balancer.
     pub(super) fn is_youngest(&self, own: &Own<W>) -> bool {
         self.balancers.lock().last().is_some_and(|youngest| std::ptr::eq(&**youngest, own))
     }
 
-    /// Whether there are several.
+    /// Returns whether the backend has more than one balancer.
     #[inline]
     pub(super) fn has_several(&self) -> bool {
         self.several.load(Ordering::SeqCst) // rule 4
     }
 }
 
-/// All balancers that have a server.
+/// The balancers that have a given server.
 pub(super) struct All<'a, W: Waiter> {
     own: &'a Own<W>,
     index: Index,
@@ -89,14 +91,14 @@ pub(super) struct All<'a, W: Waiter> {
 }
 
 impl<W: Waiter> Own<W> {
-    /// All that have the server.
+    /// Returns the balancers that have the server.
     pub(super) fn all(&self, index: Index) -> All<'_, W> {
         All { own: self, index, balancers: self.shared.balancers.lock().clone() }
     }
 }
 
 impl<W: Waiter> All<'_, W> {
-    /// Each with the server's place there, the youngest last.
+    /// Returns each balancer and the server's index in it, the youngest last.
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&Arc<Own<W>>, Index)> {
         let server = &self.own.core.servers[self.index];
         self.balancers.iter().filter_map(move |one| {
@@ -108,7 +110,7 @@ impl<W: Waiter> All<'_, W> {
         })
     }
 
-    /// The same without the one that asks.
+    /// Returns what [`iter`](Self::iter) does, without the balancer that asks.
     pub(super) fn others(&self) -> impl Iterator<Item = (&Arc<Own<W>>, Index)> {
         self.iter().filter(|(one, _)| !std::ptr::eq(&***one, self.own))
     }

@@ -1,13 +1,13 @@
-//! Requests that wait for a server, and places that are handed to them.
+//! Requests that wait for a server, and the places that are handed to them.
 //!
 //! # Protocol
-//! 1. While somebody waits for a server, its word says so, and nobody else is let in ([`gate`](crate::gate),
-//!    rule 1). Whoever frees a place hands it to the first who waits, for this server or for any, without
-//!    freeing it in between.
-//! 2. A request that is about to wait is counted first and then looks for room once more; a place that was
-//!    freed is offered to those who are counted. Whichever comes second sees the other, so nobody waits while
-//!    there is room.
-//! 3. A place that was handed to a request which had left goes to the next.
+//! 1. While requests wait for a server, its word says so and it admits no new request ([`gate`](crate::gate),
+//!    rule 1). A request that frees its place hands it to the first waiter of this server or of any server,
+//!    without freeing it in between.
+//! 2. A request that begins to wait is counted first, and then looks for room once more. A request that frees
+//!    a place then offers it to the waiters that are counted. Whichever acts second sees the other, so no
+//!    request waits while there is room.
+//! 3. If the waiter that a place was handed to has left the queue, the place goes to the next waiter.
 
 use super::{Balancer, Core, Own};
 use crate::gate::{Released, WaitingFor};
@@ -20,21 +20,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// In which order requests leave a queue: by class, then by time.
+/// Order in which requests leave a queue: by class, then by time of arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Priority {
-    /// `set-priority-class`: -2047 to 2047, lower ones first. Others are cut.
+    /// `set-priority-class`: -2047 to 2047, lower classes first. Other values are clamped.
     pub class: i16,
-    /// `set-priority-offset`: -524287 to 524287 milliseconds that the request seems to have come later.
-    /// Others are cut.
+    /// `set-priority-offset`: milliseconds, -524287 to 524287, that are added to the time of arrival. Other
+    /// values are clamped.
     pub offset: i32,
 }
 
 impl Priority {
-    /// 16 bits of class, 48 of microseconds (9 years).
+    /// Returns the key to sort by: 16 bits of class, then 48 bits of microseconds (9 years).
     fn key(self, now: Time) -> u64 {
         const MIDDLE: i64 = 2048;
-        const SHIFT: i64 = 524_288_000; // so that no time is below zero
+        const SHIFT: i64 = 524_288_000; // keeps every time above zero
         let class = (i64::from(self.class.clamp(-2047, 2047)) + MIDDLE) as u64;
         let offset = i64::from(self.offset.clamp(-524_287, 524_287)) * 1000;
         let time = (now.as_nanos() / 1000).cast_signed() + SHIFT + offset;
@@ -54,15 +54,16 @@ impl fmt::Display for QueueFull {
 
 impl std::error::Error for QueueFull {}
 
-/// What became of a request in a queue.
+/// State of a request in a queue.
 #[derive(Debug)]
 pub enum Turn {
-    /// It may begin on this server, where it counts already: [`Balancer::release`] must follow on this lane.
-    /// With how many were served from the queue since it entered, itself included.
+    /// The request may begin on this server, where it counts already: the same lane must call
+    /// [`Balancer::release`]. The number counts the requests that the queue served since this one entered,
+    /// this one included.
     Granted(Index, u64),
-    /// Its server takes no requests any more: pick anew.
+    /// The server takes no more requests: pick again.
     Elsewhere,
-    /// It still waits.
+    /// The request still waits.
     Waiting(QueuePosition),
 }
 
@@ -72,16 +73,16 @@ impl<W: Waiter> Balancer<W> {
         WaitingFor { gate: core.gates.of(index), maxqueue: core.servers[index].spec.maxqueue }
     }
 
-    /// Lets a request wait for this server, which has a `maxconn`.
+    /// Queues a request for this server, which has a `maxconn`.
     ///
-    /// The place may be there before this returns: [`poll`](Self::poll) once more, or use
+    /// The request may have its place before this returns: call [`poll`](Self::poll) once more, or use
     /// [`wait`](Self::wait).
     ///
     /// # Errors
-    /// [`QueueFull`]: `maxqueue` wait already.
+    /// [`QueueFull`] if `maxqueue` requests wait already.
     ///
     /// # Panics
-    /// When the server has no limit: [`take`](Self::take) never fails there.
+    /// If the server has no limit: there, [`take`](Self::take) never fails.
     pub fn enqueue(
         &self,
         index: Index,
@@ -94,8 +95,8 @@ impl<W: Waiter> Balancer<W> {
         let position = self.own.queue(index).enter(Some(index), key, waiter, &claims);
         let position = position.ok_or(QueueFull)?;
         self.own.core.begin(index);
-        // Pairs with the fences of who raises a limit (`adapt`) or takes the server out (`change`): they see
-        // this request, or we see what they did.
+        // Pairs with the fences of a thread that raises a limit (`adapt`) or takes the server out
+        // (`changed`): that thread sees this request, or this lane sees the change.
         fence(Ordering::SeqCst);
         self.own.settle(index);
         if !self.own.core.servers[index].state().serves_its_own() {
@@ -104,7 +105,7 @@ impl<W: Waiter> Balancer<W> {
         Ok(position)
     }
 
-    /// Lets a request wait for any server of the backend.
+    /// Queues a request for any server of the backend.
     pub fn enqueue_any(&self, priority: Priority, now: Time, waiter: W) -> QueuePosition {
         let waiting = &*self.own.core.gates.waiting;
         let position = self.own.any.enter(None, priority.key(now), waiter, waiting);
@@ -113,7 +114,8 @@ impl<W: Waiter> Balancer<W> {
         position
     }
 
-    /// What became of the request with this ticket. While nothing did, `waiter` will be woken.
+    /// Returns the state of the request in this position. While it waits, `waiter` replaces the one that its
+    /// turn will wake.
     pub fn poll(&self, position: QueuePosition, waiter: W) -> Turn {
         let server = position.server;
         match self.queue_of(server).poll(position, waiter) {
@@ -122,8 +124,8 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
-    /// The request does not wait any more (`timeout queue`, the client left). Gives the server if its turn
-    /// had come: then it counts there, and [`release`](Self::release) must follow.
+    /// Takes the request out of its queue (`timeout queue`, or the client left). Returns the server if the
+    /// request's turn had come: it counts there, so call [`release`](Self::release).
     pub fn leave(&self, position: QueuePosition) -> Option<Index> {
         let server = position.server;
         let outcome = match server {
@@ -148,10 +150,11 @@ impl<W: Waiter> Balancer<W> {
         server.map_or(&self.own.any, |index| self.own.queue(index))
     }
 
-    /// Counts on this lane what became of its request.
+    /// Updates this lane's load for an outcome of its request.
     fn turn(&self, server: Option<Index>, outcome: Outcome) -> Turn {
         match (outcome, server) {
-            // It counted from when it entered. Whoever granted it may have another number for the server.
+            // It has counted since it entered. The balancer that granted it may use another index for the
+            // server.
             (Outcome::Granted(_, served), Some(index)) => Turn::Granted(index, served),
             (Outcome::Granted(index, served), None) => {
                 self.own.core.begin(index);
@@ -164,35 +167,35 @@ impl<W: Waiter> Balancer<W> {
         }
     }
 
-    /// Requests that were served so far from the queue of this server, or without one from that for any
-    /// server.
+    /// Returns the number of requests served so far from the queue of this server, or from the queue for any
+    /// server if `server` is `None`.
     pub fn served_from_queue(&self, server: Option<Index>) -> u64 {
         self.queue_of(server).served()
     }
 
-    /// Lines that its queues have: one for each group of lanes.
+    /// Returns the number of lines in each queue: one for each group of lanes.
     pub fn queue_lines(&self) -> usize {
         self.own.any.lines()
     }
 
-    /// Requests that wait for this server.
+    /// Returns the number of requests that wait for this server.
     pub fn waiting(&self, index: Index) -> u32 {
         self.own.core.gates.of(index).count().waiting
     }
 
-    /// Requests that wait for any server.
+    /// Returns the number of requests that wait for any server.
     pub fn waiting_for_any(&self) -> u64 {
         self.own.core.gates.waiting.get()
     }
 }
 
-/// What became of a place that was offered to those who wait for any server.
+/// Result of offering a place to the requests that wait for any server.
 enum Passed {
-    /// One of them has it.
+    /// A waiter has the place.
     On,
-    /// The one who was to have it had left.
+    /// The waiter that the place was meant for had left.
     InVain,
-    /// None of them is next.
+    /// No such waiter is next.
     Nobody,
 }
 
@@ -201,8 +204,8 @@ impl<W: Waiter> Own<W> {
         self.queues[index.get()].get().expect("only servers with a limit have those who wait")
     }
 
-    /// A place on `index`, which the caller holds, goes to the first of `queue`, of whom the caller has
-    /// claimed one. False: that one had left, and the caller still holds the place.
+    /// Hands the caller's place on `index` to the first waiter of `queue`; the caller has claimed one of its
+    /// waiters. Returns false if that waiter had left: the caller still holds the place.
     fn hand_over(&self, index: Index, queue: &Queue<W>) -> bool {
         match queue.take(Some(index)) {
             Some(waiter) => {
@@ -213,7 +216,7 @@ impl<W: Waiter> Own<W> {
         }
     }
 
-    /// The caller's place on `index` goes to the first who waits for it (rule 1), or is free.
+    /// Hands the caller's place on `index` to the first waiter (rule 1), or frees it.
     #[cfg_attr(manylane_sim, track_caller)]
     pub(super) fn free(&self, index: Index) {
         let Core { gates, .. } = &self.core;
@@ -255,8 +258,8 @@ impl<W: Waiter> Own<W> {
         }
     }
 
-    /// The caller's place on `index` goes to the first who waits for any server of this balancer, if that one
-    /// comes before those who wait for the server.
+    /// Hands the caller's place on `index` to the first request that waits for any server of this balancer,
+    /// if that request precedes those that wait for the server.
     #[inline]
     fn pass_to_any(&self, index: Index) -> Passed {
         let gates = &self.core.gates;
@@ -266,7 +269,8 @@ impl<W: Waiter> Own<W> {
         if self.hand_over(index, &self.any) { Passed::On } else { Passed::InVain }
     }
 
-    /// The same where several balancers have the server: by the one whose request came first.
+    /// Does the same where several balancers have the server: the balancer whose first waiter is oldest gets
+    /// the place.
     #[cold]
     fn pass_to_any_of_all(&self, index: Index) -> Passed {
         let all = self.all(index);
@@ -275,7 +279,7 @@ impl<W: Waiter> Own<W> {
         first.map_or(Passed::Nobody, |(one, index)| one.pass_to_any(index))
     }
 
-    /// There is room on the server: for those who wait by another balancer, too.
+    /// Offers room on the server to the requests that wait in other balancers.
     #[cold]
     fn offer_to_others(&self, index: Index) {
         for (one, index) in self.all(index).others() {
@@ -285,7 +289,8 @@ impl<W: Waiter> Own<W> {
         }
     }
 
-    /// Whether one who waits for any server may have a place on this one before those who wait for it.
+    /// Returns whether the first request that waits for any server may have a place on this one before those
+    /// that wait for this one.
     fn any_is_first(&self, index: Index) -> bool {
         let gate = self.core.gates.of(index);
         let count = gate.count();
@@ -293,7 +298,7 @@ impl<W: Waiter> Own<W> {
             && (count.waiting == 0 || self.any.first_key() < self.queue(index).first_key())
     }
 
-    /// Lets in those who wait for `index`, as far as there is room.
+    /// Admits requests that wait for `index`, as long as there is room.
     pub(super) fn settle(&self, index: Index) {
         while self.core.gates.of(index).admit() {
             if !self.hand_over(index, self.queue(index)) {
@@ -302,12 +307,12 @@ impl<W: Waiter> Own<W> {
         }
     }
 
-    /// Offers room on `index` to those who wait for any server.
+    /// Offers room on `index` to the requests that wait for any server.
     pub(super) fn offer(&self, index: Index) {
         let gates = &self.core.gates;
         if !self.core.is_limited(index) {
             while gates.is_wanted(index) && gates.waiting.claim() {
-                self.hand_over(index, &self.any); // had it left, there is no place to give back
+                self.hand_over(index, &self.any); // if the waiter had left, there is no place to return
             }
             return;
         }
@@ -315,7 +320,7 @@ impl<W: Waiter> Own<W> {
             let entered = gates.enter(index);
             if !entered.entered {
                 if entered.offer {
-                    continue; // there is room meanwhile
+                    continue; // a place became free meanwhile
                 }
                 break;
             }
@@ -325,7 +330,7 @@ impl<W: Waiter> Own<W> {
         }
     }
 
-    /// Offers all room there is.
+    /// Offers the room of all servers to the requests that wait for any server.
     pub(super) fn offer_all(&self) {
         let Core { servers, gates, .. } = &self.core;
         for word in 0..servers.len().div_ceil(64) {
@@ -337,7 +342,7 @@ impl<W: Waiter> Own<W> {
         }
     }
 
-    /// Sends all who wait for `index` elsewhere.
+    /// Sends all requests that wait for `index` elsewhere.
     pub(super) fn dismiss(&self, index: Index) {
         while self.core.gates.of(index).dismiss() {
             if let Some(waiter) = self.queue(index).take(None) {
@@ -347,7 +352,7 @@ impl<W: Waiter> Own<W> {
     }
 }
 
-/// Waits in a queue; dropped before its turn came, it leaves.
+/// Future of a request that waits in a queue. Dropping it before its turn takes the request out of the queue.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Wait<'a> {
@@ -356,8 +361,9 @@ pub struct Wait<'a> {
 }
 
 impl Balancer {
-    /// Waits until the turn of `position` comes: [`Turn::Granted`] or [`Turn::Elsewhere`]. Dropped before
-    /// that, the request leaves the queue and what it was granted meanwhile goes to the next.
+    /// Waits until the turn of `position` comes, and returns [`Turn::Granted`] or [`Turn::Elsewhere`]. If the
+    /// future is dropped earlier, the request leaves the queue, and a place that it was granted meanwhile
+    /// goes to the next waiter.
     pub fn wait(&self, position: QueuePosition) -> Wait<'_> {
         Wait { balancer: self, position: Some(position) }
     }
@@ -367,7 +373,7 @@ impl Future for Wait<'_> {
     type Output = Turn;
 
     /// # Panics
-    /// When it is polled again after it was ready.
+    /// If it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Turn> {
         let position = self.position.take().expect("a future is not polled after it was ready");
         let waker: Waker = context.waker().clone();

@@ -1,4 +1,4 @@
-//! What the tests of this room share.
+//! Helpers shared by the tests of this crate.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use manylane_balance::*;
@@ -28,12 +28,12 @@ pub fn at(b: &Balancer, number: usize) -> Index {
     b.servers().index(number).unwrap()
 }
 
-/// Picks without holding anything.
+/// Picks without beginning a request.
 pub fn picks(b: &Balancer, reader: &Reader, count: usize) -> Vec<usize> {
     (0..count).map(|_| b.pick(reader, &Input::new(Time::ZERO)).unwrap().get()).collect()
 }
 
-/// Picks, each of which begins a request that does not end.
+/// Picks and begins a request each time, which does not end.
 pub fn picks_held(b: &Balancer, reader: &Reader, count: usize) -> Vec<usize> {
     let one = |_| {
         let index = b.pick(reader, &Input::new(Time::ZERO)).unwrap();
