@@ -1,6 +1,6 @@
-//! What heads and data cost: `cargo run --release -p manylane-h2 --example cost` prints nanoseconds, least of
-//! many short runs. With a case's name and a number of rounds it runs that alone, for instruction counts:
-//!
+//! Measures the cost of heads and data: `cargo run --release -p manylane-h2 --example cost` prints
+//! nanoseconds, the least of many short runs. With a case's name and a number of rounds it runs that case
+//! alone, for instruction counts:
 //! ```text
 //! valgrind --tool=callgrind target/release/examples/cost request-16 20000
 //! valgrind --tool=callgrind target/release/examples/cost request-16 40000  # less the first: 20,000 rounds
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const NOW: Duration = Duration::ZERO;
 
-/// The fields of a browser's request, about 1 KiB.
+/// Fields of a browser's request, about 1 KiB.
 const FIELDS: [(&str, &str); 15] = [
     ("sec-ch-ua", "\"Chromium\";v=\"128\", \"Not;A=Brand\";v=\"24\""),
     ("sec-ch-ua-mobile", "?0"),
@@ -40,7 +40,7 @@ const FIELDS: [(&str, &str); 15] = [
     ("cookie", "session=8c1b3c6e5a1f4be0a5d5f1b0; theme=dark; consent=all; cart=12,93,41; ab=variant-7"),
 ];
 
-/// Two ends whose settings are known to each other.
+/// Two ends that know each other's settings.
 struct Pair {
     client: Connection,
     server: Connection,
@@ -78,7 +78,7 @@ impl Pair {
         pair
     }
 
-    /// A request, its response, and what both have to say about it.
+    /// Runs a request and its response on both ends.
     fn round(&mut self) {
         let Self { client, server, wire, request, response, body } = self;
         client.send_request(request, b"https", None, true).expect("it may begin");

@@ -1,5 +1,5 @@
-//! A server over blocking sockets that answers each request with a few bytes: for tools that judge HTTP/2,
-//! and to show the flow of a stream.
+//! A server over blocking sockets that answers each request with a few bytes. It lets tools test HTTP/2, and
+//! shows how the life of a stream is coded.
 //!
 //! ```text
 //! cargo run -p manylane-h2 --example server 127.0.0.1:8080      # no address: a port of the system's choice
@@ -16,18 +16,18 @@ use std::time::{Duration, Instant};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// What every request is answered, behind what it sent.
+/// Body of every response, behind the data of the request.
 const BODY: &[u8] = b"hello from manylane-h2\n";
 
-/// A stream while it is answered.
+/// State of a stream that is being answered.
 #[derive(Default)]
 struct Answer {
-    /// What is left to be sent.
+    /// Data that is still to be sent.
     rest: Chain,
-    /// Trailers are sent behind it.
+    /// True if trailers follow the data.
     trailers: bool,
     begun: bool,
-    /// The request was a HEAD.
+    /// True if the request was a HEAD.
     bare: bool,
 }
 
@@ -72,10 +72,10 @@ fn connection(mut socket: TcpStream, config: Config) -> Result<(), Failure> {
         }
         output.clear();
         if written && handled.is_ok() {
-            continue; // there is room for more output
+            continue; // the output has room again
         }
         if handled.is_err() || connection.is_drained() {
-            // What the peer still sends is read: bytes that nobody reads would reset the connection, and the
+            // Read what the peer still sends: closing with unread bytes would reset the connection, and the
             // peer might lose the last frames.
             socket.shutdown(Shutdown::Write)?;
             socket.set_read_timeout(Some(Duration::from_secs(1)))?;

@@ -1,26 +1,27 @@
-//! What came on a connection, and what went wrong, for counters.
+//! Counts of frames and errors on a connection, for counters.
 
-/// How often each happened since it was asked for last.
+/// Number of times that each event happened since the last call of
+/// [`Connection::take_counts`](crate::Connection::take_counts).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// HEADERS frames that came.
+    /// HEADERS frames received.
     pub headers: u32,
-    /// DATA frames, but for one that ended the connection.
+    /// DATA frames received, except for one that ended the connection.
     pub data: u32,
-    /// SETTINGS frames, acknowledgements too.
+    /// SETTINGS frames received, including acknowledgements.
     pub settings: u32,
-    /// RST_STREAM frames.
+    /// RST_STREAM frames received.
     pub rst_stream: u32,
-    /// GOAWAY frames.
+    /// GOAWAY frames received.
     pub goaway: u32,
-    /// Rules of the connection that the peer broke.
+    /// Errors of the peer that ended the connection.
     pub connection_errors: u32,
-    /// Rules of a stream that it broke.
+    /// Errors of the peer that ended a stream.
     pub stream_errors: u32,
-    /// RST_STREAM frames that it was sent for that.
+    /// RST_STREAM frames sent for these errors.
     pub rst_stream_sent: u32,
-    /// GOAWAY frames that it was sent because the connection cannot go on.
+    /// GOAWAY frames sent because the peer broke a rule and the connection cannot go on.
     pub goaway_sent: u32,
-    /// Requests that were refused before anybody was told of them.
+    /// Requests that were refused before an event reported them.
     pub refused: u32,
 }

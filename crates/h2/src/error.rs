@@ -1,10 +1,10 @@
-//! What goes wrong: the codes of RFC 9113, and for each problem its code and a sentence.
+//! Errors: the codes of RFC 9113, and each problem with its code and a sentence.
 
 use crate::hpack;
 use crate::stream_id::StreamId;
 use std::fmt;
 
-/// An error code (RFC 9113, 7), as RST_STREAM and GOAWAY have it.
+/// An error code (RFC 9113, 7) in RST_STREAM and GOAWAY.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Reason(u32);
 
@@ -13,7 +13,7 @@ macro_rules! reasons {
         impl Reason {
             $(#[doc = $what] pub const $constant: Self = Self($code);)*
 
-            /// Its name in the RFC; none for codes that have none.
+            /// Returns the code's name in the RFC; `None` for an unknown code.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 { $($code => Some($name),)* _ => None }
             }
@@ -40,12 +40,12 @@ reasons! {
 }
 
 impl Reason {
-    /// Any code; unknown ones are kept as they are (RFC 9113, 7).
+    /// Creates a reason from any code; unknown codes are kept (RFC 9113, 7).
     pub const fn from_code(code: u32) -> Self {
         Self(code)
     }
 
-    /// The number.
+    /// Returns the code.
     pub const fn code(self) -> u32 {
         self.0
     }
@@ -68,8 +68,8 @@ impl fmt::Debug for Reason {
 
 macro_rules! problems {
     ($($name:ident $reason:ident $sentence:literal)*) => {
-        /// What is wrong with what came. Each is the peer's fault but [`NoMemory`](Self::NoMemory) and
-        /// [`Aborted`](Self::Aborted).
+        /// A problem with the peer's input. Each is the peer's fault, except for [`NoMemory`](Self::NoMemory)
+        /// and [`Aborted`](Self::Aborted).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Problem {
@@ -77,22 +77,22 @@ macro_rules! problems {
         }
 
         impl Problem {
-            /// One sentence for people.
+            /// Returns one sentence for people.
             pub fn sentence(self) -> &'static str {
                 match self { $(Self::$name => $sentence,)* }
             }
 
-            /// Whether the peer is to blame.
+            /// Returns whether the peer is at fault.
             pub fn is_of_peer(self) -> bool {
                 !matches!(self, Self::NoMemory | Self::Aborted)
             }
 
-            /// The code that the peer is told.
+            /// Returns the code that this side sends to the peer.
             pub fn reason(self) -> Reason {
                 match self { $(Self::$name => Reason::$reason,)* }
             }
 
-            /// All of them, for tables.
+            /// Returns all problems, for tables.
             pub fn all() -> &'static [Self] {
                 &[$(Self::$name),*]
             }
@@ -186,12 +186,12 @@ impl From<manylane_pool::AllocError> for Problem {
     }
 }
 
-/// The connection cannot go on. What is left to be written has the GOAWAY that tells the peer.
+/// An error that ends the connection. The output that is left contains the GOAWAY for the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionError {
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
-    /// The code that the peer is told.
+    /// The code that this side sends to the peer.
     pub reason: Reason,
 }
 
@@ -203,12 +203,12 @@ impl fmt::Display for ConnectionError {
 
 impl std::error::Error for ConnectionError {}
 
-/// What a frame is worth: how far an error reaches.
+/// A fault, by how far it reaches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// It ends the connection.
+    /// Ends the connection.
     Connection(Problem),
-    /// It ends the stream.
+    /// Ends the stream.
     Stream(StreamId, Problem),
 }
 
@@ -218,26 +218,26 @@ impl<P: Into<Problem>> From<P> for Fault {
     }
 }
 
-/// Why something was not sent.
+/// Reason why something was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendError {
     /// The stream has ended, or was reset.
     Closed,
-    /// The stream is not where this may be sent: a second head, data before a head, something behind the end.
+    /// The stream is in another state: this would be a second head, data before a head, or something behind
+    /// the end.
     Order,
-    /// No further stream may begin now: the peer's bound is reached, numbers are used up, or the connection
-    /// ends.
+    /// No stream may begin now: the peer's limit is reached, the numbers are used up, or the connection ends.
     NoStream,
-    /// The peer does not take heads of this size.
+    /// The peer does not accept heads of this size.
     TooLarge,
-    /// The data is not as long as the `Content-Length` of its head says. The stream is as it was: it cannot
-    /// be completed, and is to be reset.
+    /// The data does not match the `Content-Length` of its head. The stream is unchanged; it cannot be
+    /// completed, so reset it.
     WrongLength,
     /// The head cannot be written in HTTP/2; the sentence says why.
     Invalid(&'static str),
     /// The lane's pools have no memory. The connection has failed.
     NoMemory,
-    /// The connection has failed before.
+    /// The connection failed earlier.
     Failed,
 }
 

@@ -1,4 +1,4 @@
-//! What happens on a connection.
+//! Events of a connection.
 
 use crate::error::{Problem, Reason};
 use crate::head::{Request, Response};
@@ -6,89 +6,90 @@ use crate::stream_id::StreamId;
 use manylane_buf::Chain;
 use manylane_http::Head;
 
-/// Something that happened. Events of one stream come in the order of its frames.
+/// An event. The events of one stream come in the order of its frames.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // a box would ask the global allocator for room
 pub enum Event {
-    /// A client began a stream. `end`: there is no data.
+    /// A client began a stream.
     Request {
         /// The stream.
         stream: StreamId,
         /// Its request.
         request: Request,
-        /// Nothing follows.
+        /// True if no data follows.
         end: bool,
     },
-    /// A client began a stream with a head that is larger than [`Config::head`](crate::Config::head) or has
-    /// too many fields. The user answers it, with 431 for one, or resets it.
+    /// A client began a stream whose head is larger than [`Config::head`](crate::Config::head) or has too
+    /// many fields. The user answers it, with 431 for example, or resets it.
     TooLarge {
         /// The stream.
         stream: StreamId,
-        /// Nothing follows.
+        /// True if no data follows.
         end: bool,
     },
-    /// A response that is not the last of its stream: 100, 103 and their like.
+    /// An interim response, such as 100 or 103.
     Interim {
         /// The stream.
         stream: StreamId,
         /// The response.
         response: Response,
     },
-    /// The response.
+    /// The final response.
     Response {
         /// The stream.
         stream: StreamId,
         /// The response.
         response: Response,
-        /// Nothing follows.
+        /// True if no data follows.
         end: bool,
     },
-    /// Data, by reference. It counts against the windows until it is
-    /// [consumed](crate::Connection::consume).
+    /// Data, by reference. It uses up the windows until the user [consumes](crate::Connection::consume) it.
     Data {
         /// The stream.
         stream: StreamId,
-        /// The data; empty where only the end came.
+        /// The data; empty if only the end came.
         data: Chain,
-        /// Nothing follows.
+        /// True if nothing follows.
         end: bool,
     },
-    /// Trailers, which end what comes.
+    /// Trailers, which end the message.
     Trailers {
         /// The stream.
         stream: StreamId,
         /// The trailers.
         trailers: Head,
     },
-    /// A stream ended at once. Nothing more is told of it.
+    /// A stream was reset. No more events of it follow.
     Reset {
         /// The stream.
         stream: StreamId,
-        /// Why. [`Reason::REFUSED_STREAM`]: nothing was done with it, a request may be tried again.
+        /// Reason. [`Reason::REFUSED_STREAM`] means that the peer did nothing with the stream: a request may
+        /// be tried again.
         reason: Reason,
-        /// The rule that the peer broke, where it was reset for that; none where the peer ended it.
+        /// The rule that the peer broke, if this side reset the stream for it; `None` if the peer reset it.
         problem: Option<Problem>,
     },
-    /// A stream that the user was not told of was refused: for logs.
+    /// A stream that no event had reported was refused. For logs.
     Refused {
         /// The stream.
         stream: StreamId,
-        /// Why.
+        /// The problem.
         problem: Problem,
     },
-    /// The peer's settings came, its first or others: how many streams it allows may be another number.
+    /// The peer's settings came, the first or later ones: the number of streams that it allows may have
+    /// changed.
     Settings,
-    /// The peer begins no further streams, or takes none; those behind `last` are told as
+    /// The peer accepts no further streams. Each of this side's streams behind `last` is reported as
     /// [refused](Self::Reset).
     GoAway {
-        /// The last stream of ours that the peer may act on.
+        /// Last stream of this side that the peer may act on.
         last: StreamId,
-        /// Why.
+        /// Reason of the peer.
         reason: Reason,
     },
-    /// A [ping](crate::Connection::ping) was answered.
+    /// The peer answered a [ping](crate::Connection::ping).
     Pong {
-        /// What it had.
+        /// Payload of the ping.
         payload: [u8; 8],
     },
 }

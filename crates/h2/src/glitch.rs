@@ -1,28 +1,28 @@
-//! Oddities of a peer, counted by kind.
+//! Glitches: oddities of a peer, counted by kind.
 
-/// What a peer does that it may do now and then, and that attacks are made of.
+/// Behaviour that is harmless once, and that attacks consist of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Glitch {
-    /// It broke a rule of one stream, which we reset.
+    /// The peer broke a rule of one stream, which this side reset.
     StreamError,
-    /// It reset a stream before its message was complete.
+    /// The peer reset a stream before its message was complete.
     Reset,
-    /// It opened more streams than it may, or was refused one.
+    /// The peer opened more streams than allowed.
     Refused,
-    /// A header block came in an empty frame, or in more than a quarter of
-    /// [`MAX_CONTINUATIONS`](crate::MAX_CONTINUATIONS).
+    /// A header block came with an empty frame, or in more than a quarter of
+    /// [`MAX_CONTINUATIONS`](crate::MAX_CONTINUATIONS) frames.
     Continuation,
-    /// A cheap frame when more than half of what [`CHEAP_BURST`](crate::CHEAP_BURST) allows was used.
+    /// A cheap frame came after more than half of [`CHEAP_BURST`](crate::CHEAP_BURST) was used up.
     CheapFrame,
     /// A head was too large.
     LargeHead,
 }
 
-/// Kinds of glitches.
+/// Number of kinds of glitches.
 const KINDS: usize = 6;
 
-/// How often each happened.
+/// Number of glitches of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Glitches {
     by_kind: [u32; KINDS],
@@ -34,12 +34,12 @@ impl Glitches {
         *count = count.saturating_add(1);
     }
 
-    /// All of them: `fc_glitches`, `bc_glitches`.
+    /// Returns the number of glitches of all kinds: `fc_glitches`, `bc_glitches`.
     pub fn total(&self) -> u32 {
         self.by_kind.iter().fold(0, |sum: u32, &count| sum.saturating_add(count))
     }
 
-    /// Those of one kind.
+    /// Returns the number of glitches of one kind.
     pub fn of(&self, kind: Glitch) -> u32 {
         self.by_kind[kind as usize]
     }

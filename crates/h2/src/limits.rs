@@ -1,94 +1,97 @@
-//! What is allowed, and the bounds on what a peer can make us do.
+//! The configuration of a connection, and the bounds on the work that a peer can cause.
 
 use crate::frame::settings::MAX_WINDOW;
 use crate::frame::{DEFAULT_MAX, HEADER};
 use std::time::Duration;
 
-/// The window of the connection and of each stream before anybody changes it (RFC 9113, 6.9.2).
+/// Initial window of the connection and of each stream (RFC 9113, 6.9.2).
 pub const DEFAULT_WINDOW: u32 = 65_535;
 
-/// Most CONTINUATION frames of one header block. A head of 16 KiB needs none with frames of the usual size,
-/// and senders that cut heads for smaller ones make a few; a block without end costs only the peer's
-/// bandwidth.
+/// Largest number of CONTINUATION frames in one header block. With frames of the usual size a head of 16 KiB
+/// needs none, and senders that split heads into smaller frames need a few. A block without end costs only
+/// the peer's bandwidth.
 pub const MAX_CONTINUATIONS: u32 = 16;
 
-/// How many times `SETTINGS_MAX_HEADER_LIST_SIZE`, as we announce it, one header block may decode to. A head
-/// that is somewhat too large is read and answered with 431. Of one that is beyond this two bytes name an
-/// entry as large as the table, so a block of 31,000 bytes would keep the lane busy for 50 ms.
+/// Largest decoded size of one header block, as a multiple of the `SETTINGS_MAX_HEADER_LIST_SIZE` that this
+/// side announces. A head that is somewhat too large is read and answered with 431. Without this bound, two
+/// bytes could name an entry as large as the table, and a block of 31,000 bytes would keep the lane busy for
+/// 50 ms.
 pub const DECODED_TIMES: usize = 4;
 
-/// Streams that may be reset in one go, by the peer (*Rapid Reset*) or by us for the peer's faults
-/// (*MadeYouReset*): a browser that leaves a page resets what it had open, up to the usual bound of 100
-/// streams, and may do so twice in a moment. Where more streams are allowed at a time, twice as many may be
-/// reset.
+/// Number of streams that may be reset in one burst, by the peer (*Rapid Reset*) or by this side for the
+/// peer's faults (*MadeYouReset*). A browser that leaves a page resets its open streams, usually at most 100,
+/// and may do so twice in a moment. If more concurrent streams are allowed, twice their number may be reset.
 pub const RESET_BURST: u32 = 200;
 
-/// Streams a second that may be reset for long: one page left each second, with all that it had open.
+/// Number of streams a second that may be reset over a long time: one page a second, with all of its streams.
 pub const RESETS_PER_SECOND: u32 = 100;
 
-/// Frames in one go that ask for an answer or change nothing: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, DATA
-/// without data, interim responses, frames for streams that ended, frames of unknown kinds. Clients send some
-/// tens when they begin, and a WINDOW_UPDATE for what they read, for which [`UPDATES_EARNED`] allows.
+/// Number of frames in one burst that ask for an answer or change nothing: SETTINGS, PING, PRIORITY,
+/// WINDOW_UPDATE, DATA without data, interim responses, frames for streams that ended, frames of unknown
+/// kinds. Clients send some tens when they begin, and WINDOW_UPDATE frames for what they read, which
+/// [`UPDATES_EARNED`] allows.
 pub const CHEAP_BURST: u32 = 1_000;
 
-/// Cheap frames a second for long: a PING for each round trip of 2 ms, as senders that measure bandwidth make
-/// them.
+/// Number of cheap frames a second over a long time: a PING for each round trip of 2 ms, as sent by peers
+/// that measure bandwidth.
 pub const CHEAP_PER_SECOND: u32 = 500;
 
 /// Data that we send for which the peer may send one WINDOW_UPDATE, in bytes, beside two for each frame:
 /// receivers that tell of each read tell of the stream's window and the connection's.
 pub const UPDATES_EARNED: u32 = 512;
 
-/// Answers to the peer's frames that wait to be written, in bytes: acknowledgements of PING and SETTINGS,
-/// and resets. Who asks for so much and does not read the answers fills memory.
+/// Largest number of bytes of answers that wait to be written: acknowledgements of PING and SETTINGS, and
+/// resets. A peer that asks for more and does not read the answers would fill memory.
 pub const MAX_ANSWERS: usize = 32 * 1024;
 
-/// Output that waits to be written, in bytes, from which on no data is taken from streams: three frames of
-/// the usual size, each in a cluster of its own, and small ones in one cluster beside them. Enough to keep a
-/// socket busy; each byte more would be one that a slow reader holds.
+/// Number of bytes of waiting output from which on streams send no data: three frames of the usual size, each
+/// in a cluster of its own, and small frames in one cluster beside them. It is enough to keep a socket busy;
+/// each further byte would be one that a slow reader holds.
 pub const OUTPUT_ROOM: usize = 3 * (HEADER + DEFAULT_MAX) + 2048;
 
-/// Output that waits to be written, in bytes, from which on input is not looked at: a peer that does not read
-/// answers gets no further ones, and TCP holds it back.
+/// Number of bytes of waiting output from which on no input is handled: a peer that does not read answers
+/// gets no more of them, and TCP holds it back.
 pub const MAX_OUTPUT: usize = 256 * 1024;
 
-/// Streams that we reset lately whose frames may still be under way, and are ignored. A peer can have as many
-/// open as we allow it; those that it opens after it has seen resets come behind the last frames of these.
+/// Largest number of recently reset streams whose late frames are ignored. The peer has at most as many
+/// streams open as this side allows, and a stream that it opens after it has seen the resets comes behind
+/// their last frames.
 pub const MAX_REMEMBERED: usize = 1_024;
 
-/// What either side of a connection allows and announces.
+/// Limits that one side of a connection keeps and announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Bytes of a head as it is told in the form of HTTP/1, at most [`MAX_HEAD`](manylane_http::MAX_HEAD).
-    /// Larger ones are told as [`Event::TooLarge`](crate::Event::TooLarge).
+    /// Largest size of a received head in the form of HTTP/1, at most [`MAX_HEAD`](manylane_http::MAX_HEAD),
+    /// in bytes. A larger head becomes [`Event::TooLarge`](crate::Event::TooLarge).
     pub head: usize,
-    /// Most bytes of a head with its edits: `tune.bufsize`.
+    /// Largest size of a head with its edits, in bytes: `tune.bufsize`.
     pub room: usize,
-    /// Most fields, plus one for the first line: `tune.http.maxhdr`.
+    /// Largest number of fields, plus one for the first line: `tune.http.maxhdr`.
     pub fields: usize,
-    /// Bytes of each stream that may be under way or not consumed: `tune.h2.*.initial-window-size`.
+    /// Receive window of each stream, in bytes: `tune.h2.*.initial-window-size`.
     pub stream_window: u32,
-    /// The same of the connection. It begins with [`DEFAULT_WINDOW`] and does not go below.
+    /// Receive window of the connection, in bytes. It begins with [`DEFAULT_WINDOW`] and is never smaller.
     pub connection_window: u32,
-    /// Streams that a client may have at a time: `tune.h2.*.max-concurrent-streams`. Of a client, how many
-    /// it begins at a time, where the server allows more.
+    /// Largest number of concurrent streams of a client: `tune.h2.*.max-concurrent-streams`. A client never
+    /// begins more at a time, even if the server allows more.
     pub max_streams: u32,
-    /// Most bytes of a frame that comes: `tune.h2.max-frame-size`, from 16,384 on.
+    /// Largest payload of a received frame, in bytes: `tune.h2.max-frame-size`, at least 16,384.
     pub max_frame: u32,
-    /// What the peer's compression may keep, in bytes: `tune.h2.header-table-size`.
+    /// Size of the dynamic table that the peer's encoder may use, in bytes: `tune.h2.header-table-size`.
     pub table: u32,
-    /// A server offers extended CONNECT (RFC 8441), which carries WebSocket.
+    /// True if a server offers extended CONNECT (RFC 8441), which carries WebSocket.
     pub connect_protocol: bool,
-    /// Oddities of the peer that end the connection: `tune.h2.*.glitches-threshold`. 0: none do.
+    /// Number of glitches of the peer that end the connection: `tune.h2.*.glitches-threshold`. 0 for no
+    /// limit.
     pub glitches: u32,
-    /// Frames that are handled in one turn: `tune.h2.*.max-frames-at-once`. 0: no bound.
+    /// Number of frames handled in one turn: `tune.h2.*.max-frames-at-once`. 0 for no limit.
     pub frames_at_once: u32,
-    /// RST_STREAM frames that are handled in one turn: `tune.h2.fe.max-rst-at-once`. 0: no bound.
+    /// Number of RST_STREAM frames handled in one turn: `tune.h2.fe.max-rst-at-once`. 0 for no limit.
     pub resets_at_once: u32,
 }
 
 impl Default for Config {
-    /// 100 streams with windows of 65,535 bytes, heads of 15,360 bytes with 100 fields.
+    /// Returns 100 streams with windows of 65,535 bytes, and heads of 15,360 bytes with 100 fields.
     fn default() -> Self {
         Self {
             head: 15_360,
@@ -108,7 +111,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The same with each value where the protocol can have it.
+    /// Returns the configuration with each value in the range of the protocol.
     pub(crate) fn clamped(self) -> Self {
         Self {
             head: self.head.min(manylane_http::MAX_HEAD),
@@ -119,36 +122,36 @@ impl Config {
         }
     }
 
-    /// `SETTINGS_MAX_HEADER_LIST_SIZE`, which counts 32 bytes for each field.
+    /// Returns the value of `SETTINGS_MAX_HEADER_LIST_SIZE`, which counts 32 bytes for each field.
     pub(crate) fn header_list(&self) -> u32 {
         (self.head + 32 * self.fields).min(u32::MAX as usize) as u32
     }
 
-    /// Bytes of a header block that are kept until it is complete: those of the largest head, whose strings
-    /// may be coded longer than they are by nobody who means well, and a frame more, since a block that is a
-    /// little too large is read and answered while one without end is not.
+    /// Returns the largest number of bytes kept of an incomplete header block: those of the largest head,
+    /// whose strings no honest encoder makes longer, and one frame more. So a block that is a little too
+    /// large is read and answered, and one without end is not.
     pub(crate) fn block(&self) -> usize {
         self.head + DEFAULT_MAX
     }
 }
 
-/// An allowance that is used up by events and comes back with time.
+/// An allowance that events use up and time restores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     left: u32,
     burst: u32,
     per_second: u32,
-    /// When it last came back.
+    /// Time when it was last restored.
     since: Duration,
 }
 
 impl Allowance {
-    /// A full one.
+    /// Creates a full allowance.
     pub(crate) fn new(burst: u32, per_second: u32, now: Duration) -> Self {
         Self { left: burst, burst, per_second, since: now }
     }
 
-    /// Uses one. None: there was none left; else how many are.
+    /// Uses one unit. Returns the number of units left, or `None` if none was left to use.
     pub(crate) fn take(&mut self, now: Duration) -> Option<u32> {
         if self.left < self.burst {
             let passed = now.saturating_sub(self.since);
@@ -165,12 +168,12 @@ impl Allowance {
         Some(self.left)
     }
 
-    /// Gets some back, up to the burst.
+    /// Restores `n` units, up to the burst.
     pub(crate) fn earn(&mut self, n: u32) {
         self.left = self.left.saturating_add(n).min(self.burst);
     }
 
-    /// Whether more than half of it is used.
+    /// Returns whether more than half is used up.
     pub(crate) fn is_low(&self) -> bool {
         self.left < self.burst / 2
     }

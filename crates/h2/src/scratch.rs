@@ -1,15 +1,15 @@
-//! Memory that is only used within one call: a lane's own, so that idle connections have none of it.
+//! Scratch memory that is used within one call. It belongs to the lane, so that idle connections have none.
 
 use std::cell::Cell;
 
-/// Bytes that a vector may keep between calls; what a huge head made it take beyond is given back.
+/// Number of bytes that a vector may keep between calls; after a huge head, the rest is freed.
 const KEEP: usize = 64 * 1024;
 
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// A header block.
     pub(crate) block: Vec<u8>,
-    /// Strings that are being decoded; names in lower case.
+    /// Decoded strings, and names in lower case.
     pub(crate) strings: Vec<u8>,
     /// A head in the form of HTTP/1.
     pub(crate) text: Vec<u8>,
@@ -23,8 +23,8 @@ thread_local! {
     static LANE: Cell<Scratch> = Cell::default();
 }
 
-/// Lends the lane's memory, all of it empty. It is taken meanwhile, since the simulator's lanes share a
-/// thread and may change places in `work`.
+/// Lends the lane's scratch memory, empty, to `work`. It is taken out meanwhile, because lanes of the
+/// simulator share a thread and may switch inside `work`.
 pub(crate) fn with<R>(work: impl FnOnce(&mut Scratch) -> R) -> R {
     let mut scratch = LANE.take();
     let result = work(&mut scratch);

@@ -1,25 +1,25 @@
-//! Numbers of streams.
+//! Stream identifiers.
 
 use std::fmt;
 
-/// The number of a stream: odd for those that clients begin. Even ones, which servers would begin to push
-/// something, do not exist here.
+/// Identifier of a stream: odd for streams that clients begin. Even ones, for pushes of servers, do not occur
+/// here.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(u32);
 
 impl StreamId {
     /// The connection as a whole.
     pub(crate) const CONNECTION: Self = Self(0);
-    /// The last that there can be; of a client, the last is one of these two.
+    /// The largest identifier; a server's first GOAWAY carries it.
     pub(crate) const LAST: Self = Self((1 << 31) - 1);
 
-    /// The reserved bit is dropped.
+    /// Creates an identifier; the reserved bit is dropped.
     #[inline]
     pub(crate) const fn new(number: u32) -> Self {
         Self(number & 0x7fff_ffff)
     }
 
-    /// As it stands in frames.
+    /// Returns the number in frames.
     #[inline]
     pub const fn number(self) -> u32 {
         self.0
@@ -30,13 +30,13 @@ impl StreamId {
         self.0 == 0
     }
 
-    /// Whether a client begins it.
+    /// Returns whether clients begin streams with this identifier.
     #[inline]
     pub(crate) const fn is_of_client(self) -> bool {
         self.0 % 2 == 1
     }
 
-    /// That after it on the same side. None when there are no more.
+    /// Returns the next identifier of the same side; `None` if there are no more.
     pub(crate) fn next(self) -> Option<Self> {
         (self.0 + 2 <= Self::LAST.0).then_some(Self(self.0 + 2))
     }

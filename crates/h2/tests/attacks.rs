@@ -1,4 +1,5 @@
-//! Each bound on what a peer can make us do: what is just allowed, and what ends the connection.
+//! Each bound on the work that a peer can cause: the largest allowed amount, and the one that ends the
+//! connection.
 #![cfg(not(any(loom, manylane_sim)))]
 
 mod support;
@@ -12,7 +13,7 @@ use manylane_http::{Head, Version};
 use std::time::Duration;
 use support::*;
 
-/// Feeds what `bytes` makes until the connection ends; after how many, and why.
+/// Feeds the bytes that `bytes` makes until the connection ends. Returns the number of calls and the problem.
 fn until_it_ends(end: &mut End, mut bytes: impl FnMut(u32) -> Vec<u8>) -> (u32, Problem) {
     for n in 0..100_000 {
         if let Err(ConnectionError { problem, reason }) = end.feed(&bytes(n)) {
@@ -157,7 +158,7 @@ fn who_does_not_read_responses_gets_no_more_streams_than_allowed() {
             }
         }
     }
-    // All were answered; what the client has not seen counts as open.
+    // All were answered; streams whose end the client has not seen count as open.
     assert_eq!((end.connection.open_streams(), refused), (0, 20));
     end.written();
     assert!(matches!(end.one(&get(101)), Event::Request { .. }));
@@ -176,7 +177,7 @@ fn output_is_bounded_and_input_waits_for_it() {
     }
     assert!(end.connection.output_len() >= MAX_OUTPUT && !end.input.is_empty());
     assert!(end.connection.output_len() < MAX_OUTPUT + 100);
-    // Data stopped at its own bound; what is beyond are heads.
+    // Data stopped at its own bound; the bytes beyond it are heads.
     let data: usize = end.written().iter().filter(|f| f.kind == DATA).map(|f| f.payload.len() + 9).sum();
     assert!(data <= OUTPUT_ROOM + 16_384, "{data}");
     assert!(!end.feed(&[]).expect("allowed").is_empty(), "it goes on when output was taken");
@@ -184,8 +185,8 @@ fn output_is_bounded_and_input_waits_for_it() {
 
 #[test]
 fn a_bomb_of_headers_costs_no_more_than_its_bytes() {
-    // An entry of nearly the whole table, and 10 references to it: they are decoded and not stored. Of
-    // 12,000, which would make 48 MB, most are not even decoded.
+    // An entry of nearly the whole table and 10 references to it: these are decoded and not stored. Of 12,000
+    // references, which would make 48 MB, most are not even decoded.
     let mut end = End::server(Config::default());
     let value = "y".repeat(4_000);
     let mut bomb = Vec::new();
@@ -289,7 +290,7 @@ fn what_came_and_what_went_wrong_is_counted_once() {
     end.feed(&frame(DATA, 0, 99, b"a")).expect_err("no such stream");
     let expected = Counts { goaway: 1, connection_errors: 1, goaway_sent: 1, ..Counts::default() };
     assert_eq!(end.connection.take_counts(), expected);
-    // What this side ends is nobody's fault.
+    // Streams that this side resets count for no glitch.
     let mut end = End::server(Config::default());
     end.connection.take_counts();
     end.connection.abort(Reason::SETTINGS_TIMEOUT);
@@ -318,8 +319,8 @@ fn a_peer_that_opens_no_window_is_told_of() {
 
 #[test]
 fn a_block_that_names_a_large_entry_again_and_again_is_not_decoded() {
-    // One entry of 3,900 bytes, then fields of a byte or two that name it: as it is, or its name with an
-    // empty value, with and without a place in the table.
+    // One entry of 3,900 bytes, then fields of a byte or two that name it: the entry as it is, or its name
+    // with an empty value, with and without adding to the table.
     for (first, repeated) in [(0x40, &b"\xbe"[..]), (0x40, b"\x7e\x00"), (0x40, b"\x0f\x2f\x00")] {
         let mut block = block(GET);
         block.extend_from_slice(&[first, 0x7f, 0xbd, 0x1d]);
@@ -331,7 +332,7 @@ fn a_block_that_names_a_large_entry_again_and_again_is_not_decoded() {
         let wanted = (Problem::DecodedBlock, Reason::ENHANCE_YOUR_CALM);
         assert_eq!((error.problem, error.reason), wanted);
     }
-    // What is a little too large is answered.
+    // A head that is a little too large gets an answer.
     let large = "x".repeat(4_000);
     let fields: Vec<(&str, &str)> = (0..5).map(|_| ("x-large", &*large)).collect();
     let mut end = End::server(Config::default());

@@ -1,4 +1,4 @@
-//! The connection: how it begins, settings, windows, pings, and how it ends.
+//! The connection: its beginning, settings, windows, pings, and its end.
 #![cfg(not(any(loom, manylane_sim)))]
 
 mod support;
@@ -10,7 +10,7 @@ use manylane_http::{Head, Known, Version};
 use std::time::Duration;
 use support::*;
 
-/// The problem that ends a server's connection when this comes behind the preface and settings.
+/// Returns the problem that ends a server's connection if these bytes follow the preface and settings.
 fn ends_with(bytes: &[u8]) -> Option<Problem> {
     End::server(Config::default()).feed(bytes).err().map(|error| error.problem)
 }
@@ -128,10 +128,10 @@ fn frames_for_a_stream_that_we_reset_are_ignored_but_counted() {
     let mut end = End::server(Config::default());
     let stream = began(&end.one(&post(1)));
     end.connection.reset(stream, Reason::CANCEL).expect("memory");
-    // More than half of the connection's window: it is given back.
+    // More than half of the connection's window, so it is returned.
     let data = frame(DATA, 0, 1, &[0; 16_000]).repeat(3);
     assert!(end.feed(&data).expect("allowed").is_empty());
-    // The compression goes on.
+    // The compression state goes on.
     assert!(
         end.feed(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("x", "y")])))
             .expect("allowed")
@@ -139,7 +139,7 @@ fn frames_for_a_stream_that_we_reset_are_ignored_but_counted() {
     );
     let kinds: Vec<_> = end.written().iter().map(|frame| (frame.kind, frame.stream)).collect();
     assert_eq!(kinds, [(RST_STREAM, 1), (WINDOW_UPDATE, 0)]);
-    // A stream that its client has ended is another matter.
+    // A stream that its client has ended is treated differently.
     let mut end = End::server(Config::default());
     end.one(&post(1));
     end.one(&frame(RST_STREAM, 0, 1, &[0, 0, 0, 8]));
@@ -154,7 +154,7 @@ fn more_data_than_a_window_allows_is_an_error() {
     end.one(&frame(DATA, 0, 1, &[0; 10]));
     let event = end.one(&frame(DATA, 0, 1, &[0]));
     assert!(matches!(event, Event::Reset { problem: Some(Problem::StreamWindow), .. }), "{event:?}");
-    // Padding counts, and is given back at once.
+    // Padding counts, and is returned at once.
     let mut end = End::server(config);
     end.one(&post(1));
     for _ in 0..5 {
@@ -170,7 +170,7 @@ fn more_data_than_a_window_allows_is_an_error() {
         .map(|frame| u32::from_be_bytes(frame.payload[..].try_into().expect("four")))
         .sum();
     assert_eq!(updates, 25);
-    // The connection's.
+    // The window of the connection.
     let mut end = End::server(Config { stream_window: 1 << 20, ..Config::default() });
     end.one(&post(1));
     end.feed(&frame(DATA, 0, 1, &[0; 16_384]).repeat(3)).expect("allowed");
@@ -231,11 +231,11 @@ fn a_window_that_settings_made_negative_sends_nothing_until_it_is_positive() {
     end.feed(&frame(WINDOW_UPDATE, 0, 1, &2u32.to_be_bytes())).expect("allowed");
     let stream = end.connection.next_writable().expect("its window is open");
     assert_eq!(end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("open").bytes, 2);
-    // Settings open it, too.
+    // Settings can open a window, too.
     end.feed(&frame(SETTINGS, 0, 0, &setting(4, 1_000))).expect("allowed");
     assert_eq!(end.connection.next_writable(), Some(stream));
     assert!(end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("open").all);
-    // And overflow it.
+    // And they can overflow one.
     let mut end = End::server(Config::default());
     end.one(&post(1));
     end.feed(&frame(WINDOW_UPDATE, 0, 1, &0x7fff_0000u32.to_be_bytes())).expect("allowed");
@@ -295,12 +295,12 @@ fn a_server_leaves_in_two_steps_and_takes_what_is_under_way() {
     let written = end.written();
     assert_eq!((written[0].kind, &written[0].payload[..4]), (GOAWAY, &0x7fff_ffffu32.to_be_bytes()[..]));
     assert_eq!(written[1].kind, PING);
-    // It was under way.
+    // The stream was under way.
     let second = began(&end.one(&get(3)));
     assert!(end.feed(&frame(PING, ACK, 0, &written[1].payload)).expect("allowed").is_empty());
     let written = end.written();
     assert_eq!((written[0].kind, &written[0].payload[..4]), (GOAWAY, &3u32.to_be_bytes()[..]));
-    // What comes now is not taken, and no error; the compression follows.
+    // Later streams are refused without an error; the compression state follows.
     let late = [post(5), frame(DATA, 0, 5, b"x"), frame(RST_STREAM, 0, 5, &[0; 4])];
     assert!(end.feed(&late.concat()).expect("allowed").is_empty());
     let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
@@ -309,7 +309,7 @@ fn a_server_leaves_in_two_steps_and_takes_what_is_under_way() {
         end.connection.send_response(stream, &head, true).expect("it is open");
     }
     assert!(end.connection.is_drained());
-    // Without an answer a second call does the same.
+    // Without an answer, a second call has the same effect.
     let mut end = End::server(Config::default());
     end.connection.shutdown().expect("memory");
     assert!(!end.connection.is_drained());
@@ -355,7 +355,7 @@ fn a_response_that_is_complete_is_not_reset_any_more() {
     end.one(&frame(HEADERS, END_HEADERS, 1, &block(&[(":status", "200")])));
     let event = end.one(&frame(DATA, END_STREAM, 1, &[0; 16_000]));
     let Event::Data { stream, data, end: true } = event else { panic!("{event:?}") };
-    // What the user still holds counts against the connection's window.
+    // Data that the user still holds counts against the connection's window.
     assert!(end.feed(&frame(RST_STREAM, 0, 1, &[0; 4])).expect("allowed").is_empty());
     assert_eq!(end.connection.open_streams(), 0);
     end.connection.shutdown().expect("memory");
@@ -397,7 +397,7 @@ fn a_stream_whose_end_the_client_has_seen_does_not_count() {
     let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
     end.connection.send_response(stream, &head, true).expect("it is open");
     end.written();
-    // The client has seen the end; that something else waits to be written does not matter.
+    // The client has seen the end. Other waiting output makes no difference.
     let next = [frame(PING, 0, 0, &[0; 8]), frame(DATA, END_STREAM, 1, &[]), get(3)];
     let events = end.feed(&next.concat()).expect("allowed");
     assert!(matches!(events[..], [Event::Data { .. }, Event::Request { .. }]), "{events:?}");
@@ -409,14 +409,14 @@ fn settings_of_ours_hold_when_they_are_acknowledged() {
     end.now = Duration::from_secs(3);
     end.feed(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).expect("allowed");
     assert_eq!(end.connection.settings_unacknowledged_since(), Some(Duration::ZERO));
-    // The client has not seen ours: its window is the usual one.
+    // The client has not seen our settings: its window is the default one.
     end.one(&post(1));
     end.one(&frame(DATA, 0, 1, &[0; 1_000]));
     end.feed(&frame(SETTINGS, ACK, 0, &[])).expect("allowed");
     assert_eq!(end.connection.settings_unacknowledged_since(), None);
     let event = end.one(&frame(DATA, 0, 1, &[0]));
     assert!(matches!(event, Event::Reset { problem: Some(Problem::StreamWindow), .. }), "{event:?}");
-    // And its table has to become empty.
+    // And it has to empty its table.
     let error = end.feed(&get(3)).expect_err("no change of the table");
     assert_eq!(error.problem, Problem::Compression);
 }
@@ -434,7 +434,7 @@ fn an_aborted_connection_says_why_and_does_nothing_more() {
     assert_eq!(written[0].payload, [1u32.to_be_bytes(), 4u32.to_be_bytes()].concat());
 }
 
-/// A request of HTTP/1 that asks to go on in HTTP/2.
+/// A request of HTTP/1 that asks for an upgrade to HTTP/2.
 fn asks_for_h2c(method: &[u8], fields: &[(&str, &str)]) -> Head {
     let mut head = Head::request(method, b"/", Version::HTTP_11).expect("a head");
     for (name, value) in fields {
@@ -459,7 +459,7 @@ fn a_request_of_http_1_becomes_stream_1() {
         b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n".as_slice(),
     );
     assert_eq!(frames(behind.expect("the response comes first"))[0].kind, SETTINGS);
-    // Its window is that of the field.
+    // Its window is that of the `HTTP2-Settings` field.
     let head = Head::response(Version::HTTP_2, 200, None).expect("a head");
     end.connection.send_response(stream, &head, false).expect("it is open");
     let mut data = Chain::new();
@@ -475,7 +475,7 @@ fn a_request_of_http_1_becomes_stream_1() {
     end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("it is open");
     assert_eq!(end.connection.open_streams(), 0);
     assert_eq!(began(&end.one(&get(3))).number(), 3);
-    // Nothing more comes on it.
+    // No more data may come on it.
     let error = end.feed(&frame(DATA, 0, 1, b"x")).expect_err("its sender has ended it");
     assert_eq!(error.problem, Problem::ClosedStream);
 }
@@ -508,9 +508,9 @@ fn a_smaller_window_of_streams_holds_when_it_is_acknowledged() {
     end.written();
     let stream = began(&end.one(&post(1)));
     let data = |id, len| frame(DATA, 0, id, &vec![0; len]);
-    end.one(&data(1, 1_000)); // the peer does not know of it yet
+    end.one(&data(1, 1_000)); // the peer does not know the setting yet
     end.one(&frame(SETTINGS, ACK, 0, &[]).into_iter().chain(post(3)).collect::<Vec<_>>());
-    // The window of the first is 990 bytes below nothing.
+    // The window of the first stream is at -990 bytes.
     end.connection.consume(stream, 1_000).expect("it is open");
     assert!(end.written().iter().all(|frame| frame.kind == WINDOW_UPDATE));
     let event = end.one(&data(3, 11));
@@ -547,7 +547,7 @@ fn a_stream_whose_window_opens_and_closes_waits_once() {
     assert_eq!(end.connection.turns(), 1);
 }
 
-/// The first stream.
+/// Returns the first stream.
 fn end_stream() -> manylane_h2::StreamId {
     began(&End::server(Config::default()).one(&get(1)))
 }

@@ -1,5 +1,5 @@
-//! Two ends that talk to each other over random cuts, windows and amounts: every byte arrives once and in
-//! order, nothing is left over, and nobody waits for ever.
+//! Two ends talk to each other over random cuts, windows and amounts: every byte arrives once and in order,
+//! nothing is left over, and neither end waits for ever.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::{Chain, Cluster};
@@ -25,7 +25,7 @@ fn byte(message: usize, at: usize) -> u8 {
     (message * 31 + at * 7 + at / 251) as u8
 }
 
-/// A body on its way out.
+/// A body that is being sent.
 struct Outgoing {
     message: usize,
     len: usize,
@@ -34,16 +34,16 @@ struct Outgoing {
     trailers: bool,
 }
 
-/// One end with what it sends and what it got.
+/// One end, with what it sends and what it received.
 struct Side {
     connection: Connection,
     input: Chain,
     wire: Chain,
     outgoing: BTreeMap<StreamId, Outgoing>,
-    /// Bytes that came by stream, whether the end came, and bytes that are not consumed.
+    /// For each stream, the number of bytes that came and whether the end came; then the bytes to consume.
     incoming: HashMap<StreamId, (usize, bool)>,
     unconsumed: Vec<(StreamId, usize)>,
-    /// The message that comes on a stream.
+    /// Message that is expected on each stream.
     expected: HashMap<StreamId, usize>,
     complete: usize,
 }
@@ -62,7 +62,7 @@ impl Side {
         }
     }
 
-    /// Sends some of a body.
+    /// Sends a part of a body.
     fn go_on(&mut self, stream: StreamId, dice: &mut Dice) {
         let Some(out) = self.outgoing.get_mut(&stream) else { return };
         let more = (1 + dice.roll(3_000)).min(out.len - out.given);
@@ -207,7 +207,7 @@ fn play(scene: &Scene) {
         idle = if progress { 0 } else { idle + 1 };
         assert!(idle < 2_000, "nobody moves: {} of {} complete", client.complete, scene.messages.len());
     }
-    // Conservation: all that was given came, and no stream is left.
+    // Conservation: all that was sent arrived, and no stream is left.
     for side in [&mut client, &mut server] {
         while side.consume(&mut dice) {}
         assert!(side.outgoing.is_empty());

@@ -1,4 +1,4 @@
-//! `h2spec` judges the example server: all sections, strict. Where the tool is not there the test says so;
+//! `h2spec` tests the example server: all sections, strict. If the tool is missing, the test prints that;
 //! `scripts/setup test` installs it.
 #![cfg(not(any(loom, manylane_sim)))]
 

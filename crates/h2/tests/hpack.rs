@@ -1,4 +1,4 @@
-//! Compression: the examples of RFC 7541, what it refuses, and that any list comes back.
+//! Compression: the examples of RFC 7541, refused blocks, and round trips of any list.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_h2::hpack::{Decoder, Encoder, Error, Indexing};
@@ -25,7 +25,7 @@ fn text(block: &Fields) -> Vec<String> {
     block.iter().map(|(name, value, _)| format!("{}: {}", text(name), text(value))).collect()
 }
 
-/// Blocks of one connection, with the fields of each and the table's size behind it.
+/// Decodes the blocks of one connection, and compares the fields of each and the table's size behind it.
 fn example(limit: usize, blocks: &[(&str, &[&str], usize)]) {
     let mut decoder = Decoder::new(limit);
     for (block, fields, size) in blocks {
@@ -189,7 +189,7 @@ fn blocks_that_break_the_rules_are_refused() {
     ] {
         assert_eq!(decode(&mut Decoder::new(4096), &bytes(block)), Err(error), "{block}");
     }
-    // 4,096 is allowed, and down and up again.
+    // 4,096 is allowed, and so is shrinking and growing again.
     assert_eq!(
         text(&decode(&mut Decoder::new(4096), &bytes("20 3fe1 1f 82")).expect("a block")),
         [":method: GET"]
@@ -234,12 +234,12 @@ fn a_changed_limit_is_told_at_the_beginning_of_the_next_block() {
     };
     assert_eq!(block(&[], &mut decoder)[0], 0x40);
     assert_eq!(block(&[], &mut decoder), [0xbe]);
-    // To nothing and back: the entry is gone on both sides.
+    // To 0 and back: the entry is gone on both sides.
     assert_eq!(block(&[0, 4096], &mut decoder)[..4], [0x20, 0x3f, 0xe1, 0x1f]);
     assert_eq!(block(&[], &mut decoder), [0xbe]);
     assert_eq!(block(&[0], &mut decoder)[0], 0x20);
     assert_eq!(decoder.table_size(), 0);
-    // More than this side keeps is not used.
+    // A limit above this side's maximum is not used.
     assert_eq!(block(&[1 << 20], &mut decoder)[..3], [0x3f, 0xe1, 0x1f]);
 }
 
@@ -268,7 +268,7 @@ fn cases(usual: u32, long: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(cases(256, 20_000))]
 
-    /// Any lists come back as they were, and both tables stay the same, whatever the limits do.
+    /// Any lists round-trip, and both tables stay equal, whatever the limits do.
     #[test]
     fn any_lists_come_back(
         blocks in proptest::collection::vec(

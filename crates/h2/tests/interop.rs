@@ -1,4 +1,4 @@
-//! The crate `h2` at the other end, as client and as server.
+//! Interoperability with the crate `h2`, as client and as server.
 #![cfg(not(any(loom, manylane_sim)))]
 
 #[path = "../examples/server.rs"]
@@ -24,14 +24,14 @@ fn pattern(n: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + n) as u8).collect()
 }
 
-/// Bytes of the request with the number `n`.
+/// Size of the request with the number `n`, in bytes.
 const fn length(n: usize) -> usize {
     [0, 1, 1_000, 70_000, 200_000][n % 5]
 }
 
 const REQUESTS: usize = 40;
 
-/// One request of theirs: status, data, trailers.
+/// Sends one request with the other crate's client. Returns status, data, and whether trailers came.
 async fn ask(mut client: h2::client::SendRequest<Bytes>, n: usize) -> Result<(u16, Vec<u8>, bool), Failure> {
     client = client.ready().await?;
     let mut request = http_request(n);
@@ -81,7 +81,7 @@ fn their_client_and_our_server_agree() {
         let socket = tokio::net::TcpStream::connect(address).await.expect("it listens");
         let (client, connection) = h2::client::handshake(socket).await.expect("a handshake");
         tokio::spawn(connection);
-        // Behind the first answer it knows how many it may ask at a time.
+        // After the first answer, the client knows the number of concurrent streams.
         ask(client.clone(), 0).await.expect("an answer");
         let asked: Vec<_> = (0..REQUESTS).map(|n| tokio::spawn(ask(client.clone(), n))).collect();
         for (n, task) in asked.into_iter().enumerate() {
@@ -93,7 +93,7 @@ fn their_client_and_our_server_agree() {
     });
 }
 
-/// Their server: sends back what comes, with some of the head.
+/// Starts the other crate's server, which sends back what it receives, with parts of the head.
 fn their_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("it is ours");

@@ -1,4 +1,4 @@
-//! What messages may look like (RFC 9113, 8): tables of heads that are taken, and that are refused.
+//! The rules of messages (RFC 9113, 8): tables of accepted and refused heads.
 #![cfg(not(any(loom, manylane_sim)))]
 
 mod support;
@@ -9,7 +9,7 @@ use manylane_http::{Head, Known, Method, Version};
 use std::time::Duration;
 use support::*;
 
-/// What becomes of a request with these fields: its head as text, or the problem.
+/// Result of a request with these fields: its head as text, or the problem.
 fn request(fields: &[(&str, &str)], config: Config) -> Result<String, Problem> {
     let mut end = End::server(config);
     match end.one(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(fields))) {
@@ -53,7 +53,7 @@ fn requests_become_heads_in_the_form_of_http_1() {
             ],
             r"https |PUT /b?c HTTP/1.1\r\nhost: a\r\nx: y\r\n\r\n",
         ),
-        // A port that the scheme has anyway goes; Host agrees with the authority and goes, too.
+        // The scheme's default port is removed; a `Host` that agrees with the authority, too.
         (
             vec![
                 (":method", "GET"),
@@ -64,7 +64,7 @@ fn requests_become_heads_in_the_form_of_http_1() {
             ],
             r"http |GET / HTTP/1.1\r\nhost: A\r\n\r\n",
         ),
-        // Without an authority Host is it, and several equal ones are one.
+        // Without an authority, `Host` replaces it, and several equal ones count as one.
         (
             vec![(":method", "GET"), (":scheme", "http"), (":path", "/"), ("host", "a:80"), ("host", "A")],
             r"http |GET / HTTP/1.1\r\nhost: a:80\r\n\r\n",
@@ -81,7 +81,7 @@ fn requests_become_heads_in_the_form_of_http_1() {
             vec![(":method", "CONNECT"), (":authority", "a:443"), ("host", "a")],
             r" |CONNECT a:443 HTTP/1.1\r\nhost: a\r\n\r\n",
         ),
-        // An extended CONNECT is a GET with a protocol.
+        // An extended CONNECT becomes a GET with a protocol.
         (
             vec![
                 (":method", "CONNECT"),
@@ -92,13 +92,13 @@ fn requests_become_heads_in_the_form_of_http_1() {
             ],
             r"https websocket|GET /chat HTTP/1.1\r\nhost: a\r\n\r\n",
         ),
-        // Cookies are joined, behind all fields.
+        // Cookies are joined behind all fields.
         (
             with(&[("cookie", "a=1"), ("x", ""), ("cookie", "b=2"), ("cookie", "c=3")]),
             r"http |GET / HTTP/1.1\r\nhost: a\r\nx: \r\ncookie: a=1; b=2; c=3\r\n\r\n",
         ),
         (with(&[("te", "trailers")]), r"http |GET / HTTP/1.1\r\nhost: a\r\nte: trailers\r\n\r\n"),
-        // One length, said in one way.
+        // Equal lengths become one.
         (
             with(&[("content-length", "00"), ("content-length", "0, 0")]),
             r"http |GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n",
@@ -189,7 +189,7 @@ fn requests_that_break_the_rules_are_reset() {
     for (fields, problem) in table {
         assert_eq!(request(&fields, Config::default()), Err(problem), "{fields:?}");
     }
-    // Without a method that may have it, a protocol is refused where it is offered, too.
+    // Even if extended CONNECT is offered, only its method may have a protocol.
     let config = Config { connect_protocol: true, ..Config::default() };
     assert_eq!(request(&with(&[(":protocol", "websocket")]), config), Err(NoConnectProtocol));
 }
@@ -227,7 +227,7 @@ fn data_has_the_length_that_was_promised() {
         }
         assert_eq!(problem, (!fine).then_some(Problem::WrongLength), "{pieces:?}");
     }
-    // Trailers before all data is there.
+    // Trailers come before all data.
     let mut end = End::server(Config::default());
     end.one(&frame(HEADERS, END_HEADERS, 1, &head));
     let event = end.one(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block(&[("x", "y")])));
@@ -299,7 +299,7 @@ fn responses_that_can_have_no_data_get_none() {
         assert!(matches!(event, Event::Response { end: false, .. }));
         let event = end.one(&frame(DATA, END_STREAM, 1, b"hello"));
         assert!(matches!(event, Event::Reset { problem: Some(Problem::WrongLength), .. }), "{event:?}");
-        // The promise is what a GET would get.
+        // The length is that of the response to a GET.
         let mut end = asked(method.as_bytes());
         let event = end.one(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &head));
         assert!(matches!(event, Event::Response { end: true, .. }));
@@ -350,7 +350,7 @@ fn what_is_never_indexed_stays_so_and_secrets_are() {
     );
 }
 
-/// The fields that a client writes for a head of HTTP/1.
+/// Returns the fields that a client writes for a head of HTTP/1.
 fn sent(method: &[u8], target: &[u8], fields: &[(&str, &str)], protocol: Option<&[u8]>) -> Vec<String> {
     let mut end = End::client(Config::default());
     end.feed(&frame(SETTINGS, 0, 0, &setting(8, 1))).expect("settings");
@@ -439,7 +439,7 @@ fn a_head_larger_than_the_limit_is_told_and_can_be_answered() {
         let head = Head::response(Version::HTTP_2, 431, None).expect("a head");
         end.connection.send_response(stream, &head, true).expect("it is open");
         assert_eq!(end.connection.open_streams(), 0);
-        // The compression has followed.
+        // The compression state has followed.
         end.one(&get(3));
     }
 }
@@ -460,7 +460,7 @@ fn large_heads_go_in_several_frames() {
     assert_eq!(kinds, [(HEADERS, END_STREAM), (CONTINUATION, END_HEADERS)]);
     let whole: Vec<u8> = written.iter().flat_map(|frame| frame.payload.clone()).collect();
     assert_eq!(end.fields(&whole).len(), 3);
-    // And the other way, a head that no cluster holds.
+    // And the other way round, with a head that no cluster can hold.
     let fields = [GET, &[("x", &long[..])]].concat();
     let all = block(&fields);
     let mut bytes = Vec::new();

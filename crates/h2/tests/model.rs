@@ -1,4 +1,5 @@
-//! Random frames against a plain model of RFC 9113's states; and however they are cut, the same happens.
+//! Random frames against a plain model of RFC 9113's states. However the bytes are cut, the result is the
+//! same.
 #![cfg(not(any(loom, manylane_sim)))]
 
 mod support;
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use support::*;
 
-/// What is done to a server: frames of its client, and what its user does.
+/// An act on a server: a frame of its client, or a call of its user.
 #[derive(Clone, Debug)]
 enum Act {
     Headers { stream: u32, end: bool, bad: bool },
@@ -44,19 +45,19 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// RFC 9113, 5.1, of a stream that a client begins, as its server sees it.
+/// State of a client's stream by RFC 9113, 5.1, as its server sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Idle,
     Open,
     HalfClosedRemote,
     HalfClosedLocal,
-    /// Frames may still be under way.
+    /// Late frames may still come.
     ClosedByUs,
     Closed,
 }
 
-/// What a frame leads to.
+/// Result of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Fine,
@@ -104,7 +105,7 @@ impl Model {
         Resets(reason)
     }
 
-    /// What the frame of an act leads to.
+    /// Returns the result of an act's frame.
     fn frame(&mut self, act: &Act) -> Outcome {
         match *act {
             Act::Headers { stream, end, bad } => match self.state(stream) {
@@ -117,7 +118,7 @@ impl Model {
                     self.states.insert(stream, if end { State::HalfClosedRemote } else { State::Open });
                     Fine
                 }
-                // Pseudo-headers have no place in trailers.
+                // Trailers may not have pseudo-headers.
                 State::Open | State::HalfClosedLocal => self.reset(stream, Reason::PROTOCOL_ERROR),
                 State::HalfClosedRemote => self.reset(stream, Reason::STREAM_CLOSED),
                 State::ClosedByUs => Fine,
@@ -193,7 +194,7 @@ fn bytes(act: &Act) -> Vec<u8> {
     }
 }
 
-/// The user answers, or resets, the nth stream that it was told of.
+/// The user answers or resets the nth stream that an event reported.
 fn user(end: &mut End, model: &mut Model, act: &Act, told: &[StreamId]) {
     let (nth, last) = match *act {
         Act::Respond { nth, end } => (nth, Some(end)),
@@ -218,7 +219,7 @@ fn user(end: &mut End, model: &mut Model, act: &Act, told: &[StreamId]) {
                 model.local_end(stream.number());
             }
         }
-        // A second answer, or one for a stream that is not there.
+        // A second answer, or one for a stream that does not exist.
         Err(error) => assert!(
             matches!(error, manylane_h2::SendError::Order | manylane_h2::SendError::Closed),
             "{error:?} in {state:?}"
@@ -226,7 +227,7 @@ fn user(end: &mut End, model: &mut Model, act: &Act, told: &[StreamId]) {
     }
 }
 
-/// What happened, as text: pieces of data are one.
+/// Returns the events as text, with adjacent pieces of data joined.
 fn tell(events: &[Event]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     let mut data: Option<(StreamId, usize)> = None;

@@ -1,4 +1,4 @@
-//! The data path's discipline: once warm, a stream asks nothing of the global allocator, at either end.
+//! Once warm, a stream takes nothing from the global allocator, at either end.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::Chain;
@@ -6,13 +6,13 @@ use manylane_h2::{Config, Connection, Event};
 use manylane_http::{Head, Known, Version};
 use std::time::Duration;
 
-/// Ends the test program when it is called inside of [`assert_no_alloc::assert_no_alloc`].
+/// Aborts the test program if it is called inside of [`assert_no_alloc::assert_no_alloc`].
 #[global_allocator]
 static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisabler;
 
 const NOW: Duration = Duration::ZERO;
 
-/// Carries output to the other end and has it handled.
+/// Carries output to the other end, which handles it.
 fn carry(from: &mut Connection, to: &mut Connection, mut handle: impl FnMut(&mut Connection, Event)) {
     let mut wire = Chain::new();
     from.poll_output(&mut wire).expect("memory");
@@ -39,7 +39,7 @@ fn a_request_with_its_response_asks_for_nothing() {
         head.add_field(Known::HOST, b"a.example").expect("room");
         head.add_field(Known::COOKIE, b"a=1; session=0123456789abcdef0123456789").expect("room");
         head.add_field(Known::USER_AGENT, b"a test").expect("room");
-        // New each time, so that the table evicts entries.
+        // A new value each time, so that the table evicts entries.
         head.add_field("x-number", &digits).expect("room");
         let stream = client.send_request(&head, b"http", None, false).expect("it may begin");
         let mut body = Chain::new();

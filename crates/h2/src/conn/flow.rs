@@ -1,9 +1,9 @@
-//! Windows (RFC 9113, 5.2 and 6.9).
+//! Flow-control windows (RFC 9113, 5.2 and 6.9).
 
 use crate::error::Problem;
 use crate::frame::settings::MAX_WINDOW;
 
-/// What may be sent. A change of settings can make it negative (RFC 9113, 6.9.2).
+/// Window for what this side sends. A change of settings can make it negative (RFC 9113, 6.9.2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendWindow(i64);
 
@@ -12,7 +12,7 @@ impl SendWindow {
         Self(i64::from(size))
     }
 
-    /// Bytes that may be sent now.
+    /// Returns the number of bytes that may be sent now.
     pub(crate) fn room(self) -> usize {
         self.0.max(0) as usize
     }
@@ -21,7 +21,7 @@ impl SendWindow {
         self.0 -= n as i64;
     }
 
-    /// The peer changes it.
+    /// Changes the window as the peer says.
     pub(crate) fn change(&mut self, by: i64) -> Result<(), Problem> {
         let changed = self.0 + by;
         if changed > i64::from(MAX_WINDOW) {
@@ -32,8 +32,8 @@ impl SendWindow {
     }
 }
 
-/// What the peer may send. Each byte of `size` is in one of three places: the peer may send it (`open`), it
-/// came and is not consumed, or it was consumed and not announced (`owed`).
+/// Window for what the peer sends. Each byte of `size` is in one of three places: the peer may send it
+/// (`open`), it came and is not consumed, or it was consumed and not announced (`owed`).
 ///
 /// ```text
 ///   |<------------------- size ------------------->|
@@ -51,16 +51,17 @@ impl ReceiveWindow {
         Self { open: i64::from(size), owed: 0, size }
     }
 
-    /// A frame of `n` bytes came. False: it has more than the peer may send. One without bytes is allowed
-    /// whatever the window (RFC 9113, 6.9.1), which a change of settings can make negative.
+    /// Counts a received frame of `n` bytes. Returns false if the peer sent more than it may. A frame without
+    /// bytes is allowed even if the window is negative (RFC 9113, 6.9.1), as a change of settings can make
+    /// it.
     #[inline]
     pub(crate) fn came(&mut self, n: usize) -> bool {
         self.open -= n as i64;
         n == 0 || self.open >= 0
     }
 
-    /// `n` bytes were consumed. What to announce now: all that is owed when that is half of the window, so
-    /// that the peer never waits for an announcement while it is less.
+    /// Counts `n` consumed bytes. Returns the amount to announce now: all of `owed` once it is half of the
+    /// window. Below that, a peer whose data is all consumed still has half of the window to use.
     #[inline]
     pub(crate) fn consumed(&mut self, n: usize) -> Option<u32> {
         self.owed += n as u32;
@@ -71,13 +72,13 @@ impl ReceiveWindow {
         Some(std::mem::take(&mut self.owed))
     }
 
-    /// Another size is in force, which the peer knows of.
+    /// Sets another size, which the peer knows.
     pub(crate) fn resize(&mut self, size: u32) {
         self.open += i64::from(size) - i64::from(self.size);
         self.size = size;
     }
 
-    /// Makes it larger; what to announce.
+    /// Enlarges the window, and returns the amount to announce.
     pub(crate) fn enlarge(&mut self, size: u32) -> Option<u32> {
         let more = size.checked_sub(self.size).filter(|&more| more > 0)?;
         self.resize(size);

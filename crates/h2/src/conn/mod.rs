@@ -1,17 +1,18 @@
-//! A connection: what came into events, and what is to be sent into bytes.
+//! An HTTP/2 connection: turns input bytes into events, and messages into output bytes.
 //!
-//! [`receive`] has the input, [`send`] the output, [`settle`] settings and the end of a connection,
+//! [`receive`] handles the input, [`send`] the output, [`settle`] the settings and the end of a connection,
 //! [`streams`] the states of streams, [`flow`] the windows.
 //!
 //! Rules:
-//! 1. Only what the peer knows counts: settings of ours are in force when they are acknowledged; a stream
-//!    that we ended counts as open until the bytes that say so were taken from the output.
-//! 2. Each byte of a window is accounted for (`flow`). Bytes of streams that are reset, and padding, are
+//! 1. Only what the peer knows counts. Settings of this side are in force once the peer acknowledges them. A
+//!    stream that this side ended counts as open until the caller has taken the frame with its end from the
+//!    output.
+//! 2. Each byte of a window is accounted for (`flow`). Padding, and bytes of streams that are reset, are
 //!    consumed at once.
 //! 3. A header block is decoded whatever becomes of its stream, and encoded in the order of the output.
-//! 4. `out` only grows between two calls of [`Connection::poll_output`]; answers to the peer in it are
+//! 4. `out` only grows between two calls of [`Connection::poll_output`]; the answers to the peer in it are
 //!    bounded.
-//! 5. After a [`ConnectionError`] nothing is read and nothing but its GOAWAY is written.
+//! 5. After a [`ConnectionError`] nothing is read, and nothing but its GOAWAY is written.
 
 mod flow;
 mod receive;
@@ -45,16 +46,16 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use streams::{Side, Stream, Streams, Waiting};
 
-/// Which end of a connection this is.
+/// The end of a connection that this side is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It begins streams.
+    /// The client, which begins streams.
     Client,
-    /// It answers them.
+    /// The server, which answers them.
     Server,
 }
 
-/// What the peer allows.
+/// Limits and features that the peer's settings announce.
 #[derive(Clone, Copy, Debug)]
 struct Peer {
     max_streams: u32,
@@ -64,57 +65,57 @@ struct Peer {
     connect_protocol: bool,
 }
 
-/// One connection of HTTP/2, as a client or as a server. It belongs to its lane.
+/// One HTTP/2 connection, as a client or as a server. It belongs to its lane.
 pub struct Connection {
     role: Role,
     config: Config,
     peer: Peer,
     failed: Option<ConnectionError>,
     reading: Reading,
-    /// A header block that is not complete.
+    /// The header block that is not complete.
     block: Option<Block>,
-    /// The peer's first settings came.
+    /// True once the peer's first settings came.
     settled: bool,
     decoder: hpack::Decoder,
     encoder: hpack::Encoder,
     streams: Streams,
-    /// The last stream that the peer began.
+    /// Last stream that the peer began.
     last_peer: StreamId,
-    /// The next that this side begins. None: there are no more, or it is a server.
+    /// Next stream that this side begins; `None` for a server, or once the numbers are used up.
     next_own: Option<StreamId>,
-    /// Streams that are not closed (rule 1): those that the client began.
+    /// Number of streams that are not closed (rule 1); the client began all of them.
     open: u32,
-    /// Streams of the peer that we ended in what is still in the output (rule 1).
+    /// Number of the peer's streams whose end is still in the output (rule 1).
     unwritten_ends: u32,
     send_window: SendWindow,
     receive_window: ReceiveWindow,
-    /// What was read and is not taken yet.
+    /// The event that was read and not yet taken.
     event: Option<Event>,
-    /// Streams that wait for their turn to send, in order. Those that are gone or do not wait any more are
-    /// passed over.
+    /// Queue of the streams that wait for their turn to send. Entries of streams that are gone or wait no
+    /// longer are skipped.
     turns: VecDeque<StreamId>,
-    /// Streams that a GOAWAY has refused and whose user was not told yet.
+    /// Streams that a GOAWAY refused and no event has reported yet.
     refused: VecDeque<StreamId>,
-    /// Kept for its memory: streams whose windows change together.
+    /// List of streams whose windows change together, empty between calls; kept for its memory.
     opened: Vec<StreamId>,
-    /// Streams that we reset lately, newest last.
+    /// Streams that this side reset lately, newest last.
     remembered: VecDeque<StreamId>,
     out: Chain,
-    /// How often output was taken.
+    /// Number of times that output was taken.
     outputs: u64,
-    /// Bytes that were taken and are not written yet.
+    /// Number of bytes that were taken and are not yet written.
     unwritten: usize,
-    /// Where small frames are written before they are cut off: one cluster for many.
+    /// Buffer in which small frames are written before they are split off: one cluster for many.
     small: Chain,
-    /// Bytes of answers in `out` (rule 4).
+    /// Number of bytes of answers in `out` (rule 4).
     answers: usize,
-    /// When settings were sent that are not acknowledged.
+    /// Time when settings were sent that are not yet acknowledged.
     settings_sent: Option<Duration>,
-    /// The window of new streams that holds meanwhile.
+    /// Receive window of new streams that the peer knows (rule 1).
     stream_window: u32,
     leaving: Leaving,
     glitches: Glitches,
-    /// Glitches beyond the threshold do not end the connection now.
+    /// True if glitches beyond the threshold do not end the connection now.
     tolerant: bool,
     resets: Allowance,
     cheap: Allowance,
@@ -122,7 +123,7 @@ pub struct Connection {
     turn: Turn,
 }
 
-/// What was handled of the input in this turn.
+/// Amount of input handled in this turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     frames: u32,
@@ -130,7 +131,7 @@ struct Turn {
 }
 
 impl Connection {
-    /// The client's end: writes preface and settings.
+    /// Creates the client's end, and writes preface and settings.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -138,7 +139,7 @@ impl Connection {
         Self::new(Role::Client, config, now)
     }
 
-    /// The server's end: writes settings, and expects the preface.
+    /// Creates the server's end, writes settings, and expects the preface.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -169,7 +170,7 @@ impl Connection {
             reading: Reading::begin(role),
             block: None,
             settled: false,
-            // Both the old and the new size are allowed until ours is acknowledged.
+            // The peer may use the old or the new size until it acknowledges ours.
             decoder: hpack::Decoder::new(hpack::DEFAULT_TABLE.max(config.table as usize))
                 .with_most(DECODED_TIMES * config.header_list() as usize),
             encoder: hpack::Encoder::default(),
@@ -202,22 +203,23 @@ impl Connection {
         }
     }
 
-    /// Which end it is.
+    /// Returns which end of the connection this is.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// Streams that are open or half-closed: `fc_nb_streams`, `bc_nb_streams`.
+    /// Returns the number of streams that are open or half-closed: `fc_nb_streams`, `bc_nb_streams`.
     pub fn open_streams(&self) -> u32 {
         self.open
     }
 
-    /// How many streams the peer allows at a time.
+    /// Returns the number of concurrent streams that the peer allows.
     pub fn peer_max_streams(&self) -> u32 {
         self.peer.max_streams
     }
 
-    /// How many streams there may be at a time: `fc_settings_streams_limit`, `bc_settings_streams_limit`.
+    /// Returns the number of concurrent streams that both sides allow: `fc_settings_streams_limit`,
+    /// `bc_settings_streams_limit`.
     pub fn streams_limit(&self) -> u32 {
         match self.role {
             Role::Client => self.peer.max_streams.min(self.config.max_streams),
@@ -225,61 +227,61 @@ impl Connection {
         }
     }
 
-    /// Whether the peer's first settings came.
+    /// Returns whether the peer's first settings came.
     pub fn is_settled(&self) -> bool {
         self.settled
     }
 
-    /// Whether the peer takes extended CONNECT (RFC 8441). Before its settings came it does not.
+    /// Returns whether the peer accepts extended CONNECT (RFC 8441). It does not before its settings came.
     pub fn peer_takes_protocols(&self) -> bool {
         self.peer.connect_protocol
     }
 
-    /// Oddities of the peer so far.
+    /// Returns the glitches of the peer so far.
     pub fn glitches(&self) -> &Glitches {
         &self.glitches
     }
 
-    /// Whether the peer's glitches beyond [`Config::glitches`] are counted and nothing more from here on: for
-    /// who ends connections for them only while the processor is busy.
+    /// Sets whether glitches beyond [`Config::glitches`] are only counted. For callers that end connections
+    /// for glitches only while the processor is busy.
     pub fn set_tolerant(&mut self, tolerant: bool) {
         self.tolerant = tolerant;
     }
 
-    /// What happened since this was called last.
+    /// Returns the counts since the last call.
     pub fn take_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
 
-    /// Whether as much of the input was handled as one turn may have ([`Config::frames_at_once`],
-    /// [`Config::resets_at_once`]): the rest is left there until others had theirs and
-    /// [`begin_turn`](Self::begin_turn) is called.
+    /// Returns whether this turn has handled as many frames or resets as it may ([`Config::frames_at_once`],
+    /// [`Config::resets_at_once`]). The rest of the input stays until other connections had a turn and the
+    /// caller calls [`begin_turn`](Self::begin_turn).
     pub fn is_turn_over(&self) -> bool {
         let Config { frames_at_once, resets_at_once, .. } = self.config;
         let reached = |count, most| most > 0 && count >= most;
         reached(self.turn.frames, frames_at_once) || reached(self.turn.resets, resets_at_once)
     }
 
-    /// Another turn begins.
+    /// Begins another turn.
     pub fn begin_turn(&mut self) {
         self.turn = Turn::default();
     }
 
-    /// Since when settings wait for their acknowledgement, for who ends connections by time
-    /// ([`Reason::SETTINGS_TIMEOUT`]).
+    /// Returns the time since which settings wait for their acknowledgement, for callers that end connections
+    /// by time ([`Reason::SETTINGS_TIMEOUT`]).
     pub fn settings_unacknowledged_since(&self) -> Option<Duration> {
         self.settings_sent
     }
 
-    /// Since when a stream has had data that a window holds back, for who ends streams by time: a peer that
-    /// opens no window holds what waits for it.
+    /// Returns the time since which a window holds back data of a stream, for callers that end streams by
+    /// time: a peer that opens no window holds the memory of the waiting data.
     pub fn blocked_since(&self, stream: StreamId) -> Option<Duration> {
         self.streams.get(stream)?.blocked
     }
 
-    /// Bytes that [`send_data`](Self::send_data) would take now from a stream. 0: the stream waits from here
-    /// on, as one whose data is held back, and [`next_writable`](Self::next_writable) has it when there is
-    /// room. Who has no data yet asks this first and reads no more than that.
+    /// Returns the number of bytes that [`send_data`](Self::send_data) would take from a stream now. If it is
+    /// 0, the stream waits from now on like one with data, and [`next_writable`](Self::next_writable) returns
+    /// it when there is room. A caller without data asks this first, and reads no more than that.
     pub fn room(&mut self, now: Duration, id: StreamId) -> usize {
         let others = !self.turns.is_empty();
         let (all, frames) = (self.send_window.room(), self.output_room());
@@ -296,13 +298,13 @@ impl Connection {
         room
     }
 
-    /// The error that has ended the connection.
+    /// Returns the error that ended the connection.
     pub fn error(&self) -> Option<ConnectionError> {
         self.failed
     }
 
-    /// The next thing that happened. Call it until it has nothing; then there may be more input to handle.
-    /// Act on each event before the next is asked for.
+    /// Returns the next event. Call it until it returns `None`; then there may be more input to handle. Act
+    /// on each event before asking for the next.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.event.take() {
             return Some(event);
@@ -311,7 +313,7 @@ impl Connection {
         Some(Event::Reset { stream, reason: Reason::REFUSED_STREAM, problem: None })
     }
 
-    /// Bytes of events that were [told](Event::Data) are dealt with: the peer may send as many more.
+    /// Marks `n` bytes of [data](Event::Data) of a stream as consumed: the peer may send as many more.
     ///
     /// # Errors
     /// [`SendError`]
@@ -329,8 +331,9 @@ impl Connection {
         })
     }
 
-    /// The user wants no more of what comes on a stream: what it was told and what is under way counts as
-    /// consumed, and no data is told any more. What is sent on the stream goes on.
+    /// Marks the rest of the incoming data of a stream as unwanted. Data that events reported counts as
+    /// consumed, and so does data that is still to come, which no event reports. Sending on the stream
+    /// continues.
     ///
     /// # Errors
     /// [`SendError`]
@@ -341,7 +344,7 @@ impl Connection {
         self.consume(stream, usize::MAX)
     }
 
-    /// Ends a stream at once. Nothing happens where it has ended.
+    /// Resets a stream. Does nothing if it has ended.
     ///
     /// # Errors
     /// [`SendError`]
@@ -356,16 +359,16 @@ impl Connection {
         })
     }
 
-    /// Ends the connection at once: for timeouts, and what else the user finds.
+    /// Ends the connection at once, for timeouts and other reasons of the caller.
     pub fn abort(&mut self, reason: Reason) {
         if self.failed.is_none() {
             self.fail(ConnectionError { problem: Problem::Aborted, reason });
         }
     }
 
-    // -- what all parts use
+    // -- helpers of all parts
 
-    /// Runs what sends; where it fails, so does the connection.
+    /// Runs `work`, which sends; if it fails, the connection fails.
     fn sending<R>(&mut self, work: impl FnOnce(&mut Self) -> Result<R, Problem>) -> Result<R, SendError> {
         if self.failed.is_some() {
             return Err(SendError::Failed);
@@ -376,13 +379,13 @@ impl Connection {
         })
     }
 
-    /// The connection cannot go on (rule 5).
+    /// Fails the connection (rule 5).
     fn fail(&mut self, error: ConnectionError) {
         self.failed = Some(error);
         let of_peer = u32::from(error.problem.is_of_peer());
         self.counts.connection_errors += of_peer;
         self.counts.goaway_sent += of_peer;
-        // Without memory for it the peer sees the connection end and nothing else.
+        // Without memory for the GOAWAY, the peer only sees the connection end.
         let _ = self.put(&goaway::frame(self.last_peer, error.reason));
     }
 
@@ -410,18 +413,18 @@ impl Connection {
         }
     }
 
-    /// A frame came that changes nothing.
+    /// Counts a frame that changes nothing.
     fn cheap_frame(&mut self, now: Duration) -> Result<(), Problem> {
         self.cheap.take(now).ok_or(Problem::CheapFrames)?;
         if self.cheap.is_low() { self.glitch(Glitch::CheapFrame) } else { Ok(()) }
     }
 
-    /// A stream was reset, by the peer or for its fault.
+    /// Counts a stream that was reset, by the peer or for its fault.
     fn count_reset(&mut self, now: Duration) -> Result<(), Problem> {
         self.resets.take(now).ok_or(Problem::Resets).map(|_| ())
     }
 
-    /// Bytes of the connection's window are free again.
+    /// Returns `n` bytes to the connection's window.
     fn give_back(&mut self, n: usize) -> Result<(), Problem> {
         match self.receive_window.consumed(n) {
             Some(more) => self.put(&window_update::frame(StreamId::CONNECTION, more)),
@@ -429,7 +432,7 @@ impl Connection {
         }
     }
 
-    /// A stream broke a rule: it ends, the connection goes on.
+    /// Resets a stream for a rule that the peer broke; the connection goes on.
     fn stream_error(&mut self, now: Duration, stream: StreamId, problem: Problem) -> Result<(), Problem> {
         self.counts.stream_errors += 1;
         self.answer(&rst_stream::frame(stream, problem.reason()))?;
@@ -462,7 +465,7 @@ impl Connection {
         self.remembered.push_back(stream);
     }
 
-    /// Removes a stream that was reset; `by_us`: the peer learns of its end from what is in the output.
+    /// Removes a stream that was reset. With `by_us`, the peer learns of its end from the output.
     fn forget(&mut self, stream: StreamId, by_us: bool) -> Result<(), Problem> {
         let Some(gone) = self.streams.remove(stream) else { return Ok(()) };
         if !gone.ended {
@@ -472,8 +475,9 @@ impl Connection {
         self.give_back(gone.unconsumed)
     }
 
-    /// Removes a stream that both sides have ended. A client's stays until its data is consumed, which is
-    /// what the user still holds; what is left of a request when its response is complete is nobody's.
+    /// Removes a stream that both sides have ended. A client's stream stays until its data is consumed,
+    /// because the user still holds that data. A server's stream goes at once: when its response is complete,
+    /// nobody needs the rest of the request.
     fn close_if_done(&mut self, id: StreamId) -> Result<(), Problem> {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.is_closed()) else {
             return Ok(());
@@ -485,9 +489,9 @@ impl Connection {
         if stream.unconsumed == 0 || self.role == Role::Server { self.forget(id, false) } else { Ok(()) }
     }
 
-    /// The next stream that waits and can send: its turn is a frame while others wait. Ask when input was
-    /// handled, and when output was taken. Take no more at a time than [`turns`](Self::turns) says: those
-    /// behind would find no room.
+    /// Returns the next stream that waits and can send. Its turn is one frame while others wait. Call it
+    /// after handling input and after taking output, at most as often as [`turns`](Self::turns) says at that
+    /// moment: later streams would find no room.
     pub fn next_writable(&mut self) -> Option<StreamId> {
         if self.turns() == 0 {
             return None;
@@ -505,13 +509,13 @@ impl Connection {
         None
     }
 
-    /// How many streams that wait can send a frame now.
+    /// Returns the number of waiting streams that can send a frame now.
     pub fn turns(&self) -> usize {
         let none = self.turns.is_empty() || self.send_window.room() == 0;
         if none { 0 } else { self.output_room().min(self.turns.len()) }
     }
 
-    /// A stream waits for what it lacks: its window, or its turn.
+    /// Makes a stream wait for what it lacks: window space, or its turn.
     fn wait(&mut self, now: Duration, id: StreamId) {
         let all = self.send_window.room();
         let Some(stream) = self.streams.get_mut(id) else { return };
@@ -527,14 +531,15 @@ impl Connection {
         }
     }
 
-    /// A stream waits for its turn.
+    /// Queues a stream for its turn.
     fn queue(&mut self, id: StreamId) {
         let Some(stream) = self.streams.get_mut(id) else { return };
         stream.waiting = Waiting::Turn;
         if std::mem::replace(&mut stream.queued, true) {
             return;
         }
-        // Entries of streams that are gone must not pile up; a stream has one at most.
+        // Removes entries of streams that are gone, so that they do not pile up. A stream has at most one
+        // entry.
         if self.turns.len() >= 2 * self.streams.len() + 16 {
             let streams = &self.streams;
             self.turns.retain(|&id| streams.get(id).is_some());
@@ -563,7 +568,7 @@ impl Connection {
         }
     }
 
-    /// A fault acted on: that of a stream ends it, that of the connection is the result.
+    /// Handles a fault: resets the stream at fault, or returns the problem of the connection.
     fn act_on(&mut self, now: Duration, fault: Fault) -> Result<(), Problem> {
         match fault {
             Fault::Connection(problem) => Err(problem),

@@ -1,4 +1,4 @@
-//! Input: frames, one by one.
+//! Input: handles frames one by one.
 
 use super::streams::{Side, Waiting};
 use super::{Connection, Role};
@@ -17,22 +17,22 @@ use manylane_buf::Chain;
 use manylane_http::Method;
 use std::time::Duration;
 
-/// What a client sends first (RFC 9113, 3.4).
+/// The bytes that a client sends first (RFC 9113, 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes of padding and priority in a HEADERS frame.
+/// Largest number of bytes of padding and priority in a HEADERS frame.
 const AROUND_BLOCK: usize = 6 + 255;
 
-/// Where in the input this is.
+/// Position in the input.
 #[derive(Debug)]
 pub(super) enum Reading {
-    /// So much of the preface came.
+    /// This many bytes of the preface came.
     Preface(usize),
     /// A frame begins.
     Frame,
-    /// In the data of a frame. `stream`: none where nobody is told.
+    /// The data of a frame goes on; `stream` is `None` if no event reports it.
     Data { stream: Option<StreamId>, left: usize, padding: usize, end: bool },
-    /// In bytes that say nothing.
+    /// This many bytes are skipped.
     Skip(usize),
 }
 
@@ -51,26 +51,26 @@ pub(super) struct Block {
     stream: StreamId,
     bytes: Chain,
     end: bool,
-    /// Frames behind the first.
+    /// Number of frames behind the first.
     continuations: u32,
     depends_on_itself: bool,
 }
 
-/// What becomes of a frame for a stream that is not there.
+/// What to do with a frame whose stream does not exist.
 enum Absent {
-    /// It was sent before its sender knew that the stream is gone.
+    /// Ignore it: the peer sent it before it knew that the stream is gone.
     Ignored,
     Fault(Problem),
 }
 
 impl Connection {
-    /// Reads frames from `input` until something happened that [`poll_event`](Self::poll_event) tells, or
-    /// more bytes are needed. True: there are events; take them all and call it again. What it reads is out
-    /// of `input`; what it leaves there is the beginning of a frame, or all that comes while the peer does
-    /// not read ([`MAX_OUTPUT`]) or while [the turn is over](Self::is_turn_over).
+    /// Reads frames from `input` until there are events for [`poll_event`](Self::poll_event) or until it
+    /// needs more bytes. Returns true if there are events: take them all, and call it again. It removes from
+    /// `input` what it reads. The rest is the beginning of a frame, or everything while the peer does not
+    /// read ([`MAX_OUTPUT`]) or [the turn is over](Self::is_turn_over).
     ///
     /// # Errors
-    /// [`ConnectionError`]: write what is in the output, and close.
+    /// [`ConnectionError`]: write the output that is left, and close.
     pub fn handle_input(&mut self, now: Duration, input: &mut Chain) -> Result<bool, ConnectionError> {
         loop {
             if self.event.is_some() || !self.refused.is_empty() {
@@ -90,7 +90,7 @@ impl Connection {
         }
     }
 
-    /// One step. False: more bytes are needed.
+    /// Handles one step of the input. Returns false if it needs more bytes.
     fn step(&mut self, now: Duration, input: &mut Chain) -> Result<bool, Problem> {
         match self.reading {
             Reading::Frame => self.frame(now, input),
@@ -131,7 +131,8 @@ impl Connection {
         {
             return Err(Problem::Interrupted);
         }
-        // What need not be there as a whole, and what need not come to be refused.
+        // Number of payload bytes to wait for: a frame whose payload is not read as a whole, or that is
+        // refused by its header, needs fewer.
         let needed = match header.kind {
             Kind::Data if frame::data::is_padded(&header) => {
                 if header.len == 0 {
@@ -195,7 +196,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// A frame came, of another kind than DATA.
+    /// Counts a frame that came, of any kind but DATA.
     fn count_frame(&mut self, kind: Kind) {
         let count = match kind {
             Kind::Headers => &mut self.counts.headers,
@@ -215,7 +216,7 @@ impl Connection {
         self.answer(&ping::frame(true, payload))
     }
 
-    /// What becomes of a frame with data or a head for a stream that is not there.
+    /// Decides about a frame with data or a head whose stream does not exist.
     fn absent(&self, stream: StreamId) -> Absent {
         if self.is_beyond_goaway(stream) {
             return Absent::Ignored;
@@ -226,7 +227,7 @@ impl Connection {
         if self.remembered.contains(&stream) { Absent::Ignored } else { Absent::Fault(Problem::ClosedStream) }
     }
 
-    /// Whether nobody has begun the stream yet.
+    /// Returns whether the stream has not begun.
     fn is_idle(&self, stream: StreamId) -> bool {
         match self.role {
             _ if !stream.is_of_client() => true,
@@ -237,7 +238,7 @@ impl Connection {
 
     // -- data
 
-    /// A DATA frame begins. A byte that tells of padding is there.
+    /// Begins a DATA frame. If the frame is padded, the byte with the length of the padding is in `input`.
     fn data(&mut self, now: Duration, header: Header, input: &mut Chain) -> Result<(), Problem> {
         let stream = header.of_stream()?;
         let mut data = header.len;
@@ -250,7 +251,7 @@ impl Connection {
             return Err(Problem::ConnectionWindow);
         }
         let end = header.has(END_STREAM);
-        // Padding is consumed as soon as it is known to come.
+        // Padding is consumed as soon as its length is known.
         let around = header.len - data;
         let padding = around.saturating_sub(1);
         let told = match self.admit_data(now, stream, header.len, data, end) {
@@ -268,7 +269,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the user is told of a frame's data.
+    /// Returns whether events report the frame's data.
     fn admit_data(
         &mut self,
         now: Duration,
@@ -309,7 +310,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Bytes of a stream's window are free again.
+    /// Returns `n` bytes to a stream's window.
     fn consume_of_stream(&mut self, id: StreamId, n: usize) -> Result<(), Problem> {
         let Some(stream) = self.streams.get_mut(id).filter(|stream| stream.receive != Side::Done) else {
             return Ok(());
@@ -320,7 +321,7 @@ impl Connection {
         }
     }
 
-    /// What is there of a frame's data.
+    /// Handles the part of a frame's data that is in `input`.
     fn data_goes_on(
         &mut self,
         input: &mut Chain,
@@ -340,7 +341,7 @@ impl Connection {
             (true, 0) => Reading::Frame,
             (true, padding) => Reading::Skip(padding),
         };
-        // The user may have reset it meanwhile.
+        // The user may have reset the stream meanwhile.
         let Some(id) = stream.filter(|&id| self.streams.get(id).is_some()) else {
             self.give_back(n)?;
             return Ok(true);
@@ -400,7 +401,7 @@ impl Connection {
         if (payload.is_empty() && !ends) || block.continuations > MAX_CONTINUATIONS / 4 {
             self.glitch(Glitch::Continuation)?;
         }
-        // Small frames would hold a cluster each.
+        // Compacted, because each small frame would hold a cluster.
         block.bytes.append_compact(&mut payload)?;
         if ends {
             return self.block_is_complete(now, block);
@@ -409,7 +410,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Decodes a block and has `finish` make a head of it.
+    /// Decodes a block, and lets `finish` build a head from it.
     fn decode<T>(
         &mut self,
         block: &Block,
@@ -429,7 +430,7 @@ impl Connection {
         })
     }
 
-    /// Decodes a block of which nothing is wanted (rule 3).
+    /// Decodes a block whose fields are not wanted (rule 3).
     fn decode_in_vain(&mut self, block: &Block) -> Result<(), Problem> {
         scratch::with(|scratch| {
             let bytes = contiguous(&block.bytes, &mut scratch.block);
@@ -469,7 +470,7 @@ impl Connection {
         }
     }
 
-    /// A client begins a stream.
+    /// Handles the head of a request: the client begins a stream.
     fn request(&mut self, now: Duration, block: &Block) -> Result<(), Problem> {
         let (id, end) = (block.stream, block.end);
         self.last_peer = id;
@@ -558,7 +559,7 @@ impl Connection {
         }
     }
 
-    // -- the rest of a stream's frames
+    // -- other frames of a stream
 
     fn priority(&mut self, now: Duration, header: &Header, payload: &Chain) -> Result<(), Problem> {
         let problem = match priority::read(header, payload) {
@@ -566,7 +567,7 @@ impl Connection {
             Ok(_) => return self.cheap_frame(now),
             Err(problem) => problem,
         };
-        // A stream that is not there cannot be reset.
+        // A stream that does not exist cannot be reset.
         if self.streams.get(header.stream).is_some() {
             return self.stream_error(now, header.stream, problem);
         }
@@ -576,13 +577,13 @@ impl Connection {
     fn rst_stream(&mut self, now: Duration, header: &Header, payload: &Chain) -> Result<(), Problem> {
         let reason = rst_stream::read(header, payload)?;
         let stream = header.stream;
-        // One that has ended and is kept for its data has no further news.
+        // A stream that has ended, and is kept for its data, reports nothing more.
         if self.streams.get(stream).is_none_or(|stream| stream.ended) {
             let idle = self.is_idle(stream) && !self.is_beyond_goaway(stream);
             return if idle { Err(Problem::IdleStream) } else { self.cheap_frame(now) };
         }
         self.forget(stream, false)?;
-        // A server that refuses what it is sent is no attack.
+        // A server that resets streams of this client is no attack.
         if self.role == Role::Server && reason != Reason::NO_ERROR {
             self.glitch(Glitch::Reset)?;
         }
@@ -617,7 +618,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A stream that waits for its window waits for its turn from here on, if the window has room.
+    /// Queues the stream for its turn if it waits for window space and its window has room now.
     pub(super) fn window_has_opened(&mut self, id: StreamId) {
         let opened = self
             .streams
@@ -629,7 +630,7 @@ impl Connection {
     }
 }
 
-/// The bytes of a chain as one slice: where they lie in several segments, copied.
+/// Returns the bytes of a chain as one slice, copied if they are in several segments.
 fn contiguous<'a>(chain: &'a Chain, copy: &'a mut Vec<u8>) -> &'a [u8] {
     match chain.front() {
         None => &[],

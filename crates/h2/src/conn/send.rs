@@ -1,4 +1,4 @@
-//! Output: heads and data into frames.
+//! Output: writes heads and data as frames.
 
 use super::Connection;
 use super::streams::{Side, Waiting};
@@ -16,33 +16,34 @@ use std::time::Duration;
 /// Smallest cluster for frames that are written here.
 const SMALL: usize = 2048;
 
-/// Most bytes of a header block in one frame, so that it fits into a cluster.
+/// Largest part of a header block in one frame: with its header it fits into a cluster.
 const MAX_PART: usize = MAX_CLUSTER - HEADER;
 
-/// Data of so many bytes or fewer is copied behind what stands before it: streams that send little each would
-/// fill the output with segments of a few bytes, each with a cluster of its own.
+/// Largest amount of data, in bytes, that is copied behind the previous frame. Otherwise streams that send
+/// little would fill the output with segments of a few bytes, each holding a cluster.
 const COPIED: usize = 512;
 
-/// Most bytes of a DATA frame: a turn of a stream that others wait beside.
+/// Largest payload of a DATA frame: one turn of a stream while others wait.
 pub(super) const QUANTUM: usize = frame::DEFAULT_MAX;
 
-/// What [`Connection::send_data`] did.
+/// Result of [`Connection::send_data`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Bytes that were taken.
+    /// Number of bytes that were taken.
     pub bytes: usize,
-    /// All of them were, and the end, if it was to come. Else
-    /// [`Connection::next_writable`] tells when to go on.
+    /// True if all bytes were taken, and the end if it was asked for. If false, [`Connection::next_writable`]
+    /// returns the stream when it can go on.
     pub all: bool,
 }
 
 impl Connection {
-    /// Begins a stream with a request. `scheme` is that of its target, `http` or `https`, without regard to
-    /// what an absolute target says. `protocol`: an extended CONNECT (RFC 8441) in place of the head's
-    /// method. `end`: there is no data.
+    /// Begins a stream with a request. `scheme` is that of its target, `http` or `https`, whatever an
+    /// absolute target says. `protocol` makes it an extended CONNECT (RFC 8441) in place of the head's
+    /// method. `end` says that there is no data.
     ///
-    /// The head's fields go but for those that only connections of HTTP/1 have; names are written in lower
-    /// case, `Host` as the authority. Cookies go one by one, so that the compression finds each again.
+    /// The head's fields are sent, except those that belong to connections of HTTP/1. Names are written in
+    /// lower case, and `Host` as the authority. Cookies are sent one by one, so that the compression finds
+    /// each of them again.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent.
@@ -75,7 +76,7 @@ impl Connection {
         Ok(id)
     }
 
-    /// Answers a stream with its final response. `end`: there is no data.
+    /// Answers a stream with its final response. `end` says that there is no data.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent.
@@ -103,7 +104,7 @@ impl Connection {
         self.has_sent(stream, end)
     }
 
-    /// Sends a response before the final one: 100, 103 and their like.
+    /// Sends an interim response, such as 100 or 103.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent.
@@ -119,7 +120,7 @@ impl Connection {
         })
     }
 
-    /// Ends what is sent on a stream with trailers. All data was taken before.
+    /// Ends the sending direction of a stream with trailers. All data was taken before.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent.
@@ -134,10 +135,10 @@ impl Connection {
         self.has_sent(stream, true)
     }
 
-    /// Takes as much of `data` as windows and output have room for, by reference; with `end` and all of it
-    /// taken, what is sent on the stream ends. What is left stays in `data`: the stream waits, and
-    /// [`next_writable`](Self::next_writable) tells when to call this again. While others wait, a stream
-    /// sends one frame each time, so all get their turn.
+    /// Takes as much of `data` as windows and output have room for, by reference. With `end`, it ends the
+    /// sending direction of the stream once all data is taken. The rest stays in `data`: the stream waits,
+    /// and [`next_writable`](Self::next_writable) returns it when to call this again. While others wait, a
+    /// stream sends one frame a call, so that all get their turn.
     ///
     /// # Errors
     /// [`SendError`]
@@ -181,7 +182,7 @@ impl Connection {
                 (stream.has_turn, stream.waiting, stream.blocked) = (false, Waiting::Nothing, None);
                 return Ok(Sent { bytes, all: true });
             }
-            // Who waits goes first; an end without data needs no window.
+            // Streams that wait go first; an end without data needs no window.
             let its_turn = !others || (stream.has_turn && bytes == 0);
             let window = stream.send_window.room();
             let open = window.min(self.send_window.room());
@@ -213,11 +214,11 @@ impl Connection {
         }
     }
 
-    /// Moves all output behind what `out` has. Call it when what it gave before is written, or
-    /// [say](Self::set_unwritten) what is not, so that what waits is bounded.
+    /// Appends all output to `out`. Call it when the output of the last call is written, or report the rest
+    /// with [`set_unwritten`](Self::set_unwritten), so that the waiting output is bounded.
     ///
     /// # Errors
-    /// [`SendError::NoMemory`]; it is still here then.
+    /// [`SendError::NoMemory`]; the output is still here then.
     pub fn poll_output(&mut self, out: &mut Chain) -> Result<(), SendError> {
         out.append_chain(&mut self.out).map_err(|_| SendError::NoMemory)?;
         self.small_is_idle();
@@ -226,28 +227,28 @@ impl Connection {
         Ok(())
     }
 
-    /// Bytes of output that wait to be taken.
+    /// Returns the number of bytes of output that wait to be taken.
     pub fn output_len(&self) -> usize {
         self.out.len()
     }
 
-    /// Bytes of output that were taken and are not written yet count as if they were still here, from this
-    /// call to the next: a socket that is full holds them.
+    /// Sets the number of output bytes that were taken and are not yet written. They count as waiting output
+    /// until the next call: the socket that holds them is full.
     pub fn set_unwritten(&mut self, bytes: usize) {
         self.unwritten = bytes;
         self.small_is_idle();
     }
 
-    /// A connection without streams keeps no cluster, nor does one whose output is written; what waits for
-    /// the peer holds it anyway.
+    /// Drops the cluster of small frames if the output is written or no stream is open. While output waits
+    /// for the peer, it holds the cluster anyway.
     fn small_is_idle(&mut self) {
         if self.out.is_empty() && (self.unwritten == 0 || self.open == 0) {
             self.small.clear();
         }
     }
 
-    /// Frames of data that there is room for, whole ones. The last bytes of a frame that is not written yet
-    /// hold as much memory as all of it.
+    /// Returns the number of whole DATA frames that the output has room for. The last bytes of a frame that
+    /// is not written hold as much memory as the whole frame.
     pub(super) fn output_room(&self) -> usize {
         const FRAME: usize = HEADER + QUANTUM;
         OUTPUT_ROOM.saturating_sub(self.out.len() + self.unwritten.next_multiple_of(FRAME)) / FRAME
@@ -267,7 +268,7 @@ impl Connection {
 
     fn check_size(&self, head: &Head) -> Result<(), SendError> {
         let most = self.peer.header_list as usize;
-        // Each line of a field takes five bytes or more, so most heads need no counting.
+        // Each field line takes at least five bytes, so most heads need no exact count.
         let bound = head.size() + head::FIELD * (head.size() / 5 + 4);
         if bound <= most || head::list_size(head) <= most { Ok(()) } else { Err(SendError::TooLarge) }
     }
@@ -305,7 +306,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A head was sent, or the end.
+    /// Updates a stream after its head or its end was written.
     fn has_sent(&mut self, id: StreamId, end: bool) -> Result<(), SendError> {
         self.sending(|this| {
             let outputs = this.outputs;
@@ -321,7 +322,7 @@ impl Connection {
     }
 }
 
-/// What the `Content-Length` of a head says.
+/// Returns the `Content-Length` of a head.
 fn length(head: &Head) -> Result<Option<u64>, SendError> {
     let mut said = None;
     for value in head.values(Known::CONTENT_LENGTH) {
@@ -331,12 +332,12 @@ fn length(head: &Head) -> Result<Option<u64>, SendError> {
     Ok(said)
 }
 
-/// Whether what is sent may end here.
+/// Checks that the data sent so far may end here.
 fn check_end(owed: Option<u64>, end: bool) -> Result<(), SendError> {
     if end && owed.is_some_and(|owed| owed > 0) { Err(SendError::WrongLength) } else { Ok(()) }
 }
 
-/// Writes `parts` into a cluster that small frames share, and puts them behind what `out` has.
+/// Writes `parts` into a cluster that small frames share, and appends them to `out`.
 pub(super) fn put(small: &mut Chain, out: &mut Chain, parts: &[&[u8]]) -> Result<(), Problem> {
     let n = parts.iter().map(|part| part.len()).sum::<usize>();
     small.append_together(parts, SMALL)?;

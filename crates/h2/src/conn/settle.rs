@@ -1,4 +1,4 @@
-//! Settings, pings, and how a connection ends.
+//! Settings, pings, and the end of a connection.
 
 use super::{Connection, Role};
 use crate::error::{Problem, Reason, SendError};
@@ -9,19 +9,19 @@ use crate::stream_id::StreamId;
 use manylane_buf::Chain;
 use std::time::Duration;
 
-/// What the ping has whose answer says that the peer has seen the first GOAWAY.
+/// Payload of the ping whose answer proves that the peer has seen the first GOAWAY.
 const LEAVE: [u8; 8] = *b"leaving!";
 
-/// Where the end of a connection is.
+/// How far the end of a connection has come.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Leaving {
     ours: Ours,
-    /// The last stream of ours that the peer takes.
+    /// Last stream of this side that the peer accepts.
     theirs: Option<StreamId>,
 }
 
-/// What this side has said. A server's goes in two steps (RFC 9113, 6.8): streams that are under way when it
-/// says so are still taken.
+/// What this side has announced. A server leaves in two steps (RFC 9113, 6.8), so that it still accepts
+/// streams that are under way.
 ///
 /// ```text
 ///   Stays --- GOAWAY(2^31 - 1), PING ---> Warned --- the answer, or a second call: GOAWAY(last) ---> Leaves
@@ -88,15 +88,15 @@ impl Connection {
         Ok(())
     }
 
-    /// The peer's settings are in force.
+    /// Puts the peer's settings into force.
     pub(super) fn apply(&mut self, payload: &Chain) -> Result<(), Problem> {
         let (mut peer, encoder) = (self.peer, &mut self.encoder);
         let role = self.role;
         settings::read(payload, |setting| {
             match setting {
-                // Each in order: the smallest has to be signalled, too (RFC 7541, 4.2).
+                // Each one in order: the smallest must be signalled, too (RFC 7541, 4.2).
                 Setting::HeaderTableSize(size) => encoder.set_limit(size as usize),
-                // No server may push to one, nor say so (RFC 9113, 6.5.2).
+                // A server may not push to a server, nor announce it (RFC 9113, 6.5.2).
                 Setting::EnablePush(true) if role == Role::Client => return Err(Problem::BadSetting),
                 Setting::MaxConcurrentStreams(streams) => peer.max_streams = streams,
                 Setting::InitialWindowSize(size) => peer.stream_window = size,
@@ -118,7 +118,7 @@ impl Connection {
         Ok(())
     }
 
-    /// All streams' windows change (RFC 9113, 6.9.2).
+    /// Changes the send windows of all streams (RFC 9113, 6.9.2).
     fn change_windows(&mut self, by: i64) -> Result<(), Problem> {
         let mut opened = std::mem::take(&mut self.opened);
         let mut changed = Ok(());
@@ -128,14 +128,14 @@ impl Connection {
                 opened.push(id);
             }
         }
-        // In the order in which they began, not that of the table.
+        // In the order of the streams, not that of the table.
         opened.sort_unstable();
         opened.drain(..).for_each(|id| self.window_has_opened(id));
         self.opened = opened;
         changed
     }
 
-    /// Ours are in force (rule 1).
+    /// Puts this side's settings into force: the peer acknowledged them (rule 1).
     fn acknowledged(&mut self, now: Duration) -> Result<(), Problem> {
         if self.settings_sent.take().is_none() {
             return self.cheap_frame(now);
@@ -147,7 +147,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks the peer to answer, with [`Event::Pong`]: to find out whether it is there.
+    /// Sends a ping, which the peer answers ([`Event::Pong`]), to find out whether it is alive.
     ///
     /// # Errors
     /// [`SendError`]
@@ -164,9 +164,9 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends the connection without harm: streams that are open go on, no further ones begin. A server waits
-    /// for those that are under way, until the peer has answered; a second call ends that, for who ends it
-    /// by time.
+    /// Ends the connection gracefully: open streams go on, no others begin. A server still accepts streams
+    /// that are under way until the peer has answered; a second call ends that, for callers that end it by
+    /// time.
     ///
     /// # Errors
     /// [`SendError`]
@@ -188,13 +188,13 @@ impl Connection {
         self.put(&goaway::frame(last, Reason::NO_ERROR))
     }
 
-    /// Whether a stream of the peer is one that we said not to take.
+    /// Returns whether a stream of the peer is one that our GOAWAY refuses.
     pub(super) fn is_beyond_goaway(&self, stream: StreamId) -> bool {
         let Ours::Leaves { last } = self.leaving.ours else { return false };
         self.role == Role::Server && stream.is_of_client() && stream > last
     }
 
-    /// The peer leaves.
+    /// Handles the peer's GOAWAY.
     pub(super) fn goaway(&mut self, last: StreamId, reason: Reason) -> Result<(), Problem> {
         if self.leaving.theirs.is_some_and(|before| last > before) {
             return Err(Problem::GoawayRaised);
@@ -213,13 +213,13 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether either side has said that it leaves.
+    /// Returns whether either side has announced that it leaves.
     pub fn is_leaving(&self) -> bool {
         self.leaving.ours != Ours::Stays || self.leaving.theirs.is_some()
     }
 
-    /// Whether nothing is left to be done: either side leaves, no stream is open, and a server has taken what
-    /// was under way. When the output is written, close.
+    /// Returns whether nothing is left to do: either side leaves, no stream is open, and a server has
+    /// accepted what was under way. Close the connection once the output is written.
     pub fn is_drained(&self) -> bool {
         let left = match self.role {
             Role::Server => self.leaving.theirs.is_some() || matches!(self.leaving.ours, Ours::Leaves { .. }),
@@ -228,7 +228,7 @@ impl Connection {
         left && self.streams.len() == 0 && self.event.is_none() && self.refused.is_empty()
     }
 
-    /// Whether this client may begin a stream now.
+    /// Returns whether this client may begin a stream now.
     pub fn can_begin(&self) -> bool {
         self.failed.is_none()
             && self.next_own.is_some()

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// Where one direction of a stream is.
+/// State of one direction of a stream.
 ///
-/// A stream of RFC 9113, 5.1 is two of these. Idle streams are those above the last one that began; closed
-/// ones are not kept. A reset, by either side and in any state, closes both directions.
+/// A stream of RFC 9113, 5.1 is two of these. Streams above the last one that began are idle; closed streams
+/// are not kept. A reset, by either side and in any state, closes both directions.
 ///
 /// ```text
 ///     receive \ send   Head              Body              Done
@@ -23,24 +23,25 @@ use std::time::Duration;
 ///      +-+ interim response
 /// ```
 ///
-/// A client begins a stream with `send` behind its head; a server meets it with `receive` behind the head.
+/// A client begins a stream with `send` behind its head; on the server it begins with `receive` behind the
+/// head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The head is to come.
+    /// The head is still to come.
     Head,
-    /// Data and trailers are.
+    /// Data and trailers are still to come.
     Body,
-    /// Nothing is.
+    /// Nothing more comes.
     Done,
 }
 
-/// What a stream that has data waits for.
+/// What a stream with data waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Nothing,
-    /// Its own window. It is in no queue.
+    /// Space in its own window. It is in no queue.
     Window,
-    /// The connection's window, or room in the output: it is in the queue.
+    /// Space in the connection's window, or in the output: it is in the queue.
     Turn,
 }
 
@@ -51,28 +52,28 @@ pub(crate) struct Stream {
     pub(crate) send: Side,
     pub(crate) send_window: SendWindow,
     pub(crate) receive_window: ReceiveWindow,
-    /// Bytes that were told and not consumed.
+    /// Number of data bytes that events reported and the user has not consumed.
     pub(crate) unconsumed: usize,
-    /// Data that `Content-Length` still promises.
+    /// Number of data bytes that the received `Content-Length` still promises.
     pub(crate) promised: Option<u64>,
-    /// Data that the `Content-Length` of what we sent still promises.
+    /// Number of data bytes that the sent `Content-Length` still promises.
     pub(crate) owed: Option<u64>,
-    /// Nobody wants what comes.
+    /// True if the user wants no more of the incoming data.
     pub(crate) released: bool,
-    /// It is closed and not counted any more, but kept for what is not consumed.
+    /// True if the stream is closed and no longer counted, but kept until its data is consumed.
     pub(crate) ended: bool,
-    /// How often output had been taken when our end of it went into the output.
+    /// Value of `Connection::outputs` when this side wrote its END_STREAM to the output.
     pub(crate) end_sent: Option<u64>,
-    /// The response can have no data: its request was a HEAD.
+    /// True if the request was a HEAD: its response has no data.
     pub(crate) head_request: bool,
-    /// The request was a CONNECT, after whose success there is no message but a tunnel.
+    /// True if the request was a CONNECT: a tunnel follows its success, not a message.
     pub(crate) connect: bool,
     pub(crate) waiting: Waiting,
-    /// It has an entry in the queue.
+    /// True if it has an entry in the queue.
     pub(crate) queued: bool,
-    /// It was told that it may send.
+    /// True if it was returned as writable and has not sent since.
     pub(crate) has_turn: bool,
-    /// Since when it has data that a window holds back.
+    /// Time since which a window holds back its data.
     pub(crate) blocked: Option<Duration>,
 }
 
@@ -82,11 +83,11 @@ impl Stream {
     }
 }
 
-/// Multiplies by a secret, so that a peer cannot choose numbers that meet in one place of the table.
+/// Hashes stream numbers by multiplying with a secret, so that a peer cannot choose numbers that collide.
 #[derive(Clone, Debug)]
 pub struct Keyed(u64);
 
-/// What is kept for each stream of a connection.
+/// Map from the streams of a connection to a value each.
 pub type StreamMap<T> = HashMap<StreamId, T, Keyed>;
 
 impl Default for Keyed {
@@ -103,7 +104,7 @@ impl BuildHasher for Keyed {
     }
 }
 
-/// The state of [`Keyed`].
+/// The hasher of [`Keyed`].
 #[derive(Debug)]
 pub struct KeyedHasher {
     key: u64,
@@ -130,7 +131,7 @@ manylane_sync::lazy_static! {
     static POOL: Pool<Stream> = Pool::new("h2 stream").expect("the size is a constant below the bound");
 }
 
-/// Those that are not closed.
+/// Streams that are not closed, or kept for their data.
 #[derive(Debug)]
 pub(crate) struct Streams {
     by_id: StreamMap<Pooled<Stream>>,

@@ -1,4 +1,4 @@
-//! A connection that begins as one of HTTP/1 (RFC 7540, 3.2).
+//! Connections that upgrade from HTTP/1 (RFC 7540, 3.2).
 
 use super::streams::Side;
 use super::{Connection, Role};
@@ -10,18 +10,19 @@ use manylane_buf::Chain;
 use manylane_http::{Head, Known, Method};
 use std::time::Duration;
 
-/// What a server says before it speaks HTTP/2.
+/// Response that a server sends before it speaks HTTP/2.
 const SWITCHING: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n";
 
-/// Bytes of settings.
+/// Largest size of the settings, in bytes.
 const MOST: usize = MAX_SETTINGS * 6;
 
 impl Connection {
-    /// The server's end of a connection whose first request came in HTTP/1 with `Upgrade: h2c`: its output
-    /// begins with the response 101, and the request is stream 1, all of which came. So the request has no
-    /// body, or all of it was read. The client's preface follows.
+    /// Creates the server's end of a connection whose first request came in HTTP/1 with `Upgrade: h2c`. The
+    /// output begins with the response 101. The request is stream 1, and is complete: it has no body, or the
+    /// caller has read all of it. The client's preface follows.
     ///
-    /// None: the request does not ask for it as it has to, and goes on as one of HTTP/1.
+    /// Returns `None` if the request does not ask for the upgrade as the RFC requires: the caller handles it
+    /// as HTTP/1.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -51,7 +52,8 @@ impl Connection {
     }
 }
 
-/// The settings of a request that asks to go on in HTTP/2: one `HTTP2-Settings`, which `Connection` names.
+/// Returns the settings of a request that asks for HTTP/2: those of its only `HTTP2-Settings`, which
+/// `Connection` must name.
 fn asked<'b>(request: &Head, bytes: &'b mut [u8; MOST]) -> Option<&'b [u8]> {
     let has = |field, member: &[u8]| request.list_values(field).any(|own| own.eq_ignore_ascii_case(member));
     let named = |name| has(Known::CONNECTION, name);
@@ -63,8 +65,8 @@ fn asked<'b>(request: &Head, bytes: &'b mut [u8; MOST]) -> Option<&'b [u8]> {
     len.is_multiple_of(6).then_some(&bytes[..len])
 }
 
-/// Decodes base64url without padding (RFC 4648, 5). How many bytes; none where it is no such text, or there
-/// is no room.
+/// Decodes base64url without padding (RFC 4648, 5) into `out`, and returns the number of bytes. Returns
+/// `None` if the text is not valid or `out` is too small.
 fn base64url(text: &[u8], out: &mut [u8]) -> Option<usize> {
     let (mut bits, mut held, mut len) = (0u32, 0, 0);
     for &byte in text {
@@ -84,7 +86,7 @@ fn base64url(text: &[u8], out: &mut [u8]) -> Option<usize> {
             len += 1;
         }
     }
-    // What is left of the last letter says nothing, and is less than a letter.
+    // Unused bits of the last letter must be zero, and fewer than a letter's six.
     (held < 6 && bits & ((1 << held) - 1) == 0).then_some(len)
 }
 

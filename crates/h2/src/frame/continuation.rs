@@ -1,4 +1,3 @@
-//! CONTINUATION (RFC 9113, 6.10): the header block goes on. Its payload is a part of the block and nothing
-//! else.
+//! CONTINUATION (RFC 9113, 6.10): the next part of a header block, which is the whole payload.
 
 pub(crate) const KIND: u8 = 0x9;

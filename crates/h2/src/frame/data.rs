@@ -1,4 +1,4 @@
-//! DATA (RFC 9113, 6.1): the bytes of a message. The payload is not read here but handed on as it comes.
+//! DATA (RFC 9113, 6.1): the bytes of a message. The payload is not read here, but passed on as it comes.
 
 use super::{HEADER, Header, PADDED, header};
 use crate::error::Problem;
@@ -6,18 +6,18 @@ use crate::stream_id::StreamId;
 
 pub(crate) const KIND: u8 = 0x0;
 
-/// Whether a byte that says how much padding follows stands before the data.
+/// Returns whether a byte with the length of the padding stands before the data.
 pub(crate) fn is_padded(header: &Header) -> bool {
     header.has(PADDED)
 }
 
-/// How many bytes of data a payload of `len` bytes has, of which the first says that there are `padding` more
-/// at its end.
+/// Returns the number of data bytes in a payload of `len` bytes, of which the first is the length byte and
+/// the last `padding` are padding.
 pub(crate) fn without_padding(len: usize, padding: u8) -> Result<usize, Problem> {
     len.checked_sub(1 + usize::from(padding)).ok_or(Problem::Padding)
 }
 
-/// What stands before `len` bytes of data.
+/// Returns the header of a frame with `len` bytes of data.
 #[inline]
 pub(crate) fn before(len: usize, end: bool, stream: StreamId) -> [u8; HEADER] {
     header(len, KIND, u8::from(end) * super::END_STREAM, stream)

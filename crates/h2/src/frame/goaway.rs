@@ -7,7 +7,7 @@ use manylane_buf::Chain;
 
 pub(crate) const KIND: u8 = 0x7;
 
-/// The last stream that the peer may have acted on, and why. What else it says is dropped.
+/// Returns the last stream that the peer may have acted on, and the reason. Debug data is dropped.
 pub(crate) fn read(header: &Header, payload: &Chain) -> Result<(StreamId, Reason), Problem> {
     header.of_connection()?;
     let mut cursor = payload.cursor();

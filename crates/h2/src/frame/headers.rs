@@ -7,16 +7,16 @@ use manylane_buf::Chain;
 
 pub(crate) const KIND: u8 = 0x1;
 
-/// What is read of the frame, beside its flags.
+/// Contents of the frame, besides its flags.
 pub(crate) struct Headers {
-    /// The part of the block that it has.
+    /// Part of the header block in this frame.
     pub(crate) block: Chain,
-    /// The stream that it would depend on, if it had priority: only asked whether that is itself.
+    /// Stream that its priority depends on, used only to refuse a stream that depends on itself.
     pub(crate) depends_on: Option<StreamId>,
 }
 
 impl Headers {
-    /// Takes padding and priority off a payload.
+    /// Removes padding and priority from a payload.
     pub(crate) fn read(header: &Header, mut payload: Chain) -> Result<Self, Problem> {
         let (mut before, mut behind, mut depends_on) = (0, 0, None);
         {

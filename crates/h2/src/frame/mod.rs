@@ -1,7 +1,7 @@
-//! Frames (RFC 9113, 4 and 6): a file for each kind, which reads its payload and writes it.
+//! Frames (RFC 9113, 4 and 6): a file for each kind reads and writes its payload.
 //!
-//! Reading judges what the frame itself says: its length, its stream, the values in it. What the frame means
-//! to the connection is judged there.
+//! Reading checks the frame itself: its length, its stream, its values. The connection checks what the frame
+//! means to it.
 
 pub(crate) mod continuation;
 pub(crate) mod data;
@@ -19,13 +19,13 @@ use crate::error::Problem;
 use crate::stream_id::StreamId;
 use manylane_buf::Chain;
 
-/// Bytes before each payload.
+/// Size of a frame's header, in bytes.
 pub(crate) const HEADER: usize = 9;
 
-/// What a payload may have until settings say otherwise (RFC 9113, 6.5.2); no setting may be below it.
+/// Largest payload until settings allow more (RFC 9113, 6.5.2); no setting may be below it.
 pub(crate) const DEFAULT_MAX: usize = 16_384;
 
-/// The most that `SETTINGS_MAX_FRAME_SIZE` can allow.
+/// Largest value of `SETTINGS_MAX_FRAME_SIZE`.
 pub(crate) const LARGEST_MAX: usize = (1 << 24) - 1;
 
 /// `END_STREAM` of DATA and HEADERS.
@@ -39,7 +39,7 @@ pub(crate) const PADDED: u8 = 0x8;
 /// `PRIORITY` of HEADERS.
 pub(crate) const PRIORITY: u8 = 0x20;
 
-/// The kinds of frames.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Data,
@@ -53,7 +53,7 @@ pub(crate) enum Kind {
     WindowUpdate,
     Continuation,
     PriorityUpdate,
-    /// Any other: it is ignored (RFC 9113, 4.1).
+    /// Any other kind, which is ignored (RFC 9113, 4.1).
     Unknown,
 }
 
@@ -76,7 +76,7 @@ impl Kind {
     }
 }
 
-/// What stands before a payload.
+/// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) len: usize,
@@ -86,7 +86,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// From its nine bytes. The reserved bit of the stream is ignored.
+    /// Reads the nine bytes. The reserved bit of the stream is ignored.
     #[inline]
     pub(crate) fn read([a, b, c, kind, flags, stream @ ..]: [u8; HEADER]) -> Self {
         Self {
@@ -102,20 +102,20 @@ impl Header {
         self.flags & flag != 0
     }
 
-    /// Its stream, where the frame is one of a stream.
+    /// Returns the stream; an error if the frame has none.
     #[inline]
     pub(crate) fn of_stream(&self) -> Result<StreamId, Problem> {
         if self.stream.is_connection() { Err(Problem::NoStream) } else { Ok(self.stream) }
     }
 
-    /// Refuses a stream where the frame is one of the connection.
+    /// Returns an error if the frame has a stream.
     #[inline]
     pub(crate) fn of_connection(&self) -> Result<(), Problem> {
         if self.stream.is_connection() { Ok(()) } else { Err(Problem::StreamNotAllowed) }
     }
 }
 
-/// The nine bytes before a payload of `len` bytes.
+/// Returns the header of a frame with a payload of `len` bytes.
 #[inline]
 pub(crate) fn header(len: usize, kind: u8, flags: u8, stream: StreamId) -> [u8; HEADER] {
     let [_, a, b, c] = (len as u32).to_be_bytes();
@@ -123,7 +123,7 @@ pub(crate) fn header(len: usize, kind: u8, flags: u8, stream: StreamId) -> [u8; 
     [a, b, c, kind, flags, d, e, f, g]
 }
 
-/// A frame of fixed size as bytes: `N` are those of header and payload.
+/// Returns a frame of fixed size. `N` is the size of header and payload.
 #[inline]
 fn fixed<const P: usize, const N: usize>(kind: u8, flags: u8, stream: StreamId, payload: [u8; P]) -> [u8; N] {
     let mut bytes = [0; N];
@@ -132,7 +132,7 @@ fn fixed<const P: usize, const N: usize>(kind: u8, flags: u8, stream: StreamId, 
     bytes
 }
 
-/// A payload that has exactly `N` bytes.
+/// Returns a payload that must have exactly `N` bytes.
 #[inline]
 fn exactly<const N: usize>(payload: &Chain) -> Result<[u8; N], Problem> {
     if payload.len() != N {

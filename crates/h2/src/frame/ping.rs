@@ -7,7 +7,7 @@ use manylane_buf::Chain;
 
 pub(crate) const KIND: u8 = 0x6;
 
-/// Whether it answers ours, and its eight bytes.
+/// Returns whether the frame answers a ping of this side, and its eight bytes.
 pub(crate) fn read(header: &Header, payload: &Chain) -> Result<(bool, [u8; 8]), Problem> {
     header.of_connection()?;
     Ok((header.has(ACK), exactly(payload)?))

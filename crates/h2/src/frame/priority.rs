@@ -1,4 +1,4 @@
-//! PRIORITY (RFC 9113, 6.3): ignored, but for what makes it an error.
+//! PRIORITY (RFC 9113, 6.3): ignored, except for errors.
 
 use super::{Header, exactly};
 use crate::error::Problem;
@@ -7,7 +7,8 @@ use manylane_buf::Chain;
 
 pub(crate) const KIND: u8 = 0x2;
 
-/// The stream that the frame's own is to depend on. A wrong size is an error of the stream alone.
+/// Returns the stream that the frame's stream depends on. The caller treats a wrong size as an error of the
+/// stream.
 pub(crate) fn read(header: &Header, payload: &Chain) -> Result<StreamId, Problem> {
     header.of_stream()?;
     let [a, b, c, d, _weight] = exactly::<5>(payload)?;

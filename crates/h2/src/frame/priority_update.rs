@@ -1,4 +1,4 @@
-//! PRIORITY_UPDATE (RFC 9218, 7.1): ignored, but for what makes it an error.
+//! PRIORITY_UPDATE (RFC 9218, 7.1): ignored, except for errors.
 
 use super::Header;
 use crate::conn::Role;
@@ -6,7 +6,7 @@ use crate::error::Problem;
 
 pub(crate) const KIND: u8 = 0x10;
 
-/// Judges the frame by its header: only clients send it, on the connection, for a stream.
+/// Checks the frame by its header: only clients send it, on the connection, and it names a stream.
 pub(crate) fn check(header: &Header, role: Role) -> Result<(), Problem> {
     header.of_connection()?;
     if header.len < 4 {

@@ -1,4 +1,4 @@
-//! RST_STREAM (RFC 9113, 6.4): a stream ends at once.
+//! RST_STREAM (RFC 9113, 6.4): resets a stream.
 
 use super::{HEADER, Header, exactly, fixed};
 use crate::error::{Problem, Reason};

@@ -7,14 +7,14 @@ use manylane_buf::Chain;
 
 pub(crate) const KIND: u8 = 0x4;
 
-/// Settings of one frame. There are seven that have a meaning; more come from a peer that repeats them, or
-/// makes some up to see what happens, and a flood of them costs us more than the peer.
+/// Largest number of settings in one frame. Seven have a meaning; a peer that sends more repeats them or
+/// tests unknown ones, and a flood of settings costs this side more than the peer.
 pub(crate) const MAX_SETTINGS: usize = 64;
 
 /// The largest window (RFC 9113, 6.9.1).
 pub(crate) const MAX_WINDOW: u32 = (1 << 31) - 1;
 
-/// One setting, its value checked.
+/// One setting with a checked value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     HeaderTableSize(u32),
@@ -24,7 +24,7 @@ pub(crate) enum Setting {
     MaxFrameSize(u32),
     MaxHeaderListSize(u32),
     EnableConnectProtocol(bool),
-    /// Not known here: ignored.
+    /// An unknown setting, which is ignored.
     Unknown,
 }
 
@@ -68,7 +68,7 @@ impl Setting {
     }
 }
 
-/// Whether the frame acknowledges ours; else it has settings.
+/// Returns whether the frame acknowledges this side's settings; otherwise it has settings.
 pub(crate) fn is_ack(header: &Header) -> Result<bool, Problem> {
     header.of_connection()?;
     let ack = header.has(ACK);
@@ -90,7 +90,7 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Settings that this side announces, as one frame behind what `out` has.
+/// Appends a frame with this side's settings to `out`.
 pub(crate) fn write(settings: &[Setting], out: &mut Vec<u8>) {
     out.extend_from_slice(&header(settings.len() * 6, KIND, 0, StreamId::CONNECTION));
     for setting in settings {

@@ -7,7 +7,7 @@ use manylane_buf::Chain;
 
 pub(crate) const KIND: u8 = 0x8;
 
-/// How much more may be sent. 0, which the caller refuses, is an error of the stream that it stands for.
+/// Returns the increment. The caller refuses 0, as an error of the frame's stream or of the connection.
 pub(crate) fn read(_: &Header, payload: &Chain) -> Result<u32, Problem> {
     Ok(u32::from_be_bytes(exactly(payload)?) & 0x7fff_ffff)
 }

@@ -1,9 +1,10 @@
-//! Hosts with ports, as `:authority` and `Host` have them.
+//! Hosts with ports, as in `:authority` and `Host`.
 
 use manylane_http::split_host_port;
 
-/// Whether these bytes can be a host with an optional port. What a reader might take for another part of an
-/// address is refused, user information among it (RFC 9113, 8.3.1); a port need not be a number.
+/// Returns whether these bytes can be a host with an optional port. Bytes that a reader might take for
+/// another part of an address are refused, among them user information (RFC 9113, 8.3.1); a port need not be
+/// a number.
 pub(super) fn is_valid(authority: &[u8]) -> bool {
     let allowed = |&byte: &u8| {
         byte > b' ' && byte < 0x7f && !matches!(byte, b',' | b'#' | b'/' | b'?' | b'@' | b'\\' | b'[' | b']')
@@ -21,7 +22,7 @@ pub(super) fn is_valid(authority: &[u8]) -> bool {
     }
 }
 
-/// The port that a scheme has anyway.
+/// Returns the default port of a scheme; empty for an unknown scheme.
 fn default_port(scheme: &[u8]) -> &'static [u8] {
     if scheme.eq_ignore_ascii_case(b"http") {
         b"80"
@@ -32,16 +33,16 @@ fn default_port(scheme: &[u8]) -> &'static [u8] {
     }
 }
 
-/// Whether `Host` names what the authority names: the same name, and of the ports each is absent, empty or
-/// the scheme's own, or both are the same.
+/// Returns whether `Host` and the authority agree: the names are equal; and so are the ports, where an absent
+/// or empty one counts as the scheme's default.
 pub(super) fn agree(authority: &[u8], host: &[u8], scheme: &[u8]) -> bool {
     let ((name, port), (host_name, host_port)) = (split_host_port(authority), split_host_port(host));
     let given = |port: &&[u8]| !port.is_empty() && *port != default_port(scheme);
     name.eq_ignore_ascii_case(host_name) && port.filter(given) == host_port.filter(given)
 }
 
-/// Whether `Host` names what a CONNECT asks for: the same name and port, where it may leave out the ports
-/// that a name alone may mean.
+/// Returns whether `Host` and the target of a CONNECT agree: same name and port. `Host` may omit port 80 or
+/// 443.
 pub(super) fn agree_connect(target: &[u8], host: &[u8]) -> bool {
     let ((name, port), (host_name, host_port)) = (split_host_port(target), split_host_port(host));
     let same = match host_port {
@@ -51,13 +52,13 @@ pub(super) fn agree_connect(target: &[u8], host: &[u8]) -> bool {
     name.eq_ignore_ascii_case(host_name) && same
 }
 
-/// Whether a CONNECT can ask for it: a name, and a port of digits.
+/// Returns whether a CONNECT can have this target: a name and a port.
 pub(super) fn is_connect_target(target: &[u8]) -> bool {
     let (name, port) = split_host_port(target);
     is_valid(target) && !name.is_empty() && port.is_some_and(|port| !port.is_empty())
 }
 
-/// `Host` of a CONNECT, without the ports that a name alone may mean.
+/// Returns the `Host` for the target of a CONNECT: without port 80 or 443.
 pub(super) fn connect_host(target: &[u8]) -> &[u8] {
     match split_host_port(target) {
         (name, Some(b"80" | b"443")) => name,

@@ -1,7 +1,7 @@
-//! Heads: fields of header blocks into [`Head`]s, with all of RFC 9113's rules, and the reverse.
+//! Heads: turns the fields of header blocks into [`Head`]s, by all rules of RFC 9113, and the reverse.
 //!
-//! What comes is put into the form of HTTP/1, as `manylane-http` keeps heads, so that a message goes on to a
-//! server of that version without being written anew.
+//! A received head gets the form of HTTP/1, in which `manylane-http` keeps heads, so that a message goes on
+//! to an HTTP/1 server without being rewritten.
 
 mod authority;
 mod receive;
@@ -13,21 +13,21 @@ pub(crate) use send::{FIELD, Sent, list_size, request, response, trailers};
 use manylane_buf::Segment;
 use manylane_http::Head;
 
-/// The scheme of a request.
+/// Scheme of a request.
 #[derive(Clone, Debug)]
 pub enum Scheme {
     /// `http`
     Http,
     /// `https`
     Https,
-    /// Another one.
+    /// Another scheme.
     Other(Segment),
-    /// A CONNECT has none.
+    /// No scheme: the request is a CONNECT.
     None,
 }
 
 impl Scheme {
-    /// As it is written.
+    /// Returns the scheme as written.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Http => b"http",
@@ -38,26 +38,26 @@ impl Scheme {
     }
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Debug)]
 pub struct Request {
-    /// Method, path and query as the target, and the fields. `Host` is its first field, made of the
-    /// authority without a port that the scheme has anyway. The target of a CONNECT is its authority. An
-    /// extended CONNECT is a GET here, as an upgrade of HTTP/1 is.
+    /// Method, target (path and query), and fields. Its first field is `Host`, made of the authority without
+    /// the scheme's default port. The target of a CONNECT is its authority. An extended CONNECT becomes a
+    /// GET, like an upgrade of HTTP/1.
     pub head: Head,
-    /// The scheme.
+    /// Scheme of the request.
     pub scheme: Scheme,
-    /// The protocol that an extended CONNECT asks for (RFC 8441), `websocket` for one.
+    /// Protocol of an extended CONNECT (RFC 8441), such as `websocket`.
     pub protocol: Option<Segment>,
-    /// What `Content-Length` says. The data is held to it.
+    /// Value of `Content-Length`. The connection checks the data against it.
     pub length: Option<u64>,
 }
 
-/// A response that came, interim or final.
+/// A received response, interim or final.
 #[derive(Debug)]
 pub struct Response {
-    /// Status, its usual reason, and the fields.
+    /// Status, its usual reason, and fields.
     pub head: Head,
-    /// What `Content-Length` says. The data is held to it where there is any.
+    /// Value of `Content-Length`. The connection checks the data against it, if there is any.
     pub length: Option<u64>,
 }

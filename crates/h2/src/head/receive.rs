@@ -1,7 +1,7 @@
-//! Fields that came, into a head (RFC 9113, 8.2 and 8.3).
+//! Builds heads from received fields (RFC 9113, 8.2 and 8.3).
 //!
-//! A block is read to its end whatever is wrong with it, since the compression has to follow; the first
-//! problem is kept and nothing is stored any more.
+//! A block is read to its end even if it has a problem, because the compression state must follow. The first
+//! problem is kept, and nothing is stored after it.
 
 use super::{Request, Response, Scheme, authority};
 use crate::error::Problem;
@@ -15,7 +15,7 @@ use manylane_http::{
 };
 use std::ops::Range;
 
-/// What a block has to be.
+/// Kind of message that a block has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     Request,
@@ -23,12 +23,12 @@ pub(crate) enum Expected {
     Trailers,
 }
 
-/// `Content-Length` is less: offsets are added to it.
+/// Bound on `Content-Length`, exclusive, so that offsets can be added to it.
 const MAX_LENGTH: u64 = 1 << 63;
 
 type ValueRange = Option<Range<usize>>;
 
-/// Where the values of the pseudo-headers stand in the scratch memory.
+/// Ranges of the pseudo-headers' values in the scratch memory.
 #[derive(Default)]
 struct Pseudo {
     method: ValueRange,
@@ -48,25 +48,25 @@ pub(crate) struct Collector<'a> {
     cookies: &'a mut Vec<u8>,
     fields: Fields,
     pseudo: Pseudo,
-    /// The first line as it was written, once all pseudo-headers are there.
+    /// The first line, written once all pseudo-headers are there.
     line: Option<FirstLine>,
     length: Option<u64>,
-    /// A cookie is not to be indexed.
+    /// True if some cookie must not be indexed.
     secret_cookie: bool,
     problem: Option<Problem>,
 }
 
-/// The first line, in the form of HTTP/1.
+/// First line in the form of HTTP/1.
 enum FirstLine {
-    /// And where its scheme is.
+    /// The request line, and the range of the scheme's value.
     Request(RequestLine, ValueRange),
     Response(StatusLine),
     None,
 }
 
 impl<'a> Collector<'a> {
-    /// For a block of this kind. All of the scratch memory but that of the block itself is used; `strings` is
-    /// given back for the decoder.
+    /// Creates a collector for a block of this kind. It uses all scratch memory except for that of the block,
+    /// and returns `strings` for the decoder.
     pub(crate) fn new(
         expected: Expected,
         config: &'a Config,
@@ -155,7 +155,7 @@ impl<'a> Collector<'a> {
         self.push(name, value, known, never_indexed)
     }
 
-    /// One length, however often it is said; it goes on as one plain number.
+    /// Accepts repeated equal lengths, and stores one plain number.
     fn content_length(&mut self, name: &[u8], value: &[u8]) -> Result<(), Problem> {
         let first = self.length.is_none();
         let said = List::new(value).try_fold(self.length, |said, member| {
@@ -179,7 +179,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// `Host` beside an authority has to agree and goes; several equal ones are one.
+    /// Drops a `Host` that agrees with the authority, and keeps one of several equal ones.
     fn host(&mut self, name: &[u8], value: &[u8]) -> Result<(), Problem> {
         if !authority::is_valid(value) {
             return Err(Problem::BadAuthority);
@@ -197,7 +197,7 @@ impl<'a> Collector<'a> {
             Some(given) if authority::agree(given, value, scheme) => Ok(()),
             Some(_) => Err(Problem::OtherHost),
             None => {
-                // From here on it is the authority.
+                // From here on, it is the authority.
                 let start = self.values.len();
                 self.values.extend_from_slice(value);
                 self.pseudo.authority = Some(start..self.values.len());
@@ -206,7 +206,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Pieces of a cookie are joined (RFC 9113, 8.2.3), behind all fields.
+    /// Joins the pieces of a cookie (RFC 9113, 8.2.3); the result goes behind all fields.
     fn cookie(&mut self, value: &[u8], never_indexed: bool) -> Result<(), Problem> {
         if self.text.len() + self.cookies.len() + value.len() > self.config.head {
             return Err(Problem::TooLargeHead);
@@ -222,7 +222,7 @@ impl<'a> Collector<'a> {
     fn push(&mut self, name: &[u8], value: &[u8], known: Known, never_indexed: bool) -> Result<(), Problem> {
         let at = self.text.len();
         let end = at + name.len() + value.len() + 4;
-        // The empty line at the end has its room, too.
+        // Room for the empty line at the end is included.
         if end + 2 > self.config.head || self.fields.len() + 1 >= self.config.fields {
             return Err(Problem::TooLargeHead);
         }
@@ -252,7 +252,7 @@ impl<'a> Collector<'a> {
             && self.pseudo.method.clone().is_some_and(|place| self.values[place] == *b"CONNECT")
     }
 
-    /// All pseudo-headers are there: judges them and writes the first line.
+    /// Checks the pseudo-headers, which are complete, and writes the first line.
     fn first_line(&mut self) -> Result<(), Problem> {
         let line = match self.expected {
             Expected::Request => self.request_line()?,
@@ -319,7 +319,7 @@ impl<'a> Collector<'a> {
         Ok(FirstLine::Request(line, scheme))
     }
 
-    /// `Host`, of what stands there among the values.
+    /// Adds `Host` with the value at `place` in the scratch memory.
     fn push_host(&mut self, place: Range<usize>) -> Result<(), Problem> {
         let values = std::mem::take(self.values);
         let pushed = self.push(b"host", &values[place], Known::HOST, false);
@@ -331,7 +331,7 @@ impl<'a> Collector<'a> {
         let place = self.pseudo.status.clone().ok_or(Problem::MissingPseudo)?;
         let digits = &self.values[place];
         let number = syntax::decimal(digits).filter(|_| digits.len() == 3).ok_or(Problem::BadStatus)? as u16;
-        // 101 is of HTTP/1 alone (RFC 9113, 8.6).
+        // 101 exists in HTTP/1 only (RFC 9113, 8.6).
         if !(100..=999).contains(&number) || number == 101 {
             return Err(Problem::BadStatus);
         }
@@ -347,7 +347,7 @@ impl<'a> Collector<'a> {
         }))
     }
 
-    /// The block is read: what all messages have at their end.
+    /// Completes a head after the block was read: the part that all kinds of messages share.
     fn finish(&mut self) -> Result<FirstLine, Problem> {
         if let Some(problem) = self.problem {
             return Err(problem);
@@ -368,7 +368,7 @@ impl<'a> Collector<'a> {
         self.line.take().ok_or(Problem::MissingPseudo)
     }
 
-    /// The request.
+    /// Returns the request.
     pub(crate) fn request(mut self) -> Result<Request, Problem> {
         let FirstLine::Request(line, scheme) = self.finish()? else { return Err(Problem::MissingPseudo) };
         let scheme = match scheme.map(|place| &self.values[place]) {
@@ -390,21 +390,21 @@ impl<'a> Collector<'a> {
         Ok(Request { head, scheme, protocol: protocol.transpose()?.map(Cluster::into_segment), length })
     }
 
-    /// The response.
+    /// Returns the response.
     pub(crate) fn response(mut self) -> Result<Response, Problem> {
         let FirstLine::Response(line) = self.finish()? else { return Err(Problem::MissingPseudo) };
         let head = Head::parsed_response(segment(self.text)?, &line, self.fields, self.config.room);
         Ok(Response { head, length: self.length })
     }
 
-    /// The trailers.
+    /// Returns the trailers.
     pub(crate) fn trailers(mut self) -> Result<Head, Problem> {
         self.finish()?;
         Ok(Head::parsed_trailers(segment(self.text)?, self.fields, self.config.room))
     }
 }
 
-/// `method SP target SP version CRLF`.
+/// Writes `method SP target SP version CRLF`.
 fn write_request_line(
     text: &mut Vec<u8>,
     method: &[u8],
@@ -427,7 +427,7 @@ fn write_request_line(
     })
 }
 
-/// A head's bytes in one segment: of the lane's clusters where one is large enough.
+/// Returns a head's bytes as one segment, in a cluster of the lane if one is large enough.
 fn segment(text: &[u8]) -> Result<Segment, Problem> {
     if text.len() <= MAX_CLUSTER {
         return Ok(Cluster::with(text)?.into_segment());
@@ -435,13 +435,13 @@ fn segment(text: &[u8]) -> Result<Segment, Problem> {
     External::from_vec(text.to_vec()).map_err(|_| Problem::NoMemory)
 }
 
-/// Where a part of `bytes` is in it.
+/// Returns the range of `part` in `bytes`.
 fn place_in(bytes: &[u8], part: &[u8]) -> Range<usize> {
     let start = part.as_ptr().addr() - bytes.as_ptr().addr();
     start..start + part.len()
 }
 
-/// A token in lower case.
+/// Checks that the name is a token in lower case.
 #[inline]
 fn check_name(name: &[u8], known: Known) -> Result<(), Problem> {
     if name.iter().any(u8::is_ascii_uppercase) {
@@ -450,7 +450,7 @@ fn check_name(name: &[u8], known: Known) -> Result<(), Problem> {
     if known != Known::OTHER || syntax::is_token(name) { Ok(()) } else { Err(Problem::BadName) }
 }
 
-/// No control character but the tab, and no blank at either end.
+/// Checks that the value has no control character except for tabs, and no blank at either end.
 #[inline]
 fn check_value(value: &[u8]) -> Result<(), Problem> {
     let mut at = scan::control(value, 0);

@@ -1,23 +1,23 @@
-//! Heads into fields (RFC 9113, 8.2 and 8.3).
+//! Encodes heads as fields (RFC 9113, 8.2 and 8.3).
 
 use crate::error::SendError;
 use crate::hpack::{Encoder, Indexing};
 use manylane_http::{Field, Form, Head, Known, List, Target, without_user};
 
-/// What was written: bytes of the list as `SETTINGS_MAX_HEADER_LIST_SIZE` counts them are bounded by it.
+/// Buffers that a head is written to.
 pub(crate) struct Sent<'a> {
     encoder: &'a mut Encoder,
-    /// The block.
+    /// The header block.
     block: &'a mut Vec<u8>,
-    /// For names in lower case.
+    /// Buffer for names in lower case.
     name: &'a mut Vec<u8>,
 }
 
-/// Cookies below this are never indexed, in bytes: short ones can be guessed by who can add fields to
-/// requests and see how large they get (RFC 7541, 7.1.3).
+/// Smallest cookie, in bytes, that may be indexed. An attacker who can add fields to requests and see their
+/// sizes could guess shorter ones (RFC 7541, 7.1.3).
 const SHORT_COOKIE: usize = 20;
 
-/// What the peer counts for each field beside its bytes.
+/// Number of bytes that the peer counts for each field in addition to its name and value.
 pub(crate) const FIELD: usize = 32;
 
 impl<'a> Sent<'a> {
@@ -53,7 +53,7 @@ impl<'a> Sent<'a> {
     }
 }
 
-/// Whether a field has a place in HTTP/2. `Host` is told as the authority.
+/// Returns whether a field is sent in HTTP/2. `Host` is sent as the authority.
 fn goes_on(field: &Field<'_>) -> bool {
     match field.known {
         Known::HOST
@@ -68,7 +68,7 @@ fn goes_on(field: &Field<'_>) -> bool {
     }
 }
 
-/// Whether a field's value is worth a place in the table, or must not have one.
+/// Decides whether a field goes into the dynamic table, stays out of it, or must never be in one.
 fn indexing(field: &Field<'_>) -> Indexing {
     if field.never_indexed {
         return Indexing::Never;
@@ -92,14 +92,14 @@ fn indexing(field: &Field<'_>) -> Indexing {
     }
 }
 
-/// What a head takes as `SETTINGS_MAX_HEADER_LIST_SIZE` counts it, at most: that of the form of HTTP/1, and
-/// for each field.
+/// Returns an upper bound on the size of a head as `SETTINGS_MAX_HEADER_LIST_SIZE` counts it: that of the
+/// form of HTTP/1, plus the overhead of each field.
 pub(crate) fn list_size(head: &Head) -> usize {
     head.size() + FIELD * (head.fields().count() + 4)
 }
 
-/// A request. `protocol`: an extended CONNECT (RFC 8441). Cookies are cut into their pieces where `split`
-/// says so, which the table then finds one by one.
+/// Writes a request. `protocol` makes it an extended CONNECT (RFC 8441). `split` cuts cookies into their
+/// pieces, so that the table finds each of them again.
 pub(crate) fn request(
     mut sent: Sent<'_>,
     head: &Head,
@@ -154,7 +154,7 @@ pub(crate) fn request(
     Ok(())
 }
 
-/// A response.
+/// Writes a response.
 pub(crate) fn response(mut sent: Sent<'_>, head: &Head) {
     let status = head.status();
     let digits = [status / 100 % 10, status / 10 % 10, status % 10].map(|digit| b'0' + digit as u8);
@@ -163,7 +163,7 @@ pub(crate) fn response(mut sent: Sent<'_>, head: &Head) {
     sent.fields(head, false);
 }
 
-/// Trailers.
+/// Writes trailers.
 pub(crate) fn trailers(mut sent: Sent<'_>, head: &Head) {
     sent.encoder.begin(sent.block);
     sent.fields(head, false);

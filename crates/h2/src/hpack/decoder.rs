@@ -1,40 +1,39 @@
-//! Header blocks into fields (RFC 7541, 3 and 6).
+//! Decodes header blocks into fields (RFC 7541, 3 and 6).
 
 use super::table::{OVERHEAD, Table};
 use super::{Error, Line, huffman, integer, static_table};
 
-/// Changes of the table's size at the beginning of one block: RFC 7541, 4.2 has a use for two.
+/// Largest number of table-size updates at the start of a block: RFC 7541, 4.2 has a use for two.
 const MAX_UPDATES: usize = 2;
 
-/// Reads the header blocks of one direction of a connection, in their order.
+/// Decoder of the header blocks of one direction of a connection, in their order.
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
-    /// What the peer may make of the table: the largest `SETTINGS_HEADER_TABLE_SIZE` that is in force or on
-    /// its way.
+    /// Largest table size that the peer may choose: the largest `SETTINGS_HEADER_TABLE_SIZE` that is in force
+    /// or on its way.
     limit: usize,
-    /// The peer has acknowledged this limit, which is below the table's size: its next block has to begin
-    /// with a change to at most that.
+    /// A limit that the peer acknowledged and that is below the table's size: its next block has to begin
+    /// with an update to at most this size.
     owed: Option<usize>,
-    /// Bytes that one block may decode to, as `SETTINGS_MAX_HEADER_LIST_SIZE` counts them.
+    /// Largest decoded size of one block, in bytes, as `SETTINGS_MAX_HEADER_LIST_SIZE` counts them.
     most: usize,
 }
 
 impl Decoder {
-    /// A decoder whose table may hold `limit` bytes. Where that is more than
-    /// [`DEFAULT_TABLE`](super::DEFAULT_TABLE), with which each connection begins, the peer has to ask for
-    /// it.
+    /// Creates a decoder whose table may hold `limit` bytes. Each connection begins with at most
+    /// [`DEFAULT_TABLE`](super::DEFAULT_TABLE); the peer has to ask for more.
     pub fn new(limit: usize) -> Self {
         Self { table: Table::new(limit.min(super::DEFAULT_TABLE)), limit, owed: None, most: usize::MAX }
     }
 
-    /// The same with a bound on what one block decodes to, counted as `SETTINGS_MAX_HEADER_LIST_SIZE` is: two
-    /// bytes of a block can name an entry as large as the table.
+    /// Sets a bound on the decoded size of one block, counted like `SETTINGS_MAX_HEADER_LIST_SIZE`: two bytes
+    /// of a block can name an entry as large as the table.
     pub fn with_most(self, most: usize) -> Self {
         Self { most, ..self }
     }
 
-    /// Another `SETTINGS_HEADER_TABLE_SIZE` is in force, since the peer has acknowledged it.
+    /// Puts another `SETTINGS_HEADER_TABLE_SIZE` into force, which the peer has acknowledged.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
         if limit < self.table.most() {
@@ -42,18 +41,18 @@ impl Decoder {
         }
     }
 
-    /// Bytes that the table holds, as RFC 7541, 4.1 counts them.
+    /// Returns the number of bytes in the table, as RFC 7541, 4.1 counts them.
     pub fn table_size(&self) -> usize {
         self.table.size()
     }
 
-    /// Reads one block and tells `sink` of each field. `strings` is where decoded strings stand meanwhile.
+    /// Decodes one block and calls `sink` with each field. `strings` is a buffer for decoded strings.
     ///
-    /// The sink cannot stop it, since the table has to follow the whole block; what costs memory is for the
-    /// sink to bound. [`with_most`](Self::with_most) bounds the work, the sink's included.
+    /// The sink cannot stop it, because the table must follow the whole block. The sink bounds the memory
+    /// that it uses; [`with_most`](Self::with_most) bounds the work, including that of the sink.
     ///
     /// # Errors
-    /// [`Error`]: the connection cannot go on, since the table is not the peer's any more.
+    /// [`Error`]: the connection cannot go on, because the table differs from the peer's.
     pub fn decode(
         &mut self,
         block: &[u8],
@@ -83,7 +82,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Changes of the table's size, which stand at a block's beginning; where they end.
+    /// Applies the table-size updates at the start of a block, and returns where they end.
     #[inline]
     fn updates(&mut self, block: &[u8]) -> Result<usize, Error> {
         let (mut at, mut count) = (0, 0);
@@ -128,7 +127,7 @@ impl Decoder {
             string(block, at, strings)?;
             return told(Line { name, value: strings, never_indexed });
         }
-        // Names of the table are copied, since it changes.
+        // Names from the dynamic table are copied, because the insertion below changes it.
         let fixed = match static_table::get(index) {
             Some((name, _)) => Some(name),
             None if index == 0 => {
@@ -153,7 +152,7 @@ impl Decoder {
     }
 }
 
-/// Reads a string (RFC 7541, 5.2) behind what `out` has.
+/// Appends a string (RFC 7541, 5.2) to `out`.
 #[inline]
 fn string(block: &[u8], at: &mut usize, out: &mut Vec<u8>) -> Result<(), Error> {
     let coded = block.get(*at).ok_or(Error::Truncated)? & 0x80 != 0;

@@ -1,33 +1,33 @@
-//! Fields into header blocks (RFC 7541, 6).
+//! Encodes fields into header blocks (RFC 7541, 6).
 
 use super::table::{OVERHEAD, Table};
 use super::{Indexing, huffman, integer, static_table};
 use std::collections::VecDeque;
 
-/// Most bytes of this side's own table, whatever the peer allows: a search looks at each entry, and there are
-/// at most 128 of them.
+/// Largest size of this side's table, in bytes, whatever the peer allows. A search looks at each entry, and
+/// there are at most 128 of them.
 pub const MAX_TABLE: usize = 4096;
 
-/// Writes the header blocks of one direction of a connection, in their order.
+/// Encoder of the header blocks of one direction of a connection, in their order.
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
     /// Two hashes of each entry, newest first: of its name, and of name and value.
     hashes: VecDeque<(u32, u32)>,
-    /// The table's size changed since the last block: the least that it was, which the next block tells,
-    /// before the size that it has.
+    /// Set if the table's size changed since the last block, to the smallest size meanwhile. The next block
+    /// signals that size, and then the current one.
     changed: Option<usize>,
 }
 
 impl Default for Encoder {
-    /// With the table that each peer allows until its settings say otherwise.
+    /// Creates an encoder with the table that each peer allows until its settings change it.
     fn default() -> Self {
         Self { table: Table::new(super::DEFAULT_TABLE), hashes: VecDeque::new(), changed: None }
     }
 }
 
 impl Encoder {
-    /// The peer's `SETTINGS_HEADER_TABLE_SIZE`.
+    /// Sets the peer's `SETTINGS_HEADER_TABLE_SIZE`.
     pub fn set_limit(&mut self, limit: usize) {
         let most = limit.min(MAX_TABLE);
         if most == self.table.most() {
@@ -38,7 +38,7 @@ impl Encoder {
         self.changed = Some(self.changed.map_or(most, |least| least.min(most)));
     }
 
-    /// Begins a block behind what `out` has.
+    /// Begins a block and appends its size updates to `out`.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         if let Some(least) = self.changed.take() {
             let now = self.table.most();
@@ -67,7 +67,7 @@ impl Encoder {
             0 => self.find_name(name_hash, name).map_or(0, |age| static_table::LEN + 1 + age),
             index => index,
         };
-        // An entry that takes most of the table would only push out what is used again.
+        // An entry that takes most of the table would evict entries that are used again.
         let fits = name.len() + value.len() + OVERHEAD <= self.table.most() * 3 / 4;
         if indexing == Indexing::Without || !fits {
             return literal(0, 4, index, name, value, out);
@@ -99,7 +99,7 @@ fn literal(pattern: u8, prefix: u32, index: usize, name: &[u8], value: &[u8], ou
     string(value, out);
 }
 
-/// The shorter of the two forms.
+/// Writes the shorter of the two forms.
 fn string(bytes: &[u8], out: &mut Vec<u8>) {
     let coded = huffman::encoded_len(bytes);
     if coded < bytes.len() {
@@ -111,15 +111,15 @@ fn string(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Multiplies and folds eight bytes at a time. What it misses costs a search in vain and no more, since
-/// matches are compared.
+/// Multiplies and folds eight bytes at a time. A collision costs one comparison, because matches are
+/// compared.
 fn hash(seed: u32, bytes: &[u8]) -> u32 {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut state = u64::from(seed) ^ bytes.len() as u64;
     let mut mix = |word: u64| state = (state.rotate_left(23) ^ word).wrapping_mul(MULTIPLIER);
     let (words, rest) = bytes.as_chunks::<8>();
     words.iter().for_each(|&word| mix(u64::from_le_bytes(word)));
-    // The last eight again, where there are so many: no byte is looked at alone.
+    // The last eight bytes are mixed in again if there are so many, so no byte is handled alone.
     match bytes.last_chunk::<8>() {
         Some(&last) => mix(u64::from_le_bytes(last)),
         None => mix(rest.iter().fold(0, |word, &byte| word << 8 | u64::from(byte))),

@@ -1,22 +1,22 @@
 //! The Huffman code of HPACK (RFC 7541, 5.2 and appendix B).
 //!
-//! The code is canonical: codes of the same length follow each other in the order of their symbols, and
-//! longer ones come behind shorter ones. So the lengths of appendix B are all that stands here, and the
-//! compiler makes the tables of them. A look at [`NEAR`] bits finds nearly all symbols of real fields; longer
-//! codes are found by their length, of which the first code is known.
+//! The code is canonical: codes of equal length follow each other in the order of their symbols, and longer
+//! codes come behind shorter ones. So this file has only the lengths of appendix B, from which the compiler
+//! computes the tables. A look-up of [`NEAR`] bits finds nearly all symbols of real fields. Longer codes are
+//! found by their length and the first code of that length.
 
 use super::Error;
 
-/// Symbols: the bytes, and the mark of the end.
+/// Number of symbols: the bytes, and the end-of-string symbol.
 const SYMBOLS: usize = 257;
 
-/// The mark of the end, which no string may contain.
+/// End-of-string symbol, which no string may contain.
 const EOS: u16 = 256;
 
-/// Longest code, in bits.
+/// Length of the longest code, in bits.
 const LONGEST: usize = 30;
 
-/// Bits of a code by symbol.
+/// Length of each symbol's code, in bits.
 #[rustfmt::skip]
 const LENGTHS: [u8; SYMBOLS] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28,
@@ -34,7 +34,7 @@ const LENGTHS: [u8; SYMBOLS] = [
     26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
 ];
 
-/// Symbols in the order of their codes, and for each length where its symbols begin there and its first code.
+/// Symbols in the order of their codes; for each length, the position of its first symbol and its first code.
 struct Canonical {
     symbols: [u16; SYMBOLS],
     begins: [u16; LONGEST + 2],
@@ -77,10 +77,10 @@ static SYMBOL: [u16; SYMBOLS] = CANONICAL.symbols;
 static BEGINS: [u16; LONGEST + 2] = CANONICAL.begins;
 static FIRST: [u32; LONGEST + 2] = CANONICAL.first;
 
-/// Bits that one look-up sees: all codes of letters, digits and usual punctuation are shorter.
+/// Number of bits in one look-up: the codes of letters, digits and usual punctuation are not longer.
 const NEAR: usize = 10;
 
-/// Symbol and length by the next [`NEAR`] bits; length 0 for codes that are longer.
+/// Symbol and code length for the next [`NEAR`] bits; length 0 if the code is longer.
 static SHORT: [(u8, u8); 1 << NEAR] = {
     let mut table = [(0, 0); 1 << NEAR];
     let mut symbol = 0;
@@ -99,12 +99,13 @@ static SHORT: [(u8, u8); 1 << NEAR] = {
     table
 };
 
-/// Decodes `coded` behind what `out` has.
+/// Decodes `coded` and appends the result to `out`.
 ///
 /// # Errors
-/// [`Error::Huffman`]: the mark of the end is in it, or it ends with other than at most seven bits of one.
+/// [`Error::Huffman`] if it contains the end-of-string symbol, or if its padding is anything but up to seven
+/// one bits.
 pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-    // The next bits stand at the top; `have` counts them.
+    // The next bits are at the top; `have` is their number.
     let (mut bits, mut have) = (0u64, 0usize);
     let mut rest = coded;
     loop {
@@ -122,7 +123,8 @@ pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
             have += 8;
             rest = behind;
         }
-        // What is missing at the end is padded with ones, so that a look-up there finds the end's mark.
+        // Missing bits at the end are set to one. They begin the end-of-string code, so the look-up finds no
+        // symbol.
         let near = if have >= NEAR { bits } else { bits | (u64::MAX >> have) };
         let (symbol, len) = SHORT[(near >> (64 - NEAR)) as usize];
         let len = usize::from(len);
@@ -133,7 +135,7 @@ pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
             continue;
         }
         if have < 8 && rest.is_empty() {
-            // Only ones may be left, fewer than eight.
+            // Only padding may be left: fewer than eight bits, all of them one.
             return if bits == !(u64::MAX >> have) || have == 0 { Ok(()) } else { Err(Error::Huffman) };
         }
         let (symbol, len) = far(bits, have).ok_or(Error::Huffman)?;
@@ -143,8 +145,8 @@ pub(crate) fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     }
 }
 
-/// The symbol of a code longer than [`NEAR`] bits, and its length. None for the end's mark and where the bits
-/// end before the code does.
+/// Returns the symbol of a code longer than [`NEAR`] bits, and the code's length. Returns `None` for the
+/// end-of-string symbol, and if the bits end before the code does.
 #[cold]
 fn far(bits: u64, have: usize) -> Option<(u8, usize)> {
     for len in NEAR + 1..=LONGEST.min(have) {
@@ -159,14 +161,14 @@ fn far(bits: u64, have: usize) -> Option<(u8, usize)> {
     None
 }
 
-/// Bytes that `plain` takes when it is encoded.
+/// Returns the number of bytes of `plain` after encoding.
 #[inline]
 pub(crate) fn encoded_len(plain: &[u8]) -> usize {
     let bits = plain.iter().map(|&byte| usize::from(LENGTH[usize::from(byte)])).sum::<usize>();
     bits.div_ceil(8)
 }
 
-/// Encodes `plain` behind what `out` has.
+/// Encodes `plain` and appends the result to `out`.
 pub(crate) fn encode(plain: &[u8], out: &mut Vec<u8>) {
     let (mut bits, mut have) = (0u64, 0u32);
     for &byte in plain {
@@ -228,10 +230,10 @@ mod tests {
         assert_eq!(decoded(&[0b0000_0111]), Ok(b"0".to_vec()));
         for bad in [
             &[0xff][..],    // eight ones
-            &[0b0000_0110], // other than ones
+            &[0b0000_0110], // not ones
             &[0b0000_0000],
-            &[0b0000_0111, 0xff],      // a byte of padding
-            &[0xff, 0xff, 0xff, 0xff], // the mark of the end
+            &[0b0000_0111, 0xff],      // a whole byte of padding
+            &[0xff, 0xff, 0xff, 0xff], // the end-of-string symbol
             &[0xff, 0xff, 0xff, 0xfc],
             &[0xff, 0xf8], // half of a code
         ] {

@@ -2,14 +2,14 @@
 
 use super::Error;
 
-/// Bytes that may follow a prefix. Five have 35 bits, more than any length or index that is accepted; further
-/// bytes could only be padding, which a peer may send without end.
+/// Largest number of bytes behind a prefix. Five hold 35 bits, more than any accepted length or index;
+/// further bytes could only be padding, of which a peer could send any amount.
 const MAX_MORE: usize = 5;
 
-/// Largest value that is accepted: above it no length, index or table size has a meaning here.
+/// Largest accepted value: no larger length, index or table size has a meaning here.
 const MAX_VALUE: u64 = u32::MAX as u64;
 
-/// Reads an integer whose first byte has `prefix` bits of it, at `at`, which moves behind it.
+/// Reads the integer that begins with the low `prefix` bits of the byte at `at`, and moves `at` behind it.
 #[inline]
 pub(crate) fn read(bytes: &[u8], at: &mut usize, prefix: u32) -> Result<usize, Error> {
     let mask = ((1u16 << prefix) - 1) as u8;
@@ -30,7 +30,7 @@ fn read_more(bytes: &[u8], at: &mut usize, mut value: u64) -> Result<usize, Erro
     Err(Error::TooLarge)
 }
 
-/// Writes `value` with a prefix of `prefix` bits; `pattern` has the other bits of the first byte.
+/// Writes `value` with a prefix of `prefix` bits; `pattern` sets the other bits of the first byte.
 #[inline]
 pub(crate) fn write(out: &mut Vec<u8>, pattern: u8, prefix: u32, value: usize) {
     let mask = (1usize << prefix) - 1;

@@ -1,5 +1,5 @@
-//! HPACK, the compression of header blocks (RFC 7541). Both halves of a connection's state are here: a
-//! [`Decoder`] for what comes and an [`Encoder`] for what goes.
+//! HPACK, the compression of header blocks (RFC 7541): a [`Decoder`] for received blocks, and an [`Encoder`]
+//! for sent ones. A connection has one of each.
 
 mod decoder;
 mod encoder;
@@ -13,49 +13,50 @@ pub use encoder::{Encoder, MAX_TABLE};
 
 use std::fmt;
 
-/// What a dynamic table may hold until settings say otherwise (RFC 9113, 6.5.2), in bytes.
+/// Size of a dynamic table until settings change it (RFC 9113, 6.5.2), in bytes.
 pub const DEFAULT_TABLE: usize = 4096;
 
-/// A field as the decoder found it; nothing of it is checked.
+/// A decoded field, unchecked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// Its name, pseudo-headers with their colon.
+    /// Name; that of a pseudo-header has its colon.
     pub name: &'a [u8],
-    /// Its value.
+    /// Value.
     pub value: &'a [u8],
-    /// No table on the way may keep it (RFC 7541, 7.1.3).
+    /// True if no table on the way may keep the field (RFC 7541, 7.1.3).
     pub never_indexed: bool,
 }
 
 /// Whether a field goes into the dynamic table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexing {
-    /// It does, and is found there when it comes again.
+    /// It does, so that a later block can refer to it.
     Incremental,
-    /// It does not: its value hardly comes again.
+    /// It does not, because its value is unlikely to come again.
     Without,
-    /// It must not, here and at each further hop: its value is a secret that somebody could guess.
+    /// It must not, here and at each further hop, because its value is a secret that could be guessed.
     Never,
 }
 
-/// Why a header block cannot be read. Both sides' tables may differ from here on, so it ends the connection.
+/// Reason why a header block cannot be decoded. The tables of both sides may differ from then on, so the
+/// connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// It ends within a field.
+    /// The block ends within a field.
     Truncated,
     /// An integer does not end or does not fit.
     TooLarge,
-    /// A string is not in the Huffman code.
+    /// A string is not valid Huffman code.
     Huffman,
-    /// No table has an entry with that number.
+    /// No table has an entry with that index.
     Index,
-    /// The table was made larger than the settings allow, or its size was changed more than twice.
+    /// The table was made larger than the settings allow, or its size was updated more than twice.
     Update,
-    /// The table's size was changed behind a field.
+    /// The table's size was updated behind a field.
     LateUpdate,
-    /// The table's size was not changed though the settings ask for it.
+    /// The table's size was not updated although the settings require it.
     MissingUpdate,
-    /// It decodes to more than is read of one ([`Decoder::with_most`]).
+    /// The decoded block exceeds the bound of [`Decoder::with_most`].
     TooMuch,
 }
 

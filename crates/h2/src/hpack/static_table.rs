@@ -1,10 +1,10 @@
-//! The static table (RFC 7541, appendix A), and where its names stand.
+//! The static table (RFC 7541, appendix A), with an index of its names.
 
-/// The entries; that with the number 1 comes first.
+/// The entries, beginning with index 1.
 #[rustfmt::skip]
 static ENTRIES: [(&str, &str); LEN] = TABLE;
 
-/// Entries of the static table.
+/// Number of entries in the static table.
 pub(crate) const LEN: usize = 61;
 
 #[rustfmt::skip]
@@ -26,7 +26,7 @@ const TABLE: [(&str, &str); LEN] = [
 
 const SLOTS: usize = 128;
 
-/// Where the search for a name begins; it is not empty.
+/// Returns the slot where the search for a name begins. The name is not empty.
 const fn slot(name: &[u8]) -> usize {
     let mixed = name.len() * 7
         + name[0] as usize * 3
@@ -35,7 +35,7 @@ const fn slot(name: &[u8]) -> usize {
     mixed % SLOTS
 }
 
-/// Numbers of the first entry of each name, by [`slot`]; who finds a place taken goes to the next.
+/// Index of each name's first entry, by [`slot`]; a name whose slot is taken is in the next free one.
 static FIRST: [u8; SLOTS] = {
     let mut first = [0; SLOTS];
     let mut n = 0;
@@ -68,15 +68,15 @@ const fn same(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
-/// The entry with the number `index`, which counts from 1.
+/// Returns the entry with this index, which counts from 1.
 #[inline]
 pub(crate) fn get(index: usize) -> Option<(&'static [u8], &'static [u8])> {
     let (name, value) = ENTRIES.get(index.wrapping_sub(1))?;
     Some((name.as_bytes(), value.as_bytes()))
 }
 
-/// The number of the first entry with this name, and of the one that has the value, too; 0 where there is
-/// none.
+/// Returns the index of the first entry with this name, and of the entry that has the value, too; 0 if there
+/// is none.
 #[inline]
 pub(crate) fn find(name: &[u8], value: &[u8]) -> (usize, usize) {
     if name.is_empty() {

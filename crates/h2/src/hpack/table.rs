@@ -1,18 +1,17 @@
-//! The dynamic table (RFC 7541, 2.3.2 and 4), of bounded memory.
+//! The dynamic table (RFC 7541, 2.3.2 and 4), in bounded memory.
 //!
-//! The bytes of all entries stand in one vector, oldest first, so that each name and value is one slice. What
-//! is evicted leaves a gap in front; when an entry does not fit behind the others any more, the gap is
-//! closed. The vector has half as much again as the table may hold, so closing it costs each byte two moves
-//! at most.
+//! One vector holds the bytes of all entries, oldest first, so each name and value is one slice. Evicted
+//! entries leave a gap at the front. When a new entry does not fit behind the others, the gap is closed. The
+//! vector is half as large again as the table may be, so closing gaps moves each byte at most twice.
 
 use std::collections::VecDeque;
 
-/// What an entry counts beside its bytes (RFC 7541, 4.1).
+/// Number of bytes that an entry counts in addition to its name and value (RFC 7541, 4.1).
 pub(crate) const OVERHEAD: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Where its name begins in the bytes; its value follows.
+    /// Offset of the name in the bytes; the value follows.
     at: u32,
     name: u32,
     value: u32,
@@ -23,33 +22,33 @@ struct Entry {
 pub(crate) struct Table {
     bytes: Vec<u8>,
     entries: VecDeque<Entry>,
-    /// As RFC 7541, 4.1 counts it.
+    /// Size as RFC 7541, 4.1 counts it.
     size: usize,
     most: usize,
 }
 
 impl Table {
-    /// An empty table that may grow to `most` bytes. It takes memory as it grows.
+    /// Creates an empty table that may grow to `most` bytes. It takes memory as it grows.
     pub(crate) fn new(most: usize) -> Self {
         Self { bytes: Vec::new(), entries: VecDeque::new(), size: 0, most }
     }
 
-    /// Entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// What it holds, as RFC 7541, 4.1 counts it.
+    /// Returns the size of all entries, as RFC 7541, 4.1 counts it.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// What it may hold.
+    /// Returns the largest size that the table may have.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// The entry that was added `age` entries ago.
+    /// Returns the entry that was added `age` entries ago.
     #[inline]
     pub(crate) fn get(&self, age: usize) -> Option<(&[u8], &[u8])> {
         let Entry { at, name, value } = *self.entries.get(age)?;
@@ -57,7 +56,7 @@ impl Table {
         Some(line.split_at(name as usize))
     }
 
-    /// Changes what it may hold; entries that do not fit go.
+    /// Changes the largest size, and evicts entries that do not fit.
     pub(crate) fn resize(&mut self, most: usize) {
         self.most = most;
         self.evict(0);
@@ -66,8 +65,8 @@ impl Table {
         }
     }
 
-    /// Adds an entry; the oldest go until it fits. One that is larger than the table empties it and is not
-    /// kept (RFC 7541, 4.4).
+    /// Adds an entry, and evicts the oldest until it fits. An entry larger than the table empties it and is
+    /// not kept (RFC 7541, 4.4).
     pub(crate) fn insert(&mut self, name: &[u8], value: &[u8]) {
         let size = name.len() + value.len() + OVERHEAD;
         self.evict(size);

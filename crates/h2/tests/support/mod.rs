@@ -1,4 +1,4 @@
-//! Frames manually, and a peer that is one.
+//! Frames built by hand, and an end that receives them.
 #![allow(dead_code)]
 
 use manylane_buf::{Chain, Cluster};
@@ -33,7 +33,7 @@ pub(crate) fn setting(number: u16, value: u32) -> Vec<u8> {
     [&number.to_be_bytes()[..], &value.to_be_bytes()].concat()
 }
 
-/// A header block without the help of any table.
+/// Encodes a header block without any table.
 pub(crate) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::default();
@@ -57,7 +57,7 @@ pub(crate) fn post(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &block(POST))
 }
 
-/// What an end has written.
+/// A frame that an end has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
@@ -78,7 +78,7 @@ pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     all
 }
 
-/// One end, and the frames manually that it gets.
+/// One end, which receives hand-built frames.
 pub(crate) struct End {
     pub(crate) connection: Connection,
     pub(crate) now: Duration,
@@ -87,7 +87,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// A server that has got the preface and settings.
+    /// Creates a server that has received the preface and settings.
     pub(crate) fn server(config: Config) -> Self {
         let mut end = Self::fresh_server(config);
         end.feed(PREFACE).expect("the preface");
@@ -102,7 +102,7 @@ impl End {
         Self { connection, now: Duration::ZERO, input: Chain::new(), decoder: Decoder::new(4096) }
     }
 
-    /// A client that has got settings.
+    /// Creates a client that has received settings.
     pub(crate) fn client(config: Config) -> Self {
         let connection = Connection::client(config, Duration::ZERO).expect("memory");
         let mut end =
@@ -113,7 +113,7 @@ impl End {
         end
     }
 
-    /// Gives it bytes; what happened.
+    /// Feeds it bytes, and returns the events.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Event>, ConnectionError> {
         if !bytes.is_empty() {
             for piece in bytes.chunks(16_384) {
@@ -129,14 +129,14 @@ impl End {
         Ok(events)
     }
 
-    /// The one thing that happens.
+    /// Feeds it bytes, and returns the only event.
     pub(crate) fn one(&mut self, bytes: &[u8]) -> Event {
         let mut events = self.feed(bytes).expect("no error of the connection");
         assert_eq!(events.len(), 1, "{events:?}");
         events.remove(0)
     }
 
-    /// The frames that it has written since.
+    /// Returns the frames written since the last call.
     pub(crate) fn written(&mut self) -> Vec<Frame> {
         let mut out = Chain::new();
         self.connection.poll_output(&mut out).expect("memory");
@@ -144,7 +144,7 @@ impl End {
         frames(bytes.strip_prefix(PREFACE).unwrap_or(&bytes))
     }
 
-    /// The fields of a header block that it has written.
+    /// Returns the fields of a header block that it has written.
     pub(crate) fn fields(&mut self, block: &[u8]) -> Vec<(String, String, bool)> {
         let mut fields = Vec::new();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
@@ -157,7 +157,7 @@ impl End {
     }
 }
 
-/// The stream of a request that begins.
+/// Returns the stream of a request event.
 pub(crate) fn began(event: &Event) -> StreamId {
     match event {
         Event::Request { stream, .. } => *stream,
