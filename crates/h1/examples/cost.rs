@@ -1,5 +1,6 @@
-//! What heads and chunks cost: `cargo run --release -p manylane-h1 --example cost` prints nanoseconds, least
-//! of many short runs. With a case's name and a number of rounds it runs that alone, for instruction counts:
+//! Measures the cost of heads and chunks: `cargo run --release -p manylane-h1 --example cost` prints
+//! nanoseconds, the least of many short runs. With a case's name and a number of rounds it runs that case
+//! alone, for instruction counts:
 //!
 //! ```text
 //! valgrind --tool=callgrind target/release/examples/cost request-16 20000
@@ -7,7 +8,7 @@
 //! rounds
 //! ```
 //!
-//! Not for comparing with other machines: `httparse` beside ours is the measure.
+//! The figures are not for comparing machines: `httparse`, measured beside it, is the reference.
 
 use manylane_buf::{Chain, Cluster, Segment};
 use manylane_h1::{
@@ -54,7 +55,7 @@ const RESPONSE_20: &str = "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat,
     Set-Cookie: session=8c1b3c6e5a1f4be0a5d5f1b0; Path=/; HttpOnly; Secure\r\nX-Request-Id: \
     6f1d0c52-1e4a\r\nVia: 1.1 edge\r\n\r\n";
 
-/// Chunks of one byte that a segment of 16 KiB has (R-G10).
+/// Number of chunks of one byte in a segment of 16 KiB (R-G10).
 const CHUNKS: usize = 2_700;
 
 const ASKED: RequestInfo = RequestInfo { method: Method::Get, upgrade: false };
@@ -66,7 +67,7 @@ fn segment(bytes: &[u8]) -> Segment {
 struct Case {
     name: &'static str,
     per: &'static str,
-    /// Things done in one round.
+    /// Number of things done in one round.
     things: usize,
     run: Box<dyn FnMut()>,
 }

@@ -1,8 +1,8 @@
-//! Bodies out of bytes as they arrive.
+//! Reads bodies from bytes as they arrive.
 //!
-//! Data moves by reference, but for small chunks: those of one segment are copied into one cluster that is
-//! reserved once for all of them (R-G10), since a segment each would cost more than the copy, here and in the
-//! system call that sends them.
+//! Data moves by reference, except for small chunks. The small chunks of one segment are copied into one
+//! cluster, which is reserved once for all of them (R-G10): a segment for each would cost more than the copy,
+//! here and in the system call that sends them.
 
 use crate::chunks::{self, Chunks};
 use crate::error::{Error, Problem};
@@ -15,63 +15,63 @@ use crate::write::Digits;
 use manylane_buf::{CLUSTER_SIZES, Chain, Cluster, MAX_CLUSTER, Segment};
 use manylane_http::Head;
 
-/// A chunk's data of fewer bytes in one segment is copied to what came before it, more is passed on by
-/// reference.
+/// Size of a chunk's data in one segment, in bytes, below which it is copied behind the previous data. Larger
+/// data is passed on by reference.
 const SMALL: usize = 1024;
 
-/// Chunks with fewer bytes of data are tiny: their framing is a tenth of them and more. Those that are there
-/// together are worth a copy, which is less than what they cost every hop behind.
+/// Number of data bytes below which a chunk is tiny: its framing is a tenth of it or more. Tiny chunks that
+/// come together are copied, which costs less than they would cost every later hop.
 const TINY_CHUNK: usize = 64;
 
-/// No size's line is longer, in bytes: digits and line end; extensions are read over as they come.
+/// Longest line of a size, in bytes: digits and line end. Extensions are skipped as they come.
 const LONGEST_LINE: usize = 16 + 2;
 
 #[derive(Debug)]
 enum State {
-    /// So many bytes are left.
+    /// This many bytes are left.
     Length(u64),
     Chunked(Chunks),
     Trailers(TrailerParser),
-    /// All that comes.
+    /// All bytes that come.
     UntilEnd,
     Done,
     Failed,
 }
 
-/// What has become of a body.
+/// State of a body after a read.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // a box would ask the global allocator for room
 pub enum Progress {
-    /// More bytes are needed, or there may be more: of a body that ends with the connection, and of a tunnel.
+    /// More bytes are needed; or, for a tunnel or a body that ends with the connection, may come.
     More,
-    /// It is complete; what the input still has belongs to the next message. The trailers, if there was at
-    /// least one.
+    /// The body is complete; the bytes left in the input belong to the next message. Has the trailers, if
+    /// there is at least one.
     Done(Option<Head>),
 }
 
-/// Whose message is read: decides about the status of an error.
+/// Sender of the message, which decides on the status of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum From {
-    /// A client's: 400 and 431.
+    /// A client: 400 and 431.
     Client,
-    /// A server's: 502.
+    /// A server: 502.
     Server,
 }
 
-/// Takes one body out of a connection's bytes.
+/// Reads one body from a connection's bytes.
 #[derive(Debug)]
 pub struct BodyReader {
     state: State,
     from: From,
     limits: Limits,
-    /// Bytes of data so far.
+    /// Number of data bytes so far.
     data: u64,
-    /// The first thing in it that a strict reader refuses.
+    /// The first part that a strict reader refuses.
     relaxed: Option<Relaxed>,
 }
 
 impl BodyReader {
-    /// A reader at the beginning of a body.
+    /// Creates a reader at the beginning of a body.
     pub fn new(body: Body, from: From, limits: Limits) -> Self {
         let state = match body {
             Body::None | Body::Length(0) => State::Done,
@@ -84,7 +84,7 @@ impl BodyReader {
         Self { state, from, limits, data: 0, relaxed: None }
     }
 
-    /// The first thing that a strict reader refuses, in chunks' sizes or trailers. Said once.
+    /// Returns, once, the first part of chunk sizes or trailers that a strict reader refuses.
     pub fn take_relaxed(&mut self) -> Option<Relaxed> {
         let mut relaxed = self.relaxed.take()?;
         if self.from == From::Server {
@@ -93,19 +93,18 @@ impl BodyReader {
         Some(relaxed)
     }
 
-    /// Whether the whole body was read.
+    /// Returns whether the whole body was read.
     #[inline]
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Done)
     }
 
-    /// Bytes of data that were read so far.
+    /// Returns the number of data bytes read so far.
     pub fn data(&self) -> u64 {
         self.data
     }
 
-    /// The most bytes that may follow before something has to be looked at: what may be spliced. None: no
-    /// bound.
+    /// Returns the number of bytes that may pass without being read, for a splice; `None` for no bound.
     pub fn passable(&self) -> Option<u64> {
         match &self.state {
             State::Length(left) => Some(*left),
@@ -115,10 +114,10 @@ impl BodyReader {
         }
     }
 
-    /// `n` bytes of data went past the reader, at most [`passable`](Self::passable).
+    /// Counts `n` bytes of data that passed without being read, at most [`passable`](Self::passable).
     ///
     /// # Panics
-    /// When they are more.
+    /// If `n` is larger.
     pub fn passed(&mut self, n: u64) {
         assert!(
             self.passable().is_none_or(|bound| n <= bound),
@@ -133,15 +132,15 @@ impl BodyReader {
         }
     }
 
-    /// Whether the next byte is the first of a chunk: here, and nowhere else, may [`read`](Self::read) take
-    /// turns with [`read_chunks`](Self::read_chunks).
+    /// Returns whether the next byte is the first of a chunk. Only there, the caller may switch between
+    /// [`read`](Self::read) and [`read_chunks`](Self::read_chunks).
     #[inline]
     pub fn is_between_chunks(&self) -> bool {
         matches!(&self.state, State::Chunked(chunks) if chunks.is_between())
     }
 
-    /// Whether `input`, which begins [between chunks](Self::is_between_chunks), begins with a chunk that has
-    /// few bytes and is not the last one of data: better passed on together with those behind it.
+    /// Returns whether `input` begins with a tiny chunk that another chunk of data follows, which are better
+    /// passed on together. `input` begins [between chunks](Self::is_between_chunks).
     #[inline]
     pub fn sees_tiny_chunks(input: &Chain) -> bool {
         let Some(bytes) = input.front() else { return false };
@@ -149,21 +148,21 @@ impl BodyReader {
         len < TINY_CHUNK && bytes.get(start + len + 2).is_some_and(|next| *next != b'0')
     }
 
-    /// Moves data from `input` behind what `out` has, without its framing: all that is there.
+    /// Moves all data that is there from `input` to the end of `out`, without its framing.
     ///
     /// # Errors
-    /// [`Error`]; what was read before it is in `out`. The connection cannot be used any more.
+    /// [`Error`]; the data before it is in `out`. The connection cannot be used any more.
     pub fn read(&mut self, input: &mut Chain, out: &mut Chain) -> Result<Progress, Error> {
         self.advance(input, out, false)
     }
 
-    /// As [`read`](Self::read), but a chunked body keeps its chunks: `out` gets them as they came but for
-    /// extensions, checked, up to the line of the last chunk, which is left out as trailers are;
-    /// [`BodyWriter::end`](crate::BodyWriter::end) writes those. Nothing is copied. For bodies that go on
-    /// as chunks and are not looked at.
+    /// Does what [`read`](Self::read) does, but keeps the chunks of a chunked body: `out` gets them checked
+    /// and unchanged, without their extensions. The last chunk and the trailers are left out;
+    /// [`BodyWriter::end`](crate::BodyWriter::end) writes them. Nothing is copied. For bodies that go on in
+    /// chunks and that nobody examines.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// Those of [`read`](Self::read).
     pub fn read_chunks(&mut self, input: &mut Chain, out: &mut Chain) -> Result<Progress, Error> {
         self.advance(input, out, true)
     }
@@ -206,7 +205,7 @@ impl BodyReader {
                         if keep_chunks { keep(chunks, front, out)? } else { join(chunks, front, out)? };
                     self.data += data;
                     if let Some(at) = chunks.take_padding()
-                        && self.from == From::Client // those of servers are as they may be
+                        && self.from == From::Client // servers may pad their sizes
                         && self.relaxed.is_none()
                     {
                         let error = request_error((Problem::BadExtension, at));
@@ -214,7 +213,7 @@ impl BodyReader {
                         self.relaxed = Some(Relaxed { error, received });
                     }
                     if n == 0 {
-                        // A size's line that is cut: it has to lie in one piece.
+                        // A size's line is cut: it has to be in one piece.
                         if input.segment_count() == 1 {
                             return Ok(Progress::More);
                         }
@@ -241,11 +240,11 @@ impl BodyReader {
         }
     }
 
-    /// The connection ended. That is the end of a body that has no other.
+    /// Handles the end of the connection, which ends a body that has no other end.
     ///
     /// # Errors
-    /// When the body is not complete. The status is that of a client that went away amid its request, 400, or
-    /// of a server that did so amid its response, 502.
+    /// If the body is not complete. The status is 400 for a client that left during its request, or 502 for a
+    /// server that left during its response.
     pub fn end(&mut self) -> Result<(), Error> {
         match self.state {
             State::Done | State::UntilEnd => {
@@ -265,7 +264,7 @@ fn no_memory<E>(_: E) -> Refusal {
     (Problem::NoMemory, 0)
 }
 
-/// Moves `n` bytes, of which there are so many.
+/// Moves `n` bytes; `input` has at least as many.
 fn move_bytes(input: &mut Chain, n: usize, out: &mut Chain) -> Result<(), Refusal> {
     if n == input.len() {
         return out.append_chain(input).map_err(no_memory);
@@ -274,12 +273,12 @@ fn move_bytes(input: &mut Chain, n: usize, out: &mut Chain) -> Result<(), Refusa
     out.append_chain(&mut part).map_err(no_memory)
 }
 
-/// Bytes read, and bytes of data among them.
+/// Number of bytes read, and number of data bytes among them.
 type Read = (usize, u64);
 
-/// Reads one segment and passes the chunks on as they are but for extensions, which are for the next hop
-/// only, up to the last size's line that is complete and not the last chunk's. Of a line whose extension is
-/// cut the size is passed on, and the rest is read over when it comes.
+/// Reads one segment and passes its chunks on unchanged, without their extensions, which are for the next hop
+/// only. It stops before the last chunk's line and before a size's line that is not complete. Of a line whose
+/// extension is cut, it passes the size on and skips the rest when it comes.
 fn keep(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, Refusal> {
     if chunks.extending().is_some() {
         let read = chunks.read_extension(front)?;
@@ -304,8 +303,8 @@ fn keep(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, R
     Ok((if last { read } else { keep }, data))
 }
 
-/// Passes on the first `end` bytes of a segment, but for the extensions of its chunks. No size's line is cut
-/// there.
+/// Passes on the first `end` bytes of a segment without the extensions of its chunks. No size's line is cut
+/// at `end`.
 #[cold]
 fn without_extensions(
     mut chunks: Chunks,
@@ -355,13 +354,13 @@ fn join(chunks: &mut Chunks, front: &Segment, out: &mut Chain) -> Result<Read, R
     Ok((read?.0, data))
 }
 
-/// Puts pieces of one segment behind a chain.
+/// Appends pieces of one segment to a chain.
 struct Joiner<'a> {
     front: &'a Segment,
     out: &'a mut Chain,
-    /// What was copied together and is not in the chain yet.
+    /// Cluster with copied pieces that is not yet in the chain.
     joined: Option<Cluster>,
-    /// Most room to take for what is copied.
+    /// Largest cluster to reserve for copies.
     reserve: usize,
     failed: bool,
 }
@@ -384,8 +383,8 @@ impl Joiner<'_> {
             return;
         }
         self.flush();
-        // Room for all data that the segment can still have (R-G10), but behind a large piece, where little
-        // is to be expected.
+        // Room for all data that the segment can still have (R-G10). Behind a large piece, little is
+        // expected.
         let room = (self.front.len() - at).min(self.reserve);
         match Cluster::alloc(room) {
             Ok(mut cluster) => {
@@ -396,7 +395,7 @@ impl Joiner<'_> {
         }
     }
 
-    /// By reference.
+    /// Passes a piece on by reference.
     fn pass(&mut self, at: usize, len: usize) {
         self.flush();
         self.reserve = CLUSTER_SIZES[0];

@@ -1,4 +1,4 @@
-//! The chunked coding (RFC 9112, 7.1), as a machine over runs of bytes.
+//! The chunked coding (RFC 9112, 7.1), as a state machine over runs of bytes.
 //!
 //! ```text
 //!        +--------------------------- CRLF -- Data end <---------+
@@ -7,27 +7,27 @@
 //!                                                   \-> n = 0: Last; trailers follow
 //! ```
 //!
-//! Strict: digits, then an optional extension, then CRLF. No space before or behind the digits but before an
-//! extension's semicolon, no bare line feed anywhere. Servers may pad their sizes with spaces, as old ones
-//! do.
+//! It is strict: digits, then an optional extension, then CRLF. No space is allowed around the digits, except
+//! before an extension's semicolon, and no bare line feed anywhere. Servers may pad their sizes with spaces,
+//! as old ones do.
 
 use crate::error::Problem;
 use crate::lines::Refusal;
 
-/// Longest extension of one chunk, in bytes: what HAProxy's buffer takes. They are read over as they come,
-/// never kept; without a bound they would be bytes that no length counts.
+/// Largest extension of one chunk, in bytes: the size of HAProxy's buffer. Extensions are skipped as they
+/// come and never kept; without a bound they would be bytes that no length counts.
 const MAX_EXTENSION: u16 = 16_384;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Before and amid the digits.
+    /// Before or within the digits.
     Size { size: u64, digits: u8 },
-    /// Behind the digits: so many bytes of an extension were seen, the last a space where `semicolon` must
-    /// follow.
+    /// Behind the digits. `len` bytes of an extension were read; if `semicolon` is true they were blanks, and
+    /// a semicolon must follow.
     Extension { size: u64, len: u16, semicolon: bool },
-    /// Behind the carriage return of the size's line, which has an extension.
+    /// Behind the carriage return of the size's line; `extended` if the line has an extension.
     SizeCr { size: u64, extended: bool },
-    /// So many bytes of data are left; more than 0.
+    /// This many bytes of data are left; at least 1.
     Data(u64),
     /// Behind the data.
     DataEnd,
@@ -37,26 +37,26 @@ enum State {
     Last,
 }
 
-/// Where in a chunked body the next byte is.
+/// Position in a chunked body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunks {
     state: State,
-    /// Something beside digits was seen in the line of a size.
+    /// True if a size's line had more than digits.
     extended: bool,
-    /// Sizes may be padded.
+    /// True if sizes may be padded.
     padded: bool,
-    /// Where the line of a padded size ends in what was read last.
+    /// End of the line of a padded size, in the bytes that were read last.
     padding: Option<usize>,
 }
 
 impl Chunks {
-    /// At the beginning of a body, whose sizes may be `padded` with spaces.
+    /// Begins a body. `padded` says whether its sizes may be padded with spaces.
     pub(crate) fn new(padded: bool) -> Self {
         Self { state: NEXT, extended: false, padded, padding: None }
     }
 }
 
-/// Behind the first line feed, or the end.
+/// Returns the position behind the first line feed, or the end.
 fn line_end(bytes: &[u8]) -> usize {
     let end = manylane_buf::scan::find(bytes, 0, b'\n');
     (end + 1).min(bytes.len())
@@ -74,8 +74,9 @@ fn hex(byte: u8) -> Option<u64> {
     (letter < 6).then_some(u64::from(letter) + 10)
 }
 
-/// Data and length of a chunk that is whole at `at`, in the usual form: up to seven digits, no extension.
-#[inline(always)] // the closure of its caller should be part of its loop
+/// Returns start and length of the data of a chunk at `at` that is complete and in the usual form: up to
+/// seven digits, no extension.
+#[inline(always)] // its caller's closure should be inlined in the loop
 pub(crate) fn whole(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let rest = bytes.get(at..)?;
     let mut size = hex(*rest.first()?)? as usize;
@@ -92,26 +93,27 @@ pub(crate) fn whole(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     (size > 0).then_some((at + digits + 2, size))
 }
 
-/// Bytes of framing and data of a tiny chunk at most.
+/// Largest size of a tiny chunk with its framing, in bytes.
 const TINY: usize = 8;
 
-/// Tiny chunks that are alike, before those that follow are compared in blocks.
+/// Number of equal tiny chunks after which the following ones are compared in blocks.
 const ALIKE: usize = 8;
 
-/// A tiny chunk: where it begins, and how it is laid out.
+/// A tiny chunk: its position and layout.
 #[derive(Clone, Copy)]
 struct Tiny {
     begin: usize,
-    /// Bytes of its size's line.
+    /// Number of bytes in the size's line.
     line: usize,
-    /// Bytes of data.
+    /// Number of bytes of data.
     len: usize,
 }
 
-/// Reads over chunks from `at` on that are framed, byte by byte, as `tiny`, which ends there: where the first
-/// is that is not, or does not lie so far before the end. Tiny chunks come in long runs of equal ones
-/// (R-G10), and where the next begins is known here before this one was looked at.
-#[inline(always)] // one caller, and the closure in it should be part of its loop
+/// Reads chunks from `at` on whose framing is equal, byte by byte, to that of `tiny`, which ends at `at`.
+/// Returns the position of the first chunk that differs, or that is too close to the end. Tiny chunks come in
+/// long runs of equal ones (R-G10), and this knows where the next one begins before it has read the current
+/// one.
+#[inline(always)] // one caller, whose closure should be inlined in the loop
 fn alike(bytes: &[u8], mut at: usize, tiny: Tiny, mut data: impl FnMut(usize, usize)) -> usize {
     let Tiny { begin, line, len } = tiny;
     let stride = at - begin;
@@ -134,7 +136,8 @@ fn alike(bytes: &[u8], mut at: usize, tiny: Tiny, mut data: impl FnMut(usize, us
     }
 }
 
-/// The same in blocks of `N` bytes, a multiple of the stride: a few wide comparisons for several chunks.
+/// Does the same in blocks of `N` bytes, a multiple of the stride: a few wide comparisons handle several
+/// chunks.
 #[inline(always)] // as above
 fn blocks<const N: usize>(
     bytes: &[u8],
@@ -159,9 +162,9 @@ fn blocks<const N: usize>(
 }
 
 impl Chunks {
-    /// Reads over `bytes` until they end or the last chunk's line does, and hands the data to `data`, piece
-    /// by piece: where it begins and how long it is. How many bytes were read, and where the last size's
-    /// line that was begun in them begins.
+    /// Reads `bytes` up to their end or behind the last chunk's line. Calls `data` with start and length of
+    /// each piece of data. Returns the number of bytes read, and the start of the last size's line that
+    /// begins in them.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -243,8 +246,8 @@ impl Chunks {
         Ok((at, line))
     }
 
-    /// Goes back to the start of a size's line of which not all was read, but for one that an extension has
-    /// begun in. Whether there was one.
+    /// Goes back to the start of a size's line that was not read completely, unless an extension has begun in
+    /// it. Returns whether it went back.
     pub(crate) fn rewind(&mut self) -> bool {
         let amid = matches!(self.state, State::Size { .. } | State::SizeCr { extended: false, .. });
         if amid {
@@ -253,7 +256,7 @@ impl Chunks {
         amid
     }
 
-    /// The size of the chunk in whose line an extension has begun that is not over.
+    /// Returns the size of the chunk whose line has an extension that is not complete.
     pub(crate) fn extending(&self) -> Option<u64> {
         match self.state {
             State::Extension { size, .. } | State::SizeCr { size, extended: true } => Some(size),
@@ -261,42 +264,42 @@ impl Chunks {
         }
     }
 
-    /// Reads over an extension, up to its line's end. How many bytes that were.
+    /// Reads an extension up to the end of its line. Returns the number of bytes read.
     pub(crate) fn read_extension(&mut self, bytes: &[u8]) -> Result<usize, Refusal> {
         let end = line_end(bytes);
         self.read(&bytes[..end], |_, _| {})?;
         Ok(end)
     }
 
-    /// Whether the next byte is the first of a chunk.
+    /// Returns whether the next byte is the first of a chunk.
     #[inline]
     pub(crate) fn is_between(&self) -> bool {
         self.state == NEXT
     }
 
-    /// `n` bytes of the present chunk's data went past; there are so many.
+    /// Skips `n` bytes of the current chunk's data, which has at least as many.
     pub(crate) fn pass(&mut self, n: u64) {
         if let State::Data(left) = self.state {
             self.state = if left == n { State::DataEnd } else { State::Data(left - n) };
         }
     }
 
-    /// Whether an extension was seen since this was asked.
+    /// Returns whether an extension was read since the last call.
     pub(crate) fn saw_extension(&mut self) -> bool {
         std::mem::take(&mut self.extended)
     }
 
-    /// Where the first padded size's line ends in what was read since this was asked.
+    /// Returns the end of the first padded size's line in the bytes read since the last call.
     pub(crate) fn take_padding(&mut self) -> Option<usize> {
         self.padding.take()
     }
 
-    /// Whether the last chunk's line was read.
+    /// Returns whether the last chunk's line was read.
     pub(crate) fn is_last(&self) -> bool {
         self.state == State::Last
     }
 
-    /// Bytes of the present chunk's data that are still to come.
+    /// Returns the number of data bytes that the current chunk still lacks.
     pub(crate) fn left(&self) -> u64 {
         match self.state {
             State::Data(left) => left,
@@ -309,12 +312,12 @@ impl Chunks {
 mod tests {
     use super::*;
 
-    /// Long enough for a block.
+    /// Number of equal chunks: enough for a block.
     const RUN: usize = 20;
 
     type Story = (Vec<u8>, Result<bool, Problem>);
 
-    /// The data, and whether all was well up to the last chunk; read `step` bytes at a time.
+    /// Reads the bytes in pieces of `step`. Returns the data, and whether the last chunk was reached.
     fn story(bytes: &[u8], step: usize) -> Story {
         let (mut chunks, mut data) = (Chunks::new(false), Vec::new());
         for part in bytes.chunks(step) {
@@ -326,7 +329,7 @@ mod tests {
         (data, Ok(chunks.is_last()))
     }
 
-    /// What is read in runs is what is read byte by byte, wherever a run is broken and with whatever.
+    /// Reading runs has the same result as reading single bytes, wherever and however a run is broken.
     #[test]
     fn runs_of_equal_chunks_are_read_as_single_bytes_are() {
         for (line, data) in

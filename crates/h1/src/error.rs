@@ -1,19 +1,19 @@
-//! Why a message is refused.
+//! Reasons to refuse a message.
 
 use std::fmt;
 
-/// A message that is refused: what to answer, where it went wrong, and why.
+/// A refused message: the status to answer, the position, and the reason.
 ///
-/// The input still has all bytes of the message from its first one on (for a body: from the part that could
-/// not be read on), so that they can be kept for `show errors`.
+/// The input still has all bytes of the message from its first one on, so that they can be kept for
+/// `show errors`. Of a body, it has the part that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// What to answer the client: 400, 405, 413, 414, 422, 431, 500 or 505 for a request, 502 or 500 for a
+    /// Status to answer the client: 400, 405, 413, 414, 422, 431, 500 or 505 for a request, 502 or 500 for a
     /// response. The connection cannot be used any more.
     pub status: u16,
-    /// Offset of the first byte that is wrong in the input.
+    /// Offset of the first wrong byte in the input.
     pub position: usize,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -27,7 +27,7 @@ impl std::error::Error for Error {}
 
 macro_rules! problems {
     ($($name:ident $status:literal $sentence:literal)*) => {
-        /// What is wrong with a message.
+        /// A problem of a message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Problem {
@@ -35,17 +35,17 @@ macro_rules! problems {
         }
 
         impl Problem {
-            /// One sentence for people.
+            /// Returns one sentence for people.
             pub fn sentence(self) -> &'static str {
                 match self { $(Self::$name => $sentence,)* }
             }
 
-            /// What a request with it is answered.
+            /// Returns the status to answer a request with this problem.
             pub fn status(self) -> u16 {
                 match self { $(Self::$name => $status,)* }
             }
 
-            /// All of them, for tables.
+            /// Returns all problems, for tables.
             pub fn all() -> &'static [Self] {
                 &[$(Self::$name),*]
             }

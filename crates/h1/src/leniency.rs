@@ -1,89 +1,89 @@
-//! What a lenient parser accepts beyond the strict one, and the strict form that it makes of a head.
+//! Relaxations of the strict parser, and the strict form that a lenient parser gives to a head.
 //!
-//! A parser reads strictly first. Only when that fails, and its [`Limits`](crate::Limits) name relaxations,
-//! the head is written anew in the strict form and read again. So what goes on has one form whatever was
-//! received, and no relaxation costs those who keep to the rules.
+//! A parser reads strictly first. Only if that fails, and its [`Limits`](crate::Limits) name relaxations, it
+//! rewrites the head in the strict form and reads that. So a message goes on in one form however it came, and
+//! relaxations cost nothing for peers that keep to the rules.
 
 use crate::error::Error;
 use manylane_buf::Segment;
 use manylane_http::Known;
 
-/// A set of relaxations. Each is something that HAProxy accepts as well.
+/// A set of relaxations, each of which HAProxy has, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leniency(u16);
 
 impl Leniency {
-    /// None: the strict parser.
+    /// No relaxation: the strict parser.
     pub const NONE: Self = Self(0);
-    /// A line of a head or of trailers ends with a line feed alone. Lines of chunks never do.
+    /// A line of a head or of trailers may end with a line feed alone. Lines of chunks may not.
     pub const LINE_FEED: Self = Self(1);
-    /// Several blanks or tabs between the parts of a first line.
+    /// Several blanks or tabs may stand between the parts of a first line.
     pub const BLANKS: Self = Self(1 << 1);
-    /// Control characters in values and reasons, NUL among them, but no carriage return: each becomes a
+    /// Values and reasons may have control characters, NUL among them, but no carriage return. Each becomes a
     /// blank.
     pub const CONTROLS: Self = Self(1 << 2);
-    /// A value goes on in the next line (obs-fold): the line's end becomes blanks.
+    /// A value may continue in the next line (obs-fold). The line end becomes blanks.
     pub const FOLDS: Self = Self(1 << 3);
-    /// `Content-Length` several times, or as a list, if all are equal: one is left.
+    /// `Content-Length` may come several times, or as a list, if all are equal. One is left.
     pub const LENGTHS: Self = Self(1 << 4);
-    /// `Content-Length` beside `Transfer-Encoding: chunked`: the length is dropped, and the connection
-    /// closes.
+    /// `Content-Length` may stand beside `Transfer-Encoding: chunked`. The length is dropped, and the
+    /// connection closes.
     pub const LENGTH_AND_CODING: Self = Self(1 << 5);
-    /// A message of HTTP/1.0 in chunks: its connection closes. A response is taken as one of HTTP/1.1. A
-    /// request stays one of HTTP/1.0, since its client may not read an answer in chunks; whoever sends it on
-    /// makes it one of HTTP/1.1, since a server of 1.0 might not look for chunks.
+    /// A message of HTTP/1.0 may have chunks. Its connection closes. A response counts as one of HTTP/1.1. A
+    /// request stays one of HTTP/1.0, because its client may not understand a response in chunks; the caller
+    /// that sends it on makes it one of HTTP/1.1, because a server of HTTP/1.0 might not look for chunks.
     pub const OLD_CODING: Self = Self(1 << 6);
-    /// Blanks behind a chunk's size. Those of servers are always accepted.
+    /// Blanks may follow a chunk's size. Those of servers are always accepted.
     pub const CHUNK_BLANKS: Self = Self(1 << 7);
-    /// `Host` several times, if all are equal: one is left. What stands behind its colon need not be a port.
+    /// `Host` may come several times, if all are equal; one is left. The text behind its colon need not be a
+    /// port.
     pub const HOSTS: Self = Self(1 << 8);
-    /// What HAProxy accepts without any option, unless `option http-strict-framing` is set.
+    /// The relaxations that HAProxy has by default, without `option http-strict-framing`.
     pub const USUAL: Self = Self::LINE_FEED
         .with(Self::BLANKS)
         .with(Self::LENGTHS)
         .with(Self::LENGTH_AND_CODING)
         .with(Self::OLD_CODING)
         .with(Self::HOSTS);
-    /// All of them: `option accept-unsafe-violations-in-http-request` and `-response`.
+    /// All relaxations: `option accept-unsafe-violations-in-http-request` and `-response`.
     pub const ALL: Self = Self((1 << 9) - 1);
 
-    /// Those whose bits are set, in the order of the constants above: for whoever chooses at random.
+    /// Creates a set from bits, in the order of the constants above: for random tests.
     pub fn from_bits(bits: u16) -> Self {
         Self(bits & Self::ALL.0)
     }
 
-    /// Whether all of `others` are among these.
+    /// Returns whether the set contains all of `others`.
     pub fn has(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// These and `others`.
+    /// Returns the union with `others`.
     pub const fn with(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 }
 
-/// What a lenient parser let pass.
+/// Record of a message that only a lenient parser accepts.
 #[derive(Clone, Debug)]
 pub struct Relaxed {
-    /// The first thing for which a strict parser refuses the message.
+    /// The first reason for which a strict parser refuses the message.
     pub error: Error,
-    /// What was received: of a head, all of it; of a body, from the line that is wrong, as far as it was
-    /// there.
+    /// The received bytes: the whole head; of a body, the part from the wrong line on that had come.
     pub received: Segment,
 }
 
-/// Which first line a head has.
+/// Kind of a head's first line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     Request,
     Status,
-    /// None: trailers.
+    /// There is no first line: trailers.
     None,
 }
 
@@ -91,8 +91,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Whether the field in this line frames the message. Such a one is read as it came: nothing in it becomes a
-/// blank.
+/// Returns whether the field in this line frames the message. Such a field is read as it came; nothing in it
+/// becomes a blank.
 fn frames(line: &[u8]) -> bool {
     #[cfg(test)]
     tests::LOOKED.set(tests::LOOKED.get() + line.len());
@@ -100,9 +100,9 @@ fn frames(line: &[u8]) -> bool {
     matches!(Known::of(&line[..colon]), Known::CONTENT_LENGTH | Known::TRANSFER_ENCODING)
 }
 
-/// Writes the lines of a head behind `out`, which is empty, in the strict form where `lenient` allows it;
-/// what it does not allow stays for the strict parser to find. Where the byte came from that stands at
-/// `watched` in `out` now.
+/// Writes the lines of a head to `out`, which is empty, in the strict form as far as `lenient` allows. It
+/// leaves the rest for the strict parser to refuse. Returns the offset in `head` of the byte that is at
+/// `watched` in `out`.
 pub(crate) fn rewrite(
     head: &[u8],
     first: First,
@@ -112,8 +112,8 @@ pub(crate) fn rewrite(
 ) -> usize {
     let mut origin = head.len();
     let mut at = 0;
-    let mut line_start = 0; // in `out`, of the line that may be folded
-    let mut framing = false; // whether that line frames: known from its beginning, however long it grows
+    let mut line_start = 0; // start in `out` of the line that may be folded
+    let mut framing = false; // whether that line frames the message: set at its start, however long it grows
     while at < head.len() {
         let end = head[at..].iter().position(|&byte| byte == b'\n').map_or(head.len(), |n| at + n);
         let next = (end + 1).min(head.len());
@@ -153,7 +153,7 @@ pub(crate) fn rewrite(
     origin
 }
 
-/// What a control character becomes.
+/// Returns the byte, or a blank for a control character.
 fn plain(byte: u8, lenient: Leniency) -> u8 {
     let control = (byte < b' ' && !matches!(byte, b'\t' | b'\r' | b'\n')) || byte == 0x7f;
     if control && lenient.has(Leniency::CONTROLS) { b' ' } else { byte }
@@ -164,7 +164,8 @@ fn first_line(text: &[u8], first: First, lenient: Leniency, out: &mut Vec<u8>) {
         out.extend_from_slice(text);
         return;
     }
-    // Between two parts one blank is left; behind the second one of a status line everything is its reason.
+    // One blank is left between two parts. In a status line, everything behind the second blank is the
+    // reason.
     let mut parts = 0;
     let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
@@ -201,11 +202,11 @@ mod tests {
     use std::cell::Cell;
 
     thread_local! {
-        /// So many bytes has `frames` looked at in this thread.
+        /// Number of bytes that `frames` has examined in this thread.
         pub(super) static LOOKED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Whether a line frames is asked once for each line, and not again of all that was folded into it.
+    /// `frames` examines each line once, and not again when lines are folded into it.
     #[test]
     fn many_folds_are_little_work() {
         let mut head = b"GET / HTTP/1.1\r\nHost: a\r\nX: y\n".to_vec();

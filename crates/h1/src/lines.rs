@@ -1,5 +1,5 @@
-//! The lines of a head, found in contiguous bytes: first line, fields, empty line. Strict: see the crate's
-//! page for what is refused.
+//! The lines of a head, in contiguous bytes: first line, fields, empty line. It is strict: see the crate's
+//! README for what it refuses.
 //!
 //! Here `None` means that the bytes end before the head does. Positions are offsets in the bytes.
 
@@ -9,20 +9,20 @@ use crate::limits::Limits;
 use manylane_buf::scan;
 use manylane_http::{FieldLine, Fields, Known, Method, PushError, RequestLine, StatusLine, Version, syntax};
 
-/// A problem and where it is.
+/// A problem and its position.
 pub(crate) type Refusal = (Problem, usize);
 
 pub(crate) type Lines<T> = Result<Option<T>, Refusal>;
 
-/// What is at a line's end.
+/// State of a line's end.
 enum End {
-    /// `\r\n`, at this offset.
+    /// `\r\n` is at this offset.
     At(usize),
-    /// Not there yet.
+    /// The line end has not come yet.
     Missing,
 }
 
-/// The end of the line whose text goes on at `at`.
+/// Finds the end of the line whose text continues at `at`.
 #[inline]
 fn end_of_line(bytes: &[u8], at: usize) -> Result<End, Refusal> {
     let at = scan::control(bytes, at);
@@ -32,7 +32,7 @@ fn end_of_line(bytes: &[u8], at: usize) -> Result<End, Refusal> {
     }
 }
 
-/// As [`end_of_line`]; tabs are text.
+/// Does what [`end_of_line`] does, and accepts tabs as text.
 #[cold]
 fn rare_end_of_line(bytes: &[u8], mut at: usize) -> Result<End, Refusal> {
     loop {
@@ -51,7 +51,7 @@ fn rare_end_of_line(bytes: &[u8], mut at: usize) -> Result<End, Refusal> {
     }
 }
 
-/// `method SP target SP version CRLF`. The version is none in a request of HTTP/0.9.
+/// Parses `method SP target SP version CRLF`. A request of HTTP/0.9 has no version.
 pub(crate) fn request_line(bytes: &[u8], limits: &Limits) -> Lines<RequestLine> {
     let mut at = 0;
     while bytes.get(at).is_some_and(|&byte| syntax::is_token_byte(byte)) {
@@ -106,12 +106,12 @@ pub(crate) fn request_line(bytes: &[u8], limits: &Limits) -> Lines<RequestLine> 
     Ok(Some(RequestLine { kind, method, target, version: normal(version), end: end + 2 }))
 }
 
-/// 1.1 and all later ones speak as 1.1 does.
+/// Returns the version to treat a message as: 1.1 and all later ones count as 1.1.
 fn normal(version: Version) -> Version {
     if version >= Version::HTTP_11 { Version::HTTP_11 } else { Version::HTTP_10 }
 }
 
-/// The problem with a control character at `at`, or `otherwise`.
+/// Returns the problem with a control character at `at`, or `otherwise`.
 fn control_or(bytes: &[u8], at: usize, otherwise: Problem) -> Problem {
     match bytes.get(at..) {
         Some([b'\r', next, ..]) if *next != b'\n' => Problem::BareCr,
@@ -121,7 +121,7 @@ fn control_or(bytes: &[u8], at: usize, otherwise: Problem) -> Problem {
     }
 }
 
-/// `HTTP/d.d` at `at`: the version and where it ends. Relaxed: letters, a slash and numbers.
+/// Parses `HTTP/d.d` at `at`, and returns the version and its end. If relaxed, letters, a slash and numbers.
 #[inline]
 fn version(bytes: &[u8], at: usize, limits: &Limits) -> Lines<(Version, usize)> {
     let rest = bytes.get(at..).unwrap_or(&[]);
@@ -139,7 +139,7 @@ fn version(bytes: &[u8], at: usize, limits: &Limits) -> Lines<(Version, usize)> 
     if limits.relaxed { relaxed_version(rest, at) } else { partial_version(rest, at) }
 }
 
-/// No version stands there: it may be the beginning of one.
+/// Handles bytes that are no complete version, but may begin one.
 #[cold]
 fn partial_version(rest: &[u8], at: usize) -> Lines<(Version, usize)> {
     for (n, (&byte, expected)) in rest.iter().zip("HTTP/d.d".bytes()).enumerate() {
@@ -180,7 +180,7 @@ fn relaxed_version(rest: &[u8], at: usize) -> Lines<(Version, usize)> {
     Ok(Some((Version::new(numbers[0], numbers[1]), at + end)))
 }
 
-/// Whether a target that is not just a path has a form that its method may have (RFC 9112, 3.2).
+/// Checks that a target other than a plain path has a form that its method may have (RFC 9112, 3.2).
 #[cold]
 fn check_form(target: &[u8], method: Method, limits: &Limits) -> Result<(), Problem> {
     use manylane_http::{Form, Target};
@@ -197,8 +197,8 @@ fn check_form(target: &[u8], method: Method, limits: &Limits) -> Result<(), Prob
     if fine { Ok(()) } else { Err(Problem::TargetForm) }
 }
 
-/// A host with an optional port: the value of `Host`, or an authority without user information. Empty is
-/// fine.
+/// Returns whether this is a host with an optional port: the value of `Host`, or an authority without user
+/// information. It may be empty.
 pub(crate) fn is_host(host: &[u8], lenient: Leniency) -> bool {
     let (name, port) = split_port(host);
     let name_fine = match name {
@@ -214,8 +214,8 @@ pub(crate) fn is_host(host: &[u8], lenient: Leniency) -> bool {
     strict || lenient.has(Leniency::HOSTS) && is_lenient_host(host)
 }
 
-/// As [`is_host`]: without bytes that end a host somewhere, and without a bracket but those around an
-/// address.
+/// Does what [`is_host`] does, but only refuses bytes that end a host for some reader, and brackets that do
+/// not enclose an address.
 #[cold]
 fn is_lenient_host(host: &[u8]) -> bool {
     let fine = |byte: &u8| {
@@ -239,14 +239,14 @@ fn is_host_and_port(target: &[u8], lenient: Leniency) -> bool {
     !name.is_empty() && digits && is_host(target, lenient)
 }
 
-/// The name and what follows its colon.
+/// Splits a host into the name and the text behind its colon.
 pub(crate) fn split_port(host: &[u8]) -> (&[u8], Option<&[u8]>) {
     let name_end = if host.first() == Some(&b'[') { scan::find(host, 0, b']') } else { 0 };
     let colon = scan::find(host, name_end, b':');
     (&host[..colon], host.get(colon + 1..))
 }
 
-/// `version SP status [SP reason] CRLF`.
+/// Parses `version SP status [SP reason] CRLF`.
 pub(crate) fn status_line(bytes: &[u8], limits: &Limits) -> Lines<StatusLine> {
     let Some((version, at)) = version(bytes, 0, limits)? else {
         return Ok(None);
@@ -279,7 +279,7 @@ pub(crate) fn status_line(bytes: &[u8], limits: &Limits) -> Lines<StatusLine> {
     let start = match bytes.get(at) {
         None => return Ok(None),
         Some(b' ') => at + 1,
-        Some(b'\r') => at, // many servers leave the space out when there is no reason
+        Some(b'\r') => at, // many servers omit the space if there is no reason
         Some(byte) => {
             let problem = if byte.is_ascii_digit() { Problem::BadStatus } else { Problem::BadReason };
             return Err((control_or(bytes, at, problem), at));
@@ -293,7 +293,8 @@ pub(crate) fn status_line(bytes: &[u8], limits: &Limits) -> Lines<StatusLine> {
     })
 }
 
-/// The fields from `at` to the empty line, into `fields`; `see` is told of each. Where the head ends.
+/// Parses the fields from `at` to the empty line into `fields`, and calls `see` for those with well-known
+/// names. Returns the end of the head.
 #[inline]
 pub(crate) fn fields(
     bytes: &[u8],
@@ -356,7 +357,7 @@ pub(crate) fn fields(
     }
 }
 
-/// Whether the bytes from `at` to `colon`, or to their end, are a name.
+/// Checks that the bytes from `at` to `colon`, or to their end, are a name.
 #[inline]
 fn check_name(bytes: &[u8], at: usize, colon: usize, limits: &Limits) -> Result<(), Refusal> {
     if colon > at && scan::name_end(bytes, at) >= colon {
@@ -371,8 +372,8 @@ fn check_name(bytes: &[u8], at: usize, colon: usize, limits: &Limits) -> Result<
     }
 }
 
-/// Whether a reader that skips the odd bytes of a name, or takes them for blanks, would find a field there
-/// that frames the message or names its host. Such a name is not relaxed: the next program may be that
+/// Returns whether a reader that skips the odd bytes of a name, or takes them for blanks, would read a field
+/// that frames the message or names its host. Such a name is never accepted: the next program may be that
 /// reader.
 #[cold]
 fn passes_for_framing(name: &[u8]) -> bool {
@@ -387,8 +388,8 @@ fn passes_for_framing(name: &[u8]) -> bool {
     len < name.len() && framing.contains(&Known::of(&token[..len]))
 }
 
-/// What is wrong with the byte at `wrong` in the name that begins at `at`. Must not be called for a head that
-/// may go on: a lone carriage return at the end is the caller's to wait for.
+/// Returns the problem of the byte at `wrong` in the name that begins at `at`. Not for heads that may go on:
+/// the caller waits when a lone carriage return is at the end.
 #[cold]
 fn bad_name(bytes: &[u8], at: usize, wrong: usize) -> Refusal {
     match bytes[wrong] {

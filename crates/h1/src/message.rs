@@ -1,7 +1,7 @@
-//! What a message's fields say about its body and its connection (RFC 9112, sections 6 and 9).
+//! The fields of a message that describe its body and its connection (RFC 9112, sections 6 and 9).
 //!
-//! The fields that matter are seen while they are parsed, so that nothing is looked up afterwards. Whatever
-//! two parsers could understand differently is refused.
+//! The parser examines them as it reads, so nothing is looked up afterwards. A message that two parsers
+//! could understand differently is refused.
 
 use crate::error::Problem;
 use crate::leniency::Leniency;
@@ -12,42 +12,42 @@ use manylane_http::{Form, Known, List, MAX_OPTIONS, Method, RequestLine, Target,
 /// How a body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// There is none.
+    /// There is no body.
     None,
-    /// After so many bytes; 0 is possible.
+    /// After this many bytes, which may be 0.
     Length(u64),
-    /// With a chunk of no bytes, and trailers.
+    /// With a chunk of size 0, and trailers.
     Chunked,
-    /// With the connection. Responses only.
+    /// With the connection. Only responses.
     UntilClose,
-    /// Never: the connection carries another protocol from here on, in both directions. After `101` and
+    /// Never: from here on the connection carries another protocol in both directions. After `101` and
     /// successful `CONNECT`s.
     Tunnel,
 }
 
-/// What the connection fields say.
+/// Options of the connection fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connection {
-    /// `close` was said.
+    /// `Connection` has `close`.
     pub close: bool,
-    /// `keep-alive` was said.
+    /// `Connection` has `keep-alive`.
     pub keep_alive: bool,
-    /// `upgrade` was said, and there is an `Upgrade` field, which does not offer HTTP/2. Not in requests
-    /// with a body, which agree on nothing.
+    /// `Connection` has `upgrade`, and there is an `Upgrade` field that does not offer HTTP/2. Never set for
+    /// a request with a body: the parser does not let it negotiate an upgrade.
     pub upgrade: bool,
-    /// A request without a body offers HTTP/2 (`Upgrade: h2c`), where the [limits](crate::Limits::h2c) have
-    /// that: what is for this hop alone is still in its head, until
-    /// [`end_offer`](crate::Request::end_offer).
+    /// A request without a body offers HTTP/2 (`Upgrade: h2c`), and the [limits](crate::Limits::h2c) allow
+    /// that. Its hop-by-hop fields are still in the head until [`end_offer`](crate::Request::end_offer).
     pub h2c: bool,
 }
 
 impl Connection {
-    /// Whether the sender of a message of this version lets the connection go on after it (RFC 9112, 9.3).
+    /// Returns whether the sender of a message of this version keeps the connection open after it (RFC 9112,
+    /// 9.3).
     pub fn persists(self, version: Version) -> bool {
         !self.close && (version >= Version::HTTP_11 || self.keep_alive)
     }
 
-    /// Adds what a line says; how many other options it has.
+    /// Adds the options of one line. Returns the number of other options in it.
     fn add(&mut self, value: &[u8]) -> usize {
         if value == b"keep-alive" {
             self.keep_alive = true;
@@ -67,38 +67,39 @@ impl Connection {
     }
 }
 
-/// What was seen of the fields that decide about framing and the connection.
+/// Findings about the fields that decide on framing and the connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FramingFields {
     length: Option<u64>,
     length_at: usize,
-    /// The length was said in another way than the one: it has to be said anew.
+    /// True if the length was not written as one plain number, and must be rewritten.
     length_restated: bool,
     lenient: Leniency,
     chunked: bool,
-    /// A coding that is not `chunked` stands before it.
+    /// True if another coding stands before `chunked`.
     other_coding: bool,
     coding_at: Option<usize>,
     host: Option<(usize, usize)>,
-    /// There is more than one `Host`, and all are equal.
+    /// True if there are several `Host` fields, all equal.
     pub(crate) several_hosts: bool,
     upgrade_field: bool,
-    /// It offers HTTP/2, in which requests would pass unseen; such an offer is not passed on.
+    /// True if it offers HTTP/2, in which requests would pass unseen; the offer is not passed on.
     http2_upgrade: bool,
-    /// It offers WebSocket, or agrees to it: where that begins. The other two are what belongs to that.
+    /// Position of an offer of WebSocket, or of agreement to it. The next two fields say whether the rest of
+    /// the handshake is there.
     websocket_at: Option<usize>,
     websocket_key: bool,
     websocket_accept: bool,
     proxy_connection: Connection,
-    /// `connection` is what `Proxy-Connection` says.
+    /// True if `connection` comes from `Proxy-Connection`.
     pub(crate) told_by_proxy_connection: bool,
     pub(crate) connection: Connection,
     pub(crate) continue_expected: bool,
     pub(crate) te_trailers: bool,
     pub(crate) te: bool,
-    /// Options of `Connection` that name fields.
+    /// Number of options in `Connection` that name fields.
     options: usize,
-    /// There is something that is for this hop alone, but what is seen to anyway.
+    /// True if there are hop-by-hop fields besides those that are handled in any case.
     pub(crate) hop_by_hop: bool,
 }
 
@@ -106,13 +107,13 @@ pub(crate) struct FramingFields {
 const MAX_LENGTH: u64 = 1 << 63;
 
 impl FramingFields {
-    /// Nothing was seen yet; these relaxations hold.
+    /// Begins a head with these relaxations.
     #[inline]
     pub(crate) fn new(lenient: Leniency) -> Self {
         Self { lenient, ..Self::default() }
     }
 
-    /// A `Content-Length` that is not one number said once.
+    /// Handles a `Content-Length` that is not a single plain number.
     #[cold]
     fn odd_length(&mut self, value: &[u8]) -> Result<(), Problem> {
         if !self.lenient.has(Leniency::LENGTHS) {
@@ -129,8 +130,8 @@ impl FramingFields {
         if self.length.is_some() { Ok(()) } else { Err(Problem::BadLength) }
     }
 
-    /// How a lenient parser's message has to frame its body for those who read it next, if not with the
-    /// fields that it has.
+    /// Returns the framing that has to be rewritten for the next reader, if the fields of a leniently parsed
+    /// message do not state it plainly.
     pub(crate) fn restated(&self) -> Option<Body> {
         match self.length {
             Some(_) if self.coding_at.is_some() => Some(Body::Chunked),
@@ -139,8 +140,8 @@ impl FramingFields {
         }
     }
 
-    /// Looks at a field with a well-known name, whose value begins at `at`. `request`: the whole head of a
-    /// request; none in a response.
+    /// Examines a field with a well-known name, whose value begins at `at`. `request` is the whole head of a
+    /// request, and `None` for a response.
     #[inline]
     pub(crate) fn see(
         &mut self,
@@ -156,7 +157,7 @@ impl FramingFields {
                 match syntax::decimal(value).filter(|&length| length < MAX_LENGTH) {
                     Some(length) if self.length.is_none() => {
                         self.length = Some(length);
-                        // `003` goes on as `3`: who reads it next may take it for an octal number.
+                        // `003` goes on as `3`, because the next reader may take it for an octal number.
                         self.length_restated |= value.len() > 1 && value[0] == b'0';
                     }
                     _ => self.odd_length(value)?,
@@ -216,7 +217,7 @@ impl FramingFields {
         if equal { Ok(()) } else { Err(Problem::TwoHosts) }
     }
 
-    /// `chunked` stands behind all other codings, and once.
+    /// Checks that `chunked` comes once, behind all other codings.
     fn coding(&mut self, value: &[u8]) -> Result<(), Problem> {
         if !self.chunked && value.eq_ignore_ascii_case(b"chunked") {
             self.chunked = true;
@@ -232,18 +233,19 @@ impl FramingFields {
         Ok(())
     }
 
-    /// Finds what is left to find when all fields were seen.
+    /// Completes the findings after the last field.
     fn finish(&mut self) {
         self.connection.upgrade &= self.upgrade_field && !self.http2_upgrade;
     }
 
-    /// The body's framing as both messages have it; whether they may have it is the caller's to say.
+    /// Returns the framing of the body, by rules common to requests and responses. The caller decides whether
+    /// the message may have a body.
     fn framing(&mut self, version: Version) -> Result<Option<Body>, Refusal> {
         let Some(coding_at) = self.coding_at else { return Ok(self.length.map(Body::Length)) };
         if !self.chunked {
             return Err((Problem::BadCoding, coding_at));
         }
-        // Other codings are known to few, and who does not know them frames the body differently.
+        // Few readers know other codings, and one that does not would frame the body differently.
         if self.other_coding {
             return Err((Problem::OtherCoding, coding_at));
         }
@@ -251,7 +253,7 @@ impl FramingFields {
             if !self.lenient.has(Leniency::LENGTH_AND_CODING) {
                 return Err((Problem::LengthAndCoding, self.length_at.max(coding_at)));
             }
-            self.connection.close = true; // who sent it may have meant the other
+            self.connection.close = true; // the sender may have meant the other one
         }
         if version < Version::HTTP_11 {
             return Err((Problem::CodingBefore11, coding_at));
@@ -259,8 +261,8 @@ impl FramingFields {
         Ok(Some(Body::Chunked))
     }
 
-    /// The version whose rules the framing follows: chunks are of HTTP/1.1, and where they may come in an
-    /// older version, the connection ends with them.
+    /// Returns the version whose rules the framing follows. Chunks belong to HTTP/1.1; where an older version
+    /// may have them, the connection ends after them.
     fn version_of_framing(&mut self, version: Version) -> Version {
         let old = version < Version::HTTP_11 && self.coding_at.is_some();
         if old && self.lenient.has(Leniency::OLD_CODING) {
@@ -270,7 +272,8 @@ impl FramingFields {
         version
     }
 
-    /// The body of a request, and whether its fields agree with its first line. `bytes`: the whole head.
+    /// Returns the framing of a request's body, and checks its fields against its first line. `bytes` is the
+    /// whole head.
     #[inline]
     pub(crate) fn request(
         &mut self,
@@ -292,7 +295,7 @@ impl FramingFields {
         }
         let Some(body) = body else { return Ok(Body::None) };
         if line.kind == Method::Connect {
-            // What follows is the tunnel's, and no request where there is none.
+            // The bytes that follow belong to the tunnel; if there is no tunnel, they are no request.
             return match body {
                 Body::Length(length) => {
                     self.connection.close |= length > 0;
@@ -308,8 +311,8 @@ impl FramingFields {
         Ok(body)
     }
 
-    /// A request that offers another protocol. What looks like a handshake to one side only hides requests
-    /// from it.
+    /// Handles a request that offers another protocol. A handshake that only one side accepts could hide
+    /// requests from the other.
     #[cold]
     fn upgrade(&mut self, body: Option<Body>) -> Result<(), Refusal> {
         if !matches!(body, None | Some(Body::Length(0))) {
@@ -322,8 +325,8 @@ impl FramingFields {
         }
     }
 
-    /// A target that is not a path: its host must be that of `Host`, with or without the port that its scheme
-    /// has anyway.
+    /// Checks a target that is not a path: its host must be that of `Host`, with or without the default port
+    /// of its scheme.
     #[cold]
     fn rare_target(&mut self, bytes: &[u8], line: &RequestLine, limits: &Limits) -> Result<(), Refusal> {
         let target = Target::of(&bytes[line.target.clone()], line.kind);
@@ -348,30 +351,30 @@ impl FramingFields {
             Some(port) => port.to_owned(),
         };
         let same_port = match host_port {
-            // Without a scheme only these are ports that a name without one may mean.
+            // Without a scheme, a name without a port may only mean one of these ports.
             None | Some([]) if target.form == Form::Authority => matches!(port, Some(b"80" | b"443")),
             _ => port_or_default(port) == port_or_default(host_port),
         };
         if name.eq_ignore_ascii_case(host_name) && same_port { Ok(()) } else { Err((Problem::OtherHost, at)) }
     }
 
-    /// Whether a request with this body offers HTTP/2.
+    /// Returns whether a request with this body offers HTTP/2.
     #[cold]
     pub(crate) fn offers_h2c(&self, body: Body) -> bool {
         self.http2_upgrade && matches!(body, Body::None | Body::Length(0))
     }
 
-    /// There is a `Transfer-Encoding`.
+    /// Returns whether there is a `Transfer-Encoding`.
     pub(crate) fn is_coded(&self) -> bool {
         self.coding_at.is_some()
     }
 
-    /// There is a `Content-Length`.
+    /// Returns whether there is a `Content-Length`.
     pub(crate) fn is_measured(&self) -> bool {
         self.length.is_some()
     }
 
-    /// The body of a response.
+    /// Returns the framing of a response's body.
     #[inline]
     pub(crate) fn response(
         &mut self,
@@ -399,22 +402,22 @@ impl FramingFields {
     }
 }
 
-/// Whether these are sixteen bytes in base64 (RFC 6455, 4.2.1).
+/// Returns whether the value is sixteen bytes in base64 (RFC 6455, 4.2.1).
 fn is_websocket_key(value: &[u8]) -> bool {
     let digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     matches!(value, [digits @ .., b'=', b'='] if digits.len() == 22 && digits.iter().all(digit))
 }
 
-/// Whether no response of this status has a body (RFC 9112, 6.3).
+/// Returns whether responses of this status never have a body (RFC 9112, 6.3).
 pub(crate) fn is_bodyless(status: u16) -> bool {
     matches!(status, 100..=199 | 204)
 }
 
-/// What a response's framing depends on: its request.
+/// Properties of a request that the framing of its response depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// The request's method.
+    /// Method of the request.
     pub method: Method,
-    /// Whether it asked for another protocol.
+    /// True if the request offered another protocol.
     pub upgrade: bool,
 }

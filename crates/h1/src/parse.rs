@@ -1,9 +1,9 @@
-//! Heads out of bytes as they arrive.
+//! Reads heads from bytes as they arrive.
 //!
-//! A head that is there at once is parsed in one pass. Of one that is not, only the new bytes are looked at,
-//! for its end and for what no head may have, and all of it is parsed when its end came: the cost is linear
-//! however the bytes are cut. A head that lies in several segments is then copied into one
-//! ([`Chain::pull_up`], or, beyond what a cluster has, a vector): about 60 ns and a cluster for each KiB.
+//! A head that is there at once is parsed in one pass. Of a head that comes in pieces, only the new bytes are
+//! scanned, for its end and for forbidden bytes; the whole head is parsed once its end came. So the cost is
+//! linear however the bytes are cut. A head in several segments is then copied into one ([`Chain::pull_up`],
+//! or a vector if it is larger than a cluster): about 60 ns and a cluster for each KiB.
 
 use crate::error::{Error, Problem};
 use crate::leniency::{self, First, Leniency, Relaxed};
@@ -16,23 +16,24 @@ use manylane_http::{EditError, Fields, Head, Known, MAX_HEAD, Method, RequestLin
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
-/// A request's head, and what it says about what follows.
+/// Head of a request, and its findings about what follows.
 #[derive(Debug)]
 pub struct Request {
-    /// The head. That of an HTTP/0.9 request has no fields, and is written as one of HTTP/1.0.
+    /// The head. That of an HTTP/0.9 request has no fields, and is written as HTTP/1.0.
     pub head: Head,
-    /// Its body.
+    /// Framing of its body.
     pub body: Body,
-    /// What its connection fields say.
+    /// Options of its connection fields.
     pub connection: Connection,
-    /// It waits for `100 Continue` before it sends its body; ask only in HTTP/1.1 (RFC 9110, 10.1.1).
+    /// True if the client waits for `100 Continue` before it sends the body; only meaningful in HTTP/1.1 (RFC
+    /// 9110, 10.1.1).
     pub continue_expected: bool,
-    /// Its sender takes trailers.
+    /// True if the client accepts trailers.
     pub te_trailers: bool,
 }
 
 impl Request {
-    /// Nobody looks at its offer of HTTP/2 any more: takes out of the head what was for this hop alone.
+    /// Gives up the request's offer of HTTP/2: removes its hop-by-hop fields from the head.
     ///
     /// # Errors
     /// [`EditError`]
@@ -43,29 +44,29 @@ impl Request {
     }
 }
 
-/// A response's head, and what it says about what follows.
+/// Head of a response, and its findings about what follows.
 #[derive(Debug)]
 pub struct Response {
-    /// The head. With a status below 200, but 101, another one follows.
+    /// The head. After a status below 200, except 101, another response follows.
     pub head: Head,
-    /// Its body.
+    /// Framing of its body.
     pub body: Body,
-    /// What its connection fields say.
+    /// Options of its connection fields.
     pub connection: Connection,
 }
 
 impl Response {
-    /// Whether the final response is still to come.
+    /// Returns whether the final response is still to come.
     pub fn is_interim(&self) -> bool {
         matches!(self.head.status(), 100 | 102..=199)
     }
 }
 
-/// Empty lines before a message, in bytes, that are skipped: some old clients and servers send one behind a
-/// body.
+/// Number of bytes of empty lines that are skipped before a message: some old clients and servers send one
+/// behind a body.
 const MAX_EMPTY: u16 = 64;
 
-/// Where a head that is not complete was left.
+/// State of the scan of an incomplete head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ScanState {
     #[default]
@@ -77,35 +78,35 @@ enum ScanState {
     LineCr,
 }
 
-/// What looking at new bytes has brought.
+/// Result of scanning new bytes.
 enum Found {
     /// The head ends here.
     End(usize),
-    /// It does not end yet.
+    /// The head does not end yet.
     More,
-    /// Something that no head may have stands here.
+    /// A byte that no head may have is here.
     Wrong(usize),
-    /// The first line ends here. Said once.
+    /// The first line ends here. Returned once.
     FirstLine(usize),
 }
 
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    /// Bytes that were looked at.
+    /// Number of bytes that were scanned.
     scanned: u32,
     place: ScanState,
-    /// Bytes of empty lines that were skipped.
+    /// Number of bytes of empty lines that were skipped.
     empty: u16,
-    /// The end of the first line was seen.
+    /// True once the end of the first line was found.
     first_line: bool,
-    /// What the strict parser refuses: this head is read leniently.
+    /// Reason why the strict parser refused this head, which is now read leniently.
     refused: Option<Refusal>,
-    /// The head as it came that was read leniently.
+    /// Record of the last head that was read leniently.
     relaxed: Option<Relaxed>,
 }
 
 impl Progress {
-    /// Looks at the bytes that are new.
+    /// Scans the new bytes.
     fn scan(&mut self, input: &Chain) -> Found {
         let mut at = self.scanned as usize;
         let mut before = 0;
@@ -143,7 +144,7 @@ impl Progress {
     }
 }
 
-/// The first `n` bytes in one piece, which stay in the chain.
+/// Returns the first `n` bytes in one piece; they stay in the chain.
 fn contiguous(input: &mut Chain, n: usize) -> Result<&[u8], Refusal> {
     let no_memory = (Problem::NoMemory, 0);
     if n > MAX_CLUSTER && input.front().is_none_or(|front| front.len() < n) {
@@ -160,7 +161,7 @@ fn contiguous(input: &mut Chain, n: usize) -> Result<&[u8], Refusal> {
     input.pull_up(n).map_err(|_| no_memory)
 }
 
-/// Takes the first `n` bytes, which lie in one segment, out of the chain.
+/// Takes the first `n` bytes out of the chain; they are in one segment.
 #[inline]
 fn take(input: &mut Chain, n: usize) -> Result<Segment, Refusal> {
     let whole = input.front().is_some_and(|front| front.len() == n);
@@ -189,7 +190,7 @@ impl Progress {
                 continue;
             }
             if input.len() == 1 {
-                return Ok(()); // the line feed is to come; nothing is parsed before
+                return Ok(()); // the line feed is still to come; nothing is parsed before it
             }
             if !input.starts_with(b"\r\n") {
                 return Err((Problem::BareCr, 0));
@@ -204,8 +205,8 @@ impl Progress {
     }
 }
 
-/// Whether the version that `text` begins with may go on as it stands: it is this program's own, or of a
-/// protocol that is only like HTTP, as relaxed parsers let pass.
+/// Returns whether the version at the start of `text` may go on unchanged: it is one that this program
+/// writes, or one of another protocol, which relaxed parsers accept.
 #[inline]
 fn is_own(text: &[u8], version: Version) -> bool {
     match text.strip_prefix(version.h1_name()) {
@@ -215,12 +216,12 @@ fn is_own(text: &[u8], version: Version) -> bool {
 }
 
 thread_local! {
-    /// Where heads are written anew: a lane's, so that a head needs no allocation of its own.
+    /// Buffer of the lane in which heads are rewritten, so that a head needs no allocation of its own.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The thread's buffer for heads that are written anew, empty, until it is dropped. It keeps its room, which
-/// [`MAX_HEAD`] bounds: a head grows by a byte for each line.
+/// The thread's buffer for rewritten heads, empty, borrowed until it is dropped. It keeps its memory, which
+/// [`MAX_HEAD`] bounds: a head grows by one byte for each line.
 struct Scratch(Vec<u8>);
 
 impl Scratch {
@@ -250,7 +251,7 @@ impl DerefMut for Scratch {
     }
 }
 
-/// A segment with these bytes: of a cluster, if they fit.
+/// Returns a segment with these bytes, in a cluster if they fit.
 fn segment_of(bytes: &[u8]) -> Result<Segment, Refusal> {
     let no_memory = (Problem::NoMemory, 0);
     if bytes.len() <= MAX_CLUSTER {
@@ -259,7 +260,7 @@ fn segment_of(bytes: &[u8]) -> Result<Segment, Refusal> {
     External::from_vec(bytes.to_vec()).map_err(|_| no_memory)
 }
 
-/// What differs between requests and responses.
+/// The differences between requests, responses and trailers.
 trait Message {
     type Parsed;
     const FIRST: First;
@@ -267,8 +268,8 @@ trait Message {
 }
 
 impl Progress {
-    /// Parses the head at the start of `input`: what it says, and where it ends. Strictly first, and what is
-    /// refused then leniently.
+    /// Parses the head at the start of `input`, and returns it with its end. Parses strictly first, and
+    /// leniently if the strict parser refuses it.
     #[inline]
     fn parse<M: Message>(
         &mut self,
@@ -287,7 +288,7 @@ impl Progress {
         self.parse_leniently(input, limits, message)
     }
 
-    /// The head that the strict parser refused is looked at from its start again.
+    /// Starts over with a head that the strict parser refused.
     #[cold]
     fn begin_leniently<M: Message>(&mut self, refusal: Refusal) {
         self.refused = Some(refusal);
@@ -337,14 +338,14 @@ impl Progress {
                     let origin = leniency::rewrite(&received, M::FIRST, limits.lenient, &mut Vec::new(), at);
                     return Err((problem, origin));
                 }
-                // The lines end elsewhere than the scan says: a line that is refused as it is.
+                // The lines end elsewhere than the scan found: the strict parser's refusal holds.
                 Ok(_) if whole => return Err(self.refused.unwrap_or((Problem::Early, 0))),
                 Ok(_) => {}
             }
         }
     }
 
-    /// Looks at the bytes that are new for the end of a head whose lines may end with line feeds alone.
+    /// Scans new bytes for the end of a head whose lines may end with line feeds alone.
     fn scan_leniently(&mut self, input: &Chain) -> Found {
         let mut before = 0;
         for segment in input.segments() {
@@ -369,7 +370,7 @@ impl Progress {
         Found::More
     }
 
-    /// As [`parse`](Self::parse), without a look at relaxations by which a head is written anew.
+    /// Does what [`parse`](Self::parse) does, without the relaxations that rewrite a head.
     #[inline]
     fn parse_strictly<M: Message>(
         &mut self,
@@ -398,7 +399,7 @@ impl Progress {
         let mut found = self.scan(input);
         if let Found::FirstLine(end) = found {
             if end <= limit {
-                // Refused early if it is wrong; and a request of HTTP/0.9 has nothing else.
+                // A wrong first line is refused early; and a request of HTTP/0.9 has nothing else.
                 let line = contiguous(input, end)?;
                 if let Some(done) = message.lines(line, limits)? {
                     return Ok(Some(done));
@@ -453,8 +454,8 @@ impl Message for AnyRequest {
     }
 }
 
-/// Takes requests out of a connection's bytes, one after another. Some words and the limits; holds no memory
-/// but of a head that it read leniently.
+/// Reads requests from a connection's bytes, one after another. It consists of a few words and the limits,
+/// and holds no memory except for a head that it read leniently.
 #[derive(Clone, Debug)]
 pub struct RequestParser {
     limits: Limits,
@@ -462,18 +463,18 @@ pub struct RequestParser {
 }
 
 impl RequestParser {
-    /// A parser at the beginning of a message.
+    /// Creates a parser at the beginning of a message.
     pub fn new(limits: Limits) -> Self {
         Self { limits, progress: Progress::default() }
     }
 
-    /// What the head that was taken last had that a strict parser refuses. Said once.
+    /// Returns, once, the first reason for which a strict parser refuses the head that was taken last.
     pub fn take_relaxed(&mut self) -> Option<Relaxed> {
         self.progress.relaxed.take()
     }
 
-    /// Takes the next head from the start of `input`; none when more bytes are needed, which then must come
-    /// behind those that are there. What follows the head stays. Empty lines before it are dropped.
+    /// Takes the next head from the start of `input`. Returns `None` if it needs more bytes, which must then
+    /// be appended to `input`. The bytes behind the head stay. Empty lines before it are dropped.
     ///
     /// # Errors
     /// [`Error`]. `input` then begins with the message, and the parser must not be used any more.
@@ -514,7 +515,7 @@ impl RequestParser {
                 head.normalize_target().map_err(|_| request_error((Problem::NoMemory, 0)))?;
             }
             if seen.hop_by_hop {
-                // It is not seen where `Proxy-Connection` speaks.
+                // The offer does not count if `Proxy-Connection` is in force.
                 seen.connection.h2c =
                     self.limits.h2c && seen.offers_h2c(body) && !seen.told_by_proxy_connection;
                 if !seen.connection.h2c {
@@ -555,13 +556,13 @@ impl Message for AnyResponse {
         let Some(end) = lines::fields(bytes, line.end, limits, &mut fields, see)? else { return Ok(None) };
         let body = seen.response(line.version, line.status, self.0)?;
         if seen.is_coded() {
-            line.version = Version::HTTP_11; // an older one passes only where it may be taken as this
+            line.version = Version::HTTP_11; // only leniency lets an older version have a coding
         }
         Ok(Some((ResponseHead { line, fields, seen, body }, end)))
     }
 }
 
-/// Takes responses out of a connection's bytes. As [`RequestParser`].
+/// Reads responses from a connection's bytes, as [`RequestParser`] reads requests.
 #[derive(Clone, Debug)]
 pub struct ResponseParser {
     limits: Limits,
@@ -569,23 +570,23 @@ pub struct ResponseParser {
 }
 
 impl ResponseParser {
-    /// A parser at the beginning of a message.
+    /// Creates a parser at the beginning of a message.
     pub fn new(limits: Limits) -> Self {
         Self { limits, progress: Progress::default() }
     }
 
-    /// As [`RequestParser::take_relaxed`].
+    /// Does what [`RequestParser::take_relaxed`] does.
     pub fn take_relaxed(&mut self) -> Option<Relaxed> {
         let mut relaxed = self.progress.relaxed.take()?;
         relaxed.error.status = 502;
         Some(relaxed)
     }
 
-    /// Takes the next head from the start of `input`; none when more bytes are needed. The framing of what
-    /// follows depends on the request: `asked`.
+    /// Takes the next head from the start of `input`. Returns `None` if it needs more bytes. The framing of
+    /// the response depends on its request, `asked`.
     ///
     /// # Errors
-    /// [`Error`], whose status is 502, or 500 without memory.
+    /// [`Error`] with status 502, or 500 without memory.
     #[inline]
     pub fn parse(&mut self, input: &mut Chain, asked: RequestInfo) -> Result<Option<Response>, Error> {
         if input.front().is_some_and(|front| matches!(front.first(), Some(b'\r' | b'\n'))) {
@@ -600,7 +601,7 @@ impl ResponseParser {
         };
         let segment = take(input, end).map_err(response_error)?;
         self.progress = Progress { relaxed: self.progress.relaxed.take(), ..Progress::default() };
-        // Without a reason the blank behind the status may be missing; it is sent anyway.
+        // Without a reason, the blank behind the status may be missing; it is sent in any case.
         let blank = segment[line.reason.start - 1] == b' ' || !segment.starts_with(b"HTTP/");
         let own = blank && is_own(&segment, line.version);
         let mut head = Head::parsed_response(segment, &line, fields, self.limits.room);
@@ -615,7 +616,7 @@ impl ResponseParser {
             end_hop(&mut head, false).map_err(|_| response_error((Problem::NoMemory, 0)))?;
         }
         if body == Body::None && seen.is_coded() && is_bodyless(line.status) {
-            // Some servers say so, and may send the last chunk, too, which is nobody's message.
+            // Some servers write the field, and may send a last chunk, too, which belongs to no message.
             head.remove_fields(Known::TRANSFER_ENCODING);
             connection.close = true;
         }
@@ -623,7 +624,7 @@ impl ResponseParser {
     }
 }
 
-/// Has the fields of a head that was read leniently say how its body is framed, once and plainly.
+/// Sets the fields of a leniently read head to its framing, once and plainly.
 #[cold]
 fn restate(head: &mut Head, body: Body) -> Result<(), EditError> {
     head.remove_fields(Known::CONTENT_LENGTH);
@@ -643,7 +644,7 @@ pub(crate) fn response_error((problem, position): Refusal) -> Error {
     Error { status: if problem == Problem::NoMemory { 500 } else { 502 }, position, problem }
 }
 
-/// The trailers of a chunked body at the start of `input`.
+/// Reads the trailers of a chunked body at the start of `input`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrailerParser(Progress);
 
@@ -668,12 +669,12 @@ impl Message for AnyTrailers {
 }
 
 impl TrailerParser {
-    /// As [`RequestParser::take_relaxed`].
+    /// Does what [`RequestParser::take_relaxed`] does.
     pub(crate) fn take_relaxed(&mut self) -> Option<Relaxed> {
         self.0.relaxed.take()
     }
 
-    /// None: more bytes are needed.
+    /// Takes the trailers from the start of `input`. Returns `None` if it needs more bytes.
     pub(crate) fn parse(&mut self, input: &mut Chain, limits: &Limits) -> Result<Option<Head>, Refusal> {
         if input.is_empty() {
             return Ok(None);

@@ -1,26 +1,26 @@
-//! How a message's body goes on whose head was edited since it was parsed.
+//! Framing of a message whose head was edited after it was parsed.
 //!
-//! The fields that frame a body are the program's own: a rule may take them away or write others, but the
-//! next reader has to find the end of the body where it is, else what one side takes for a body is the next
-//! message to the other. So before an edited head is sent, its fields are made to agree with the body. What a
-//! rule wants is done where it can be done: a body whose length was taken away goes on in chunks, as in
-//! HAProxy. Everything else is overruled.
+//! A rule may remove or write the fields that frame a body. But the next reader must find the same end of the
+//! body; otherwise one side would take a part of the body for the next message. So before an edited head is
+//! sent, its fields are made to agree with the body. A rule has its way where that is possible: a body whose
+//! length was removed goes on in chunks, as in HAProxy. Everything else is overruled.
 
 use crate::message::Body;
 use crate::write::Digits;
 use manylane_http::{EditError, Head, Known, Method, Version, syntax};
 
-/// Who reads a response: what it depends on for its reader.
+/// The reader of a response: the properties that its framing depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader {
-    /// The version of its request: chunks are for 1.1 only.
+    /// Version of its request: only HTTP/1.1 has chunks.
     pub version: Version,
-    /// The method of its request: what `HEAD` asks for has no body, and `CONNECT` for a tunnel.
+    /// Method of its request: a response to `HEAD` has no body, and a successful one to `CONNECT` opens a
+    /// tunnel.
     pub method: Method,
 }
 
-/// Has the fields of a request say how its body goes on, and tells how. None if they give it another length
-/// than it has: such a request must not be sent.
+/// Makes the fields of a request agree with its body, and returns the framing of the body. Returns `None` if
+/// the fields give it another length than it has: such a request must not be sent.
 ///
 /// # Errors
 /// [`EditError`]
@@ -36,9 +36,9 @@ pub fn settle_request(head: &mut Head, found: Body) -> Result<Option<Body>, Edit
     Ok(Some(framed))
 }
 
-/// Has the fields of a response say how its body goes on to its reader, and tells how: [`Body::None`] where
-/// the server may have sent one, but this status or this reader has none. `framed`: how it would go on if
-/// nothing had been edited ([`frame_for`](crate::frame_for)).
+/// Makes the fields of a response agree with its body, and returns the framing towards its reader. Returns
+/// [`Body::None`] if this status or this reader has no body, even if the server may have sent one. `framed`
+/// is the framing of an unedited head ([`frame_for`](crate::frame_for)).
 ///
 /// # Errors
 /// [`EditError`]
@@ -48,7 +48,7 @@ pub fn settle_response(head: &mut Head, framed: Body, reader: Reader) -> Result<
         (101, Body::Tunnel) => Body::Tunnel,
         (200..=299, Body::Tunnel) if reader.method == Method::Connect => Body::Tunnel,
         (100..=199 | 204, _) => Body::None,
-        // What the fields say is of a body that is not here, so it may be anything that a parser takes.
+        // The fields describe a body that is not sent, so they may say anything that a parser accepts.
         (status, framed) if status == 304 || reader.method == Method::Head && framed != Body::Tunnel => {
             if head.has(Known::CONTENT_LENGTH) {
                 match length(head) {
@@ -60,7 +60,7 @@ pub fn settle_response(head: &mut Head, framed: Body, reader: Reader) -> Result<
             }
             return Ok(Body::None);
         }
-        // The server sent none where the client has to be told where one ends.
+        // The server sent no body, and the client must learn that.
         (_, Body::None) if chunks => Body::Chunked,
         (_, Body::None) => Body::Length(0),
         (_, Body::Length(_)) if chunks && length(head).is_none() => Body::Chunked,
@@ -70,7 +70,7 @@ pub fn settle_response(head: &mut Head, framed: Body, reader: Reader) -> Result<
     Ok(framed)
 }
 
-/// What the first `Content-Length` says, if that is a length.
+/// Returns the first `Content-Length`, if it is a valid length.
 fn length(head: &Head) -> Option<u64> {
     head.value(Known::CONTENT_LENGTH).and_then(syntax::decimal)
 }
@@ -79,7 +79,7 @@ fn is_chunked(value: &[u8]) -> bool {
     value.eq_ignore_ascii_case(b"chunked")
 }
 
-/// Leaves no fields of framing but those of this body, and these as they are where they are right.
+/// Leaves only the framing fields of this body, unchanged if they are right.
 fn say(head: &mut Head, body: Body) -> Result<(), EditError> {
     match body {
         Body::Length(wanted) => {

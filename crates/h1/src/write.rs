@@ -1,23 +1,23 @@
-//! Heads and bodies into bytes.
+//! Writes heads and bodies as bytes.
 
 use crate::message::{Body, Connection};
 use manylane_buf::{Chain, Segment};
 use manylane_http::{CaseTable, EditError, Head, Known, List, Version};
 
-/// What a message's sender lets happen to the connection after it.
+/// What the sender of a message does with the connection after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
-    /// It goes on.
+    /// Keeps it open.
     KeepAlive,
-    /// It ends.
+    /// Closes it.
     Close,
-    /// It becomes a tunnel, or offers to: `Connection: upgrade` stays.
+    /// Makes it a tunnel, or offers to: `Connection: upgrade` stays.
     Upgrade,
 }
 
-/// Removes from a head, as it was received, what its sender told this hop alone (RFC 9110, 7.6.1), before
-/// anything of the program's own is written into it. Of `Connection` stays what [`Connection`] tells of; of a
-/// request's `TE`, if it `takes_trailers`, that.
+/// Removes the hop-by-hop fields (RFC 9110, 7.6.1) from a head as received, before the program writes fields
+/// of its own. `Connection` keeps the options of [`Connection`]. A request's `TE` keeps `trailers` if it
+/// `takes_trailers`.
 #[cold]
 pub(crate) fn end_hop(head: &mut Head, takes_trailers: bool) -> Result<(), EditError> {
     head.remove_hop_by_hop();
@@ -33,8 +33,7 @@ pub(crate) fn end_hop(head: &mut Head, takes_trailers: bool) -> Result<(), EditE
     members.write(head)
 }
 
-/// Has `Connection` of a request say what was taken from elsewhere: its `Proxy-Connection`. What it said
-/// before holds for nobody.
+/// Sets `Connection` of a request to the options of its `Proxy-Connection`, and drops the old options.
 #[cold]
 pub(crate) fn restate_connection(head: &mut Head, told: Connection) -> Result<(), EditError> {
     let mut members = Members::default();
@@ -46,8 +45,8 @@ pub(crate) fn restate_connection(head: &mut Head, told: Connection) -> Result<()
     members.write(head)
 }
 
-/// Makes `Connection` of a head say `persist`, in as few edits as that takes. `upgrade` stays only with
-/// [`Persist::Upgrade`], and without it `Upgrade` goes, too; `TE` is named where there is one. Call it with
+/// Sets `Connection` of a head to `persist` with as few edits as possible. `upgrade` stays only with
+/// [`Persist::Upgrade`]; without it, `Upgrade` is removed, too. `TE` is named if there is one. `found` is
 /// what the parser found in the head.
 ///
 /// # Errors
@@ -89,7 +88,7 @@ pub fn set_connection(head: &mut Head, found: Connection, persist: Persist) -> R
     members.write(head)
 }
 
-/// What `Connection` may have: each of its words at most once.
+/// The options that `Connection` may have, each at most once.
 #[derive(Default)]
 struct Members {
     bytes: [u8; 32],
@@ -107,7 +106,7 @@ impl Members {
         }
     }
 
-    /// Adds a word that the head has, as it stands there.
+    /// Adds an option of the head, spelled as it is there.
     fn keep(&mut self, head: &Head, word: &[u8]) {
         if let Some(member) =
             head.list_values(Known::CONNECTION).find(|member| member.eq_ignore_ascii_case(word))
@@ -125,9 +124,8 @@ impl Members {
     }
 }
 
-/// Makes the fields of `head` say that its body is framed as `body`, which the parser found to be `found`.
-/// Nothing is edited where they are the same, but what must not be there: a length beside 204, and any
-/// framing beside a tunnel.
+/// Sets the fields of `head` to the framing `body`; the parser found the framing `found`. If both are equal,
+/// it only removes forbidden fields: any framing beside 1xx, 204 or a tunnel.
 ///
 /// # Errors
 /// [`EditError`]
@@ -159,8 +157,8 @@ pub fn set_body(head: &mut Head, found: Body, body: Body) -> Result<(), EditErro
     }
 }
 
-/// How a response's body can be framed towards a client, and whether the connection can go on after it:
-/// chunks are for HTTP/1.1 only, and a body without any framing ends with the connection.
+/// Returns the framing of a response's body towards a client, and whether the connection can persist: only
+/// HTTP/1.1 has chunks, and a body without framing ends with the connection.
 pub fn frame_for(body: Body, client: Version, persist: Persist) -> (Body, Persist) {
     match body {
         Body::Chunked if client < Version::HTTP_11 => (Body::UntilClose, Persist::Close),
@@ -170,7 +168,7 @@ pub fn frame_for(body: Body, client: Version, persist: Persist) -> (Body, Persis
     }
 }
 
-/// Applies `te` to a request: only `trailers` is passed on, as nothing else is a matter between other hops.
+/// Reduces `TE` of a request to `trailers`: other members do not concern further hops.
 ///
 /// # Errors
 /// [`EditError`]
@@ -187,19 +185,19 @@ pub fn restrict_te(head: &mut Head) -> Result<(), EditError> {
     if head.values(Known::TE).eq([b"trailers"]) { Ok(()) } else { head.set_field(Known::TE, b"trailers") }
 }
 
-/// `http-restrict-req-hdr-names`
+/// Argument of `http-restrict-req-hdr-names`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NamePolicy {
-    /// All names pass.
+    /// Passes all names.
     #[default]
     Preserve,
-    /// Fields whose names have other than letters, digits and hyphens are removed.
+    /// Removes fields whose names have anything but letters, digits and hyphens.
     Delete,
-    /// A request with such a field is refused, with 403.
+    /// Refuses a request with such a field, with 403.
     Reject,
 }
 
-/// Applies `http-restrict-req-hdr-names` to a request. `false`: it must be refused with 403.
+/// Applies `http-restrict-req-hdr-names` to a request. Returns false if it must be refused with 403.
 pub fn restrict_names(head: &mut Head, policy: NamePolicy) -> bool {
     let plain = |name: &[u8]| name.iter().all(|&byte| manylane_http::syntax::is_plain_name_byte(byte));
     match policy {
@@ -212,15 +210,15 @@ pub fn restrict_names(head: &mut Head, policy: NamePolicy) -> bool {
     }
 }
 
-/// Writes a head behind what `out` has.
+/// Appends a head to `out`.
 ///
 /// # Errors
-/// As [`Head::emit`].
+/// Those of [`Head::emit`].
 pub fn write_head(head: &mut Head, out: &mut Chain, case: Option<&CaseTable>) -> Result<(), EditError> {
     head.emit(out, case)
 }
 
-/// A number in decimal or hexadecimal digits, without an allocation.
+/// Buffer for a number in decimal or hexadecimal digits, without an allocation.
 #[derive(Default)]
 pub(crate) struct Digits([u8; 20]);
 
@@ -246,12 +244,12 @@ impl Digits {
     }
 }
 
-/// Why a body could not be written.
+/// Reason why a body could not be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteError {
     /// The lane's pools have no memory.
     NoMemory,
-    /// More or less data than the length that the head promised. The connection must end.
+    /// There is more or less data than the length that the head promised. The connection must end.
     Length,
 }
 
@@ -266,29 +264,31 @@ impl std::fmt::Display for WriteError {
 
 impl std::error::Error for WriteError {}
 
-/// Writes one body: puts the framing around data, which moves by reference.
+/// Writes one body: adds framing to data, which moves by reference.
 #[derive(Debug)]
 pub struct BodyWriter {
     body: Body,
-    /// Bytes of [`Body::Length`] that are still to come.
+    /// Number of bytes of [`Body::Length`] that are still to come.
     left: u64,
-    /// A chunk's data was written whose line end is still to come: it goes with the next chunk's size.
+    /// True if the line end of the last chunk's data is still to come: it is written with the next chunk's
+    /// size.
     open: bool,
-    /// Where sizes are written: one cluster for some hundred chunks.
+    /// Buffer for sizes: one cluster for some hundred chunks.
     sizes: Chain,
 }
 
 impl BodyWriter {
-    /// A writer at the beginning of a body that is framed as `body`.
+    /// Creates a writer at the beginning of a body that is framed as `body`.
     pub fn new(body: Body) -> Self {
         let left = if let Body::Length(length) = body { length } else { 0 };
         Self { body, left, open: false, sizes: Chain::new() }
     }
 
-    /// Moves all of `data` behind what `out` has, as one chunk where there are chunks. No data, no chunk.
+    /// Moves all of `data` to the end of `out`, as one chunk if the body is chunked. Without data it writes
+    /// no chunk.
     ///
     /// # Errors
-    /// [`WriteError`]; nothing was moved then.
+    /// [`WriteError`]; nothing was moved.
     pub fn write(&mut self, data: &mut Chain, out: &mut Chain) -> Result<(), WriteError> {
         if data.is_empty() {
             return Ok(());
@@ -312,7 +312,7 @@ impl BodyWriter {
         let before: &[u8] = if self.open { b"\r\n" } else { b"" };
         let size = digits.hexadecimal(len);
         let n = before.len() + size.len() + 2;
-        // Behind a size that was sent already there is room, which is this lane's to fill.
+        // The cluster has room behind the sizes that were sent, and only this lane fills it.
         self.sizes.append_together(&[before, size, b"\r\n"], 2048).map_err(|_| WriteError::NoMemory)?;
         let last = self.sizes.pop_back().ok_or(WriteError::NoMemory)?;
         let line = last.slice(last.len() - n..last.len()).map_err(|_| WriteError::NoMemory)?;
@@ -321,11 +321,11 @@ impl BodyWriter {
         Ok(line)
     }
 
-    /// Moves chunks that are framed already ([`BodyReader::read_chunks`](crate::BodyReader::read_chunks))
-    /// behind what `out` has.
+    /// Moves chunks with framing ([`BodyReader::read_chunks`](crate::BodyReader::read_chunks)) to the end of
+    /// `out`.
     ///
     /// # Errors
-    /// [`WriteError::NoMemory`]; [`WriteError::Length`] where the body has no chunks.
+    /// [`WriteError::NoMemory`]; [`WriteError::Length`] if the body is not chunked.
     pub fn write_chunks(&mut self, chunks: &mut Chain, out: &mut Chain) -> Result<(), WriteError> {
         if self.body != Body::Chunked {
             return Err(WriteError::Length);
@@ -336,7 +336,7 @@ impl BodyWriter {
         out.append_chain(chunks).map_err(|_| WriteError::NoMemory)
     }
 
-    /// Writes what ends the body: the last chunk and `trailers`, where there are chunks. Trailers of others
+    /// Writes the end of the body: the last chunk and `trailers` if it is chunked. Trailers of other bodies
     /// are dropped.
     ///
     /// # Errors
@@ -357,12 +357,12 @@ impl BodyWriter {
         }
     }
 
-    /// Data that the length still allows. None where there is no length.
+    /// Returns the number of data bytes that the length still allows; `None` without a length.
     pub fn left(&self) -> Option<u64> {
         matches!(self.body, Body::Length(_)).then_some(self.left)
     }
 
-    /// `n` bytes of data went past the writer, for instance by a splice; only where there are no chunks.
+    /// Counts `n` bytes of data that passed the writer, for example in a splice. Not for chunked bodies.
     ///
     /// # Errors
     /// [`WriteError::Length`]

@@ -1,5 +1,5 @@
-//! What waits for its end takes memory by its bytes, however it is cut: heads, bodies, chunks, trailers. In a
-//! process of its own, since the pools' numbers are those of the process.
+//! An incomplete head, body, chunk or trailer takes memory in proportion to its bytes, however it is cut.
+//! This test has a process of its own, because the pools' counts are those of the process.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::{CLUSTER_SIZES, Chain, Cluster, MAX_CLUSTER};
@@ -8,13 +8,12 @@ use manylane_http::Method;
 use proptest::prelude::*;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of the objects of all pools that are in use: of clusters, and of whatever else the parsers keep
-/// there.
+/// Returns the number of bytes of pool objects in use: clusters, and other objects of the parsers.
 fn used() -> usize {
     manylane_pool::report().iter().map(|pool| pool.size * pool.used as usize).sum()
 }
 
-/// What a read gives: bytes in a cluster of their own, of one of the sizes that reads have.
+/// Appends received bytes in a cluster of one of the sizes that reads use.
 fn receive(input: &mut Chain, bytes: &[u8], large: bool) {
     let size = if bytes.len() > CLUSTER_SIZES[0] || large { CLUSTER_SIZES[1] } else { CLUSTER_SIZES[0] };
     let mut cluster = Cluster::alloc(size).expect("memory");
@@ -22,19 +21,19 @@ fn receive(input: &mut Chain, bytes: &[u8], large: bool) {
     input.push_compact(cluster.into_segment()).expect("memory");
 }
 
-/// A message whose end does not come.
+/// A message that never ends.
 #[derive(Clone, Debug)]
 enum Message {
     Request(usize),
     Response(usize),
     Length(usize),
-    /// Chunks of these lengths.
+    /// Chunks with data of these lengths.
     Chunks(Vec<usize>),
     Trailers(usize),
 }
 
 impl Message {
-    /// The bytes, and the framing of the body, if they are one.
+    /// Returns the bytes, and the framing if they are a body.
     fn made(&self) -> (Vec<u8>, Option<Body>) {
         let field = |length: &usize| format!("X: {}", "x".repeat(*length));
         match self {
@@ -61,16 +60,16 @@ fn message() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// How it is cut: single bytes, or up to a read's; each round of these again.
+/// How the message is cut: into single bytes, or pieces up to the size of a read; repeated.
 fn cuts() -> impl Strategy<Value = Vec<(usize, bool)>> {
     let length = prop_oneof![4 => Just(1_usize), 2 => 1..40_usize, 1 => 1..2049_usize, 1 => 1..16_385_usize];
     prop::collection::vec((length, any::<bool>()), 1..30)
 }
 
-/// Takes a message in pieces, in turns of these lengths, and asks after each what is held.
+/// Feeds a message in pieces of these lengths, and checks the used memory after each.
 fn bounded(message: &Message, cuts: &[(usize, bool)]) -> Result<(), TestCaseError> {
     const PAGE: usize = 4096;
-    static ALONE: Mutex<()> = Mutex::new(()); // the numbers of pools are those of the process
+    static ALONE: Mutex<()> = Mutex::new(()); // the pools' counts are those of the process
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = used();
     let (bytes, body) = message.made();
@@ -110,16 +109,16 @@ fn bounded(message: &Message, cuts: &[(usize, bool)]) -> Result<(), TestCaseErro
 }
 
 proptest! {
-    /// Bytes that were parsed and are kept lie in one chain, and those that were not in another: each holds
-    /// at most twice its bytes and a cluster. Beside the chains a parser keeps at most a page.
+    /// Parsed bytes that are kept are in one chain, and others in another. Each chain holds at most twice its
+    /// bytes and a cluster; besides these, a parser keeps at most a page.
     #[test]
     fn what_waits_takes_at_most_twice_its_bytes_and_a_cluster(message in message(), cuts in cuts()) {
         bounded(&message, &cuts)?;
     }
 }
 
-/// Two chunks in one large read, the first of them to be kept: what is behind it must not be copied into a
-/// large cluster for want of room in the first. A run of 20,000 cases found it.
+/// Two chunks in one large read, of which the first is kept: the second must not be copied into a large
+/// cluster for lack of room in the first. A run of 20,000 cases found this.
 #[test]
 fn the_second_chunk_of_a_read_takes_no_large_cluster_more() {
     bounded(&Message::Chunks(vec![1024, 2049]), &[(3085, false)]).unwrap();

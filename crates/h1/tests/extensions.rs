@@ -1,11 +1,11 @@
-//! Extensions of chunks are for the next hop only: they go no further.
+//! Chunk extensions are for the next hop only, and are not passed on.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
 use manylane_buf::Chain;
 use manylane_h1::{Body, BodyReader, From, Limits, Progress};
 
-/// What becomes of a body whose bytes come in pieces of so many.
+/// Passes on a body whose bytes come in pieces of `step`, and returns the result.
 fn passed_on(body: &[u8], step: usize) -> Vec<u8> {
     let mut reader = BodyReader::new(Body::Chunked, From::Client, Limits::default());
     let (mut input, mut out) = (Chain::new(), Chain::new());

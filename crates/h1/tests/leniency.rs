@@ -1,5 +1,4 @@
-//! What a lenient parser accepts, and that what it makes of it is a message that the strict one reads in the
-//! same way.
+//! Messages that only a lenient parser accepts; its rewritten form means the same to the strict parser.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::Chain;
@@ -16,7 +15,7 @@ fn lenient(lenient: Leniency) -> Limits {
     Limits { lenient, ..Limits::default() }
 }
 
-/// A message as it goes on, whether its connection does, and what was relaxed in it first.
+/// A message as it is passed on, whether its connection persists, and the first relaxation that it needed.
 #[derive(Debug, PartialEq)]
 struct Passed {
     written: String,
@@ -25,8 +24,7 @@ struct Passed {
     rest: usize,
 }
 
-/// Reads one message that comes in pieces of `step` bytes, and writes it; the error's position is part of the
-/// refusal.
+/// Reads one message in pieces of `step` bytes, and writes it. A refusal includes the error's position.
 fn pass(bytes: &[u8], from: From, limits: Limits, step: usize) -> Result<Option<Passed>, (Problem, usize)> {
     let mut input = Chain::new();
     let mut pieces = bytes.chunks(step);
@@ -75,8 +73,9 @@ fn pass(bytes: &[u8], from: From, limits: Limits, step: usize) -> Result<Option<
     Ok(Some(Passed { written: String::from_utf8_lossy(&out.to_vec()).into(), closes, relaxed, rest }))
 }
 
-/// What each relaxation lets pass, what goes on, and what the strict parser says. Each was tried with HAProxy
-/// 3.2, which takes all of them with its option, but writes control characters as they came.
+/// Each relaxation: a message that needs it, its rewritten form, and the strict parser's problem. Each was
+/// tried with HAProxy 3.2, which accepts all of them with its option, but writes control characters as they
+/// came.
 #[test]
 fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
     use Leniency as L;
@@ -190,7 +189,7 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
                 for step in [1, 2, 3, 7, message.len()] {
                     let passed = pass(message.as_bytes(), from, lenient(set), step);
                     let Ok(Some(passed)) = passed else { panic!("{told} by {step}: {passed:?}") };
-                    // a field that is set anew has a plain name
+                    // a field that is set again has a plain name
                     let same = passed.written.eq_ignore_ascii_case(written);
                     assert!(same, "{told} by {step}: {:?}", passed.written);
                     assert_eq!((passed.closes, passed.rest), (closes, 0), "{told} by {step}");
@@ -202,8 +201,8 @@ fn each_relaxation_lets_its_own_pass_and_writes_the_strict_form() {
     }
 }
 
-/// A length with zeros before it is no relaxation, but another reader might take it for an octal number: it
-/// goes on without them, as by HAProxy.
+/// A length with leading zeros needs no relaxation, but another reader might take it for an octal number. It
+/// goes on without them, as from HAProxy.
 #[test]
 fn a_length_goes_on_without_zeros_before_it() {
     for (said, written) in [("003", "3"), ("03", "3"), ("3", "3")] {
@@ -226,8 +225,8 @@ fn a_length_goes_on_without_zeros_before_it() {
     assert_eq!(passed.unwrap().unwrap().written, zero);
 }
 
-/// Whom HAProxy refuses with its option, too, and what two readers would frame differently, is refused with
-/// all relaxations.
+/// Messages that HAProxy refuses even with its option, and messages that two readers would frame differently,
+/// are refused with all relaxations.
 #[test]
 fn what_stays_ambiguous_is_refused_with_all_relaxations() {
     use Problem::*;
@@ -262,7 +261,7 @@ fn what_stays_ambiguous_is_refused_with_all_relaxations() {
     }
 }
 
-/// What stands in a `Host` beside a name and a port (item 17 of haproxy-today): it goes on as it came.
+/// Odd text in a `Host` beside a name and a port (item 17 of haproxy-today) goes on as it came.
 #[test]
 fn an_odd_host_passes_unless_it_could_be_two() {
     for (host, passes) in [
@@ -300,7 +299,7 @@ fn an_odd_host_passes_unless_it_could_be_two() {
     }
 }
 
-/// Positions are of the message as it came.
+/// Positions refer to the message as it came.
 #[test]
 fn an_error_behind_something_relaxed_is_where_it_was_received() {
     let message = b"GET  /  HTTP/1.1\nHost: a\nX Y: b\n\n";
@@ -333,8 +332,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_024, ..ProptestConfig::default() })]
 
-    /// What a lenient parser lets pass, written, is what a strict one reads and writes just so; and cuts do
-    /// not matter.
+    /// If a lenient parser accepts a message, a strict parser reads the rewritten form and writes it
+    /// unchanged; cuts make no difference.
     #[test]
     fn what_passes_is_strict_and_the_same(
         begin in prop_oneof![Just("POST / HTTP/1.1\nHost: a\r\n"), Just("HTTP/1.0 200 OK\n"), Just("")],

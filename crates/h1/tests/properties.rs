@@ -1,4 +1,4 @@
-//! What holds for all messages: how they are cut does not matter, and what is written is read as the same.
+//! Properties of all messages: cuts make no difference, and a written message reads as the same one.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::{Chain, Cluster};
@@ -37,7 +37,7 @@ fn cuts() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(1usize..40, 1..60)
 }
 
-/// What became of a connection's bytes.
+/// Result of reading a connection's bytes.
 #[derive(Debug, Default, PartialEq)]
 struct Story {
     heads: Vec<String>,
@@ -52,7 +52,7 @@ enum Reading {
     Over,
 }
 
-/// Reads requests, or responses, and their bodies out of pieces.
+/// Reads requests or responses, with their bodies, from pieces.
 fn story<'a>(pieces: impl Iterator<Item = &'a [u8]>, requests: bool, keep: bool) -> Story {
     let limits = Limits { head: 200, fields: 8, ..Limits::default() };
     let from = if requests { From::Client } else { From::Server };
@@ -137,13 +137,13 @@ fn pieces<'a>(bytes: &'a [u8], cuts: &'a [usize]) -> impl Iterator<Item = &'a [u
     })
 }
 
-/// An empty line that is only begun, or an incomplete size of a chunk, is held back or not, depending on the
-/// cuts.
+/// Compares two results. The begun empty line or the incomplete chunk size at the end may or may not be
+/// consumed, depending on the cuts.
 fn same(whole: &Story, cut: &Story) -> bool {
     whole.heads == cut.heads && whole.data == cut.data && whole.error.is_some() == cut.error.is_some()
 }
 
-/// `usual` cases, or one in `share` of `PROPTEST_CASES`, which the long run sets.
+/// Returns `usual`, or one in `share` of the cases in `PROPTEST_CASES`, which the long run sets.
 fn cases(usual: u32, share: u32) -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
     asked.map_or(usual, |asked| asked.div_ceil(share))
@@ -158,12 +158,12 @@ proptest! {
 
     #[test]
     fn any_cut_of_the_bytes_tells_the_same_story(mut bytes in bytes(), cuts in cuts(), requests: bool) {
-        // A wrong field is refused when its head is complete, or when all of it comes at once.
+        // A wrong field is refused when its head is complete, or when the whole head comes at once.
         bytes.extend(b"\r\n\r\n");
         let whole = story(std::iter::once(&bytes[..]), requests, false);
         for cuts in [&cuts[..], &[1]] {
             let cut = story(pieces(&bytes, cuts), requests, false);
-            // Where the data before an error ends may differ by the piece that has the error.
+            // The data before an error may end differently, depending on the piece that has the error.
             if whole.error.is_some() {
                 prop_assert_eq!(&whole.heads, &cut.heads);
                 prop_assert!(cut.error.is_some(), "{:?} but {:?}", whole, cut);
@@ -241,7 +241,7 @@ proptest! {
         let wire = wire.to_vec();
 
         let mut input = Chain::new();
-        // Most have no Host.
+        // Most of these requests have no Host.
         let mut parser = RequestParser::new(Limits { relaxed: true, ..Limits::default() });
         let mut got = None;
         let mut data = Chain::new();

@@ -1,5 +1,5 @@
-//! Messages that two parsers could understand differently, and all others that are refused: what each is
-//! answered and where it went wrong. One row a message; the text after `<-` in a row's name says which byte.
+//! Refused messages, above all those that two parsers could understand differently, with the status and the
+//! position of the error. One row a message; the text after `<-` in a row's name names the byte.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::Chain;
@@ -28,7 +28,7 @@ fn response(bytes: &[u8], asked: RequestInfo) -> Result<Option<Body>, (u16, Prob
         .map_err(|e| (e.status, e.problem, e.position))
 }
 
-/// A head whose first line and `Host` are fine; its fields begin at byte 25.
+/// Returns a head with a valid first line and `Host`; its fields begin at byte 25.
 fn with(fields: &str) -> Vec<u8> {
     format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n").into_bytes()
 }
@@ -539,7 +539,7 @@ fn connection_names_few_fields() {
     );
 }
 
-/// What HAProxy 3.2 makes of targets with a host, and of `Host`, as run; none: 400.
+/// Targets with a host, and `Host`, as recorded from a run of HAProxy 3.2; `None` stands for 400.
 #[test]
 fn targets_with_a_host_have_one_form() {
     type Row = (&'static str, &'static str, &'static str, Option<(&'static str, &'static str)>);

@@ -1,4 +1,4 @@
-//! Heads that rules have edited say how their bodies are framed.
+//! After rules have edited a head, its fields state the framing of its body.
 
 #![allow(clippy::unwrap_used)] // helpers of tests are tests too
 
@@ -20,7 +20,7 @@ fn chain(bytes: &str) -> Chain {
     chain
 }
 
-/// The fields of framing, in order.
+/// Returns the framing fields, in order.
 fn framing(head: &Head) -> String {
     let fields =
         head.fields().filter(|field| field.is(Known::CONTENT_LENGTH) || field.is(Known::TRANSFER_ENCODING));
@@ -137,7 +137,7 @@ fn a_response_goes_on_with_its_own_body_as_its_reader_takes_it() {
         (NONE, status_200, Method::Head, new, Body::None, ""),
         (SWITCH, length_9, Method::Get, new, Body::Tunnel, ""),
         (SWITCH, status_204, Method::Get, new, Body::None, ""),
-        // Not edited, but the server was asked with another method than the client's: HEAD, and GET.
+        // Nothing was edited, but the server got another method than the client's: HEAD, and GET.
         (LENGTH, nothing, Method::Head, new, Body::None, "length 3"),
     ];
     for (n, &(head, edit, method, version, body, fields)) in cases.iter().enumerate() {

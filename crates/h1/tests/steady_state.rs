@@ -1,4 +1,4 @@
-//! The data path's discipline: once warm, a request and its response ask nothing of the global allocator.
+//! Once warm, a request and its response take nothing from the global allocator.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::{Chain, Cluster};
@@ -9,11 +9,11 @@ use manylane_h1::{
 use manylane_http::{Known, Method};
 use std::hint::black_box;
 
-/// Ends the test program when it is called inside of [`assert_no_alloc::assert_no_alloc`].
+/// Aborts the test program if it is called inside of [`assert_no_alloc::assert_no_alloc`].
 #[global_allocator]
 static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisabler;
 
-/// Runs `round` until the lane's pools are warm, and then without an allocation.
+/// Runs `round` until the lane's pools are warm, and then asserts that it allocates nothing.
 fn allocates_nothing_when_warm(mut round: impl FnMut()) {
     (0..10).for_each(|_| round());
     assert_no_alloc::assert_no_alloc(|| (0..40).for_each(|_| round()));
@@ -77,7 +77,7 @@ fn chunks_in_and_out_ask_for_nothing() {
         let Ok(Progress::Done(mut trailers)) = reader.read(&mut input, &mut data) else {
             panic!("not complete")
         };
-        // R-G10: the data of the small chunks in one cluster.
+        // R-G10: the data of the small chunks is in one cluster.
         assert_eq!((data.len(), data.segment_count()), (2_700 + 1_024, 2));
         let mut writer = BodyWriter::new(body);
         writer.write(&mut data, &mut out).expect("chunks");

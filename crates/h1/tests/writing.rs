@@ -1,4 +1,4 @@
-//! What is written: connection fields, framing towards old clients, tunnels, bodies that break their promise.
+//! Written messages: connection fields, framing for old clients, tunnels, bodies of the wrong length.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::Chain;
@@ -18,7 +18,7 @@ fn text(chain: &Chain) -> String {
     String::from_utf8(chain.to_vec()).expect("text")
 }
 
-/// The fields of a request that had these, once its connection is set.
+/// Returns the fields of a request after its connection is set.
 fn connection(version: &str, fields: &str, persist: Persist) -> String {
     let mut input = chain(&format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n"));
     let mut request =
@@ -265,8 +265,8 @@ fn persistence_follows_version_and_connection() {
     assert!(request.connection.close);
 }
 
-/// Where `Proxy-Connection` speaks for the client, nothing of its `Connection` reaches the server: a server
-/// told `close` would end a connection that the next request could take.
+/// If `Proxy-Connection` is in force for the client, no option of its `Connection` reaches the server: on
+/// `close`, the server would end a connection that the next request could use.
 #[test]
 fn proxy_connection_replaces_connection() {
     let limits = Limits { proxy_header: true, ..Limits::default() };
@@ -302,7 +302,7 @@ fn proxy_connection_replaces_connection() {
     }
 }
 
-/// A request as it goes on, and whether its client's connection may.
+/// Returns a request as it is passed on, and whether its client's connection persists.
 fn request_written(bytes: &str, limits: Limits) -> (String, bool) {
     let mut request = RequestParser::new(limits).parse(&mut chain(bytes)).expect("valid").expect("complete");
     let mut out = Chain::new();
@@ -419,7 +419,7 @@ fn what_is_for_one_hop_ends_there() {
     );
 }
 
-/// Passes a chunked body on as a proxy does: tiny chunks that are there together by their data, others as
+/// Passes a chunked body on as a proxy does: the data of tiny chunks that come together, and other chunks as
 /// they came.
 fn pass_on(pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut reader = BodyReader::new(Body::Chunked, From::Client, Limits::default());
@@ -447,7 +447,7 @@ fn pass_on(pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
     out.to_vec()
 }
 
-/// The data of a chunked body.
+/// Returns the data of a chunked body.
 fn data_of(framed: &[u8]) -> Vec<u8> {
     let mut reader = BodyReader::new(Body::Chunked, From::Client, Limits::default());
     let (mut input, mut out) = (Chain::new(), Chain::new());
@@ -463,12 +463,12 @@ fn tiny_chunks_that_are_there_together_go_on_as_one() {
         pass_on([tiny.clone().into_bytes()].into_iter()),
         format!("1f4\r\n{}\r\n0\r\n\r\n", "x".repeat(500)).into_bytes()
     );
-    // One alone, and large ones, are not worth it.
+    // A single tiny chunk, and large ones, are passed on as they are.
     for as_it_came in ["5\r\nhello\r\n0\r\n\r\n", "40\r\n*\r\n40\r\n*\r\n0\r\n\r\n"] {
         let as_it_came = as_it_came.replace('*', &"y".repeat(64));
         assert_eq!(pass_on([as_it_came.clone().into_bytes()].into_iter()), as_it_came.into_bytes());
     }
-    // Wherever it is cut, and whatever takes turns, it is the same body.
+    // The body is the same wherever it is cut, and in whatever order both ways of reading alternate.
     let large = format!("800\r\n{}\r\n", "z".repeat(2048));
     let mixed = format!("{}{large}{}{large}3;a=b\r\nabc\r\n0\r\n\r\n", &tiny[..300], &tiny[..120]);
     let data = data_of(mixed.as_bytes());
