@@ -1,6 +1,6 @@
 //! Hosts with ports, as in `Host` and in targets.
 
-/// The host and what follows its last colon, if that is a port. User information is not cut off.
+/// Splits a host at its last colon, if digits or nothing follow it. User information is not removed.
 ///
 /// ```
 /// use manylane_http::split_host_port;
@@ -13,7 +13,7 @@ pub fn split_host_port(host: &[u8]) -> (&[u8], Option<&[u8]>) {
     if port.iter().all(u8::is_ascii_digit) { (name, Some(port)) } else { (host, None) }
 }
 
-/// The authority without its user information.
+/// Returns the authority without its user information.
 ///
 /// ```
 /// assert_eq!(manylane_http::without_user(b"user:secret@a.example:80"), b"a.example:80");
@@ -22,8 +22,8 @@ pub fn without_user(authority: &[u8]) -> &[u8] {
     memchr::memrchr(b'@', authority).map_or(authority, |at| &authority[at + 1..])
 }
 
-/// The host without its port, if that is the one its scheme has anyway (RFC 3986, 6.2.3): 80 for `http`, 443
-/// for `https`.
+/// Returns the host without its port, if that is empty or the default port of the scheme (RFC 3986, 6.2.3):
+/// 80 for `http`, 443 for `https`.
 pub fn without_default_port<'a>(scheme: &[u8], host: &'a [u8]) -> &'a [u8] {
     match split_host_port(host) {
         (name, Some(b"" | b"80")) if scheme.eq_ignore_ascii_case(b"http") => name,

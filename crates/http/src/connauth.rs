@@ -1,17 +1,17 @@
 //! Authentication of a connection instead of a request: NTLM and Negotiate (RFC 4559).
 //!
-//! A server that takes part remembers who authenticated on a connection and serves every later request on it
-//! as that client's. Such a connection must not serve anybody else.
+//! A server that supports it remembers the client that authenticated on a connection, and serves every later
+//! request on it as that client's. So no other client may use that connection.
 
 use crate::head::Head;
 use crate::name::Known;
 
-/// Beginnings of the names of such schemes, without regard to case: `Negotiate`, `Nego2`, `NTLM`, `Kerberos`.
+/// Prefixes of the names of such schemes, in any case: `Negotiate`, `Nego2`, `NTLM`, `Kerberos`.
 const SCHEMES: [&[u8]; 3] = [b"nego", b"ntlm", b"kerberos"];
 
 impl Head {
-    /// Whether this message authenticates its connection, or begins to: a request with credentials of such a
-    /// scheme, or a response with status 401 or 407 that asks for them.
+    /// Returns whether this message authenticates its connection or begins to: a request with credentials of
+    /// such a scheme, or a response with status 401 or 407 that asks for them.
     pub fn authenticates_connection(&self) -> bool {
         match self.status() {
             0 => self.names_scheme(Known::AUTHORIZATION) || self.names_scheme(Known::PROXY_AUTHORIZATION),
@@ -27,8 +27,8 @@ impl Head {
     }
 }
 
-/// Whether a member of this value, of a field with credentials or challenges, begins with such a scheme.
-/// Quotes are not looked at: who leaves one open hides nothing behind it.
+/// Returns whether a member of this value, of a field with credentials or challenges, begins with such a
+/// scheme. Quotes are ignored, so that an open quote cannot hide a scheme behind it.
 pub fn names_connection_scheme(value: &[u8]) -> bool {
     let begins = |member: &[u8], scheme: &[u8]| {
         member.trim_ascii_start().get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))

@@ -1,5 +1,5 @@
-//! Cookies (RFC 6265): those a request carries, and the one that a `Set-Cookie` sets. Read leniently, as
-//! servers do; positions are kept so that one can be changed in place.
+//! Cookies (RFC 6265) of a request, and the one that a `Set-Cookie` sets. They are parsed leniently, as
+//! servers do. Their positions are kept, so that a cookie can be changed in place.
 
 use crate::list::find_either_outside_quotes;
 use crate::syntax::trim;
@@ -8,25 +8,25 @@ use std::ops::Range;
 /// A cookie in a field's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cookie<'a> {
-    /// Its name.
+    /// Name.
     pub name: &'a [u8],
-    /// Its value, quotes included if there are any; empty without an equals sign.
+    /// Value, with its quotes if there are any; empty without an equals sign.
     pub value: &'a [u8],
-    /// From the name to the value's end, in bytes of the field's value.
+    /// Range from the name to the end of the value, in bytes of the field's value.
     pub at: Range<usize>,
-    /// The value, in bytes of the field's value.
+    /// Range of the value, in bytes of the field's value.
     pub value_at: Range<usize>,
 }
 
 impl Cookie<'_> {
-    /// Whether it has an equals sign; HAProxy does not see those without.
+    /// Returns whether it has an equals sign; HAProxy ignores cookies without one.
     pub fn is_pair(&self) -> bool {
         self.value_at.start > self.at.start + self.name.len()
     }
 }
 
-/// The cookies of one `Cookie` field: `name=value` between semicolons or, as some clients write and HAProxy
-/// reads, commas. Parts without a name are left out.
+/// Iterator over the cookies of one `Cookie` field: `name=value` between semicolons, or between commas, as
+/// some clients write and HAProxy reads them. Parts without a name are skipped.
 #[derive(Clone, Debug)]
 pub struct Cookies<'a> {
     value: &'a [u8],
@@ -34,7 +34,7 @@ pub struct Cookies<'a> {
 }
 
 impl<'a> Cookies<'a> {
-    /// Those in a field's value.
+    /// Returns the cookies in a field's value.
     ///
     /// ```
     /// use manylane_http::Cookies;

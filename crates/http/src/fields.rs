@@ -1,36 +1,37 @@
-//! Where a head's fields are: ranges, in blocks from the lane's pools.
+//! Positions of a head's fields: ranges, in blocks from the lane's pools.
 //!
-//! The first [`FIRST`] fields lie in one block. Only a head with more takes a directory and blocks of
-//! [`MORE`], so that a usual head costs one allocation from the lane's cache, whose block is 480 bytes to
+//! The first [`FIRST`] fields are in one block. Only a head with more takes a directory and blocks of
+//! [`MORE`] fields. So a usual head costs one allocation from the lane's cache, of a block with 480 bytes to
 //! clear.
 
 use crate::name::Known;
 use manylane_pool::{AllocError, Pool, Pooled};
 
-/// Fields in the first block.
+/// Number of fields in the first block.
 const FIRST: usize = 40;
-/// Fields in each further block.
+/// Number of fields in each further block.
 const MORE: usize = 128;
-/// Further blocks.
+/// Number of further blocks.
 const BLOCKS: usize = 256;
 
-/// The most fields that one head may have: as many as `tune.http.maxhdr` can ask for (32,767, the start line
-/// among them).
+/// Largest number of fields in one head: as many as `tune.http.maxhdr` can allow (32,767, the start line
+/// included).
 pub const MAX_FIELDS: usize = 32_766;
 
 const _: () = assert!(FIRST + MORE * BLOCKS >= MAX_FIELDS);
 
-/// The name or the whole line was written by an edit: offsets are into the edits.
+/// The name or the whole line was written by an edit: offsets refer to the edits.
 pub(crate) const EDITED: u8 = 1;
-/// Taken out.
+/// The field was removed.
 pub(crate) const REMOVED: u8 = 2;
 /// No compression may keep its value.
 pub(crate) const NEVER_INDEXED: u8 = 4;
 
 /// One field: offsets into the original bytes or into the edits.
 ///
-/// Invariant: `name <= name + name_len <= value <= value + value_len <= end <= ` length of what they point
-/// into. The bytes from `name` to `end` are the field's line, its line end included.
+/// Invariant: `name <= name + name_len <= value <= value + value_len <= end
+/// <=` length of the bytes that they refer to. The bytes from `name` to `end` are the field's line, with its
+/// line end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) name: u16,
@@ -69,16 +70,16 @@ manylane_sync::lazy_static! {
 
 /// The fields of one head, in the order of the message.
 ///
-/// A parser fills it ([`push`](Self::push)) while it reads and then makes a [`Head`](crate::Head) of it.
+/// A parser adds to it ([`push`](Self::push)) while it reads, and then makes a [`Head`](crate::Head) of it.
 pub struct Fields {
     first: Pooled<First>,
     more: Option<Pooled<Directory>>,
     len: u16,
-    /// A bit for each known name that was ever put in.
+    /// One bit for each well-known name that was ever added.
     seen: u64,
 }
 
-/// Why a field could not be added.
+/// Reason why a field could not be added.
 #[derive(Debug)]
 pub enum PushError {
     /// There are [`MAX_FIELDS`] already.
@@ -94,23 +95,22 @@ impl From<AllocError> for PushError {
 }
 
 impl Fields {
-    /// No fields.
+    /// Creates an empty list.
     ///
     /// # Errors
-    /// [`AllocError`] when the lane's pool has no memory.
+    /// [`AllocError`] if the lane's pool has no memory.
     #[inline]
     pub fn new() -> Result<Self, AllocError> {
         Ok(Self { first: POOLS.first.alloc_with(|| [Entry::default(); FIRST])?, more: None, len: 0, seen: 0 })
     }
 
-    /// Adds a field of the bytes that are being parsed: where its name begins, where its value is, and where
-    /// its line ends.
+    /// Adds a field of the bytes that are being parsed.
     ///
     /// # Errors
-    /// [`PushError`]; nothing was added then.
+    /// [`PushError`]; nothing was added.
     ///
     /// # Panics
-    /// In debug builds, when the offsets are not in ascending order.
+    /// In debug builds, if the offsets are not in ascending order.
     #[inline]
     pub fn push(&mut self, line: FieldLine) -> Result<(), PushError> {
         let FieldLine { name, name_len, value, value_len, end, known } = line;
@@ -118,8 +118,8 @@ impl Fields {
         self.push_entry(Entry { name, name_len, value, value_len, end, known: known.number(), flags: 0 })
     }
 
-    /// Marks the field that was added last: its sender asks that no compression keeps its value, here and at
-    /// each further hop (RFC 7541, 7.1.3).
+    /// Marks the field that was added last as *never indexed*: its sender asks that no compression keeps its
+    /// value, here and at each further hop (RFC 7541, 7.1.3).
     pub fn never_index_last(&mut self) {
         if let Some(last) = self.len().checked_sub(1).and_then(|last| self.get_mut(last)) {
             last.flags |= NEVER_INDEXED;
@@ -159,19 +159,19 @@ impl Fields {
         Ok(())
     }
 
-    /// Number of fields, those that were removed included.
+    /// Returns the number of fields, removed ones included.
     #[inline]
     pub fn len(&self) -> usize {
         usize::from(self.len)
     }
 
-    /// True when none was added.
+    /// Returns whether no field was added.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether a field of this well-known name may be there.
+    /// Returns false if the head has no field of this well-known name; true if it may have one.
     #[inline]
     pub(crate) fn may_have(&self, known: Known) -> bool {
         self.seen & known.bit() != 0
@@ -203,8 +203,8 @@ impl Fields {
         self.more.as_mut()?.get_mut(at / MORE)?.as_mut().map(|block| &mut block[at % MORE])
     }
 
-    /// The number of the next field at or after `from` that may be of the name with the number `known`, and
-    /// the field.
+    /// Returns the first field at or after `from` that has the name's number `known` and was not removed,
+    /// with its position.
     #[inline]
     pub(crate) fn next_known(&self, mut from: usize, known: u8) -> Option<(usize, Entry)> {
         while let Some(entry) = self.get(from) {
@@ -223,19 +223,19 @@ impl std::fmt::Debug for Fields {
     }
 }
 
-/// A field as a parser found it: offsets from the head's first byte.
+/// A field that a parser found: offsets from the head's first byte.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldLine {
-    /// Where the name, and with it the line, begins.
+    /// Start of the name, and of the line.
     pub name: u16,
-    /// Bytes of the name.
+    /// Length of the name, in bytes.
     pub name_len: u16,
-    /// Where the value begins, behind spaces.
+    /// Start of the value, behind spaces.
     pub value: u16,
-    /// Bytes of the value, without spaces at its end.
+    /// Length of the value, in bytes, without spaces at its end.
     pub value_len: u16,
-    /// Where the next line begins.
+    /// Start of the next line.
     pub end: u16,
-    /// The name's number.
+    /// Number of the name.
     pub known: Known,
 }

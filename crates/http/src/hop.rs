@@ -1,4 +1,4 @@
-//! Fields that are a matter between two neighbours and no other (RFC 9110, 7.6.1).
+//! Hop-by-hop fields (RFC 9110, 7.6.1).
 
 use crate::name::Known;
 
@@ -18,9 +18,9 @@ pub(crate) fn is_of_one_hop(known: Known) -> bool {
     matches!(known, Known::KEEP_ALIVE | Known::PROXY_CONNECTION | Known::HTTP2_SETTINGS)
 }
 
-/// Those that stay though `Connection` names them: without them a message would end elsewhere, be for another
-/// one, say who somebody is no more, or be kept by caches for those that it is not for. Who names them errs,
-/// or means harm.
+/// Returns whether a field stays even if `Connection` names it. Without such a field a message would end
+/// elsewhere, be for another host, lose its credentials, or be cached for the wrong clients. A sender that
+/// names one errs or attacks.
 pub(crate) fn stays_though_named(known: Known) -> bool {
     matches!(
         known,

@@ -1,10 +1,9 @@
-//! Lists: members between commas, outside of quoted strings (RFC 9110, 5.6.1 and 5.6.4), and their
-//! parameters.
+//! Lists: members between commas outside of quoted strings (RFC 9110, 5.6.1 and 5.6.4), and their parameters.
 
 use crate::syntax::trim;
 
-/// Where the first `separator` outside of a quoted string is; the end if there is none. A quote that is not
-/// closed reaches to the end.
+/// Returns the position of the first `separator` outside of a quoted string, or the end if there is none. A
+/// quote that is not closed reaches to the end.
 #[inline]
 pub(crate) fn find_outside_quotes(bytes: &[u8], separator: u8) -> usize {
     match memchr::memchr2(separator, b'"', bytes) {
@@ -14,7 +13,7 @@ pub(crate) fn find_outside_quotes(bytes: &[u8], separator: u8) -> usize {
     }
 }
 
-/// Where the first of two separators outside of a quoted string is.
+/// Returns the position of the first of two separators outside of a quoted string.
 pub(crate) fn find_either_outside_quotes(bytes: &[u8], separators: &[u8; 2]) -> usize {
     match memchr::memchr3(separators[0], separators[1], b'"', bytes) {
         None => bytes.len(),
@@ -23,7 +22,7 @@ pub(crate) fn find_either_outside_quotes(bytes: &[u8], separators: &[u8; 2]) -> 
     }
 }
 
-/// As [`find_outside_quotes`], from the quote at `at` on.
+/// Does what [`find_outside_quotes`] does, from the quote at `at` on.
 fn behind_quotes(bytes: &[u8], mut at: usize, separates: impl Fn(u8) -> bool) -> usize {
     let mut quoted = false;
     while let Some(&byte) = bytes.get(at) {
@@ -38,8 +37,8 @@ fn behind_quotes(bytes: &[u8], mut at: usize, separates: impl Fn(u8) -> bool) ->
     bytes.len()
 }
 
-/// The members of a comma separated list, trimmed. An empty value has one empty member, and empty members are
-/// told as such.
+/// Iterator over the members of a list, trimmed. An empty value has one empty member, and empty members are
+/// returned.
 ///
 /// ```
 /// use manylane_http::List;
@@ -53,13 +52,13 @@ pub struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// The members of `value`.
+    /// Returns the members of `value` between commas.
     #[inline]
     pub fn new(value: &'a [u8]) -> Self {
         Self { rest: Some(value), separator: b',' }
     }
 
-    /// As [`new`](Self::new) with another separator: semicolons for parameters.
+    /// Returns the members between other separators: semicolons for parameters.
     #[inline]
     pub fn separated_by(value: &'a [u8], separator: u8) -> Self {
         Self { rest: Some(value), separator }

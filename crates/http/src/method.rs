@@ -1,6 +1,6 @@
 //! Request methods (RFC 9110, section 9; PATCH: RFC 5789).
 
-/// A method that has a meaning of its own for a proxy, or [`Other`](Self::Other). Names are case-sensitive.
+/// A method that a proxy treats in a special way, or [`Other`](Self::Other). Names are case-sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Method {
     /// `GET`
@@ -13,7 +13,7 @@ pub enum Method {
     Put,
     /// `DELETE`
     Delete,
-    /// `CONNECT`: after a success the connection is a tunnel.
+    /// `CONNECT`: after a success, the connection is a tunnel.
     Connect,
     /// `OPTIONS`
     Options,
@@ -26,7 +26,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method with this name.
+    /// Returns the method with this name.
     #[inline]
     pub fn of(name: &[u8]) -> Self {
         match name {
@@ -43,7 +43,7 @@ impl Method {
         }
     }
 
-    /// Its name; nothing for [`Other`](Self::Other).
+    /// Returns the name; `None` for [`Other`](Self::Other).
     pub fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::Get => "GET",
@@ -59,12 +59,13 @@ impl Method {
         })
     }
 
-    /// Only reads: the client asks for no change (RFC 9110, 9.2.1).
+    /// Returns whether the method only reads: the client asks for no change (RFC 9110, 9.2.1).
     pub fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
     }
 
-    /// Twice has the effect of once, so that a request may be sent again (RFC 9110, 9.2.2).
+    /// Returns whether two requests have the effect of one, so that a request may be sent again (RFC 9110,
+    /// 9.2.2).
     pub fn is_idempotent(self) -> bool {
         self.is_safe() || matches!(self, Self::Put | Self::Delete)
     }

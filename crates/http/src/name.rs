@@ -1,22 +1,21 @@
-//! Names of fields: case does not matter, and the usual ones have a number, so that a lookup compares one
-//! byte.
+//! Field names. Case does not matter. The usual names have a number, so that a look-up compares one byte.
 //!
-//! The number is found once, when a name is read or compiled: length and three bytes of the name select the
-//! only candidate (a perfect hash, checked by the compiler), which is then compared in words of eight bytes.
+//! The number is found once, when a name is read or compiled. Length and three bytes of the name select the
+//! only candidate (a perfect hash, which the compiler checks); it is then compared in words of eight bytes.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The number of a well-known field name; [`OTHER`](Self::OTHER) for all the rest.
+/// Number of a well-known field name; [`OTHER`](Self::OTHER) for all other names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Known(u8);
 
-/// Longest well-known name, in bytes.
+/// Length of the longest well-known name, in bytes.
 const LONGEST: usize = 32;
 
 macro_rules! known {
     ($($constant:ident $name:literal)*) => {
-        /// The names by number, in lower case; the first stands for all others.
+        /// Names by number, in lower case; the first one stands for all other names.
         const NAMES: &[&str] = &["", $($name),*];
 
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
@@ -103,11 +102,11 @@ known! {
 /// A head keeps one bit for each number in a 64-bit word.
 const _: () = assert!(NAMES.len() <= 64);
 
-/// A well-known name for comparing.
+/// A well-known name, in a form for comparisons.
 struct Pattern {
     len: u8,
     lower: [u8; LONGEST],
-    /// 0x20 where a letter stands: `byte | mask == lower` holds for its two spellings and no other byte.
+    /// 0x20 for each letter: `byte | mask == lower` holds for its two spellings and no other byte.
     mask: [u8; LONGEST],
 }
 
@@ -132,7 +131,7 @@ static PATTERN: [Pattern; NAMES.len()] = PATTERNS;
 
 const SLOTS: usize = 256;
 
-/// What selects the candidate; `name` is not empty.
+/// Returns the slot of the candidate; `name` is not empty.
 #[inline]
 const fn slot(name: &[u8]) -> usize {
     let len = name.len();
@@ -140,11 +139,11 @@ const fn slot(name: &[u8]) -> usize {
     (word.wrapping_mul(MULTIPLIER) >> 24) as usize
 }
 
-/// The multiplier that gives each name a slot of its own. Found by trying random ones; whoever changes the
-/// names finds another.
+/// Multiplier that gives each name a slot of its own. It was found by random trials; a change of the names
+/// needs another one.
 const MULTIPLIER: u32 = 0x0183_1947;
 
-/// The number of the only candidate of each slot.
+/// Number of the only candidate in each slot.
 static SLOT: [u8; SLOTS] = {
     let mut slots = [0; SLOTS];
     let mut n = 1;
@@ -158,7 +157,7 @@ static SLOT: [u8; SLOTS] = {
 };
 
 impl Pattern {
-    /// Whether `name`, of the same length, is this one.
+    /// Returns whether `name`, of the same length, is this one.
     #[inline]
     fn matches(&self, name: &[u8]) -> bool {
         let eight = |at: usize| {
@@ -186,9 +185,9 @@ impl Pattern {
 }
 
 impl Known {
-    /// The number of `name`, in any case.
+    /// Returns the number of `name`, in any case.
     ///
-    /// About 25 instructions. A name that has a number is a token: it needs no other check.
+    /// Costs about 25 instructions. A name that has a number is a token and needs no other check.
     #[inline]
     pub fn of(name: &[u8]) -> Self {
         if name.is_empty() || name.len() > LONGEST {
@@ -203,18 +202,18 @@ impl Known {
         }
     }
 
-    /// The name in lower case; empty for [`OTHER`](Self::OTHER).
+    /// Returns the name in lower case; empty for [`OTHER`](Self::OTHER).
     pub fn name(self) -> &'static str {
         NAMES[usize::from(self.0)]
     }
 
-    /// Its bit in a set of numbers.
+    /// Returns its bit in a set of numbers.
     #[inline]
     pub(crate) fn bit(self) -> u64 {
         1 << self.0
     }
 
-    /// Whether a body's end depends on a field of this name.
+    /// Returns whether the end of a body depends on a field of this name.
     #[inline]
     pub(crate) fn frames(self) -> bool {
         self == Self::CONTENT_LENGTH || self == Self::TRANSFER_ENCODING
@@ -225,13 +224,13 @@ impl Known {
         self.0
     }
 
-    /// From a number that [`number`](Self::number) gave.
+    /// Returns the name with a number from [`number`](Self::number).
     #[inline]
     pub(crate) fn numbered(number: u8) -> Self {
         Self(number)
     }
 
-    /// All well-known names.
+    /// Returns all well-known names.
     pub fn all() -> impl Iterator<Item = Self> {
         (1..NAMES.len()).map(|n| Self(n as u8))
     }
@@ -243,8 +242,8 @@ impl fmt::Debug for Known {
     }
 }
 
-/// A name to look for, with its number: what methods of [`Head`](crate::Head) take. From a [`Known`] it costs
-/// nothing, from bytes the number is looked for; keep a [`Name`] where a name is used more than once.
+/// A name to look up, with its number: the argument of methods of [`Head`](crate::Head). From a [`Known`] it
+/// costs nothing, from bytes it costs the search for the number; keep a [`Name`] that is used more than once.
 #[derive(Clone, Copy, Debug)]
 pub struct NameRef<'a> {
     known: Known,
@@ -252,19 +251,19 @@ pub struct NameRef<'a> {
 }
 
 impl<'a> NameRef<'a> {
-    /// The number.
+    /// Returns the number.
     #[inline]
     pub fn known(self) -> Known {
         self.known
     }
 
-    /// The name, spelled as it was given.
+    /// Returns the name, spelled as it was given.
     #[inline]
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Whether a field whose name is `name`, with the number `known`, is the one looked for.
+    /// Returns whether a field whose name is `name`, with the number `known`, has the name to look up.
     #[inline]
     pub fn is(self, known: Known, name: &[u8]) -> bool {
         self.known == known && (known != Known::OTHER || self.bytes.eq_ignore_ascii_case(name))
@@ -306,7 +305,7 @@ impl<'a> From<&'a Name> for NameRef<'a> {
     }
 }
 
-/// A field name that is kept, for instance in a rule: its number is known already.
+/// A field name to keep, for example in a rule: it has its number.
 #[derive(Clone)]
 pub struct Name {
     known: Known,
@@ -314,17 +313,18 @@ pub struct Name {
 }
 
 impl Name {
-    /// `None` when `bytes` is not a token (RFC 9110, 5.6.2), so that no message may have such a field.
+    /// Creates a name. Returns `None` if `bytes` is not a token (RFC 9110, 5.6.2): no message may have such a
+    /// field.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         crate::syntax::is_token(bytes).then(|| Self { known: Known::of(bytes), bytes: bytes.into() })
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn known(&self) -> Known {
         self.known
     }
 
-    /// The name, spelled as it was given.
+    /// Returns the name, spelled as it was given.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,6 +1,7 @@
-//! Status codes and their reason phrases (RFC 9110, section 15, and the registry that it opens).
+//! Status codes and their reason phrases (RFC 9110, section 15, and its registry).
 
-/// The usual reason phrase; that of the class for codes nobody registered, and nothing outside of 100 to 599.
+/// Returns the usual reason phrase. An unregistered code has the phrase of its class, and a code outside of
+/// 100 to 599 an empty one.
 pub fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",
@@ -68,7 +69,7 @@ pub fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Whether there is a page for that status, which error files may take the place of.
+/// Returns whether this status has a built-in page, which error files can replace.
 pub fn has_page(status: u16) -> bool {
     matches!(
         status,

@@ -1,4 +1,4 @@
-//! Classes of bytes, tokens, and what may stand in a field's value (RFC 9110, section 5).
+//! Classes of bytes, tokens, and the syntax of field values (RFC 9110, section 5).
 
 const TOKEN: u8 = 1;
 const TARGET: u8 = 2;
@@ -6,7 +6,7 @@ const VALUE: u8 = 4;
 const PLAIN_NAME: u8 = 8;
 const HOST: u8 = 16;
 
-/// What each byte may be part of.
+/// Classes of each byte.
 static CLASS: [u8; 256] = {
     let mut class = [0; 256];
     let mut n = 0;
@@ -60,50 +60,52 @@ static CLASS: [u8; 256] = {
     class
 };
 
-/// A byte of a token: of a method, a field's name, a coding's name.
+/// Returns whether a token may have this byte: a method, a field's name, a coding's name.
 #[inline]
 pub fn is_token_byte(byte: u8) -> bool {
     CLASS[usize::from(byte)] & TOKEN != 0
 }
 
-/// A byte of a target: those that RFC 3986 allows there, and the printed ones that clients send all the same;
-/// `#` begins a fragment, which a target does not have.
+/// Returns whether a target may have this byte: one that RFC 3986 allows, or another printable one, which
+/// clients send anyway. `#` begins a fragment, which a target does not have.
 #[inline]
 pub fn is_target_byte(byte: u8) -> bool {
     CLASS[usize::from(byte)] & TARGET != 0
 }
 
-/// A byte of a field's value: all but control characters; tabs and bytes above 0x7f are fine (RFC 9110, 5.5).
+/// Returns whether a field's value may have this byte: no control character except for tabs; bytes above 0x7f
+/// are allowed (RFC 9110, 5.5).
 #[inline]
 pub fn is_value_byte(byte: u8) -> bool {
     CLASS[usize::from(byte)] & VALUE != 0
 }
 
-/// A letter, digit or hyphen: what `http-restrict-req-hdr-names` leaves of names.
+/// Returns whether this is a letter, digit or hyphen, which `http-restrict-req-hdr-names` allows in names.
 #[inline]
 pub fn is_plain_name_byte(byte: u8) -> bool {
     CLASS[usize::from(byte)] & PLAIN_NAME != 0
 }
 
-/// A byte of a registered name (RFC 3986, 3.2.2), but for the comma, which would make a list of a `Host`.
+/// Returns whether a registered name may have this byte (RFC 3986, 3.2.2), except for the comma, which would
+/// turn a `Host` into a list.
 #[inline]
 pub fn is_host_byte(byte: u8) -> bool {
     CLASS[usize::from(byte)] & HOST != 0
 }
 
-/// One or more bytes, all of them of a token.
+/// Returns whether this is a token: one or more token bytes.
 #[inline]
 pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
 }
 
-/// All bytes may stand in a field's value. Empty is fine.
+/// Returns whether this may be a field's value. It may be empty.
 #[inline]
 pub fn is_value(bytes: &[u8]) -> bool {
     bytes.iter().all(|&byte| is_value_byte(byte))
 }
 
-/// Without spaces and tabs before it.
+/// Removes spaces and tabs from the start.
 #[inline]
 pub(crate) fn trim_start(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
@@ -112,7 +114,7 @@ pub(crate) fn trim_start(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Without spaces and tabs at both ends.
+/// Removes spaces and tabs from both ends.
 #[inline]
 pub fn trim(bytes: &[u8]) -> &[u8] {
     let mut bytes = trim_start(bytes);
@@ -122,7 +124,8 @@ pub fn trim(bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// A number of decimal digits and nothing else, as in `Content-Length`; none if it is empty or does not fit.
+/// Parses a number of decimal digits only, as in `Content-Length`. Returns `None` if it is empty or does not
+/// fit.
 #[inline]
 pub fn decimal(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() {

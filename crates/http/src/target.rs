@@ -1,8 +1,8 @@
-//! A request's target taken apart (RFC 9110, 7.1; RFC 9112, 3.2).
+//! The parts of a request's target (RFC 9110, 7.1; RFC 9112, 3.2).
 
 use crate::method::Method;
 
-/// The shape of a target.
+/// Form of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `/path?query`
@@ -13,27 +13,27 @@ pub enum Form {
     Authority,
     /// `*`
     Asterisk,
-    /// None of them.
+    /// None of these forms.
     Unknown,
 }
 
-/// The parts of a target; those that its form does not have are none.
+/// Parts of a target; `None` for parts that its form does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a> {
-    /// Its shape.
+    /// Form.
     pub form: Form,
-    /// Before `://`.
+    /// Scheme, before `://`.
     pub scheme: Option<&'a [u8]>,
-    /// Host and port, user information included.
+    /// Host and port, with user information.
     pub authority: Option<&'a [u8]>,
-    /// From its slash to the question mark. Empty in an absolute target without a slash.
+    /// Path, from its slash to the question mark. Empty in an absolute target without a slash.
     pub path: Option<&'a [u8]>,
-    /// Behind the question mark.
+    /// Query, behind the question mark.
     pub query: Option<&'a [u8]>,
 }
 
 impl<'a> Target<'a> {
-    /// The parts of the target of a request with `method`.
+    /// Splits the target of a request with `method`.
     #[inline]
     pub fn of(target: &'a [u8], method: Method) -> Self {
         let mut parts = Self { form: Form::Unknown, scheme: None, authority: None, path: None, query: None };
@@ -73,7 +73,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// `scheme://` and what follows.
+/// Splits at `://`.
 fn split_scheme(target: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = memchr::memchr(b':', target)?;
     let (scheme, behind) = (&target[..colon], &target[colon..]);

@@ -10,9 +10,9 @@ pub struct Version {
 }
 
 impl Version {
-    /// A request without a version; it gets a body and nothing else.
+    /// A request without a version; its response is a body and nothing else.
     pub const HTTP_09: Self = Self { major: 0, minor: 9 };
-    /// HTTP/1.0: connections end after each response unless both sides say otherwise.
+    /// HTTP/1.0: a connection ends after each response unless both sides agree otherwise.
     pub const HTTP_10: Self = Self { major: 1, minor: 0 };
     /// HTTP/1.1
     pub const HTTP_11: Self = Self { major: 1, minor: 1 };
@@ -21,30 +21,30 @@ impl Version {
     /// HTTP/3
     pub const HTTP_3: Self = Self { major: 3, minor: 0 };
 
-    /// Any version.
+    /// Creates any version.
     pub const fn new(major: u8, minor: u8) -> Self {
         Self { major, minor }
     }
 
-    /// The first number.
+    /// Returns the major number.
     pub const fn major(self) -> u8 {
         self.major
     }
 
-    /// The second number.
+    /// Returns the minor number.
     pub const fn minor(self) -> u8 {
         self.minor
     }
 
-    /// As it stands in a start line of HTTP/1: versions 1.1 and above of the first major number as 1.1, later
-    /// majors too.
+    /// Returns the version in a start line of HTTP/1: 1.1 for every version from 1.1 on, later majors
+    /// included.
     pub fn h1_name(self) -> &'static [u8] {
         if self < Self::HTTP_11 { b"HTTP/1.0" } else { b"HTTP/1.1" }
     }
 }
 
 impl fmt::Display for Version {
-    /// `HTTP/1.1`, `HTTP/2.0`
+    /// Writes `HTTP/1.1`, `HTTP/2.0` and so on.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HTTP/{}.{}", self.major, self.minor)
     }

@@ -1,5 +1,5 @@
-//! Edits of heads against a model: a vector of pairs. Each head is written after each few edits, and what was
-//! written is read by a reader that is as simple as it can be.
+//! Edits of heads against a model: a vector of pairs. Each head is written after every few edits, and a
+//! reader as simple as possible reads the result.
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_buf::{Chain, External, Segment};
@@ -18,7 +18,8 @@ fn segment(bytes: &[u8]) -> Segment {
     }
 }
 
-/// A head as a parser makes it, with odd but legal spaces, and bytes of a body behind it in the same segment.
+/// Returns a head as a parser makes it, with odd but legal spaces, and bytes of a body behind it in the same
+/// segment.
 fn parsed(kind: Kind, pairs: &[(String, String)], room: usize) -> Head {
     let mut text = match kind {
         Kind::Request => "GET /p?q HTTP/1.1\r\n".to_owned(),
@@ -69,7 +70,7 @@ fn written(head: &mut Head) -> String {
     text.strip_prefix("before").expect("it was there").to_owned()
 }
 
-/// First line and fields of a written head.
+/// Returns first line and fields of a written head.
 fn read(text: &str) -> (String, Pairs) {
     let text = text
         .strip_suffix("\r\n\r\n")
@@ -121,7 +122,7 @@ fn few_edits_leave_the_rest_uncopied() {
     head.emit(&mut out, None).expect("memory");
     let original = head.original().expect("it was parsed");
     let shared: Vec<_> = out.segments().map(|segment| segment.shares_with(original)).collect();
-    // before and behind what was removed, and what was added with the empty line
+    // before and behind the removed field, and the added field with the empty line
     assert_eq!(shared, [true, true, false]);
 }
 
@@ -293,7 +294,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     )
 }
 
-/// `usual` cases, or one in `share` of `PROPTEST_CASES`, which the long run sets.
+/// Returns `usual`, or one in `share` of the cases in `PROPTEST_CASES`, which the long run sets.
 fn cases(usual: u32, share: u32) -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u32>().ok());
     asked.map_or(usual, |asked| asked.div_ceil(share))
@@ -376,7 +377,7 @@ proptest! {
                     let (line, mut pairs) = read(&if kind == Kind::Trailers { format!("\r\n\
                         {text}") } else { text });
                     prop_assert_eq!(&line, &first);
-                    // What is written for a well-known name may be in lower case.
+                    // A well-known name may be written in lower case.
                     let lower = |pairs: &mut Pairs| pairs.iter_mut().for_each(|(name,
                         _)| name.make_ascii_lowercase());
                     let mut expected = model.clone();

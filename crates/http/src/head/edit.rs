@@ -1,4 +1,4 @@
-//! Changing a head: what is new goes into the edits, the original stays.
+//! Editing a head: new bytes go into the edits, and the original stays.
 
 use super::{Head, Kind, Span};
 use crate::authority::{split_host_port, without_default_port, without_user};
@@ -16,14 +16,13 @@ use std::fmt;
 
 use super::read::Field;
 
-/// No name of a host is longer, in bytes (RFC 1035, 2.3.4).
+/// Longest host name, in bytes (RFC 1035, 2.3.4).
 const MAX_NAME: usize = 255;
 
-/// Why an edit was refused. The head is as it was.
+/// Reason why an edit was refused. The head is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditError {
-    /// The head would take more bytes than there is room for, or more fields than
-    /// [`MAX_FIELDS`](crate::MAX_FIELDS).
+    /// The head would be larger than its room, or have more fields than [`MAX_FIELDS`](crate::MAX_FIELDS).
     Full,
     /// The lane's pool has no memory.
     NoMemory,
@@ -58,18 +57,18 @@ impl From<PushError> for EditError {
     }
 }
 
-/// The number of a field in its head, from [`Head::find`]. It stays the field's, whatever happens to others.
+/// Position of a field in its head, from [`Head::find`]. It stays the same, whatever happens to other fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldId(u16);
 
-/// Smallest cluster that edits take, in bytes.
+/// Smallest cluster for edits, in bytes.
 const EDITS: usize = 2048;
 
 impl Head {
     /// Replaces the method.
     ///
     /// # Errors
-    /// [`EditError`]; it must be a token.
+    /// [`EditError`]; the method must be a token.
     pub fn set_method(&mut self, method: &[u8]) -> Result<(), EditError> {
         if !is_token(method) {
             return Err(EditError::Invalid(
@@ -83,18 +82,18 @@ impl Head {
         Ok(())
     }
 
-    /// Replaces the whole target; same as [`set_uri`](Self::set_uri).
+    /// Replaces the whole target, as [`set_uri`](Self::set_uri) does.
     ///
     /// # Errors
-    /// As [`set_uri`](Self::set_uri).
+    /// Those of [`set_uri`](Self::set_uri).
     pub fn set_target(&mut self, target: &[u8]) -> Result<(), EditError> {
         self.set_uri(target)
     }
 
-    /// Replaces the whole target. One in absolute form takes `Host` with it, so that the two never differ.
+    /// Replaces the whole target. A target in absolute form also sets `Host`, so that the two never differ.
     ///
     /// # Errors
-    /// [`EditError`]; it must not be empty, and have neither spaces nor control characters.
+    /// [`EditError`]; the target must not be empty, and must not have spaces or control characters.
     pub fn set_uri(&mut self, target: &[u8]) -> Result<(), EditError> {
         self.write_target(&[target])?;
         if self.target_parts().form != Form::Absolute {
@@ -110,10 +109,10 @@ impl Head {
         Ok(())
     }
 
-    /// Puts the target of a parsed request into the one form that HAProxy gives it, and `Host` with it. In
-    /// absolute form a port that the scheme has anyway, or that is empty, goes, and an empty path becomes
-    /// `/` where there is no query and the method is not `OPTIONS`. Of a `CONNECT` the target stays, and
-    /// ports 80 and 443 go from `Host`.
+    /// Puts the target of a parsed request, and its `Host`, into the form that HAProxy gives them. In
+    /// absolute form, an empty or default port is removed, and an empty path becomes `/` if there is no query
+    /// and the method is not `OPTIONS`. The target of a `CONNECT` stays, and its ports 80 and 443 are removed
+    /// from `Host`.
     ///
     /// # Errors
     /// [`EditError`]
@@ -149,10 +148,10 @@ impl Head {
         }
     }
 
-    /// Replaces the path and leaves scheme, authority and query. `*` is replaced as a whole.
+    /// Replaces the path, and keeps scheme, authority and query. `*` is replaced as a whole.
     ///
     /// # Errors
-    /// [`EditError`]; as for [`set_uri`](Self::set_uri), and the target of a `CONNECT` has no path.
+    /// [`EditError`], as for [`set_uri`](Self::set_uri); and the target of a `CONNECT` has no path.
     pub fn set_path(&mut self, path: &[u8]) -> Result<(), EditError> {
         let line = self.target_bytes();
         match Target::of(&line, self.line.method) {
@@ -165,10 +164,10 @@ impl Head {
         }
     }
 
-    /// Replaces path and query, question mark included.
+    /// Replaces path and query, with the question mark.
     ///
     /// # Errors
-    /// As [`set_path`](Self::set_path).
+    /// Those of [`set_path`](Self::set_path).
     pub fn set_pathq(&mut self, pathq: &[u8]) -> Result<(), EditError> {
         let line = self.target_bytes();
         match Target::of(&line, self.line.method) {
@@ -181,11 +180,11 @@ impl Head {
         }
     }
 
-    /// Replaces what follows the question mark. One is added if there was none and `query` is not empty; one
-    /// that was there stays.
+    /// Replaces the query. Adds a question mark if there was none and `query` is not empty; keeps one that
+    /// was there.
     ///
     /// # Errors
-    /// As [`set_path`](Self::set_path).
+    /// Those of [`set_path`](Self::set_path).
     pub fn set_query(&mut self, query: &[u8]) -> Result<(), EditError> {
         let line = self.target_bytes();
         match Target::of(&line, self.line.method) {
@@ -212,8 +211,7 @@ impl Head {
         Ok(())
     }
 
-    /// Has the start line written anew, with the version in this program's own words: for one that came as
-    /// `HTTP/1.2`.
+    /// Rewrites the start line with the version in this program's own form: for one that came as `HTTP/1.2`.
     ///
     /// # Errors
     /// [`EditError::Full`]
@@ -221,7 +219,7 @@ impl Head {
         self.resize_line(self.line_len_edited())
     }
 
-    /// Replaces status and reason. No `reason`: the usual one.
+    /// Replaces status and reason. `None` sets the usual reason.
     ///
     /// # Errors
     /// [`EditError`]; a status has three digits, a reason no control characters.
@@ -243,7 +241,7 @@ impl Head {
     /// Adds a field behind all others.
     ///
     /// # Errors
-    /// [`EditError`]; the name must be a token, the value must not have control characters but tabs.
+    /// [`EditError`]; the name must be a token, the value must not have control characters except for tabs.
     pub fn add_field<'n>(&mut self, name: impl Into<NameRef<'n>>, value: &[u8]) -> Result<(), EditError> {
         let name = name.into();
         let entry = self.write_field(name, value, 0)?;
@@ -253,11 +251,11 @@ impl Head {
         Ok(())
     }
 
-    /// Removes all fields of this name and adds one behind all others. `Host` takes the authority of a target
-    /// in absolute form with it.
+    /// Removes all fields of this name and adds one behind all others. Setting `Host` also sets the authority
+    /// of a target in absolute form.
     ///
     /// # Errors
-    /// As [`add_field`](Self::add_field).
+    /// Those of [`add_field`](Self::add_field).
     pub fn set_field<'n>(&mut self, name: impl Into<NameRef<'n>>, value: &[u8]) -> Result<(), EditError> {
         let name = name.into();
         if name.known() == Known::HOST && self.target_parts().form == Form::Absolute {
@@ -299,7 +297,7 @@ impl Head {
         Ok(())
     }
 
-    /// Removes all fields of this name; how many lines that were.
+    /// Removes all fields of this name, and returns the number of lines removed.
     pub fn remove_fields<'n>(&mut self, name: impl Into<NameRef<'n>>) -> usize {
         let name = name.into();
         let (mut from, mut removed) = (0, 0);
@@ -323,7 +321,7 @@ impl Head {
         }
     }
 
-    /// Removes the fields that `condition` holds for; how many lines that were.
+    /// Removes the fields for which `condition` returns true, and returns the number of lines removed.
     pub fn remove_where(&mut self, mut condition: impl FnMut(&Field<'_>) -> bool) -> usize {
         let mut removed = 0;
         for at in 0..self.fields.len() {
@@ -383,7 +381,8 @@ impl Head {
         }
     }
 
-    /// The first field of this name behind `after`; behind none, the first of all. For edits of single lines:
+    /// Returns the first field of this name after `after`; `None` starts at the first field. For edits of
+    /// single lines:
     ///
     /// ```
     /// # fn main() -> Result<(), manylane_http::EditError> {
@@ -410,24 +409,24 @@ impl Head {
         Some(FieldId(at as u16))
     }
 
-    /// The field with this number, unless it was removed.
+    /// Returns the field at this position, unless it was removed.
     pub fn field(&self, id: FieldId) -> Option<Field<'_>> {
         let entry = self.fields.get(usize::from(id.0)).filter(|entry| !entry.has(REMOVED))?;
         Some(self.field_of(entry))
     }
 
-    /// Gives a field another value; its place stays. Nothing happens if it was removed.
+    /// Replaces the value of a field, which keeps its position. Does nothing if the field was removed.
     ///
     /// # Errors
-    /// As [`add_field`](Self::add_field).
+    /// Those of [`add_field`](Self::add_field).
     pub fn replace_value(&mut self, id: FieldId, value: &[u8]) -> Result<(), EditError> {
         let at = usize::from(id.0);
         let Some(old) = self.fields.get(at).filter(|entry| !entry.has(REMOVED)) else { return Ok(()) };
         let known = Known::numbered(old.known);
         if known == Known::HOST {
-            return self.set_field(known, value); // the target may have to follow
+            return self.set_field(known, value); // the target may have to change, too
         }
-        // The name is copied, since it may lie in the edits, which grow.
+        // The name is copied, because it may be in the edits, which grow.
         let mut copy = [0; 256];
         let name = self.name_of(old);
         let freed = usize::from(old.end - old.name);
@@ -437,7 +436,7 @@ impl Head {
             copy.copy_from_slice(name);
             self.write_field((&*copy).into(), value, freed)?
         } else {
-            let name = name.to_vec(); // nobody has names of this length
+            let name = name.to_vec(); // too long to occur in practice
             self.write_field(name.as_slice().into(), value, freed)?
         };
         entry.flags |= old.flags & NEVER_INDEXED;
@@ -449,12 +448,12 @@ impl Head {
         Ok(())
     }
 
-    /// Removes one line. Nothing happens if it was removed already.
+    /// Removes one line. Does nothing if it was removed before.
     pub fn remove(&mut self, id: FieldId) {
         self.remove_at(usize::from(id.0));
     }
 
-    /// Writes a field's line into the edits. `freed`: bytes that go away for it.
+    /// Writes a field's line into the edits. `freed` is the number of bytes that it replaces.
     fn write_field(&mut self, name: NameRef<'_>, value: &[u8], freed: usize) -> Result<Entry, EditError> {
         if name.known() == Known::OTHER && !is_token(name.bytes()) {
             return Err(EditError::Invalid(
@@ -464,8 +463,8 @@ impl Head {
         if !is_value(value) {
             return Err(EditError::Invalid("a field's value must not have control characters"));
         }
-        // Blanks before a value are the line's, and those behind one are sent as a rule says,
-        // but no part of it for who reads it.
+        // Blanks before a value belong to the line. Blanks behind it are sent as a rule wrote them, but
+        // readers do not count them as part of it.
         let value = if name.known().frames() { trim(value) } else { trim_start(value) };
         let bytes = name.bytes();
         let len = bytes.len() + value.len() + 4;
@@ -486,7 +485,7 @@ impl Head {
         })
     }
 
-    /// Puts `parts`, `len` bytes in all, into the edits; where.
+    /// Appends `parts`, of `len` bytes in all, to the edits, and returns their position.
     pub(super) fn write(&mut self, parts: &[&[u8]], len: usize) -> Result<u16, EditError> {
         let at = self.edits.len();
         if at + len > usize::from(u16::MAX) {
@@ -499,7 +498,7 @@ impl Head {
         Ok(at as u16)
     }
 
-    /// Writes a part of the start line anew, which took `old` bytes; where.
+    /// Replaces a part of the start line that took `old` bytes, and returns the range of the new one.
     fn replace_in_line(&mut self, parts: &[&[u8]], old: u16) -> Result<Span, EditError> {
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
         let line = self.line_len_edited() + len - usize::from(old);
@@ -514,7 +513,7 @@ impl Head {
         }
     }
 
-    /// The start line will take `len` bytes.
+    /// Updates `size` for a start line of `len` bytes.
     fn resize_line(&mut self, len: usize) -> Result<(), EditError> {
         let now = if self.line.edited { self.line_len_edited() } else { usize::from(self.lines) };
         let size = self.size as usize - now + len;
@@ -528,7 +527,7 @@ impl Head {
         Ok(())
     }
 
-    /// What the start line takes when it is written anew.
+    /// Returns the size of the start line when it is rewritten.
     fn line_len_edited(&self) -> usize {
         let fixed = match self.line.kind {
             Kind::Request => b"  HTTP/1.1\r\n".len(),
@@ -549,7 +548,7 @@ impl Head {
         Ok(())
     }
 
-    /// The target, shared: it stays readable while the edits grow.
+    /// Returns the target as a shared view, which stays readable while the edits grow.
     fn target_bytes(&self) -> SharedBytes {
         let Span { at, len, edited } = self.line.rest;
         let (mut at, len) = (usize::from(at), usize::from(len));

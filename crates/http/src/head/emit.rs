@@ -1,4 +1,4 @@
-//! Writing a head in the form of HTTP/1: unchanged runs of the original by reference, and the edits between
+//! Writes a head in the form of HTTP/1: unchanged runs of the original by reference, and the edits between
 //! them.
 
 use super::{EditError, Head, Kind};
@@ -7,8 +7,9 @@ use crate::name::Known;
 use manylane_buf::{Chain, Segment};
 use std::fmt;
 
-/// Runs that a head is sent in by reference; one of more is copied. A chain has room for so many without a
-/// block of its own, and a copy of a head's bytes costs about as much as that many more references.
+/// Largest number of runs in which a head is sent by reference; a head with more is copied. A chain holds
+/// this many segments without a block of its own, and copying a head costs about as much as that many more
+/// references.
 const MAX_RUNS: usize = 4;
 
 /// A run of bytes of the original or of the edits.
@@ -19,14 +20,14 @@ struct Run {
     to: u16,
 }
 
-/// The runs, while they are few.
+/// The runs of a head, as long as they are few.
 struct Runs {
     runs: [Run; MAX_RUNS],
     len: usize,
 }
 
 impl Runs {
-    /// `false`: there are too many.
+    /// Adds a run. Returns false if there are too many.
     #[inline]
     fn push(&mut self, run: Run) -> bool {
         if run.from == run.to {
@@ -47,14 +48,15 @@ impl Runs {
 }
 
 impl Head {
-    /// Writes the head, empty line included, behind what `out` has. It can be done again, for instance to
-    /// another server, and edits may follow.
+    /// Appends the head to `out`, with the empty line. It can be called again, for example for another
+    /// server, and edits may follow.
     ///
-    /// Without edits it is one reference to the original. A head that is cut into more than four runs is
-    /// copied, and so is one whose names are spelled anew by `case`.
+    /// Without edits, it is one reference to the original. A head with more than four runs is copied, and so
+    /// is one whose names `case` respells.
     ///
     /// # Errors
-    /// [`EditError::NoMemory`] or [`EditError::Full`]: `out` may have a part of it then and must not be sent.
+    /// [`EditError::NoMemory`] or [`EditError::Full`]: `out` may have a part of the head, and must not be
+    /// sent.
     pub fn emit(&mut self, out: &mut Chain, case: Option<&CaseTable>) -> Result<(), EditError> {
         if let Some(case) = case
             && self
@@ -85,7 +87,7 @@ impl Head {
         Ok(())
     }
 
-    /// The start line, written anew into the edits.
+    /// Writes the new start line into the edits.
     fn write_line(&mut self) -> Result<(), EditError> {
         let status = self.line.status;
         let digits = [
@@ -95,7 +97,7 @@ impl Head {
             b'0' + (status % 10) as u8,
         ];
         let from = self.edits.len();
-        // Views of what is in the edits already, since those grow.
+        // A shared view of the current edits, because they grow.
         let keep = self.edits.share().map_err(full)?;
         let view = |span: super::Span| {
             let (at, len) = (usize::from(span.at), usize::from(span.len));
@@ -121,7 +123,8 @@ impl Head {
         Ok(())
     }
 
-    /// The runs of the head, without the empty line when it ends in the edits. `false`: too many.
+    /// Collects the runs of the head, without the empty line if it ends in the edits. Returns false if there
+    /// are too many.
     fn collect(&self, runs: &mut Runs) -> bool {
         let line = match self.line.written {
             Some((from, to)) if self.line.edited => Run { edited: true, from, to },
@@ -156,7 +159,7 @@ impl Head {
             let slice = self.original.as_ref().and_then(|original| original.slice(range).ok());
             return slice.map_or(Ok(()), |slice| push(out, slice));
         }
-        // Adjacent lines may lie in two segments.
+        // Adjacent lines may be in two segments.
         let mut part = self.edits.copy_range(range).map_err(full)?;
         out.append_chain(&mut part).map_err(full)
     }
@@ -205,7 +208,7 @@ fn push(out: &mut Chain, segment: Segment) -> Result<(), EditError> {
     out.push_back(segment).map_err(|refused| full(refused.error))
 }
 
-/// Bytes of `chain` that lie in one segment.
+/// Returns bytes of `chain` that are in one segment.
 fn cut(chain: &Chain, mut at: usize, len: usize) -> &[u8] {
     for segment in chain.segments() {
         if let Some(bytes) = segment.get(at..at + len) {
@@ -218,7 +221,7 @@ fn cut(chain: &Chain, mut at: usize, len: usize) -> &[u8] {
 
 type Spelling = Box<[u8]>;
 
-/// How names are spelled towards applications that, against the rules, care: `h1-case-adjust`.
+/// Spelling of names for applications that, against the rules, depend on it: `h1-case-adjust`.
 #[derive(Clone, Debug)]
 pub struct CaseTable {
     known: [Option<Box<[u8]>>; 64],
@@ -226,14 +229,14 @@ pub struct CaseTable {
     others: Vec<(Spelling, Spelling)>,
 }
 
-/// Why an entry of `h1-case-adjust` was refused.
+/// Reason why an entry of `h1-case-adjust` was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaseTableError {
     /// The first name is not in lower case.
     NotLowerCase,
     /// The names differ in more than case.
     NotTheSame,
-    /// The name has an entry.
+    /// The name has an entry already.
     Twice,
     /// No field can have such a name.
     NotAToken,
@@ -259,10 +262,10 @@ impl Default for CaseTable {
 }
 
 impl CaseTable {
-    /// Has `from`, which is in lower case, spelled `to`.
+    /// Sets the spelling of `from`, which is in lower case, to `to`.
     ///
     /// # Errors
-    /// [`CaseTableError`]; the table is as it was.
+    /// [`CaseTableError`]; the table is unchanged.
     pub fn insert(&mut self, from: &[u8], to: &[u8]) -> Result<(), CaseTableError> {
         if !crate::syntax::is_token(from) {
             return Err(CaseTableError::NotAToken);
@@ -291,7 +294,7 @@ impl CaseTable {
         }
     }
 
-    /// The spelling of a name, if it has an entry.
+    /// Returns the spelling of a name, if it has an entry.
     pub(crate) fn spelling(&self, known: Known, name: &[u8]) -> Option<&[u8]> {
         if known != Known::OTHER {
             return self.known[usize::from(known.number())].as_deref();

@@ -1,16 +1,16 @@
-//! A message's head.
+//! The head of a message.
 //!
-//! [`read`] looks, [`edit`] changes, [`emit`] writes it out.
+//! [`read`] has the accessors, [`edit`] the edits, [`emit`] the output.
 //!
 //! Rules:
-//! 1. The original bytes, if there are any, lie in one segment and never change. The lines of its fields
-//!    follow each other without a gap from `lines` to `lines_end`; there the empty line begins, with which
-//!    the original ends.
-//! 2. The entries are in the order of the message. Those of the original come first; their offsets stay,
-//!    whatever happens to them, but an entry whose line is replaced points into the edits.
-//! 3. Edits only grow: what a later edit replaces stays in the edits, unused. Each line that is written there
-//!    is contiguous, with its line end.
-//! 4. `size` is what the head takes when it is written; no edit makes it larger than `room`.
+//! 1. The original bytes, if there are any, are in one segment and never change. The lines of its fields
+//!    follow each other without a gap from `lines` to `lines_end`. There the empty line begins, which ends
+//!    the original.
+//! 2. The entries are in the order of the message. Those of the original come first. Their offsets never
+//!    change, except that an entry whose line is replaced refers to the edits.
+//! 3. Edits only grow: bytes that a later edit replaces stay in the edits, unused. Each line in the edits is
+//!    contiguous, with its line end.
+//! 4. `size` is the size of the head when it is written; no edit makes it larger than `room`.
 
 mod edit;
 mod emit;
@@ -27,10 +27,10 @@ use manylane_buf::{Chain, Segment};
 use manylane_pool::AllocError;
 use std::ops::Range;
 
-/// Most bytes of a head, as it came: offsets have 16 bits.
+/// Largest head as received, in bytes: offsets have 16 bits.
 pub const MAX_HEAD: usize = u16::MAX as usize;
 
-/// What a head begins.
+/// Kind of message that a head belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A request: method, target, version.
@@ -41,7 +41,7 @@ pub enum Kind {
     Trailers,
 }
 
-/// A run of bytes in the original or in the edits.
+/// A range of bytes in the original or in the edits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     at: u16,
@@ -62,17 +62,17 @@ struct Line {
     version: Version,
     method: Method,
     status: u16,
-    /// A request's method.
+    /// Method of a request.
     method_at: Span,
-    /// A request's target or a response's reason.
+    /// Target of a request, or reason of a response.
     rest: Span,
-    /// It has to be written anew.
+    /// True if the line must be rewritten.
     edited: bool,
-    /// Where it was written anew in the edits, if nothing changed since.
+    /// Range of the rewritten line in the edits, if nothing changed since.
     written: Option<(u16, u16)>,
 }
 
-/// One message head, of a request or a response of any version of HTTP.
+/// One message head, of a request or a response of any version of HTTP, or trailers.
 ///
 /// Its bytes stay where they were received; start line and fields are ranges. Edits are kept beside it and
 /// applied when it is written ([`emit`](Self::emit)). A head belongs to its lane.
@@ -81,52 +81,52 @@ pub struct Head {
     edits: Chain,
     fields: Fields,
     line: Line,
-    /// Where the field lines begin and end in the original (rule 1).
+    /// Start and end of the field lines in the original (rule 1).
     lines: u16,
     lines_end: u16,
-    /// Something differs from the original.
+    /// True if the head differs from the original.
     edited: bool,
-    /// What a body's framing depends on was not parsed.
+    /// True if an edit changed something that the framing of a body depends on.
     reframed: bool,
     /// Rule 4, in bytes.
     size: u32,
     room: u32,
 }
 
-/// Where the parts of a request are in its bytes.
+/// Positions of the parts of a request line.
 #[derive(Clone, Debug)]
 pub struct RequestLine {
-    /// The method's number.
+    /// Kind of the method.
     pub kind: Method,
-    /// The method.
+    /// Range of the method.
     pub method: Range<usize>,
-    /// The target.
+    /// Range of the target.
     pub target: Range<usize>,
-    /// The version.
+    /// Version.
     pub version: Version,
-    /// Where the line ends: where the first field begins.
+    /// End of the line, which is the start of the first field.
     pub end: usize,
 }
 
-/// Where the parts of a response's first line are in its bytes.
+/// Positions of the parts of a status line.
 #[derive(Clone, Debug)]
 pub struct StatusLine {
-    /// The version.
+    /// Version.
     pub version: Version,
-    /// The status.
+    /// Status.
     pub status: u16,
-    /// The reason; may be empty.
+    /// Range of the reason; it may be empty.
     pub reason: Range<usize>,
-    /// Where the line ends: where the first field begins.
+    /// End of the line, which is the start of the first field.
     pub end: usize,
 }
 
 impl Head {
-    /// A request that was parsed: `original` is all of its head, the empty line included, whose lines
-    /// `fields` has. It may grow to `room` bytes by edits.
+    /// Creates a parsed request. `original` is its whole head, with the empty line, and `fields` has its
+    /// lines. Edits may make it grow to `room` bytes.
     ///
     /// # Panics
-    /// When `original` is longer than [`MAX_HEAD`], or the ranges lie outside of it.
+    /// If `original` is longer than [`MAX_HEAD`], or a range lies outside of it.
     #[inline]
     pub fn parsed_request(original: Segment, line: &RequestLine, fields: Fields, room: usize) -> Self {
         assert!(
@@ -150,7 +150,7 @@ impl Head {
         )
     }
 
-    /// A response that was parsed. As [`parsed_request`](Self::parsed_request).
+    /// Creates a parsed response, as [`parsed_request`](Self::parsed_request) creates a request.
     ///
     /// # Panics
     /// As [`parsed_request`](Self::parsed_request).
@@ -177,7 +177,7 @@ impl Head {
         )
     }
 
-    /// Trailers that were parsed: `original` is all of them, the empty line included.
+    /// Creates parsed trailers. `original` is all of them, with the empty line.
     ///
     /// # Panics
     /// As [`parsed_request`](Self::parsed_request).
@@ -185,7 +185,7 @@ impl Head {
         Self::parsed(original, Self::no_line(), 0, fields, room)
     }
 
-    /// Trailers of one's own, without fields.
+    /// Creates new trailers without fields.
     ///
     /// # Errors
     /// [`EditError::NoMemory`]
@@ -230,7 +230,7 @@ impl Head {
         }
     }
 
-    /// A head that was not received: all of it is edits.
+    /// Creates a head that was not received: all of it is edits.
     fn empty(line: Line, room: usize) -> Result<Self, AllocError> {
         Ok(Self {
             original: None,
@@ -246,10 +246,10 @@ impl Head {
         })
     }
 
-    /// A request of one's own, without fields.
+    /// Creates a new request without fields.
     ///
     /// # Errors
-    /// [`EditError`]; for bytes that no such line may have, too.
+    /// [`EditError`], also for bytes that a request line may not have.
     pub fn request(method: &[u8], target: &[u8], version: Version) -> Result<Self, EditError> {
         let line = Line {
             kind: Kind::Request,
@@ -268,10 +268,10 @@ impl Head {
         Ok(head)
     }
 
-    /// A response of one's own, without fields. No `reason`: the usual one.
+    /// Creates a new response without fields. `None` sets the usual reason.
     ///
     /// # Errors
-    /// [`EditError`]; for bytes that no such line may have, too.
+    /// [`EditError`], also for bytes that a status line may not have.
     pub fn response(version: Version, status: u16, reason: Option<&[u8]>) -> Result<Self, EditError> {
         let line = Line {
             kind: Kind::Response,
@@ -291,7 +291,7 @@ impl Head {
 }
 
 impl std::fmt::Debug for Head {
-    /// The head as text, control characters escaped.
+    /// Writes the head as text, with control characters escaped.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.kind() {
             Kind::Request => {

@@ -1,4 +1,4 @@
-//! Looking at a head, edits applied.
+//! Reading a head with its edits applied.
 
 use super::{Head, Kind, Span};
 use crate::fields::{EDITED, Entry, NEVER_INDEXED, REMOVED};
@@ -12,18 +12,18 @@ use manylane_buf::Segment;
 /// A field of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// As it was spelled.
+    /// Name as it was spelled.
     pub name: &'a [u8],
-    /// Without spaces around it.
+    /// Value without spaces around it.
     pub value: &'a [u8],
-    /// The name's number.
+    /// Number of the name.
     pub known: Known,
-    /// Its sender asks that no compression keeps its value (RFC 7541, 7.1.3).
+    /// True if its sender asks that no compression keeps its value (RFC 7541, 7.1.3).
     pub never_indexed: bool,
 }
 
 impl Field<'_> {
-    /// Whether it has this name.
+    /// Returns whether the field has this name.
     #[inline]
     pub fn is<'n>(&self, name: impl Into<NameRef<'n>>) -> bool {
         name.into().is(self.known, self.name)
@@ -31,38 +31,38 @@ impl Field<'_> {
 }
 
 impl Head {
-    /// Request or response.
+    /// Returns the kind: request, response or trailers.
     #[inline]
     pub fn kind(&self) -> Kind {
         self.line.kind
     }
 
-    /// The message's version.
+    /// Returns the message's version.
     #[inline]
     pub fn version(&self) -> Version {
         self.line.version
     }
 
-    /// The method; empty in a response.
+    /// Returns the method; empty in a response.
     #[inline]
     pub fn method(&self) -> &[u8] {
         self.span(self.line.method_at)
     }
 
-    /// The method's number; [`Method::Other`] in a response.
+    /// Returns the method's kind; [`Method::Other`] in a response.
     #[inline]
     pub fn method_kind(&self) -> Method {
         self.line.method
     }
 
-    /// Whether something was edited since it was parsed that says how its body is framed: a `Content-Length`,
-    /// a `Transfer-Encoding`, the method or the status.
+    /// Returns whether an edit since parsing changed the framing of the body: a `Content-Length`, a
+    /// `Transfer-Encoding`, the method or the status.
     #[inline]
     pub fn is_reframed(&self) -> bool {
         self.reframed
     }
 
-    /// The target as it stands in the message; empty in a response.
+    /// Returns the target as it is in the message; empty in a response.
     #[inline]
     pub fn target(&self) -> &[u8] {
         match self.line.kind {
@@ -71,32 +71,32 @@ impl Head {
         }
     }
 
-    /// The target taken apart.
+    /// Returns the parts of the target.
     #[inline]
     pub fn target_parts(&self) -> Target<'_> {
         Target::of(self.target(), self.line.method)
     }
 
-    /// The target's path, from its slash to the question mark; none in `*`, in the authority of a `CONNECT`,
-    /// and in responses.
+    /// Returns the target's path, from its slash to the question mark; `None` for `*`, for the authority of a
+    /// `CONNECT`, and in responses.
     #[inline]
     pub fn path(&self) -> Option<&[u8]> {
         self.target_parts().path
     }
 
-    /// What follows the question mark; none without one.
+    /// Returns the query, behind the question mark; `None` without one.
     #[inline]
     pub fn query(&self) -> Option<&[u8]> {
         self.target_parts().query
     }
 
-    /// The host and port in the target: in absolute form, or of a `CONNECT`.
+    /// Returns the host and port in the target: in absolute form, or of a `CONNECT`.
     #[inline]
     pub fn authority(&self) -> Option<&[u8]> {
         self.target_parts().authority
     }
 
-    /// Whom the request is for: the target's authority, else the value of `Host`.
+    /// Returns the host that the request is for: the target's authority, else the value of `Host`.
     #[inline]
     pub fn host(&self) -> Option<&[u8]> {
         match self.target_parts() {
@@ -105,13 +105,13 @@ impl Head {
         }
     }
 
-    /// The status; 0 in a request.
+    /// Returns the status; 0 in a request.
     #[inline]
     pub fn status(&self) -> u16 {
         self.line.status
     }
 
-    /// The reason phrase; may be empty, as in a request.
+    /// Returns the reason phrase; it may be empty, and is so in a request.
     #[inline]
     pub fn reason(&self) -> &[u8] {
         match self.line.kind {
@@ -120,27 +120,27 @@ impl Head {
         }
     }
 
-    /// The fields in the order of the message.
+    /// Returns the fields in the order of the message.
     #[inline]
     pub fn fields(&self) -> FieldIter<'_> {
         FieldIter { head: self, at: 0 }
     }
 
-    /// Whether there is such a field.
+    /// Returns whether there is a field with this name.
     #[inline]
     pub fn has<'n>(&self, name: impl Into<NameRef<'n>>) -> bool {
         self.values(name).next().is_some()
     }
 
-    /// The value of the first such field.
+    /// Returns the value of the first field with this name.
     #[inline]
     pub fn value<'n>(&self, name: impl Into<NameRef<'n>>) -> Option<&[u8]> {
         self.values(name).next()
     }
 
-    /// The values of a field, one for each line with that name: what `fhdr` sees.
+    /// Returns the values of a field, one for each line with that name: the view of `fhdr`.
     ///
-    /// For well-known names that the head does not have: a test of one bit.
+    /// Costs a test of one bit for a well-known name that the head does not have.
     #[inline]
     pub fn values<'a, 'n>(&'a self, name: impl Into<NameRef<'n>>) -> Values<'a, 'n> {
         let name = name.into();
@@ -148,26 +148,26 @@ impl Head {
         Values { head: self, name, at }
     }
 
-    /// The members of a list that a field is, whether in one line or several, separated by commas outside of
-    /// quotes and trimmed: what `hdr` sees. Empty members are there, too.
+    /// Returns the members of a list field, in one line or several, separated by commas outside of quotes and
+    /// trimmed: the view of `hdr`. Empty members are returned, too.
     #[inline]
     pub fn list_values<'a, 'n>(&'a self, name: impl Into<NameRef<'n>>) -> ListValues<'a, 'n> {
         ListValues { values: self.values(name), list: None }
     }
 
-    /// How many lines have this name: `fhdr_cnt`.
+    /// Returns the number of lines with this name: `fhdr_cnt`.
     #[inline]
     pub fn count<'n>(&self, name: impl Into<NameRef<'n>>) -> usize {
         self.values(name).count()
     }
 
-    /// The bytes as they were received, the empty line included; none for a head that was made here.
+    /// Returns the bytes as they were received, with the empty line; `None` for a head that was created here.
     #[inline]
     pub fn original(&self) -> Option<&Segment> {
         self.original.as_ref()
     }
 
-    /// Bytes that it takes when it is written, the empty line included.
+    /// Returns the number of bytes of the head when it is written, with the empty line.
     #[inline]
     pub fn size(&self) -> usize {
         self.size as usize
@@ -182,7 +182,7 @@ impl Head {
         self.original.as_ref().and_then(|original| original.get(at..at + len)).unwrap_or(&[])
     }
 
-    /// Bytes of the edits; they lie in one segment (rule 3).
+    /// Returns bytes of the edits; they are in one segment (rule 3).
     pub(super) fn edit_bytes(&self, mut at: usize, len: usize) -> &[u8] {
         for segment in self.edits.segments() {
             if let Some(bytes) = segment.get(at..at + len) {
@@ -208,7 +208,7 @@ impl Head {
         self.bytes(entry.has(EDITED), entry.value, entry.value_len)
     }
 
-    /// The field's line, its end included.
+    /// Returns the field's line, with its line end.
     pub(super) fn line_of(&self, entry: Entry) -> &[u8] {
         self.bytes(entry.has(EDITED), entry.name, entry.end - entry.name)
     }
@@ -223,7 +223,7 @@ impl Head {
         }
     }
 
-    /// The next field of this name at or behind number `from`: its number and where it is.
+    /// Returns the next field of this name at or after position `from`, with its position.
     #[inline]
     pub(super) fn next_named(&self, mut from: usize, name: NameRef<'_>) -> Option<(usize, Entry)> {
         loop {
@@ -236,7 +236,7 @@ impl Head {
     }
 }
 
-/// The fields of a head: [`Head::fields`].
+/// Iterator over the fields of a head: [`Head::fields`].
 #[derive(Clone, Debug)]
 pub struct FieldIter<'a> {
     head: &'a Head,
@@ -258,7 +258,7 @@ impl<'a> Iterator for FieldIter<'a> {
     }
 }
 
-/// The values of the lines of one name: [`Head::values`].
+/// Iterator over the values of the lines with one name: [`Head::values`].
 #[derive(Clone, Debug)]
 pub struct Values<'a, 'n> {
     head: &'a Head,
@@ -277,7 +277,7 @@ impl<'a> Iterator for Values<'a, '_> {
     }
 }
 
-/// The members of a list: [`Head::list_values`].
+/// Iterator over the members of a list: [`Head::list_values`].
 #[derive(Clone, Debug)]
 pub struct ListValues<'a, 'n> {
     values: Values<'a, 'n>,
