@@ -1,4 +1,4 @@
-//! Connections between their own two ends: streams beside each other, how they end, and what time does.
+//! Connections between their own two ends: concurrent streams, ends, and timeouts.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 const NONE: ConnTimeouts = ConnTimeouts { first: None, idle: None, write: None, settings: None, ping: None };
 
-/// A number that stands in the path.
+/// Returns the number in the path.
 fn number(incoming: &Incoming) -> usize {
     let target = incoming.request.as_ref().unwrap().head.target();
     std::str::from_utf8(&target[1..]).unwrap().parse().unwrap()
@@ -138,7 +138,7 @@ fn streams_under_way_when_a_server_leaves_are_taken() {
         let (served, end) = server(a, Config::default(), NONE, answer);
         let (conn, _) = client(b, Config::default());
         ask(&conn, 1).await.unwrap();
-        // Neither knows of the other's.
+        // Neither end knows the other's settings.
         let mut stream = conn.begin(&request(b"GET", "/5"), b"http", None, true).unwrap();
         served.shutdown();
         let (data, _) = body(&mut stream).await.unwrap();
@@ -149,7 +149,7 @@ fn streams_under_way_when_a_server_leaves_are_taken() {
     });
 }
 
-/// What a stream that `serve` handles gives to who asks with `method`.
+/// Returns the result of `ask` for a request with `method` on a stream that `serve` handles.
 fn outcome<F: Future<Output = ()> + 'static, R: Send + 'static, G: Future<Output = R>>(
     serve: impl Fn(Stream, Incoming) -> F + Send + 'static,
     method: &'static [u8],
@@ -180,7 +180,7 @@ fn a_handle_that_is_dropped_resets_its_stream() {
         },
     );
     assert_eq!(cancelled, (StreamError::Reset(Reason::CANCEL), StreamError::Reset(Reason::CANCEL)));
-    // In mid-response: what came before is there.
+    // In mid-response: the data before the reset is returned.
     let short = outcome(
         |mut stream, _| async move {
             stream.send_head(&response(200), false).unwrap();
@@ -225,7 +225,7 @@ fn a_handle_that_is_dropped_resets_its_stream() {
         b"POST",
         false,
         move |stream| async move {
-            until(|| stream.mux().peer_max_streams() != u32::MAX).await; // it was written
+            until(|| stream.mux().peer_max_streams() != u32::MAX).await; // the request was written
             drop(stream);
             until(|| heard.lock().unwrap().is_some()).await;
         },
@@ -282,7 +282,7 @@ fn what_is_shorter_than_its_length_is_not_completed() {
     assert_eq!(outcome, StreamError::Reset(Reason::INTERNAL_ERROR));
 }
 
-// -- a peer that is bytes
+// -- a peer that is a script of bytes
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -291,7 +291,7 @@ const ACK: [u8; 9] = [0, 0, 0, 4, 1, 0, 0, 0, 0];
 /// Kind, flags, stream, payload.
 type Frame = (u8, u8, u32, Vec<u8>);
 
-/// The frames that a server writes to who sends `bytes`, until it closes.
+/// Returns the frames that a server writes to a peer that sends `bytes`, until it closes.
 fn exchange(config: Config, timeouts: ConnTimeouts, bytes: Vec<u8>) -> (Vec<Frame>, Option<ConnEnd>) {
     on_lane(move |io| async move {
         let (ours, mut theirs) = half_pair(&io);
@@ -326,7 +326,7 @@ fn goaway(frames: &[Frame]) -> Option<u32> {
 
 const SOON: Option<Duration> = Some(Duration::from_millis(20));
 
-/// A request for `/3`, as stream 1.
+/// Returns a request for `/3` on stream 1.
 fn get() -> Vec<u8> {
     [&[0, 0, 8, 1, 5, 0, 0, 0, 1][..], &[0x82, 0x86, 0x41, 1, b'a', 0x44, 2], b"/3"].concat()
 }
@@ -365,7 +365,7 @@ fn an_idle_peer_is_asked_whether_it_lives() {
         std::thread::spawn(move || {
             theirs.write_all(&[PREFACE, &SETTINGS, &ACK].concat()).unwrap();
             let (mut pings, mut head) = (0, [0; 9]);
-            // What has answered some does not answer the next.
+            // A peer that answers some pings does not answer the next.
             while theirs.read_exact(&mut head).is_ok() {
                 let mut payload = vec![0; usize::from(head[2])];
                 theirs.read_exact(&mut payload).unwrap();
@@ -482,7 +482,8 @@ fn a_request_of_http_1_goes_on_as_stream_1() {
         });
         let (told, all) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            // The window was that of the field, and is 5 from here on; a GOAWAY of ours ends it.
+            // The first window was that of the `HTTP2-Settings` field, and is 5 from here on; a GOAWAY of
+            // ours ends it.
             let settings = [&[0, 0, 6, 4, 0, 0, 0, 0, 0][..], &[0, 4, 0, 0, 0, 5]].concat();
             theirs.write_all(&[settings, ACK.to_vec()].concat()).unwrap();
             theirs.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
@@ -509,7 +510,7 @@ fn streams_take_turns_and_bytes_are_not_copied() {
         let here = Here::current().unwrap();
         let client = Mux::client(Config::default(), here).unwrap();
         let server = Mux::server(Config { connection_window: 1 << 20, ..Config::default() }, here).unwrap();
-        // What the server says, and what the client sends next.
+        // Carries the server's output to the client, and back.
         let carry = |from: &Mux, to: &Mux, began: &mut Vec<Stream>| {
             let mut wire = Chain::new();
             let _ = from.poll_output(&context, &mut wire);
@@ -524,7 +525,7 @@ fn streams_take_turns_and_bytes_are_not_copied() {
             (0..8).map(|_| client.begin(&request(b"POST", "/"), b"http", None, false).unwrap()).collect();
         carry(&client, &server, &mut served);
         let cluster = || Cluster::with(&[7; 16_384]).unwrap().into_segment();
-        // All have more than there is room for.
+        // All have more data than there is room for.
         let clusters: Vec<Vec<Segment>> = (0..8).map(|_| (0..3).map(|_| cluster()).collect()).collect();
         let mut data: Vec<Chain> = Vec::new();
         for of in &clusters {
@@ -545,7 +546,7 @@ fn streams_take_turns_and_bytes_are_not_copied() {
             for segment in written.iter().filter(|segment| segment.len() == 16_384) {
                 assert!(clusters.iter().flatten().any(|cluster| cluster.shares_with(segment)));
             }
-            // What came goes on as it is, too.
+            // The received data goes on unchanged, too.
             for stream in &mut served {
                 let mut got = Chain::new();
                 while stream.poll_recv(&context, &mut got, usize::MAX).is_ready() {}
@@ -557,7 +558,8 @@ fn streams_take_turns_and_bytes_are_not_copied() {
             carry(&server, &client, &mut Vec::new());
             client.grant();
         }
-        // The first took what there was; from then on each sends a frame at a time, and none is left behind.
+        // The first stream took the room that there was. From then on each sends a frame at a time, and none
+        // is left out.
         let frames: Vec<_> = sent.iter().filter(|(_, bytes)| *bytes > 0).collect();
         assert_eq!(frames[0], &(0, 3 * 16_384));
         let mut counts = [0; 8];
@@ -593,7 +595,8 @@ fn a_peer_that_reads_no_answers_is_not_read_until_it_does() {
             all
         };
         theirs.write_all(&[PREFACE, &SETTINGS, &ACK].concat()).unwrap();
-        // The first answers fill the socket, those behind them the output, and then no request is taken.
+        // The first answers fill the socket, those behind them the output, and then no more requests are
+        // read.
         let mut asked = 0;
         while !conn.is_stalled() {
             theirs.write_all(&requests(10)).unwrap();

@@ -1,4 +1,4 @@
-//! The crate `h2` at the other end, as client and as server.
+//! Interoperability with the crate `h2`, as client and as server.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Bytes of the request with the number `n`.
+/// Size of the request with the number `n`, in bytes.
 const fn length(n: usize) -> usize {
     [0, 1, 1_000, 70_000, 200_000][n % 5]
 }
@@ -30,7 +30,7 @@ fn theirs(socket: UnixStream) -> tokio::net::UnixStream {
     tokio::net::UnixStream::from_std(socket).unwrap()
 }
 
-/// One request of theirs: status, data, sum.
+/// Sends one request with the other crate's client. Returns status, size of the data, and its sum.
 async fn ask(
     mut client: h2::client::SendRequest<Bytes>,
     n: usize,
@@ -74,7 +74,7 @@ fn their_client_and_our_server_agree() {
             runtime().block_on(async {
                 let (client, connection) = h2::client::handshake(theirs(socket)).await.unwrap();
                 let connection = tokio::spawn(connection);
-                // Behind the first answer it knows how many it may ask at a time.
+                // After the first answer, the client knows the number of concurrent streams.
                 ask(client.clone(), 0).await.unwrap();
                 let asked: Vec<_> = (0..REQUESTS).map(|n| tokio::spawn(ask(client.clone(), n))).collect();
                 for (n, task) in asked.into_iter().enumerate() {
@@ -99,7 +99,7 @@ fn their_client_and_our_server_agree() {
     });
 }
 
-/// Their server: sends back what comes, with some of the head.
+/// The other crate's server, which sends back what it receives, with parts of the head.
 async fn their_echo(
     request: http::Request<h2::RecvStream>,
     mut respond: h2::server::SendResponse<Bytes>,
@@ -143,7 +143,7 @@ fn our_client_and_their_server_agree() {
             let (conn, done) = (conn.clone(), done.clone());
             async move {
                 let here = Here::current().unwrap();
-                // Until its settings came, more may be begun than it takes.
+                // Before its settings came, more streams may be begun than it accepts.
                 while conn.peer_max_streams() != 7 {
                     here.yield_now().await;
                 }

@@ -1,5 +1,5 @@
-//! What connections hold whose peers read slowly, or not at all. In a process of its own, since the pools'
-//! numbers are the process's; so one test for both drivers.
+//! Memory that connections hold whose peers read slowly or not at all. This test has a process of its own,
+//! because the pools' counts are those of the process; so one test covers both drivers.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -19,13 +19,13 @@ use std::task::Poll;
 const CONNECTIONS: usize = 64;
 const STREAMS: usize = 100;
 
-/// Clusters in use.
+/// Returns the number of clusters in use.
 fn clusters() -> u64 {
     let pools = manylane_pool::report();
     pools.iter().filter(|pool| pool.name.starts_with("cluster ")).map(|pool| pool.used).sum()
 }
 
-/// Answers without end: a cluster is filled, as a read does it, when there is room for what it has.
+/// Sends an endless answer: it fills a cluster, as a read does, when there is room for the data.
 async fn endless(stream: Stream, incoming: Incoming, sent: Rc<Cell<u64>>) {
     drop(incoming);
     stream.send_head(&response(200), false).unwrap();
@@ -54,7 +54,7 @@ async fn endless(stream: Stream, incoming: Incoming, sent: Rc<Cell<u64>>) {
     let _ = end.await; // the client is gone
 }
 
-/// Asks for all streams of a connection, with windows that hold nothing back.
+/// Begins all streams of a connection, with windows that hold nothing back.
 fn ask(mut socket: &UnixStream) {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     bytes.extend([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff]);
@@ -91,7 +91,7 @@ fn saturated_connections_hold_few_clusters() {
             }));
             peers.push(theirs);
         }
-        // Nobody reads: at last nothing moves.
+        // No peer reads: at last nothing moves.
         until(|| conns.iter().all(|(conn, _)| conn.begun() == STREAMS as u64)).await;
         let (mut quiet, mut seen) = (0, 0);
         while quiet < 1_000 {
@@ -101,7 +101,7 @@ fn saturated_connections_hold_few_clusters() {
         }
         let held = clusters() - before;
         assert!(held <= bound, "{held} clusters for peers that do not read");
-        // All read, a little each time.
+        // All peers read, a little each time.
         let reader = std::thread::spawn(move || {
             let mut all = vec![0; 50_000];
             for _ in 0..60 {

@@ -53,7 +53,7 @@ fn streams_carry_what_they_are_given_and_touch_no_other() {
     assert!(reached.iter().zip(least).all(|(reached, least)| *reached >= least), "{reached:?}");
 }
 
-/// What random runs found: an end without data, sent where new settings had made the window negative.
+/// A case that random runs found: an end without data, sent after new settings made the window negative.
 #[test]
 fn runs_that_failed_once_pass() {
     play::run(&[

@@ -1,4 +1,4 @@
-//! Budgets in line transfers, on the virtual multiprocessor. Figures are simulated.
+//! Budgets of cache-line transfers, on the virtual multiprocessor. Figures are simulated.
 #![cfg(manylane_sim)]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
@@ -27,7 +27,7 @@ fn ready<T>(poll: Poll<T>) -> T {
     value
 }
 
-/// A request with `bytes` of data and its response, which has them again.
+/// Runs a request with `bytes` of data and its response, which has the same data.
 fn exchange(context: &Context<'_>, client: &Mux, server: &Mux, bytes: usize) {
     let mut head = Head::request(b"POST", b"/a", Version::HTTP_11).unwrap();
     head.add_field(Known::HOST, b"a.example").unwrap();
@@ -59,7 +59,7 @@ fn own_connections(cores: usize, bytes: usize) -> Report {
         let context = Context::from_waker(Waker::noop());
         let client = Mux::client(Config::default(), lane.here()).unwrap();
         let server = Mux::server(Config::default(), lane.here()).unwrap();
-        // One of each size is held, so that the lane has been to the pools for more than it needs.
+        // One cluster of each size is held, so that the lane has filled its caches from the pools.
         let _held = manylane_buf::CLUSTER_SIZES.map(manylane_buf::Cluster::alloc);
         (0..100).for_each(|_| exchange(&context, &client, &server, bytes));
         met.fetch_add(1, Ordering::AcqRel);
@@ -70,7 +70,7 @@ fn own_connections(cores: usize, bytes: usize) -> Report {
     })
 }
 
-/// A stream from its request to the end of its response moves no line, whatever other lanes do.
+/// A stream moves no line from its request to the end of its response, whatever other lanes do.
 #[test]
 fn a_stream_moves_no_line() {
     for bytes in [1, 3_000] {

@@ -1,4 +1,4 @@
-//! The data path's discipline: once warm, a stream asks nothing of the global allocator, at either end.
+//! Once warm, a stream takes nothing from the global allocator, at either end.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -12,11 +12,11 @@ use manylane_sched::{Config as LaneConfig, Lane, ThreadPoller};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-/// Ends the test program when it is called inside of [`assert_no_alloc::assert_no_alloc`].
+/// Aborts the test program if it is called inside of [`assert_no_alloc::assert_no_alloc`].
 #[global_allocator]
 static ALLOCATOR: assert_no_alloc::AllocDisabler = assert_no_alloc::AllocDisabler;
 
-/// Carries output to the other end and has its streams begin.
+/// Carries output to the other end, and begins its streams.
 fn carry(context: &Context<'_>, from: &Mux, to: &Mux, mut begin: impl FnMut(Stream, bool)) {
     let mut wire = Chain::new();
     if let Poll::Ready(last) = from.poll_output(context, &mut wire) {

@@ -1,4 +1,4 @@
-//! A connection of HTTP/2 over a transport: one task reads, writes, and keeps time.
+//! An HTTP/2 connection over a transport: one task reads, writes, and keeps time.
 
 use super::core::{Incoming, Mux};
 use super::error::ConnEnd;
@@ -16,23 +16,23 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long a connection waits for what. None: for ever.
+/// Times that a connection waits; `None` for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnTimeouts {
-    /// For the first request, the preface included: `timeout http-request`.
+    /// For the first request, preface included: `timeout http-request`.
     pub first: Option<Duration>,
-    /// For the next while no stream is open: `timeout http-keep-alive`.
+    /// For the next request while no stream is open: `timeout http-keep-alive`.
     pub idle: Option<Duration>,
-    /// For the peer to take more bytes: `timeout client`, `timeout server`.
+    /// For the peer to accept more bytes: `timeout client`, `timeout server`.
     pub write: Option<Duration>,
     /// For the peer to acknowledge settings.
     pub settings: Option<Duration>,
-    /// How long no stream is open before the peer is asked whether it lives, and for its answer: `idle-ping`.
+    /// Time without a stream after which the peer gets a ping, and time for its answer: `idle-ping`.
     pub ping: Option<Duration>,
 }
 
-/// One connection of HTTP/2 on its lane, with the transport that it goes through. A cheap handle: copies are
-/// the same. What its streams need is in [`Mux`], to which this dereferences.
+/// One HTTP/2 connection on its lane, with its transport. It is a cheap handle: clones share the connection.
+/// It dereferences to [`Mux`], which has the operations on streams.
 #[derive(Clone, Debug)]
 pub struct Conn {
     mux: Mux,
@@ -42,12 +42,13 @@ pub struct Conn {
 #[derive(Debug)]
 struct Inner {
     connection: Connection,
-    /// What came before this was made.
+    /// Bytes that came before this was created.
     received: RefCell<Chain>,
 }
 
 impl Conn {
-    /// The server's side, for a client of the proxy. `received` is what came already, from the preface on.
+    /// Creates the server's side, for a client of the proxy. `received` holds the bytes that came already,
+    /// from the preface on.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -60,7 +61,7 @@ impl Conn {
         Ok(Self::new(Mux::server(config, here)?, connection, received))
     }
 
-    /// The client's side, for a server of the proxy.
+    /// Creates the client's side, for a server of the proxy.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -68,18 +69,20 @@ impl Conn {
         Ok(Self::new(Mux::client(config, here)?, connection, Chain::new()))
     }
 
-    /// Streams that were made before, with their transport. `received` is what came behind.
+    /// Joins an existing `mux` with its transport. `received` holds the bytes that came after those that the
+    /// mux has read.
     pub fn new(mux: Mux, connection: Connection, received: Chain) -> Self {
         Self { mux, inner: Rc::new(Inner { connection, received: RefCell::new(received) }) }
     }
 
-    /// The transport, for its addresses.
+    /// Returns the transport, for its addresses.
     pub fn connection(&self) -> &Connection {
         &self.inner.connection
     }
 
-    /// Drives the connection until it is over: reads, writes, keeps the `timeouts`, and has `begin` take each
-    /// new request, for which it starts a task. Only one task may do so. Dropped, all streams end.
+    /// Drives the connection until it is over: reads, writes, enforces the `timeouts`, and calls `begin` with
+    /// each new request, which starts a task for it. Only one task may do so. If the future is dropped, all
+    /// streams end.
     pub async fn run(&self, timeouts: &ConnTimeouts, begin: impl FnMut(Stream, Incoming)) -> ConnEnd {
         let ends = Ends(&self.mux);
         let sending = Cell::new(None);
@@ -112,7 +115,7 @@ impl Conn {
             .await
         };
         let end = match end {
-            // Nothing of it was left to be done.
+            // Nothing was left to do.
             ConnEnd::Closed | ConnEnd::Transport(_) if self.mux.is_done() => ConnEnd::Drained,
             _ => clock.end.unwrap_or(end),
         };
@@ -120,7 +123,7 @@ impl Conn {
         let said =
             matches!(end, ConnEnd::Drained | ConnEnd::Idle | ConnEnd::NoRequest | ConnEnd::Protocol(_));
         if said && self.mux.role() == Role::Server {
-            // Then it had its time.
+            // The linger has a deadline.
             let _ = self.mux.here().timeout(LINGER, self.linger()).await;
         }
         drop(ends);
@@ -150,7 +153,8 @@ impl Conn {
         }
     }
 
-    /// Writes until the last output is written. `sending`: since when a write waits, and for how many bytes.
+    /// Writes until the last output is written. While a write waits, `sending` holds the time since when, and
+    /// the number of bytes that are left.
     async fn write(&self, sending: &Cell<Option<(Time, usize)>>) -> ConnEnd {
         let connection = self.connection();
         let mut out = Chain::new();
@@ -194,7 +198,7 @@ impl Deref for Conn {
     }
 }
 
-/// All streams end with the task that drives their connection.
+/// Ends all streams when the task that drives their connection ends.
 struct Ends<'a>(&'a Mux);
 
 impl Drop for Ends<'_> {
@@ -203,15 +207,15 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// What time does to a connection.
+/// Timers of a connection.
 struct Clock<'a> {
     timeouts: &'a ConnTimeouts,
     sleep: Sleep,
-    /// Why time has ended it.
+    /// Reason, if a timer ended the connection.
     end: Option<ConnEnd>,
-    /// Until when what is left may be written.
+    /// Time when the connection was over: the rest may be written for [`LINGER`] from then on.
     closing: Option<Time>,
-    /// When the peer was asked last whether it lives.
+    /// Time of the last ping.
     pinged: Option<Time>,
 }
 
@@ -220,7 +224,8 @@ impl<'a> Clock<'a> {
         Self { timeouts, sleep: here.sleep_until(Time::MAX), end: None, closing: None, pinged: None }
     }
 
-    /// Ends what has had its time, and waits for the next. Ready: nothing more is to be written.
+    /// Ends what is past its deadline, and sleeps until the next deadline. Ready if nothing more is to be
+    /// written.
     fn poll(
         &mut self,
         conn: &Conn,
@@ -239,7 +244,7 @@ impl<'a> Clock<'a> {
             };
             let mut act = false;
             if let Some((since, left)) = sending.get() {
-                // A peer that takes a little has its time from there on.
+                // If the peer accepts some bytes, its time begins again.
                 let unsent = conn.connection().unsent();
                 let since = if unsent < left { now } else { since };
                 sending.set(Some((since, unsent.min(left))));
@@ -283,7 +288,7 @@ impl<'a> Clock<'a> {
                 }
             }
             if act {
-                // What was written for that goes out now.
+                // The output of these actions is sent now.
                 context.waker().wake_by_ref();
                 if !mux.is_over() {
                     continue;

@@ -1,13 +1,14 @@
-//! The streams of a connection, without IO: bytes in, streams that wait and are woken, bytes out.
+//! The streams of a connection, without IO: turns input bytes into wake-ups of waiting streams, and what
+//! streams send into output bytes.
 //!
 //! Rules:
-//! 1. An entry lives as long as its [`Stream`] handle: events find streams by the table, handles theirs by
-//!    their number.
-//! 2. Whoever makes output wakes the driver, once until the driver takes it.
-//! 3. Streams that wait for room are woken as many at a time as can send a frame, in the order in which they
-//!    came; who does not use the turn has lost it. So no stream is woken in vain, and none reads for a
-//!    connection that cannot send.
-//! 4. No waker is kept longer than it is good for: each wake takes it out.
+//! 1. An entry lives as long as its [`Stream`] handle. Events find streams in the table; handles find their
+//!    entries by number.
+//! 2. A caller that makes output wakes the driver, once until the driver takes the output.
+//! 3. Streams that wait for room are woken in the order of their arrival, as many at a time as can send a
+//!    frame. A stream that does not use its turn loses it. So no stream is woken without room, and none reads
+//!    for a connection that cannot send.
+//! 4. Each wake-up takes the waker out, so no waker is kept longer than needed.
 
 use super::error::{ConnEnd, StreamError};
 use super::limits::MAX_INTERIM;
@@ -29,30 +30,30 @@ use std::time::Duration;
 /// A request that began.
 #[derive(Debug)]
 pub struct Incoming {
-    /// The request; or its head was too large, which is answered with 431.
+    /// The request, or `Err` if its head was too large: answer it with 431.
     pub request: Result<Request, TooLarge>,
-    /// Nothing follows.
+    /// True if nothing follows.
     pub end: bool,
 }
 
-/// A head is larger than is taken.
+/// The head is larger than the connection accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// What is kept of a stream beside what the protocol needs.
+/// State of a stream besides that of the protocol.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     /// Heads of responses, oldest first.
     pub(crate) heads: Option<Pooled<QueuedHead>>,
-    /// What came and was not taken.
+    /// Data that came and was not taken.
     pub(crate) data: Chain,
     pub(crate) trailers: Option<Pooled<Head>>,
-    /// All of it came.
+    /// True if the peer sent its end.
     pub(crate) end: bool,
-    /// All of ours was sent.
+    /// True if this side sent its end.
     pub(crate) sent_end: bool,
     pub(crate) over: Option<StreamError>,
-    /// Who waits for heads and data, for room, and for the end.
+    /// Wakers of the tasks that wait for heads and data, for room, and for the end.
     pub(crate) receiver: Option<Waker>,
     pub(crate) sender: Option<Waker>,
     pub(crate) watcher: Option<Waker>,
@@ -64,7 +65,7 @@ pub(crate) struct QueuedHead {
     pub(crate) next: Option<Pooled<QueuedHead>>,
 }
 
-/// What the ping has that asks an idle peer whether it lives.
+/// Payload of the ping that tests whether an idle peer is alive.
 const ALIVE: [u8; 8] = *b"there?!!";
 
 manylane_sync::lazy_static! {
@@ -83,7 +84,7 @@ fn wake(waiter: &mut Option<Waker>) {
     }
 }
 
-/// Has the task of `context` wait in a place.
+/// Stores the waker of `context` in `waiter`.
 pub(crate) fn park(waiter: &mut Option<Waker>, context: &Context<'_>) {
     match waiter {
         Some(waker) if waker.will_wake(context.waker()) => {}
@@ -119,25 +120,25 @@ impl Entry {
 pub(crate) struct State {
     pub(crate) h2: Connection,
     pub(crate) entries: StreamMap<Pooled<Entry>>,
-    /// The task that has the socket.
+    /// Waker of the task that has the socket.
     driver: Option<Waker>,
-    /// It waits for output.
+    /// True if that task waits for output.
     wants_output: bool,
-    /// Bytes of output that was taken and is not written.
+    /// Number of output bytes that were taken and are not written.
     unwritten: usize,
-    /// It does not read, since the peer does not.
+    /// True if input is not handled because the peer does not read.
     stalled: bool,
-    /// Why the connection is over.
+    /// Reason why the connection is over.
     pub(crate) over: Option<ConnEnd>,
-    /// Requests that began.
+    /// Number of streams that began.
     begun: u64,
-    /// Since when there is no stream.
+    /// Time since which there is no stream.
     idle_since: Option<Time>,
-    /// When this side said that it leaves.
+    /// Time when this side announced that it leaves.
     leaves_since: Option<Time>,
-    /// Who waits for the peer's first settings.
+    /// Wakers of the tasks that wait for the peer's first settings.
     unsettled: Vec<Waker>,
-    /// The peer was asked whether it lives, and has not answered.
+    /// True if a ping for an idle peer is not answered yet.
     pinged: bool,
 }
 
@@ -146,15 +147,15 @@ pub(crate) struct Core {
     state: RefCell<State>,
 }
 
-/// The streams of one connection of HTTP/2, without its IO. A cheap handle: copies are the same.
+/// The streams of one HTTP/2 connection, without its IO. It is a cheap handle: clones share the connection.
 ///
-/// Who drives it hands it [input](Self::input), takes [output](Self::poll_output), and calls
-/// [`grant`](Self::grant) after either. [`Conn`](super::Conn) does so with a socket.
+/// The driver passes in [input](Self::input), takes [output](Self::poll_output), and calls
+/// [`grant`](Self::grant) after either. [`Conn`](super::Conn) is such a driver with a socket.
 #[derive(Clone)]
 pub struct Mux(pub(crate) Rc<Core>);
 
 impl Mux {
-    /// The server's side of a connection, on the lane `here`.
+    /// Creates the server's side of a connection on the lane `here`.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -162,7 +163,7 @@ impl Mux {
         Ok(Self::new(Connection::server(config, now(here))?, here))
     }
 
-    /// The client's side.
+    /// Creates the client's side.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -170,9 +171,9 @@ impl Mux {
         Ok(Self::new(Connection::client(config, now(here))?, here))
     }
 
-    /// The server's side of a connection whose first request came in HTTP/1 with `Upgrade: h2c`. The output
-    /// begins with the response 101; the request, all of which came, is the stream. None: it does not ask for
-    /// that as it has to, and goes on as one of HTTP/1.
+    /// Creates the server's side of a connection whose first request came in HTTP/1 with `Upgrade: h2c`. The
+    /// output begins with the response 101. The returned stream is the request, which is complete. Returns
+    /// `None` if the request does not ask for the upgrade as the RFC requires: handle it as HTTP/1.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -207,13 +208,13 @@ impl Mux {
         self.0.state.borrow_mut()
     }
 
-    // -- for who drives it
+    // -- for the driver
 
-    /// Reads frames from `input`, wakes the streams that they are for, and has `begin` take each new one.
-    /// What stays in `input` is the beginning of a frame, or all that comes while the peer does not read.
+    /// Reads frames from `input`, wakes the streams that they are for, and calls `begin` with each new
+    /// stream. The rest of `input` is the beginning of a frame, or everything while the peer does not read.
     ///
     /// # Errors
-    /// [`ConnectionError`]: write what is in the output, and close.
+    /// [`ConnectionError`]: write the output that is left, and close.
     pub fn input(
         &self,
         input: &mut Chain,
@@ -233,8 +234,8 @@ impl Mux {
         Ok(())
     }
 
-    /// Waits until there is output, and puts it behind what `out` has. True: it is the last. Until
-    /// [it is said](Self::set_unwritten) that it is written it counts as output that waits.
+    /// Waits for output and appends it to `out`. Returns true with the last output. The output counts as
+    /// waiting until [`set_unwritten`](Self::set_unwritten) says that it is written.
     ///
     /// # Errors
     /// [`SendError::NoMemory`]
@@ -256,16 +257,16 @@ impl Mux {
         Poll::Ready(Ok(last))
     }
 
-    /// So many bytes of the output that was taken are not written yet.
+    /// Sets the number of taken output bytes that are not written yet.
     pub fn set_unwritten(&self, bytes: usize) {
         let mut state = self.state();
         state.unwritten = bytes;
         state.h2.set_unwritten(bytes);
     }
 
-    /// Wakes streams that wait for room, as many as have it. True: others wait, and may have it where these
-    /// do not use theirs, so call this again when they had their turn; not before, or those find no room and
-    /// wait behind all others.
+    /// Wakes streams that wait for room, as many as there is room for. Returns true if others wait, which may
+    /// get room that these do not use. Then call it again, but only after these had their turn: streams woken
+    /// earlier would find no room and would queue behind all others.
     pub fn grant(&self) -> bool {
         let mut state = self.state();
         for _ in 0..state.h2.turns() {
@@ -277,12 +278,12 @@ impl Mux {
         state.h2.turns() > 0
     }
 
-    /// Wakes the task of `context` when the connection changes on this side.
+    /// Sets the task of `context` as the driver, which is woken when this side changes the connection.
     pub fn set_driver(&self, context: &Context<'_>) {
         park(&mut self.state().driver, context);
     }
 
-    /// Whether as much input was handled as one turn may have. The next call begins another.
+    /// Returns whether this turn has handled as much input as it may, and begins another turn.
     pub fn take_turn_over(&self) -> bool {
         let mut state = self.state();
         let over = state.h2.is_turn_over();
@@ -290,22 +291,22 @@ impl Mux {
         over
     }
 
-    /// What happened since this was called last.
+    /// Returns the counts since the last call.
     pub fn take_counts(&self) -> Counts {
         self.state().h2.take_counts()
     }
 
-    /// Whether glitches beyond the threshold do not end the connection from here on.
+    /// Sets whether glitches beyond the threshold are only counted and do not end the connection.
     pub fn set_tolerant(&self, tolerant: bool) {
         self.state().h2.set_tolerant(tolerant);
     }
 
-    /// Whether input waits until output is taken.
+    /// Returns whether input waits until output is taken.
     pub fn is_stalled(&self) -> bool {
         self.state().stalled
     }
 
-    /// The connection is over: all streams are told.
+    /// Ends the connection, and all of its streams with it.
     pub fn fail(&self, end: ConnEnd) {
         let mut state = self.state();
         state.over.get_or_insert(end);
@@ -318,32 +319,33 @@ impl Mux {
         state.kick();
     }
 
-    /// Since when it has no stream, and whether it ever had one.
+    /// Returns the time since which there is no stream, and whether there ever was one.
     pub fn idle_since(&self) -> Option<(Time, bool)> {
         let state = self.state();
         state.idle_since.map(|since| (since, state.begun > 0))
     }
 
-    /// Since when settings wait for their acknowledgement.
+    /// Returns the time since which settings wait for their acknowledgement.
     pub fn settings_since(&self) -> Option<Time> {
         self.state().h2.settings_unacknowledged_since().map(time)
     }
 
-    /// When this side said that it leaves, where the peer has not answered.
+    /// Returns the time when this server announced that it leaves; `None` if it has not.
     pub fn leaves_since(&self) -> Option<Time> {
         self.state().leaves_since
     }
 
-    // -- for all
+    // -- for all callers
 
-    /// Says that no further streams are taken. Those under way go on; the connection ends behind the last.
+    /// Announces that no further streams are accepted. Streams under way go on; the connection ends after the
+    /// last.
     pub fn shutdown(&self) {
         let mut state = self.state();
         state.leaves_since = match state.leaves_since {
             None if state.h2.role() == Role::Server => Some(self.0.here.now()),
             _ => None,
         };
-        // Without memory the connection has failed, which its driver sees.
+        // Without memory, the connection has failed, which its driver sees.
         let _ = state.h2.shutdown();
         state.kick();
     }
@@ -355,40 +357,41 @@ impl Mux {
         state.kick();
     }
 
-    /// Which end it is.
+    /// Returns which end of the connection this is.
     pub fn role(&self) -> Role {
         self.state().h2.role()
     }
 
-    /// Streams that are open: `fc_nb_streams`, `bc_nb_streams`.
+    /// Returns the number of open streams: `fc_nb_streams`, `bc_nb_streams`.
     pub fn open_streams(&self) -> usize {
         self.state().h2.open_streams() as usize
     }
 
-    /// Whether a client may begin a stream now.
+    /// Returns whether a client may begin a stream now.
     pub fn can_begin(&self) -> bool {
         let state = self.state();
         state.over.is_none() && state.h2.can_begin()
     }
 
-    /// Whether either side has said that it leaves, or the connection is over.
+    /// Returns whether either side announced that it leaves, or the connection is over.
     pub fn is_leaving(&self) -> bool {
         let state = self.state();
         state.over.is_some() || state.h2.error().is_some() || state.h2.is_leaving()
     }
 
-    /// How many streams the peer allows at a time.
+    /// Returns the number of concurrent streams that the peer allows.
     pub fn peer_max_streams(&self) -> u32 {
         self.state().h2.peer_max_streams()
     }
 
-    /// How many streams there may be at a time: `fc_settings_streams_limit`, `bc_settings_streams_limit`.
+    /// Returns the number of concurrent streams that both sides allow: `fc_settings_streams_limit`,
+    /// `bc_settings_streams_limit`.
     pub fn streams_limit(&self) -> u32 {
         self.state().h2.streams_limit()
     }
 
-    /// Waits until the server's first settings came: whether it takes extended CONNECT (RFC 8441). One whose
-    /// connection is over does not.
+    /// Waits for the server's first settings, and returns whether it accepts extended CONNECT (RFC 8441).
+    /// Returns false if the connection is over.
     pub fn poll_takes_protocols(&self, context: &Context<'_>) -> Poll<bool> {
         let mut state = self.state();
         if state.h2.is_settled() || state.over.is_some() {
@@ -400,23 +403,23 @@ impl Mux {
         Poll::Pending
     }
 
-    /// Oddities of the peer so far: `fc_glitches`, `bc_glitches`.
+    /// Returns the number of glitches of the peer so far: `fc_glitches`, `bc_glitches`.
     pub fn glitches(&self) -> u32 {
         self.state().h2.glitches().total()
     }
 
-    /// Streams that began on it.
+    /// Returns the number of streams that began on the connection.
     pub fn begun(&self) -> u64 {
         self.state().begun
     }
 
-    /// The lane.
+    /// Returns the lane.
     pub fn here(&self) -> Here {
         self.0.here
     }
 
-    /// Begins a stream with a request, of a client. `scheme` is `http` or `https`; `protocol`: an extended
-    /// CONNECT (RFC 8441) in place of the head's method. `end`: there is no data.
+    /// Begins a stream of a client with a request. `scheme` is `http` or `https`. `protocol` makes it an
+    /// extended CONNECT (RFC 8441) in place of the head's method. `end` says that there is no data.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent.
@@ -441,21 +444,21 @@ impl Mux {
     }
 }
 
-/// For who has a socket.
+/// For a driver with a socket.
 #[cfg(not(any(loom, manylane_sim)))]
 impl Mux {
-    /// Whether nothing but what is in the output will be written.
+    /// Returns whether nothing will be written but the current output.
     pub(crate) fn is_over(&self) -> bool {
         self.state().is_over()
     }
 
-    /// Whether either side leaves and no stream is open, though what came may not be taken yet.
+    /// Returns whether either side leaves and no stream is open, even if received data is not taken yet.
     pub(crate) fn is_done(&self) -> bool {
         let state = self.state();
         state.h2.is_leaving() && state.h2.open_streams() == 0
     }
 
-    /// Why it is over.
+    /// Returns the reason why the connection is over.
     pub(crate) fn end(&self) -> ConnEnd {
         let state = self.state();
         match (state.over, state.h2.error()) {
@@ -465,21 +468,21 @@ impl Mux {
         }
     }
 
-    /// Asks the peer whether it lives.
+    /// Sends a ping to test whether the peer is alive.
     pub(crate) fn ping(&self) {
         let mut state = self.state();
-        // Without memory the connection has failed, which its driver sees.
+        // Without memory, the connection has failed, which its driver sees.
         let _ = state.h2.ping(ALIVE);
         state.pinged = true;
         state.kick();
     }
 
-    /// Whether it has not answered that yet.
+    /// Returns whether the peer has not answered that ping yet.
     pub(crate) fn is_pinged(&self) -> bool {
         self.state().pinged
     }
 
-    /// Leaves without waiting for streams that may be under way: the connection had none for long.
+    /// Leaves without waiting for streams under way: there was none for a long time.
     pub(crate) fn leave(&self) {
         self.shutdown();
         if self.leaves_since().is_some() {
@@ -498,7 +501,7 @@ impl fmt::Debug for Mux {
 }
 
 impl State {
-    /// Output was made, or the connection is over: its driver has something to do (rule 2).
+    /// Wakes the driver if there is output or the connection is over (rule 2).
     pub(crate) fn kick(&mut self) {
         if self.is_over() || (self.h2.output_len() > 0 && self.wants_output) {
             self.wants_output = false;
@@ -516,18 +519,18 @@ impl State {
         self.idle_since = None;
     }
 
-    /// A handle is gone, and its stream has ended on our side at least.
+    /// Removes the entry of a dropped handle; its stream has ended at least on this side.
     pub(crate) fn remove(&mut self, id: StreamId, now: Time) {
         drop(self.entries.remove(&id));
         if self.entries.is_empty() {
             self.idle_since = Some(now);
-            // The driver's time begins.
+            // The driver starts its idle timer.
             wake(&mut self.driver);
         }
         self.kick();
     }
 
-    /// An event, for its stream; or a new one.
+    /// Handles an event: passes it to its stream, or returns a new stream.
     fn happened(&mut self, event: Event) -> Option<(StreamId, Incoming)> {
         match event {
             Event::Request { stream, request, end } => self.began(stream, Ok(request), end),
@@ -588,14 +591,15 @@ impl State {
                 Some((id, Incoming { request, end }))
             }
             Err(_) => {
-                // Nobody was told of it. Where it fails the connection does, which the driver sees.
+                // No task knows the stream. If the reset fails, so does the connection, which the driver
+                // sees.
                 let _ = self.h2.reset(id, Reason::REFUSED_STREAM);
                 None
             }
         }
     }
 
-    /// Gives a stream something; without memory for that it ends.
+    /// Passes something to a stream; without memory for it, the stream ends.
     fn tell<E>(
         &mut self,
         id: StreamId,
@@ -610,12 +614,12 @@ impl State {
     }
 }
 
-/// The lane's time as the protocol has it.
+/// Returns the lane's time as a duration, as the protocol uses it.
 pub(crate) fn now(here: Here) -> Duration {
     Duration::from_nanos(here.now().as_nanos())
 }
 
-/// The reverse.
+/// Converts such a duration to a time.
 pub(crate) fn time(since: Duration) -> Time {
     Time::from_nanos(since.as_nanos() as u64)
 }

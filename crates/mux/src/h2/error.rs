@@ -1,27 +1,27 @@
-//! How streams and connections end.
+//! Ends of streams and connections.
 
 use manylane_h2::{ConnectionError, Problem, Reason, SendError};
 use std::fmt;
 use std::io;
 
-/// Why a connection is over.
+/// Reason why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnEnd {
-    /// One side said that it leaves, and all streams are done.
+    /// One side announced that it leaves, and all streams are done.
     Drained,
     /// It had no stream for too long.
     Idle,
     /// No request came in time.
     NoRequest,
-    /// The peer closed it, with or without streams.
+    /// The peer closed it, with or without open streams.
     Closed,
     /// The peer broke a rule, or this side ended it ([`Problem::Aborted`]).
     Protocol(ConnectionError),
     /// The transport failed.
     Transport(io::ErrorKind),
-    /// The peer takes no bytes.
+    /// The peer accepts no bytes.
     WriteTimeout,
-    /// The peer did not say that it lives.
+    /// The peer did not answer a ping.
     NoAnswer,
     /// Its task was dropped.
     Dropped,
@@ -43,18 +43,18 @@ impl fmt::Display for ConnEnd {
     }
 }
 
-/// Why a stream cannot go on.
+/// Reason why a stream cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamError {
-    /// The peer has reset it.
+    /// The peer reset it.
     Reset(Reason),
     /// The server did nothing with it: the request may go elsewhere.
     Refused,
-    /// The peer broke a rule, and was told so.
+    /// The peer broke a rule, and this side reset the stream for it.
     Broken(Problem),
     /// The connection is over.
     Connection(ConnEnd),
-    /// This cannot be sent; the stream is as it was.
+    /// This cannot be sent; the stream is unchanged.
     Send(SendError),
     /// The lane's pools have no memory. The stream was reset.
     Memory,

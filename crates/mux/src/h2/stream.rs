@@ -1,4 +1,4 @@
-//! One stream, as its task has it.
+//! One stream: the handle of its task.
 
 use super::core::{Entry, Mux, State, now, park, time};
 use super::error::StreamError;
@@ -9,40 +9,41 @@ use manylane_sched::Time;
 use std::fmt;
 use std::task::{Context, Poll};
 
-/// A stream of HTTP/2: one request and its response. It stays on the lane of its connection.
+/// An HTTP/2 stream: one request and its response. It stays on the lane of its connection.
 ///
-/// Its methods take it by reference, so that what receives and what sends may be two futures of a task. One
-/// task may wait in each direction. Dropped before it is over, it is reset: a request without a complete
-/// response with CANCEL; a server's behind a complete response, of which more of the request would come,
-/// with NO_ERROR.
+/// Its methods take `&self`, so that receiving and sending may be two futures of one task. One task may wait
+/// in each direction.
+///
+/// A stream that is dropped before it is over is reset. If the response is not complete, the code is CANCEL;
+/// if a server has sent a complete response and more of the request is to come, it is NO_ERROR.
 pub struct Stream {
     mux: Mux,
     id: StreamId,
 }
 
-/// A response as its head came.
+/// A received response head.
 #[derive(Debug)]
 pub enum ResponseHead {
-    /// One that is not the last: 100, 103 and their like.
+    /// An interim response, such as 100 or 103.
     Interim(Response),
-    /// The response.
+    /// The final response.
     Final {
-        /// It.
+        /// The response.
         response: Response,
-        /// Nothing follows.
+        /// True if nothing follows.
         end: bool,
     },
 }
 
-/// What came on a stream.
+/// Result of receiving on a stream.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // a box would ask the global allocator for room
 pub enum Received {
-    /// Data, which was put behind what the chain had.
+    /// Data, which was appended to the chain.
     Data,
-    /// Trailers, behind which nothing comes.
+    /// Trailers; nothing follows them.
     Trailers(Head),
-    /// All came.
+    /// The message is complete.
     End,
 }
 
@@ -51,17 +52,17 @@ impl Stream {
         Self { mux, id }
     }
 
-    /// Its number.
+    /// Returns the stream's number.
     pub fn id(&self) -> u32 {
         self.id.number()
     }
 
-    /// The streams of its connection.
+    /// Returns the streams of its connection.
     pub fn mux(&self) -> &Mux {
         &self.mux
     }
 
-    /// Waits for the head of a response, of a client: interim ones, then the final one.
+    /// Waits for the next head of a response, on a client: interim ones, then the final one.
     ///
     /// # Errors
     /// [`StreamError`]
@@ -75,10 +76,10 @@ impl Stream {
         })
     }
 
-    /// Waits for data or the end; puts at most `most` bytes of data behind `into`. What is taken is to be
-    /// [consumed](Self::consume) when it has gone on.
+    /// Waits for data or the end, and appends at most `most` bytes of data to `into`. Call
+    /// [`consume`](Self::consume) when the data has gone on.
     ///
-    /// What came before a stream was reset is there before the error.
+    /// Data that came before a reset is returned before the error.
     ///
     /// # Errors
     /// [`StreamError`]
@@ -108,22 +109,22 @@ impl Stream {
         })
     }
 
-    /// Whether all came and was taken.
+    /// Returns whether the whole message came and was taken.
     pub fn is_received(&self) -> bool {
         self.mux.state().entries.get(&self.id).is_none_or(|entry| {
             entry.end && entry.data.is_empty() && entry.trailers.is_none() && entry.heads.is_none()
         })
     }
 
-    /// `n` bytes of data have gone on: the peer may send as many more.
+    /// Marks `n` bytes of data as consumed: the peer may send as many more.
     pub fn consume(&self, n: usize) {
         let mut state = self.mux.state();
-        // Where it fails the connection does, which all are told.
+        // If this fails, the connection fails, and all streams learn that.
         let _ = state.h2.consume(self.id, n);
         state.kick();
     }
 
-    /// Sends a response that is not the last, of a server.
+    /// Sends an interim response, on a server.
     ///
     /// # Errors
     /// [`StreamError`]
@@ -131,7 +132,7 @@ impl Stream {
         self.send(|state, id| state.h2.send_interim(id, head))
     }
 
-    /// Sends the response, of a server. `end`: nothing follows.
+    /// Sends the final response, on a server. `end` says that nothing follows.
     ///
     /// # Errors
     /// [`StreamError`]
@@ -143,7 +144,7 @@ impl Stream {
         })
     }
 
-    /// Sends the last: trailers.
+    /// Sends trailers, which end the message.
     ///
     /// # Errors
     /// [`StreamError`]
@@ -155,8 +156,8 @@ impl Stream {
         })
     }
 
-    /// Sends data, by reference. Ready when all of it is taken, and the end with it where it is `end`; else
-    /// what is left stays in `data`, and the task is woken when there is room.
+    /// Sends data by reference. Ready when all of it is taken, with the end if `end` is set. Otherwise the
+    /// rest stays in `data`, and the task is woken when there is room.
     ///
     /// # Errors
     /// [`StreamError`]
@@ -184,8 +185,8 @@ impl Stream {
         }
     }
 
-    /// Waits until data could be sent; how many bytes. Call it right before each read of what is to be sent,
-    /// and read no more: so nobody holds bytes that cannot go on.
+    /// Waits for room to send, and returns the number of bytes. Call it right before each read of data to
+    /// send, and read no more than that: then no task holds bytes that cannot go on.
     ///
     /// # Errors
     /// [`StreamError`]
@@ -207,12 +208,13 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Since when a window has held back what waits to be sent: a peer that opens none is ended by time.
+    /// Returns the time since which a window holds back data to send, for tasks that end such a stream by
+    /// time.
     pub fn blocked_since(&self) -> Option<Time> {
         self.mux.state().h2.blocked_since(self.id).map(time)
     }
 
-    /// Ends it at once.
+    /// Resets the stream.
     pub fn reset(&self, reason: Reason) {
         let mut state = self.mux.state();
         let _ = state.h2.reset(self.id, reason);
@@ -223,7 +225,7 @@ impl Stream {
         state.kick();
     }
 
-    /// Waits until it cannot go on: the peer has reset it, or its connection is over.
+    /// Waits until the stream cannot go on: the peer has reset it, or its connection is over.
     pub fn poll_gone(&self, context: &Context<'_>) -> Poll<StreamError> {
         self.entry(|entry| match entry.over {
             Some(error) => Poll::Ready(error),
@@ -234,12 +236,12 @@ impl Stream {
         })
     }
 
-    /// Whether it cannot go on: the peer has reset it, or its connection is over.
+    /// Returns whether the stream cannot go on: the peer has reset it, or its connection is over.
     pub fn is_gone(&self) -> bool {
         self.mux.state().entries.get(&self.id).is_none_or(|entry| entry.over.is_some())
     }
 
-    /// The code with which the peer has reset it, if it has.
+    /// Returns the code with which the peer has reset the stream, if it has.
     pub fn peer_reset(&self) -> Option<Reason> {
         match self.mux.state().entries.get(&self.id)?.over? {
             StreamError::Reset(reason) => Some(reason),
@@ -248,7 +250,7 @@ impl Stream {
         }
     }
 
-    /// Works on its entry, which is there as long as this is.
+    /// Runs `work` on the stream's entry, which exists as long as this handle.
     fn entry<R>(&self, work: impl FnOnce(&mut Entry) -> Poll<R>) -> Poll<R> {
         self.mux.state().entries.get_mut(&self.id).map_or(Poll::Pending, |entry| work(entry))
     }
@@ -290,7 +292,7 @@ impl Drop for Stream {
         let now = self.mux.here().now();
         let mut state = self.mux.state();
         let Some(entry) = state.entries.get(&self.id) else { return };
-        // Where these fail the connection does.
+        // If one of these fails, the connection fails.
         let _ = match (entry.over, entry.sent_end, entry.end) {
             (Some(_), ..) => Ok(()),
             (None, true, true) => state.h2.release(self.id),

@@ -1,4 +1,4 @@
-//! What the tests of connections share.
+//! Helpers shared by the tests of connections.
 #![allow(dead_code, clippy::unwrap_used)] // each test program uses a part of it
 
 use manylane_buf::Chain;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 pub(crate) static TASK: TaskKind = TaskKind::new("test");
 
-/// Runs `test` on a lane with a driver, the one that `MANYLANE_DRIVER` names. It has a minute.
+/// Runs `test` on a lane with the driver that `MANYLANE_DRIVER` names. Its deadline is a minute.
 #[track_caller]
 pub(crate) fn on_lane<F: Future + 'static>(test: impl FnOnce(Io) -> F + Send + 'static) -> F::Output
 where
@@ -34,16 +34,16 @@ where
 }
 
 /// Runs `test` on a thread of its own and fails if it does not end within a minute, whatever it waits for.
-/// The thread is left behind then; it goes with the process.
+/// The thread is then left behind, and ends with the process.
 #[track_caller]
 fn within_a_minute<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (ended, end) = mpsc::channel();
     let run = move || {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
-        let _ = ended.send(outcome); // nobody listens after a minute
+        let _ = ended.send(outcome); // after a minute, the receiver is gone
     };
     std::thread::spawn(run);
-    // In pieces: while the process is stopped, no more than one of them passes.
+    // In pieces: while the process is stopped, at most one of them passes.
     for _ in 0..120 {
         match end.recv_timeout(Duration::from_millis(500)) {
             Ok(Ok(output)) => return output,
@@ -55,13 +55,13 @@ fn within_a_minute<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static)
     panic!("it did not end within a minute");
 }
 
-/// The ends of a socket: one of the lane, one of the system.
+/// Returns the ends of a socket: one of the lane, one of the system.
 pub(crate) fn half_pair(io: &Io) -> (Connection, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     (Connection::Socket(io.stream(ours).unwrap()), theirs)
 }
 
-/// Both ends of a socket on the lane.
+/// Returns both ends of a socket on the lane.
 pub(crate) fn pair(io: &Io) -> (Connection, Connection) {
     let (a, b) = UnixStream::pair().unwrap();
     (Connection::Socket(io.stream(a).unwrap()), Connection::Socket(io.stream(b).unwrap()))
@@ -103,7 +103,7 @@ pub(crate) async fn head(stream: &mut Stream) -> Result<ResponseHead, StreamErro
     poll_fn(|context| stream.poll_head(context)).await
 }
 
-/// All that comes, and the trailers.
+/// Returns the whole body, and the trailers.
 pub(crate) async fn body(stream: &mut Stream) -> Result<(Vec<u8>, Option<Head>), StreamError> {
     let (mut all, mut trailers) = (Vec::new(), None);
     loop {
@@ -119,7 +119,7 @@ pub(crate) async fn body(stream: &mut Stream) -> Result<(Vec<u8>, Option<Head>),
     }
 }
 
-/// Sends back what comes, data by data, then trailers that say how much it was, or none.
+/// Sends back the received data piece by piece, then trailers with its size, or none.
 pub(crate) async fn echo(mut stream: Stream, incoming: Incoming) -> Result<(), StreamError> {
     let Ok(request) = incoming.request else { return stream.send_head(&response(431), true) };
     let mut head = response(200);
@@ -148,7 +148,7 @@ pub(crate) async fn echo(mut stream: Stream, incoming: Incoming) -> Result<(), S
     }
 }
 
-/// Sends `len` bytes, each piece made when there is room for it, which takes it at once.
+/// Sends `len` bytes. Each piece is made when there is room for it, and is taken at once.
 pub(crate) async fn pump(stream: &mut Stream, n: usize, len: usize) -> Result<(), StreamError> {
     let all = pattern(n, len);
     let mut at = 0;
@@ -179,7 +179,8 @@ pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Drives a connection in a task of its own, with a task for each stream; the cell has the end.
+/// Drives a connection in a task of its own, with a task for each stream. The cell holds the end of the
+/// connection.
 pub(crate) fn drive<F: Future<Output = ()> + 'static>(
     conn: &Conn,
     timeouts: ConnTimeouts,
@@ -193,14 +194,14 @@ pub(crate) fn drive<F: Future<Output = ()> + 'static>(
     ended
 }
 
-/// A client, driven.
+/// Returns a client that a task drives.
 pub(crate) fn client(connection: Connection, config: h2::Config) -> (Conn, Rc<Cell<Option<ConnEnd>>>) {
     let conn = Conn::client(connection, config, Here::current().unwrap()).unwrap();
     let end = drive(&conn, ConnTimeouts::default(), |_, _| async { panic!("a server begins a stream") });
     (conn, end)
 }
 
-/// A server, driven.
+/// Returns a server that a task drives.
 pub(crate) fn server<F: Future<Output = ()> + 'static>(
     connection: Connection,
     config: h2::Config,

@@ -1,9 +1,8 @@
-//! Random frames beside the protocol alone; and both ends of a connection and what is done with their
-//! streams, out of bytes: each operation beside a model that knows what was sent. The property tests and the
-//! fuzz target share it.
+//! Plays random frames beside the protocol alone; and both ends of a connection with random operations on
+//! their streams, beside a model that knows what was sent. The property tests and the fuzz target share it.
 //!
 //! [`run`] panics when a byte is lost, made up or out of order, when an end comes early or not at all, when a
-//! stream hears of a reset that neither end made, and when somebody waits who is never woken.
+//! stream reports a reset that neither end made, and when a waiter is never woken.
 
 use manylane_buf::Chain;
 use manylane_h2::{Connection, Event, StreamId};
@@ -16,14 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Resets of a run: more would be an attack.
+/// Largest number of resets in a run: more would be an attack.
 const MOST_RESETS: u32 = 80;
-/// Streams of a run.
+/// Largest number of streams in a run.
 const MOST_STREAMS: u32 = 60;
-/// Bytes that are sent on a stream in one operation.
+/// Largest number of bytes sent on a stream in one operation.
 const MOST_SENT: usize = 30_000;
 
-/// What a run has reached, so that a test can tell that its inputs are worth something.
+/// Record of what a run has reached, so that a test can check that its inputs are useful.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
     pub(crate) streams: u32,
@@ -33,7 +32,7 @@ pub(crate) struct Reached {
     pub(crate) waits: u32,
 }
 
-/// Tells that somebody was woken.
+/// Waker that records its wake-ups.
 #[derive(Default)]
 struct Flag(AtomicBool);
 
@@ -43,14 +42,14 @@ impl Wake for Flag {
     }
 }
 
-/// One direction of a stream, from who sends to who receives.
+/// One direction of a stream, from sender to receiver.
 #[derive(Default)]
 struct Flow {
     head: bool,
     /// Bytes that were given to be sent, and are not taken yet.
     pending: Chain,
     given: usize,
-    /// The last was given, and taken.
+    /// True if the last byte was given and taken.
     ends: bool,
     ended: bool,
     received: usize,
@@ -59,23 +58,23 @@ struct Flow {
     receiver: Arc<Flag>,
 }
 
-/// A stream: its handles, at the client and at the server, and its directions there and back.
+/// A stream: its handles at the client and at the server, and both of its directions.
 #[derive(Default)]
 struct Both {
     handles: [Option<Stream>; 2],
     flows: [Flow; 2],
-    /// One of them was reset, or its handle dropped early.
+    /// True if one of them was reset, or a handle was dropped early.
     spoiled: bool,
 }
 
 struct Play<'a> {
     bytes: &'a [u8],
     ends: [Mux; 2],
-    /// What is on its way to the server, and to the client.
+    /// Bytes on their way to the server, and to the client.
     wires: [Chain; 2],
     streams: BTreeMap<u32, Both>,
     driver: Arc<Flag>,
-    /// A window is small.
+    /// True if a window is small.
     narrow: bool,
     reached: Reached,
 }
@@ -87,7 +86,7 @@ fn byte(id: u32, flow: usize, at: usize) -> u8 {
 /// Plays `bytes`.
 ///
 /// # Panics
-/// As the module says.
+/// As described in the module.
 pub(crate) fn run(bytes: &[u8]) -> Reached {
     let mut lane = Lane::new(LaneConfig::new().clock(|| Time::ZERO)).expect("a thread without one");
     let here = lane.here();
@@ -171,7 +170,7 @@ impl Play<'_> {
         self.reached.streams += 1;
     }
 
-    /// Moves bytes from one end to the other: to the server where `to` is 0. Whether any moved.
+    /// Moves bytes from one end to the other: to the server if `to` is 0. Returns whether any moved.
     fn carry(&mut self, to: usize, most: usize) -> bool {
         let waker = Waker::from(self.driver.clone());
         let context = Context::from_waker(&waker);
@@ -182,7 +181,7 @@ impl Play<'_> {
         let n = most.min(self.wires[to].len());
         let mut part = self.wires[to].split_to(n).expect("so many are there");
         let streams = &mut self.streams;
-        // What is left of a frame waits with the input of a real connection; here it goes back.
+        // The rest of a frame waits with the input of a real connection; here it goes back.
         let handled = to_end.input(&mut part, &mut |stream: Stream, incoming| {
             incoming.request.expect("a small head");
             let both = streams.get_mut(&stream.id()).expect("the client began it");
@@ -202,7 +201,7 @@ impl Play<'_> {
         (0..2).fold(false, |moved, end| moved | self.carry(end, most))
     }
 
-    /// Gives an end more to send, on a stream.
+    /// Gives an end more data to send on a stream.
     fn give(&mut self, id: u32, end: usize, len: usize, last: bool) {
         let Some(both) = self.streams.get_mut(&id) else { return };
         let flow = &mut both.flows[end];
@@ -217,7 +216,7 @@ impl Play<'_> {
         self.send(id, end);
     }
 
-    /// Sends what waits, first as much as there is room for. Whether anything happened.
+    /// Sends waiting data, at first as much as there is room for. Returns whether anything happened.
     fn send(&mut self, id: u32, end: usize) -> bool {
         let Some(both) = self.streams.get_mut(&id) else { return false };
         let (flow, spoiled) = (&mut both.flows[end], both.spoiled);
@@ -248,7 +247,7 @@ impl Play<'_> {
         sent > 0
     }
 
-    /// A server answers a stream.
+    /// Answers a stream at the server.
     fn answer(&mut self, id: u32, end: bool) {
         let Some(both) = self.streams.get_mut(&id) else { return };
         let flow = &mut both.flows[1];
@@ -263,7 +262,7 @@ impl Play<'_> {
         }
     }
 
-    /// An end takes what came, at most so much. Whether anything happened.
+    /// Takes at most `most` bytes of received data at an end. Returns whether anything happened.
     fn receive(&mut self, id: u32, end: usize, most: usize) -> bool {
         let Some(both) = self.streams.get_mut(&id) else { return false };
         let (other, spoiled) = (1 - end, both.spoiled);
@@ -276,7 +275,7 @@ impl Play<'_> {
         let outcome = match stream.poll_head(&context) {
             Poll::Ready(Ok(ResponseHead::Final { .. })) => return true,
             Poll::Ready(Ok(ResponseHead::Interim(_))) => panic!("there is none"),
-            // A server has none to wait for.
+            // A server has no head to wait for.
             _ => stream.poll_recv(&context, &mut data, most),
         };
         match outcome {
@@ -319,7 +318,7 @@ impl Play<'_> {
         both.handles[end] = None;
     }
 
-    /// All go on until nobody can. After the first time only who was woken is asked again.
+    /// Continues with all streams until none can go on. After the first pass, only woken streams are polled.
     fn settle(&mut self) {
         for id in self.streams.keys().copied().collect::<Vec<_>>() {
             self.answer(id, false);
@@ -329,7 +328,7 @@ impl Play<'_> {
             let mut moved = self.carry_both(usize::MAX);
             for id in self.streams.keys().copied().collect::<Vec<_>>() {
                 for end in 0..2 {
-                    // Both end what they send.
+                    // Both ends end what they send.
                     if first || !self.streams[&id].flows[end].ends {
                         self.answer(id, false);
                         self.give(id, end, 0, true);
@@ -367,7 +366,7 @@ impl Play<'_> {
         }
     }
 
-    /// Takes all that is there; what it waits for then wakes it.
+    /// Takes all data that is there; whatever it waits for then wakes it.
     fn receive_all(&mut self, id: u32, end: usize) -> bool {
         let mut any = false;
         while self.receive(id, end, usize::MAX) {
@@ -377,7 +376,7 @@ impl Play<'_> {
     }
 }
 
-/// Header blocks that make heads often enough.
+/// Header blocks that make valid heads often enough.
 const BLOCKS: [&[u8]; 5] = [
     b"\x82\x86\x84\x41\x01a",
     b"\x83\x86\x84\x41\x01a\x5c\x015",
@@ -386,14 +385,15 @@ const BLOCKS: [&[u8]; 5] = [
     b"\x40\x01x\x01y",
 ];
 
-/// Frames of a client out of random bytes: four of each say what it is, so that most are nearly valid.
+/// Returns frames of a client from random bytes. Four bytes describe each frame, so that most frames are
+/// nearly valid.
 fn nearly_valid(bytes: &[u8]) -> Vec<u8> {
     let mut all = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     let (mut rest, mut next) = (bytes, 1u8);
     while let [kind, flags, stream, len, behind @ ..] = rest {
         let (raw, behind) = behind.split_at(usize::from(len % 32).min(behind.len()));
         rest = behind;
-        // Mostly heads that begin streams, and data for these; now and then anything.
+        // Mostly heads that begin streams, and data for them; sometimes anything.
         let wild = kind & 0xf0 == 0xf0;
         let kind = if wild { kind % 12 } else { [1, 0, 0, 0, 1, 0, 3, 8][usize::from(kind % 8)] };
         let begins = next == 1 || kind == 1 && stream % 4 > 0;
@@ -403,7 +403,7 @@ fn nearly_valid(bytes: &[u8]) -> Vec<u8> {
             1 => flags & 1 | 4,
             _ => u8::from(flags & 7 == 7),
         };
-        // Of the last eight that began.
+        // One of the last eight streams that began.
         let of = if begins { next } else { next.saturating_sub(2 + 2 * (stream % 8)).max(1) };
         next = if begins && next < 0xf0 { next + 2 } else { next };
         let update = [0, 0, len / 8, 1];
@@ -418,7 +418,7 @@ fn nearly_valid(bytes: &[u8]) -> Vec<u8> {
     all
 }
 
-/// What came of a stream: its data, whether all came, and why it ended.
+/// Result of a stream: its data, whether it was complete, and why it ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct StreamOutcome {
     data: Vec<u8>,
@@ -426,11 +426,12 @@ struct StreamOutcome {
     error: Option<StreamError>,
 }
 
-/// Has a server read random frames in pieces of `step` bytes, and the protocol beside it, whose events are
-/// what its streams are to be told. How many streams began, and how many bytes came on them.
+/// Lets a server read random frames in pieces of `step` bytes, and the protocol alone beside it, whose events
+/// say what the streams must receive. Returns the number of streams that began, and of bytes that came on
+/// them.
 ///
 /// # Panics
-/// When streams are told anything else.
+/// If the streams receive anything else.
 pub(crate) fn frames(bytes: &[u8], step: usize) -> (usize, usize) {
     let mut lane = Lane::new(LaneConfig::new().clock(|| Time::ZERO)).expect("a thread without one");
     let here = lane.here();
