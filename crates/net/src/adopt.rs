@@ -1,16 +1,17 @@
-//! What is changed where others see it, once all that a process needs is bound and checked: sockets that
-//! another process has, too, and files of unix sockets. Until then both are as they were, so a start that
-//! comes to nothing has changed nothing.
+//! Changes that other processes would see: options of sockets that another process has, too, and files of
+//! unix sockets. They are made once everything that this process needs is bound and checked, so a start that
+//! fails has changed nothing.
 //!
 //! # Steps
-//! 1. While listeners are bound, what is to be changed is noted. Options are tried on a socket of the same
-//!    family that is nobody's, so an option that the system refuses ends the start here.
-//! 2. [`Changes::begin`]: sockets that do not listen do. What needs rights that the process is about to give
-//!    up is done, too: files take their places, and options for the privileged are set. Dropped, what it
-//!    gives takes all of that back but the files.
-//! 3. [`Begun::place_files`], when all that accepts is there; [`Begun::complete`], when the process serves:
-//!    all else. A socket that was taken over becomes what a new one would be, so what left the configuration
-//!    does not stay; one that was inherited is its parent's, and gets what the configuration says.
+//! 1. While listeners are bound, the changes are noted. Their options are tried on a fresh socket of the same
+//!    family, so an option that the system refuses ends the start here.
+//! 2. [`Changes::begin`] makes sockets listen that do not. If the process is about to give up its rights, it
+//!    also makes the changes that need them: it renames files, and sets privileged options. Dropping the
+//!    returned [`Begun`] takes all of that back, except for the files.
+//! 3. [`Begun::place_files`] runs once everything that accepts is ready, and [`Begun::complete`] once the
+//!    process serves; it makes all other changes. A socket that was taken over becomes what a new one would
+//!    be, so options that left the configuration do not stay. An inherited socket belongs to the parent, and
+//!    only gets the options in the configuration.
 
 use crate::apply::{CLIENTS, Options};
 use crate::endpoint::Endpoint;
@@ -25,11 +26,11 @@ use manylane_io::options::{
 use manylane_io::socket::{self, Shape};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Options that the privileged may set. Each is at its default where it is 0.
+/// Options that need privileges. Each is at its default if it is 0.
 const PRIVILEGED: [SocketOption; 3] =
     [SocketOption::Mark, SocketOption::TransparentV4, SocketOption::TransparentV6];
 
-/// What else a listener has, or its connections have from it.
+/// Other options of a listener, or of its connections.
 const OTHERS: [SocketOption; 12] = [
     SocketOption::DeferAccept,
     SocketOption::FastOpen,
@@ -45,14 +46,14 @@ const OTHERS: [SocketOption; 12] = [
     SocketOption::Tos,
 ];
 
-/// What is to be changed when all is bound.
+/// Changes to make once everything is bound.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     sockets: Vec<Change>,
     files: Vec<(Placing, Endpoint)>,
 }
 
-/// A socket, and what it is to become.
+/// A socket, and the options that it is to have.
 #[derive(Debug)]
 struct Change {
     socket: OwnedFd,
@@ -60,11 +61,11 @@ struct Change {
     shape: Shape,
     options: ListenOptions,
     model: Model,
-    /// It was taken over, not inherited.
+    /// True if it was taken over, false if it was inherited.
     taken: bool,
 }
 
-/// What the options of a new socket would be. Those that the kind of socket does not have are left out.
+/// Option values of a new socket. Options that this kind of socket does not have are left out.
 #[derive(Debug, Default)]
 struct Model {
     privileged: Vec<(SocketOption, i32)>,
@@ -75,7 +76,7 @@ struct Model {
 }
 
 impl Changes {
-    /// A socket that is there already shall have `options`, which are tried here.
+    /// Notes that an existing socket is to have `options`, which are tried here.
     pub(crate) fn note(
         &mut self,
         socket: &OwnedFd,
@@ -108,12 +109,13 @@ impl Changes {
         Ok(())
     }
 
-    /// The file of a unix socket shall take its place.
+    /// Notes that the file of a unix socket is to be renamed to its path.
     pub(crate) fn place(&mut self, file: Placing, endpoint: &Endpoint) {
         self.files.push((file, endpoint.clone()));
     }
 
-    /// All is bound and checked. `gives_rights_up`: what needs them now has to be done now.
+    /// Begins the changes; everything is bound and checked. `gives_rights_up` says that changes that need
+    /// rights have to be made now.
     pub(crate) fn begin(mut self, gives_rights_up: bool) -> Result<Begun, SocketError> {
         let files = std::mem::take(&mut self.files);
         let mut begun = Begun { sockets: self.sockets, files: Vec::new(), undo: Vec::new() };
@@ -139,13 +141,13 @@ impl Changes {
         Ok(begun)
     }
 
-    /// Both steps at once, for who has nothing else to wait for.
+    /// Begins and completes the changes at once.
     pub(crate) fn now(self) -> Result<(), SocketError> {
         self.begin(false)?.complete().map_or(Ok(()), Err)
     }
 }
 
-/// What was changed, and can be taken back, and what is still to be. Dropped, it is taken back.
+/// Changes that were begun and can be taken back, and those still to make. Dropping it takes them back.
 #[derive(Debug)]
 #[must_use = "dropped, all is as before"]
 pub struct Begun {
@@ -156,24 +158,25 @@ pub struct Begun {
 
 #[derive(Debug)]
 enum Undo {
-    /// It did not.
+    /// It did not listen before.
     Listens(OwnedFd),
     Option(OwnedFd, SocketOption, i32),
     CongestionControl(OwnedFd, String),
 }
 
 impl Begun {
-    /// All that accepts is there, and begins to: files that have not yet take their places.
+    /// Renames the remaining files to their paths. Everything that accepts is ready.
     ///
     /// # Errors
-    /// The first that cannot.
+    /// The first failure.
     pub fn place_files(&mut self) -> Result<(), SocketError> {
         self.files.drain(..).try_for_each(|(file, endpoint)| {
             file.place().map_err(|refused| SocketError::new(Purpose::Listen, &endpoint, refused))
         })
     }
 
-    /// The process serves: all else is changed. The first thing that the system refused; the others are done.
+    /// Makes all other changes; the process serves. Returns the first error of the system; the other changes
+    /// are made nevertheless.
     pub fn complete(mut self) -> Option<SocketError> {
         self.undo.clear();
         let mut first = self.place_files().err();
@@ -189,7 +192,7 @@ impl Begun {
 impl Drop for Begun {
     fn drop(&mut self) {
         for undo in self.undo.drain(..).rev() {
-            // Where the rights are gone by now there is nobody to tell.
+            // If the rights are gone by now, this fails, and the error cannot be reported.
             let _ = match undo {
                 Undo::Listens(socket) => socket::refuse(socket.as_fd()),
                 Undo::Option(socket, which, value) => set_option(socket.as_fd(), which, value),
@@ -233,7 +236,7 @@ impl Change {
         Ok(())
     }
 
-    /// What does not wait.
+    /// Makes the changes that did not wait for rights.
     fn finish(&self) -> Result<(), Refused> {
         let family = socket::family(self.socket.as_fd()).map_err(|errno| (Step::Inherit, errno))?;
         let on = Options { socket: self.socket.as_fd(), family };
@@ -259,17 +262,17 @@ impl Change {
         self.set_privileged(&mut Vec::new())?;
         for (which, value) in &self.model.others {
             if option(on.socket, *which) != Ok(*value) {
-                // The system doubles what it is told of these.
+                // The system doubles the values of these.
                 let half = matches!(which, SocketOption::ReceiveBuffer | SocketOption::SendBuffer);
                 on.set("bind", *which, if half { value / 2 } else { *value })?;
             }
         }
         if let Some(fixed) = self.model.buffers_are_fixed {
-            // kernels before 5.14 do not let go of a size once it was set
+            // kernels before 5.14 keep a size once it was set
             let _ = fix_buffers(on.socket, fixed);
         }
         if on.is_ip() {
-            // Not all kernels tell that of a listener.
+            // Not all kernels report this option of a listener.
             on.set("mss", SocketOption::MaxSegment, self.options.mss.unwrap_or(0).into())?;
             if reset_on_close(on.socket) != Ok(self.model.resets) {
                 set_linger(on.socket, self.model.resets)

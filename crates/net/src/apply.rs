@@ -1,4 +1,4 @@
-//! From options to calls: each is set, or the error names it.
+//! Applies options by system calls: each is set, or the error names it.
 
 use crate::error::{Refused, Step};
 use crate::options::{CommonOptions, ListenOptions, V6};
@@ -28,26 +28,26 @@ impl Options<'_> {
         self.family == AddressFamily::INET6
     }
 
-    /// Packets go through this device only.
+    /// Binds the socket to a network device.
     pub(crate) fn interface(&self, name: &str) -> Applied {
         options::bind_to_device(self.socket, name)
             .map_err(|errno| (Step::Option("interface", "SO_BINDTODEVICE"), errno))
     }
 
-    /// An address that this machine does not have can be bound.
+    /// Allows binding an address that this machine does not have.
     pub(crate) fn transparent(&self, keyword: &'static str) -> Applied {
         let option = if self.is_v6() { SocketOption::TransparentV6 } else { SocketOption::TransparentV4 };
         self.set(keyword, option, 1)
     }
 
-    /// What must be there before a listener's address is.
+    /// Sets the options that a listener needs before it is bound.
     pub(crate) fn before_bind(&self, shape: Shape, options: &ListenOptions) -> Applied {
         if !self.is_ip() {
             return Ok(());
         }
         if shape == Shape::Stream {
-            // Connections that linger do not matter. For datagrams it would mean that anybody may take the
-            // address.
+            // Old connections in TIME_WAIT do not matter. For datagrams, the option would let anybody take
+            // the address.
             self.set("bind", SocketOption::ReuseAddress, 1)?;
         }
         if options.reuse_port {
@@ -67,7 +67,7 @@ impl Options<'_> {
         Ok(())
     }
 
-    /// What a TCP listener hands on to its connections, and what it does itself.
+    /// Sets the options of a TCP listener, and those that its connections inherit.
     pub(crate) fn before_listen(&self, options: &ListenOptions) -> Applied {
         if !self.is_ip() {
             return Ok(());
@@ -84,16 +84,16 @@ impl Options<'_> {
         Ok(())
     }
 
-    /// What only a socket that listens keeps.
+    /// Sets the options that only a listening socket keeps.
     pub(crate) fn after_listen(&self, options: &ListenOptions) -> Applied {
         if !self.is_ip() {
             return Ok(());
         }
-        // In both directions: a socket that was handed over has what its last owner chose.
+        // Both values are set: a socket that was handed over has its last owner's choice.
         self.set("tcp-smart-accept", SocketOption::QuickAck, options.quick_ack.into())
     }
 
-    /// How packets are marked.
+    /// Sets the marks of packets.
     pub(crate) fn packets(&self, options: &CommonOptions) -> Applied {
         if let Some(mark) = options.mark {
             self.set("mark", SocketOption::Mark, mark.cast_signed())?;
@@ -102,13 +102,14 @@ impl Options<'_> {
             if self.is_v6() {
                 self.set("tos", SocketOption::TrafficClass, tos.into())?;
             }
-            // An IPv6 socket may carry IPv4 too.
+            // An IPv6 socket may carry IPv4, too.
             self.set("tos", SocketOption::Tos, tos.into())?;
         }
         Ok(())
     }
 
-    /// What TCP connections have alike, or their listener; `probes` are the keywords of the probes' options.
+    /// Sets the options that all TCP connections have, or their listener; `probes` has the keywords of the
+    /// probes' options.
     pub(crate) fn connection(&self, options: &CommonOptions, probes: &Probes) -> Applied {
         if !self.is_ip() {
             return Ok(());
@@ -163,15 +164,15 @@ pub(crate) struct Probes {
     interval: &'static str,
 }
 
-/// Towards clients.
+/// For clients.
 pub(crate) const CLIENTS: Probes =
     Probes { on: "clitcpka", count: "clitcpka-cnt", idle: "clitcpka-idle", interval: "clitcpka-intvl" };
 
-/// Towards servers.
+/// For servers.
 pub(crate) const SERVERS: Probes =
     Probes { on: "srvtcpka", count: "srvtcpka-cnt", idle: "srvtcpka-idle", interval: "srvtcpka-intvl" };
 
-/// In whole seconds, not shorter. What is out of the system's range it refuses itself.
+/// Rounds up to whole seconds. The system refuses values out of its range.
 fn seconds(time: Duration) -> i32 {
     let whole = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
     i32::try_from(whole).unwrap_or(i32::MAX)

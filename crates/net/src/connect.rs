@@ -17,53 +17,53 @@ use std::cell::Cell;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Ports of a range that one connection tries. Where so many in a row are in use, the range is too small.
+/// Number of ports of a range that one connection tries. If so many in a row are in use, the range is too
+/// small.
 pub const PORTS_TRIED: u32 = 16;
 
-/// Whom a connection is made for.
+/// The connection's purpose: the client and the first bytes that it is made for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Served<'a> {
-    /// Who is served, for `usesrc client` and `clientip`.
+    /// Address of the client, for `usesrc client` and `clientip`.
     pub client: Option<SocketAddr>,
-    /// Whether bytes wait to be sent as soon as the connection is there.
+    /// True if bytes wait to be sent as soon as the connection is established.
     pub speaks_first: bool,
-    /// How its packets are marked, from the first on, where the system allows it.
+    /// Marks of its packets, from the first on, where the system allows it.
     pub packets: Packets,
-    /// The network namespace to connect from, in place of the one of the options.
+    /// Network namespace to connect from, in place of the one in the options.
     pub namespace: Option<&'a str>,
 }
 
-/// Connects with the same options again and again, on one lane.
+/// Connects again and again with the same options, on one lane.
 #[derive(Debug)]
 pub struct Connector {
     options: ConnectOptions,
-    /// Where in the range of source ports the next connection begins. Lanes begin at different places and
-    /// each goes on by itself, so that nothing is shared: a port that another lane has, the system
-    /// refuses, and the next is tried.
+    /// Position in the range of source ports for the next connection. Lanes start at different positions and
+    /// share nothing: if another lane uses a port, the system refuses it and the next is tried.
     next_port: Cell<u16>,
 }
 
 impl Connector {
-    /// With `options`, for the calling lane.
+    /// Creates a connector with `options` for the calling lane.
     pub fn new(options: ConnectOptions) -> Self {
-        // Steps of 61.8 % of the circle keep lanes apart, however many there are.
+        // Steps of 61.8 % of the range keep lanes apart, however many there are.
         let start = (lane::current().index() as u32).wrapping_mul(40_503) as u16;
         Self { options, next_port: Cell::new(start) }
     }
 
-    /// The options.
+    /// Returns the options.
     pub fn options(&self) -> &ConnectOptions {
         &self.options
     }
 
-    /// Connects to `to`, until `deadline` if there is one. `client` is who is served, for `usesrc client` and
-    /// `clientip`.
+    /// Connects to `to`, until `deadline` if there is one. `client` is the address of the client, for
+    /// `usesrc client` and `clientip`.
     ///
-    /// Dropped before, it closes the socket: the attempt is over.
+    /// If the future is dropped earlier, the socket is closed and the attempt is over.
     ///
     /// # Errors
-    /// [`SocketError`], with the address, the option that was refused, and what the system said; after the
-    /// deadline with [`Step::Time`].
+    /// [`SocketError`] with the address, the refused option, and the system's error; after the deadline with
+    /// [`Step::Time`].
     pub async fn connect(
         &self,
         io: &Io,
@@ -74,10 +74,10 @@ impl Connector {
         self.connect_for(io, to, Served { client, ..Served::default() }, deadline).await
     }
 
-    /// The same, for whom `served` says.
+    /// Does what [`connect`](Self::connect) does, for the purpose in `served`.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// Those of [`connect`](Self::connect).
     pub async fn connect_for(
         &self,
         io: &Io,
@@ -89,17 +89,18 @@ impl Connector {
         outcome.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
     }
 
-    /// Whether its sockets have nothing of their own, so that one that is disconnected does for any connector
-    /// of which this is true, too.
+    /// Returns whether its sockets have no special options. A disconnected socket of such a connector can
+    /// serve any other such connector.
     pub fn is_plain(&self) -> bool {
         self.options == ConnectOptions { late_ack: self.options.late_ack, ..ConnectOptions::default() }
     }
 
-    /// The same with the socket of a connection that a [plain](Self::is_plain) connector has made to the same
-    /// family of addresses, and that was [disconnected](Stream::disconnect).
+    /// Does what [`connect_for`](Self::connect_for) does, with the socket of an earlier connection. A
+    /// [plain](Self::is_plain) connector has made that connection to the same family of addresses, and it was
+    /// [disconnected](Stream::disconnect).
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// Those of [`connect`](Self::connect).
     pub async fn connect_again(
         &self,
         io: &Io,
@@ -116,7 +117,7 @@ impl Connector {
                 ));
             };
             served.packets.mark(stream.as_fd());
-            // of one connection, not of the socket
+            // an option of one connection, not of the socket
             self.late_ack(&Options { socket: stream.as_fd(), family }, &served)?;
             stream.connect_again(address).await.map_err(|error| (Step::Connect, errno(error)))?;
             Ok(Connection::Socket(stream))
@@ -150,9 +151,9 @@ impl Connector {
                 connected.map(Connection::Socket).map_err(|error| (Step::Connect, errno(error)))
             };
             match attempt.await {
-                // The port is another connection's: as an address of its own, or towards this destination.
+                // Another connection has the port: as its own address, or towards this destination.
                 Err((Step::Source, Errno::ADDRINUSE) | (Step::Connect, Errno::ADDRNOTAVAIL)) if left > 0 => {}
-                // With the port bound, it is the source that is wrong.
+                // With the port bound, the source address is wrong.
                 Err((Step::Connect, errno @ Errno::ADDRNOTAVAIL)) if self.options.source.is_some() => {
                     return Err((Step::Source, errno));
                 }
@@ -161,7 +162,7 @@ impl Connector {
         }
     }
 
-    /// A socket with all options, that is not connected yet.
+    /// Creates a socket with all options, not connected yet.
     fn socket(&self, family: AddressFamily, served: &Served<'_>) -> Result<OwnedFd, Refused> {
         let options = &self.options;
         let namespace = served.namespace.or(options.namespace.as_deref());
@@ -188,7 +189,7 @@ impl Connector {
         Ok(socket)
     }
 
-    /// The handshake is acknowledged with the first bytes, where there are some.
+    /// Delays the acknowledgement of the handshake until the first bytes, if there are some.
     fn late_ack(&self, on: &Options<'_>, served: &Served<'_>) -> Result<(), Refused> {
         if self.options.late_ack && served.speaks_first && on.is_ip() {
             on.set("tcp-smart-connect", SocketOption::QuickAck, 0)?;
@@ -196,7 +197,7 @@ impl Connector {
         Ok(())
     }
 
-    /// Takes the address to connect from.
+    /// Binds the source address.
     fn source(&self, on: &Options<'_>, source: &Source, client: Option<SocketAddr>) -> Result<(), Refused> {
         let bind = |address: SocketAddr| {
             socket::bind(on.socket, &SocketAddrAny::from(address)).map_err(|errno| (Step::Source, errno))
@@ -206,7 +207,7 @@ impl Connector {
                 (Present::Address(address), _) => address,
                 (Present::Client, Some(client)) => client,
                 (Present::ClientIp, Some(mut client)) => {
-                    client.set_port(0); // all else stays: a link-local address has its device beside it
+                    client.set_port(0); // the rest stays: a link-local address has its device with it
                     client
                 }
                 (Present::Client | Present::ClientIp, None) => {
@@ -215,7 +216,7 @@ impl Connector {
                 }
             };
             if address.ip().is_unspecified() && address.port() == 0 {
-                return Ok(()); // nobody's: as if nothing had been said
+                return Ok(()); // no address: as if the option were not set
             }
             on.transparent("usesrc")?;
             if address.port() != 0 {
@@ -225,7 +226,7 @@ impl Connector {
         }
         if let Some(ports) = &source.ports {
             on.set("source", SocketOption::ReuseAddress, 1)?;
-            // What says no address says no family either.
+            // An unspecified address does not determine the family.
             let address = match source.address {
                 ip if !ip.is_unspecified() => ip,
                 _ if on.is_v6() => Ipv6Addr::UNSPECIFIED.into(),
@@ -240,7 +241,7 @@ impl Connector {
         bind(SocketAddr::new(source.address, 0))
     }
 
-    /// The next port of the range.
+    /// Returns the next port of the range.
     fn port(&self, low: u16, high: u16) -> u16 {
         let turn = self.next_port.get();
         self.next_port.set(turn.wrapping_add(1));
@@ -249,7 +250,7 @@ impl Connector {
     }
 }
 
-/// What `attempt` comes to, until `deadline` if there is one.
+/// Runs `attempt` until `deadline`, if there is one.
 async fn within(
     io: &Io,
     deadline: Option<Time>,
@@ -260,7 +261,7 @@ async fn within(
     here.timeout(deadline.since(here.now()), attempt).await.unwrap_or(Err((Step::Time, Errno::TIMEDOUT)))
 }
 
-/// A pair of connected sockets: one goes to whoever waits at the other end of descriptor `number`.
+/// Makes a pair of connected sockets, and sends one to the process at the other end of descriptor `number`.
 fn pass(io: &Io, number: i32) -> Result<Connection, Refused> {
     let passage = listen::passage(number)?;
     let (ours, theirs) = socket::pair(Shape::Stream).map_err(|errno| (Step::Open, errno))?;
@@ -268,7 +269,7 @@ fn pass(io: &Io, number: i32) -> Result<Connection, Refused> {
     io.stream(ours).map(Connection::Socket).map_err(|error| (Step::Driver, errno(error)))
 }
 
-/// A connection inside of this process.
+/// Connects inside of this process.
 fn local(name: &str) -> Result<Connection, Refused> {
     let refused = |error: manylane_local::Error| (Step::Connect, listen::errno(&error));
     let socket = Socket::new(Kind::Stream);
@@ -276,7 +277,7 @@ fn local(name: &str) -> Result<Connection, Refused> {
     Ok(Connection::Local(LocalStream::new(socket)))
 }
 
-/// What the system said, or what comes nearest.
+/// Returns the system's error, or the nearest one.
 fn errno(error: Error) -> Errno {
     error.errno().unwrap_or(Errno::NOMEM)
 }

@@ -1,5 +1,5 @@
-//! A connection, whatever it goes through: the system's sockets, a socket inside of the process (R-A8), or
-//! TLS over either.
+//! A connection over any transport: a socket of the system, a socket inside of the process (R-A8), or TLS
+//! over either.
 
 use crate::tls::{TlsStream, Under};
 use manylane_buf::{Chain, MAX_CLUSTER, Segment};
@@ -13,17 +13,17 @@ use std::net;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 
-/// A connection that was accepted, of no lane yet: it may be sent to the one that is to serve it.
+/// A connection that was accepted and belongs to no lane: it may be sent to the lane that will serve it.
 #[derive(Debug)]
 pub enum Incoming {
-    /// Of the system.
+    /// A socket of the system.
     Socket(Accepted),
-    /// Of this process.
+    /// A socket of this process.
     Local(Socket),
 }
 
 impl Incoming {
-    /// The connection as one of the lane of `io`. Asks nothing of the kernel.
+    /// Turns it into a connection of the lane of `io`. Makes no system call.
     pub fn into_connection(self, io: &Io) -> Connection {
         match self {
             Self::Socket(accepted) => Connection::Socket(accepted.into_stream(io)),
@@ -32,25 +32,25 @@ impl Incoming {
     }
 }
 
-/// A connection of a lane. One task may receive and another send at the same time.
+/// A connection of a lane. One task may receive while another sends.
 ///
-/// Dropped, it is closed at once, and what the system did not take yet is lost; [`close`](Self::close) waits
-/// for that.
+/// Dropping it closes it at once, and bytes that the system has not taken yet are lost;
+/// [`close`](Self::close) waits for them.
 #[derive(Debug)]
 pub enum Connection {
-    /// Through a socket of the system.
+    /// Over a socket of the system.
     Socket(Stream),
-    /// Through a socket of this process, without system calls.
+    /// Over a socket of this process, without system calls.
     Local(LocalStream),
-    /// Through either, encrypted.
+    /// Over either, encrypted.
     Tls(Pooled<TlsStream>),
 }
 
 /// One end of a stream inside of the process.
 pub struct LocalStream {
     socket: Socket,
-    /// Segments that came with the one that was asked for. Kept elsewhere, so that a connection is small to
-    /// move, which the system's are all the time.
+    /// Segments that came with the last one. They are in a separate allocation to keep connections small,
+    /// because connections over the system's sockets are moved all the time.
     received: Cell<Option<Pooled<Chain>>>,
 }
 
@@ -69,12 +69,12 @@ impl fmt::Debug for LocalStream {
 }
 
 impl LocalStream {
-    /// `socket` as a lane's stream.
+    /// Makes `socket` a stream of a lane.
     pub fn new(socket: Socket) -> Self {
         Self { socket, received: Cell::new(None) }
     }
 
-    /// The socket itself.
+    /// Returns the socket.
     pub fn socket(&self) -> &Socket {
         &self.socket
     }
@@ -121,8 +121,8 @@ impl LocalStream {
 }
 
 impl Connection {
-    /// The next bytes; `None` at the end. From another lane of this process they are the very bytes that were
-    /// sent (R-A7).
+    /// Receives the next bytes; `None` at the end. From another lane of this process, these are the sender's
+    /// own buffers (R-A7).
     ///
     /// # Errors
     /// [`TransferError`].
@@ -134,9 +134,9 @@ impl Connection {
         }
     }
 
-    /// [`recv`](Self::recv) for a connection of which nothing is held: it waits while connections of the lane
-    /// hold as many buffers as they may ([`Stream::recv_within_limit`], R-D4). Inside of the process bytes
-    /// are in the sender's buffers already.
+    /// Does what [`recv`](Self::recv) does, for a connection that holds no buffer: it waits while the
+    /// connections of the lane hold as many buffers as they may ([`Stream::recv_within_limit`], R-D4). Inside
+    /// of the process, bytes are in the sender's buffers already.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -148,7 +148,8 @@ impl Connection {
         }
     }
 
-    /// [`recv_chain`](Self::recv_chain) for a connection of which nothing is held, likewise.
+    /// Does what [`recv_chain`](Self::recv_chain) does, for a connection that holds no buffer, with the same
+    /// limit.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -166,14 +167,14 @@ impl Connection {
         }
     }
 
-    /// Whether the end that was received may be another's work: TLS was spoken, and the peer did not say that
-    /// it ends. What has its length within is whole all the same.
+    /// Returns whether somebody else may have caused the end of the stream: TLS is in use, and the peer sent
+    /// no `close_notify`. A message that states its own length is complete nevertheless.
     pub fn is_truncated(&self) -> bool {
         self.tls().is_some_and(TlsStream::is_truncated)
     }
 
-    /// Puts the next bytes behind `into`, as many as are there, up to about `most`, or 16 KiB if that is
-    /// less; false at the end. For bulk.
+    /// Appends the available bytes to `into`, up to about `most` or 16 KiB, whichever is less. Returns false
+    /// at the end. For bulk data.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -185,8 +186,9 @@ impl Connection {
         }
     }
 
-    /// [`recv`](Self::recv), or [`recv_within_limit`](Self::recv_within_limit), for futures that are written
-    /// manually. None: it is of the process, where one can only be awaited.
+    /// Does what [`recv`](Self::recv) or [`recv_within_limit`](Self::recv_within_limit) does, for
+    /// hand-written futures. Returns `None` for a connection inside of the process, where these can only be
+    /// awaited.
     pub fn poll_recv(
         &self,
         within_limit: bool,
@@ -202,38 +204,38 @@ impl Connection {
         })
     }
 
-    /// Whether [`poll_recv`](Self::poll_recv) is for it.
+    /// Returns whether [`poll_recv`](Self::poll_recv) works for this connection.
     pub fn is_pollable(&self) -> bool {
         self.socket().is_some()
     }
 
-    /// Whether a [`recv`](Self::recv) may have something to give at once; if not, it would wait. An idle
-    /// connection without news is still open, as far as anybody knows. Asks nothing of the kernel.
+    /// Returns whether a [`recv`](Self::recv) might return at once; if false, it would wait. An idle
+    /// connection without news is still open as far as this process knows. Makes no system call.
     pub fn has_news(&self) -> bool {
         match self {
             Self::Socket(stream) => stream.has_news(),
-            Self::Local(_) => true, // whoever asks has it from the socket
+            Self::Local(_) => true, // a local socket has its own news
             Self::Tls(tls) => tls.has_news(),
         }
     }
 
-    /// Whether nothing has come and the connection goes on, as the kernel has it now: one system call. None:
-    /// it is inside of the process, or speaks TLS, of which more may come than data: a [`recv`](Self::recv)
-    /// tells.
+    /// Returns whether nothing has come and the connection is still open, as the kernel knows it: one system
+    /// call. Returns `None` inside of the process, and for TLS with news, which may be more than data: there,
+    /// [`recv`](Self::recv) finds out.
     pub fn is_silent(&self) -> Option<bool> {
         match self {
             Self::Socket(stream) => Some(stream.is_silent()),
             Self::Local(_) => None,
-            // What the driver knows of may be no data.
+            // The news may be no data.
             Self::Tls(tls) if tls.has_news() => None,
             Self::Tls(tls) => tls.socket().map(Stream::is_silent),
         }
     }
 
-    /// Hands over all of `chain`, and waits while there is no room for it.
+    /// Sends all of `chain`, and waits while there is no room for it.
     ///
     /// # Errors
-    /// [`TransferError`]; how much arrived is not known then.
+    /// [`TransferError`]; it is unknown how much arrived.
     pub async fn send(&self, chain: &mut Chain) -> Result<(), TransferError> {
         match self {
             Self::Socket(stream) => stream.send(chain).await.map_err(TransferError::Socket),
@@ -242,8 +244,8 @@ impl Connection {
         }
     }
 
-    /// [`send`](Self::send), and [`finish`](Self::finish) with it: the end goes with the last bytes where
-    /// that can be.
+    /// Does what [`send`](Self::send) and then [`finish`](Self::finish) do: if possible, the end goes with
+    /// the last bytes.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -258,8 +260,8 @@ impl Connection {
         }
     }
 
-    /// Bytes that were handed over and not taken yet. Who waits in [`send`](Self::send) is woken when there
-    /// are fewer. Inside of the process it is always 0.
+    /// Returns the number of bytes that were handed over and that the system has not taken. A task that waits
+    /// in [`send`](Self::send) is woken when it falls. Inside of the process it is always 0.
     #[inline]
     pub fn unsent(&self) -> usize {
         match self {
@@ -269,7 +271,8 @@ impl Connection {
         }
     }
 
-    /// Waits until the system has taken all that was handed over. Who closes at once may lose it otherwise.
+    /// Waits until the system has taken all bytes that were handed over. A caller that closes without it may
+    /// lose them.
     ///
     /// # Errors
     /// [`TransferError`].
@@ -284,10 +287,10 @@ impl Connection {
         }
     }
 
-    /// Says that nothing more will be sent; the other direction goes on.
+    /// Ends the sending direction; the other direction goes on.
     ///
     /// # Errors
-    /// [`TransferError`], when the connection is over already.
+    /// [`TransferError`] if the connection is over already.
     pub async fn finish(&self) -> Result<(), TransferError> {
         match self {
             Self::Socket(stream) => stream.shutdown(Shutdown::Write).await.map_err(TransferError::Socket),
@@ -296,10 +299,10 @@ impl Connection {
         }
     }
 
-    /// Closes it, when the system has taken all that was sent.
+    /// Closes it once the system has taken all that was sent.
     ///
     /// # Errors
-    /// [`TransferError`], when that could not be.
+    /// [`TransferError`] if that failed.
     pub async fn close(self) -> Result<(), TransferError> {
         match self {
             Self::Socket(stream) => stream.close().await.map_err(TransferError::Socket),
@@ -308,10 +311,10 @@ impl Connection {
         }
     }
 
-    /// Dropping it resets it: the other side learns that what it got may not be all.
+    /// Makes dropping reset the connection: the peer learns that what it received may be incomplete.
     pub fn reset_on_close(&self) {
         if let Some(stream) = self.socket() {
-            let _ = options::set_reset_on_close(stream.as_fd()); // else it is closed as usual
+            let _ = options::set_reset_on_close(stream.as_fd()); // if this fails, it is closed as usual
         }
         let local = match self {
             Self::Socket(_) => None,
@@ -323,7 +326,7 @@ impl Connection {
         }
     }
 
-    /// The system's stream, if its bytes are what is received and sent.
+    /// Returns the system's stream, if the received and sent bytes are its own.
     pub fn stream(&self) -> Option<&Stream> {
         match self {
             Self::Socket(stream) => Some(stream),
@@ -331,7 +334,7 @@ impl Connection {
         }
     }
 
-    /// The system's stream that it goes through, if there is one: for its addresses and options.
+    /// Returns the system's stream below, if there is one: for its addresses and options.
     pub fn socket(&self) -> Option<&Stream> {
         match self {
             Self::Socket(stream) => Some(stream),
@@ -340,7 +343,7 @@ impl Connection {
         }
     }
 
-    /// TLS, if it is spoken.
+    /// Returns the TLS stream, if TLS is in use.
     pub fn tls(&self) -> Option<&TlsStream> {
         match self {
             Self::Tls(tls) => Some(tls),
@@ -348,16 +351,16 @@ impl Connection {
         }
     }
 
-    /// The connection with TLS over it; `early` was received of it already. What comes next is the
-    /// [handshake](TlsStream::handshake).
+    /// Puts TLS on the connection. `early` holds the bytes received already. The
+    /// [handshake](TlsStream::handshake) comes next.
     ///
     /// # Errors
-    /// No memory: the connection is closed then.
+    /// No memory: the connection is closed.
     pub fn encrypt(self, tls: manylane_tls::Connection, early: Chain) -> Result<Self, AllocError> {
         let under = match self {
             Self::Socket(stream) => Under::Socket(stream),
             Self::Local(local) => Under::Local(local),
-            Self::Tls(_) => return Ok(self), // it is
+            Self::Tls(_) => return Ok(self), // TLS is in use already
         };
         TLS.alloc_with(|| TlsStream::new(under, tls, early)).map(Self::Tls)
     }
@@ -367,16 +370,16 @@ impl Connection {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// What the driver says.
+    /// Error of the driver.
     Socket(Error),
-    /// What the local socket says.
+    /// Error of the local socket.
     Local(manylane_local::Error),
-    /// What TLS says.
+    /// Error of TLS.
     Tls(manylane_tls::Error),
 }
 
 impl TransferError {
-    /// Whether it is this side that failed, for want of memory: the other one has done nothing wrong.
+    /// Returns whether this side lacked memory: the peer has done nothing wrong.
     pub fn is_memory(&self) -> bool {
         match self {
             Self::Socket(error) => error.kind() == io::ErrorKind::OutOfMemory,
@@ -385,8 +388,8 @@ impl TransferError {
         }
     }
 
-    /// Whether nothing is said of the peer and the network: there is no memory, or another task waits for the
-    /// same.
+    /// Returns whether the error says nothing about the peer or the network: there is no memory, or another
+    /// task waits for the same.
     pub fn is_own(&self) -> bool {
         match self {
             Self::Socket(error) => error.errno().is_none(),
@@ -394,7 +397,7 @@ impl TransferError {
         }
     }
 
-    /// The same in std's terms.
+    /// Returns the error kind of the standard library.
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Socket(error) => error.kind(),

@@ -1,4 +1,4 @@
-//! One place to listen at or to connect to, with nothing left to choose: no name, no range, no offset.
+//! One exact address to listen at or to connect to: no name, no range, no offset.
 
 use crate::address::{Address, Family, Host, LONGEST_ABSTRACT, Location, Port};
 use crate::error::{Refused, Step};
@@ -8,14 +8,14 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-/// Where exactly.
+/// An exact address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Endpoint {
-    /// An address and a port.
+    /// An IP address and a port.
     Ip(SocketAddr),
-    /// A unix socket by its path.
+    /// Path of a unix socket.
     Unix(PathBuf),
-    /// A unix socket in the abstract namespace: its name as the system has it, padding included.
+    /// Name of a unix socket in the abstract namespace, as the system has it, with padding.
     Abstract(Box<[u8]>),
     /// An inherited descriptor.
     Descriptor(i32),
@@ -25,24 +25,24 @@ pub enum Endpoint {
     Local(Box<str>),
 }
 
-/// An address cannot be one or more endpoints.
+/// Reason why an address cannot become endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotAnEndpoint {
     /// The host's name has to be resolved first.
     Name(Box<str>),
-    /// No address of the name was found.
+    /// The name has no address.
     Unknown {
         /// The name.
         name: Box<str>,
-        /// What the resolver said.
+        /// The resolver's error.
         reason: Box<str>,
     },
-    /// The port that the client connected to, and so many more, is no port.
+    /// The offset from the port that the client connected to leads to no valid port.
     Port {
-        /// The client's.
+        /// Port that the client connected to.
         client: u16,
-        /// So many more.
+        /// The offset.
         port: Port,
     },
 }
@@ -69,8 +69,8 @@ impl fmt::Display for NotAnEndpoint {
 impl std::error::Error for NotAnEndpoint {}
 
 impl Address {
-    /// The same with the host's name replaced by its first address of the family that is asked for. Asks the
-    /// system's resolver, which may take seconds: for start-up, or a thread that may block.
+    /// Replaces the host's name by its first address of the required family. It calls the system's resolver,
+    /// which may take seconds: for start-up, or a thread that may block.
     ///
     /// # Errors
     /// [`NotAnEndpoint::Unknown`].
@@ -93,8 +93,7 @@ impl Address {
         Ok(Self { transport: self.transport, place: Location::Ip { host, port: *port } })
     }
 
-    /// The places that it stands for, one for each port, to listen at; none where there is no port to listen
-    /// at.
+    /// Returns the endpoints to listen at, one for each port; none without a port.
     ///
     /// # Errors
     /// [`NotAnEndpoint::Name`].
@@ -120,8 +119,8 @@ impl Address {
         Ok(vec![one])
     }
 
-    /// The place of a server, for a client that connected to `client`: where the address has no host or no
-    /// port, the client's are taken.
+    /// Returns the endpoint of a server, for a client that connected to `client`: its host or port is used
+    /// where the address has none.
     ///
     /// # Errors
     /// [`NotAnEndpoint`].
@@ -131,7 +130,7 @@ impl Address {
         };
         let number = port.of_server(client.port());
         let number = number.ok_or(NotAnEndpoint::Port { client: client.port(), port: *port });
-        let mut server = client; // not the IP address alone: a link-local one has its device beside it
+        let mut server = client; // not only the IP address: a link-local one has its device with it
         match known(host)? {
             ip if ip.is_unspecified() => server.set_port(number?),
             ip => server = SocketAddr::new(ip, number?),
@@ -149,7 +148,7 @@ fn known(host: &Host) -> Result<IpAddr, NotAnEndpoint> {
 }
 
 impl Endpoint {
-    /// Its family and address in the system's form; none for what is no address of the system.
+    /// Returns its family and address in the system's form; `None` if it is no address of the system.
     pub(crate) fn system(&self) -> Result<Option<(AddressFamily, SocketAddrAny)>, Refused> {
         Ok(Some(match self {
             Self::Ip(address @ SocketAddr::V4(_)) => (AddressFamily::INET, (*address).into()),
@@ -163,7 +162,7 @@ impl Endpoint {
         }))
     }
 
-    /// What a socket's own address is, as the system told it.
+    /// Converts a socket's own address from the system's form.
     pub(crate) fn from_system(address: &SocketAddrAny) -> Option<Self> {
         if let Ok(ip) = SocketAddr::try_from(address.clone()) {
             return Some(Self::Ip(ip));
@@ -186,7 +185,7 @@ pub(crate) fn unix_address(path: &Path) -> Result<SocketAddrAny, Refused> {
     Ok(address.into())
 }
 
-/// As an address of a configuration file.
+/// Writes it as an address of a configuration file.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -259,7 +258,7 @@ mod tests {
             |text| Address::parse(text, &Rules::BIND).unwrap().resolve().map(|address| address.to_string());
         assert_eq!(resolve("ipv4@localhost:80").as_deref(), Ok("127.0.0.1:80"));
         assert_eq!(resolve("192.0.2.1:80").as_deref(), Ok("192.0.2.1:80"));
-        // A name that the resolver does not ask anybody about.
+        // The resolver refuses this name without asking any server.
         let host = Host::Name { name: "a\0b".into(), family: None };
         let bad = Address { transport: None, place: Location::Ip { host, port: Port::Unset } };
         let error = bad.resolve().unwrap_err().to_string();

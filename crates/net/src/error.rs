@@ -1,5 +1,4 @@
-//! What the system refused, in one sentence: what was wanted, of which address, at which step, what the
-//! system said, and what may help.
+//! Errors of sockets, in one sentence: the purpose, the address, the step, the system's error, and a remedy.
 
 use crate::address::Quoted;
 use manylane_io::Errno;
@@ -7,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// What the socket was for.
+/// Purpose of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {
@@ -19,27 +18,27 @@ pub enum Purpose {
     Accept,
 }
 
-/// Which step was refused.
+/// The step that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// The socket is made.
+    /// The socket is opened.
     Open,
     /// Another network namespace is entered (`namespace`).
     Namespace,
     /// An option is set: the keyword, and the system's name.
     Option(&'static str, &'static str),
-    /// An address is taken.
+    /// An address is bound.
     Bind,
-    /// The address to connect from is taken (`source`).
+    /// The source address is bound (`source`).
     Source,
-    /// Connections are let in.
+    /// `listen(2)` is called.
     Listen,
     /// The file of a unix socket gets its mode or its owner.
     Permissions,
-    /// The file of a unix socket takes its place.
+    /// The file of a unix socket is renamed to its path.
     Rename,
-    /// An inherited descriptor is looked at.
+    /// An inherited descriptor is examined.
     Inherit,
     /// The connection is made.
     Connect,
@@ -47,13 +46,13 @@ pub enum Step {
     Pass,
     /// The driver takes over.
     Driver,
-    /// The time that the connection may take is over.
+    /// The time for connecting is over.
     Time,
-    /// Nothing was tried: this cannot be done.
+    /// Nothing was tried, because this is impossible.
     Unsupported(&'static str),
 }
 
-/// A socket that could not be made as it was wanted.
+/// A socket could not be made as requested.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SocketError(Box<Inner>);
 
@@ -71,37 +70,37 @@ impl SocketError {
         Self(Box::new(Inner { purpose, place, step, errno }))
     }
 
-    /// What the socket was for.
+    /// Returns the purpose of the socket.
     pub fn purpose(&self) -> Purpose {
         self.0.purpose
     }
 
-    /// The address, as messages show it.
+    /// Returns the address, as messages show it.
     pub fn place(&self) -> &str {
         &self.0.place
     }
 
-    /// Which step was refused.
+    /// Returns the step that failed.
     pub fn step(&self) -> Step {
         self.0.step
     }
 
-    /// What the system said; `ETIMEDOUT` for [`Step::Time`], `EOPNOTSUPP` for [`Step::Unsupported`].
+    /// Returns the system's error; `ETIMEDOUT` for [`Step::Time`], `EOPNOTSUPP` for [`Step::Unsupported`].
     pub fn errno(&self) -> Errno {
         self.0.errno
     }
 
-    /// The same in std's terms.
+    /// Returns the error kind of the standard library.
     pub fn kind(&self) -> io::ErrorKind {
         self.0.errno.kind()
     }
 }
 
-/// A step, and what the system said to it.
+/// A step, and the system's error.
 pub(crate) type Refused = (Step, Errno);
 
 impl Inner {
-    /// What may help, where that is known.
+    /// Returns a remedy, if one is known.
     fn remedy(&self) -> Option<&'static str> {
         let text = match (self.step, self.errno) {
             (Step::Open, Errno::MFILE) => "raise the limit of open files ('ulimit -n')",

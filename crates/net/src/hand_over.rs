@@ -1,12 +1,12 @@
-//! Listening sockets that go from one process to the next (`expose-fd listeners`, `-x`), so that nobody who
-//! connects meanwhile is lost: both have the same sockets until the old process lets go of them.
+//! Handover of listening sockets from one process to the next (`expose-fd listeners`, `-x`). No connection is
+//! lost meanwhile: both processes have the same sockets until the old one closes them.
 //!
 //! # Protocol
-//! It is HAProxy's, so that either program can take over from the other. Over a unix socket of the run-time
-//! interface the new process sends the line `_getsocks`. The old one answers with the number of sockets, four
-//! bytes in the machine's order, and closes without a word where it hands nothing over. Then come records,
-//! with as many descriptors: the name of the network namespace and that of the interface, a byte of length
-//! before each, and four bytes that mean nothing any more.
+//! It is HAProxy's protocol, so that either program can take over from the other. Over a unix socket of the
+//! run-time interface, the new process sends the line `_getsocks`. The old process answers with the number of
+//! sockets, four bytes in native byte order; if it hands nothing over, it closes without an answer. Then
+//! records follow, with as many descriptors. A record is the name of the network namespace and that of the
+//! interface, each after a byte with its length, and four unused bytes.
 
 use crate::adopt::{Begun, Changes};
 use crate::connection::Connection;
@@ -26,23 +26,23 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// The question.
+/// The request.
 pub const QUESTION: &str = "_getsocks";
 
-/// Sockets at most that are taken from another process.
+/// Largest number of sockets to take from another process.
 pub const MOST_TAKEN: usize = 65_536;
 
-/// How long another process may take for its answer.
+/// Time that another process has for its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a worker may take for it that its master is about to replace: one that hangs must not hold up
-/// what replaces it, and one that is well answers within milliseconds.
+/// Time that a worker has for its answer to its successor: a worker that hangs must not delay its
+/// replacement, and a healthy one answers within milliseconds.
 const PATIENCE_WITH_A_WORKER: Duration = Duration::from_secs(1);
 
-/// How long a sender waits for a socket that is full.
+/// Time that a sender waits before it tries a full socket again.
 const AGAIN: Duration = Duration::from_millis(2);
 
-/// What a record has behind its names.
+/// Number of unused bytes behind a record's names.
 const TAIL: usize = 4;
 
 /// A socket that another process may have.
@@ -50,16 +50,17 @@ const TAIL: usize = 4;
 pub struct Offer<'a> {
     /// The socket.
     pub socket: BorrowedFd<'a>,
-    /// The network namespace that it was opened in, if that has a name.
+    /// Network namespace that it was opened in, if that has a name.
     pub namespace: Option<&'a str>,
-    /// The device that it listens on.
+    /// Network device that it listens on.
     pub interface: Option<&'a str>,
 }
 
-/// Answers the [question](QUESTION) of the client at the other end, which may take `patience` for it.
+/// Answers the [request](QUESTION) of the client at the other end, which has `patience` to read the answer.
 ///
 /// # Errors
-/// The client is gone or does not read; it did not come over a unix socket, which alone carries descriptors.
+/// The client is gone or does not read; or it did not come over a unix socket, and only those carry
+/// descriptors.
 pub async fn hand_over(
     here: Here,
     connection: &Connection,
@@ -91,7 +92,7 @@ pub async fn hand_over(
     here.timeout(patience, sending).await.unwrap_or(Err(Errno::TIMEDOUT))
 }
 
-/// All of `bytes`, the descriptors with the first of them.
+/// Sends all of `bytes`, and the descriptors with the first of them.
 async fn send(
     here: Here,
     to: BorrowedFd<'_>,
@@ -108,8 +109,9 @@ async fn send(
     Ok(())
 }
 
-/// Sockets that another process handed over, and nobody has taken yet; and what is to be changed of those
-/// that were taken, when all is bound. Dropped, they are closed; the other process still has them.
+/// Sockets that another process handed over and that no listener has taken yet; and the changes to those that
+/// were taken, to make once everything is bound. Dropping it closes them; the other process still has its
+/// own.
 #[derive(Debug, Default)]
 pub struct HandedOver {
     left: Vec<Taken>,
@@ -124,19 +126,19 @@ struct Taken {
     interface: Vec<u8>,
 }
 
-/// Another process hands nothing over.
+/// Reason why another process hands nothing over.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NotHandedOver {
     /// It cannot be asked, or the connection to it broke.
     System(io::Error),
-    /// It is asked over unix sockets.
+    /// Only unix sockets can carry the request.
     NotUnix,
-    /// It takes too long.
+    /// It took too long.
     Silent,
-    /// It does not say how many sockets it has.
+    /// It did not send the number of its sockets.
     Refused,
-    /// It says what is no answer.
+    /// Its answer breaks the protocol.
     Nonsense,
 }
 
@@ -167,7 +169,7 @@ impl From<Errno> for NotHandedOver {
 }
 
 impl HandedOver {
-    /// Asks the process that listens at `at` for its sockets. Waits for it: for the start of a process.
+    /// Asks the process that listens at `at` for its sockets. It blocks: for the start of a process.
     ///
     /// # Errors
     /// [`NotHandedOver`].
@@ -182,8 +184,8 @@ impl HandedOver {
                 let passage = socket::inherited(*number)?;
                 let (ours, theirs) = UnixStream::pair()?;
                 match send_descriptor(passage.as_fd(), theirs.as_fd()) {
-                    Err(Errno::AGAIN) => return Err(NotHandedOver::Silent), /* it leaves there what came */
-                    // before
+                    // The worker has not read earlier requests, or hangs.
+                    Err(Errno::AGAIN) => return Err(NotHandedOver::Silent),
                     sent => sent?,
                 }
                 patience = PATIENCE_WITH_A_WORKER;
@@ -196,7 +198,7 @@ impl HandedOver {
 
     /// Asks the process at the other end of `stream`.
     fn over(mut stream: UnixStream, patience: Duration) -> Result<Self, NotHandedOver> {
-        // for all of it: what comes in small pieces would last for hours
+        // one deadline for the whole answer: small pieces could take hours
         let until = Instant::now() + patience;
         stream.set_write_timeout(Some(patience))?;
         stream.write_all(format!("{QUESTION}\n").as_bytes())?;
@@ -236,17 +238,18 @@ impl HandedOver {
         Ok(Self { left: known.collect(), changes: Changes::default() })
     }
 
-    /// All listeners are bound and all else is checked: what others see of it begins to change.
-    /// `gives_rights_up`: the process is about to. What nobody has taken stays the other process's.
+    /// Begins the changes that others see; all listeners are bound and everything else is checked.
+    /// `gives_rights_up` says that the process is about to give up its rights. Sockets that no listener has
+    /// taken are left to the other process.
     ///
     /// # Errors
-    /// [`SocketError`]; nothing has changed then.
+    /// [`SocketError`]; nothing has changed.
     pub fn begin(self, gives_rights_up: bool) -> Result<Begun, SocketError> {
         self.changes.begin(gives_rights_up)
     }
 
-    /// The socket for a listener, if there is one: it has the address, and what cannot be changed any more.
-    /// Files of unix sockets are replaced instead, as ever.
+    /// Takes the socket for a listener, if there is one: with the same address, and the same options that
+    /// cannot be changed later. Files of unix sockets are replaced instead, as always.
     pub(crate) fn take(&mut self, endpoint: &Endpoint, options: &ListenOptions) -> Option<OwnedFd> {
         if !matches!(endpoint, Endpoint::Ip(_) | Endpoint::Abstract(_)) {
             return None;
@@ -263,14 +266,14 @@ impl HandedOver {
     }
 }
 
-/// Whether an IPv6 socket takes IPv4, or not, as is wanted.
+/// Returns whether an IPv6 socket accepts IPv4 or not, as requested.
 fn takes_the_family(socket: BorrowedFd<'_>, endpoint: &Endpoint, options: &ListenOptions) -> bool {
-    // Of an address of its own there is no other family.
+    // An address other than `::` belongs to one family.
     if !matches!(endpoint, Endpoint::Ip(SocketAddr::V6(address)) if address.ip().is_unspecified()) {
         return true;
     }
     let wanted = match options.v6 {
-        // What a new one would do.
+        // The behaviour of a new socket.
         V6::System => socket::open(AddressFamily::INET6, Shape::Stream)
             .and_then(|new| option(new.as_fd(), SocketOption::V6Only)),
         V6::Both => Ok(0),
@@ -279,7 +282,7 @@ fn takes_the_family(socket: BorrowedFd<'_>, endpoint: &Endpoint, options: &Liste
     wanted.is_ok_and(|wanted| option(socket, SocketOption::V6Only) == Ok(wanted))
 }
 
-/// Two names of 255 bytes, and what goes with them.
+/// Longest record: two names of 255 bytes with their lengths, and the unused bytes.
 const LONGEST_RECORD: usize = 2 * 256 + TAIL;
 
 /// Bytes of records that came so far.
@@ -289,7 +292,7 @@ struct Records {
 }
 
 impl Records {
-    /// The namespace and the interface of the next, if it is whole.
+    /// Returns namespace and interface of the next record, if it is complete.
     fn next(&mut self) -> Option<(Vec<u8>, Vec<u8>)> {
         let (namespace, rest) = name(&self.bytes[self.at..])?;
         let (interface, rest) = name(rest)?;
@@ -305,7 +308,7 @@ fn name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length.into())
 }
 
-/// What the other process says next, if it does until then; false at the end.
+/// Receives the next bytes of the other process before the deadline; returns false at the end.
 fn more(
     stream: &UnixStream,
     until: Instant,
@@ -333,7 +336,7 @@ mod tests {
     use std::net::TcpListener;
     use std::os::unix::fs::MetadataExt;
 
-    /// What becomes of an answer, which may have a socket with each part.
+    /// Returns the result of an answer, in which each part may carry a socket.
     fn answered(parts: &[(&[u8], Option<BorrowedFd<'_>>)]) -> Result<HandedOver, NotHandedOver> {
         let (ours, theirs) = UnixStream::pair().unwrap();
         for (bytes, socket) in parts {
@@ -420,7 +423,7 @@ mod tests {
         assert!(answered(&[(&count(0), None)]).unwrap().left.is_empty());
     }
 
-    /// Options that tell what became of a socket.
+    /// Returns options that show the state of a socket.
     fn told(socket: BorrowedFd<'_>) -> ([i32; 6], bool, bool) {
         let of = |which| option(socket, which).unwrap();
         let numbers = [
@@ -462,7 +465,7 @@ mod tests {
         };
         let at = Endpoint::Ip("127.0.0.1:0".parse().unwrap());
         let new = crate::listen(&at, &after).unwrap();
-        // By its number: a port that the system chose is forgotten by a socket that refuses.
+        // A second socket, by its number: a socket that refuses forgets a port that the system chose.
         let chosen = crate::listen(&at, &before).unwrap();
         let one = crate::listen(chosen.endpoint(), &before).unwrap();
         drop(chosen);
@@ -473,11 +476,11 @@ mod tests {
             let outcome = crate::listen_or_take(one.endpoint(), options, 1, &mut came);
             outcome.map(|taken| (came, taken))
         };
-        // What is refused is refused before anything is done.
+        // A refused option is refused before any change.
         let wrong = CommonOptions { congestion_control: Some("nonsense".into()), ..after.common.clone() };
         let error = take(&ListenOptions { common: wrong, ..after.clone() }).unwrap_err();
         assert!(error.to_string().contains("cc"), "{error}");
-        // A start that comes to nothing, at each step.
+        // A start that fails, at each step.
         drop(take(&after).unwrap());
         assert_eq!(told(socket), old);
         for gives_rights_up in [false, true] {
@@ -490,7 +493,7 @@ mod tests {
         assert!(taken[0].listens(), "before a lane accepts");
         drop(begun);
         assert!(!taken[0].listens());
-        // One that serves.
+        // A start that succeeds.
         let (came, _taken) = take(&after).unwrap();
         assert!(came.begin(true).unwrap().complete().is_none());
         assert_eq!(told(socket), told(new.socket().unwrap()));

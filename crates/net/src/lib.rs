@@ -8,7 +8,7 @@ pub mod proxy_protocol;
 pub use address::{Address, AddressError, Rules};
 pub use loads::{Balance, LOOKED_AT_ALL, LaneGuard, Presence, SLACK, load};
 
-// What makes system calls is left out of models and simulations: lanes share nothing in it.
+// Modules with system calls are left out of models and simulations: lanes share nothing in them.
 #[cfg(not(any(loom, manylane_sim)))]
 mod adopt;
 #[cfg(not(any(loom, manylane_sim)))]

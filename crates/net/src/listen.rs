@@ -1,4 +1,4 @@
-//! Sockets that listen: made, or inherited.
+//! Listening sockets: created or inherited.
 
 use crate::adopt::Changes;
 use crate::apply::{CLIENTS, Options};
@@ -18,9 +18,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A socket that listens, or that takes datagrams, of no lane yet. Dropped, it is closed, and the file of a
-/// unix socket is removed; lanes that accept from it by [`acceptor`](Self::acceptor) go on until they drop
-/// theirs.
+/// A socket that listens or takes datagrams, and belongs to no lane. Dropping it closes it and removes the
+/// file of a unix socket. Lanes with an [`acceptor`](Self::acceptor) go on until they drop that.
 #[derive(Debug)]
 pub struct Bound {
     socket: Inner,
@@ -32,10 +31,10 @@ enum Inner {
     /// A socket of the system.
     System {
         socket: OwnedFd,
-        /// Goes with the socket.
+        /// Removed with the socket.
         _file: Option<UnixFile>,
     },
-    /// The end of a connected unix socket, over which others come.
+    /// One end of a connected unix socket, over which other sockets come.
     Passage(OwnedFd),
     /// A socket of this process.
     Local(Socket),
@@ -43,28 +42,28 @@ enum Inner {
 
 /// Listens for connections at `endpoint`.
 ///
-/// The file of a unix socket replaces the one of another socket, whether anybody listens there or not: that
-/// is how a successor takes over. A file that is no socket is left alone.
+/// The file of a unix socket replaces the one of another socket, whether a process listens there or not: that
+/// is how a successor takes over. A file that is no socket stays.
 ///
 /// # Errors
-/// [`SocketError`], with the address, the option that was refused, and what the system said.
+/// [`SocketError`] with the address, the refused option, and the system's error.
 pub fn listen(endpoint: &Endpoint, options: &ListenOptions) -> Result<Bound, SocketError> {
     bind_now(endpoint, Shape::Stream, options)
 }
 
-/// Takes datagrams at `endpoint`. Options that are for connections mean nothing here.
+/// Takes datagrams at `endpoint`. Options of connections have no effect.
 ///
 /// # Errors
-/// As [`listen`].
+/// Those of [`listen`].
 pub fn bind_datagrams(endpoint: &Endpoint, options: &ListenOptions) -> Result<Bound, SocketError> {
     bind_now(endpoint, Shape::Datagram, options)
 }
 
-/// `shards`: several sockets at one IP address, between which the system shares the connections. Elsewhere
-/// there is one: lanes can accept from the same.
+/// `shards`: opens several sockets at one IP address, among which the system distributes the connections.
+/// Other kinds of addresses get one socket, from which all lanes can accept.
 ///
 /// # Errors
-/// As [`listen`]; the sockets that were made are closed.
+/// Those of [`listen`]; the sockets opened so far are closed.
 pub fn listen_sharded(
     endpoint: &Endpoint,
     options: &ListenOptions,
@@ -76,12 +75,12 @@ pub fn listen_sharded(
     Ok(all)
 }
 
-/// The same, with sockets that another process has handed over where there are such. What is missing is made.
-/// What others would see of it waits for [`HandedOver::begin`]: options of sockets that are there already,
-/// and that files of unix sockets take their places.
+/// Does what [`listen_sharded`] does, with sockets that another process has handed over, as far as there are
+/// some; it opens the others. Changes that other processes would see wait for [`HandedOver::begin`]: options
+/// of existing sockets, and the renaming of unix sockets' files.
 ///
 /// # Errors
-/// As [`listen_sharded`].
+/// Those of [`listen_sharded`].
 pub fn listen_or_take(
     endpoint: &Endpoint,
     options: &ListenOptions,
@@ -112,7 +111,7 @@ pub fn listen_or_take(
     let mut address = endpoint.clone();
     while all.len() < shards {
         let next = bind(&address, Shape::Stream, options, &mut handed_over.changes)?;
-        address = next.endpoint.clone(); // with the port, where the system chose it
+        address = next.endpoint.clone(); // with the port that the system chose
         all.push(next);
     }
     Ok(all)
@@ -125,7 +124,7 @@ fn bind_now(endpoint: &Endpoint, shape: Shape, options: &ListenOptions) -> Resul
     Ok(bound)
 }
 
-/// Without what others would see of it, which goes to `changes`.
+/// Binds a socket. Changes that other processes would see are added to `changes`.
 fn bind(
     endpoint: &Endpoint,
     shape: Shape,
@@ -152,13 +151,13 @@ fn bind(
     };
     let endpoint = match told.and_then(|address| Endpoint::from_system(&address)) {
         Some(told @ Endpoint::Ip(_)) => told,
-        // A unix socket that was bound beside its place tells its first name.
+        // The system reports a unix socket by its first name, beside its final path.
         _ => endpoint.clone(),
     };
     Ok(Bound { socket, endpoint })
 }
 
-/// A socket inside of this process. It has no options but its backlog.
+/// Creates a socket inside of this process. Its only option is the backlog.
 fn local(name: &str, options: &ListenOptions) -> Result<Socket, Refused> {
     let name = Name::new(name).map_err(|error| (Step::Bind, errno(&error)))?;
     let socket = Socket::new(Kind::Stream);
@@ -167,12 +166,12 @@ fn local(name: &str, options: &ListenOptions) -> Result<Socket, Refused> {
     Ok(socket)
 }
 
-/// The number that the system would give for what a local socket says.
+/// Returns the system's number of a local socket's error.
 pub(crate) fn errno(error: &manylane_local::Error) -> Errno {
     Errno::from_raw_os_error(error.raw_os_error())
 }
 
-/// The parent's end of a connection, over which others come.
+/// Returns the end of a connection from the parent process, over which others come.
 pub(crate) fn passage(number: i32) -> Result<OwnedFd, Refused> {
     let refused = |errno| (Step::Inherit, errno);
     let passage = socket::inherited(number).map_err(refused)?;
@@ -205,14 +204,15 @@ fn make(
     Ok((socket, None))
 }
 
-/// Whether an address is one of this machine's: whether a socket could be bound to it. Three system calls.
+/// Returns whether an address belongs to this machine: whether a socket can be bound to it. Takes three
+/// system calls.
 pub fn is_local(address: IpAddr) -> bool {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     open(family, Shape::Datagram, None)
         .is_ok_and(|socket| socket::bind(socket.as_fd(), &SocketAddr::new(address, 0).into()).is_ok())
 }
 
-/// A new socket, in the network namespace that is named.
+/// Opens a socket, in the named network namespace.
 pub(crate) fn open(family: AddressFamily, shape: Shape, namespace: Option<&str>) -> Result<OwnedFd, Refused> {
     let Some(name) = namespace else {
         return socket::open(family, shape).map_err(|errno| (Step::Open, errno));
@@ -228,7 +228,7 @@ pub(crate) fn open(family: AddressFamily, shape: Shape, namespace: Option<&str>)
     outcome.map_err(|errno| (if opening.is_err() { Step::Open } else { Step::Namespace }, errno))
 }
 
-/// The last steps: what a bound socket needs to let connections in.
+/// Completes a bound socket: its last options, and `listen(2)`.
 fn start(on: &Options<'_>, shape: Shape, options: &ListenOptions) -> Result<(), Refused> {
     on.packets(&options.common)?;
     if shape == Shape::Datagram {
@@ -240,7 +240,7 @@ fn start(on: &Options<'_>, shape: Shape, options: &ListenOptions) -> Result<(), 
     on.after_listen(options)
 }
 
-/// The parent's socket: it must be bound, and may be listening.
+/// Returns the parent's socket: it must be bound, and may be listening.
 fn inherit(number: i32, shape: Shape) -> Result<OwnedFd, Refused> {
     let refused = |errno| (Step::Inherit, errno);
     let socket = socket::inherited(number).map_err(refused)?;
@@ -259,7 +259,7 @@ fn inherit(number: i32, shape: Shape) -> Result<OwnedFd, Refused> {
 }
 
 impl Bound {
-    /// Where it listens: with the port, where the system chose it.
+    /// Returns the address that it listens at, with the port that the system chose.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -268,7 +268,7 @@ impl Bound {
         SocketError::new(Purpose::Listen, &self.endpoint, (step, errno))
     }
 
-    /// The system's socket; none for `local@`.
+    /// Returns the system's socket; `None` for `local@`.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.socket {
             Inner::System { socket, .. } | Inner::Passage(socket) => Some(socket.as_fd()),
@@ -276,10 +276,10 @@ impl Bound {
         }
     }
 
-    /// The system's socket once more, for another lane or another process.
+    /// Duplicates the system's socket, for another lane or another process.
     ///
     /// # Errors
-    /// [`SocketError`] when there are no descriptors left, or the socket is none of the system's.
+    /// [`SocketError`] if there are no descriptors left, or this is no socket of the system.
     pub fn duplicate(&self) -> Result<OwnedFd, SocketError> {
         let Some(socket) = self.socket() else {
             let why = "a socket of this process has no descriptor; connect to it by its name";
@@ -290,20 +290,20 @@ impl Bound {
             .map_err(|error| self.refused(Step::Open, Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))
     }
 
-    /// Changes how many connections may wait to be accepted, of a socket that listens.
+    /// Sets the backlog of a listening socket.
     ///
     /// # Errors
-    /// [`SocketError`] when the system refuses.
+    /// [`SocketError`] if the system refuses.
     pub fn set_backlog(&self, backlog: u32) -> Result<(), SocketError> {
         let outcome = match &self.socket {
             Inner::System { socket, .. } => socket::listen(socket.as_fd(), backlog),
-            Inner::Passage(_) => Ok(()), // nothing waits there but what was sent
+            Inner::Passage(_) => Ok(()), // it has no backlog but the sockets that were sent
             Inner::Local(socket) => socket.listen(backlog as usize).map_err(|error| errno(&error)),
         };
         outcome.map_err(|errno| self.refused(Step::Listen, errno))
     }
 
-    /// Whether it takes connections: not after [`refuse`](Self::refuse).
+    /// Returns whether it accepts connections: false after [`refuse`](Self::refuse).
     pub fn listens(&self) -> bool {
         match &self.socket {
             Inner::System { socket, .. } => socket::listens(socket.as_fd()).unwrap_or(true),
@@ -311,22 +311,22 @@ impl Bound {
         }
     }
 
-    /// Has it refuse connections, until its [backlog is set](Self::set_backlog) again, where the system can:
-    /// that is a socket of TCP. At others who connects waits. Acceptors of it fail. A socket whose port
-    /// the system chose would listen at another one then.
+    /// Makes it refuse connections until its [backlog is set](Self::set_backlog) again. This works for TCP
+    /// sockets; clients of others wait. Its acceptors fail. A socket whose port the system chose would listen
+    /// at another port afterwards.
     pub fn refuse(&self) {
         if let Inner::System { socket, .. } = &self.socket
             && socket::local_address(socket.as_fd())
                 .is_ok_and(|address| SocketAddr::try_from(address).is_ok())
         {
-            let _ = socket::refuse(socket.as_fd()); // what goes wrong here leaves connections waiting
+            let _ = socket::refuse(socket.as_fd()); // if this fails, connections wait
         }
     }
 
-    /// Accepts connections on the lane of `io`. Each lane that shall do so has one of its own.
+    /// Creates an acceptor for the lane of `io`. Each lane that accepts has one of its own.
     ///
     /// # Errors
-    /// [`SocketError`] when there are no descriptors left, or the driver refuses.
+    /// [`SocketError`] if there are no descriptors left, or the driver refuses.
     pub fn acceptor(&self, io: &Io) -> Result<Acceptor, SocketError> {
         let refused = |error: Error| self.refused(Step::Driver, error.errno().unwrap_or(Errno::NOMEM));
         let source = match &self.socket {
@@ -338,9 +338,9 @@ impl Bound {
     }
 }
 
-/// A lane's handle of a listener. Dropped, this lane accepts no more; connections wait for others, or for the
-/// next acceptor. Only those that the driver has accepted ahead, as io_uring does, are closed then, and of
-/// one that waits nobody may have been told but this lane: [`close`](Self::close) gives them.
+/// A lane's handle of a listener. Dropping it ends accepting on this lane; waiting connections go to other
+/// lanes, or to the next acceptor. But connections that the driver has accepted ahead, as io_uring does, are
+/// closed, and only this lane may know of one that waits: [`close`](Self::close) returns them.
 #[derive(Debug)]
 pub struct Acceptor(AcceptFrom);
 
@@ -348,19 +348,19 @@ pub struct Acceptor(AcceptFrom);
 enum AcceptFrom {
     Listener(Listener),
     Passage(Passage),
-    /// With the connections that were accepted since the last pause.
+    /// With the number of connections accepted since the last pause.
     Local(Socket, Io, Cell<u32>),
 }
 
 impl Acceptor {
-    /// The next connection.
+    /// Waits for the next connection.
     ///
-    /// A few are accepted in each round of the lane (R-F5). While the process has no descriptors left, it
-    /// waits, and connections wait in the system: the driver sees to both.
+    /// A few are accepted in each round of the lane (R-F5). While the process has no descriptors left, this
+    /// waits and connections queue in the system; the driver handles both.
     ///
     /// # Errors
-    /// What concerns the listener itself; trying again is in vain. For `sockpair@` that is also the end of
-    /// the other side.
+    /// Errors of the listener itself; trying again is useless. For `sockpair@`, also the end of the other
+    /// side.
     pub async fn accept(&self) -> Result<Incoming, AcceptError> {
         match &self.0 {
             AcceptFrom::Listener(listener) => {
@@ -386,11 +386,11 @@ impl Acceptor {
         }
     }
 
-    /// Accepts no more on this lane, and gives back what the driver has accepted ahead, and what waits:
-    /// others that accept from the same socket may not have been told of it.
+    /// Ends accepting on this lane. Returns the connections that the driver accepted ahead, and those that
+    /// wait: other acceptors of the socket may not know of them.
     ///
     /// # Errors
-    /// When the driver cannot let go of the listener.
+    /// If the driver cannot release the listener.
     pub async fn close(self) -> Result<PendingAccepts, AcceptError> {
         match self.0 {
             AcceptFrom::Listener(listener) => {
@@ -402,11 +402,11 @@ impl Acceptor {
     }
 }
 
-/// Connections that an acceptor takes out of its socket at its end; a backlog is seldom longer. What comes
-/// later wakes others.
+/// Largest number of connections that a closing acceptor takes out of its socket; a backlog is seldom longer.
+/// Later connections wake other acceptors.
 pub const TAKEN_AT_END: usize = 4096;
 
-/// What an acceptor leaves behind, one connection after another: each is accepted when it is asked for.
+/// Connections that a closed acceptor leaves behind. Each is accepted when the iterator reaches it.
 #[derive(Debug, Default)]
 pub struct PendingAccepts {
     ahead: VecDeque<Accepted>,
@@ -426,13 +426,13 @@ impl Iterator for PendingAccepts {
     }
 }
 
-/// A listener that is of no use any more.
+/// Reason why a listener is useless from now on.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// What the driver says.
+    /// Error of the driver.
     Socket(Error),
-    /// What the local socket says.
+    /// Error of the local socket.
     Local(manylane_local::Error),
     /// The other end of a `sockpair@` is closed.
     End,

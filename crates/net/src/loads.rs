@@ -1,29 +1,30 @@
-//! Which lane serves the next connection: the least loaded one, of few that are looked at.
+//! The choice of the lane that serves a new connection: the least loaded of a few lanes.
 //!
 //! # Protocol
-//! 1. A lane has one line: connections that others gave it (`given`, added to by whoever gives), those that
-//!    it gave itself and those that ended (`own`, `ended`, stored by the lane alone). Its load is `given +
-//!    own - ended`.
-//! 2. Whoever gives takes a [`LaneGuard`] first and sends it along. So what is on its way counts, and a burst
-//!    does not go to one lane as long as that lane has not looked.
-//! 3. A lane guard ends where it is dropped: on its lane by a store to `ended`; elsewhere, because the lane
-//!    did not take the connection, by taking back what was given.
-//! 4. `ended` is read first: each end was given before, so a load is never below zero but for what is taken
-//!    back meanwhile, and that is read as zero.
-//! 5. Up to [`LOOKED_AT_ALL`] lanes are all looked at. Among more, two others are drawn and compared with the
-//!    own one: two choices keep the longest queue at O(log log n), and one more look hardly helps
+//! 1. A lane has one cache line with three numbers: connections that others gave it (`given`, which any lane
+//!    adds to), connections that it gave itself, and connections that ended (`own`, `ended`, which only the
+//!    lane stores). Its load is `given + own - ended`.
+//! 2. The lane that gives a connection takes a [`LaneGuard`] first and sends it along. So connections in
+//!    transit count, and a burst does not go to a lane that has not yet seen any of it.
+//! 3. A lane guard is dropped on its lane, which stores `ended`; or elsewhere, because the lane did not take
+//!    the connection, which decrements `given`.
+//! 4. `ended` is read first. Each connection was given before it ended, so a load is never below zero, except
+//!    for connections that are taken back meanwhile; a negative load counts as zero.
+//! 5. Up to [`LOOKED_AT_ALL`] lanes are all compared. Among more, two other lanes are drawn and compared with
+//!    the own one: two choices keep the longest queue at O(log log n), and a third hardly helps
 //!    (Mitzenmacher, *The power of two choices in randomized load balancing*, 2001).
-//! 6. Who accepts a connection keeps it unless another lane has less by more than an eighth of the own load.
-//!    Handing one over wakes that lane, which costs as much as a short connection itself; of loads that are
-//!    nearly equal it would be every second one. A lane with fewer than [`SLACK`] gives to whoever has less.
-//! 7. A connection inside of the process is served by the lane that connected, whatever the loads: its other
-//!    end was given to that lane by its load already, and between two lanes each request and each answer
-//!    would wake the other one.
+//! 6. The accepting lane keeps a connection unless another lane's load is lower by more than an eighth of its
+//!    own. Giving it away wakes the other lane, which costs as much as a short connection; with nearly equal
+//!    loads, it would happen to every second one. A lane with fewer than [`SLACK`] connections gives to any
+//!    lane that has less.
+//! 7. The lane that connected serves a connection inside of the process, whatever the loads. That lane was
+//!    chosen by load for the other end already, and between two lanes each request and each answer would wake
+//!    the other lane.
 //!
 //! # Cost
-//! A connection for the own lane: a store at its beginning and one at its end. Lines that come from other
-//! lanes: one for each lane that is looked at; for a connection that is given away, one locked addition to a
-//! line that was just read.
+//! A connection of the own lane: a store at its beginning and one at its end. Cache lines from other lanes:
+//! one for each lane that is compared; for a connection that is given away, a locked addition to a line that
+//! was just read.
 
 #[cfg(not(any(loom, manylane_sim)))]
 use crate::connection::Incoming;
@@ -32,14 +33,15 @@ use manylane_sync::{LaneId, PerLane, lane};
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-/// Up to so many lanes, all are compared: to look at four lines costs less than to wake a lane in vain.
+/// Largest number of lanes that are all compared: reading four lines costs less than waking a lane
+/// needlessly.
 pub const LOOKED_AT_ALL: usize = 4;
 
 /// A difference of less than this part of the own load is no reason to give a connection away (rule 6).
 pub const SLACK: u64 = 8;
 
 struct Load {
-    /// How often the lane says that it takes connections. Stored by the lane.
+    /// Number of [`Presence`]s of the lane. Stored by the lane.
     present: AtomicU32,
     /// Stored by any lane.
     given: AtomicU64,
@@ -61,8 +63,8 @@ impl Load {
 
     #[cfg_attr(manylane_sim, track_caller)]
     fn get(&self) -> u64 {
-        // Relaxed: a number to compare, nothing is read through it (rule 4 is about what is usual, not about
-        // memory).
+        // Relaxed: the number is only compared, and nothing is read through it. Rule 4 is about the usual
+        // case, not about memory order.
         let ended = self.ended.get();
         let begun = self.given.load(Ordering::Relaxed).wrapping_add(self.own.get());
         begun.wrapping_sub(ended).cast_signed().max(0).cast_unsigned()
@@ -80,18 +82,18 @@ fn loads() -> &'static PerLane<Load> {
     &LOADS
 }
 
-/// Connections in the care of `lane`, those included that are on their way to it.
+/// Returns the number of connections of `lane`, including those in transit to it.
 pub fn load(lane: LaneId) -> u64 {
     loads().get(lane).map_or(0, Load::get)
 }
 
-/// While this is there, the lane that made it takes connections from others. It stays on its thread; there
-/// may be several.
+/// While this exists, the lane that made it takes connections from others. It stays on its thread. A lane may
+/// have several.
 #[derive(Debug)]
 pub struct Presence(PhantomData<*const ()>);
 
 impl Presence {
-    /// The calling lane takes connections.
+    /// Makes the calling lane take connections.
     pub fn new() -> Self {
         let own = loads().own();
         // only the lane itself writes it
@@ -113,14 +115,14 @@ impl Drop for Presence {
     }
 }
 
-/// A connection's place on a lane, counted as long as it is there. It goes where the connection goes.
+/// A connection's place on a lane, counted as long as it exists. It moves with the connection.
 #[derive(Debug)]
 pub struct LaneGuard {
     lane: LaneId,
 }
 
 impl LaneGuard {
-    /// A place on the calling lane.
+    /// Takes a place on the calling lane.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn here() -> Self {
         let own = &loads().own().own;
@@ -128,7 +130,7 @@ impl LaneGuard {
         Self { lane: lane::current() }
     }
 
-    /// Whose it is.
+    /// Returns the lane of the place.
     pub fn lane(&self) -> LaneId {
         self.lane
     }
@@ -144,26 +146,26 @@ impl Drop for LaneGuard {
     }
 }
 
-/// Gives connections to lanes. Each lane that accepts has its own.
+/// Gives connections to lanes. Each accepting lane has its own.
 #[derive(Debug)]
 pub struct Balance {
     lanes: Box<[LaneId]>,
-    /// State of the draws (xorshift); never zero.
+    /// State of the random draws (xorshift); never zero.
     random: Cell<u64>,
 }
 
 impl Balance {
-    /// Among `lanes`, each of which may be named once; those that take no connections (see [`Presence`]) are
-    /// passed over.
+    /// Creates a balance over `lanes`, each of which may be named once. Lanes that take no connections (see
+    /// [`Presence`]) are skipped.
     pub fn new(lanes: impl IntoIterator<Item = LaneId>) -> Self {
         let lanes: Box<[LaneId]> = lanes.into_iter().collect();
-        // Lanes draw differently, each the same in every run.
+        // Each lane draws differently, but the same in every run.
         let seed = (lane::current().index() as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self { lanes, random: Cell::new(seed | 1) }
     }
 
-    /// A place on the least loaded lane of those that are looked at; on the own one, if it is among the lanes
-    /// and no other has clearly less (rule 6), or if no other is there.
+    /// Takes a place on the least loaded of the compared lanes. It is on the own lane if that is among the
+    /// lanes and no other has clearly less (rule 6), or if no other lane is present.
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn lane_guard(&self) -> LaneGuard {
         let here = lane::current();
@@ -182,7 +184,7 @@ impl Balance {
             }
         };
         if self.lanes.len() <= LOOKED_AT_ALL {
-            // The first of equals is chosen, so begin elsewhere each time.
+            // Among equals the first is chosen, so each search starts elsewhere.
             let (after, before) = self.lanes.split_at(self.draw(self.lanes.len()));
             before.iter().chain(after).for_each(|lane| look(*lane));
         } else {
@@ -203,8 +205,8 @@ impl Balance {
         }
     }
 
-    /// A place for this connection: of one inside of the process on the lane that connected, if that is among
-    /// the lanes (rule 7); else as [`lane_guard`](Self::lane_guard).
+    /// Takes a place for this connection. A connection inside of the process gets the lane that connected, if
+    /// that is among the lanes (rule 7); others are placed as by [`lane_guard`](Self::lane_guard).
     #[cfg(not(any(loom, manylane_sim)))]
     pub fn guard_for(&self, incoming: &Incoming) -> LaneGuard {
         let Incoming::Local(socket) = incoming else { return self.lane_guard() };
@@ -224,7 +226,7 @@ impl Balance {
         }
     }
 
-    /// A number below `bound`; 0 for 0.
+    /// Draws a number below `bound`; 0 for 0.
     fn draw(&self, bound: usize) -> usize {
         let mut x = self.random.get();
         x ^= x << 13;

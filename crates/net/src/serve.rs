@@ -1,4 +1,4 @@
-//! From a listener to the lanes that serve (R-F5).
+//! Passes connections from a listener to the lanes that serve them (R-F5).
 
 use crate::connection::Incoming;
 use crate::listen::{AcceptError, Acceptor};
@@ -8,18 +8,18 @@ use manylane_sched::{Class, Remote, TaskKind};
 use std::cell::RefCell;
 
 thread_local! {
-    /// The driver of this thread's lane, while it serves.
+    /// Driver of this thread's lane, while it serves.
     static IO: RefCell<Option<Io>> = const { RefCell::new(None) };
 }
 
-/// While this is there, its lane serves connections that others give it.
+/// While this exists, its lane serves connections that others give it.
 #[derive(Debug)]
 pub struct Serving {
     _presence: Presence,
 }
 
 impl Serving {
-    /// The lane of `io` serves. Once for each lane, before its first connection.
+    /// Makes the lane of `io` serve. Once for each lane, before its first connection.
     pub fn new(io: &Io) -> Self {
         IO.set(Some(io.clone()));
         Self { _presence: Presence::new() }
@@ -32,11 +32,11 @@ impl Drop for Serving {
     }
 }
 
-/// Has connections served on the lanes that a [`Balance`] chooses: on this one by a task, on another by its
-/// inbox.
+/// Serves connections on the lanes that a [`Balance`] chooses: on this lane in a task, on another one through
+/// its inbox.
 ///
-/// `serve` is called on that lane, with that lane's driver. It holds the [`LaneGuard`] as long as it has the
-/// connection.
+/// `serve` is called on the chosen lane, with that lane's driver. It holds the [`LaneGuard`] as long as it
+/// has the connection.
 #[derive(Debug)]
 pub struct Spread<S> {
     io: Io,
@@ -51,13 +51,13 @@ where
     S: Fn(Io, Incoming, LaneGuard) -> F + Clone + Send + 'static,
     F: Future<Output = ()> + 'static,
 {
-    /// From the lane of `io` to those of `balance`, by tasks of the kind and the class that are given.
+    /// Creates a spread from the lane of `io` to those of `balance`, with tasks of the given kind and class.
     pub fn new(io: Io, balance: Balance, kind: &'static TaskKind, class: Class, serve: S) -> Self {
         Self { io, balance, kind, class, serve }
     }
 
-    /// Accepts and gives, as long as the listener is good. Dropped, it has accepted nothing that it did not
-    /// give.
+    /// Accepts and passes on connections as long as the listener works. If the future is dropped, every
+    /// accepted connection was passed on.
     pub async fn run(&self, acceptor: &Acceptor) -> AcceptError {
         loop {
             match acceptor.accept().await {
@@ -67,18 +67,18 @@ where
         }
     }
 
-    /// Has one connection served. It is closed if there is no memory for its task.
+    /// Lets a lane serve one connection. It is closed if there is no memory for its task.
     pub fn give(&self, incoming: Incoming) {
         let lane_guard = self.balance.guard_for(&incoming);
         let here = self.io.here();
-        // If there is no memory it is dropped with its task, and so is closed.
+        // Without memory, the connection is dropped with its task, and so is closed.
         let _ = if lane_guard.lane() == here.lane() {
             let task = (self.serve)(self.io.clone(), incoming, lane_guard);
             here.spawn(self.kind, self.class, task).map(|_| ())
         } else {
             let serve = self.serve.clone();
             Remote::new(lane_guard.lane()).spawn_with(self.kind, self.class, move |_| async move {
-                // The lane may have stopped serving while this was on its way.
+                // The lane may have stopped serving while the connection was in transit.
                 let Some(io) = IO.with_borrow(Clone::clone) else { return };
                 serve(io, incoming, lane_guard).await;
             })

@@ -1,33 +1,33 @@
-//! When bytes go from one socket to the other inside the kernel, instead of through the program's memory
-//! (R-B7).
+//! Splicing: when bytes go from one socket to the other inside the kernel, instead of through the program's
+//! memory (R-B7).
 //!
-//! A splice takes two calls for what a pipe holds, a copy two for what a cluster holds. It pays for long
-//! bodies; for short ones the pipe and the change from one way to the other cost more than the copy. It is
-//! possible where both ends are plain sockets: what is decrypted, compressed or looked at has to come into
-//! memory, and what is there already goes out first.
+//! A splice takes two calls for the contents of a pipe, a copy two for those of a cluster. It pays for long
+//! bodies; for short ones, the pipe and the change of method cost more than the copy. It is possible if both
+//! ends are plain sockets: bytes that are decrypted, compressed or examined must come into memory, and bytes
+//! that are there already are sent first.
 
 use crate::connection::Connection;
 use manylane_io::Stream;
 
-/// Bytes from which on splicing is worth its pipe: four times what one read takes in.
+/// Number of bytes from which on splicing is worth its pipe: four times the size of one read.
 pub const SPLICE_FROM: u64 = 64 << 10;
 
-/// How much is to come.
+/// Number of bytes to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// So many bytes are left.
+    /// This many bytes are left.
     Bytes(u64),
-    /// All until the end of the stream, which was so many bytes so far: who sent much will send more.
+    /// All bytes until the end of the stream. A stream that sent much is expected to send more.
     UntilEnd {
-        /// Bytes so far.
+        /// Number of bytes forwarded so far.
         forwarded: u64,
     },
 }
 
-/// When to splice.
+/// Policy for splicing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplicePolicy {
-    /// The least number of bytes to expect; `u64::MAX` never splices. Default [`SPLICE_FROM`].
+    /// Smallest number of bytes to expect; `u64::MAX` never splices. Default [`SPLICE_FROM`].
     pub from: u64,
 }
 
@@ -38,8 +38,8 @@ impl Default for SplicePolicy {
 }
 
 impl SplicePolicy {
-    /// The two streams to splice, if it can be done and is worth it. The caller knows that nobody has to see
-    /// the bytes.
+    /// Returns the two streams to splice, if that is possible and worth it. The caller knows that no part of
+    /// the program has to see the bytes.
     pub fn streams<'a>(
         self,
         from: &'a Connection,

@@ -1,8 +1,7 @@
 //! TLS over a socket of the system or of the process.
 //!
-//! Records are read from the clusters that the driver gives and written into such ones. A connection holds
-//! what was decrypted and not asked for yet, and the beginning of a record whose end is still to come; one
-//! that is idle holds neither.
+//! Records are read from the driver's clusters and written into clusters. A connection holds decrypted bytes
+//! that were not asked for yet, and the beginning of an incomplete record; an idle one holds neither.
 
 use crate::connection::{LocalStream, TransferError};
 use manylane_buf::{Chain, Segment};
@@ -16,9 +15,10 @@ use std::task::{Context, Poll, Waker, ready};
 use std::thread::LocalKey;
 use std::time::Duration;
 
-/// Handshakes of a lane at a time, of clients and of servers apart: clients that stall theirs must not keep
-/// the lane from its servers and their health checks. Each has the state of its connection and up to
-/// [`MOST_UNREAD`](manylane_tls::MOST_UNREAD) bytes that came; who comes when there are so many is refused.
+/// Largest number of concurrent handshakes on a lane, counted separately for clients and for servers: clients
+/// that stall theirs must not keep the lane from its servers and their health checks. Each holds the state of
+/// its connection and up to [`MOST_UNREAD`](manylane_tls::MOST_UNREAD) received bytes. Connections beyond the
+/// bound are refused.
 pub const MOST_HANDSHAKES: usize = 16_384;
 
 thread_local! {
@@ -26,17 +26,17 @@ thread_local! {
     static OF_SERVERS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A connection that speaks TLS.
+/// A connection that uses TLS.
 #[derive(Debug)]
 pub struct TlsStream {
     under: Under,
-    /// Borrowed between two awaits only.
+    /// Never borrowed across an await.
     state: RefCell<State>,
-    /// What the handshake has agreed on.
+    /// Result of the handshake.
     info: OnceCell<Rc<Info>>,
 }
 
-/// What it goes through.
+/// Transport below TLS.
 #[derive(Debug)]
 pub(crate) enum Under {
     Socket(Stream),
@@ -46,23 +46,23 @@ pub(crate) enum Under {
 #[derive(Debug)]
 struct State {
     tls: Tls,
-    /// What came before the handshake began, of the first record.
+    /// Bytes of the first record that came before the handshake began.
     early: Chain,
-    /// Decrypted, and not asked for yet.
+    /// Decrypted bytes that were not asked for yet.
     plain: Chain,
-    /// To be sent before anything else.
+    /// Bytes to send before anything else.
     out: Chain,
-    /// The peer sends no more.
+    /// True if the peer sends no more.
     ended: bool,
-    /// It ended without a `close_notify`: whoever sits between may have cut it.
+    /// True if it ended without a `close_notify`: an attacker may have cut the stream.
     truncated: bool,
-    /// How long the handshake took.
+    /// Duration of the handshake.
     took: Duration,
-    /// The peer has sent something.
+    /// True if the peer has sent something.
     heard: bool,
 }
 
-/// One of the handshakes of the lane, in the count that it belongs to.
+/// One handshake of the lane, in the count of its kind.
 struct Handshake(&'static LocalKey<Cell<usize>>);
 
 impl Handshake {
@@ -82,7 +82,7 @@ impl Drop for Handshake {
     }
 }
 
-/// A task that waits for its turn among the heavy ones, also if it gives up meanwhile.
+/// Restores the class of a task that waits for its turn as a heavy one, also if the task gives up meanwhile.
 struct Heavy(Here, Option<Class>);
 
 impl Drop for Heavy {
@@ -94,7 +94,7 @@ impl Drop for Heavy {
 }
 
 impl TlsStream {
-    /// `early` came over `under` already.
+    /// Creates a stream; `early` came over `under` already.
     pub(crate) fn new(under: Under, tls: Tls, early: Chain) -> Self {
         let (plain, out) = (Chain::new(), Chain::new());
         Self {
@@ -113,7 +113,7 @@ impl TlsStream {
         }
     }
 
-    /// The system's stream below, if it is one.
+    /// Returns the system's stream below, if there is one.
     pub(crate) fn socket(&self) -> Option<&Stream> {
         match &self.under {
             Under::Socket(stream) => Some(stream),
@@ -128,11 +128,11 @@ impl TlsStream {
         }
     }
 
-    /// Shakes hands. To be called once, before anything else; who gives it no more time drops the
-    /// connection. The arithmetic is done in the class of [heavy](Class::Heavy) tasks.
+    /// Performs the handshake. Call it once, before anything else; a caller that runs out of time drops the
+    /// connection. The cryptography runs in the class of [heavy](Class::Heavy) tasks.
     ///
     /// # Errors
-    /// [`TransferError`]: the peer is not as the settings want it, as it was told, or it has gone.
+    /// [`TransferError`]: the settings refuse the peer, which got an alert, or the peer has gone.
     pub async fn handshake(&self, here: Here) -> Result<(), TransferError> {
         let is_of_client = self.state.borrow().tls.is_server();
         let _one = Handshake::begin(if is_of_client { &OF_CLIENTS } else { &OF_SERVERS })?;
@@ -143,7 +143,7 @@ impl TlsStream {
                 self.state.borrow_mut().heard = true;
                 let heavy = Heavy(here, here.set_class(Class::Heavy));
                 here.yield_now().await;
-                drop(heavy); // from its turn on, it is what it was
+                drop(heavy); // from its turn on, the task has its old class again
             }
             let (progress, mut out) = {
                 let State { tls, plain, out, .. } = &mut *self.state.borrow_mut();
@@ -152,13 +152,13 @@ impl TlsStream {
             if !out.is_empty() {
                 let sent = self.send_under(&mut out).await;
                 if progress.is_ok() {
-                    sent?; // else the alert was lost, and why there was one matters more
+                    sent?; // after an error, the error matters more than a lost alert
                 }
             }
             if progress.map_err(TransferError::Tls)? != Progress::Handshaking {
                 let state = &mut *self.state.borrow_mut();
                 state.took = here.now().since(begun);
-                let _ = self.info.set(Rc::new(state.tls.negotiated().into())); // it is not set yet
+                let _ = self.info.set(Rc::new(state.tls.negotiated().into())); // it is not set before
                 return Ok(());
             }
             let segment = match &self.under {
@@ -170,40 +170,41 @@ impl TlsStream {
         }
     }
 
-    /// Whether the peer has ended without a `close_notify`.
+    /// Returns whether the peer ended without a `close_notify`.
     pub(crate) fn is_truncated(&self) -> bool {
         self.state.borrow().truncated
     }
 
-    /// Whether the peer has sent something.
+    /// Returns whether the peer has sent something.
     pub fn has_heard(&self) -> bool {
         self.state.borrow().heard
     }
 
-    /// How long the handshake took.
+    /// Returns the duration of the handshake.
     pub fn took(&self) -> Duration {
         self.state.borrow().took
     }
 
-    /// The handshake did not succeed: [`info`](Self::info) tells of it from now on. Without an error nothing
-    /// was wrong with what the peer sent; it took too long, perhaps.
+    /// Records that the handshake failed: [`info`](Self::info) reports it from now on. `None` means that
+    /// nothing was wrong with the peer's bytes; for example, it took too long.
     pub fn fail(&self, error: Option<&Error>) {
         let tls = &self.state.borrow().tls;
         let failed = error.map(|error| tls.reason(error)).unwrap_or_default();
         let info = Info { failed: Some(failed), ..tls.negotiated().into() };
-        let _ = self.info.set(Rc::new(info)); // it did not succeed
+        let _ = self.info.set(Rc::new(info)); // a handshake that failed has not set it
     }
 
-    /// What the handshake has agreed on; nothing before its end.
+    /// Returns the result of the handshake; `None` before its end.
     pub fn info(&self) -> Option<&Rc<Info>> {
         self.info.get()
     }
 
-    /// Takes in what came from below; none is its end.
+    /// Handles bytes from below; `None` is their end.
     fn came(&self, segment: Option<Segment>) -> Result<(), TransferError> {
         let State { tls, plain, out, ended, truncated, .. } = &mut *self.state.borrow_mut();
         let Some(segment) = segment else {
-            // Also without a word before: HAProxy takes that for an end, too, and many peers do no better.
+            // This includes an end without a `close_notify`: HAProxy accepts it, too, and many peers send no
+            // better.
             (*ended, *truncated) = (true, true);
             return Ok(());
         };
@@ -214,7 +215,7 @@ impl TlsStream {
             Ok(_) => {}
             Err(error) => {
                 if let Under::Socket(stream) = &self.under {
-                    // As far as the socket takes the alert at once: nobody waits for it.
+                    // Sends as much of the alert as the socket takes at once, without waiting.
                     let _ = stream.poll_send(Some(out), &mut Context::from_waker(Waker::noop()));
                 }
                 return Err(TransferError::Tls(error));
@@ -223,7 +224,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// What is decrypted already; none inside is the end.
+    /// Returns the next decrypted bytes if there are some; `Some(None)` is the end.
     fn next(&self) -> Option<Option<Segment>> {
         let state = &mut *self.state.borrow_mut();
         match state.plain.pop_front() {
@@ -249,7 +250,7 @@ impl TlsStream {
         }
     }
 
-    /// The same for futures that are written manually; `stream` is the one below.
+    /// Does what [`recv`](Self::recv) does, for hand-written futures; `stream` is the one below.
     pub(crate) fn poll_recv(
         &self,
         stream: &Stream,
@@ -268,7 +269,7 @@ impl TlsStream {
         }
     }
 
-    /// Puts what is decrypted behind `into`, or waits for more; false at the end.
+    /// Appends decrypted bytes to `into`, or waits for more. Returns false at the end.
     pub(crate) async fn recv_chain(
         &self,
         into: &mut Chain,
@@ -307,13 +308,13 @@ impl TlsStream {
         }
     }
 
-    /// Whether something may be there to be received without waiting.
+    /// Returns whether something may be received without waiting.
     pub(crate) fn has_news(&self) -> bool {
         let state = self.state.borrow();
         !state.plain.is_empty() || state.ended || self.socket().is_none_or(Stream::has_news)
     }
 
-    /// `chain` as records, behind what is to be sent before.
+    /// Encrypts `chain` into records, behind the bytes that have to be sent before.
     fn encrypted(&self, chain: &mut Chain, last: bool) -> Result<Chain, TransferError> {
         let State { tls, out, .. } = &mut *self.state.borrow_mut();
         tls.send(chain, out).map_err(TransferError::Tls)?;
@@ -330,7 +331,7 @@ impl TlsStream {
         }
     }
 
-    /// All of `chain` is encrypted at the first poll, so it goes out as that of other connections does.
+    /// Encrypts all of `chain` at the first poll, so it is sent as on other connections.
     pub(crate) async fn send(&self, chain: &mut Chain) -> Result<(), TransferError> {
         let mut out = self.encrypted(chain, false)?;
         self.send_under(&mut out).await
@@ -347,7 +348,7 @@ impl TlsStream {
         }
     }
 
-    /// Says that this side sends no more.
+    /// Sends a `close_notify` and ends the sending direction.
     pub(crate) async fn finish(&self) -> Result<(), TransferError> {
         let mut out = self.encrypted(&mut Chain::new(), true)?;
         if !out.is_empty() {
@@ -361,7 +362,7 @@ impl TlsStream {
         }
     }
 
-    /// Closes it with a word, when the system has taken all that was sent.
+    /// Sends a `close_notify`, and waits until the system has taken all that was sent.
     pub(crate) async fn close(&self) -> Result<(), TransferError> {
         let mut out = self.encrypted(&mut Chain::new(), true)?;
         if !out.is_empty() {

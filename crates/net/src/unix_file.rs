@@ -1,9 +1,9 @@
-//! The file by which a unix socket is found: it appears complete, and goes with its socket.
+//! The file of a unix socket. It appears complete, and is removed with its socket.
 //!
-//! A socket is bound under another name in the same folder, gets its owner and its mode, listens, and then
-//! takes its place by a `rename(2)`, when all else that its process needs is bound. So there is no moment
-//! without a listener when one takes over from another, and none at which the file has the wrong permissions.
-//! When it goes, it takes only a file that is its own: a successor may have put another in its place.
+//! A socket is bound under another name in the same folder, gets its owner and mode, and listens. When
+//! everything else of the process is bound, `rename(2)` puts it at its path. So there is no moment without a
+//! listener when one process takes over from another, and none with wrong permissions. Removal only affects
+//! the socket's own file: a successor may have put another one at the path.
 
 use crate::address::LONGEST_PATH;
 use crate::endpoint::unix_address;
@@ -17,14 +17,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
-/// The file of a bound socket. Dropped, it removes the file if it is still the one that it made.
+/// The file of a bound socket. Dropping it removes the file if it is still the one that it made.
 #[derive(Debug)]
 pub(crate) struct UnixFile {
     paths: Placing,
     identity: (u64, u64),
 }
 
-/// Where the file of a bound socket is, and where it shall be.
+/// The temporary and the final path of a socket's file.
 #[derive(Clone, Debug)]
 pub(crate) struct Placing {
     beside: PathBuf,
@@ -32,26 +32,25 @@ pub(crate) struct Placing {
 }
 
 impl Placing {
-    /// Puts it there, in place of another socket's.
+    /// Moves the file to its path, in place of another socket's file.
     pub(crate) fn place(&self) -> Result<(), Refused> {
         fs::rename(&self.beside, &self.path).map_err(|error| (Step::Rename, errno(&error)))
     }
 }
 
-/// Other names that are tried when a name is taken already.
+/// Number of other names to try if a name is taken.
 const ATTEMPTS: u32 = 8;
 
 impl UnixFile {
-    /// Binds `socket` to a name beside `path`, which it does not take yet; `complete` is called when all but
-    /// the name is right.
+    /// Binds `socket` to a name beside `path`. Calls `complete` once everything but the name is final.
     pub(crate) fn bind(
         socket: &OwnedFd,
         path: &Path,
         options: &UnixOptions,
         complete: impl FnOnce() -> Result<(), Refused>,
     ) -> Result<Self, Refused> {
-        // The folder that the process works in may change before the file goes. The socket has the shorter
-        // name.
+        // Stored as an absolute path, because the working directory may change before the file is removed.
+        // The socket itself has the shorter name.
         let whole = std::path::absolute(path).map_err(|error| (Step::Bind, errno(&error)))?;
         if let Ok(there) = fs::symlink_metadata(path)
             && !there.file_type().is_socket()
@@ -74,11 +73,11 @@ impl UnixFile {
         let made = permitted.map_err(|error| (Step::Permissions, errno(&error)))?;
         complete()?;
         let absolute = std::path::absolute(&beside.0).map_err(|error| (Step::Bind, errno(&error)))?;
-        std::mem::take(&mut beside.0); // it is the file's from here on
+        std::mem::take(&mut beside.0); // from here on the file belongs to `UnixFile`
         Ok(Self { paths: Placing { beside: absolute, path: whole }, identity: identity(&made) })
     }
 
-    /// How it takes its place.
+    /// Returns the paths for the rename.
     pub(crate) fn placing(&self) -> Placing {
         self.paths.clone()
     }
@@ -88,13 +87,13 @@ impl Drop for UnixFile {
     fn drop(&mut self) {
         for path in [&self.paths.beside, &self.paths.path] {
             if fs::symlink_metadata(path).is_ok_and(|there| identity(&there) == self.identity) {
-                let _ = fs::remove_file(path); // there is nobody to tell
+                let _ = fs::remove_file(path); // an error cannot be reported here
             }
         }
     }
 }
 
-/// The other name, until it is that of a file; empty then.
+/// Removes the temporary file on failure; empty once the file belongs to `UnixFile`.
 struct Beside(PathBuf);
 
 impl Drop for Beside {
@@ -105,8 +104,8 @@ impl Drop for Beside {
     }
 }
 
-/// A name in the same folder: ten bytes longer, as [`LONGEST_BOUND_PATH`](crate::address::LONGEST_BOUND_PATH)
-/// allows for.
+/// Returns a name in the same folder that is ten bytes longer, for which
+/// [`LONGEST_BOUND_PATH`](crate::address::LONGEST_BOUND_PATH) leaves room.
 fn beside(path: &Path) -> Result<PathBuf, Refused> {
     let random = RandomState::new().build_hasher().finish() % 36u64.pow(5);
     let digit = |place: u32| char::from_digit((random / 36u64.pow(place) % 36) as u32, 36).unwrap_or('0');

@@ -68,14 +68,14 @@ fn a_connection_has_every_option() {
         let (served, peer) = listener.accept().unwrap();
         assert_eq!((peer, local_address(&stream)), (local_address(&stream), peer));
         assert_eq!(peer.ip().to_string(), "127.0.0.9");
-        // The server sends no larger segments than it was told.
+        // The server sends no larger segments than announced.
         let largest = manylane_io::options::option(served.as_fd(), SocketOption::MaxSegment).unwrap();
         assert!(largest <= 1000, "{largest}");
     });
 }
 
-/// The system is not asked what a socket is that was made here: three calls less for each connection to a
-/// server.
+/// The system is not asked for the properties of a socket that was made here: this saves three calls for each
+/// connection to a server.
 #[test]
 fn what_is_known_of_a_connection_is_not_asked() {
     let folder = Folder::new();
@@ -105,8 +105,8 @@ fn what_is_known_of_a_connection_is_not_asked() {
     });
 }
 
-/// A socket that is disconnected resets its connection as closing it may, and makes the next, which hears of
-/// nothing that was before it.
+/// Disconnecting a socket resets its connection, as closing it may. The socket then makes the next
+/// connection, which sees nothing of the earlier one.
 #[test]
 fn a_socket_makes_one_connection_after_the_other() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -128,8 +128,8 @@ fn a_socket_makes_one_connection_after_the_other() {
             assert_option(&made, SocketOption::NoDelay, 1);
             stream = Some(made);
         }
-        // The acknowledgement of the handshake is left out again, so that nobody is told of a connection that
-        // carries nothing; on a busy machine the system sends it before the reset, but not each time.
+        // The acknowledgement of the handshake is omitted again, so that the server never accepts a
+        // connection that carries nothing. On a busy machine the system sometimes sends it before the reset.
         listener.set_nonblocking(true).unwrap();
         let mut stream = stream.take().unwrap();
         let mut was_late = false;
@@ -157,7 +157,7 @@ fn a_socket_makes_one_connection_after_the_other() {
     });
 }
 
-/// Who lacks the privilege for marks has none, and the connection all the same.
+/// Without the privilege for marks, there is a connection without a mark.
 #[test]
 fn packets_of_one_connection_are_marked_and_those_of_the_next_are_not() {
     let listeners: Vec<_> =
@@ -184,8 +184,8 @@ fn packets_of_one_connection_are_marked_and_those_of_the_next_are_not() {
     });
 }
 
-/// A server has no connection to accept before the handshake is acknowledged, which the kernel puts off for a
-/// moment only: a thread that did not run meanwhile looks again at the next connection.
+/// A server cannot accept a connection before the handshake is acknowledged, which the kernel delays only
+/// briefly: if the thread did not run meanwhile, the test tries again with the next connection.
 #[test]
 fn the_handshake_is_acknowledged_with_the_first_bytes_where_there_are_some() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -202,7 +202,7 @@ fn the_handshake_is_acknowledged_with_the_first_bytes_where_there_are_some() {
                 stream.send(&mut common::chain(b"hello")).await.unwrap();
                 if accepted.is_err() {
                     was_late = true;
-                    while listener.accept().is_err() {} // the bytes are here, or are about to be
+                    while listener.accept().is_err() {} // the bytes are here, or about to come
                     break;
                 }
             }
@@ -235,7 +235,7 @@ fn source_ports_come_from_the_range_and_those_in_use_are_passed_over() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = Endpoint::Ip(listener.local_addr().unwrap());
     on_lane(|io| async move {
-        // Of a range, two ports are in use: one by a listener, one by a connection to the same place.
+        // Two ports of a range are in use: one by a listener, one by a connection to the same address.
         let (low, high) = (20_000, 20_005);
         let address = "127.0.0.77".parse().unwrap();
         let taken = TcpListener::bind(SocketAddr::new(address, low + 1)).unwrap();
@@ -255,7 +255,7 @@ fn source_ports_come_from_the_range_and_those_in_use_are_passed_over() {
     });
 }
 
-/// `source :21000-21010` says nothing of a family: it is for servers of both.
+/// `source :21000-21010` names no family: it is for servers of both.
 #[test]
 fn ports_without_an_address_are_of_the_servers_family() {
     let any: [std::net::IpAddr; 2] = ["0.0.0.0".parse().unwrap(), "::".parse().unwrap()];
@@ -310,7 +310,7 @@ fn a_socket_pair_carries_one_end_of_each_connection() {
         for _ in 0..9 {
             connections.push(connect(&io, &to, ConnectOptions::default()).await.unwrap());
         }
-        // What is no descriptor of a stream is passed over.
+        // A descriptor that is no stream is skipped.
         let strange = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         manylane_io::passing::send_descriptor(ours.as_fd(), strange.as_fd()).unwrap();
         let file = std::fs::File::open("/dev/null").unwrap();
@@ -323,7 +323,7 @@ fn a_socket_pair_carries_one_end_of_each_connection() {
         }
         drop((theirs, bound));
         let after = connect(&io, &to, ConnectOptions::default());
-        // The other side comes when this one waits already.
+        // The other side comes while this one waits already.
         let (served, client) = both(acceptor.accept(), after).await;
         drop((served.unwrap(), client.unwrap()));
         drop(ours);
@@ -331,7 +331,7 @@ fn a_socket_pair_carries_one_end_of_each_connection() {
     });
 }
 
-/// Both, whichever comes first.
+/// Returns the outputs of both, whichever completes first.
 async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
     let (mut first, mut second) = (None, None);
@@ -396,7 +396,7 @@ fn connections_inside_of_the_process_carry_the_very_bytes_and_make_no_system_cal
     on_lane(move |io| async move {
         let bound = listen(&to, &ListenOptions::default()).unwrap();
         let acceptor = bound.acceptor(&io).unwrap();
-        // What the driver did for this lane; other tests run on others.
+        // Calls of the driver for this lane; other tests run on other lanes.
         let calls = || {
             let own = manylane_io::report().into_iter().find(|report| report.lane.is_current());
             own.map(|report| (report.reads, report.writes, report.accepts, report.connects, report.opened))
@@ -469,7 +469,7 @@ fn raw(connection: &Connection) -> i32 {
 #[test]
 fn as_many_connections_wait_as_the_backlog_says_and_one() {
     let name = format!("manylane-net-backlog-{}", std::process::id());
-    let to = endpoint(&format!("abns@{name}")); // the system tells at once that its queue is full
+    let to = endpoint(&format!("abns@{name}")); // the system reports a full queue at once
     for backlog in [2, 5] {
         let to = to.clone();
         on_lane(move |io| async move {
@@ -490,7 +490,7 @@ fn as_many_connections_wait_as_the_backlog_says_and_one() {
 
 #[test]
 fn a_deadline_ends_the_attempt() {
-    // A listener whose queue is full does not answer.
+    // A listener with a full queue does not answer.
     let options = ListenOptions { backlog: 0, ..Default::default() };
     let bound = listen(&endpoint("127.0.0.1:1"), &options).unwrap();
     let to = bound.endpoint().clone();
@@ -507,7 +507,7 @@ fn a_deadline_ends_the_attempt() {
         };
         assert_eq!(error.to_string(), format!("cannot connect to '{to}': it timed out"));
         assert_eq!((error.step(), error.errno()), (Step::Time, Errno::TIMEDOUT));
-        // The attempt's descriptor is closed; io_uring is told to let go of it first.
+        // The attempt's descriptor is closed; io_uring is told to release it first.
         while io.open() > waiting.len() {
             io.here().yield_now().await;
         }
@@ -516,7 +516,7 @@ fn a_deadline_ends_the_attempt() {
 
 #[test]
 fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
-    // Of an address where nobody else listens.
+    // An address where nobody else listens.
     let [_, a, b, c] = std::process::id().to_be_bytes();
     let closed =
         TcpListener::bind(SocketAddr::from(([127, 128 | a, b, c], 0))).unwrap().local_addr().unwrap();
@@ -561,7 +561,7 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
             refusal(endpoint("fd@3"), plain()).await,
             "cannot connect to 'fd@3': sockets of this kind cannot be connected to in this way"
         );
-        // The queue of a unix socket that is full is told at once.
+        // A unix socket with a full queue reports that at once.
         let full = folder.join("full");
         let mut waiting = Vec::new();
         let error = loop {
@@ -586,7 +586,7 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
     });
 }
 
-/// Makes the queue of a listener as short as can be.
+/// Makes the queue of a listener as short as possible.
 fn shorten_queue(listener: &UnixListener) {
     socket::listen(listener.as_fd(), 0).unwrap();
 }

@@ -1,5 +1,5 @@
-//! No descriptors left: accepting pauses, nothing is lost, and it goes on when there are some again. A
-//! program of its own, since the limit is the process's.
+//! No descriptors left: accepting pauses, nothing is lost, and accepting goes on when there are some again.
+//! This test has a process of its own, because the limit is the process's.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -14,12 +14,12 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;
 
-/// Times that accepting has paused.
+/// Returns the number of pauses of accepting.
 fn pauses() -> u64 {
     manylane_io::report().iter().map(|report| report.pauses).sum()
 }
 
-/// Rounds that lanes have made.
+/// Returns the number of rounds of all lanes.
 fn rounds() -> u64 {
     manylane_sched::report().iter().map(|report| report.rounds).sum()
 }
@@ -54,7 +54,7 @@ fn accepting_pauses_without_descriptors_and_loses_nothing() {
             while pauses() == before {
                 here.yield_now().await;
             }
-            // Nothing spins: from here on the lane sleeps, but for a look at the listener when a pause has
+            // Nothing spins: from here on the lane sleeps, except that it tries the listener when a pause has
             // ended.
             let (looked, began, seen) = (rounds(), Instant::now(), pauses());
             let paused = move || {
@@ -62,7 +62,7 @@ fn accepting_pauses_without_descriptors_and_loses_nothing() {
                     std::thread::yield_now()
                 }
             };
-            others.run(paused).unwrap().await; // elsewhere: this lane does nothing for it
+            others.run(paused).unwrap().await; // on another thread: this lane does nothing for it
             let most = began.elapsed().div_duration_f64(ACCEPT_PAUSE) as u64 + 2;
             assert!(pauses() - seen <= most, "{} pauses, of {most}", pauses() - seen);
             assert!(rounds() - looked <= 5 * most, "{} rounds in {most} pauses", rounds() - looked);
@@ -80,7 +80,7 @@ fn accepting_pauses_without_descriptors_and_loses_nothing() {
         let served = both(accepting, free).await;
         for (client, served) in clients.iter_mut().zip(&served) {
             served.send(&mut common::chain(b"x")).await.unwrap();
-            served.flush().await.unwrap(); // the read holds up the lane, which may have the byte still
+            served.flush().await.unwrap(); // the read occupies the lane, which may still have the byte
             client.write_all(b"y").unwrap();
             client.read_exact(&mut [0]).unwrap();
             assert_eq!(&*served.recv().await.unwrap().unwrap(), b"y");
@@ -88,7 +88,7 @@ fn accepting_pauses_without_descriptors_and_loses_nothing() {
     });
 }
 
-/// The output of `a`, while `b` goes on beside it.
+/// Returns the output of `a`, while `b` runs beside it.
 async fn both<A: Future, B: Future<Output = ()>>(a: A, b: B) -> A::Output {
     let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
     let mut ended = false;
@@ -99,7 +99,7 @@ async fn both<A: Future, B: Future<Output = ()>>(a: A, b: B) -> A::Output {
     .await
 }
 
-/// At most so many descriptors from here on.
+/// Limits the number of descriptors to `most`.
 fn limit(most: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let hard = getrlimit(Resource::Nofile).maximum;

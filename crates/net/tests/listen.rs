@@ -1,5 +1,4 @@
-//! Listeners, on real sockets: where they are, which options they have, what they leave behind, what they
-//! refuse.
+//! Listeners on real sockets: their addresses, their options, what they leave behind, and what they refuse.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -61,7 +60,7 @@ fn assert_all_options(socket: impl AsFd) {
     assert_option(socket, SocketOption::KeepAliveInterval, 7);
     assert_option(socket, SocketOption::NoDelay, 1);
     assert_option(socket, SocketOption::Tos, 0x20);
-    // The kernel doubles what it is given, for what it keeps beside the bytes.
+    // The kernel doubles the value for its bookkeeping.
     assert_option(socket, SocketOption::ReceiveBuffer, 40_000);
     assert_option(socket, SocketOption::SendBuffer, 60_000);
     assert_option(socket, SocketOption::NotSentLowWater, 4_000);
@@ -79,7 +78,7 @@ fn a_listener_has_every_option_and_hands_it_to_its_connections() {
     assert_option(bound.socket().unwrap(), SocketOption::FastOpen, 99);
     assert_option(bound.socket().unwrap(), SocketOption::QuickAck, 0);
     assert_option(bound.socket().unwrap(), SocketOption::MaxSegment, 1200);
-    // The kernel counts retransmissions: 3 s are covered by those after 1 and 3 s.
+    // The kernel counts retransmissions: those after 1 and 3 s cover 3 s.
     assert_option(bound.socket().unwrap(), SocketOption::DeferAccept, 3);
     let address = ip(bound.endpoint());
     on_lane(move |io| async move {
@@ -189,7 +188,7 @@ fn a_unix_socket_has_its_mode_and_owner_and_goes_with_its_listener() {
             let mut client = UnixStream::connect(&path).unwrap();
             let served = acceptor.accept().await.unwrap().into_connection(&io);
             served.send(&mut common::chain(b"x")).await.unwrap();
-            served.flush().await.unwrap(); // the read holds up the lane, which may have the byte still
+            served.flush().await.unwrap(); // the read occupies the lane, which may still have the byte
             client.read_exact(&mut [0]).unwrap();
         }
     });
@@ -281,12 +280,12 @@ fn an_inherited_descriptor_listens_with_the_options_and_its_original_stays() {
             acceptor.accept().await.unwrap();
             drop(client);
         });
-        // Like the parent's own, it is still there: the next process may inherit it.
+        // The parent's own socket is still there: the next process may inherit it.
         assert!(TcpStream::connect(address).is_ok());
     }
 }
 
-/// The sentence for `text`.
+/// Returns the error for `text`.
 fn refusal(text: &str) -> String {
     listen(&endpoint(text), &ListenOptions::default()).unwrap_err().to_string()
 }
@@ -336,7 +335,7 @@ fn what_the_system_refuses_is_one_sentence_with_the_address_and_its_error() {
     assert_eq!((error.step(), error.errno()), (Step::Bind, Errno::NAMETOOLONG));
     assert_eq!(folder.names(), ["precious"]);
 
-    // Far above what a process may open.
+    // Far above the number of descriptors that a process may open.
     assert_eq!(
         refusal("fd@1073741816"),
         "cannot listen on 'fd@1073741816': the descriptor cannot be used: Bad file descriptor (os error 9); \

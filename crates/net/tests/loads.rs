@@ -1,4 +1,4 @@
-//! Which lane gets a connection (rules of `loads.rs`).
+//! The choice of the lane for a connection (rules of `loads.rs`).
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,8 @@ use manylane_net::{Balance, Incoming, LaneGuard, Presence, load};
 use manylane_sync::{LaneId, lane};
 use std::sync::mpsc;
 
-/// Where the next connection goes when this lane has `own` and another one `others`; whether it stays here.
+/// Returns whether the next connection stays here, if this lane has `own` connections and another one
+/// `others`.
 fn stays(own: usize, others: usize) -> bool {
     let here = lane::current();
     let _presence = Presence::new();
@@ -76,13 +77,13 @@ fn a_connection_inside_of_the_process_stays_on_the_lane_that_connected() {
         let (other, (_client, theirs)) = told.recv().unwrap();
         let (_client, ours) = connect();
         let balance = Balance::new([here, other]);
-        // However much that lane has, and this one nothing.
+        // However many connections that lane has, and this one has none.
         let guards: Vec<_> = (0..20).map(|_| balance.guard_for(&theirs)).collect();
         assert!(guards.iter().all(|lane_guard| lane_guard.lane() == other));
         let guards_here: Vec<_> = (0..40).map(|_| balance.guard_for(&ours)).collect();
         assert!(guards_here.iter().all(|lane_guard| lane_guard.lane() == here));
         assert_eq!((load(here), load(other)), (40, 20));
-        // A lane that is none of those that serve, and one that takes nothing any more.
+        // A lane that is not among those that serve, and one that takes no connections any more.
         assert_eq!(Balance::new([here]).guard_for(&theirs).lane(), here);
         drop(presence);
         assert_eq!(Balance::new([here, other]).guard_for(&ours).lane(), here, "the own lane is always there");

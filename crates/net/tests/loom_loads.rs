@@ -4,8 +4,8 @@
 use manylane_net::{Balance, LaneGuard, Presence, load};
 use manylane_sync::{LaneId, lane, model, thread};
 
-/// One lane gives a connection to the other, which ends one of its own meanwhile. A third look sees a load
-/// between what is sure and what is possible, and nothing is left.
+/// One lane gives a connection to the other, which ends one of its own meanwhile. A third reader sees a load
+/// between the certain and the possible ones, and in the end nothing is left.
 #[test]
 fn a_load_counts_what_is_there_and_comes_back_to_zero() {
     model(|| {
@@ -27,8 +27,7 @@ fn a_load_counts_what_is_there_and_comes_back_to_zero() {
     });
 }
 
-/// A connection that was refused by its lane is taken back by the one that gave it, while the lane ends
-/// another.
+/// A lane refuses a connection, so the giver takes it back, while the lane ends another one.
 #[test]
 fn a_seat_that_is_taken_back_is_not_counted() {
     model(|| {
@@ -43,7 +42,7 @@ fn a_seat_that_is_taken_back_is_not_counted() {
     });
 }
 
-/// Lanes come and go while others look for one.
+/// Lanes come and go while others choose one.
 #[test]
 fn a_lane_that_is_not_present_gets_nothing() {
     model(|| {

@@ -1,8 +1,8 @@
-//! What needs a privilege, or must be shown without one. Where this machine allows neither, a test says so
-//! and shows nothing.
+//! Tests that need a privilege, or that must run without one. If this machine allows neither, a test prints
+//! that and shows nothing.
 //!
-//! Each test runs in a process of its own with a network of its own (`unshare`), so nothing of the machine
-//! changes.
+//! Each test runs in a process of its own with a network of its own (`unshare`), so the machine is not
+//! changed.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)]
 
@@ -19,31 +19,30 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::Command;
 
-/// The variable that tells the inner process that it is one.
+/// Variable that marks the inner process.
 const INNER: &str = "MANYLANE_TEST_INNER";
 
-/// Seconds that another program has: more than the minute of a test inside of it, which says more about what
-/// it waited for.
+/// Seconds for another program: more than the minute of a test inside of it, whose message says more.
 const LIMIT: &str = "120";
 
-/// What `timeout` ends with if it ended the program.
+/// Exit code of `timeout` if it ended the program.
 const TIMED_OUT: i32 = 124;
 
-/// The command `words`, which is ended when its time is over.
+/// Returns the command `words` with a time limit.
 fn bounded(words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.arg(LIMIT).args(words);
     command
 }
 
-/// Whether this is the inner process of the test `name`. If not, runs one behind `prefix`, and passes its end
-/// on.
+/// Returns whether this is the inner process of the test `name`. If not, runs one behind `prefix`, and passes
+/// its result on.
 fn inside(name: &str, what: &str, prefix: &[&str]) -> bool {
     if std::env::var_os(INNER).is_some() {
         return true;
     }
     let program = std::env::current_exe().unwrap();
-    // That program itself: behind some prefixes its folder may be out of reach.
+    // The test program itself: some prefixes may hide its folder.
     let possible = bounded(prefix).arg(&program).arg("--list").output();
     match possible {
         Ok(output) if output.status.success() => {}
@@ -73,7 +72,7 @@ fn inside(name: &str, what: &str, prefix: &[&str]) -> bool {
     false
 }
 
-/// A network of its own, in which the process is almighty.
+/// A network of its own, in which the process has all rights.
 const NETWORK: &[&str] = &["unshare", "--user", "--map-root-user", "--net", "--mount"];
 
 fn run(command: &str) -> bool {
@@ -199,7 +198,7 @@ fn a_socket_in_another_namespace_is_there_and_the_thread_is_not() {
 fn what_is_not_permitted_is_one_sentence_with_the_address_and_the_systems_error() {
     let name = "what_is_not_permitted_is_one_sentence_with_the_address_and_the_systems_error";
     let what = "permission denied";
-    // A network of its own, whose owner this is not: nothing is permitted there.
+    // A network that another user namespace owns: nothing is permitted there.
     let prefix = [
         "unshare",
         "--net",
@@ -243,7 +242,7 @@ fn what_is_not_permitted_is_one_sentence_with_the_address_and_the_systems_error(
     );
 }
 
-/// As root in a process that has given that up; as anybody else as it is.
+/// As root, in a process that has given up its rights; as another user, unchanged.
 #[test]
 fn a_folder_that_may_not_be_written_to_is_one_sentence_with_the_path_and_the_systems_error() {
     let name = "a_folder_that_may_not_be_written_to_is_one_sentence_with_the_path_and_the_systems_error";

@@ -1,4 +1,4 @@
-//! What it costs to choose a lane, in line transfers on the virtual multiprocessor. Figures are simulated.
+//! The cost of choosing a lane, in cache-line transfers on the virtual multiprocessor. Figures are simulated.
 #![cfg(manylane_sim)]
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ impl Meeting {
     }
 }
 
-/// Every lane takes a lane guard among `among` and gives it up, again and again.
+/// Every lane takes and drops lane guards among `among`, again and again.
 fn report(cores: usize, among: impl Fn(usize) -> Vec<usize> + Send + Sync + 'static) -> Report {
     Simulation::new(Topology::two_sockets_24x2()).cores(cores).run(
         Meeting::default,
@@ -33,7 +33,7 @@ fn report(cores: usize, among: impl Fn(usize) -> Vec<usize> + Send + Sync + 'sta
     )
 }
 
-/// R-F5: a listener of one lane alone shares nothing.
+/// R-F5: a listener of one lane shares nothing.
 #[test]
 fn a_seat_on_the_own_lane_moves_no_line() {
     for cores in [1, 8, 32, 96] {
@@ -43,8 +43,8 @@ fn a_seat_on_the_own_lane_moves_no_line() {
     }
 }
 
-/// Two lanes are looked at besides the own, whose line was looked at by others: what it costs does not grow
-/// with the lanes.
+/// Two lanes are compared besides the own one, whose line other lanes have read: the cost does not grow with
+/// the number of lanes.
 #[test]
 fn choosing_costs_a_few_lines_however_many_lanes_there_are() {
     for cores in [8, 32, 96] {

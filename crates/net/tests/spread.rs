@@ -17,17 +17,17 @@ use std::sync::mpsc::{self, Receiver, Sender};
 static ACCEPT: TaskKind = TaskKind::new("accept");
 static ECHO: TaskKind = TaskKind::new("echo");
 
-/// A lane that serves, on a thread of its own. The thread, and so the lane's number, stays until this is
-/// dropped: no other lane of this process, of this test or of one beside it, is mistaken for it.
+/// A lane that serves, on a thread of its own. The thread, and so the lane's number, exists until this is
+/// dropped: no other lane of this process gets the same number.
 struct Serves {
     remote: Remote,
     stopped: Receiver<()>,
-    /// Its end lets the thread go.
+    /// Dropping it ends the thread.
     _stay: Sender<()>,
 }
 
 impl Serves {
-    /// `begin` runs on the lane before anything else, and waits for nothing that comes after it.
+    /// Starts the lane. `begin` runs on it before anything else, and must not wait for later events.
     fn new(begin: impl FnOnce(&Io) + Send + 'static) -> Self {
         let (tell, told) = mpsc::channel();
         let (tell_stopped, stopped) = mpsc::channel();
@@ -41,7 +41,7 @@ impl Serves {
             lane.run(&mut driver).unwrap();
             drop(lane);
             drop(serving);
-            let _ = tell_stopped.send(()); // nobody listens if the test failed
+            let _ = tell_stopped.send(()); // the receiver is gone if the test failed
             let _ = go.recv(); // an error: nothing is ever sent
         });
         Self { remote: wait_for(&told, "the start of a lane"), stopped, _stay: stay }
@@ -51,14 +51,14 @@ impl Serves {
         self.remote.lane()
     }
 
-    /// Returns when the lane serves no more.
+    /// Returns once the lane serves no more.
     fn stop(&self) {
         self.remote.stop().unwrap();
         wait_for(&self.stopped, "the end of a lane");
     }
 }
 
-/// Says which lane serves, then gives back what comes.
+/// Sends the number of the serving lane, then echoes.
 async fn serve(io: Io, incoming: manylane_net::Incoming, lane_guard: manylane_net::LaneGuard) {
     assert_eq!(lane_guard.lane(), io.here().lane());
     let stream = incoming.into_connection(&io);
@@ -72,7 +72,7 @@ async fn serve(io: Io, incoming: manylane_net::Incoming, lane_guard: manylane_ne
     drop(lane_guard);
 }
 
-/// A client, and the lane that serves it.
+/// Returns a client and the lane that serves it.
 fn client(address: SocketAddr) -> (TcpStream, LaneId) {
     let mut client = TcpStream::connect(address).unwrap();
     client.set_read_timeout(Some(PIECE)).unwrap();
@@ -91,8 +91,8 @@ fn client(address: SocketAddr) -> (TcpStream, LaneId) {
     panic!("no lane served the connection within a minute");
 }
 
-/// One lane accepts for all: each new connection is served by one of the least loaded lanes, and the loads
-/// are zero in the end.
+/// One lane accepts for all: one of the least loaded lanes serves each new connection, and in the end the
+/// loads are zero.
 #[test]
 fn the_least_loaded_lane_serves_and_loads_go_back_to_zero() {
     within_a_minute(|| {
@@ -122,13 +122,13 @@ fn the_least_loaded_lane_serves_and_loads_go_back_to_zero() {
             client.read_exact(&mut bytes).unwrap();
             assert_eq!(&bytes, b"hello");
         }
-        // When those of one lane end, the next ones come to it.
+        // When the connections of one lane end, the next ones go to it.
         for (mut client, _) in clients.extract_if(.., |(_, by)| *by == lanes[1]) {
             client.shutdown(std::net::Shutdown::Write).unwrap();
             client.read_to_end(&mut Vec::new()).unwrap();
         }
         while load(lanes[1]) > 0 {
-            std::thread::yield_now(); // its lane guard is given up right after the close
+            std::thread::yield_now(); // its lane guard is dropped right after the close
         }
         for _ in 0..3 {
             let (client, by) = client(address);
@@ -164,7 +164,7 @@ fn a_lane_that_stopped_serving_is_passed_over() {
             io.here().spawn(&ACCEPT, Class::Normal, accepting).unwrap();
         });
         assert_ne!(stays.lane(), gone.lane());
-        // They stay, so that the other lane would be the less loaded one.
+        // These connections stay, so that the other lane would be less loaded.
         let clients: Vec<_> = (0..8).map(|_| client(address)).collect();
         assert!(clients.iter().all(|(_, by)| *by == stays.lane()));
         assert_eq!((load(stays.lane()), load(gone.lane())), (8, 0));
@@ -172,8 +172,8 @@ fn a_lane_that_stopped_serving_is_passed_over() {
     });
 }
 
-/// With io_uring the kernel accepts ahead; with epoll connections wait in the listener. Either way each is
-/// served once.
+/// With io_uring the kernel accepts ahead; with epoll connections wait in the listener. In both cases each
+/// connection is served once.
 #[test]
 fn no_connection_is_lost_when_a_lane_stops_accepting() {
     let bound = listen(&endpoint("127.0.0.1:1"), &ListenOptions::default()).unwrap();

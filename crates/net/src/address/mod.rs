@@ -1,5 +1,5 @@
-//! Where to listen, and where to connect to: the addresses of configuration files (section 11 of HAProxy's
-//! configuration manual), and our own `local@`.
+//! Addresses of configuration files to listen at and to connect to (section 11 of HAProxy's configuration
+//! manual), and our own `local@`.
 //!
 //! ```text
 //! address    [prefix "@"] place
@@ -11,12 +11,11 @@
 //! ```
 //!
 //! The last colon begins the port, unless brackets follow it. Comma-separated lists and environment variables
-//! are taken apart before an address comes here.
+//! are resolved before an address comes here.
 //!
-//! Known differences from HAProxy, each an error that says what to write instead: an IPv6 address without
-//! brackets whose last group would be taken for a port by mistake (`::1`); dotted numbers that are no IPv4
-//! address (`10.1`); names with characters that host names do not have; an offset of more than 65535; empty
-//! paths.
+//! Known differences from HAProxy, each an error with a remedy: an IPv6 address without brackets whose last
+//! group would be mistaken for a port (`::1`); dotted numbers that are no IPv4 address (`10.1`); names with
+//! characters that host names do not have; an offset of more than 65535; empty paths.
 
 mod nearest;
 mod parse;
@@ -26,30 +25,30 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-/// Longest path of a unix socket that can be connected to, in bytes: what the system's address has room for.
+/// Longest path of a unix socket to connect to, in bytes: the room in the system's address.
 pub const LONGEST_PATH: usize = 107;
 
-/// Longest path of a unix socket that can be bound, in bytes. The listener is made under another name beside
-/// it first, which is longer by these ten bytes.
+/// Longest path of a unix socket to listen at, in bytes. The listener is first bound to a temporary name
+/// beside it, which is ten bytes longer.
 pub const LONGEST_BOUND_PATH: usize = LONGEST_PATH - 10;
 
-/// Longest name in the abstract namespace, in bytes: a path's room without the first byte.
+/// Longest name in the abstract namespace, in bytes: the room of a path without the first byte.
 pub const LONGEST_ABSTRACT: usize = LONGEST_PATH;
 
 /// Longest host name, in bytes (RFC 1035, section 2.3.4).
 pub const LONGEST_NAME: usize = 253;
 
-/// One address of a configuration file, checked. [`fmt::Display`] writes it so that it reads back as the
-/// same.
+/// One checked address of a configuration file. [`fmt::Display`] writes it in a form that parses to the same
+/// address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// The transport that the prefix forces; none leaves it to the statement.
+    /// Transport that the prefix forces; `None` leaves it to the statement.
     pub transport: Option<Transport>,
-    /// Where.
+    /// Location that it refers to.
     pub place: Location,
 }
 
-/// How bytes travel.
+/// Kind of transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// A byte stream: TCP, or a stream socket.
@@ -58,29 +57,29 @@ pub enum Transport {
     Datagram,
 }
 
-/// What an address points to.
+/// Location that an address refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Location {
     /// A host and its port.
     Ip {
         /// The host.
         host: Host,
-        /// The port, or ports.
+        /// Port or ports.
         port: Port,
     },
-    /// A unix socket by its path, which may be relative.
+    /// Path of a unix socket; it may be relative.
     Unix(Box<str>),
     /// A unix socket in Linux's abstract namespace.
     Abstract {
-        /// Its name, without the leading zero byte.
+        /// Name, without the leading zero byte.
         name: Box<str>,
-        /// `abns@`: zero bytes up to the end of the system's address are part of the name, as HAProxy has
-        /// it. `abnsz@`: the name is as long as it looks, as most other programs have it.
+        /// With `abns@`, zero bytes up to the end of the system's address belong to the name, as in HAProxy.
+        /// With `abnsz@`, the name is as long as written, as in most other programs.
         padded: bool,
     },
-    /// A descriptor that was inherited, bound and perhaps listening.
+    /// An inherited descriptor that is bound, and may be listening.
     Descriptor(i32),
-    /// A descriptor of a connected unix socket, over which connected sockets are passed.
+    /// Descriptor of a connected unix socket, over which connected sockets are passed.
     SocketPair(i32),
     /// A socket inside of this process (R-A8).
     Local(Box<str>),
@@ -93,11 +92,11 @@ pub enum Host {
     V4(Ipv4Addr),
     /// An IPv6 address.
     V6(Ipv6Addr),
-    /// A name, to be resolved.
+    /// A name to be resolved.
     Name {
-        /// As it was written; letters, digits, `-`, `_` and dots.
+        /// As written: letters, digits, `-`, `_` and dots.
         name: Box<str>,
-        /// To addresses of this family only.
+        /// Restricts it to addresses of this family.
         family: Option<Family>,
     },
 }
@@ -111,26 +110,26 @@ pub enum Family {
     V6,
 }
 
-/// A port, or what stands in its place.
+/// A port, or its replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Port {
-    /// None was given, or 0: for a server, the port that the client connected to.
+    /// No port, or 0: for a server, the port that the client connected to.
     Unset,
-    /// This one; 1 to 65535.
+    /// One port: 1 to 65535.
     One(u16),
-    /// Each of these: `1 <= low < high`.
+    /// A range of ports: `1 <= low < high`.
     Range {
-        /// The first.
+        /// First port.
         low: u16,
-        /// The last, which belongs to the range.
+        /// Last port, inclusive.
         high: u16,
     },
-    /// The port that the client connected to, and so many more; -65535 to 65535.
+    /// Offset from the port that the client connected to: -65535 to 65535.
     Offset(i32),
 }
 
 impl Port {
-    /// The ports to use, in order: one, all of a range; none where none was given, or an offset.
+    /// Returns the ports in order: one, or those of a range; none if there is no port, or an offset.
     pub fn iter(self) -> std::ops::RangeInclusive<u16> {
         match self {
             Self::One(port) => port..=port,
@@ -140,8 +139,8 @@ impl Port {
         }
     }
 
-    /// The port of a server for a client that connected to `client`; none when an offset leads out of 1 to
-    /// 65535, or the port is a range.
+    /// Returns the port of a server for a client that connected to `client`. Returns `None` if an offset
+    /// leads out of 1 to 65535, or the port is a range.
     pub fn of_server(self, client: u16) -> Option<u16> {
         match self {
             Self::Unset => Some(client),
@@ -152,46 +151,46 @@ impl Port {
     }
 }
 
-/// What a statement takes for an address. Start from one of the constants.
+/// Forms of addresses that a statement accepts. Start from one of the constants.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// The statement, for messages: `bind`.
+    /// Name of the statement, for messages: `bind`.
     pub statement: &'static str,
-    /// Which transports may be meant.
+    /// Transports that the statement accepts.
     pub transports: Transports,
-    /// A port must be there, and not 0.
+    /// True if a port other than 0 is required.
     pub port_needed: bool,
-    /// `low-high` may stand for the port.
+    /// True if `low-high` may replace the port.
     pub port_range: bool,
-    /// `+n` and `-n` may stand for the port.
+    /// True if `+n` and `-n` may replace the port.
     pub port_offset: bool,
-    /// `unix@`, `abns@` and paths may be meant.
+    /// True if `unix@`, `abns@` and paths are accepted.
     pub unix: bool,
-    /// `fd@` may be meant.
+    /// True if `fd@` is accepted.
     pub descriptor: bool,
-    /// `sockpair@` may be meant.
+    /// True if `sockpair@` is accepted.
     pub socket_pair: bool,
-    /// `local@` may be meant.
+    /// True if `local@` is accepted.
     pub local: bool,
-    /// Names may stand for the host.
+    /// True if names may replace the host.
     pub names: bool,
     /// Longest path of a unix socket, in bytes.
     pub longest_path: usize,
 }
 
-/// The transports that a statement knows. The first is what an address without a forcing prefix means.
+/// Transports of a statement. The first one is the default for an address without a forcing prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transports {
     /// Streams only.
     Stream,
-    /// Datagrams, or streams where the prefix says so.
+    /// Datagrams, or streams if the prefix forces them.
     DatagramOrStream,
     /// Datagrams only.
     Datagram,
 }
 
 impl Transports {
-    /// What an address means that forces none.
+    /// Returns the default transport.
     pub fn default(self) -> Transport {
         match self {
             Self::Stream => Transport::Stream,
@@ -240,7 +239,7 @@ impl Rules {
         longest_path: LONGEST_PATH,
     };
 
-    /// `source` of a server, where ranges of ports are known.
+    /// `source` of a server, which may have ranges of ports.
     pub const SOURCE: Self = Self {
         statement: "source",
         transports: Transports::Stream,
@@ -255,7 +254,7 @@ impl Rules {
         longest_path: LONGEST_PATH,
     };
 
-    /// `log`: datagrams unless a prefix says otherwise.
+    /// `log`: datagrams unless a prefix forces streams.
     pub const LOG: Self = Self {
         statement: "log",
         transports: Transports::DatagramOrStream,
@@ -270,7 +269,7 @@ impl Rules {
         longest_path: LONGEST_PATH,
     };
 
-    /// `nameserver`: an address and a port, since names cannot be resolved there.
+    /// `nameserver`: an address and a port, because names cannot be resolved there.
     pub const NAMESERVER: Self = Self {
         statement: "nameserver",
         port_needed: true,
@@ -282,10 +281,10 @@ impl Rules {
 }
 
 impl Address {
-    /// Reads `text` as `rules` allow.
+    /// Parses `text` as `rules` allow.
     ///
     /// # Errors
-    /// [`AddressError`]: the first thing that is wrong, from left to right.
+    /// [`AddressError`]: the first error from left to right.
     pub fn parse(text: &str, rules: &Rules) -> Result<Self, AddressError> {
         parse::address(text, rules)
     }
@@ -303,7 +302,7 @@ impl fmt::Display for Address {
             Location::Ip { host, port } => {
                 let family = match host {
                     Host::Name { family, .. } => *family,
-                    Host::V4(_) | Host::V6(_) => None, // it shows
+                    Host::V4(_) | Host::V6(_) => None, // it is visible
                 };
                 f.write_str(match (self.transport, family) {
                     (None, None) => "",
@@ -346,7 +345,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// With its colon: `:80`, or nothing.
+/// Writes it with its colon: `:80`, or nothing.
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -358,7 +357,7 @@ impl fmt::Display for Port {
     }
 }
 
-/// Why a text is no address: the place in it, what is wrong there, and what to write instead.
+/// Reason why a text is no address: the position, the error, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressError {
     address: Box<str>,
@@ -368,18 +367,18 @@ pub struct AddressError {
 }
 
 impl AddressError {
-    /// The bytes of the text that are wrong; empty where something is missing.
+    /// Returns the range of the wrong bytes; empty if something is missing.
     pub fn span(&self) -> Range<usize> {
         self.span.clone()
     }
 
-    /// What is wrong, without the address and the position: `unknown prefix 'tpc@'`.
+    /// Returns the error, without the address and the position: `unknown prefix 'tpc@'`.
     pub fn wrong(&self) -> &str {
         &self.wrong
     }
 
-    /// The same, with the address where it does not tell it: `a host name cannot have the character '!' in
-    /// 'a!'`.
+    /// Returns the error, with the address if the error does not contain it:
+    /// `a host name cannot have the character '!' in 'a!'`.
     pub fn wrong_in(&self) -> String {
         let address = format!("'{}'", Quoted(&self.address));
         if self.wrong.contains(&address) {
@@ -389,7 +388,7 @@ impl AddressError {
         }
     }
 
-    /// What to do about it: `did you mean 'tcp@'?`.
+    /// Returns the remedy: `did you mean 'tcp@'?`.
     pub fn remedy(&self) -> &str {
         &self.remedy
     }
@@ -405,10 +404,10 @@ impl fmt::Display for AddressError {
 
 impl std::error::Error for AddressError {}
 
-/// Text from outside, for a message: control characters are escaped, and what is very long is cut.
+/// Foreign text in a message: control characters are escaped, and a long text is cut.
 pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
-/// Characters of a text that messages show.
+/// Number of characters that messages show.
 const SHOWN: usize = 128;
 
 impl fmt::Display for Quoted<'_> {

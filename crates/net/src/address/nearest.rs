@@ -1,17 +1,17 @@
-//! The known word that a mistyped one is nearest to.
+//! Finds the known word nearest to a mistyped one.
 
-/// The word of `known` that `typed` is made from by at most two of these: a character added, left out,
-/// replaced, or two neighbours exchanged (Damerau's distance, in its restricted form), upper and lower case
-/// being the same. The first of several.
+/// Returns the first word of `known` at the smallest distance from `typed`, if that is at most two edits. An
+/// edit adds, omits or replaces a character, or exchanges two neighbours (Damerau's distance in its
+/// restricted form). Case is ignored.
 pub(super) fn nearest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    /// Longer words are nobody's typing mistakes, and the table stays small.
+    /// Longer words are no typing mistakes, and the table stays small.
     const LONGEST: usize = 16;
     let typed: Vec<u8> = typed.bytes().take(LONGEST + 1).map(|c| c.to_ascii_lowercase()).collect();
     if typed.len() > LONGEST {
         return None;
     }
     let distances = known.map(|word| (distance(&typed, word.as_bytes()), word));
-    // A word of which nothing was right is no typing mistake either.
+    // A word that is wrong throughout is no typing mistake either.
     let (best, word) = distances.min_by_key(|(distance, _)| *distance)?;
     (best <= 2 && best < typed.len().max(2)).then_some(word)
 }

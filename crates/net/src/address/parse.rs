@@ -1,4 +1,4 @@
-//! From text to an address, left to right.
+//! Parses an address from left to right.
 
 use super::nearest::nearest;
 use super::prefix::{self, Kind, PREFIXES, Prefix};
@@ -76,8 +76,8 @@ impl Parser<'_> {
         Ok(Address { transport, place })
     }
 
-    /// The transport that `stream+` or `dgram+` forces without a prefix of a family, and where the address
-    /// begins.
+    /// Returns the transport that `stream+` or `dgram+` forces without a family prefix, and the start of the
+    /// address.
     fn forced(&self) -> Parsed<(Option<Transport>, usize)> {
         match self.text.split_once('+') {
             Some(("stream", _)) => Ok((Some(Transport::Stream), "stream+".len())),
@@ -87,7 +87,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What an address of this statement looks like.
+    /// Returns an example of this statement's addresses.
     fn example(&self) -> &'static str {
         if self.rules.port_needed {
             "an address such as '192.0.2.1:80'"
@@ -96,7 +96,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The prefix before the `@` at `at`, and the transport that is forced.
+    /// Parses the prefix before the `@` at `at`. Returns the forced transport and the prefix.
     fn prefix(&self, at: usize) -> Parsed<(Option<Transport>, &'static Prefix)> {
         let whole = &self.text[..at];
         let (forced, name) = match whole.split_once('+') {
@@ -125,7 +125,7 @@ impl Parser<'_> {
         Ok((forced.or(prefix.transport), prefix))
     }
 
-    /// Whether the statement knows the transport that the prefix at `span` forces.
+    /// Checks that the statement has the transport that the prefix at `span` forces.
     fn transport(&self, transport: Option<Transport>, span: Range<usize>) -> Parsed<()> {
         let (wrong, remedy) = match (transport, self.rules.transports) {
             (Some(Transport::Datagram), Transports::Stream) => {
@@ -163,7 +163,7 @@ impl Parser<'_> {
         Ok(Location::Abstract { name: self.name(start, "a name", LONGEST_ABSTRACT)?, padded })
     }
 
-    /// The rest of the text, which must be there and not longer than `longest` bytes.
+    /// Returns the rest of the text, which must not be empty or longer than `longest` bytes.
     fn name(&self, start: usize, what: &str, longest: usize) -> Parsed<Box<str>> {
         let name = &self.text[start..];
         if name.is_empty() {
@@ -192,7 +192,7 @@ impl Parser<'_> {
         })
     }
 
-    /// `[host][:[port]]` from `start` on.
+    /// Parses `[host][:[port]]` from `start` on.
     fn ip(&self, start: usize, family: Option<Family>) -> Parsed<Location> {
         let text = &self.text[start..];
         // The last colon begins the port, unless it is inside of brackets.
@@ -200,8 +200,8 @@ impl Parser<'_> {
         let end = start + colon.unwrap_or(text.len());
         if colon.is_some()
             && let Ok(ip) = text.parse::<Ipv6Addr>()
-            // As `::1:80` may be meant as `::1` and a port, and `1::` has a colon for a port that is not
-            // there, what is a valid host without its last group is taken as HAProxy takes it.
+            // `::1:80` may mean `::1` and a port, and `1::` has a colon without a port. So a text that is a
+            // valid host without its last group is read as HAProxy reads it.
             && self.text[start..end].parse::<Ipv6Addr>().is_err()
         {
             let remedy = if self.rules.port_needed {
@@ -284,7 +284,7 @@ impl Parser<'_> {
             let wrong = format!("a host name cannot have the character '{}'", Quoted(&self.text[start..end]));
             return Err(self.error(start..end, wrong, "use letters, digits, '-', '_' and dots"));
         }
-        // A dot at the end names the root, and no part follows it.
+        // A dot at the end names the root; no part follows it.
         let parts = name.strip_suffix('.').unwrap_or(name).split('.');
         if name.len() > LONGEST_NAME || parts.clone().any(|part| part.is_empty() || part.len() > 63) {
             let wrong = format!("'{}' is not a host name", Quoted(name));
@@ -305,7 +305,7 @@ impl Parser<'_> {
         self.error(end..end, wrong, "add one from 1 to 65535, as in ':80'")
     }
 
-    /// What follows the colon, from `start` on.
+    /// Parses the text behind the colon, from `start` on.
     fn port(&self, start: usize) -> Parsed<Port> {
         let text = &self.text[start..];
         let span = start..self.text.len();
@@ -358,7 +358,7 @@ impl Parser<'_> {
     }
 }
 
-/// A number in decimal digits, nothing else; at most what fits.
+/// Parses a number in decimal digits only; `None` if it does not fit.
 fn digits(text: &str) -> Option<u32> {
     let all = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     all.then(|| text.parse().ok()).flatten()

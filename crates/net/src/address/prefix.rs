@@ -1,8 +1,8 @@
-//! The prefixes of addresses: one table.
+//! The table of address prefixes.
 
 use super::{Family, Transport};
 
-/// What a prefix says.
+/// Kind of address that a prefix announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A host and a port follow.
@@ -13,11 +13,11 @@ pub(super) enum Kind {
     Abstract { padded: bool },
     /// A number of a descriptor follows.
     Descriptor,
-    /// The same, of a connected unix socket.
+    /// The number of a connected unix socket's descriptor follows.
     SocketPair,
     /// A name follows.
     Local,
-    /// HAProxy knows it, and this program does not: what to do instead.
+    /// HAProxy has it, and this program does not. Has a remedy.
     Refused { remedy: &'static str },
 }
 
@@ -25,9 +25,9 @@ pub(super) enum Kind {
 pub(super) struct Prefix {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// The transport that it forces.
+    /// Transport that it forces.
     pub(super) transport: Option<Transport>,
-    /// Whether `stream+` and `dgram+` may stand before it.
+    /// True if `stream+` and `dgram+` may stand before it.
     pub(super) plain: bool,
 }
 

@@ -103,7 +103,7 @@ fn other_statements_have_other_forms() {
     }
 }
 
-/// What is wrong, where, and what to do, in one sentence.
+/// Each error states the fault, its position and the remedy in one sentence.
 #[test]
 fn errors_say_what_is_wrong_where_and_what_to_do() {
     let long = format!("/{}", "x".repeat(97));
@@ -357,14 +357,14 @@ fn hosts() -> impl Strategy<Value = Host> {
     prop_oneof![
         any::<u32>().prop_map(|bits| Host::V4(bits.into())),
         any::<u128>().prop_map(|bits| Host::V6(bits.into())),
-        // Groups of zeros, which are written shorter.
+        // Groups of zeros, which have a shorter form.
         prop::array::uniform8(0..3u16).prop_map(|groups| Host::V6(groups.into())),
         ("[a-z_][a-zA-Z0-9_-]{0,20}(\\.[a-z0-9-]{1,63}){0,3}\\.?", family)
             .prop_map(|(name, family)| Host::Name { name: name.into(), family }),
     ]
 }
 
-/// Addresses that `rules` allow.
+/// Strategy for addresses that `rules` allow.
 fn addresses(rules: Rules) -> impl Strategy<Value = Address> {
     let transport = match rules.transports {
         Transports::Stream => prop_oneof![Just(None), Just(STREAM)].boxed(),

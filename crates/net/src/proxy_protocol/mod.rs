@@ -1,16 +1,16 @@
-//! The PROXY protocol, versions 1 and 2: who a connection comes from, told in its first bytes by the proxy
-//! before this one.
+//! The PROXY protocol, versions 1 and 2: the proxy before this one sends the addresses of a connection in its
+//! first bytes.
 //!
-//! After the public specification, *The PROXY protocol, versions 1 & 2*; section numbers in this module are
-//! its. Bytes in, a header out, and the reverse: no sockets, no clock, no state. Whether a peer may speak it
-//! is decided above, and so is how long to wait for it. What does not match exactly is refused (2.1, 2.2): a
-//! header that is guessed would let anybody choose an address.
+//! It follows the public specification, *The PROXY protocol, versions 1 & 2*, whose section numbers this
+//! module uses. It turns bytes into a header and the reverse, without sockets, clock or state. The caller
+//! decides whether a peer may use the protocol, and how long to wait for a header. Anything that does not
+//! match exactly is refused (2.1, 2.2): guessing would let anybody choose an address.
 //!
 //! Call [`parse`] with all bytes that came so far, until it is [`Parsed::Complete`]; the connection's own
 //! bytes begin behind [`length`](Parsed::Complete::length).
 //!
-//! Stricter than the specification asks for: vectors must fill the header to its end, a checksum may be there
-//! once, and a header is not longer than [`LONGEST_V2`].
+//! It is stricter than the specification: TLVs must fill the header to its end, there may be one checksum,
+//! and a header is not longer than [`LONGEST_V2`].
 
 mod tlv;
 mod v1;
@@ -24,93 +24,92 @@ use crate::address::Transport;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// Longest header of version 1, in bytes, its line end included (2.1).
+/// Longest header of version 1, in bytes, with its line end (2.1).
 pub const LONGEST_V1: usize = 107;
 
 /// Shortest header of either version, in bytes: `PROXY UNKNOWN` and its line end.
 const SHORTEST: usize = 15;
 
-/// Longest header of version 2 that is read, in bytes. The protocol allows 65,551, which anybody could make
-/// us keep for each connection before its client is known; addresses, names and identifiers of usual senders
-/// take some hundreds.
+/// Longest header of version 2 that is accepted, in bytes. The protocol allows 65,551, which any unknown
+/// client could make this program keep for each connection. Addresses, names and identifiers of usual senders
+/// take some hundred bytes.
 pub const LONGEST_V2: usize = 4096;
 
 /// Longest identifier of a connection, in bytes (2.2.5).
 pub const LONGEST_UNIQUE_ID: usize = 128;
 
-/// What the bytes so far are.
+/// Result of parsing the bytes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
     /// The beginning of a header.
     Incomplete {
-        /// It takes so many bytes in all, or more.
+        /// The whole header takes at least this many bytes.
         at_least: usize,
     },
-    /// A header, and perhaps what follows it.
+    /// A header, and perhaps bytes behind it.
     Complete {
         /// The header.
         header: Header<'a>,
-        /// Its bytes.
+        /// Its size, in bytes.
         length: usize,
     },
 }
 
-/// What a header says.
+/// Contents of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// The version that it was written in.
+    /// Version that it was written in.
     pub version: Version,
-    /// Between whom the connection is; none leaves that as it looks: the sender's own connection (`LOCAL`),
-    /// or one of a kind that it has no words for (`UNKNOWN`).
+    /// Both ends of the connection. `None` keeps the ends of the transport: it is the sender's own connection
+    /// (`LOCAL`), or of a kind that the sender cannot describe (`UNKNOWN`).
     pub ends: Option<Ends<'a>>,
-    /// Whether the sender relays a connection; otherwise it is its own, a health check for instance.
+    /// True if the sender relays a connection; false if the connection is its own, such as a health check.
     pub relayed: bool,
-    /// What else it says; nothing in version 1.
+    /// Other data; none in version 1.
     pub tlvs: Tlvs<'a>,
 }
 
-/// The version of a header.
+/// Version of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// A line of text.
+    /// Version 1, a line of text.
     V1,
-    /// Binary.
+    /// Version 2, binary.
     V2,
 }
 
-/// Between whom a connection is.
+/// Both ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends<'a> {
-    /// Between addresses and ports of one family.
+    /// Addresses and ports of one family.
     Ip {
-        /// How its bytes travel.
+        /// Transport of the connection.
         transport: Transport,
-        /// Who began it.
+        /// Address that began the connection.
         source: SocketAddr,
-        /// Whom it was begun with.
+        /// Address that it was made to.
         destination: SocketAddr,
     },
-    /// Between unix sockets, by the names as the system has them: at most 108 bytes, without the zeros at
-    /// their end.
+    /// Unix sockets, by their names in the system: at most 108 bytes, without the zeros at their end.
     Unix {
-        /// How its bytes travel.
+        /// Transport of the connection.
         transport: Transport,
-        /// Who began it.
+        /// Socket that began the connection.
         source: &'a [u8],
-        /// Whom it was begun with.
+        /// Socket that it was made to.
         destination: &'a [u8],
     },
 }
 
 impl Ends<'_> {
-    /// A TCP connection. Where the families differ, both are told as IPv6.
+    /// Returns the ends of a TCP connection. If the families differ, both addresses become IPv6.
     pub fn tcp(source: SocketAddr, destination: SocketAddr) -> Self {
         let (source, destination) = same_family(source, destination);
         Self::Ip { transport: Transport::Stream, source, destination }
     }
 }
 
-/// Both as they are, or both in IPv6.
+/// Returns both addresses in one family: unchanged, or both as IPv6.
 fn same_family(a: SocketAddr, b: SocketAddr) -> (SocketAddr, SocketAddr) {
     if a.is_ipv4() == b.is_ipv4() {
         return (a, b);
@@ -122,33 +121,33 @@ fn same_family(a: SocketAddr, b: SocketAddr) -> (SocketAddr, SocketAddr) {
     (mapped(a), mapped(b))
 }
 
-/// Why bytes are no header. The connection must be closed: it is not known whose it is.
+/// Reason why bytes are no header. Close the connection: its client is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// The bytes begin like no header of either version.
+    /// The bytes do not begin like a header of either version.
     Signature,
-    /// No line end in the first 107 bytes, or half of one.
+    /// There is no line end in the first 107 bytes, or only half of one.
     LineEnd,
-    /// A line with other words than it should have.
+    /// The line has wrong words.
     Line,
-    /// A line of another protocol than TCP4, TCP6 or UNKNOWN.
+    /// The line names another protocol than TCP4, TCP6 or UNKNOWN.
     Protocol,
-    /// Another version than 2 behind the signature of version 2.
+    /// Another version than 2 follows the signature of version 2.
     Version(u8),
-    /// A command that is not defined.
+    /// The command is not defined.
     Command(u8),
-    /// A family or a transport that is not defined, of a connection that is relayed.
+    /// The family or the transport of a relayed connection is not defined.
     Family(u8),
-    /// A length that leaves no room for the addresses.
+    /// The length leaves no room for the addresses.
     Length(u16),
-    /// A length that is more than is read.
+    /// The length is larger than this module accepts.
     Long(u16),
-    /// A vector that is longer than the header, or of another length than its type has.
+    /// A TLV is longer than the header, or has another length than its type requires.
     Tlv(u8),
-    /// The checksum is another one.
+    /// The checksum is wrong.
     Checksum,
-    /// There is more than one checksum, and it is not known which of them counts.
+    /// There are several checksums, and it is unknown which of them counts.
     Checksums,
 }
 
@@ -182,11 +181,10 @@ impl fmt::Display for HeaderError {
 
 impl std::error::Error for HeaderError {}
 
-/// Reads a header of either version from the beginning of `bytes`. At most [`LONGEST_V2`] of them are looked
-/// at.
+/// Parses a header of either version at the start of `bytes`. It examines at most [`LONGEST_V2`] bytes.
 ///
 /// # Errors
-/// [`HeaderError`], as soon as the bytes cannot become a header any more.
+/// [`HeaderError`], as soon as the bytes cannot become a header.
 pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
     if bytes.is_empty() {
         Ok(Parsed::Incomplete { at_least: SHORTEST })

@@ -75,7 +75,7 @@ fn lines_that_do_not_match_exactly_are_refused() {
     assert_eq!(parse(b"P"), Ok(Parsed::Incomplete { at_least: 15 }));
 }
 
-/// A TCP connection over IPv4, with a host name, written manually from section 2.2.
+/// A TCP connection over IPv4 with a host name, written by hand from section 2.2.
 const V2: &[u8] = b"\x0D\x0A\x0D\x0A\x00\x0D\x0A\x51\x55\x49\x54\x0A\x21\x11\x00\x12\
     \xC0\xA8\x00\x01\xC0\xA8\x00\x0B\xDC\x04\x01\xBB\x02\x00\x03a.b";
 
@@ -88,7 +88,7 @@ fn binary_headers_are_read() {
     assert_eq!(header.tlvs.value_of(kind::AUTHORITY), Some(&b"a.b"[..]));
     assert_eq!(header.tlvs.value_of(kind::ALPN), None);
 
-    // The sender's own connection: whatever the block holds is skipped.
+    // The sender's own connection: the whole block is skipped.
     let mut own = V2.to_vec();
     own[12] = 0x20;
     let (header, length) = complete(&own);
@@ -96,7 +96,7 @@ fn binary_headers_are_read() {
 }
 
 /// Section 2.2: receivers must accept a `LOCAL` header and ignore the family with the rest of the block.
-/// Senders that are newer than this module check the health of their servers with one.
+/// Newer senders than this module check the health of their servers with one.
 #[test]
 fn the_senders_own_connection_is_accepted_whatever_its_family() {
     for family in 0..=u8::MAX {
@@ -140,7 +140,7 @@ fn a_checksum_is_checked_and_may_be_there_once() {
     let tlvs = [Tlv { kind: kind::UNIQUE_ID, value: b"0123" }];
     emit_v2(&Emit { ends, tlvs: &tlvs, checksum: true }, &mut bytes).unwrap();
     complete(&bytes);
-    // Addresses and what follows: any change of one bit is found.
+    // Every change of one bit is found, from the addresses on.
     for bit in 16 * 8..bytes.len() * 8 {
         let mut changed = bytes.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
@@ -213,7 +213,7 @@ fn any_tlvs() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
     prop::collection::vec((kind, prop::collection::vec(any::<u8>(), 0..128)), 0..8)
 }
 
-/// Every beginning of `bytes` is one, and never asks for more than there is.
+/// Every prefix of `bytes` parses as incomplete, and never asks for more than there is.
 fn check_beginnings(bytes: &[u8]) -> Result<(), TestCaseError> {
     for cut in 0..bytes.len() {
         match parse(&bytes[..cut]) {

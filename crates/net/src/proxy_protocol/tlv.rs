@@ -1,52 +1,52 @@
-//! What a header of version 2 says beyond addresses: a type, a length, a value, again and again (2.2).
+//! TLVs: the data of a version 2 header behind its addresses, each with type, length and value (2.2).
 
 use super::{HeaderError, LONGEST_UNIQUE_ID};
 
-/// Types of vectors.
+/// Types of TLVs.
 pub mod kind {
-    /// The protocol above, as TLS agreed on it.
+    /// Application protocol that TLS negotiated.
     pub const ALPN: u8 = 0x01;
-    /// The host name that the client asked for.
+    /// Host name that the client asked for.
     pub const AUTHORITY: u8 = 0x02;
-    /// A checksum of the header. It is checked and written here; nobody else needs it.
+    /// Checksum of the header. This module checks and writes it; no caller needs it.
     pub const CRC32C: u8 = 0x03;
     /// Padding.
     pub const NOOP: u8 = 0x04;
-    /// An identifier of the connection.
+    /// Identifier of the connection.
     pub const UNIQUE_ID: u8 = 0x05;
-    /// What is known of TLS; see [`Ssl`](super::Ssl).
+    /// Facts about TLS; see [`Ssl`](super::Ssl).
     pub const SSL: u8 = 0x20;
-    /// Within [`SSL`]: the version.
+    /// Within [`SSL`]: version of TLS.
     pub const SSL_VERSION: u8 = 0x21;
-    /// Within [`SSL`]: the common name of the client's certificate.
+    /// Within [`SSL`]: common name of the client's certificate.
     pub const SSL_CN: u8 = 0x22;
-    /// Within [`SSL`]: the cipher.
+    /// Within [`SSL`]: cipher.
     pub const SSL_CIPHER: u8 = 0x23;
-    /// Within [`SSL`]: how the certificate was signed.
+    /// Within [`SSL`]: signature algorithm of the certificate.
     pub const SSL_SIG_ALG: u8 = 0x24;
-    /// Within [`SSL`]: the certificate's key.
+    /// Within [`SSL`]: key algorithm of the certificate.
     pub const SSL_KEY_ALG: u8 = 0x25;
-    /// The network namespace.
+    /// Network namespace.
     pub const NETNS: u8 = 0x30;
 }
 
-/// Bytes of a vector before its value.
+/// Size of a TLV's type and length, in bytes.
 pub(super) const HEAD: usize = 3;
 
-/// Bytes of the value of [`kind::SSL`] before the vectors within it.
+/// Size of [`kind::SSL`]'s value before the TLVs within it, in bytes.
 const SSL_HEAD: usize = 5;
 
-/// One vector.
+/// One TLV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tlv<'a> {
-    /// Its type; see [`kind`].
+    /// Type; see [`kind`].
     pub kind: u8,
-    /// Its value.
+    /// Value.
     pub value: &'a [u8],
 }
 
 impl Tlv<'_> {
-    /// Whether its value has the length and the form of its type.
+    /// Returns whether its value has the length and the form of its type.
     fn is_good(&self) -> bool {
         match self.kind {
             kind::CRC32C => self.value.len() == 4,
@@ -56,13 +56,13 @@ impl Tlv<'_> {
         }
     }
 
-    /// Whether a header may have it from its sender: the checksum is made with the header.
+    /// Returns whether a sender may pass it in: the checksum is computed with the header.
     pub(super) fn is_sayable(&self) -> bool {
         self.kind != kind::CRC32C && self.is_good()
     }
 }
 
-/// Vectors, one after another. They were checked: each fits.
+/// Successive TLVs, checked: each fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tlvs<'a>(&'a [u8]);
 
@@ -86,12 +86,12 @@ impl<'a> Tlvs<'a> {
         self.0.is_empty()
     }
 
-    /// The first vector of type `kind`.
+    /// Returns the value of the first TLV of type `kind`.
     pub fn value_of(mut self, kind: u8) -> Option<&'a [u8]> {
         self.find(|tlv| tlv.kind == kind).map(|tlv| tlv.value)
     }
 
-    /// What is said of TLS.
+    /// Returns the facts about TLS.
     pub fn ssl(self) -> Option<Ssl<'a>> {
         let (head, within) = self.value_of(kind::SSL)?.split_first_chunk::<SSL_HEAD>()?;
         let [client, verify @ ..] = *head;
@@ -110,13 +110,13 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// What the sender knows of the client's TLS (2.2.6).
+/// The sender's facts about the client's TLS (2.2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ssl<'a> {
-    /// Bits: 1, the client speaks TLS; 2, it showed a certificate on this connection; 4, in this session.
+    /// Bits: 1, the client uses TLS; 2, it sent a certificate on this connection; 4, in this session.
     pub client: u8,
-    /// 0 if a certificate was shown and is good.
+    /// 0 if the client sent a certificate that is valid.
     pub verify: u32,
-    /// The version, the certificate's name and so on.
+    /// TLVs with the version, the certificate's name and so on.
     pub within: Tlvs<'a>,
 }

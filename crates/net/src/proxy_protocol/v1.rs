@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub(super) const SIGNATURE: &[u8] = b"PROXY ";
 
-/// What a line may be about.
+/// Protocols that a line may name.
 const PROTOCOLS: [&[u8]; 3] = [b"TCP4 ", b"TCP6 ", b"UNKNOWN"];
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
@@ -37,7 +37,7 @@ fn incomplete(bytes: &[u8]) -> Parsed<'_> {
     Parsed::Incomplete { at_least: (bytes.len() + 1).max(SHORTEST) }
 }
 
-/// What follows "PROXY "; none if it is wrong, nobody if it is `UNKNOWN`.
+/// Parses the text behind "PROXY ". Returns `None` if it is wrong, `Some(None)` for `UNKNOWN`.
 fn ends(line: &[u8]) -> Option<Option<Ends<'static>>> {
     let line =
         std::str::from_utf8(line).ok().or_else(|| line.starts_with(b"UNKNOWN ").then_some("UNKNOWN"))?;
@@ -59,15 +59,15 @@ fn ends(line: &[u8]) -> Option<Option<Ends<'static>>> {
     Some(Some(Ends::Ip { transport: Transport::Stream, source, destination }))
 }
 
-/// Digits without a zero in front.
+/// Parses digits without a leading zero.
 fn port(word: &str) -> Option<u16> {
     let plain = word == "0" || !word.starts_with('0') && word.bytes().all(|c| c.is_ascii_digit());
     plain.then(|| word.parse().ok()).flatten()
 }
 
-/// Writes a header of version 1 behind what is in `into`, at most [`LONGEST_V1`] bytes. It must go out with
-/// or before the connection's first bytes. What is no TCP connection between IP addresses is `UNKNOWN`, which
-/// some servers refuse.
+/// Appends a header of version 1 to `into`, at most [`LONGEST_V1`] bytes. Send it with or before the
+/// connection's first bytes. Anything but a TCP connection between IP addresses becomes `UNKNOWN`, which some
+/// servers refuse.
 pub fn emit(ends: Option<&Ends<'_>>, into: &mut Vec<u8>) {
     let written = match ends {
         Some(&Ends::Ip { transport: Transport::Stream, source, destination }) => {

@@ -8,17 +8,17 @@ use std::net::{IpAddr, SocketAddr};
 
 pub(super) const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Bytes of a header before what has a length: signature, version and command, family and transport, length.
+/// Size of a header's fixed part, in bytes: signature, version and command, family and transport, length.
 pub(super) const FIXED: usize = 16;
 
-/// Of the checksum (2.2.3).
+/// Algorithm of the checksum (2.2.3).
 static CRC32C: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISCSI);
 
-/// Bytes of a unix socket's name.
+/// Size of a unix socket's name, in bytes.
 const UNIX_NAME: usize = 108;
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
-    // What is wrong is told as soon as it is there.
+    // Errors are reported as soon as their byte is there.
     let command = bytes.get(12).map(|byte| (byte >> 4, byte & 0xf));
     match command {
         Some((2, 0 | 1)) | None => {}
@@ -34,7 +34,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
     if total > LONGEST_V2 {
         return Err(HeaderError::Long(length));
     }
-    // Of the sender's own connection, and of what it has no words for, nothing but the length counts.
+    // Of the sender's own connection, and of kinds that it cannot describe, only the length counts.
     let told = if relayed { told(family)? } else { None };
     if told.is_some_and(|(_, addresses)| addresses > usize::from(length)) {
         return Err(HeaderError::Length(length));
@@ -52,7 +52,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed<'_>, HeaderError> {
     Ok(Parsed::Complete { header, length: total })
 }
 
-/// The transport and the bytes of both addresses; none if the sender has no words for one of them.
+/// Returns the transport, and the size of both addresses; `None` if the sender cannot describe one of them.
 fn told(family: u8) -> Result<Option<(Transport, usize)>, HeaderError> {
     let transport = match family & 0xf {
         0 => None,
@@ -70,7 +70,7 @@ fn told(family: u8) -> Result<Option<(Transport, usize)>, HeaderError> {
     Ok(transport.zip(addresses))
 }
 
-/// Addresses of the length that their family has.
+/// Parses addresses whose size determines their family.
 fn ends(block: &[u8], transport: Transport) -> Ends<'_> {
     if let Ok(block) = <&[u8; 12]>::try_from(block) {
         let [a, b, c, d, e, f, g, h, from @ .., _, _] = *block;
@@ -106,13 +106,13 @@ where
     }
 }
 
-/// Without the zeros at its end.
+/// Removes the zeros at the end.
 fn name(padded: &[u8]) -> &[u8] {
     let end = padded.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     &padded[..end]
 }
 
-/// Compares the checksum with the header's bytes, if there is one (2.2.3). The vectors begin at `at`.
+/// Checks the checksum of the header's bytes, if there is one (2.2.3). The TLVs begin at `at`.
 fn check_sum(header: &[u8], mut at: usize, tlvs: Tlvs<'_>) -> Result<(), HeaderError> {
     let mut found = None;
     for tlv in tlvs {
@@ -130,23 +130,22 @@ fn check_sum(header: &[u8], mut at: usize, tlvs: Tlvs<'_>) -> Result<(), HeaderE
     if sum.finalize().to_be_bytes() == *told { Ok(()) } else { Err(HeaderError::Checksum) }
 }
 
-/// What a header of version 2 is to say.
+/// Contents of a version 2 header to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Emit<'a> {
-    /// Between whom the connection is that is relayed; none for the sender's own.
+    /// Both ends of the relayed connection; `None` for the sender's own connection.
     pub ends: Option<Ends<'a>>,
-    /// What else there is to say. No checksum: it is made here.
+    /// Other data, without a checksum, which is computed here.
     pub tlvs: &'a [Tlv<'a>],
-    /// Whether there is a checksum.
+    /// Whether to add a checksum.
     pub checksum: bool,
 }
 
-/// Writes a header of version 2 behind what is in `into`. It must go out with or before the connection's
-/// first bytes.
+/// Appends a header of version 2 to `into`. Send it with or before the connection's first bytes.
 ///
 /// # Errors
-/// [`HeaderError::Length`] when it would be longer than [`LONGEST_V2`], which receivers need not take;
-/// [`HeaderError::Tlv`] for a vector that this module would not read. `into` is as it was then.
+/// [`HeaderError::Length`] if it would be longer than [`LONGEST_V2`], which receivers need not accept;
+/// [`HeaderError::Tlv`] for a TLV that this module would not accept. `into` is unchanged.
 pub fn emit(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<(), HeaderError> {
     let start = into.len();
     let written = write(what, start, into);
@@ -156,11 +155,12 @@ pub fn emit(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<(), HeaderError> {
     written
 }
 
-/// The same without the vectors that cannot be said: those that would make it longer than [`LONGEST_V2`],
-/// where the ones before them go first, and those that this module would not read. The types of these.
+/// Does what [`emit`] does, but leaves out TLVs that [`emit`] would refuse: those that would make the header
+/// longer than [`LONGEST_V2`], in their order, and those that this module would not accept. Returns the types
+/// of the TLVs that it left out.
 ///
 /// # Errors
-/// As [`emit`], which the rest of a header does not give cause for.
+/// Those of [`emit`], which the rest of a header cannot cause.
 pub fn emit_fitting(what: &Emit<'_>, into: &mut Vec<u8>) -> Result<Vec<u8>, HeaderError> {
     let start = into.len();
     emit(&Emit { tlvs: &[], ..*what }, into)?;

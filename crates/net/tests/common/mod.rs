@@ -1,4 +1,4 @@
-//! What the tests of sockets share.
+//! Helpers shared by the tests of sockets.
 #![allow(dead_code, clippy::unwrap_used)] // each test program uses a part of it
 
 use manylane_io::options::{SocketOption, option};
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// A wait is cut into pieces of this length: while the process is stopped, by a debugger or for a measurement
-/// beside it, no more than one of them passes.
+/// Length of the pieces into which a wait is cut: while a debugger or a measurement stops the process, at
+/// most one piece passes.
 pub(crate) const PIECE: Duration = Duration::from_millis(500);
 
-/// So many pieces are a minute. Nothing here takes longer than a second on a machine that does nothing else.
+/// Number of pieces in a minute. On an otherwise idle machine, nothing here takes longer than a second.
 pub(crate) const PIECES: usize = 120;
 
-/// The next event, or a sentence that says what did not happen.
+/// Returns the next event, or fails with a sentence about the missing one.
 #[track_caller]
 pub(crate) fn wait_for<T>(events: &Receiver<T>, what: &str) -> T {
     for _ in 0..PIECES {
@@ -33,14 +33,14 @@ pub(crate) fn wait_for<T>(events: &Receiver<T>, what: &str) -> T {
 }
 
 /// Runs `test` on a thread of its own and fails if it does not end within a minute, whatever it waits for.
-/// The thread is left behind then; it goes with the process.
+/// The thread is then left behind, and ends with the process.
 #[track_caller]
 pub(crate) fn within_a_minute<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     let (ended, end) = mpsc::channel();
     let run = move || {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
-        let _ = ended.send(outcome); // nobody listens after a minute
+        let _ = ended.send(outcome); // after a minute, the receiver is gone
     };
     std::thread::Builder::new().name(name.clone()).spawn(run).unwrap();
     match wait_for(&end, &format!("the end of {name}")) {
@@ -49,7 +49,7 @@ pub(crate) fn within_a_minute<T: Send + 'static>(test: impl FnOnce() -> T + Send
     }
 }
 
-/// Runs `test` on a lane with a driver, the one that `MANYLANE_DRIVER` names. It has a minute.
+/// Runs `test` on a lane with the driver that `MANYLANE_DRIVER` names. Its deadline is a minute.
 #[track_caller]
 pub(crate) fn on_lane<F: Future + 'static>(test: impl FnOnce(Io) -> F + Send + 'static) -> F::Output
 where
@@ -63,7 +63,7 @@ where
     })
 }
 
-/// An endpoint as `bind` has it; port 1 stands for one that the system chooses.
+/// Parses an endpoint as `bind` does; port 1 stands for a port that the system chooses.
 pub(crate) fn endpoint(text: &str) -> Endpoint {
     let address = Address::parse(text, &Rules::BIND).unwrap();
     match address.endpoints().unwrap().remove(0) {
@@ -79,13 +79,13 @@ pub(crate) fn ip(endpoint: &Endpoint) -> SocketAddr {
     }
 }
 
-/// What the system says of an option.
+/// Asserts the system's value of an option.
 #[track_caller]
 pub(crate) fn assert_option(socket: impl AsFd, which: SocketOption, expected: i32) {
     assert_eq!(option(socket.as_fd(), which), Ok(expected), "{which}");
 }
 
-/// A folder that goes with the test.
+/// A folder that is removed with the test.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -105,7 +105,7 @@ impl Folder {
         &self.0
     }
 
-    /// The names in it, sorted.
+    /// Returns the names in it, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let names = std::fs::read_dir(&self.0)
             .unwrap()
@@ -122,12 +122,12 @@ impl Drop for Folder {
     }
 }
 
-/// Says why a test shows nothing on this machine.
+/// Prints why a test shows nothing on this machine.
 pub(crate) fn not_shown(what: &str, why: impl std::fmt::Display) {
     eprintln!("NOT SHOWN HERE: {what}: {why}");
 }
 
-/// Bytes to send.
+/// Returns a chain with these bytes.
 pub(crate) fn chain(bytes: &[u8]) -> manylane_buf::Chain {
     let mut chain = manylane_buf::Chain::new();
     chain.append(bytes).unwrap();
