@@ -1,19 +1,19 @@
-//! Which address a server gets, of those that its name has.
+//! The choice of a server's address among those of its name.
 
 use crate::Kind;
 use std::net::IpAddr;
 
-/// A network: an address and how many of its bits count.
+/// A network: an address and the number of its bits that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// One address in it.
+    /// An address in it.
     pub address: IpAddr,
-    /// Bits that its addresses have in common; at most 32 or 128.
+    /// Number of bits that its addresses have in common; at most 32 or 128.
     pub bits: u8,
 }
 
 impl Network {
-    /// Reads `address` or `address/bits`.
+    /// Parses `address` or `address/bits`.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address.parse().ok()?, Some(bits.parse().ok()?)),
@@ -24,7 +24,7 @@ impl Network {
         (bits <= most).then_some(Self { address, bits })
     }
 
-    /// Whether that address is in it.
+    /// Returns whether the network contains the address.
     pub fn has(&self, address: IpAddr) -> bool {
         let (own, other, most): (u128, u128, u32) = match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => (u32::from(own).into(), u32::from(other).into(), 32),
@@ -35,31 +35,31 @@ impl Network {
     }
 }
 
-/// What a server wants of its address.
+/// A server's preferences for its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// The family that is asked for first, and preferred.
+    /// Preferred family, which is also queried first.
     pub family: Kind,
     /// `resolve-net`
     pub networks: Vec<Network>,
-    /// It may have the address of another server.
+    /// True if it may share the address of another server.
     pub shares: bool,
 }
 
-/// What is chosen.
+/// Result of the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// What it has is the best.
+    /// The current address is the best.
     Stay,
-    /// This one is.
+    /// This address is the best.
     Go(IpAddr),
-    /// There is none for it.
+    /// No address is possible.
     None,
 }
 
-/// The best of `addresses`: of the family that is preferred, then in a network that is, then one that no
-/// other server has, then the one that it has, then the first. `others_have` says whether another server has
-/// it.
+/// Chooses the best of `addresses`: one of the preferred family, then one in a preferred network, then one
+/// that no other server has, then the current one, then the first. `others_have` returns whether another
+/// server has an address.
 pub fn choose(
     addresses: impl Iterator<Item = IpAddr>,
     wish: &Wish,

@@ -1,8 +1,8 @@
-//! Messages of the protocol (RFC 1035): a question with one name, and the answer to it. `hickory-proto` knows
+//! DNS messages (RFC 1035): a query with one name, and the answer to it. `hickory-proto` parses and writes
 //! the bytes.
 //!
-//! What is in an answer beside what was asked for is left alone: nothing of it is kept for another name (RFC
-//! 5452, 6), but the addresses of an SRV record's targets, which hold for that record only.
+//! Records of an answer that were not asked for are ignored: none of them is kept for another name (RFC 5452,
+//! 6). The exception are the addresses of an SRV record's targets, which apply to that record only.
 
 use crate::Name;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
@@ -10,22 +10,22 @@ use hickory_proto::rr::{DNSClass, RData, RecordType};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-/// Bytes of a message: what the two bytes before it can say over TCP.
+/// Largest message, in bytes: the limit of the two length bytes before it over TCP.
 pub const LONGEST_MESSAGE: usize = 65_535;
-/// Bytes of a header.
+/// Size of a header, in bytes.
 const HEADER: usize = 12;
-/// Bytes of the shortest record: the root's name, type, class, time and an empty rest. A message that counts
-/// more than fit is refused unread.
+/// Size of the shortest record, in bytes: the root's name, type, class, time to live, and empty data. A
+/// message that announces more records than can fit is refused unread.
 pub const LEAST_RECORD: usize = 11;
-/// Bytes of the shortest question: the root's name, type and class.
+/// Size of the shortest question, in bytes: the root's name, type and class.
 const LEAST_QUESTION: usize = 5;
-/// Records of an answer that are kept; the others are as if they were not there. As many servers a template
-/// may fill by one name.
+/// Largest number of records of an answer that are kept; the others are ignored. It is also the largest
+/// number of servers that a template can fill from one name.
 pub const MOST_RECORDS: usize = 4096;
-/// Names that a name may lead to, one after the other (`CNAME`).
+/// Largest number of names that a name may lead to, one after the other (`CNAME`).
 pub const MOST_ALIASES: usize = 16;
 
-/// What is asked for.
+/// Kind of record to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// IPv4 addresses.
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// What is asked for when there is none of these.
+    /// Returns the kind to ask for if there are no records of this one.
     pub fn other_family(self) -> Option<Self> {
         match self {
             Self::A => Some(Self::Aaaa),
@@ -58,19 +58,19 @@ impl Kind {
 /// A server of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
-    /// Where it is.
+    /// Host name of the server.
     pub target: Name,
-    /// Its port.
+    /// Port.
     pub port: u16,
-    /// Its share of the load.
+    /// Weight: its share of the load.
     pub weight: u16,
-    /// Less is better.
+    /// Priority; lower is better.
     pub priority: u16,
-    /// Its address, if the answer has one beside it.
+    /// Address, if the answer has one for the target.
     pub address: Option<IpAddr>,
 }
 
-/// What a record says.
+/// Data of a record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Item {
     /// An address.
@@ -79,44 +79,44 @@ pub enum Item {
     Service(Service),
 }
 
-/// How an answer ends the question.
+/// Result of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// There is something of what was asked for.
+    /// There are records of the kind.
     Found,
-    /// There is no such name.
+    /// The name does not exist.
     NoName,
-    /// There is nothing of the kind.
+    /// There are no records of the kind.
     NoRecord,
-    /// The name leads to another one, and there is nothing of the kind there, or too many others.
+    /// The name leads to another one without records of the kind, or through too many names.
     NoAlias,
-    /// The name server does not answer to us.
+    /// The name server refuses to answer this client.
     Refused,
     /// The name server could not answer.
     Failed,
 }
 
-/// An answer to the question that was asked.
+/// The answer to a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// How it ends.
+    /// Result.
     pub code: Code,
-    /// It did not fit, and what is there of it is not used.
+    /// True if it was truncated; its records are not used.
     pub truncated: bool,
-    /// The name leads to others.
+    /// True if the name leads to other names.
     pub aliases: bool,
-    /// What it says, without repetitions; nothing unless something was found.
+    /// The data of its records, without duplicates; empty unless something was found.
     pub items: Vec<Item>,
 }
 
-/// Bytes are not the answer.
+/// Reason why bytes are not the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// They are no message.
     Garbage,
     /// They are no answer to a query.
     NotAnAnswer,
-    /// They answer another query.
+    /// They answer a query with another number.
     Id,
     /// They answer another question.
     Question,
@@ -127,22 +127,21 @@ fn wire(name: &Name) -> Option<hickory_proto::rr::Name> {
     hickory_proto::rr::Name::from_labels(labels).ok()
 }
 
-/// The name, as long as it is one of a host or a service.
+/// Returns the name, if it is a valid name of a host or a service.
 fn plain(name: &hickory_proto::rr::Name) -> Option<Name> {
     let mut text = String::new();
     for label in name.iter() {
         if !text.is_empty() {
             text.push('.');
         }
-        // A dot inside of a label would make another name of it.
+        // A dot inside of a label would turn it into another name.
         let label = std::str::from_utf8(label).ok().filter(|label| !label.contains('.'))?;
         text.push_str(label);
     }
     Name::parse(&text).ok()
 }
 
-/// The query: one question, for which the name server may ask others, and room for an answer of `payload`
-/// bytes.
+/// Builds a query: one question, with recursion, and room for an answer of `payload` bytes.
 pub fn query(id: u16, name: &Name, kind: Kind, payload: u16) -> Vec<u8> {
     let mut message = Message::new(id, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
@@ -157,7 +156,8 @@ pub fn query(id: u16, name: &Name, kind: Kind, payload: u16) -> Vec<u8> {
     message.to_vec().expect("a question of one name fits into a message")
 }
 
-/// Whether a message can be as long as its header says: else reading it would begin with what is not there.
+/// Returns whether a message can be as long as its header says. If not, reading it would allocate for records
+/// that do not exist.
 fn counts_fit(bytes: &[u8]) -> bool {
     if bytes.len() < HEADER || bytes.len() > LONGEST_MESSAGE {
         return false;
@@ -167,10 +167,10 @@ fn counts_fit(bytes: &[u8]) -> bool {
     least <= bytes.len() - HEADER
 }
 
-/// Reads the answer to that query.
+/// Parses the answer to a query.
 ///
 /// # Errors
-/// [`Wrong`]: it is none.
+/// [`Wrong`] if it is not the answer.
 pub fn read(bytes: &[u8], id: u16, name: &Name, kind: Kind) -> Result<Answer, Wrong> {
     if !counts_fit(bytes) {
         return Err(Wrong::Garbage);
@@ -201,7 +201,7 @@ pub fn read(bytes: &[u8], id: u16, name: &Name, kind: Kind) -> Result<Answer, Wr
     Ok(found(&message, name, kind))
 }
 
-/// What an answer without an error says of `name`.
+/// Extracts the records of `name` from an answer without an error.
 fn found(message: &Message, name: &Name, kind: Kind) -> Answer {
     let mut leads: HashMap<Name, Name> = HashMap::new();
     for record in &message.answers {
@@ -217,7 +217,7 @@ fn found(message: &Message, name: &Name, kind: Kind) -> Answer {
     while let Some(next) = leads.get(own) {
         (own, steps) = (next, steps + 1);
         if steps > MOST_ALIASES {
-            break; // they lead to each other
+            break; // they form a loop
         }
     }
     let mut items: Vec<Item> = Vec::new();
@@ -258,7 +258,7 @@ fn found(message: &Message, name: &Name, kind: Kind) -> Answer {
     Answer { code, truncated: false, aliases: steps > 0, items }
 }
 
-/// Addresses that stand beside the SRV records of an answer, the first of each name.
+/// Returns the addresses in the additional section of an SRV answer, the first of each name.
 fn beside(message: &Message, kind: Kind) -> HashMap<Name, IpAddr> {
     let mut all = HashMap::new();
     if kind == Kind::Srv {

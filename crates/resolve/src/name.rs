@@ -2,20 +2,20 @@
 
 use std::fmt;
 
-/// Bytes of a name, dots included (RFC 1035, 3.1, without the length of the root).
+/// Longest name, in bytes, with its dots (RFC 1035, 3.1, without the length byte of the root).
 pub const LONGEST_NAME: usize = 253;
-/// Bytes between two dots.
+/// Longest part between two dots, in bytes.
 pub const LONGEST_LABEL: usize = 63;
 
-/// A name: letters in lower case, digits, `-` and `_`, in labels with dots between; no dot at the end.
+/// A name: letters in lower case, digits, `-` and `_`, in labels separated by dots; no dot at the end.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<str>);
 
 impl Name {
-    /// Reads it. A dot at its end means nothing: all names are absolute.
+    /// Parses a name. A dot at its end is ignored: all names are absolute.
     ///
     /// # Errors
-    /// What is wrong.
+    /// A sentence about the fault.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.strip_suffix('.').unwrap_or(text);
         if text.is_empty() {
@@ -38,12 +38,12 @@ impl Name {
         Ok(Self(text.to_ascii_lowercase().into()))
     }
 
-    /// Without a dot at the end.
+    /// Returns the name without a dot at the end.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it names a service, whose servers stand in SRV records: `_http._tcp.example.org`.
+    /// Returns whether it names a service, whose servers are in SRV records: `_http._tcp.example.org`.
     pub fn is_service(&self) -> bool {
         self.0.starts_with('_')
     }

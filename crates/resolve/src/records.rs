@@ -1,22 +1,23 @@
-//! What is known of a name: what its answers said, as long as that holds.
+//! The records of a name, as long as its answers hold.
 
 use crate::message::{Item, MOST_RECORDS};
 use std::time::Duration;
 
-/// One thing that is known.
+/// A record that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What.
+    /// Data of the record.
     pub item: Item,
-    /// When it was said last.
+    /// Time of the last answer with it.
     pub seen: Duration,
 }
 
-/// All of it, in the order of answers.
+/// All records of a name, in the order of the answers.
 #[derive(Clone, Debug, Default)]
 pub struct Records(Vec<Entry>);
 
-/// Whether two items are of the same thing: of a service one server may get another weight or address.
+/// Returns whether two items stand for the same thing: a server of a service may get another weight or
+/// address.
 fn same(one: &Item, other: &Item) -> bool {
     match (one, other) {
         (Item::Service(one), Item::Service(other)) => (&one.target, one.port) == (&other.target, other.port),
@@ -25,8 +26,8 @@ fn same(one: &Item, other: &Item) -> bool {
 }
 
 impl Records {
-    /// An answer: what it does not say any more is forgotten when it was not said for `obsolete`. Never more
-    /// than [`MOST_RECORDS`] are kept.
+    /// Merges an answer. A record that is not in it is dropped once no answer had it for `obsolete`. At most
+    /// [`MOST_RECORDS`] are kept.
     pub(crate) fn merge(&mut self, items: Vec<Item>, now: Duration, obsolete: Duration) {
         let known: std::collections::HashMap<Key, usize> =
             self.0.iter().enumerate().map(|(at, entry)| (Key::of(&entry.item), at)).collect();
@@ -43,7 +44,7 @@ impl Records {
         self.0.retain(|entry| entry.seen == now || now < entry.seen + obsolete);
         self.0.extend(new);
         if self.0.len() > MOST_RECORDS {
-            self.0.sort_by_key(|entry| std::cmp::Reverse(entry.seen)); // a stable one
+            self.0.sort_by_key(|entry| std::cmp::Reverse(entry.seen)); // a stable sort
             self.0.truncate(MOST_RECORDS);
         }
     }
@@ -52,17 +53,17 @@ impl Records {
         self.0.clear();
     }
 
-    /// What is known.
+    /// Returns the records.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.0.iter()
     }
 
-    /// Whether anything is.
+    /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// That address was taken: the others come before it now, so that they get their turns.
+    /// Moves an address that was taken behind the others, so that they get their turns.
     pub fn took(&mut self, address: std::net::IpAddr) {
         if let Some(at) = self.0.iter().position(|entry| entry.item == Item::Address(address)) {
             let entry = self.0.remove(at);
@@ -71,7 +72,7 @@ impl Records {
     }
 }
 
-/// What tells entries apart.
+/// Identity of a record.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Address(std::net::IpAddr),

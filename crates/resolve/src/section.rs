@@ -1,4 +1,4 @@
-//! A `resolvers` section: names that somebody wants to know, and the questions that are asked for them.
+//! A `resolvers` section: the names that callers want to know, and the queries for them.
 //!
 //! ```text
 //!          due              all name servers have failed: the other family
@@ -14,39 +14,39 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Names of a section at once: those of servers, of services with their targets, and of rules.
+/// Largest number of names in a section: those of servers, of services with their targets, and of rules.
 pub const MOST_NAMES: usize = 65_536;
 
-/// Names that nobody wants, of those: what rules asked for lately.
+/// Largest number of names without a user that are kept: those that rules asked for lately.
 pub const MOST_KEPT: usize = 4096;
-/// A section asks no more often for a name, whatever its timeouts say.
+/// Shortest time between two queries for a name, whatever the timeouts of a section say.
 pub const SHORTEST_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// `hold`: how long the last good answer counts after one of another kind.
+/// `hold`: how long the last good answer counts, by the result of later queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holds {
-    /// There is no such name.
+    /// The name does not exist.
     pub nx: Duration,
     /// Name servers refused to answer.
     pub refused: Duration,
-    /// Nobody answered.
+    /// No name server answered.
     pub timeout: Duration,
-    /// Any other.
+    /// Any other result.
     pub other: Duration,
-    /// How long a good one is good for who asks next.
+    /// Time for which a good answer also serves later callers.
     pub valid: Duration,
-    /// How long a record is kept that answers do not have any more.
+    /// Time for which a record is kept that is no longer in the answers.
     pub obsolete: Duration,
 }
 
-/// What the file says of a section.
+/// Settings of a section in the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Name servers.
+    /// Number of name servers.
     pub servers: usize,
     /// `hold`
     pub holds: Holds,
-    /// `resolve_retries`: tries in all, each of which may ask for both families.
+    /// `resolve_retries`: number of tries in all; each may ask for both families.
     pub retries: u32,
     /// `timeout resolve`
     pub resolve: Duration,
@@ -57,7 +57,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// What holds where the file says nothing; without name servers.
+    /// The defaults, without name servers.
     pub const USUAL: Self = Self {
         servers: 0,
         holds: Holds {
@@ -75,71 +75,71 @@ impl Settings {
     };
 }
 
-/// What asking for a name came to last.
+/// Last result of the queries for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Nothing yet.
+    /// There is no result yet.
     New,
-    /// There was an answer.
+    /// There was a good answer.
     Valid,
-    /// There is no such name.
+    /// The name does not exist.
     Nx,
     /// Name servers refused.
     Refused,
-    /// Nobody answered.
+    /// No name server answered.
     Timeout,
-    /// Anything else.
+    /// Any other result.
     Other,
 }
 
-/// A name that somebody wants to know.
+/// Identifier of a name in a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(usize);
 
-/// What an answer is matched with beside its bytes.
+/// Identifies the query that an answer belongs to, besides the bytes of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryId {
     name: Id,
-    /// Of the round of asking.
+    /// Number of the try.
     round: u64,
-    /// Which name server is asked.
+    /// Index of the name server.
     pub server: usize,
     id: u16,
 }
 
-/// A question to be asked: from a port that nobody can guess, of one name server, whose answers alone are
-/// given back.
+/// A query to send to one name server, from an unpredictable port; only answers of that name server are
+/// passed back.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// For [`Section::handle_answer`].
+    /// Argument for [`Section::handle_answer`].
     pub query: QueryId,
-    /// What is sent.
+    /// Bytes to send.
     pub bytes: Rc<[u8]>,
-    /// Nobody waits for the answer any more from then on.
+    /// Time after which the answer is no longer needed.
     pub until: Duration,
 }
 
-/// Something was found out about a name.
+/// A new result for a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
     /// The name.
     pub name: Id,
-    /// The name server whose answer it was; none where all have failed.
+    /// Index of the name server with the good answer; `None` if all have failed.
     pub server: Option<usize>,
 }
 
-/// What becomes of bytes that came.
+/// Result of received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// They are not the answer: it may still come.
+    /// They are not the answer, which may still come.
     Not,
-    /// The answer did not fit: it is to be asked for over TCP, with the same query and bytes.
+    /// The answer was truncated: ask again over TCP, with the same query and bytes.
     Truncated,
-    /// There is nothing more to wait for.
+    /// The query is finished.
     Over,
 }
 
-/// What came of questions to one name server, as `show resolvers` has it.
+/// Counts of the queries to one name server, as in `show resolvers`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // names of HAProxy's
 pub struct Counters {
@@ -161,7 +161,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What was counted since these.
+    /// Returns the counts since `then`.
     #[must_use]
     pub fn since(&self, then: &Self) -> Self {
         Self {
@@ -187,34 +187,34 @@ impl Counters {
 #[derive(Debug)]
 struct Asking {
     round: u64,
-    /// Tries after this one.
+    /// Number of tries after this one.
     left: u32,
-    /// Who has answered, or failed.
+    /// For each name server, whether it has answered or failed.
     answered: Vec<bool>,
-    /// What the last of them said.
+    /// Result of the last one that failed.
     failure: Status,
 }
 
 #[derive(Debug)]
 struct Known {
     name: Name,
-    /// What is asked for first.
+    /// Kind of record to ask for first.
     preferred: Kind,
-    /// What is asked for now, or was.
+    /// Kind of record of the current or last query.
     kind: Kind,
     users: u32,
     asking: Option<Asking>,
     status: Status,
-    /// The last good answer; the beginning before there was one.
+    /// Time of the last good answer; before there was one, the time of the start.
     last_valid: Duration,
-    /// The last time that it was settled.
+    /// Time of the last result.
     settled: Option<Duration>,
-    /// When something is to be done.
+    /// Time of the next action.
     due: Duration,
     records: Records,
 }
 
-/// One section at work, in the hands of one lane.
+/// One section at work, owned by one lane.
 #[derive(Debug)]
 pub struct Section {
     settings: Settings,
@@ -223,23 +223,23 @@ pub struct Section {
     by_name: HashMap<(Name, Kind), usize>,
     due: BTreeSet<(Duration, usize)>,
     rounds: u64,
-    /// Names that nobody wants now.
+    /// Number of names without a user.
     kept: usize,
     asks: VecDeque<Ask>,
     news: VecDeque<Settled>,
     counters: Vec<Counters>,
-    /// What a section before this one has left.
+    /// Results that the predecessor of this section has left.
     past: Past,
-    /// Whoever wanted to know there is still to say so here.
+    /// True until all users of the predecessor's names have registered here.
     resumes: bool,
-    /// Names that nobody wants any more.
+    /// Names that were dropped.
     gone: VecDeque<(Name, Kind)>,
 }
 
-/// What is known of names by who wants to know: left by a section to the one that follows it.
+/// Results of names by name and kind, which a section leaves to its successor.
 pub type Past = HashMap<(Name, Kind), Memo>;
 
-/// What is known of a name that was asked for.
+/// Result of a name that was queried.
 #[derive(Clone, Debug)]
 pub struct Memo {
     status: Status,
@@ -249,13 +249,13 @@ pub struct Memo {
 }
 
 impl Section {
-    /// Nothing is asked yet.
+    /// Creates a section without names.
     pub fn new(settings: Settings) -> Self {
         Self::resume(settings, Past::new(), Vec::new())
     }
 
-    /// Goes on where a section of the same name servers was: whoever wants to know what it knew asks again
-    /// when that one would have.
+    /// Continues a section with the same name servers. A name that the predecessor knew is queried again at
+    /// the time that the predecessor would have chosen.
     pub fn resume(mut settings: Settings, past: Past, mut counters: Vec<Counters>) -> Self {
         settings.resolve = settings.resolve.max(SHORTEST_TIMEOUT);
         settings.retry = settings.retry.max(SHORTEST_TIMEOUT);
@@ -279,15 +279,15 @@ impl Section {
         }
     }
 
-    /// All who wanted to know in the section before have said so here: of what it knew, what is still good is
-    /// kept for others.
+    /// Ends the takeover: all users of the predecessor's names have registered here. Of its other results,
+    /// those that are still good are kept for later users.
     pub fn resumed(&mut self, now: Duration) {
         let good = self.settings.holds.valid;
         self.past.retain(|_, memo| memo.status == Status::Valid && now < memo.settled + good);
         self.resumes = false;
     }
 
-    /// What is known of a name that was asked for, for a section that follows this one.
+    /// Returns the result of a name that was queried, for a successor.
     pub fn memo(&self, name: Id) -> Option<((Name, Kind), Memo)> {
         let known = self.known(name)?;
         let Known { status, last_valid, .. } = *known;
@@ -295,19 +295,19 @@ impl Section {
         Some(((known.name.clone(), known.preferred), memo))
     }
 
-    /// The next name that nobody wants any more.
+    /// Returns the next name that was dropped.
     pub fn poll_gone(&mut self) -> Option<(Name, Kind)> {
         self.gone.pop_front()
     }
 
-    /// What the section before knew of a name.
+    /// Takes the predecessor's result of a name.
     fn left(&mut self, name: &Name, kind: Kind, now: Duration) -> Option<Memo> {
         let memo = self.past.remove(&(name.clone(), kind))?;
         Some(memo).filter(|memo| self.resumes || now < memo.settled + self.settings.holds.valid)
     }
 
-    /// Somebody wants to know about a name; it is asked for from now on, once for all who want the same. None
-    /// when there are [`MOST_NAMES`].
+    /// Registers a user of a name, which is queried from now on, once for all users of the same name and
+    /// kind. Returns `None` if there are [`MOST_NAMES`] names.
     pub fn want(&mut self, name: Name, kind: Kind, now: Duration) -> Option<Id> {
         if let Some(&at) = self.by_name.get(&(name.clone(), kind)) {
             let known = self.known_mut(Id(at))?;
@@ -349,8 +349,8 @@ impl Section {
         Some(Id(at))
     }
 
-    /// One of those who wanted to know does not any more. What is still good is known for a while, for
-    /// whoever asks next.
+    /// Removes a user of a name. After the last user, a result that is still good is kept for a while, for
+    /// the next one.
     pub fn forget(&mut self, name: Id, now: Duration) {
         let keeps = self.kept < MOST_KEPT && self.is_fresh(name, now);
         let good = self.settings.holds.valid;
@@ -379,19 +379,19 @@ impl Section {
         self.gone.push_back(key);
     }
 
-    /// Asks at once, unless it is asking, or what is known is still good.
+    /// Queries a name at once, unless a query is under way or its result is still good.
     pub fn hurry(&mut self, name: Id, now: Duration) {
         if self.known(name).is_some_and(|known| known.asking.is_none()) && !self.is_fresh(name, now) {
             self.set_due(name.0, now);
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout).
     pub fn next_timeout(&self) -> Option<Duration> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// It is `now`: asks what is to be asked, and gives up what nobody answered.
+    /// Handles the time `now`: starts queries that are due, and ends tries without an answer.
     pub fn handle_timeout(&mut self, now: Duration) {
         while let Some(&(due, at)) = self.due.first() {
             if due > now {
@@ -401,17 +401,17 @@ impl Section {
         }
     }
 
-    /// The next question to be asked.
+    /// Returns the next query to send.
     pub fn poll_ask(&mut self) -> Option<Ask> {
         self.asks.pop_front()
     }
 
-    /// The next name about which something was found out.
+    /// Returns the next name with a new result.
     pub fn poll_news(&mut self) -> Option<Settled> {
         self.news.pop_front()
     }
 
-    /// Bytes came from the name server that was asked.
+    /// Handles bytes from the name server of the query.
     pub fn handle_answer(&mut self, now: Duration, query: &QueryId, over_tcp: bool, bytes: &[u8]) -> Heard {
         let Some((name, kind)) = self.waits_for(query) else {
             self.counters[query.server].outdated += 1;
@@ -440,27 +440,27 @@ impl Section {
         Heard::Over
     }
 
-    /// The question did not reach the name server, or its connection broke.
+    /// Counts a query that did not reach the name server, or whose connection broke.
     pub fn handle_failure(&mut self, query: &QueryId) {
         self.counters[query.server].snd_error += 1;
     }
 
-    /// What is known of a name.
+    /// Returns the records of a name.
     pub fn records(&self, name: Id) -> Option<&Records> {
         self.known(name).map(|known| &known.records)
     }
 
-    /// The same, to take something from it.
+    /// Returns the records of a name for a change of their order.
     pub fn records_mut(&mut self, name: Id) -> Option<&mut Records> {
         self.known_mut(name).map(|known| &mut known.records)
     }
 
-    /// What asking came to last.
+    /// Returns the last result of the queries for a name.
     pub fn status(&self, name: Id) -> Status {
         self.known(name).map_or(Status::New, |known| known.status)
     }
 
-    /// Whether what is known is so new that nobody has to ask (`hold valid`).
+    /// Returns whether the last result is good and recent enough that no query is needed (`hold valid`).
     pub fn is_fresh(&self, name: Id, now: Duration) -> bool {
         self.known(name).is_some_and(|known| {
             known.status == Status::Valid
@@ -468,7 +468,8 @@ impl Section {
         })
     }
 
-    /// Whether asking has failed for as long as the last good answer counts: nothing is known then.
+    /// Returns whether queries have failed for longer than the last good answer counts: then the name has no
+    /// records.
     pub fn is_lost(&self, name: Id, now: Duration) -> bool {
         self.known(name).is_some_and(|known| {
             let holds = &self.settings.holds;
@@ -483,12 +484,12 @@ impl Section {
         })
     }
 
-    /// What came of the questions, by name server.
+    /// Returns the counts by name server.
     pub fn counters(&self) -> &[Counters] {
         &self.counters
     }
 
-    /// A server has another address by the answer of that name server.
+    /// Counts a server that got another address from an answer of that name server.
     pub fn count_update(&mut self, server: usize) {
         if let Some(counters) = self.counters.get_mut(server) {
             counters.update += 1;
@@ -510,14 +511,14 @@ impl Section {
         self.due.insert((due, at));
     }
 
-    /// What is asked under that query, as long as its answer is waited for.
+    /// Returns the name and kind of that query, if its answer is still awaited.
     fn waits_for(&self, query: &QueryId) -> Option<(Name, Kind)> {
         let known = self.known(query.name)?;
         let asking = known.asking.as_ref().filter(|asking| asking.round == query.round)?;
         (!asking.answered[query.server]).then(|| (known.name.clone(), known.kind))
     }
 
-    /// A name whose time has come.
+    /// Handles a name that is due.
     fn step(&mut self, at: usize, now: Duration) {
         let retries = self.settings.retries;
         let Some(known) = self.names[at].as_mut() else { return };
@@ -538,8 +539,8 @@ impl Section {
                 let status = if silent { Status::Timeout } else { failure };
                 self.settle(at, now, None, status);
             }
-            // Some have none of the first family, and others said nothing: so what they say of the other one
-            // counts.
+            // Some name servers have no record of the first family and others are silent: so the answers of
+            // the former for the other family count.
             Some(other) if !silent && known.kind == known.preferred => {
                 known.kind = other;
                 self.ask(at, now, left);
@@ -551,7 +552,7 @@ impl Section {
         }
     }
 
-    /// Asks all name servers, each under a number of its own.
+    /// Queries all name servers, each under a random number of its own.
     fn ask(&mut self, at: usize, now: Duration, left: u32) {
         self.rounds += 1;
         let Some(known) = self.names[at].as_mut() else { return };
@@ -572,12 +573,13 @@ impl Section {
         self.set_due(at, until);
     }
 
-    /// The answer of one name server. A good one is enough; others count when all have answered.
+    /// Handles the answer of one name server. A good one is enough; other answers count when all have
+    /// answered.
     fn answered(&mut self, now: Duration, query: &QueryId, answer: Answer) {
         let counters = &mut self.counters[query.server];
         counters.cname += u64::from(answer.aliases);
         let failure = match answer.code {
-            _ if answer.truncated => Status::Other, // cut over TCP, too
+            _ if answer.truncated => Status::Other, // truncated over TCP, too
             Code::Found => {
                 counters.valid += 1;
                 let Some(known) = self.known_mut(query.name) else { return };
@@ -622,13 +624,13 @@ impl Section {
                 known.kind = other;
                 self.ask(query.name.0, now, left);
             }
-            // SRV has no other family; tries are what it has left, too.
+            // SRV has no other family; the remaining tries apply to it, too.
             _ if left == 0 => self.settle(query.name.0, now, None, failure),
-            _ => {} // the next try comes in its time
+            _ => {} // the next try comes at its time
         }
     }
 
-    /// That is it, for now.
+    /// Ends the query for now.
     fn settle(&mut self, at: usize, now: Duration, server: Option<usize>, status: Status) {
         let due = now + self.settings.resolve;
         let Some(known) = self.names[at].as_mut() else { return };

@@ -1,30 +1,30 @@
-//! Which servers of a template stand for which servers of a service.
+//! Assignment of a service's servers to the servers of a template.
 
 use crate::{Name, Service};
 use std::collections::HashMap;
 
-/// Whom a server of a template stands for: a name and a port.
+/// The server of a service, as name and port, that a server of a template stands for.
 pub type ServiceMember = Option<(Name, u16)>;
 
-/// What changes.
+/// A change of an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// The server of that place stands for nobody any more.
+    /// The template's server at this position becomes free.
     Leave(usize),
-    /// It stands for this one now.
+    /// The server at this position now stands for this one.
     Take(usize, Service),
-    /// It stands for the same, whose weight and address may be others.
+    /// The server at this position stands for the same one, whose weight and address may have changed.
     Stay(usize, Service),
 }
 
-/// A weight of an SRV record, 0 to 65,535, as a server has it: 0 to 256, and 0 for 0 only.
+/// Converts the weight of an SRV record, 0 to 65,535, to that of a server, 0 to 256; only 0 becomes 0.
 pub fn weight(of_record: u16) -> u16 {
     of_record.div_ceil(256)
 }
 
-/// What the servers of a template, `taken` by those that they stand for, do when the service has these: those
-/// who are gone leave, those who stay keep their places, and the new ones take the first that are free, as
-/// long as there are some.
+/// Assigns `services` to the servers of a template, whose current assignments are `taken`. Servers of the
+/// service that are gone free their positions, those that stay keep them, and new ones take the first free
+/// positions, as long as there are some.
 pub fn members(taken: &[ServiceMember], services: &[Service]) -> Vec<Move> {
     let wanted: HashMap<(&Name, u16), &Service> =
         services.iter().map(|service| ((&service.target, service.port), service)).collect();

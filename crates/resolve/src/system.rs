@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Name servers that are taken from the file.
+/// Largest number of name servers that are taken from the file.
 pub const MOST_SYSTEM_SERVERS: usize = 16;
-/// Where they listen.
+/// Port that they listen on.
 const PORT: u16 = 53;
 
-/// The name servers that a file like `/etc/resolv.conf` names, each once. Lines that are not understood are
-/// as if they were not there, as the system's own resolver has it.
+/// Returns the name servers in the text of a file like `/etc/resolv.conf`, each once. Invalid lines are
+/// ignored, as by the system's own resolver.
 pub fn system_servers(text: &str) -> Vec<SocketAddr> {
     let mut all: Vec<SocketAddr> = Vec::new();
     for line in text.lines() {
@@ -19,7 +19,7 @@ pub fn system_servers(text: &str) -> Vec<SocketAddr> {
         let Some(word) = words.next() else { continue };
         let address = match word.parse::<IpAddr>() {
             Ok(ip) => Some(SocketAddr::new(ip, PORT)),
-            // With the device of a link-local address, as far as it is a number.
+            // With the device of a link-local address, if that is a number.
             Err(_) => format!("[{word}]:{PORT}").parse().ok(),
         };
         if let Some(address) = address.filter(|address| !all.contains(address))

@@ -1,4 +1,4 @@
-//! Which bytes are the answer, and what they say.
+//! Which bytes are the answer, and which records they contain.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
@@ -60,7 +60,7 @@ fn addresses_are_those_of_the_name_that_was_asked_for_and_where_it_leads() {
         Kind::A,
     );
     assert_eq!((led.code, led.aliases, addresses(&led)), (Code::Found, true, vec!["192.0.2.3".into()]));
-    // Of others, and of the other family.
+    // Records of other names, and of the other family.
     let others = found(vec![a("evil.test", "192.0.2.6"), a(NAME, "2001:db8::1")], Kind::A);
     assert_eq!((others.code, others.items.len()), (Code::NoRecord, 0));
     let nowhere = found(vec![cname(NAME, "b.test")], Kind::A);
@@ -76,7 +76,7 @@ fn names_that_lead_to_each_other_lead_nowhere() {
         a("c.test", "192.0.2.1"),
     ];
     assert_eq!(answer(&Message::to(ID, NAME, Kind::A, circle), Kind::A).unwrap().code, Code::NoAlias);
-    // One more than is followed.
+    // One name more than are followed.
     let mut chain = vec![cname(NAME, "n0.test")];
     chain.extend((0..MOST_ALIASES).map(|n| cname(&format!("n{n}.test"), &format!("n{}.test", n + 1))));
     chain.push(a(&format!("n{MOST_ALIASES}.test"), "192.0.2.1"));
@@ -164,7 +164,7 @@ fn names_that_point_at_themselves_are_garbage() {
         bytes.extend([0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1]);
         assert_eq!(read(&bytes, ID, &own(), Kind::A), Err(Wrong::Garbage), "{what}");
     }
-    // Two that point at each other.
+    // Two pointers that point at each other.
     let mut bytes = good.clone();
     bytes[7] = 2;
     let (first, second) = (good.len() as u16, good.len() as u16 + 16);

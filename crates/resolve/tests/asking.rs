@@ -1,4 +1,4 @@
-//! Who is asked when, and what follows from what they say.
+//! Which name servers are queried when, and the effect of their answers.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
@@ -32,7 +32,7 @@ fn want(section: &mut Section, kind: Kind) -> Id {
     section.want(Name::parse(NAME).unwrap(), kind, ms(0)).unwrap()
 }
 
-/// The family that a question is about.
+/// Returns the family that a query asks for.
 fn kind(ask: &Ask) -> Kind {
     let at = ask.bytes.len() - 11 - 3;
     match ask.bytes[at] {
@@ -78,7 +78,7 @@ fn the_first_good_answer_counts_and_the_name_is_asked_for_again_in_its_time() {
     assert_eq!((section.status(name), known(&section, name)), (Status::Valid, vec!["192.0.2.1".into()]));
     assert_eq!(section.next_timeout(), Some(ms(10_005)));
     assert!(section.is_fresh(name, ms(3004)) && !section.is_fresh(name, ms(3005)));
-    // What comes later is not looked at.
+    // Later answers are ignored.
     assert_eq!(answer(&mut section, 6, &both[1], with("192.0.2.6")), Heard::Over);
     assert_eq!((known(&section, name), section.counters()[1].outdated), (vec!["192.0.2.1".into()], 1));
     section.handle_timeout(ms(10_005));
@@ -122,8 +122,8 @@ fn silence_is_tried_again_in_the_first_family_and_then_given_up() {
     assert_eq!(section.counters()[1].timeout, 2);
 }
 
-/// `resolve_retries` says how many tries there are, as HAProxy counts them: with one, whoever is silent is
-/// not asked again.
+/// `resolve_retries` is the number of tries, as HAProxy counts them: with one, a silent name server is not
+/// queried again.
 #[test]
 fn one_try_is_one_question_in_each_family() {
     for (retries, tries) in [(0, 1), (1, 1), (3, 3)] {
@@ -171,7 +171,7 @@ fn a_section_goes_on_where_the_one_before_was() {
     after.handle_timeout(ms(20));
     assert!(asks(&mut after).is_empty(), "it is not time yet");
     assert_eq!((after.next_timeout(), after.counters()), (Some(ms(10_005)), &counters[..]));
-    // What a rule asked for is known as long as it is good.
+    // The result of a rule's query is known as long as it is good.
     let again = after.want(Name::parse("rule.test").unwrap(), Kind::A, ms(30)).unwrap();
     assert!(after.is_fresh(again, ms(30)));
     after.forget(again, ms(40_000));
@@ -184,7 +184,7 @@ fn one_that_is_silent_does_not_keep_the_other_family_from_being_asked_for() {
     let name = want(&mut section, Kind::A);
     section.handle_timeout(ms(0));
     let both = asks(&mut section);
-    answer(&mut section, 1, &both[0], |message| message); // nothing of the kind
+    answer(&mut section, 1, &both[0], |message| message); // no records of the kind
     section.handle_timeout(ms(1000));
     let both = asks(&mut section);
     assert_eq!(both.iter().map(kind).collect::<Vec<_>>(), [Kind::Aaaa, Kind::Aaaa]);
@@ -192,7 +192,7 @@ fn one_that_is_silent_does_not_keep_the_other_family_from_being_asked_for() {
     assert_eq!((section.status(name), known(&section, name)), (Status::Valid, vec!["2001:db8::1".into()]));
 }
 
-/// R-G9: the errors of SRV queries have their own way: no other family, and their tries.
+/// R-G9: SRV queries that fail have no other family, and use all of their tries.
 #[test]
 fn services_have_one_family_and_the_same_tries() {
     let mut section = section(1);
@@ -222,7 +222,7 @@ fn records_hold_after_errors_for_as_long_as_their_kind_says() {
         let records = |message| Message { answers: vec![srv(NAME, 1, 80, "a.test")], ..message };
         answer(&mut section, 0, &first, records);
         section.poll_news().unwrap();
-        section.hurry(name, ms(2999)); // fresh: nobody asks
+        section.hurry(name, ms(2999)); // fresh: no query
         assert_eq!(section.next_timeout(), Some(ms(10_000)));
         section.hurry(name, ms(3000));
         let mut now = 3000;
@@ -294,7 +294,7 @@ fn a_name_is_asked_for_once_for_all_and_no_more_when_nobody_wants_it() {
     section.forget(name, ms(0));
     section.forget(other, ms(0));
     assert_eq!((section.records(name).is_none(), section.next_timeout()), (true, None));
-    // What comes now is of nobody, also when somebody else has the place.
+    // A late answer belongs to no query, even if another user has its position.
     let again = want(&mut section, Kind::A);
     section.handle_timeout(ms(1));
     for ask in &all {
@@ -332,7 +332,7 @@ fn numbers_of_queries_are_not_in_a_row() {
     let ids: Vec<u16> = asks(&mut section).iter().map(|ask| id_of(&ask.bytes)).collect();
     let steps = ids.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
     all.extend(steps);
-    assert!(all.len() > 80, "{ids:?}"); // by chance a few steps are alike; a counter has one
+    assert!(all.len() > 80, "{ids:?}"); // a few steps are equal by chance; a counter would have one
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Answers, made manually where they have to be wrong.
+//! Answers, built by hand where they have to be wrong.
 
 #![allow(dead_code, clippy::unwrap_used)] // not all is for each test
 
@@ -55,12 +55,12 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// The good answer with these.
+    /// Returns the good answer with these records.
     pub(crate) fn to(id: u16, of: &str, kind: Kind, answers: Vec<Record>) -> Self {
         Self { id, flags: 0x8180, question: (of.into(), number(kind), 1), answers, additional: Vec::new() }
     }
 
-    /// The same with an error.
+    /// Sets an error code.
     pub(crate) fn code(self, code: u16) -> Self {
         Self { flags: self.flags | code, ..self }
     }
@@ -85,7 +85,7 @@ impl Message {
     }
 }
 
-/// The number of a query.
+/// Returns the number of a query.
 pub(crate) fn id_of(query: &[u8]) -> u16 {
     u16::from_be_bytes([query[0], query[1]])
 }
