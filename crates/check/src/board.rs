@@ -1,5 +1,5 @@
-//! What others read of a server's checks. Written once a check, by the lane that checks the server; read by
-//! reports.
+//! Published results of a server's checks. The lane that checks the server writes them once a check; reports
+//! read them.
 
 use crate::health::{Change, Counted, Health, Init, Running};
 use crate::status::{CheckResult, Status};
@@ -8,32 +8,32 @@ use std::time::Duration;
 
 static BOARDS: LockClass = LockClass::new("health of a server", LockClass::LEAF);
 
-/// The latest about one server.
+/// Current results for one server.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What the last check came to.
+    /// Result of the last check.
     pub verdict: CheckResult,
-    /// How long it took.
+    /// Duration of the last check.
     pub took: Duration,
-    /// One is under way.
+    /// True if a check is under way.
     pub in_progress: bool,
-    /// The server is in maintenance, and not checked.
+    /// True if the server is in maintenance and not checked.
     pub paused: bool,
-    /// An operator has ended the checks (`disable health`).
+    /// True if an operator disabled the checks (`disable health`).
     pub disabled: bool,
-    /// How healthy the server is.
+    /// Health of the server.
     pub health: Health,
-    /// Failed checks that moved its health.
+    /// Number of failed checks that moved its health.
     pub failed: u64,
 }
 
-/// Bytes of [`CheckResult::info`] that a report has: about as many as HAProxy keeps.
+/// Largest number of bytes of [`CheckResult::info`] in a report: about as many as HAProxy keeps.
 const TOLD: usize = 128;
 
-/// Words of a report: five of numbers, and those of the text.
+/// Number of words in a report: five for numbers, the others for the text.
 const WORDS: usize = 5 + TOLD / 8;
 
-/// Where the report of one server lies. Those who change it take turns; reports read it without a lock.
+/// Holder of one server's report. Writers take turns under the lock; reports read it without a lock.
 #[derive(Debug)]
 pub struct Board {
     state: Mutex<Report>,
@@ -41,7 +41,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// Before the first check.
+    /// Creates a board before the first check.
     pub fn new(health: Health) -> Self {
         let report = Report {
             verdict: CheckResult::new(Status::Ini, ""),
@@ -62,17 +62,17 @@ impl Board {
         result
     }
 
-    /// From now on `rise` and `fall` are those of `like`; what was found stays.
+    /// Takes `rise` and `fall` from `like`, and keeps the results.
     pub fn set_steps(&self, like: &Health) {
         self.edit(|report| report.health = like.like(&report.health));
     }
 
-    /// What it says now.
+    /// Returns the current report.
     pub fn read(&self) -> Report {
         Report::of_words(&self.published.read())
     }
 
-    /// A check begins. How the server is by those before it.
+    /// Begins a check. Returns the state of the server by the earlier checks.
     pub fn begin(&self) -> Running {
         self.edit(|report| {
             report.in_progress = true;
@@ -80,28 +80,28 @@ impl Board {
         })
     }
 
-    /// Nobody looks after the server now.
+    /// Pauses the checks: the server is in maintenance.
     pub fn pause(&self) {
         self.edit(|report| report.paused = true);
     }
 
-    /// Checks are made, or not, from now on.
+    /// Disables or enables the checks.
     pub fn disable(&self, disabled: bool) {
         self.edit(|report| report.disabled = disabled);
     }
 
-    /// Whether checks are made.
+    /// Returns whether checks are made.
     pub fn is_looked_after(&self) -> bool {
         let report = self.state.lock();
         !report.disabled && !report.paused
     }
 
-    /// The check that was begun does not count.
+    /// Cancels the current check, which does not count.
     pub fn cancel(&self) {
         self.edit(|report| report.in_progress = false);
     }
 
-    /// The server comes back from where nobody looked after it: it is up, until one check has failed.
+    /// Resumes the checks after maintenance: the server is up, until one check has failed.
     pub fn come_back(&self) {
         self.edit(|report| {
             report.paused = false;
@@ -109,12 +109,12 @@ impl Board {
         });
     }
 
-    /// Somebody else than the checks says how the server is.
+    /// Sets the state of the server by another cause than its checks.
     pub fn set(&self, running: Running) {
         self.edit(|report| report.health.set(running));
     }
 
-    /// Before the first check: how the server was when another process had checked it last.
+    /// Restores, before the first check, the state from the last check of another process.
     pub fn restore(&self, running: Running, status: Status) {
         self.edit(|report| {
             report.health.set(running);
@@ -122,8 +122,8 @@ impl Board {
         });
     }
 
-    /// A check is over. Whether it is worth a line, since it moved the health or came to something else than
-    /// the last, and what changed.
+    /// Ends a check. Returns whether it is worth a log line, because the health moved or the status differs
+    /// from the last one; and the change of state, if there was one.
     pub fn end(&self, verdict: CheckResult, took: Duration) -> (bool, Option<Change>) {
         self.edit(|report| {
             let (moved, change) = report.health.report(verdict.status);
@@ -133,7 +133,8 @@ impl Board {
         })
     }
 
-    /// An agent was asked, or could not be: only its own word about health counts. The same.
+    /// Ends a request to an agent, or a failed attempt: only a word about health counts. Returns what
+    /// [`end`](Self::end) does.
     pub fn heard(&self, verdict: CheckResult, took: Duration) -> (bool, Option<Change>) {
         if matches!(verdict.status, Status::L7Ok | Status::L7Sts) {
             return self.end(verdict, took);
@@ -141,17 +142,17 @@ impl Board {
         self.edit(|report| {
             report.took = took;
             report.in_progress = false;
-            let neutral = verdict.status == Status::Checked; // says nothing that is worth a line
+            let neutral = verdict.status == Status::Checked; // a status that is not worth a line
             (report.note(verdict, false) && !neutral, None)
         })
     }
 
-    /// From now on only failures that come are told.
+    /// Resets the number of failed checks.
     pub fn clear(&self) {
         self.edit(|report| report.failed = 0);
     }
 
-    /// Live traffic failed too often. The same.
+    /// Applies repeated failures of live traffic. Returns what [`end`](Self::end) does.
     pub fn observe(&self, verdict: CheckResult, counted: Counted) -> (bool, Option<Change>) {
         self.edit(|report| {
             let (moved, change) = report.health.observe(counted);
@@ -161,7 +162,7 @@ impl Board {
 }
 
 impl Report {
-    /// As [`Board`] publishes it, with as much of the text as fits.
+    /// Encodes the report as [`Board`] publishes it, with as much of the text as fits.
     fn words(&self) -> [u64; WORDS] {
         let Self { verdict, took, in_progress, paused, disabled, health, failed } = self;
         let text = &verdict.info[..verdict.info.floor_char_boundary(TOLD)];
@@ -212,7 +213,7 @@ impl Report {
         }
     }
 
-    /// It came to this, which moved the health or not. Whether that is news.
+    /// Stores a result, and whether it moved the health. Returns whether it is worth a log line.
     fn note(&mut self, verdict: CheckResult, moved: bool) -> bool {
         let news = moved || verdict.status != self.verdict.status;
         if moved && verdict.status.result() == 2 {
@@ -235,7 +236,7 @@ mod tests {
             assert_eq!(board.end(verdict, Duration::from_millis(12)), (true, None));
             board.disable(true);
             board.begin();
-            let written = board.state.lock(); // a report waits for nobody
+            let written = board.state.lock(); // reading takes no lock
             let mut read = board.read();
             assert_eq!(&*read.verdict.info, told);
             read.verdict.info = text.into();

@@ -1,8 +1,9 @@
-//! When a server is up: `rise` good checks in a row bring it up, `fall` failed ones take it down.
+//! The health of a server: `rise` good checks in a row bring it up, `fall` failed checks in a row take it
+//! down.
 
 use crate::status::{Outcome, Status};
 
-/// `init-state`: where a server begins.
+/// `init-state`: initial state of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Init {
     /// Up, until `fall` checks have failed.
@@ -10,44 +11,44 @@ pub enum Init {
     /// Up, until one check has failed.
     #[default]
     Up,
-    /// Down, until one check went well.
+    /// Down, until one check has passed.
     Down,
-    /// Down, until `rise` checks went well.
+    /// Down, until `rise` checks have passed.
     FullyDown,
 }
 
-/// How checks find a server.
+/// State of a server by its checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Running {
-    /// It works.
+    /// The server works.
     Up,
-    /// It works and wants no new clients.
+    /// It works and takes no new clients.
     Stopping,
-    /// It does not work.
+    /// The server does not work.
     Down,
 }
 
-/// What failing traffic counts for.
+/// Weight of failing traffic, compared with checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// For one failed check: `fail-check`.
+    /// It counts as one failed check: `fail-check`.
     AsCheck,
-    /// For all but one: the next failed check takes the server down (`sudden-death`).
+    /// It leaves one failure: the next failed check takes the server down (`sudden-death`).
     BeforeLast,
-    /// For all that it takes: `mark-down`.
+    /// It takes the server down: `mark-down`.
     Last,
 }
 
-/// What a check's outcome changed.
+/// Change of state by the result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// How it was.
+    /// State before.
     pub from: Running,
-    /// How it is.
+    /// State after.
     pub to: Running,
 }
 
-/// How healthy a server is: from 0 to `rise + fall - 1`, and up from `rise` on.
+/// Health of a server: a number from 0 to `rise + fall - 1`; the server is up from `rise` on.
 #[derive(Clone, Debug)]
 pub struct Health {
     rise: u32,
@@ -57,7 +58,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Before the first check. Both counts are at least 1.
+    /// Creates the health before the first check. Both counts are at least 1.
     pub fn new(rise: u32, fall: u32, init: Init) -> Self {
         let (rise, fall) = (rise.max(1), fall.max(1));
         let value = match init {
@@ -70,12 +71,13 @@ impl Health {
         Self { rise, fall, value, running }
     }
 
-    /// As it was, by its four parts.
+    /// Restores a health from its four parts.
     pub(crate) fn of(rise: u32, fall: u32, value: u32, running: Running) -> Self {
         Self { rise, fall, value, running }
     }
 
-    /// A check came to this. Whether it moved the health, and what changed by it.
+    /// Applies the status of a check. Returns whether the health moved, and the change of state, if there was
+    /// one.
     pub fn report(&mut self, status: Status) -> (bool, Option<Change>) {
         let before = (self.value, self.running);
         match status.outcome() {
@@ -92,7 +94,7 @@ impl Health {
                 if self.value >= self.rise {
                     self.value = self.most();
                     self.running = match (passed, self.running) {
-                        // What is down does not come up by wanting no clients.
+                        // A server that is down does not come up by a result that takes no new clients.
                         (Outcome::Conditional, Running::Down) => Running::Down,
                         (Outcome::Conditional, _) => Running::Stopping,
                         _ => Running::Up,
@@ -104,8 +106,8 @@ impl Health {
         (before.0 != self.value, changed.then_some(Change { from: before.1, to: self.running }))
     }
 
-    /// Live traffic failed too often: a failed check, and where it counts for more, there is none or one left
-    /// before the server goes down.
+    /// Applies repeated failures of live traffic: one failed check, after which at least as few failures are
+    /// left as `counted` says.
     pub fn observe(&mut self, counted: Counted) -> (bool, Option<Change>) {
         let before = self.value;
         match counted {
@@ -118,7 +120,8 @@ impl Health {
         (moved || before != self.value, change)
     }
 
-    /// As healthy as another one, which may count in other steps: then it is so for certain.
+    /// Returns the health of `other` with the counts of this one. If the counts differ, the state is kept and
+    /// settled.
     pub fn like(&self, other: &Self) -> Self {
         let (rise, fall, running) = (self.rise, self.fall, other.running);
         if (rise, fall) == (other.rise, other.fall) {
@@ -128,38 +131,38 @@ impl Health {
         Self { rise, fall, value, running }
     }
 
-    /// It is so for certain, whatever was found.
+    /// Sets a settled state, whatever checks found.
     pub fn set(&mut self, running: Running) {
         self.running = running;
         self.value = if running == Running::Down { 0 } else { self.most() };
     }
 
-    /// How it is.
+    /// Returns the state.
     pub fn running(&self) -> Running {
         self.running
     }
 
-    /// Its value.
+    /// Returns the number.
     pub fn value(&self) -> u32 {
         self.value
     }
 
-    /// `rise` and `fall`.
+    /// Returns `rise` and `fall`.
     pub fn steps(&self) -> (u32, u32) {
         (self.rise, self.fall)
     }
 
-    /// `rise`
+    /// Returns `rise`.
     pub fn rise(&self) -> u32 {
         self.rise
     }
 
-    /// `fall`
+    /// Returns `fall`.
     pub fn fall(&self) -> u32 {
         self.fall
     }
 
-    /// Neither about to go down nor about to come up.
+    /// Returns whether the server is neither about to go down nor about to come up.
     pub fn is_settled(&self) -> bool {
         self.value == 0 || self.value == self.most()
     }
@@ -168,8 +171,9 @@ impl Health {
         self.rise + self.fall - 1
     }
 
-    /// The checks that count towards the next change, and of how many: `2/3` of a server that fails for the
-    /// second time of three is 1 of 3 left.
+    /// Returns the progress towards the next change. For a server that is up: the number of failures that are
+    /// left, and `fall`; after the first of three failures, 2 of 3. For one that is down: the number of
+    /// checks passed, and `rise`.
     pub fn progress(&self) -> (u32, u32) {
         if self.value >= self.rise {
             (self.value - self.rise + 1, self.fall)

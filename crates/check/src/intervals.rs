@@ -1,4 +1,4 @@
-//! When the next check is made: `inter`, `fastinter`, `downinter`, `spread-checks`.
+//! Times between checks: `inter`, `fastinter`, `downinter`, `spread-checks`.
 
 use crate::health::Health;
 use std::time::Duration;
@@ -12,35 +12,35 @@ pub struct Intervals {
     pub fast: Duration,
     /// `downinter`, or `inter`.
     pub down: Duration,
-    /// `spread-checks`: by how many per cent a time is longer or shorter, 0 to 50.
+    /// `spread-checks`: percentage by which a time varies in both directions, 0 to 50.
     pub spread: u32,
 }
 
 impl Intervals {
-    /// `inter` without a value.
+    /// Default of `inter`.
     pub const USUAL: Duration = Duration::from_secs(2);
 
-    /// The shortest time between two checks, whatever was asked for.
+    /// Shortest time between two checks, whatever the configuration says.
     pub const SHORTEST: Duration = Duration::from_millis(1);
 
-    /// The time from one check's end to the beginning of the next; `noise` is any number.
+    /// Returns the time from the end of a check to the start of the next; `noise` is any number.
     pub fn next(&self, health: &Health, noise: u32) -> Duration {
         let time = match health.value() {
             _ if !health.is_settled() => self.fast,
             0 => self.down,
             _ => self.inter,
         };
-        // From -spread to +spread per cent of it.
+        // Varies the time by up to `spread` percent in both directions.
         let part = f64::from(noise) / f64::from(u32::MAX) * 2.0 - 1.0;
         time.mul_f64(1.0 + part * f64::from(self.spread.min(50)) / 100.0).max(Self::SHORTEST)
     }
 
-    /// Servers with a shorter `inter` do not say how far first checks lie apart.
+    /// Smallest `inter` that counts for the distance between first checks.
     pub const SPREADS_FROM: Duration = Duration::from_secs(1);
 
-    /// How long the first check of the server at `place` of `count` waits, so that not all are checked at
-    /// once: they share `shortest`, the shortest `inter` of those from
-    /// [`SPREADS_FROM`](Self::SPREADS_FROM) on, and `most` (`max-spread-checks`) if that is less.
+    /// Returns the delay of the first check of the server at `place` of `count`, so that not all are checked
+    /// at once. The first checks are spread over `shortest`, the shortest `inter` that is at least
+    /// [`SPREADS_FROM`](Self::SPREADS_FROM), or over `most` (`max-spread-checks`) if that is less.
     pub fn first(shortest: Duration, most: Option<Duration>, place: usize, count: usize) -> Duration {
         let room = most.map_or(shortest, |most| shortest.min(most));
         room.mul_f64(place as f64 / count.max(1) as f64)
@@ -84,8 +84,8 @@ mod tests {
         assert!(times[1].abs_diff(PACE.inter) < Duration::from_millis(1));
     }
 
-    /// Of 10,000 servers, on one lane or on many, no more are checked in a hundredth of a second than their
-    /// share, and they stay as they are: each check follows the one before it at the same distance.
+    /// Of 10,000 servers, on one lane or on many, no more than their share are checked in a hundredth of a
+    /// second. It stays so, because each check follows the one before it at the same distance.
     #[test]
     fn ten_thousand_servers_are_checked_one_after_the_other() {
         const SERVERS: usize = 10_000;

@@ -1,46 +1,47 @@
-//! How long a server is as it is, and how long it was down. Written when its state changes; read by reports.
+//! History of a server: the time of its last change, and its downtime. Written when its state changes;
+//! reports read it.
 
 use manylane_sync::{LockClass, Mutex, SeqLatch};
 use std::time::Duration;
 
 static PASTS: LockClass = LockClass::new("past of a server", LockClass::LEAF);
 
-/// What reports say of it. Times are by the machine's clock.
+/// History of a server in reports. Times are by the machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
-    /// When it changed last; at the start, if never.
+    /// Time of the last change; of the start, if there was none.
     pub changed: Duration,
-    /// Whether it does not serve since then.
+    /// True if it has not served since then.
     pub is_down: bool,
-    /// Time that it was down before.
+    /// Total earlier time that it was down.
     pub down_for: Duration,
-    /// Times that it went down.
+    /// Number of times that it went down.
     pub downs: u64,
 }
 
 impl Since {
     fn words(&self) -> [u64; 4] {
-        // Nanoseconds of five centuries.
+        // 64 bits of nanoseconds last for five centuries.
         [self.changed.as_nanos() as u64, self.is_down.into(), self.down_for.as_nanos() as u64, self.downs]
     }
 
-    /// How long it was down in all.
+    /// Returns the total time that it was down.
     pub fn downtime(&self, now: Duration) -> Duration {
         let now_down = if self.is_down { now.saturating_sub(self.changed) } else { Duration::ZERO };
         self.down_for + now_down
     }
 }
 
-/// The past of one server. Those who change it take turns; reports read it without a lock.
+/// Holder of one server's history. Writers take turns under the lock; reports read it without a lock.
 #[derive(Debug)]
 pub struct Past {
     state: Mutex<Since>,
-    /// When it changed, whether it is down, for how long it was, and how often.
+    /// The fields of [`Since`], in order.
     published: SeqLatch<4>,
 }
 
 impl Past {
-    /// It begins.
+    /// Begins a history.
     pub fn new(now: Duration) -> Self {
         let since = Since { changed: now, is_down: false, down_for: Duration::ZERO, downs: 0 };
         Self { state: Mutex::new(&PASTS, since), published: SeqLatch::new(since.words()) }
@@ -52,7 +53,7 @@ impl Past {
         self.published.write(since.words());
     }
 
-    /// It is another way now: whether it serves.
+    /// Records a change: whether the server serves now.
     pub fn change(&self, serves: bool, now: Duration) {
         self.edit(|past| {
             let down_for = past.downtime(now);
@@ -61,17 +62,17 @@ impl Past {
         });
     }
 
-    /// It is as another process left it: since then, and whether it serves.
+    /// Restores the state that another process left: the time of the change, and whether the server serves.
     pub fn restore(&self, serves: bool, changed: Duration) {
         self.edit(|past| (past.changed, past.is_down) = (changed, !serves));
     }
 
-    /// From now on only the times are counted that come.
+    /// Resets the number of times that it went down.
     pub fn clear(&self) {
         self.edit(|past| past.downs = 0);
     }
 
-    /// What it was until now.
+    /// Returns the history until now.
     pub fn read(&self) -> Since {
         let [changed, is_down, down_for, downs] = self.published.read();
         let (changed, down_for) = (Duration::from_nanos(changed), Duration::from_nanos(down_for));

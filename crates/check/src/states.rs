@@ -1,40 +1,40 @@
-//! Server state files (R-G8): the text of `show servers state`, read by a process that starts.
+//! Server state files (R-G8): the output of `show servers state`, which a starting process reads.
 //!
-//! The first line that is not empty is the version, 1. Lines that begin with `#` say nothing. All others are
-//! of one server each: between [`LEAST_FIELDS`] and any number of fields, one blank or more between two; what
-//! comes behind [`FIELDS`] is of a later version and is not read. Each line is read by itself: one that is
-//! wrong is told and left out, and the others hold. So is a last one that has no end, since the number where
-//! it was cut may be the half of one.
+//! The first line that is not empty is the version, 1. Lines that begin with `#` are comments. Each other
+//! line describes one server in at least [`LEAST_FIELDS`] fields, separated by blanks; fields behind
+//! [`FIELDS`] belong to later versions and are ignored. Each line is read by itself: a wrong line is reported
+//! and left out, and the others apply. So is a last line without an end, because it may be cut within a
+//! number.
 
 use crate::status::Status;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 
-/// Bytes of a state file at most: those of some 400,000 servers.
+/// Largest size of a state file, in bytes: that of some 400,000 servers.
 pub const MOST_BYTES: usize = 64 << 20;
-/// Fields of a line at least.
+/// Smallest number of fields in a line.
 pub const LEAST_FIELDS: usize = 20;
-/// Fields that are known.
+/// Number of known fields.
 pub const FIELDS: usize = 25;
-/// Lines that are told of at most, when they are wrong.
+/// Largest number of wrong lines that are reported.
 pub const MOST_WRONG: usize = 16;
 /// Highest weight.
 const MOST_WEIGHT: u16 = 256;
 
 /// Bits of `srv_admin_state`.
 pub mod admin {
-    /// In maintenance by an operator's word.
+    /// In maintenance by an operator.
     pub const MAINTENANCE: u32 = 0x01;
-    /// In maintenance as the server that it tracks.
+    /// In maintenance like the server that it tracks.
     pub const INHERITED_MAINTENANCE: u32 = 0x02;
     /// `disabled` in the file.
     pub const BY_FILE: u32 = 0x04;
-    /// Drained by an operator's word.
+    /// Drained by an operator.
     pub const DRAIN: u32 = 0x08;
     /// Its name has no address.
     pub const UNRESOLVED: u32 = 0x20;
-    /// Its name is not that of the file: an operator or a service gave it.
+    /// Its name is not that of the file: an operator or a service set it.
     pub const RENAMED: u32 = 0x40;
 }
 
@@ -44,51 +44,51 @@ mod checks {
     pub(super) const ENABLED: u32 = 0x04;
 }
 
-/// How a server was.
+/// State of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Its address, where it had one.
+    /// Address, if it had one.
     pub address: Option<IpAddr>,
-    /// Its name, where it had one.
+    /// Name, if it had one.
     pub name: Option<Box<str>>,
-    /// The service whose servers it stands for.
+    /// Service of which it represents a server.
     pub service: Option<Box<str>>,
-    /// Its port; 0 without.
+    /// Port; 0 for none.
     pub port: u16,
-    /// `srv_op_state`: 0 down, 1 up and warming, 2 up, 3 up and wanting no new clients.
+    /// `srv_op_state`: 0 down, 1 up and in slow start, 2 up, 3 up without new clients.
     pub operation: u8,
     /// `srv_admin_state`: bits of [`admin`].
     pub admin: u32,
-    /// Its weight as an operator has set it.
+    /// Weight as an operator set it.
     pub weight: u16,
-    /// Its weight in the file that held then.
+    /// Weight in the configuration file at that time.
     pub file_weight: u16,
-    /// Seconds since it changed last.
+    /// Seconds since its last change.
     pub since: u64,
-    /// What its last check came to.
+    /// Status of its last check.
     pub status: Status,
-    /// Its checks, which the file wants, were ended by an operator.
+    /// True if an operator disabled the checks that the configuration file has.
     pub check_disabled: bool,
-    /// The same of its agent.
+    /// True if an operator disabled its agent.
     pub agent_disabled: bool,
-    /// Where it is checked, as an operator has set it: address, and port or 0.
+    /// Target of its checks as an operator set it: address, and port or 0.
     pub check: (Option<IpAddr>, u16),
-    /// The same of its agent.
+    /// Target of its agent as an operator set it.
     pub agent: (Option<IpAddr>, u16),
 }
 
-/// All servers of a file, by the names of their backends and their own.
+/// All servers of a file, by backend and server name.
 #[derive(Debug, Default)]
 pub struct States {
     of_backends: HashMap<Box<str>, HashMap<Box<str>, State>>,
 }
 
-/// What is wrong with a line.
+/// A fault in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What it is.
+    /// The fault.
     pub why: String,
 }
 
@@ -99,8 +99,8 @@ impl fmt::Display for Wrong {
 }
 
 impl States {
-    /// Reads a file. What is wrong is added to `wrong`, up to [`MOST_WRONG`] lines of it and how many more
-    /// there are; the line of a cut is always among them.
+    /// Reads a file. Faults are added to `wrong`, up to [`MOST_WRONG`] lines; the last one says how many more
+    /// there are. A line where the file was cut is always reported.
     pub fn read(bytes: &[u8], wrong: &mut Vec<Wrong>) -> Self {
         let mut states = Self::default();
         let ended = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -114,7 +114,7 @@ impl States {
         states
     }
 
-    /// Reads lines that have their ends.
+    /// Reads complete lines.
     fn whole(bytes: &[u8], goes_on: bool, states: &mut Self, wrong: &mut Vec<Wrong>) {
         let mut lines = bytes
             .split(|byte| *byte == b'\n')
@@ -122,7 +122,7 @@ impl States {
             .map(|(number, line)| (number + 1, line.trim_ascii()));
         let first = lines.find(|(_, line)| !line.is_empty());
         match first {
-            None if goes_on => return, // what there is was cut, which is told
+            None if goes_on => return, // all there is was cut, which is reported
             None => {
                 let why = "the file is empty: its version is expected, 1; make it by 'show servers state'";
                 return wrong.push(Wrong { line: 1, why: why.to_owned() });
@@ -158,17 +158,17 @@ impl States {
         }
     }
 
-    /// How a server was.
+    /// Returns the state of a server.
     pub fn get(&self, backend: &str, server: &str) -> Option<&State> {
         self.of_backends.get(backend)?.get(server)
     }
 
-    /// Servers that it has.
+    /// Returns the number of servers.
     pub fn len(&self) -> usize {
         self.of_backends.values().map(HashMap::len).sum()
     }
 
-    /// It has none.
+    /// Returns whether there are no servers.
     pub fn is_empty(&self) -> bool {
         self.of_backends.is_empty()
     }
@@ -234,7 +234,7 @@ impl States {
             weight: number("srv_uweight", weight, MOST_WEIGHT)?,
             file_weight: number("srv_iweight", file_weight, MOST_WEIGHT)?,
             since: age("srv_time_since_last_change", since)?,
-            // A status of a later version is as none.
+            // A status of a later version counts as none.
             status: Status::by_number(number("srv_check_status", status, u8::MAX)?).unwrap_or(Status::Ini),
             check_disabled: is_ended(number("srv_check_state", check, u32::MAX)?),
             agent_disabled: is_ended(number("srv_agent_state", agent, u32::MAX)?),
@@ -245,12 +245,12 @@ impl States {
     }
 }
 
-/// Checks that the file wants and an operator does not.
+/// Returns whether the configuration file has checks that an operator disabled.
 fn is_ended(bits: u32) -> bool {
     bits & checks::CONFIGURED != 0 && bits & checks::ENABLED == 0
 }
 
-/// A number up to `most`. A field that an older version does not have is 0.
+/// Parses a number up to `most`. A field that an older version does not have is 0.
 fn number<N: TryFrom<u64> + Into<u64> + Copy>(name: &str, field: &str, most: N) -> Result<N, String> {
     let value = if field.is_empty() || field == "-" { Some(0) } else { field.parse::<u64>().ok() };
     let value = value.filter(|value| *value <= most.into()).and_then(|value| N::try_from(value).ok());
@@ -259,7 +259,7 @@ fn number<N: TryFrom<u64> + Into<u64> + Copy>(name: &str, field: &str, most: N) 
     })
 }
 
-/// Seconds. haproxy writes -1 for a change within the second that its clock has not seen yet.
+/// Parses seconds. HAProxy writes -1 for a change in a second that its clock has not reached yet.
 fn age(name: &str, field: &str) -> Result<u64, String> {
     match field.strip_prefix('-') {
         Some(digits) if digits.parse::<u32>().is_ok() => Ok(0),
@@ -267,7 +267,7 @@ fn age(name: &str, field: &str) -> Result<u64, String> {
     }
 }
 
-/// A field that may be empty.
+/// Parses a field that may be empty.
 fn word(field: &str) -> Option<Box<str>> {
     (!field.is_empty() && field != "-").then(|| field.into())
 }
@@ -281,7 +281,7 @@ fn ip(name: &str, field: &str) -> Result<Option<IpAddr>, String> {
     }
 }
 
-/// So much of a field as a report has room for.
+/// Returns as much of a field as a report has room for.
 fn shown(field: &str) -> String {
     field.chars().take(40).flat_map(char::escape_debug).collect()
 }
@@ -386,7 +386,7 @@ mod tests {
         assert!(wrong[MOST_WRONG - 1].starts_with("line 102: it has no end"), "{wrong:?}");
     }
 
-    /// Wherever a file is cut, one line says so, and no server goes on by half of its line.
+    /// Wherever a file is cut, one line reports it, and no server gets the state of half a line.
     #[test]
     fn a_file_that_was_cut_is_told_of_and_the_line_of_the_cut_is_left_out() {
         let header = "1\n# be_id be_name srv_id\n";

@@ -1,47 +1,47 @@
-//! What a check came to, in the words of HAProxy's manual.
+//! Results of checks, in the words of HAProxy's manual.
 
-/// What one check came to.
+/// Status of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// None was made yet.
+    /// No check was made yet.
     Ini,
-    /// An agent said nothing about whether it works.
+    /// An agent said nothing about health.
     Checked,
     /// Live traffic had too many errors in a row (`observe`).
     Hana,
-    /// The check itself could not be made: no descriptor, no memory.
+    /// The check could not be made: no descriptor, no memory.
     SockErr,
-    /// Connected, which was all that was asked for.
+    /// Connected, and that was the whole check.
     L4Ok,
     /// Not connected in time.
     L4Tout,
     /// Not connected.
     L4Con,
-    /// The answer is TLS's, which was all that was asked for.
+    /// The answer is TLS, and that was the whole check.
     L6Ok,
     /// No answer of TLS in time.
     L6Tout,
-    /// The answer is not TLS's.
+    /// The answer is not TLS.
     L6Rsp,
     /// No answer in time.
     L7Tout,
-    /// The answer made no sense, or does not hold what it should.
+    /// The answer is invalid, or lacks the expected content.
     L7Rsp,
-    /// The answer is as it should be.
+    /// The answer is as expected.
     L7Ok,
-    /// It works and wants no new clients (`disable-on-404`).
+    /// The server works and takes no new clients (`disable-on-404`).
     L7OkC,
-    /// The answer's status says that it does not work.
+    /// The status of the answer reports a failure.
     L7Sts,
-    /// A program that checks says that it does not work, or could not say.
+    /// An external program reports a failure, or failed itself.
     ProcErr,
-    /// A program that checks took too long.
+    /// An external program took too long.
     ProcTout,
-    /// A program that checks says that it works.
+    /// An external program reports success.
     ProcOk,
 }
 
-/// Whether a check went well.
+/// Class of a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Outcome {
     Unknown,
@@ -51,7 +51,7 @@ pub(crate) enum Outcome {
 }
 
 impl Status {
-    /// Its name in `show stat`.
+    /// Returns the name in `show stat`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ini => "INI",
@@ -75,7 +75,7 @@ impl Status {
         }
     }
 
-    /// The same in words.
+    /// Returns the description in words.
     pub fn description(self) -> &'static str {
         match self {
             Self::Ini => "Initializing",
@@ -99,7 +99,7 @@ impl Status {
         }
     }
 
-    /// Its number in `show servers state`.
+    /// Returns the number in `show servers state`.
     pub fn number(self) -> u8 {
         match self {
             Self::Ini => 1,
@@ -144,17 +144,17 @@ impl Status {
         Self::ProcOk,
     ];
 
-    /// The status of this [`number`](Self::number).
+    /// Returns the status with this [`number`](Self::number).
     pub fn by_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.number() == number)
     }
 
-    /// The status of this name.
+    /// Returns the status with this name.
     pub fn by_name(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name().as_bytes() == name)
     }
 
-    /// Whether a code is told beside it.
+    /// Returns whether a code is reported with it.
     pub(crate) fn has_code(self) -> bool {
         matches!(self, Self::L7Ok | Self::L7OkC | Self::L7Sts | Self::ProcErr | Self::ProcTout | Self::ProcOk)
     }
@@ -178,13 +178,13 @@ impl Status {
         }
     }
 
-    /// Whether the server was silent for too long.
+    /// Returns whether the server did not answer in time.
     pub fn is_late(self) -> bool {
         matches!(self, Self::L4Tout | Self::L6Tout | Self::L7Tout | Self::ProcTout)
     }
 
-    /// The number of what it came to in `show servers state`: 0 unknown, 2 failed, 3 passed, 4 conditionally
-    /// passed.
+    /// Returns the number of its class in `show servers state`: 0 unknown, 2 failed, 3 passed, 4
+    /// conditionally passed.
     pub fn result(self) -> u8 {
         match self.outcome() {
             Outcome::Unknown => 0,
@@ -195,30 +195,30 @@ impl Status {
     }
 }
 
-/// What a check came to, and what is told of it.
+/// Result of a check, as reports show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckResult {
-    /// What it came to.
+    /// Status.
     pub status: Status,
-    /// The status code of HTTP's answer, or what takes its place in other protocols; 0 where they have none.
+    /// Status code of the HTTP answer, or its equivalent in other protocols; 0 if they have none.
     pub code: Option<i64>,
-    /// Why, or what the server said; empty for nothing. Bytes that are not printable are dots.
+    /// Reason, or the server's own text; may be empty. Bytes that are not printable become dots.
     pub info: Box<str>,
 }
 
 impl CheckResult {
-    /// Without a code.
+    /// Creates a result without a code.
     pub fn new(status: Status, info: impl Into<Box<str>>) -> Self {
         Self { status, code: None, info: info.into() }
     }
 
-    /// What a server said, in one line.
+    /// Creates a result with the first line of a server's text.
     pub(crate) fn said(status: Status, code: u16, said: &[u8]) -> Self {
         let line = said.split(|byte| matches!(byte, b'\r' | b'\n' | 0)).next().unwrap_or_default();
         Self { status, code: Some(code.into()), info: Self::shown(line) }
     }
 
-    /// Bytes that somebody else has chosen, as far as they are told.
+    /// Returns foreign bytes in the form that reports show.
     pub(crate) fn shown(bytes: &[u8]) -> Box<str> {
         let shown = bytes.iter().take(LONGEST_INFO).map(|&byte| match byte {
             b' '..=b'~' => char::from(byte),
@@ -228,5 +228,5 @@ impl CheckResult {
     }
 }
 
-/// Bytes of a server's own words that are kept at most.
+/// Largest number of bytes kept of a server's text.
 pub(crate) const LONGEST_INFO: usize = 127;

@@ -1,4 +1,4 @@
-//! Runs of scripts: what is sent, and what answers come to, however they are cut.
+//! Runs of scripts: the bytes that they send, and the results of answers, however they are cut.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
@@ -14,8 +14,8 @@ fn give(run: &mut Exchange<'_>, bytes: &[u8]) {
     run.received(Some(Cluster::with(bytes).unwrap().into_segment()));
 }
 
-/// Plays a server that answers each send with the next of `answers`, in pieces of so many bytes, and closes
-/// after the last.
+/// Plays a server that answers each send with the next of `answers`, in pieces of `piece` bytes, and closes
+/// after the last. Returns the received bytes and the result.
 fn play(script: &Script, serves: bool, answers: &[&[u8]], piece: usize) -> (Vec<u8>, CheckResult) {
     let (mut sent, mut answers) = (Vec::new(), answers.iter());
     let mut run = script.run(serves);
@@ -39,7 +39,7 @@ fn play(script: &Script, serves: bool, answers: &[&[u8]], piece: usize) -> (Vec<
     }
 }
 
-/// The same for pieces of all sizes: the verdict must not depend on them.
+/// Plays pieces of all sizes: the verdict must not depend on them.
 fn verdict(script: &Script, serves: bool, answers: &[&[u8]]) -> CheckResult {
     let whole = play(script, serves, answers, usize::MAX).1;
     let longest = answers.iter().map(|answer| answer.len()).max().unwrap_or(0);
@@ -57,7 +57,7 @@ fn bytes(text: &str) -> Pattern {
     Pattern::Bytes(text.as_bytes().into())
 }
 
-/// What is sent for a request.
+/// Returns the bytes that are sent for a request.
 fn sent(request: HttpRequest) -> Vec<u8> {
     let script = http::script(vec![request.step()], false, Leniency::NONE);
     play(&script, true, &[b"HTTP/1.0 200 OK\r\n\r\n"], usize::MAX).0
@@ -129,7 +129,7 @@ fn bodies_are_looked_through_to_their_end() {
             Status::L7Ok,
             "",
         ),
-        (&good, "HTTP/1.1 500 No\r\n\r\ngood", Status::L7Ok, ""), // only the body was asked for
+        (&good, "HTTP/1.1 500 No\r\n\r\ngood", Status::L7Ok, ""), // only the body is examined
         (&good, "HTTP/1.1 200 OK\r\n\r\nbax", Status::L7Rsp, "HTTP content check did not match"),
         (
             &good,
@@ -137,7 +137,7 @@ fn bodies_are_looked_through_to_their_end() {
             Status::L7Rsp,
             "HTTP content check could not find a response body",
         ),
-        // Cut short: what came is looked at.
+        // Cut short: the received part is examined.
         (
             &good,
             "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nbax",
@@ -200,12 +200,12 @@ fn no_more_than_a_buffer_of_an_answer_is_looked_at() {
     assert_eq!(play(&script, true, &[&near], 4096).1.status, Status::L7Rsp);
 }
 
-/// A server that sends single bytes has its answer looked at so often, and then for each KiB alone.
+/// The answer of a server that sends single bytes is examined this many times, and then only for each KiB.
 #[test]
 fn an_answer_that_drips_is_looked_at_a_bounded_number_of_times() {
     const LOOKS: usize = 256;
     let script = Script::new(vec![Step::send(*b"?"), expect(bytes("good"), false)]);
-    // Two of the looks are before any byte.
+    // Two of them come before any byte.
     for (before, seen_at) in [(LOOKS - 6, LOOKS - 2), (LOOKS - 5, LOOKS - 2 + 1024)] {
         let mut run = script.run(true);
         while !matches!(run.ask(&mut NoExpressions), Ask::Receive) {
@@ -228,7 +228,7 @@ fn requests_are_written_as_asked() {
         HttpRequest { method: (*b"POST").into(), uri: (*b"/b?x").into(), ..HttpRequest::default() };
     request.set_version(b"HTTP/1.1").unwrap();
     request.add(b"Host", b"example.com").unwrap();
-    request.add(b"Content-Length", b"99").unwrap(); // the check's own
+    request.add(b"Content-Length", b"99").unwrap(); // the check has its own
     request.body = (*b"hello").into();
     assert_eq!(
         sent(request),
@@ -302,8 +302,8 @@ fn tcp_steps_run_in_order_and_say_where_they_failed() {
     assert_eq!(talk.run(true).broke("Connection refused").status, Status::L4Con);
 }
 
-/// Only scripts of which nothing is seen but that a connection can be made end it in the same way whatever
-/// its socket is used for next.
+/// Only scripts that show nothing but a connection end it in the same way, whatever its socket is used for
+/// next.
 #[test]
 fn a_script_that_only_connects_says_so() {
     assert!(Script::connect().only_connects());
@@ -343,7 +343,7 @@ fn a_step_says_how_much_it_looks_at_and_what_it_comes_to() {
     let step = |expect| Script::new(vec![Step::send(*b"?"), Step::expect(expect)]);
     let least = step(Expect { least: Some(4), ..Expect::new(bytes("good"), 2) });
     assert_eq!(verdict(&least, true, &[b"good"]).status, Status::L7Ok);
-    // Nothing more is waited for.
+    // The check does not wait for more.
     let mut run = least.run(true);
     run.connected();
     run.sent();
@@ -437,7 +437,7 @@ fn what_a_file_may_say_wrongly_is_refused() {
     }
 }
 
-/// `option accept-unsafe-violations-in-http-response` and `option http-strict-framing` hold for checks, too.
+/// `option accept-unsafe-violations-in-http-response` and `option http-strict-framing` apply to checks, too.
 #[test]
 fn an_answer_that_bends_the_rules_passes_where_it_may() {
     let answer: &[&[u8]] = &[b"HTTP/1.1 200 OK\nContent-Length: 0\n\n"];

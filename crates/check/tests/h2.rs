@@ -12,15 +12,15 @@ use manylane_h2::{Config, Connection, Event, Reason, StreamId};
 use manylane_http::{Head, Version};
 use std::time::Duration;
 
-/// What a server saw of a request.
+/// A request as a server received it.
 #[derive(Debug, Default, PartialEq)]
 struct Received {
     lines: Vec<String>,
     body: Vec<u8>,
 }
 
-/// Plays the server of a script, in pieces of so many bytes: `answer` gets each stream whose request is
-/// complete, and closes the connection where it says false.
+/// Plays the server of a script, in pieces of `piece` bytes. `answer` gets each stream whose request is
+/// complete; the connection closes when it returns false.
 fn play(
     script: &Script,
     window: u32,
@@ -108,7 +108,7 @@ fn respond(server: &mut Connection, stream: StreamId, status: u16, fields: &[(&s
     }
 }
 
-/// A request whose server has an authority, which ours asks for.
+/// Returns a request to the authority that the server checks for.
 fn request(method: &str) -> HttpRequest {
     let mut request = HttpRequest { method: method.as_bytes().into(), ..HttpRequest::default() };
     request.add(b"host", b"a.example").unwrap();
@@ -189,7 +189,7 @@ fn answers_come_to_the_same_as_in_http_1() {
             None,
             "HTTP content check did not match comment: why".into(),
         ),
-        // What came is looked at.
+        // The received part is examined.
         (&script(vec![expect(bytes("be"))]), cut, Status::L7Ok, Some(200), String::new()),
         (
             &script(vec![expect(bytes("begun"))]),
@@ -207,7 +207,7 @@ fn answers_come_to_the_same_as_in_http_1() {
     }
 }
 
-/// A body larger than the server's window goes on as that opens, beside what is waited for.
+/// A body larger than the server's window is sent as that opens, while the run waits for the answer.
 #[test]
 fn a_body_is_sent_as_windows_open() {
     let body = "x".repeat(10_000);
@@ -224,7 +224,7 @@ fn a_body_is_sent_as_windows_open() {
     assert_eq!(seen[0].body, body.as_bytes());
 }
 
-/// `http-check connect`: one that the file has speaks what it says, HTTP/1 without that.
+/// `http-check connect`: such a connection uses the protocol of its `proto`, or HTTP/1.
 #[test]
 fn connections_speak_what_their_step_says() {
     let of_line = |http2, own| {

@@ -1,5 +1,5 @@
-//! Services that are known by heart: what they are asked, and what their answers come to, however they are
-//! cut. The tables are what HAProxy 3.2 says to the same bytes, except where a line says otherwise.
+//! Services with fixed dialogues: their requests, and the results of their answers, however they are cut. The
+//! expected results were recorded from HAProxy 3.2 for the same bytes, except where a line says otherwise.
 #![cfg(not(any(loom, manylane_sim)))]
 #![allow(clippy::unwrap_used)] // helpers of tests, too
 
@@ -7,7 +7,7 @@ use manylane_buf::Cluster;
 use manylane_check::{Ask, CheckResult, NoExpressions, Script, Status, ldap, mysql, pgsql, smtp, tls};
 use proptest::prelude::*;
 
-/// Plays a server that says `hello`, answers each send with the next of `answers`, in pieces of so many
+/// Plays a server that sends `hello`, answers each send with the next of `answers`, in pieces of `piece`
 /// bytes, and closes after the last.
 fn play(script: &Script, hello: &[u8], answers: &[&[u8]], piece: usize) -> (Vec<u8>, CheckResult) {
     let (mut sent, mut answers) = (Vec::new(), answers.iter());
@@ -32,7 +32,7 @@ fn play(script: &Script, hello: &[u8], answers: &[&[u8]], piece: usize) -> (Vec<
     }
 }
 
-/// What it comes to, which must not depend on the pieces.
+/// Returns the result, which must not depend on the pieces.
 fn verdict(script: &Script, hello: &[u8], answers: &[&[u8]]) -> (Status, Option<i64>, String) {
     let whole = play(script, hello, answers, usize::MAX).1;
     let longest = answers.iter().map(|answer| answer.len()).chain([hello.len()]).max().unwrap_or(0);
@@ -125,7 +125,7 @@ fn a_mail_server_greets_is_greeted_and_left() {
         (ready, &[b""], sts, Some(0), ""),
         (ready, &[b"250 x\r\n", b""], sts, Some(0), ""),
         (ready, &[b"250 a\r\n", b"500 stay\r\n"], sts, Some(500), "stay"),
-        // HAProxy waits for more until the time is over.
+        // HAProxy waits for more until its timeout.
         (ready, &[b"500 what\r\n"], sts, Some(500), "what"),
         (ready, &[b"250-a\r\n500 b\r\n"], sts, Some(500), "b"),
         (ready, &[b"250-a\r\n"], sts, Some(0), ""),
@@ -179,7 +179,7 @@ fn tls_is_an_alert_or_a_handshake() {
     for (answer, status, info) in cases {
         assert_eq!(verdict(&script, b"", &[answer]), (*status, None, (*info).to_owned()), "{answer:?}");
     }
-    // A record whose lengths hold: of the hello, of its ciphers.
+    // The lengths in a record are right: that of the hello, and that of its ciphers.
     let (sent, _) = play(&script, b"", &[b""], 1);
     assert_eq!(
         (&sent[..3], u16::from_be_bytes([sent[3], sent[4]])),

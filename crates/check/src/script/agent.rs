@@ -1,9 +1,9 @@
-//! `agent-check`: a program beside the server says in one line how it is.
+//! `agent-check`: a program beside the server reports its state in one line.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
 use crate::status::{CheckResult, Status};
 
-/// Words of the operator's kind.
+/// Orders that an operator could also give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// `ready`
@@ -14,31 +14,31 @@ pub enum Order {
     Maintenance,
 }
 
-/// What an agent said. Of several words of a kind the last counts.
+/// Contents of an agent's line. Of several words of one kind, the last counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said<'l> {
-    /// `up`, or else `down`, `fail` or `stopped`: whether it works, and the word.
+    /// `up`, or `down`, `fail` or `stopped`: whether the server works, and the word.
     pub health: Option<(bool, &'l str)>,
     /// `ready`, `drain`, `maint`
     pub order: Option<Order>,
     /// `75%`
     pub weight: Option<&'l str>,
-    /// What stands behind `maxconn:`.
+    /// Text behind `maxconn:`.
     pub maxconn: Option<&'l str>,
-    /// The first word that is none of these.
+    /// First unknown word.
     pub unknown: Option<&'l str>,
-    /// What stands behind `#`.
+    /// Text behind `#`.
     pub description: &'l str,
 }
 
-/// The script: what is sent, and that a line is waited for.
+/// Returns the script: it sends some bytes and waits for a line.
 pub fn script(send: &[u8]) -> Script {
     let send = (!send.is_empty()).then(|| Step::send(send));
     let expect = Step::expect(Expect::new(Pattern::Service(Service::Agent), 2));
     Script::of(send.into_iter().chain([expect]).collect())
 }
 
-/// Whatever the line says, no more is waited for; what it means is read from it afterwards.
+/// Ends the exchange with any line; its meaning is parsed afterwards.
 pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
     match line(input) {
         Some(_) => Judgement::Over(CheckResult::new(Status::Checked, "")),
@@ -49,14 +49,14 @@ pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
     }
 }
 
-/// The first line, if it has an end. It is text, so none goes on behind a zero.
+/// Returns the first line, if it is complete. The line is text, so none goes on behind a zero byte.
 pub(super) fn line(input: &[u8]) -> Option<&[u8]> {
     let end = input.iter().position(|byte| matches!(byte, b'\r' | b'\n' | 0))?;
     (input[end] != 0).then(|| &input[..end])
 }
 
 impl<'l> Said<'l> {
-    /// Reads a line.
+    /// Parses a line.
     pub fn read(line: &'l str) -> Self {
         let mut said = Self::default();
         let mut rest = line;
@@ -92,12 +92,12 @@ impl<'l> Said<'l> {
         }
     }
 
-    /// What the check comes to; `warning` is what was wrong with the weight or the bound.
+    /// Returns the result of the check; `warning` is the fault in the weight or in `maxconn`.
     pub fn verdict(&self, warning: Option<&str>) -> CheckResult {
         let odd = self.unknown.or(warning);
         match self.health {
             Some((up, word)) => {
-                // A description of what does not work is the most important.
+                // If the server does not work, the description matters most.
                 let more = if self.description.is_empty() || up {
                     odd.unwrap_or(self.description)
                 } else {
@@ -119,10 +119,10 @@ impl<'l> Said<'l> {
     }
 }
 
-/// The weight that `word`, as `75%`, gives a server that the file gave `configured`.
+/// Returns the weight that `word`, such as `75%`, gives to a server with the configured weight `configured`.
 ///
 /// # Errors
-/// What is wrong with it, in HAProxy's words.
+/// The fault, in HAProxy's words.
 pub fn weight(word: &str, configured: u16) -> Result<u16, &'static str> {
     let digits = word.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(word.len());
     match (word[..digits].parse::<u64>(), &word[digits..]) {
@@ -133,10 +133,10 @@ pub fn weight(word: &str, configured: u16) -> Result<u16, &'static str> {
     }
 }
 
-/// The bound that `word` names.
+/// Returns the limit that `word` names.
 ///
 /// # Errors
-/// What is wrong with it, in HAProxy's words.
+/// The fault, in HAProxy's words.
 pub fn maxconn(word: &str) -> Result<u32, &'static str> {
     let digits = word.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(word.len());
     match (&word[..digits], &word[digits..]) {
@@ -187,8 +187,8 @@ mod tests {
         assert_eq!(maxconn("7 "), Err("Trailing garbage in maxconn string"));
     }
 
-    /// HAProxy takes a line without an end as a whole one where the connection's end comes with it: that
-    /// depends on who is faster.
+    /// HAProxy accepts a line without an end if the end of the connection comes with it, which depends on
+    /// timing.
     #[test]
     fn a_line_without_an_end_is_waited_for_and_then_passed_over() {
         assert!(matches!(judge(b"up", false), Judgement::Wait));

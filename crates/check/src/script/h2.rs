@@ -1,6 +1,6 @@
-//! HTTP checks over HTTP/2: the connection of a check, without IO, and one stream for each request.
+//! HTTP checks over HTTP/2: the connection of a check, without IO, with one stream for each request.
 //!
-//! Allowances for a peer do not come back while a check lasts: it sees one moment.
+//! The allowances of a peer are not restored during a check, because all of its time stamps are equal.
 
 use super::http::Answer;
 use manylane_buf::{Chain, Segment};
@@ -9,28 +9,28 @@ use manylane_http::Head;
 use std::fmt;
 use std::time::Duration;
 
-/// The moment at which all of a check happens.
+/// Time stamp of everything in a check.
 const NOW: Duration = Duration::ZERO;
 
-/// A connection that speaks HTTP/2, and the request on it.
+/// An HTTP/2 connection, and the request on it.
 pub(super) struct Session {
     connection: Connection,
-    /// What came and is no complete frame.
+    /// Received bytes that are no complete frame yet.
     input: Chain,
-    /// The stream of the last request, until it has ended.
+    /// Stream of the last request, until it has ended.
     stream: Option<StreamId>,
-    /// What is left of the request's body.
+    /// Rest of the request's body.
     body: Chain,
 }
 
 impl Session {
-    /// For a connection that is there. None: there is no memory.
+    /// Creates a session on a new connection. Returns `None` without memory.
     pub(super) fn new() -> Option<Box<Self>> {
         let connection = Connection::client(Config::default(), NOW).ok()?;
         Some(Box::new(Self { connection, input: Chain::new(), stream: None, body: Chain::new() }))
     }
 
-    /// Begins a stream with this request. The one before is over.
+    /// Begins a stream with this request. An earlier request is reset.
     ///
     /// # Errors
     /// [`SendError`]
@@ -44,7 +44,7 @@ impl Session {
         self.send_body()
     }
 
-    /// Sends what windows allow of the body.
+    /// Sends as much of the body as the windows allow.
     fn send_body(&mut self) -> Result<(), SendError> {
         if let Some(stream) = self.stream
             && !self.body.is_empty()
@@ -54,20 +54,20 @@ impl Session {
         Ok(())
     }
 
-    /// What is to be sent; empty for nothing.
+    /// Returns the bytes to send; empty for none.
     pub(super) fn output(&mut self) -> Vec<u8> {
         let (mut out, mut bytes) = (Chain::new(), Vec::new());
-        // Without memory the server does not answer.
+        // Without memory, nothing is sent, and the check times out.
         if self.connection.poll_output(&mut out).is_ok() {
             out.segments().for_each(|segment| bytes.extend_from_slice(segment));
         }
         bytes
     }
 
-    /// These bytes came. A stream that the server resets, and a connection that breaks a rule, end the answer
-    /// as it is.
+    /// Handles received bytes. If the server resets the stream, or the connection fails, the answer ends as
+    /// it is.
     pub(super) fn receive(&mut self, segment: &Segment, answer: &mut Answer) {
-        // Copied, since a cluster for each byte would be much memory.
+        // Copied, because a cluster for each byte would take much memory.
         let mut more = self.input.append(segment).is_ok();
         while more && let Ok(true) = self.connection.handle_input(NOW, &mut self.input) {
             while let Some(event) = self.connection.poll_event() {

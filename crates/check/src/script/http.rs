@@ -1,4 +1,4 @@
-//! `option httpchk` and `http-check`: a request, and how its answer is judged.
+//! `option httpchk` and `http-check`: a request, and the judgement of its answer.
 
 use super::{
     CheckInput, Evaluate, Expect, Judgement, MOST_BYTES, Pattern, Script, Sent, Step, Text, Words, contains,
@@ -10,23 +10,23 @@ use manylane_http::{EditError, Head, List, Method, Version, names_connection_sch
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-/// Bytes of a request.
+/// Bytes of a part of a request.
 type Bytes = Box<[u8]>;
 
-/// A check's request.
+/// The request of a check.
 #[derive(Debug)]
 pub struct HttpRequest {
-    /// The method.
+    /// Method.
     pub method: Bytes,
-    /// What is asked for.
+    /// Target.
     pub uri: Words,
-    /// `HTTP/1.0`, `HTTP/1.1`; `HTTP/2` says nothing, since it is the connection that speaks it.
+    /// `HTTP/1.0`, `HTTP/1.1`; `HTTP/2` has no effect, because the connection decides on it.
     pub version: Bytes,
     /// Header fields.
     pub fields: Vec<(Bytes, Words)>,
-    /// The body.
+    /// Body.
     pub body: Words,
-    /// `http-check send-state`: the server is told its state.
+    /// `http-check send-state`: tells the server its state.
     pub state: bool,
 }
 
@@ -44,11 +44,11 @@ impl Default for HttpRequest {
 }
 
 impl HttpRequest {
-    /// Takes `version`, and what some files hide behind it: `HTTP/1.1\r\nHost: example.com`, from times when
-    /// there was no other way.
+    /// Sets the version. Some files also put header fields and a body behind it, as in
+    /// `HTTP/1.1\r\nHost: example.com`, from times when there was no other way.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence about the fault.
     pub fn set_version(&mut self, version: &[u8]) -> Result<(), String> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (head, body) = match version.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -76,10 +76,10 @@ impl HttpRequest {
         Ok(())
     }
 
-    /// Adds a header field. Those that frame the body are the check's own.
+    /// Adds a header field. Fields that frame the body are ignored: the check has its own.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence about the fault.
     pub fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
         if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
             return Err("expected a header field's value of one line, found several".into());
@@ -87,10 +87,10 @@ impl HttpRequest {
         self.add_words(name, value.into())
     }
 
-    /// The same for a value that is made when it is sent.
+    /// Adds a header field whose value may be a format.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence about the fault.
     pub fn add_words(&mut self, name: &[u8], value: Words) -> Result<(), String> {
         let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
         if name.is_empty() || !name.iter().all(token) {
@@ -106,13 +106,14 @@ impl HttpRequest {
         Ok(())
     }
 
-    /// Whether a part of it is made when it is sent.
+    /// Returns whether a part of it is a format.
     pub(super) fn evaluates(&self) -> bool {
         self.uri.is_made() || self.body.is_made() || self.fields.iter().any(|(_, value)| value.is_made())
     }
 
-    /// As it is sent. What formats make cannot be more than it should: a target without blanks, values of one
-    /// line. A connection that it authenticates is not kept for requests of clients.
+    /// Returns the request as it is sent. The results of formats are restricted: a target has no blanks, and
+    /// a value has one line. If the request authenticates its connection, `keep` is cleared, so that requests
+    /// of clients do not use the connection.
     pub(super) fn made(&self, seen: CheckInput<'_>, keep: &mut bool, by: &mut dyn Evaluate) -> Vec<u8> {
         let Made { uri, fields, body } = self.parts(seen, keep, by);
         let version = if self.version.starts_with(b"HTTP/1.") { &*self.version } else { b"HTTP/1.1" };
@@ -128,10 +129,10 @@ impl HttpRequest {
         bytes
     }
 
-    /// The same for HTTP/2: its head, and its body.
+    /// Returns head and body of the request for HTTP/2.
     ///
     /// # Errors
-    /// It has no place in a message.
+    /// A part of it is not allowed in a message.
     pub(super) fn made_h2(
         &self,
         seen: CheckInput<'_>,
@@ -155,7 +156,7 @@ impl HttpRequest {
         for (name, value) in &self.fields {
             let mut value = value.get(seen, by).into_owned();
             value.retain(|byte| !matches!(byte, b'\r' | b'\n' | 0));
-            // What says nothing is left out.
+            // An empty field is left out.
             if !value.is_empty() {
                 if **name == *b"host" {
                     uri = with_authority(uri, &value);
@@ -172,7 +173,7 @@ impl HttpRequest {
             fields.push((b"x-haproxy-server-state", by.state()));
         }
         let body = self.body.get(seen, by).into_owned();
-        // A method that usually comes with a body is told that there is none.
+        // A method that usually has a body gets the length 0.
         let plain = matches!(&*self.method, b"OPTIONS" | b"GET" | b"HEAD" | b"DELETE");
         if !body.is_empty() || !plain {
             fields.push((b"content-length", body.len().to_string().into_bytes()));
@@ -180,21 +181,21 @@ impl HttpRequest {
         Made { uri, fields, body }
     }
 
-    /// A step that sends it.
+    /// Returns a step that sends it.
     pub fn step(self) -> Step {
         Step::Send(super::Send { what: Sent::Request(Box::new(self)), comment: None, number: 0 })
     }
 }
 
-/// What is made of a request at a moment.
+/// The parts of a request at some moment.
 struct Made<'r> {
     uri: Vec<u8>,
     fields: Vec<(&'r [u8], Vec<u8>)>,
     body: Vec<u8>,
 }
 
-/// A target that names whom it is for names whom the field `host` does. Blanks in a value that a server may
-/// have made would end the target.
+/// Replaces the authority of a target in absolute form by the value of the field `host`. Blanks in a value,
+/// which may come from a server, would end the target, and are removed.
 fn with_authority(uri: Vec<u8>, host: &[u8]) -> Vec<u8> {
     let begins = match uri.windows(3).position(|window| window == b"://") {
         Some(at) if at > 0 && !uri.starts_with(b"/") => at + 3,
@@ -208,25 +209,25 @@ fn with_authority(uri: Vec<u8>, host: &[u8]) -> Vec<u8> {
     [&uri[..begins], &host, &uri[ends..]].concat()
 }
 
-/// Whether a target may have it: what would end it, it may not.
+/// Returns whether a target may have this byte, which must not end it.
 fn is_of_target(byte: u8) -> bool {
     byte > b' ' && byte != 0x7f
 }
 
-/// Statuses: `200,300-399`.
+/// A set of statuses: `200,300-399`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusRanges(Vec<RangeInclusive<u16>>);
 
 impl StatusRanges {
-    /// 2xx and 3xx.
+    /// Returns 2xx and 3xx.
     pub fn usual() -> Self {
         Self(vec![200..=399])
     }
 
-    /// Reads a list of codes and ranges.
+    /// Parses a list of codes and ranges.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence about the fault.
     pub fn read(text: &[u8]) -> Result<Self, String> {
         let number = |digits: &str| digits.parse().ok().filter(|code| (100..=999).contains(code));
         let range = |part: &str| match part.split_once('-') {
@@ -245,7 +246,7 @@ impl StatusRanges {
     }
 }
 
-/// The script of HTTP checks: a request without an expectation behind it gets the usual one.
+/// Creates the script of HTTP checks: a request without an expectation gets the default one.
 pub fn script(mut steps: Vec<Step>, disable_on_404: bool, lenient: Leniency) -> Script {
     let last = steps.iter().rposition(|step| !matches!(step, Step::Set(_)));
     if let Some(last) = last
@@ -254,7 +255,7 @@ pub fn script(mut steps: Vec<Step>, disable_on_404: bool, lenient: Leniency) -> 
         let pattern = Pattern::Status(StatusRanges::usual());
         steps.insert(last + 1, Step::expect(Expect::new(pattern, last + 2)));
     }
-    // HAProxy counts from 0 where the first step is the file's connection.
+    // HAProxy counts from 0 if the first step is a connection in the file.
     if matches!(steps.first(), Some(Step::Connect(connect)) if connect.number > 0) {
         for step in &mut steps {
             if let Step::Expect(expect) = step {
@@ -265,32 +266,32 @@ pub fn script(mut steps: Vec<Step>, disable_on_404: bool, lenient: Leniency) -> 
     Script { http: true, disable_on_404, lenient, ..Script::new(steps) }
 }
 
-/// An answer as it comes.
+/// An answer that is being received.
 #[derive(Debug)]
 pub(super) struct Answer {
     head: Option<Head>,
     body: Vec<u8>,
-    /// No more is looked at.
+    /// True if no more of it is examined.
     ended: bool,
-    /// It is not HTTP.
+    /// True if it is not HTTP.
     bad: bool,
-    /// How it is read. None: over HTTP/2, whose [session](super::h2::Session) does.
+    /// Reader of HTTP/1; `None` over HTTP/2, where the [session](super::h2::Session) reads it.
     http1: Option<Http1>,
 }
 
-/// What reads an answer of HTTP/1.
+/// Reader of an HTTP/1 answer.
 #[derive(Debug)]
 struct Http1 {
     asked: RequestInfo,
     limits: Limits,
     parser: ResponseParser,
     input: Chain,
-    /// Behind the head: the body, and whether the connection stays.
+    /// Behind the head: the reader of the body, and whether the connection persists.
     behind: Option<(BodyReader, bool)>,
 }
 
 impl Http1 {
-    /// Reads on: what came of the body. None: the head is not complete.
+    /// Reads on. Returns the new data of the body, or `None` if the head is not complete.
     fn read(&mut self, head: &mut Option<Head>) -> Result<Option<Chain>, manylane_h1::Error> {
         while head.is_none() {
             match self.parser.parse(&mut self.input, self.asked)? {
@@ -317,7 +318,7 @@ impl Http1 {
 }
 
 impl Answer {
-    /// To a request of this method.
+    /// Creates an answer to a request with this method.
     pub(super) fn new(method: &[u8], lenient: Leniency) -> Self {
         let limits = Limits { relaxed: lenient == Leniency::ALL, lenient, ..Limits::default() };
         let http1 = Http1 {
@@ -330,7 +331,7 @@ impl Answer {
         Self { http1: Some(http1), ..Self::of_h2() }
     }
 
-    /// One of HTTP/2.
+    /// Creates an answer of HTTP/2.
     pub(super) fn of_h2() -> Self {
         Self { head: None, body: Vec::new(), ended: false, bad: false, http1: None }
     }
@@ -347,21 +348,21 @@ impl Answer {
         &self.body
     }
 
-    /// Whether it came as a whole, and another one may follow.
+    /// Returns whether it was complete and another answer may follow on the connection.
     pub(super) fn is_reusable(&self) -> bool {
         let Some(Http1 { behind: Some((reader, persists)), input, .. }) = &self.http1 else { return false };
         reader.is_done() && !self.bad && input.is_empty() && *persists
     }
 
-    /// Whether no more is looked at.
+    /// Returns whether no more of it is examined.
     pub(super) fn is_over(&self) -> bool {
         self.ended || self.bad
     }
 
-    /// These bytes came in HTTP/1.
+    /// Handles received bytes of HTTP/1.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         let Some(http1) = self.http1.as_mut().filter(|_| !(self.ended || self.bad)) else { return };
-        // Copied, since a cluster for each byte would be much memory.
+        // Copied, because a cluster for each byte would take much memory.
         if http1.input.append(bytes).is_err() {
             self.bad = true;
             return;
@@ -376,12 +377,12 @@ impl Answer {
         self.ended |= done;
     }
 
-    /// This is its head.
+    /// Sets the head.
     pub(super) fn begin(&mut self, head: Head) {
         self.head = Some(head);
     }
 
-    /// So much of its body came.
+    /// Appends data to the body.
     pub(super) fn add(&mut self, data: &Chain) {
         for segment in data.segments() {
             let room = MOST_BYTES - self.body.len();
@@ -390,17 +391,17 @@ impl Answer {
         self.ended |= self.body.len() >= MOST_BYTES;
     }
 
-    /// No more comes.
+    /// Ends the answer.
     pub(super) fn end(&mut self) {
-        // A body that is shorter than it was to be is looked at as it is.
+        // A body that is shorter than announced is examined as it is.
         self.bad |= self.head.is_none();
         self.ended = true;
     }
 
-    /// `may_stop`: a 404 stops the server.
+    /// Judges the answer. `may_stop` says that a 404 stops the server.
     pub(super) fn judge(&self, expect: &Expect, may_stop: bool, by: &mut dyn Evaluate) -> Judgement {
         let Some(head) = &self.head else {
-            // To HAProxy this is a failure of the connection, of which the file's words say nothing.
+            // HAProxy treats this as a failure of the connection, and ignores the texts of the file.
             let broken = || Judgement::Over(CheckResult::new(Status::SockErr, ""));
             return if self.bad { broken() } else { Judgement::Wait };
         };
@@ -413,7 +414,7 @@ impl Answer {
             });
         }
         let seen = CheckInput { head: Some(head), bytes: &self.body, http: true };
-        // HTTP/2 has none: the head has the usual one for those who pass it on.
+        // HTTP/2 has no reason: the head has the usual one only for HTTP/1.
         let reason = if self.http1.is_some() { head.reason() } else { b"" };
         let in_head = match &expect.pattern {
             Pattern::Status(ranges) => Some(ranges.has(code)),
@@ -456,7 +457,7 @@ impl Answer {
         }
         let last = self.ended;
         if self.body.is_empty() && last {
-            // Nothing to look at is no answer to the question, not even where something must not be there.
+            // An empty body fails every expectation, even a negated one.
             return over(by, Status::L7Rsp, &|| "HTTP content check could not find a response body".into());
         }
         if !last && self.body.len() < expect.least.unwrap_or(0).max(1) {
@@ -472,7 +473,7 @@ impl Answer {
                 contains(&self.body, &made)
             }
             Pattern::Regex(regex) => regex.matches(&self.body),
-            _ => false, // of other scripts, or looked at above
+            _ => false, // of other scripts, or judged above
         };
         if !matches && !last && expect.least.is_none() {
             return Judgement::Wait;
@@ -491,7 +492,7 @@ impl Answer {
     }
 }
 
-/// What is told of a head that is not as it should be, where the server says nothing of it.
+/// Returns the text for an unexpected head without a reason phrase.
 fn unlike(expect: &Expect) -> String {
     let what = match &expect.pattern {
         Pattern::Status(_) => "(status codes)",
@@ -501,12 +502,12 @@ fn unlike(expect: &Expect) -> String {
     format!("TCPCHK did not match content{what} at step {}", expect.number)
 }
 
-/// What an answer that is not as it should be is told with.
+/// Returns the comment of a failed expectation, as a suffix.
 fn comment(expect: &Expect) -> String {
     expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: {comment}"))
 }
 
-/// Whether there is a field of such a name, with such a value if one is asked for.
+/// Returns whether there is a field with such a name and, if requested, such a value.
 fn has_field(
     head: &Head,
     name: &Text,
@@ -526,7 +527,7 @@ fn has_field(
     )
 }
 
-/// A text at a moment: how it is compared, and with what.
+/// A text at some moment: how to compare, and with what.
 struct Compared<'t> {
     text: &'t Text,
     with: Cow<'t, [u8]>,
@@ -545,7 +546,7 @@ impl Text {
 }
 
 impl Compared<'_> {
-    /// `any_case`: letters are all the same in both cases; `text` has small ones.
+    /// Compares. `any_case` ignores case; `text` is in lower case then.
     fn fits(&self, text: &[u8], any_case: bool) -> bool {
         let lower;
         let with = if any_case {
@@ -568,7 +569,7 @@ impl Compared<'_> {
 mod tests {
     use super::*;
 
-    /// A value that a server has made makes no other request line.
+    /// A value that comes from a server cannot make another request line.
     #[test]
     fn a_host_brings_no_blanks_into_the_target() {
         let target = |host: &str| with_authority(b"http://x/status".into(), host.as_bytes());

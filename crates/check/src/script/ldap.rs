@@ -3,24 +3,24 @@
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
 use crate::status::{CheckResult, Status};
 
-/// Message 1: a bind of version 3, of nobody, with an empty password.
+/// Message 1: an anonymous bind of version 3 with an empty password.
 const BIND: &[u8] = &[0x30, 12, 0x02, 1, 1, 0x60, 7, 0x02, 1, 3, 0x04, 0, 0x80, 0];
-/// Bytes of the shortest answer.
+/// Size of the shortest answer, in bytes.
 const SHORTEST: usize = 14;
 
-/// Tags of BER: a sequence, the answer to a bind, an enumeration.
+/// Tags of BER: a sequence, the response to a bind, an enumeration.
 const SEQUENCE: u8 = 0x30;
 const BIND_RESPONSE: u8 = 0x61;
 const ENUMERATED: u8 = 0x0a;
-/// The integer that says to which message an answer is: 1.
+/// Integer with the number of the answered message: 1.
 const MESSAGE: [u8; 3] = [0x02, 1, 1];
 
-/// The script.
+/// Returns the script.
 pub fn script() -> Script {
     Script::of(vec![Step::send(BIND), Step::expect(Expect::new(Pattern::Service(Service::Ldap), 2))])
 }
 
-/// Why nothing can be read.
+/// Reason why an answer cannot be parsed.
 enum No {
     /// There are not enough bytes.
     Short,
@@ -28,13 +28,13 @@ enum No {
     Other,
 }
 
-/// A length at the front, and what follows.
+/// Parses a length, and returns it with the bytes behind it.
 fn length(input: &[u8]) -> Result<(usize, &[u8]), No> {
     let (&first, rest) = input.split_first().ok_or(No::Short)?;
     if first & 0x80 == 0 {
         return Ok((first.into(), rest));
     }
-    // So many bytes; four are enough for anybody.
+    // Number of length bytes; four are enough.
     let count = usize::from(first & 0x7f);
     if !(1..=4).contains(&count) {
         return Err(No::Other);
@@ -43,14 +43,14 @@ fn length(input: &[u8]) -> Result<(usize, &[u8]), No> {
     Ok((digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest))
 }
 
-/// The result code of an answer to a bind.
+/// Returns the result code of a bind response.
 fn result(input: &[u8]) -> Result<u8, No> {
     let rest = input.strip_prefix(&[SEQUENCE]).ok_or(No::Other)?;
     let (all, rest) = length(rest)?;
     let message = rest.get(..all).ok_or(No::Short)?;
     let rest = message.strip_prefix(&MESSAGE).ok_or(No::Other)?;
     let rest = rest.strip_prefix(&[BIND_RESPONSE]).ok_or(No::Other)?;
-    // The message is whole: what is missing will not come.
+    // The message is complete, so missing bytes will not come.
     let (_, rest) = length(rest).map_err(|_| No::Other)?;
     match rest {
         [ENUMERATED, 1, code, ..] => Ok(*code),

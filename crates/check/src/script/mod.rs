@@ -1,6 +1,6 @@
-//! What a check says and expects: steps, and one run of them over a connection that somebody else has.
+//! Scripts of checks: steps that send and expect, and one run of them over a connection of the caller.
 //!
-//! A file a kind: [`tcp`], [`http`], and the services whose answers are known by heart: [`redis`], [`mysql`],
+//! Each kind has a file: [`tcp`], [`http`], and the services with fixed dialogues: [`redis`], [`mysql`],
 //! [`pgsql`], [`smtp`], [`ldap`], [`tls`].
 
 pub mod agent;
@@ -28,41 +28,41 @@ use std::net::SocketAddr;
 pub use http::{HttpRequest, StatusRanges};
 pub use step::{Connect, ConnectTls, Expect, Pattern, PortOf, Send, Sent, Setting, Step, Text, Value, Words};
 
-/// Bytes of an answer that are looked at, at most; what comes after them is not waited for.
+/// Largest number of bytes of an answer that are examined; the check does not wait for bytes behind them.
 pub const MOST_BYTES: usize = 16 << 10;
 
-/// How often an answer is looked at as it comes; then only for each [`MANY_BYTES`], and at its end. A server
-/// that sends byte for byte must not have its answer searched anew for each.
+/// Number of times that an answer is examined as it comes. After that, it is examined only for each
+/// [`MANY_BYTES`], and at its end: a server that sends single bytes must not cause a search for each.
 const MOST_LOOKS: u32 = 256;
 const MANY_BYTES: usize = 1 << 10;
 
-/// What is done for a check, in order.
+/// The steps of a check, in order.
 #[derive(Debug)]
 pub struct Script {
     steps: Vec<Step>,
-    /// Answers are HTTP's.
+    /// True if the answers are HTTP.
     http: bool,
     /// `http-check disable-on-404`
     disable_on_404: bool,
-    /// How answers may bend the rules of HTTP.
+    /// Relaxations of the rules of HTTP for answers.
     lenient: Leniency,
-    /// Its steps are the file's, so a timeout says at which of them.
+    /// True if the steps come from the file, so that a timeout names its step.
     told: bool,
 }
 
-/// Services whose answers are known by heart.
+/// Services with fixed dialogues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// Redis: its answer to a PING.
     Redis,
-    /// MySQL: what it says first; with `login`, its answer to one, too.
+    /// MySQL: its greeting; with `login`, also its answer to a login.
     Mysql {
-        /// A login was sent.
+        /// True if a login was sent.
         login: bool,
     },
     /// PostgreSQL: its answer to a startup message.
     Pgsql,
-    /// SMTP: its answer to this.
+    /// SMTP: its answer in this part of the dialogue.
     Smtp(smtp::Part),
     /// LDAP: its answer to an anonymous bind.
     Ldap,
@@ -73,7 +73,7 @@ pub enum Service {
 }
 
 impl Service {
-    /// `last`: no more is looked at.
+    /// Judges an answer. `last` says that no more of it is examined.
     fn judge(self, input: &[u8], last: bool) -> Judgement {
         match self {
             Self::Redis => redis::judge(input, last),
@@ -86,7 +86,8 @@ impl Service {
         }
     }
 
-    /// What an empty answer comes to, where it is told as such; other services judge it as an answer.
+    /// Returns the status of an empty answer, if that is reported as such; other services judge it like any
+    /// answer.
     fn empty(self) -> Option<Status> {
         match self {
             Self::Redis | Self::Pgsql | Self::Smtp(_) | Self::Ldap => None,
@@ -96,20 +97,20 @@ impl Service {
     }
 }
 
-/// Evaluates what steps have of the expression language. Whoever makes the check does: it knows the
+/// Evaluates the expressions of steps. The caller that makes the check implements it, because it knows the
 /// connection, the variables and the lane.
 pub trait Evaluate {
-    /// What the format makes.
+    /// Returns the text that the format makes.
     fn text(&mut self, format: &Format, seen: CheckInput<'_>) -> Vec<u8>;
-    /// The number that the expression says, if it says one.
+    /// Returns the number that the expression yields, if it yields one.
     fn number(&mut self, expression: &Expression, seen: CheckInput<'_>) -> Option<i64>;
-    /// Sets a variable, or forgets it.
+    /// Sets or unsets a variable.
     fn set(&mut self, setting: &Setting, seen: CheckInput<'_>);
-    /// What `http-check send-state` tells.
+    /// Returns the state for `http-check send-state`.
     fn state(&mut self) -> Vec<u8>;
 }
 
-/// For scripts without expressions: whatever is asked for is empty.
+/// For scripts without expressions: every value is empty.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoExpressions;
 
@@ -129,28 +130,28 @@ impl Evaluate for NoExpressions {
     }
 }
 
-/// What came of an answer so far, as expressions see it.
+/// The answer so far, as expressions see it.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckInput<'a> {
-    /// HTTP: its head.
+    /// Head of an HTTP answer.
     pub head: Option<&'a Head>,
-    /// HTTP: its body. Else all that came.
+    /// Body of an HTTP answer; otherwise all received bytes.
     pub bytes: &'a [u8],
-    /// The answers are HTTP's.
+    /// True if the answers are HTTP.
     pub http: bool,
 }
 
 impl CheckInput<'_> {
-    /// The bytes, as expressions read them; empty where there is no memory left.
+    /// Returns the bytes as a chain for expressions; empty without memory.
     pub fn chain(&self) -> Chain {
         let mut chain = Chain::new();
-        let _ = chain.append(self.bytes); // an answer that nobody can look at says nothing
+        let _ = chain.append(self.bytes); // without memory, the answer is empty
         chain
     }
 }
 
 impl Words {
-    /// The text at this moment.
+    /// Returns the text at this moment.
     pub(crate) fn get<'w>(&'w self, seen: CheckInput<'_>, by: &mut dyn Evaluate) -> Cow<'w, [u8]> {
         match self {
             Self::Fixed(bytes) => Cow::Borrowed(bytes),
@@ -159,37 +160,37 @@ impl Words {
     }
 }
 
-/// Where and how a connection is to be opened.
+/// Target and properties of a connection to open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// To this port.
+    /// Port, if it is not the server's.
     pub port: Option<u16>,
-    /// To this address.
+    /// Address, if it is not the server's.
     pub address: Option<SocketAddr>,
-    /// With what the server's own begin with.
+    /// True if it begins like the server's own connections.
     pub own: bool,
-    /// With the header of the PROXY protocol.
+    /// True if it begins with the header of the PROXY protocol.
     pub header: bool,
-    /// The number of its step, where that says how it speaks TLS.
+    /// Number of its step, if that has settings for TLS.
     pub tls: Option<usize>,
-    /// It ends in the usual way; else it is reset.
+    /// True if it is closed normally; false if it is reset.
     pub linger: bool,
-    /// Nothing is waited for before something is sent, or before it ends.
+    /// True if something is sent, or the connection closed, before anything is received.
     pub speaks_first: bool,
 }
 
-/// What a run waits for.
+/// The next action of a run.
 #[derive(Debug)]
 pub enum Ask<'s> {
-    /// A new connection; then [`Exchange::connected`].
+    /// Open a new connection; then call [`Exchange::connected`].
     Connect(Target),
-    /// These bytes to be sent; then [`Exchange::sent`].
+    /// Send these bytes; then call [`Exchange::sent`].
     Send(Cow<'s, [u8]>),
-    /// The same beside what is waited for, which goes on: nothing is told of it.
+    /// Send these bytes while the exchange goes on receiving; call nothing afterwards.
     Pass(Vec<u8>),
-    /// Bytes, or the end of them: [`Exchange::received`].
+    /// Receive bytes, or their end; then call [`Exchange::received`].
     Receive,
-    /// Nothing more.
+    /// The check is over.
     Done(CheckResult),
 }
 
@@ -198,54 +199,54 @@ pub enum Ask<'s> {
 pub struct Exchange<'s> {
     script: &'s Script,
     at: usize,
-    /// The server serves, which `disable-on-404` wants to know.
+    /// True if the server serves, for `disable-on-404`.
     serves: bool,
-    /// What came since the last bytes were sent, without HTTP.
+    /// Bytes received since the last send, without HTTP.
     input: Vec<u8>,
     answer: Option<Answer>,
-    /// No more will come.
+    /// True if no more bytes will come.
     ended: bool,
-    /// The status code of the last answer.
+    /// Status code of the last answer.
     code: Option<u16>,
-    /// How often the answer was looked at.
+    /// Number of times that the answer was examined.
     looks: u32,
-    /// Bytes that came since it was.
+    /// Number of bytes received since then.
     unseen: usize,
-    /// What a service said that is well.
+    /// Result of a service that passed.
     good: Option<CheckResult>,
-    /// The last step that does more than to set a variable.
+    /// Last step that does more than set a variable.
     last: usize,
-    /// HTTP: the server may leave the connection open.
+    /// HTTP: true if the server may keep the connection open.
     keeps: bool,
-    /// HTTP: the method of the last request.
+    /// HTTP: method of the last request.
     method: Option<Box<[u8]>>,
-    /// Connections as the server's own are of HTTP/2.
+    /// True if the server's own connections use HTTP/2.
     own_h2: bool,
-    /// The connection that comes next speaks HTTP/2, since TLS has agreed on it.
+    /// True if TLS has negotiated HTTP/2 for the next connection.
     agreed_h2: bool,
-    /// The connection, where it is of HTTP/2.
+    /// The HTTP/2 session, if the connection uses HTTP/2.
     h2: Option<Box<h2::Session>>,
 }
 
-/// Whether an answer is as it should be.
+/// Judgement of an answer.
 pub(crate) enum Judgement {
-    /// That is not known yet.
+    /// The answer is not complete enough.
     Wait,
-    /// It is.
+    /// It is as expected.
     Good,
-    /// It is, and this is what the check comes to if nothing else is wrong.
+    /// It is as expected; this is the result of the check if nothing else fails.
     Well(CheckResult),
-    /// It is not, or need not be.
+    /// The check is over, with this result.
     Over(CheckResult),
 }
 
 impl Script {
-    /// That a connection can be made.
+    /// Creates a script that only connects.
     pub fn connect() -> Self {
         Self::of(vec![Step::connect()])
     }
 
-    /// These steps over TCP. One that begins with no connection gets one.
+    /// Creates a script with these steps over TCP. A connection is added if the first step is none.
     pub fn new(mut steps: Vec<Step>) -> Self {
         if !matches!(steps.iter().find(|step| !matches!(step, Step::Set(_))), Some(Step::Connect(_))) {
             steps.insert(0, Step::connect());
@@ -253,17 +254,18 @@ impl Script {
         Self { steps, http: false, disable_on_404: false, lenient: Leniency::NONE, told: true }
     }
 
-    /// The same for a service, whose steps nobody has written.
+    /// Creates the script of a service, whose steps are not in the file.
     fn of(service: Vec<Step>) -> Self {
         Self { told: false, ..Self::new(service) }
     }
 
-    /// Whether it speaks HTTP.
+    /// Returns whether the answers are HTTP.
     pub fn is_http(&self) -> bool {
         self.http
     }
 
-    /// Whether a connection of the server's own, on which requests were sent, does for all of it.
+    /// Returns whether the whole script can run on one of the server's own connections that has served
+    /// requests.
     pub fn reuses(&self) -> bool {
         let mut connects = self.steps.iter().filter_map(|step| match step {
             Step::Connect(connect) => Some(connect),
@@ -275,22 +277,23 @@ impl Script {
         self.http && connects.next().is_some_and(plain) && connects.next().is_none()
     }
 
-    /// The steps.
+    /// Returns the steps.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Whether a step has something of the expression language. Else nobody asks what its connections are.
+    /// Returns whether a step contains an expression. If none does, the properties of its connections are not
+    /// needed.
     pub fn evaluates(&self) -> bool {
         self.steps.iter().any(Step::evaluates)
     }
 
-    /// Whether it makes one connection and resets it.
+    /// Returns whether it makes one connection and resets it.
     pub fn only_connects(&self) -> bool {
         matches!(&*self.steps, [Step::Connect(connect)] if !connect.linger && !connect.header)
     }
 
-    /// Runs it once. `serves`: the server has not gone down.
+    /// Begins a run. `serves` says that the server is not down.
     pub fn run(&self, serves: bool) -> Exchange<'_> {
         Exchange {
             script: self,
@@ -314,12 +317,12 @@ impl Script {
 }
 
 impl<'s> Exchange<'s> {
-    /// What is run.
+    /// Returns the script.
     pub fn script(&self) -> &'s Script {
         self.script
     }
 
-    /// What it waits for.
+    /// Returns the next action.
     pub fn ask(&mut self, by: &mut dyn Evaluate) -> Ask<'s> {
         let script = self.script;
         while let Some(step) = script.steps.get(self.at) {
@@ -329,7 +332,7 @@ impl<'s> Exchange<'s> {
             match step {
                 Step::Connect(connect) => return Ask::Connect(self.target(connect, by)),
                 Step::Send(send) => match self.bytes(send, by) {
-                    // The rest of the steps goes on as if something had been sent.
+                    // The other steps go on as if something had been sent.
                     Ok(bytes) if bytes.is_empty() => self.begin(),
                     Ok(bytes) => return Ask::Send(bytes),
                     Err(verdict) => return Ask::Done(verdict),
@@ -383,15 +386,14 @@ impl<'s> Exchange<'s> {
         }
     }
 
-    /// Whether the last thing of the connection that comes is to send something, which a reset might take
-    /// back.
+    /// Returns whether the last step on the next connection sends something, which a reset might discard.
     fn ends_with_bytes(&self) -> bool {
         let rest = self.script.steps.get(self.at + 1..).unwrap_or_default();
         let own = rest.iter().take_while(|step| !matches!(step, Step::Connect(_)));
         matches!(own.filter(|step| !matches!(step, Step::Set(_))).last(), Some(Step::Send(_)))
     }
 
-    /// What a step sends.
+    /// Returns the bytes that a step sends.
     fn bytes(&mut self, send: &'s Send, by: &mut dyn Evaluate) -> Result<Cow<'s, [u8]>, CheckResult> {
         match &send.what {
             Sent::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
@@ -408,7 +410,7 @@ impl<'s> Exchange<'s> {
                 })
             }
             Sent::Request(request) if self.h2.is_some() => {
-                // To HAProxy this is a failure of the connection, of which it says no more.
+                // HAProxy treats this as a failure of the connection, without details.
                 let failed = || CheckResult::new(Status::SockErr, "");
                 let (head, body) = request.made_h2(self.seen(), by).map_err(|_| failed())?;
                 let Some(h2) = &mut self.h2 else { return Err(failed()) };
@@ -425,7 +427,7 @@ impl<'s> Exchange<'s> {
         }
     }
 
-    /// What came so far.
+    /// Returns the answer so far.
     fn seen(&self) -> CheckInput<'_> {
         match &self.answer {
             Some(answer) => CheckInput { head: answer.head(), bytes: answer.body(), http: true },
@@ -475,22 +477,23 @@ impl<'s> Exchange<'s> {
         judged
     }
 
-    /// HTTP: the connection is to be used for more than this.
+    /// HTTP: asks the server to keep the connection open for further use.
     pub fn keep(&mut self) {
         self.keeps = true;
     }
 
-    /// Whether the connection is good for more: the answer came as a whole, and the server leaves it open.
+    /// Returns whether the connection can be used again: the answer was complete, and the server keeps it
+    /// open.
     pub fn is_reusable(&self) -> bool {
         self.keeps && self.answer.as_ref().is_some_and(Answer::is_reusable)
     }
 
-    /// HTTP: the server's own connections speak HTTP/2.
+    /// HTTP: says that the server's own connections use HTTP/2.
     pub fn speak_h2(&mut self) {
         self.own_h2 = true;
     }
 
-    /// There is a connection.
+    /// Continues after a connection was opened.
     pub fn connected(&mut self) {
         let agreed = std::mem::take(&mut self.agreed_h2);
         let h2 = match self.script.steps.get(self.at) {
@@ -501,12 +504,12 @@ impl<'s> Exchange<'s> {
         self.begin();
     }
 
-    /// The connection that comes next has agreed on HTTP/2 within TLS.
+    /// Says that TLS has negotiated HTTP/2 for the next connection.
     pub fn agreed_on_h2(&mut self) {
         self.agreed_h2 = self.script.http;
     }
 
-    /// The bytes were sent.
+    /// Continues after the bytes were sent.
     pub fn sent(&mut self) {
         self.begin();
     }
@@ -522,7 +525,7 @@ impl<'s> Exchange<'s> {
         });
     }
 
-    /// These bytes came, or the end.
+    /// Handles received bytes, or their end.
     pub fn received(&mut self, segment: Option<Segment>) {
         self.unseen += segment.as_ref().map_or(0, |segment| segment.len());
         match (segment, &mut self.answer) {
@@ -539,8 +542,9 @@ impl<'s> Exchange<'s> {
         }
     }
 
-    /// The connection broke while an answer was waited for. Whether there is one to look at: what came is
-    /// then all of it, since a server that has said what it wanted to often ends so.
+    /// Handles a connection that broke while the run waited for an answer. Returns whether there is an answer
+    /// to judge: the received bytes then count as all of it, because servers often end like that after their
+    /// answer.
     pub fn cut(&mut self) -> bool {
         let some = match &self.answer {
             Some(answer) => answer.head().is_some(),
@@ -552,12 +556,12 @@ impl<'s> Exchange<'s> {
         some
     }
 
-    /// The first line of what came, if it has an end: without HTTP.
+    /// Returns the first line of the received bytes, if it is complete. Without HTTP.
     pub fn line(&self) -> Option<&[u8]> {
         agent::line(&self.input)
     }
 
-    /// What it comes to when the time is over.
+    /// Returns the result if the time is over.
     pub fn timed_out(&self) -> CheckResult {
         let status = match self.script.steps.get(self.at) {
             Some(Step::Connect(_)) | None => Status::L4Tout,
@@ -567,7 +571,7 @@ impl<'s> Exchange<'s> {
         CheckResult::new(status, self.place())
     }
 
-    /// What it comes to when the connection cannot be made, or breaks, which the system calls `why`.
+    /// Returns the result if the connection cannot be made or breaks; `why` is the system's error.
     pub fn broke(&self, why: impl fmt::Display) -> CheckResult {
         let status = match self.script.steps.get(self.at) {
             Some(Step::Connect(_)) | None => Status::L4Con,
@@ -576,7 +580,7 @@ impl<'s> Exchange<'s> {
         CheckResult::new(status, format!("{why}{}", self.place()))
     }
 
-    /// At which step it is, for steps of `tcp-check` that the file has.
+    /// Names the current step, for steps of `tcp-check` in the file.
     fn place(&self) -> String {
         if !self.script.told || self.script.http {
             return String::new();
@@ -620,7 +624,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Where `what` begins in `bytes`.
+/// Returns whether `bytes` contain `what`.
 pub(crate) fn contains(bytes: &[u8], what: &[u8]) -> bool {
     what.is_empty() || bytes.windows(what.len()).any(|window| window == what)
 }

@@ -1,37 +1,37 @@
-//! `option mysql-check`: a server greets whoever connects; a login says whether it lets a user in, who needs
-//! no password.
+//! `option mysql-check`: the server greets its client; a login then shows whether it admits a user without a
+//! password.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
 use crate::status::{CheckResult, Status};
 
-/// Which form of login is sent.
+/// Form of the login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Login {
-    /// `post-41`: of servers since version 4.1.
+    /// `post-41`: for servers since version 4.1.
     #[default]
     Post41,
-    /// `pre-41`: of those before.
+    /// `pre-41`: for older servers.
     Pre41,
 }
 
-/// Bytes of a user's name, at most: no server knows longer ones.
+/// Longest name of a user, in bytes: no server accepts longer ones.
 pub const LONGEST_USER: usize = 255;
 
-/// Flags of what a client can do: the protocol since version 4.1, and its way to prove a password.
+/// Capability flags of a client: the protocol since version 4.1, and its way to prove a password.
 const CLIENT_PROTOCOL_41: u16 = 0x0200;
 const CLIENT_SECURE_CONNECTION: u16 = 0x8000;
-/// What a packet may have, as the login says.
+/// Largest packet that the login announces.
 const MAX_PACKET: u32 = (1 << 24) + (1 << 15);
-/// The same in the old form, which has three bytes for it.
+/// The same in the old form, in three bytes.
 const OLD_MAX_PACKET: [u8; 3] = [0, 0, 1];
 /// UTF-8.
 const CHARSET: u8 = 33;
 /// The command that ends a session.
 const COM_QUIT: u8 = 1;
-/// What packets with errors begin with.
+/// First byte of a packet with an error.
 const ERROR: u8 = 0xff;
 
-/// The script: for a user, if there is one.
+/// Returns the script: with a login if there is a user.
 pub fn script(user: Option<(&[u8], Login)>) -> Script {
     let connect = Step::polite();
     let expect =
@@ -42,7 +42,7 @@ pub fn script(user: Option<(&[u8], Login)>) -> Script {
     }
 }
 
-/// A login with an empty password, and that it was all.
+/// Returns a login with an empty password, followed by the end of the session.
 fn hello(user: &[u8], login: Login) -> Vec<u8> {
     let mut body = Vec::new();
     match login {
@@ -69,13 +69,13 @@ fn packet(sequence: u8, body: &[u8]) -> Vec<u8> {
     [&length[..3], &[sequence], body].concat()
 }
 
-/// The body of the packet at the front, and what follows it.
+/// Returns the body of the first packet, and the bytes behind it.
 fn next(input: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&[a, b, c, _sequence], rest) = input.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_le_bytes([a, b, c, 0]) as usize)
 }
 
-/// `login`: a second packet is waited for, that answers it.
+/// Judges an answer. With `login`, it waits for a second packet, which answers the login.
 pub(super) fn judge(login: bool, input: &[u8], last: bool) -> Judgement {
     let cut = || if last { Judgement::Over(CheckResult::new(Status::L7Rsp, "")) } else { Judgement::Wait };
     let Some((greeting, rest)) = next(input) else { return cut() };
@@ -88,7 +88,7 @@ pub(super) fn judge(login: bool, input: &[u8], last: bool) -> Judgement {
     opinion(greeting, greeting)
 }
 
-/// What a packet says; the greeting has the server's version.
+/// Judges a packet; the greeting has the server's version.
 fn opinion(packet: &[u8], greeting: &[u8]) -> Judgement {
     match packet {
         [] => Judgement::Over(CheckResult::new(Status::L7Rsp, "")),
@@ -96,7 +96,7 @@ fn opinion(packet: &[u8], greeting: &[u8]) -> Judgement {
             Judgement::Over(CheckResult::said(Status::L7Sts, u16::from_le_bytes([*low, *high]), said))
         }
         [ERROR, ..] => Judgement::Over(CheckResult::new(Status::L7Rsp, "")),
-        // The number of the protocol, and the version up to a zero.
+        // The protocol number is followed by the version, up to a zero byte.
         _ => {
             let version = greeting.get(1..).unwrap_or_default().split(|byte| *byte == 0).next();
             Judgement::Well(CheckResult::said(Status::L7Ok, 0, version.unwrap_or_default()))

@@ -1,19 +1,19 @@
-//! `option pgsql-check`: a startup message for a user, and whether the server would hear a password, or none.
+//! `option pgsql-check`: a startup message for a user. The server must ask for a password or admit the user.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
 use crate::status::{CheckResult, LONGEST_INFO, Status};
 
-/// Bytes of a user's name, at most: servers cut longer ones at 63.
+/// Longest name of a user, in bytes: servers cut longer ones at 63.
 pub const LONGEST_USER: usize = 255;
 
 /// Version 3.0.
 const PROTOCOL: u32 = 3 << 16;
-/// What asks for, or grants, authentication: its kind, length, and what is asked for.
+/// First byte of a message that requests or grants authentication: kind, length, and method.
 const AUTHENTICATION: u8 = b'R';
-/// Nothing, Kerberos, a clear password, `crypt`, MD5, SCM, GSSAPI, SSPI, SASL.
+/// Methods: none, Kerberos, clear password, `crypt`, MD5, SCM, GSSAPI, SSPI, SASL.
 const METHODS: [u8; 9] = [0, 2, 3, 4, 5, 6, 7, 9, 10];
 
-/// The script.
+/// Returns the script.
 pub fn script(user: &[u8]) -> Script {
     let mut bytes = [&PROTOCOL.to_be_bytes()[..], b"user\0", user, b"\0\0"].concat();
     let length = u32::try_from(bytes.len() + 4).expect("a user's name is short");
@@ -26,7 +26,7 @@ pub fn script(user: &[u8]) -> Script {
 }
 
 pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
-    // An error is a list of texts with a letter before each; the first is how grave it is.
+    // An error is a list of texts, each after a letter; the first one is its severity.
     if input.first() == Some(&b'E') {
         let text = input.get(6..).unwrap_or_default();
         let end = text.iter().position(|byte| *byte == 0);

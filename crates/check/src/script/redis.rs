@@ -3,12 +3,12 @@
 use super::{Expect, Judgement, Pattern, Script, Service, Step, contains};
 use crate::status::{CheckResult, LONGEST_INFO, Status};
 
-/// What is asked.
+/// Request.
 const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-/// What is answered.
+/// Expected answer.
 const PONG: &[u8] = b"+PONG\r\n";
 
-/// The script.
+/// Returns the script.
 pub fn script() -> Script {
     Script::of(vec![Step::send(PING), Step::expect(Expect::new(Pattern::Service(Service::Redis), 2))])
 }

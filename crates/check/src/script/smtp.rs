@@ -1,24 +1,24 @@
-//! `option smtpchk`: a mail server greets, is greeted, and is left.
+//! `option smtpchk`: reads the greeting of a mail server, answers it, and quits.
 
 use super::{Expect, Judgement, Pattern, Script, Service, Step};
 use crate::status::{CheckResult, Status};
 
-/// What an answer is to.
+/// Part of the dialogue that an answer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Our connection.
+    /// The connection.
     Greeting,
-    /// `HELO` or `EHLO`, to which an answer may have many lines.
+    /// `HELO` or `EHLO`; the answer may have several lines.
     Hello,
     /// `QUIT`
     Quit,
 }
 
-/// The script: `hello` is `HELO` or `EHLO`, to be followed by a name.
+/// Returns the script. `hello` is `HELO` or `EHLO`, and `name` follows it.
 pub fn script(hello: &[u8], name: &[u8]) -> Script {
     let expect = |part, number| Step::expect(Expect::new(Pattern::Service(Service::Smtp(part)), number));
     let hello = [hello, b" ", name, b"\r\n"].concat();
-    // Numbers as HAProxy has them, who looks twice at the greeting.
+    // Step numbers are those of HAProxy, which has two steps for the greeting.
     Script::of(vec![
         Step::polite(),
         expect(Part::Greeting, 2),
@@ -38,7 +38,7 @@ pub(super) fn judge(part: Part, mut input: &[u8], last: bool) -> Judgement {
         };
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let (code, text) = line.split_at(line.len().min(3));
-        // Three digits, and what stands behind them: `-` when more lines follow.
+        // Three digits, then `-` if more lines follow.
         let number = (code.len() == 3 && code.iter().all(u8::is_ascii_digit))
             .then(|| code.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')));
         let (more, fits) = (text.first() == Some(&b'-'), matches!(text.first(), None | Some(b' ' | b'-')));
@@ -51,7 +51,7 @@ pub(super) fn judge(part: Part, mut input: &[u8], last: bool) -> Judgement {
                 });
             }
             None => return Judgement::Over(CheckResult::said(Status::L7Sts, 0, line)),
-            // A greeting of many lines is refused, as HAProxy does it.
+            // A greeting with several lines is refused, as by HAProxy.
             Some(_) if more && part == Part::Greeting => {
                 return Judgement::Over(CheckResult {
                     code: None,
@@ -68,7 +68,7 @@ pub(super) fn judge(part: Part, mut input: &[u8], last: bool) -> Judgement {
             Some(_) => return Judgement::Good,
         }
         if input.is_empty() {
-            // The last line said that more follow.
+            // The last line announced another one.
             let cut = CheckResult::said(Status::L7Sts, 0, b"");
             return if last { Judgement::Over(cut) } else { Judgement::Wait };
         }

@@ -1,4 +1,4 @@
-//! Steps of a script: what the file says of each.
+//! Steps of a script, as the file describes them.
 
 use super::Service;
 use super::http::StatusRanges;
@@ -9,40 +9,40 @@ use std::net::SocketAddr;
 /// One step.
 #[derive(Debug)]
 pub enum Step {
-    /// A connection is opened.
+    /// Opens a connection.
     Connect(Connect),
-    /// Something is sent.
+    /// Sends something.
     Send(Send),
-    /// What comes back must be so.
+    /// Expects something in the answer.
     Expect(Box<Expect>),
-    /// A variable is set or forgotten.
+    /// Sets or unsets a variable.
     Set(Setting),
 }
 
 impl Step {
-    /// The connection as the server's own are, which no line of the file asks for.
+    /// Opens a connection like the server's own; no line of the file asks for it.
     pub fn connect() -> Self {
         Self::Connect(Connect { own: true, ..Connect::default() })
     }
 
-    /// The same, which is not reset at its end.
+    /// Opens the same connection, which is closed normally at its end.
     pub fn polite() -> Self {
         Self::Connect(Connect { own: true, linger: true, ..Connect::default() })
     }
 
-    /// These bytes are sent.
+    /// Sends these bytes.
     pub fn send(bytes: impl Into<Box<[u8]>>) -> Self {
         Self::Send(Send { what: Sent::Bytes(bytes.into()), comment: None, number: 0 })
     }
 
-    /// What comes back must be so.
+    /// Expects something in the answer.
     pub fn expect(expect: Expect) -> Self {
         Self::Expect(Box::new(expect))
     }
 }
 
 impl Step {
-    /// Whether it has something of the expression language, which may ask what its connection is.
+    /// Returns whether it contains an expression, which may ask for properties of its connection.
     pub(super) fn evaluates(&self) -> bool {
         let made = |words: &Option<Words>| words.as_ref().is_some_and(Words::is_made);
         match self {
@@ -70,76 +70,76 @@ impl Step {
 /// `connect`
 #[derive(Debug, Default)]
 pub struct Connect {
-    /// As the server's own connections are: they may begin with a header. `default`, or nobody wrote the
-    /// step.
+    /// True for a connection like the server's own, which may begin with a header. Set by `default`, or if
+    /// the step is not in the file.
     pub own: bool,
     /// `port`
     pub port: Option<PortOf>,
-    /// `addr`; without a port where that is 0.
+    /// `addr`; port 0 stands for no port.
     pub address: Option<SocketAddr>,
-    /// `send-proxy`: it begins with the header of the PROXY protocol.
+    /// `send-proxy`: begins with the header of the PROXY protocol.
     pub header: bool,
-    /// `linger`: its end is told in the usual way; else it is reset.
+    /// `linger`: closes normally; otherwise the connection is reset.
     pub linger: bool,
-    /// `ssl`: it speaks TLS, and so.
+    /// `ssl`: uses TLS with these settings.
     pub tls: Option<ConnectTls>,
-    /// `proto`: whether it speaks HTTP/2. None: as the server's checks do where it is one of the server's
-    /// own, else it does not.
+    /// `proto`: whether it uses HTTP/2. `None`: like the server's checks if it is one of the server's own,
+    /// otherwise not.
     pub http2: Option<bool>,
-    /// Says what the step is for.
+    /// Comment about the purpose of the step.
     pub comment: Option<Box<str>>,
-    /// Its number among the file's steps, from 1; 0 when the file has no such step.
+    /// Number among the steps of the file, from 1; 0 if the file has no such step.
     pub number: usize,
 }
 
-/// How a connection of a check speaks TLS.
+/// Settings of TLS for a connection of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectTls {
-    /// `sni`: the name that it asks for.
+    /// `sni`: server name to ask for.
     pub name: Option<Box<str>>,
     /// `alpn`: protocols, separated by commas.
     pub protocols: Option<Box<str>>,
 }
 
-/// Which port.
+/// Source of a port.
 #[derive(Debug)]
 pub enum PortOf {
-    /// This one.
+    /// A fixed port.
     Fixed(u16),
-    /// What the expression says.
+    /// The value of an expression.
     Of(Box<Expression>),
 }
 
 /// `send` and its like.
 #[derive(Debug)]
 pub struct Send {
-    /// What is sent.
+    /// Bytes to send.
     pub what: Sent,
-    /// Says what the step is for.
+    /// Comment about the purpose of the step.
     pub comment: Option<Box<str>>,
-    /// As [`Connect::number`].
+    /// See [`Connect::number`].
     pub number: usize,
 }
 
-/// What is sent.
+/// Source of the bytes to send.
 #[derive(Debug)]
 pub enum Sent {
-    /// These bytes.
+    /// Fixed bytes.
     Bytes(Box<[u8]>),
-    /// What the format makes: `send-lf`.
+    /// The text that the format makes: `send-lf`.
     Format(Format),
-    /// The bytes of what the format makes in hexadecimal: `send-binary-lf`.
+    /// The bytes that the format makes as hexadecimal digits: `send-binary-lf`.
     Hex(Format),
-    /// A request.
+    /// An HTTP request.
     Request(Box<super::HttpRequest>),
 }
 
-/// A text that the file says, or that is made when it is needed.
+/// A text that is fixed, or made when it is needed.
 #[derive(Debug)]
 pub enum Words {
-    /// These.
+    /// A fixed text.
     Fixed(Box<[u8]>),
-    /// What the format makes.
+    /// The text that the format makes.
     Format(Format),
 }
 
@@ -160,7 +160,7 @@ impl Words {
         self.fixed().is_none()
     }
 
-    /// Them, where they do not depend on a moment.
+    /// Returns the text, if it is the same at every moment.
     pub fn fixed(&self) -> Option<&[u8]> {
         match self {
             Self::Fixed(bytes) => Some(bytes),
@@ -174,53 +174,53 @@ impl Words {
 pub struct Setting {
     /// The variable.
     pub id: VariableId,
-    /// Whether it is set, which may depend on what it is.
+    /// Condition for setting it, which may depend on its value.
     pub when: When,
-    /// To what.
+    /// The new value.
     pub to: Value,
 }
 
-/// What a variable is set to.
+/// Source of a variable's value.
 #[derive(Debug)]
 pub enum Value {
-    /// What the expression says.
+    /// The value of an expression.
     Of(Box<Expression>),
-    /// What the format makes.
+    /// The text that the format makes.
     Format(Format),
-    /// It has no value any more.
+    /// No value: the variable is unset.
     Nothing,
 }
 
-/// What must be, or must not be.
+/// An expectation.
 #[derive(Debug)]
 pub struct Expect {
-    /// What is looked for.
+    /// Pattern to look for.
     pub pattern: Pattern,
-    /// It must not be there.
+    /// True if the pattern must not match.
     pub negated: bool,
-    /// Says what the step is for.
+    /// Comment about the purpose of the step.
     pub comment: Option<Box<str>>,
-    /// Its number among the file's steps, from 1.
+    /// Number among the steps of the file, from 1.
     pub number: usize,
-    /// `min-recv`: no fewer bytes are looked at, unless no more come; and what is not in them is not waited
-    /// for.
+    /// `min-recv`: number of bytes to wait for, unless the answer ends earlier. The pattern is then tried
+    /// once, without waiting for more.
     pub least: Option<usize>,
-    /// `ok-status`: what it comes to if it is so, and this was the last step.
+    /// `ok-status`: status if the expectation is met in the last step.
     pub ok: Option<Status>,
-    /// `error-status`: what it comes to if it is not so.
+    /// `error-status`: status if the expectation is not met.
     pub error: Option<Status>,
-    /// `tout-status`: what it comes to if no answer comes in time.
+    /// `tout-status`: status if no answer comes in time.
     pub timeout: Option<Status>,
-    /// `on-success`: what is told if it is so, and this was the last step.
+    /// `on-success`: text if the expectation is met in the last step.
     pub on_success: Option<Words>,
-    /// `on-error`: what is told if it is not so.
+    /// `on-error`: text if the expectation is not met.
     pub on_error: Option<Words>,
-    /// `status-code`: the code that is told, whatever it is.
+    /// `status-code`: code to report in any case.
     pub code: Option<Box<Expression>>,
 }
 
 impl Expect {
-    /// What must be, as the step of this number, and nothing more of it.
+    /// Creates an expectation of this pattern, for the step with this number.
     pub fn new(pattern: Pattern, number: usize) -> Self {
         Self {
             pattern,
@@ -238,50 +238,50 @@ impl Expect {
     }
 }
 
-/// What is looked for in an answer: in all bytes that came since the last were sent, or in HTTP in the body.
+/// Pattern to look for: in all bytes that came since the last send, or in HTTP in the body.
 #[derive(Debug)]
 pub enum Pattern {
-    /// These bytes somewhere.
+    /// These bytes, anywhere.
     Bytes(Box<[u8]>),
-    /// The same, which the file has in hexadecimal.
+    /// These bytes, which the file has in hexadecimal, anywhere.
     Binary(Box<[u8]>),
-    /// Something that this matches.
+    /// A match of this expression.
     Regex(Regex),
-    /// What the format makes, somewhere: `string-lf`.
+    /// The text that the format makes, anywhere: `string-lf`.
     Made(Format),
-    /// The bytes of what the format makes in hexadecimal, somewhere: `binary-lf`.
+    /// The bytes that the format makes as hexadecimal digits, anywhere: `binary-lf`.
     MadeHex(Format),
     /// HTTP: one of these statuses.
     Status(StatusRanges),
-    /// HTTP: a status that this matches.
+    /// HTTP: a status that this expression matches.
     StatusRegex(Regex),
-    /// Something that this matches in the bytes as hexadecimal digits, in upper case.
+    /// A match of this expression in the bytes as hexadecimal digits, in upper case.
     HexRegex(Regex),
-    /// HTTP: a header field of such a name, with such a value if one is asked for.
+    /// HTTP: a header field with such a name and, if requested, such a value.
     Field {
-        /// Its name, in lower case.
+        /// Name, in lower case.
         name: Text,
-        /// Its value.
+        /// Value.
         value: Option<Text>,
-        /// All of the value, commas too; else a member of the list that it is.
+        /// True to compare the whole value with its commas; false to compare each member of the list.
         whole: bool,
     },
     /// The good answer of a service.
     Service(Service),
 }
 
-/// What a text is compared with.
+/// Comparison of a text.
 #[derive(Debug)]
 pub enum Text {
-    /// It is this.
+    /// The text equals this.
     Is(Words),
-    /// It begins with this.
+    /// The text begins with this.
     Begins(Words),
-    /// It ends with this.
+    /// The text ends with this.
     Ends(Words),
-    /// This is in it.
+    /// The text contains this.
     Has(Words),
-    /// This matches it.
+    /// The expression matches the text.
     Matches(Regex),
 }
 

@@ -1,12 +1,12 @@
-//! `tcp-check`: bytes, and what is looked for in those that come back.
+//! `tcp-check`: bytes to send, and patterns for the bytes that come back.
 
 use super::{CheckInput, Evaluate, Expect, Judgement, Pattern, contains};
 use crate::status::{CheckResult, Status};
 
-/// The bytes of `hex`: two digits each.
+/// Decodes `hex`, two digits a byte.
 ///
 /// # Errors
-/// A sentence.
+/// A sentence about the fault.
 pub fn from_hex(hex: &[u8]) -> Result<Box<[u8]>, String> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16).map(|digit| digit as u8);
     let digits: Option<Vec<u8>> = hex.iter().map(digit).collect();
@@ -21,17 +21,17 @@ pub fn from_hex(hex: &[u8]) -> Result<Box<[u8]>, String> {
     }
 }
 
-/// What is told of a pattern that its format made empty.
+/// Text for a pattern whose format evaluates to nothing.
 pub(super) const EMPTY: &str = "log-format string evaluated to an empty string";
 
-/// It is not as it should be.
+/// Returns the judgement of a failed expectation.
 pub(super) fn over(expect: &Expect, status: Status, info: String) -> Judgement {
     let status = expect.error.unwrap_or(status);
-    let code = status.has_code().then_some(0); // there is none, and it is told
+    let code = status.has_code().then_some(0); // there is no code, and that is reported as 0
     Judgement::Over(CheckResult { code, ..CheckResult::new(status, info) })
 }
 
-/// `last`: no more is looked at.
+/// Judges an answer. `last` says that no more of it is examined.
 pub(super) fn judge(expect: &Expect, seen: CheckInput<'_>, last: bool, by: &mut dyn Evaluate) -> Judgement {
     let input = seen.bytes;
     let shortest = match &expect.pattern {
@@ -69,7 +69,7 @@ pub(super) fn judge(expect: &Expect, seen: CheckInput<'_>, last: bool, by: &mut 
         },
         Pattern::Regex(regex) => regex.matches(input),
         Pattern::HexRegex(regex) => regex.matches(&to_hex(input)),
-        // There are none without HTTP.
+        // Patterns of HTTP never match here.
         Pattern::Status(_) | Pattern::StatusRegex(_) | Pattern::Field { .. } => false,
         Pattern::Service(_) => false, // judged above
     };
@@ -97,7 +97,7 @@ pub(super) fn judge(expect: &Expect, seen: CheckInput<'_>, last: bool, by: &mut 
     over(expect, Status::L7Rsp, format!("{how} {what} at step {number}{comment}"))
 }
 
-/// These bytes in two digits each.
+/// Encodes bytes as two digits each.
 pub(super) fn to_hex(bytes: &[u8]) -> Vec<u8> {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     bytes.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
