@@ -1,6 +1,7 @@
 //! Measures the cost of heads and data: `cargo run --release -p manylane-h2 --example cost` prints
 //! nanoseconds, the least of many short runs. With a case's name and a number of rounds it runs that case
 //! alone, for instruction counts:
+//!
 //! ```text
 //! valgrind --tool=callgrind target/release/examples/cost request-16 20000
 //! valgrind --tool=callgrind target/release/examples/cost request-16 40000  # less the first: 20,000 rounds
