@@ -164,12 +164,12 @@ pub enum HashMethod {
 /// `hash-preserve-affinity`: what happens to a request whose server is busy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Affinity {
-    /// It waits in that server's queue.
+    /// The request waits in that server's queue.
     #[default]
     Always,
-    /// It goes to the next server that has room.
+    /// The request goes to the next server that has room.
     MaxConn,
-    /// It goes to the next server whose queue has room.
+    /// The request goes to the next server whose queue has room.
     MaxQueue,
 }
 

@@ -63,7 +63,7 @@ impl Count {
 /// Result of ending a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
-    /// Its place is free.
+    /// The place of the request is free.
     Freed,
     /// Its place belongs to a request that waits for this server: the caller must take one out of the queue
     /// and wake it.

@@ -71,10 +71,10 @@ pub(crate) trait Claims {
 /// Outcome of a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It may begin on this server, where it counts already. The number counts the requests served since it
-    /// entered, itself included.
+    /// The request may begin on this server, where it counts already. The number counts the requests served
+    /// since it entered, itself included.
     Granted(Index, u64),
-    /// Its server takes no more requests.
+    /// The server takes no more requests.
     Elsewhere,
 }
 

@@ -14,11 +14,11 @@ use std::time::Duration;
 /// What checks found about a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// It works, or has no check.
+    /// The server works, or has no check.
     Up,
-    /// It works and takes no new clients, only requests that persistence binds to it.
+    /// The server works and takes no new clients, only requests that persistence binds to it.
     Stopping,
-    /// It does not work.
+    /// The server does not work.
     Down,
 }
 
@@ -42,7 +42,7 @@ pub struct Standing {
     pub own: Admin,
     /// What the operator ordered for the server that it tracks.
     pub inherited: Admin,
-    /// Its name has no address: no request can go there.
+    /// True if the server's name has no address: no request can go there.
     pub unresolved: bool,
 }
 

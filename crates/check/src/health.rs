@@ -22,7 +22,7 @@ pub enum Init {
 pub enum Running {
     /// The server works.
     Up,
-    /// It works and takes no new clients.
+    /// The server works and takes no new clients.
     Stopping,
     /// The server does not work.
     Down,
@@ -31,11 +31,11 @@ pub enum Running {
 /// Weight of failing traffic, compared with checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// It counts as one failed check: `fail-check`.
+    /// Counts as one failed check: `fail-check`.
     AsCheck,
-    /// It leaves one failure: the next failed check takes the server down (`sudden-death`).
+    /// Leaves one failure: the next failed check takes the server down (`sudden-death`).
     BeforeLast,
-    /// It takes the server down: `mark-down`.
+    /// Takes the server down: `mark-down`.
     Last,
 }
 

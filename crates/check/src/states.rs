@@ -32,9 +32,9 @@ pub mod admin {
     pub const BY_FILE: u32 = 0x04;
     /// Drained by an operator.
     pub const DRAIN: u32 = 0x08;
-    /// Its name has no address.
+    /// The server's name has no address.
     pub const UNRESOLVED: u32 = 0x20;
-    /// Its name is not that of the file: an operator or a service set it.
+    /// The server's name is not that of the file: an operator or a service set it.
     pub const RENAMED: u32 = 0x40;
 }
 

@@ -14,7 +14,7 @@ pub enum Event {
     Request {
         /// The stream.
         stream: StreamId,
-        /// Its request.
+        /// The request.
         request: Request,
         /// True if no data follows.
         end: bool,
@@ -79,8 +79,8 @@ pub enum Event {
     /// The peer's settings came, the first or later ones: the number of streams that it allows may have
     /// changed.
     Settings,
-    /// The peer accepts no further streams. Each of this side's streams behind `last` is reported as
-    /// [refused](Self::Reset).
+    /// The peer begins no further streams and accepts no others. Each of this side's streams behind `last` is
+    /// reported as [refused](Self::Reset).
     GoAway {
         /// Last stream of this side that the peer may act on.
         last: StreamId,

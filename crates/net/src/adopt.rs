@@ -158,7 +158,7 @@ pub struct Begun {
 
 #[derive(Debug)]
 enum Undo {
-    /// It did not listen before.
+    /// The socket did not listen before.
     Listens(OwnedFd),
     Option(OwnedFd, SocketOption, i32),
     CongestionControl(OwnedFd, String),

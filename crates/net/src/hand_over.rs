@@ -130,15 +130,15 @@ struct Taken {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NotHandedOver {
-    /// It cannot be asked, or the connection to it broke.
+    /// The process cannot be asked, or the connection to it broke.
     System(io::Error),
     /// Only unix sockets can carry the request.
     NotUnix,
-    /// It took too long.
+    /// The process took too long.
     Silent,
-    /// It did not send the number of its sockets.
+    /// The process did not send the number of its sockets.
     Refused,
-    /// Its answer breaks the protocol.
+    /// The process's answer breaks the protocol.
     Nonsense,
 }
 

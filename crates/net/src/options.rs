@@ -225,7 +225,7 @@ impl Source {
 /// `usesrc`: address that the server sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Present {
-    /// This one; port 0 leaves the port to the system.
+    /// This address; port 0 leaves the port to the system.
     Address(SocketAddr),
     /// `client`: the client's address and port.
     Client,

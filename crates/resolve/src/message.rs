@@ -112,13 +112,13 @@ pub struct Answer {
 /// Reason why bytes are not the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// They are no message.
+    /// The bytes are no message.
     Garbage,
-    /// They are no answer to a query.
+    /// The message is no answer to a query.
     NotAnAnswer,
-    /// They answer a query with another number.
+    /// The message answers a query with another number.
     Id,
-    /// They answer another question.
+    /// The message answers another question.
     Question,
 }
 

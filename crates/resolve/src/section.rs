@@ -131,7 +131,7 @@ pub struct Settled {
 /// Result of received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// They are not the answer, which may still come.
+    /// The bytes are not the answer, which may still come.
     Not,
     /// The answer was truncated: ask again over TCP, with the same query and bytes.
     Truncated,

@@ -153,8 +153,8 @@ impl<W: Waiter> Balancer<W> {
     /// Updates this lane's load for an outcome of its request.
     fn turn(&self, server: Option<Index>, outcome: Outcome) -> Turn {
         match (outcome, server) {
-            // It has counted since it entered. The balancer that granted it may use another index for the
-            // server.
+            // The request has counted since it entered. The balancer that granted it may use another index
+            // for the server.
             (Outcome::Granted(_, served), Some(index)) => Turn::Granted(index, served),
             (Outcome::Granted(index, served), None) => {
                 self.own.core.begin(index);

@@ -24,7 +24,7 @@ pub fn script() -> Script {
 enum No {
     /// There are not enough bytes.
     Short,
-    /// It is not LDAP.
+    /// The answer is not LDAP.
     Other,
 }
 

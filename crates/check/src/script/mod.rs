@@ -232,9 +232,9 @@ pub struct Exchange<'s> {
 pub(crate) enum Judgement {
     /// The answer is not complete enough.
     Wait,
-    /// It is as expected.
+    /// The answer is as expected.
     Good,
-    /// It is as expected; this is the result of the check if nothing else fails.
+    /// The answer is as expected; this is the result of the check if nothing else fails.
     Well(CheckResult),
     /// The check is over, with this result.
     Over(CheckResult),

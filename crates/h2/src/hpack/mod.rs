@@ -30,11 +30,11 @@ pub struct Line<'a> {
 /// Whether a field goes into the dynamic table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexing {
-    /// It does, so that a later block can refer to it.
+    /// The field is added, so that a later block can refer to it.
     Incremental,
-    /// It does not, because its value is unlikely to come again.
+    /// The field is not added, because its value is unlikely to come again.
     Without,
-    /// It must not, here and at each further hop, because its value is a secret that could be guessed.
+    /// The field must not be added, here or at any further hop: its value is a secret that could be guessed.
     Never,
 }
 

@@ -330,7 +330,8 @@ impl Mux {
         self.state().h2.settings_unacknowledged_since().map(time)
     }
 
-    /// Returns the time when this server announced that it leaves; `None` if it has not.
+    /// Returns the time when this server announced that it leaves, until [`shutdown`](Self::shutdown) is
+    /// called once more; `None` for a client.
     pub fn leaves_since(&self) -> Option<Time> {
         self.state().leaves_since
     }

@@ -9,7 +9,7 @@ use std::io;
 pub enum ConnEnd {
     /// One side announced that it leaves, and all streams are done.
     Drained,
-    /// It had no stream for too long.
+    /// The connection had no stream for too long.
     Idle,
     /// No request came in time.
     NoRequest,
@@ -23,7 +23,7 @@ pub enum ConnEnd {
     WriteTimeout,
     /// The peer did not answer a ping.
     NoAnswer,
-    /// Its task was dropped.
+    /// The connection's task was dropped.
     Dropped,
 }
 

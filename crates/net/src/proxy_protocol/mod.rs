@@ -50,7 +50,7 @@ pub enum Parsed<'a> {
     Complete {
         /// The header.
         header: Header<'a>,
-        /// Its size, in bytes.
+        /// Size of the header, in bytes.
         length: usize,
     },
 }
