@@ -29,9 +29,8 @@ pub(crate) const NEVER_INDEXED: u8 = 4;
 
 /// One field: offsets into the original bytes or into the edits.
 ///
-/// Invariant: `name <= name + name_len <= value <= value + value_len <= end
-/// <=` length of the bytes that they refer to. The bytes from `name` to `end` are the field's line, with its
-/// line end.
+/// Invariant: `name <= name + name_len <= value <= value + value_len <= end`, and `end` is not behind the
+/// bytes that the offsets refer to. The bytes from `name` to `end` are the field's line, with its line end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) name: u16,
