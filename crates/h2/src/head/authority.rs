@@ -52,7 +52,7 @@ pub(super) fn agree_connect(target: &[u8], host: &[u8]) -> bool {
     name.eq_ignore_ascii_case(host_name) && same
 }
 
-/// Returns whether a CONNECT can have this target: a name and a port.
+/// Returns whether a CONNECT can have this target: a name, and a port of digits.
 pub(super) fn is_connect_target(target: &[u8]) -> bool {
     let (name, port) = split_host_port(target);
     is_valid(target) && !name.is_empty() && port.is_some_and(|port| !port.is_empty())
