@@ -136,11 +136,11 @@ impl Algorithm {
 /// Arguments of `hash-type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HashType {
-    /// How a hash finds its server. `maglev` ignores it.
+    /// Way from a hash to a server. `maglev` ignores this field.
     pub method: HashMethod,
     /// Function that hashes a key.
     pub function: HashFunction,
-    /// Whether the hash is mixed once more.
+    /// True if the hash is mixed once more.
     pub avalanche: bool,
 }
 
@@ -152,7 +152,7 @@ impl HashType {
         Self { method: HashMethod::Consistent, function: HashFunction::Sdbm, avalanche: true };
 }
 
-/// How a hash finds its server.
+/// Way from a hash to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HashMethod {
     /// The remainder of the hash is a position in a table.

@@ -53,7 +53,7 @@ impl Default for IdleLimits {
     }
 }
 
-/// What all lanes know of each other's idle pools, for one backend.
+/// Limits and sizes of the idle pools of all lanes, for one backend.
 pub struct IdlePools {
     limits: Box<[IdleLimits]>,
     /// Number of idle connections by server, for each lane.

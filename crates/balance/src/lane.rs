@@ -110,7 +110,7 @@ pub(crate) struct LaneState {
     pub(crate) times: Option<crate::ewma::Times>,
 }
 
-/// What a lane knows of the other lanes' loads (rule 2).
+/// Loads of the other lanes, as a lane last saw them (rule 2).
 #[derive(Debug)]
 pub(crate) struct View {
     others: Numbers,

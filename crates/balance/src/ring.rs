@@ -12,7 +12,7 @@
 //! The ring has the points of all servers at their full weights, whether they take part or not. A look-up
 //! skips the points of servers that do not; a server with half of its weight takes part with the first half
 //! of its points. So the ring stays the same when a server's state changes, or its weight up to the full one.
-//! A look-up finds what it would find on a ring of the servers that take part.
+//! A look-up finds the same server as on a ring of only the servers that take part.
 //!
 //! # Layout
 //! Points and owners are in ascending order of place. For each value of a place's upper bits, `starts` holds

@@ -11,7 +11,7 @@ use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use manylane_sync::{Arc, CachePadded};
 use std::time::Duration;
 
-/// What checks found about a server.
+/// State of a server by its checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// The server works, or has no check.
@@ -22,7 +22,7 @@ pub enum Operation {
     Down,
 }
 
-/// What the operator ordered for a server.
+/// Order of the operator for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Admin {
     /// No restriction.
@@ -36,11 +36,11 @@ pub enum Admin {
 /// Everything but the weight that decides whether a server takes requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Standing {
-    /// What checks found.
+    /// State by the checks.
     pub operation: Operation,
-    /// What the operator ordered for the server.
+    /// Order of the operator for the server itself.
     pub own: Admin,
-    /// What the operator ordered for the server that it tracks.
+    /// Order of the operator for the server that this one tracks.
     pub inherited: Admin,
     /// True if the server's name has no address: no request can go there.
     pub unresolved: bool,

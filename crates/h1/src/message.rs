@@ -9,19 +9,19 @@ use crate::limits::Limits;
 use crate::lines::{self, Refusal};
 use manylane_http::{Form, Known, List, MAX_OPTIONS, Method, RequestLine, Target, Version, syntax};
 
-/// How a body ends.
+/// Framing of a body: the way to find its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// There is no body.
     None,
-    /// After this many bytes, which may be 0.
+    /// The body ends after this many bytes, which may be 0.
     Length(u64),
-    /// With a chunk of size 0, and trailers.
+    /// The body ends with a chunk of size 0, and trailers.
     Chunked,
-    /// With the connection. Only responses.
+    /// The body ends with the connection. Only responses have this framing.
     UntilClose,
-    /// Never: from here on the connection carries another protocol in both directions. After `101` and
-    /// successful `CONNECT`s.
+    /// The body never ends: from here on the connection carries another protocol in both directions. This
+    /// follows a `101` and a successful `CONNECT`.
     Tunnel,
 }
 

@@ -4,14 +4,14 @@ use crate::message::{Body, Connection};
 use manylane_buf::{Chain, Segment};
 use manylane_http::{CaseTable, EditError, Head, Known, List, Version};
 
-/// What the sender of a message does with the connection after it.
+/// Future of the connection after a message, as the sender states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persist {
-    /// Keeps it open.
+    /// The sender keeps the connection open.
     KeepAlive,
-    /// Closes it.
+    /// The sender closes the connection.
     Close,
-    /// Makes it a tunnel, or offers to: `Connection: upgrade` stays.
+    /// The sender makes the connection a tunnel, or offers to: `Connection: upgrade` stays.
     Upgrade,
 }
 

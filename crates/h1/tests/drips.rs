@@ -60,7 +60,7 @@ fn message() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// How the message is cut: into single bytes, or pieces up to the size of a read; repeated.
+/// Generates the cuts of a message: into single bytes, or pieces up to the size of a read; repeated.
 fn cuts() -> impl Strategy<Value = Vec<(usize, bool)>> {
     let length = prop_oneof![4 => Just(1_usize), 2 => 1..40_usize, 1 => 1..2049_usize, 1 => 1..16_385_usize];
     prop::collection::vec((length, any::<bool>()), 1..30)

@@ -99,7 +99,7 @@ fn their_client_and_our_server_agree() {
     });
 }
 
-/// The other crate's server, which sends back what it receives, with parts of the head.
+/// Answers a request as the other crate's server: sends back what it receives, with parts of the head.
 async fn their_echo(
     request: http::Request<h2::RecvStream>,
     mut respond: h2::server::SendResponse<Bytes>,

@@ -311,7 +311,7 @@ impl Connection {
         }
     }
 
-    /// Makes dropping reset the connection: the peer learns that what it received may be incomplete.
+    /// Makes a later drop reset the connection: the peer learns that the received data may be incomplete.
     pub fn reset_on_close(&self) {
         if let Some(stream) = self.socket() {
             let _ = options::set_reset_on_close(stream.as_fd()); // if this fails, it is closed as usual

@@ -507,7 +507,7 @@ fn a_deadline_ends_the_attempt() {
         };
         assert_eq!(error.to_string(), format!("cannot connect to '{to}': it timed out"));
         assert_eq!((error.step(), error.errno()), (Step::Time, Errno::TIMEDOUT));
-        // The attempt's descriptor is closed; io_uring is told to release it first.
+        // The attempt's descriptor is closed; io_uring has to release it first.
         while io.open() > waiting.len() {
             io.here().yield_now().await;
         }

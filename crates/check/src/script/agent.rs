@@ -49,7 +49,7 @@ pub(super) fn judge(input: &[u8], last: bool) -> Judgement {
     }
 }
 
-/// Returns the first line, if it is complete. The line is text, so none goes on behind a zero byte.
+/// Returns the first line, if it is complete. A zero byte ends the text: no line is complete after it.
 pub(super) fn line(input: &[u8]) -> Option<&[u8]> {
     let end = input.iter().position(|byte| matches!(byte, b'\r' | b'\n' | 0))?;
     (input[end] != 0).then(|| &input[..end])

@@ -515,7 +515,7 @@ impl Connection {
         if none { 0 } else { self.output_room().min(self.turns.len()) }
     }
 
-    /// Makes a stream wait for what it lacks: window space, or its turn.
+    /// Makes a stream wait for window space, or else for its turn.
     fn wait(&mut self, now: Duration, id: StreamId) {
         let all = self.send_window.room();
         let Some(stream) = self.streams.get_mut(id) else { return };

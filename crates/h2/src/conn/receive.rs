@@ -56,7 +56,7 @@ pub(super) struct Block {
     depends_on_itself: bool,
 }
 
-/// What to do with a frame whose stream does not exist.
+/// Treatment of a frame whose stream does not exist.
 enum Absent {
     /// Ignore it: the peer sent it before it knew that the stream is gone.
     Ignored,
@@ -618,7 +618,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Queues the stream for its turn if it waits for window space and its window has room now.
+    /// Queues the stream if it waits for window space and its window has room now.
     pub(super) fn window_has_opened(&mut self, id: StreamId) {
         let opened = self
             .streams

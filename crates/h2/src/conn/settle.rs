@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Payload of the ping whose answer proves that the peer has seen the first GOAWAY.
 const LEAVE: [u8; 8] = *b"leaving!";
 
-/// How far the end of a connection has come.
+/// Progress of both sides toward the end of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Leaving {
     ours: Ours,
@@ -20,7 +20,7 @@ pub(super) struct Leaving {
     theirs: Option<StreamId>,
 }
 
-/// What this side has announced. A server leaves in two steps (RFC 9113, 6.8), so that it still accepts
+/// Announcements of this side. A server leaves in two steps (RFC 9113, 6.8), so that it still accepts
 /// streams that are under way.
 ///
 /// ```text

@@ -35,13 +35,13 @@ pub(crate) enum Side {
     Done,
 }
 
-/// What a stream with data waits for.
+/// Reason why a stream with data waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
     Nothing,
-    /// Space in its own window. It is in no queue.
+    /// The stream waits for space in its own window, and is in no queue.
     Window,
-    /// Space in the connection's window, or in the output: it is in the queue.
+    /// The stream is in the queue for space in the connection's window, or in the output.
     Turn,
 }
 

@@ -27,7 +27,7 @@ pub struct Line<'a> {
     pub never_indexed: bool,
 }
 
-/// Whether a field goes into the dynamic table.
+/// Use of the dynamic table for a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexing {
     /// The field is added, so that a later block can refer to it.
