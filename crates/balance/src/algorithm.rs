@@ -55,7 +55,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Row of an algorithm that has turns, needs no state on lanes and takes any change.
+    /// Creates the row of an algorithm that has turns, needs no state on lanes and takes any change.
     pub(crate) const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -68,7 +68,7 @@ impl Row {
         }
     }
 
-    /// Row of an algorithm that has no turns, and is otherwise the same.
+    /// Creates the row of an algorithm that has no turns, and is otherwise as [`new`](Self::new) states.
     pub(crate) const fn without_turns(name: &'static str) -> Self {
         Self { turns: |_| Turns::Own(Box::default()), ..Self::new(name) }
     }

@@ -34,7 +34,7 @@ impl Numbers {
         Self((0..len.div_ceil(BLOCK)).map(block).collect())
     }
 
-    /// Relaxed: the numbers are only compared.
+    /// Returns the number of a server. Relaxed: the numbers are only compared.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn get(&self, index: usize) -> u32 {
@@ -46,7 +46,7 @@ impl Numbers {
         if index < self.blocks() * BLOCK { self.get(index) } else { 0 }
     }
 
-    /// Called by the owning lane only.
+    /// Sets the number of a server. Only the owning lane calls this.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn set(&self, index: usize, value: u32) {

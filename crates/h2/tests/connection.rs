@@ -434,7 +434,7 @@ fn an_aborted_connection_says_why_and_does_nothing_more() {
     assert_eq!(written[0].payload, [1u32.to_be_bytes(), 4u32.to_be_bytes()].concat());
 }
 
-/// A request of HTTP/1 that asks for an upgrade to HTTP/2.
+/// Creates a request of HTTP/1 that asks for an upgrade to HTTP/2.
 fn asks_for_h2c(method: &[u8], fields: &[(&str, &str)]) -> Head {
     let mut head = Head::request(method, b"/", Version::HTTP_11).expect("a head");
     for (name, value) in fields {

@@ -24,7 +24,7 @@ fn pattern(n: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + n) as u8).collect()
 }
 
-/// Size of the request with the number `n`, in bytes.
+/// Returns the size of the request with the number `n`, in bytes.
 const fn length(n: usize) -> usize {
     [0, 1, 1_000, 70_000, 200_000][n % 5]
 }

@@ -9,7 +9,7 @@ use manylane_http::{Head, Known, Method, Version};
 use std::time::Duration;
 use support::*;
 
-/// Result of a request with these fields: its head as text, or the problem.
+/// Sends a server a request with these fields, and returns its head as text, or the problem.
 fn request(fields: &[(&str, &str)], config: Config) -> Result<String, Problem> {
     let mut end = End::server(config);
     match end.one(&frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(fields))) {

@@ -194,7 +194,7 @@ fn bytes(act: &Act) -> Vec<u8> {
     }
 }
 
-/// The user answers or resets the nth stream that an event reported.
+/// Lets the user answer or reset the nth stream that an event reported.
 fn user(end: &mut End, model: &mut Model, act: &Act, told: &[StreamId]) {
     let (nth, last) = match *act {
         Act::Respond { nth, end } => (nth, Some(end)),

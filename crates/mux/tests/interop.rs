@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Size of the request with the number `n`, in bytes.
+/// Returns the size of the request with the number `n`, in bytes.
 const fn length(n: usize) -> usize {
     [0, 1, 1_000, 70_000, 200_000][n % 5]
 }

@@ -546,7 +546,7 @@ impl Text {
 }
 
 impl Compared<'_> {
-    /// Compares. `any_case` ignores case; `text` is in lower case then.
+    /// Returns whether `text` matches. `any_case` ignores case; the caller has put `text` in lower case then.
     fn fits(&self, text: &[u8], any_case: bool) -> bool {
         let lower;
         let with = if any_case {

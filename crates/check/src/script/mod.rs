@@ -488,7 +488,7 @@ impl<'s> Exchange<'s> {
         self.keeps && self.answer.as_ref().is_some_and(Answer::is_reusable)
     }
 
-    /// HTTP: says that the server's own connections use HTTP/2.
+    /// HTTP: states that the server's own connections use HTTP/2.
     pub fn speak_h2(&mut self) {
         self.own_h2 = true;
     }

@@ -21,7 +21,7 @@ pub fn script() -> Script {
     Script::of(vec![Step::send(hello()), Step::expect(expect)])
 }
 
-/// RSA, DH and AES, with all other ciphers that were common at that time.
+/// Returns the ciphers to offer: RSA, DH and AES, with all others that were common at that time.
 fn ciphers() -> impl Iterator<Item = u8> {
     (0x01..=0x1b).chain(0x2f..=0x3a).flat_map(|cipher| [0, cipher])
 }

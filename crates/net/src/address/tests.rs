@@ -364,7 +364,7 @@ fn hosts() -> impl Strategy<Value = Host> {
     ]
 }
 
-/// Strategy for addresses that `rules` allow.
+/// Returns a strategy for addresses that `rules` allow.
 fn addresses(rules: Rules) -> impl Strategy<Value = Address> {
     let transport = match rules.transports {
         Transports::Stream => prop_oneof![Just(None), Just(STREAM)].boxed(),

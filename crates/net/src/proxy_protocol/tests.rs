@@ -213,7 +213,7 @@ fn any_tlvs() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
     prop::collection::vec((kind, prop::collection::vec(any::<u8>(), 0..128)), 0..8)
 }
 
-/// Every prefix of `bytes` parses as incomplete, and never asks for more than there is.
+/// Checks that every prefix of `bytes` parses as incomplete, and never asks for more than there is.
 fn check_beginnings(bytes: &[u8]) -> Result<(), TestCaseError> {
     for cut in 0..bytes.len() {
         match parse(&bytes[..cut]) {
