@@ -42,15 +42,15 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// True if a weight may only be set to 0 and back, because the table depends on the weights as a whole.
     pub(crate) is_static: bool,
-    /// True if servers may be added while it works.
+    /// True if servers may be added while the algorithm is in use.
     pub(crate) grows: bool,
     /// True if a key alone determines the server while the servers stay the same.
     pub(crate) by_key: bool,
-    /// State that it needs on each lane.
+    /// Returns the state that the algorithm needs on each lane.
     pub(crate) wants: fn(&Options) -> Wants,
     /// Computes one period of turns.
     pub(crate) turns: fn(&mut Members<'_>) -> Turns,
-    /// Computes the other data that it follows.
+    /// Computes the other data that the algorithm follows.
     pub(crate) prepare: fn(&mut Members<'_>) -> Prepared,
 }
 

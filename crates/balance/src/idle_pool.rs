@@ -146,7 +146,7 @@ struct IdleSlot<C> {
     connection: Option<C>,
     key: u64,
     server: Index,
-    /// Time when it was put here.
+    /// Time when the connection was put here.
     since: Time,
     /// Neighbours in the list of its key, towards the newest and the oldest. In a free slot, `below` is the
     /// next free one.

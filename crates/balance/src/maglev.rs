@@ -38,7 +38,7 @@ impl Maglev {
         struct Seeker {
             server: u16,
             weight: u64,
-            /// Turns that it is entitled to, in units of 1 / heaviest weight.
+            /// Turns that the server is entitled to, in units of 1 / heaviest weight.
             right: u64,
             place: usize,
             step: usize,

@@ -81,7 +81,7 @@ pub(crate) enum Outcome {
 enum State<W> {
     Free,
     Waiting(W),
-    /// Rule 3.
+    /// The request left while other threads had claimed all entries (rule 3).
     Orphan,
     Done(Outcome),
 }

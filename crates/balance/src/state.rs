@@ -89,7 +89,7 @@ pub struct ServerState {
     maxconn: AtomicU32,
     /// Start of the slow start, in nanoseconds of [`Time`]; 0 if none is under way.
     warming: AtomicU64,
-    /// Number of requests that it serves, for balancers that limit it.
+    /// Number of requests that the server serves, for balancers that limit it.
     pub(crate) gate: Arc<CachePadded<Gate>>,
 }
 

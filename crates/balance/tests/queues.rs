@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// Counts how often it was woken.
+/// Waiter that counts how often it was woken.
 #[derive(Clone, Default)]
 struct Notify(Arc<AtomicUsize>);
 

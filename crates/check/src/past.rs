@@ -11,11 +11,11 @@ static PASTS: LockClass = LockClass::new("past of a server", LockClass::LEAF);
 pub struct Since {
     /// Time of the last change; of the start, if there was none.
     pub changed: Duration,
-    /// True if it has not served since then.
+    /// True if the server has been down since then.
     pub is_down: bool,
-    /// Total earlier time that it was down.
+    /// Total time that the server was down before that.
     pub down_for: Duration,
-    /// Number of times that it went down.
+    /// Number of times that the server went down.
     pub downs: u64,
 }
 
@@ -25,7 +25,7 @@ impl Since {
         [self.changed.as_nanos() as u64, self.is_down.into(), self.down_for.as_nanos() as u64, self.downs]
     }
 
-    /// Returns the total time that it was down.
+    /// Returns the total time that the server was down.
     pub fn downtime(&self, now: Duration) -> Duration {
         let now_down = if self.is_down { now.saturating_sub(self.changed) } else { Duration::ZERO };
         self.down_for + now_down

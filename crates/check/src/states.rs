@@ -47,11 +47,11 @@ mod checks {
 /// State of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Address, if it had one.
+    /// Address, if the server had one.
     pub address: Option<IpAddr>,
-    /// Name, if it had one.
+    /// Name, if the server had one.
     pub name: Option<Box<str>>,
-    /// Service of which it represents a server.
+    /// Service (SRV records) that the server was part of, if any.
     pub service: Option<Box<str>>,
     /// Port; 0 for none.
     pub port: u16,

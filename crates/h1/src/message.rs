@@ -83,7 +83,7 @@ pub(crate) struct FramingFields {
     /// True if there are several `Host` fields, all equal.
     pub(crate) several_hosts: bool,
     upgrade_field: bool,
-    /// True if it offers HTTP/2, in which requests would pass unseen; the offer is not passed on.
+    /// True if the request offers HTTP/2, in which requests would pass unseen; the offer is not passed on.
     http2_upgrade: bool,
     /// Position of an offer of WebSocket, or of agreement to it. The next two fields say whether the rest of
     /// the handshake is there.

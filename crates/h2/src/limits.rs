@@ -141,7 +141,7 @@ pub(crate) struct Allowance {
     left: u32,
     burst: u32,
     per_second: u32,
-    /// Time when it was last restored.
+    /// Time when the allowance was last restored.
     since: Duration,
 }
 

@@ -19,7 +19,7 @@ pub struct Cookie<'a> {
 }
 
 impl Cookie<'_> {
-    /// Returns whether it has an equals sign; HAProxy ignores cookies without one.
+    /// Returns whether the cookie has an equals sign; HAProxy ignores cookies without one.
     pub fn is_pair(&self) -> bool {
         self.value_at.start > self.at.start + self.name.len()
     }

@@ -64,8 +64,8 @@ impl Method {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
     }
 
-    /// Returns whether two requests have the effect of one, so that a request may be sent again (RFC 9110,
-    /// 9.2.2).
+    /// Returns whether a repeated request has the effect of one, so that the request may be sent again (RFC
+    /// 9110, 9.2.2).
     pub fn is_idempotent(self) -> bool {
         self.is_safe() || matches!(self, Self::Put | Self::Delete)
     }

@@ -61,7 +61,7 @@ struct Change {
     shape: Shape,
     options: ListenOptions,
     model: Model,
-    /// True if it was taken over, false if it was inherited.
+    /// True if the socket was taken over, false if it was inherited.
     taken: bool,
 }
 

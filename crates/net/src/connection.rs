@@ -23,7 +23,7 @@ pub enum Incoming {
 }
 
 impl Incoming {
-    /// Turns it into a connection of the lane of `io`. Makes no system call.
+    /// Makes this a connection of the lane of `io`. Makes no system call.
     pub fn into_connection(self, io: &Io) -> Connection {
         match self {
             Self::Socket(accepted) => Connection::Socket(accepted.into_stream(io)),
@@ -261,7 +261,7 @@ impl Connection {
     }
 
     /// Returns the number of bytes that were handed over and that the system has not taken. A task that waits
-    /// in [`send`](Self::send) is woken when it falls. Inside of the process it is always 0.
+    /// in [`send`](Self::send) is woken when this falls. Inside of the process the number is always 0.
     #[inline]
     pub fn unsent(&self) -> usize {
         match self {
@@ -299,7 +299,7 @@ impl Connection {
         }
     }
 
-    /// Closes it once the system has taken all that was sent.
+    /// Closes the connection once the system has taken all sent bytes.
     ///
     /// # Errors
     /// [`TransferError`] if that failed.

@@ -185,7 +185,7 @@ pub(crate) fn unix_address(path: &Path) -> Result<SocketAddrAny, Refused> {
     Ok(address.into())
 }
 
-/// Writes it as an address of a configuration file.
+/// Writes the endpoint as an address of a configuration file.
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

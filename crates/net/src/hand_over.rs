@@ -50,9 +50,9 @@ const TAIL: usize = 4;
 pub struct Offer<'a> {
     /// The socket.
     pub socket: BorrowedFd<'a>,
-    /// Network namespace that it was opened in, if that has a name.
+    /// Network namespace that the socket was opened in, if that has a name.
     pub namespace: Option<&'a str>,
-    /// Network device that it listens on.
+    /// Network device that the socket listens on.
     pub interface: Option<&'a str>,
 }
 

@@ -259,7 +259,7 @@ fn inherit(number: i32, shape: Shape) -> Result<OwnedFd, Refused> {
 }
 
 impl Bound {
-    /// Returns the address that it listens at, with the port that the system chose.
+    /// Returns the address that the socket listens at, with the port that the system chose.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
@@ -303,7 +303,7 @@ impl Bound {
         outcome.map_err(|errno| self.refused(Step::Listen, errno))
     }
 
-    /// Returns whether it accepts connections: false after [`refuse`](Self::refuse).
+    /// Returns whether the socket accepts connections: false after [`refuse`](Self::refuse).
     pub fn listens(&self) -> bool {
         match &self.socket {
             Inner::System { socket, .. } => socket::listens(socket.as_fd()).unwrap_or(true),
@@ -311,9 +311,9 @@ impl Bound {
         }
     }
 
-    /// Makes it refuse connections until its [backlog is set](Self::set_backlog) again. This works for TCP
-    /// sockets; clients of others wait. Its acceptors fail. A socket whose port the system chose would listen
-    /// at another port afterwards.
+    /// Makes the socket refuse connections until its [backlog is set](Self::set_backlog) again. Its acceptors
+    /// fail. Only TCP sockets refuse; clients of others wait. A socket whose port the system chose would
+    /// listen at another port afterwards.
     pub fn refuse(&self) {
         if let Inner::System { socket, .. } = &self.socket
             && socket::local_address(socket.as_fd())

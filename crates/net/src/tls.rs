@@ -54,7 +54,7 @@ struct State {
     out: Chain,
     /// True if the peer sends no more.
     ended: bool,
-    /// True if it ended without a `close_notify`: an attacker may have cut the stream.
+    /// True if the peer ended the stream without a `close_notify`: an attacker may have cut the stream.
     truncated: bool,
     /// Duration of the handshake.
     took: Duration,

@@ -22,7 +22,7 @@ static ECHO: TaskKind = TaskKind::new("echo");
 struct Serves {
     remote: Remote,
     stopped: Receiver<()>,
-    /// Dropping it ends the thread.
+    /// Dropping this sender ends the thread.
     _stay: Sender<()>,
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 /// A network: an address and the number of its bits that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// An address in it.
+    /// An address in the network.
     pub address: IpAddr,
     /// Number of bits that its addresses have in common; at most 32 or 128.
     pub bits: u8,
@@ -42,7 +42,7 @@ pub struct Wish {
     pub family: Kind,
     /// `resolve-net`
     pub networks: Vec<Network>,
-    /// True if it may share the address of another server.
+    /// True if the server may share the address of another one.
     pub shares: bool,
 }
 

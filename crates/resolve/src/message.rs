@@ -101,7 +101,7 @@ pub enum Code {
 pub struct Answer {
     /// Result.
     pub code: Code,
-    /// True if it was truncated; its records are not used.
+    /// True if the answer was truncated; its records are not used.
     pub truncated: bool,
     /// True if the name leads to other names.
     pub aliases: bool,

@@ -43,7 +43,7 @@ impl Name {
         &self.0
     }
 
-    /// Returns whether it names a service, whose servers are in SRV records: `_http._tcp.example.org`.
+    /// Returns whether this is the name of a service: `_http._tcp.example.org`. SRV records hold its servers.
     pub fn is_service(&self) -> bool {
         self.0.starts_with('_')
     }

@@ -3,7 +3,7 @@
 use crate::message::{Item, MOST_RECORDS};
 use std::time::Duration;
 
-/// A record that is known.
+/// A record, with the time of its last answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Data of the record.

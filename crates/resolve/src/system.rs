@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Largest number of name servers that are taken from the file.
 pub const MOST_SYSTEM_SERVERS: usize = 16;
-/// Port that they listen on.
+/// Port that name servers listen on.
 const PORT: u16 = 53;
 
 /// Returns the name servers in the text of a file like `/etc/resolv.conf`, each once. Invalid lines are

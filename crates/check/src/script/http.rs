@@ -273,7 +273,7 @@ pub(super) struct Answer {
     body: Vec<u8>,
     /// True if no more of it is examined.
     ended: bool,
-    /// True if it is not HTTP.
+    /// True if the answer is not HTTP.
     bad: bool,
     /// Reader of HTTP/1; `None` over HTTP/2, where the [session](super::h2::Session) reads it.
     http1: Option<Http1>,
@@ -348,7 +348,7 @@ impl Answer {
         &self.body
     }
 
-    /// Returns whether it was complete and another answer may follow on the connection.
+    /// Returns whether the answer was complete and another one may follow on the connection.
     pub(super) fn is_reusable(&self) -> bool {
         let Some(Http1 { behind: Some((reader, persists)), input, .. }) = &self.http1 else { return false };
         reader.is_done() && !self.bad && input.is_empty() && *persists

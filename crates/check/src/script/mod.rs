@@ -167,13 +167,13 @@ pub struct Target {
     pub port: Option<u16>,
     /// Address, if it is not the server's.
     pub address: Option<SocketAddr>,
-    /// True if it begins like the server's own connections.
+    /// True if the connection begins like the server's own connections.
     pub own: bool,
-    /// True if it begins with the header of the PROXY protocol.
+    /// True if the connection begins with the header of the PROXY protocol.
     pub header: bool,
     /// Number of its step, if that has settings for TLS.
     pub tls: Option<usize>,
-    /// True if it is closed normally; false if it is reset.
+    /// True if the connection is closed normally; false if it is reset.
     pub linger: bool,
     /// True if something is sent, or the connection closed, before anything is received.
     pub speaks_first: bool,
@@ -288,7 +288,7 @@ impl Script {
         self.steps.iter().any(Step::evaluates)
     }
 
-    /// Returns whether it makes one connection and resets it.
+    /// Returns whether the script makes one connection and resets it, and does nothing else.
     pub fn only_connects(&self) -> bool {
         matches!(&*self.steps, [Step::Connect(connect)] if !connect.linger && !connect.header)
     }

@@ -6,7 +6,7 @@ use crate::status::Status;
 use manylane_expr::{Expression, Format, Regex, VariableId, When};
 use std::net::SocketAddr;
 
-/// One step.
+/// One step of a script.
 #[derive(Debug)]
 pub enum Step {
     /// Opens a connection.
@@ -42,7 +42,7 @@ impl Step {
 }
 
 impl Step {
-    /// Returns whether it contains an expression, which may ask for properties of its connection.
+    /// Returns whether the step contains an expression, which may ask for properties of its connection.
     pub(super) fn evaluates(&self) -> bool {
         let made = |words: &Option<Words>| words.as_ref().is_some_and(Words::is_made);
         match self {
@@ -83,7 +83,7 @@ pub struct Connect {
     pub linger: bool,
     /// `ssl`: uses TLS with these settings.
     pub tls: Option<ConnectTls>,
-    /// `proto`: whether it uses HTTP/2. `None`: like the server's checks if it is one of the server's own,
+    /// `proto`: true for HTTP/2. `None`: like the server's checks if it is one of the server's own,
     /// otherwise not.
     pub http2: Option<bool>,
     /// Comment about the purpose of the step.
@@ -174,7 +174,7 @@ impl Words {
 pub struct Setting {
     /// The variable.
     pub id: VariableId,
-    /// Condition for setting it, which may depend on its value.
+    /// Condition for setting the variable, which may depend on its value.
     pub when: When,
     /// The new value.
     pub to: Value,

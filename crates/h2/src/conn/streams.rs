@@ -69,9 +69,9 @@ pub(crate) struct Stream {
     /// True if the request was a CONNECT: a tunnel follows its success, not a message.
     pub(crate) connect: bool,
     pub(crate) waiting: Waiting,
-    /// True if it has an entry in the queue.
+    /// True if the stream has an entry in the queue.
     pub(crate) queued: bool,
-    /// True if it was returned as writable and has not sent since.
+    /// True if the stream was returned as writable and has not sent since.
     pub(crate) has_turn: bool,
     /// Time since which a window holds back its data.
     pub(crate) blocked: Option<Duration>,

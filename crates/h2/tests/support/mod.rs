@@ -113,7 +113,7 @@ impl End {
         end
     }
 
-    /// Feeds it bytes, and returns the events.
+    /// Feeds bytes to this end, and returns the events.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Event>, ConnectionError> {
         if !bytes.is_empty() {
             for piece in bytes.chunks(16_384) {
@@ -129,7 +129,7 @@ impl End {
         Ok(events)
     }
 
-    /// Feeds it bytes, and returns the only event.
+    /// Feeds bytes to this end, and returns the only event.
     pub(crate) fn one(&mut self, bytes: &[u8]) -> Event {
         let mut events = self.feed(bytes).expect("no error of the connection");
         assert_eq!(events.len(), 1, "{events:?}");

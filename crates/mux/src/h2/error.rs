@@ -13,7 +13,7 @@ pub enum ConnEnd {
     Idle,
     /// No request came in time.
     NoRequest,
-    /// The peer closed it, with or without open streams.
+    /// The peer closed the connection, with or without open streams.
     Closed,
     /// The peer broke a rule, or this side ended it ([`Problem::Aborted`]).
     Protocol(ConnectionError),
@@ -46,9 +46,9 @@ impl fmt::Display for ConnEnd {
 /// Reason why a stream cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamError {
-    /// The peer reset it.
+    /// The peer reset the stream.
     Reset(Reason),
-    /// The server did nothing with it: the request may go elsewhere.
+    /// The server did nothing with the request: it may go elsewhere.
     Refused,
     /// The peer broke a rule, and this side reset the stream for it.
     Broken(Problem),

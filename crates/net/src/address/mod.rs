@@ -44,7 +44,7 @@ pub const LONGEST_NAME: usize = 253;
 pub struct Address {
     /// Transport that the prefix forces; `None` leaves it to the statement.
     pub transport: Option<Transport>,
-    /// Location that it refers to.
+    /// Location that the address refers to.
     pub place: Location,
 }
 
@@ -96,7 +96,7 @@ pub enum Host {
     Name {
         /// As written: letters, digits, `-`, `_` and dots.
         name: Box<str>,
-        /// Restricts it to addresses of this family.
+        /// Restricts the name to addresses of this family.
         family: Option<Family>,
     },
 }
@@ -345,7 +345,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Writes it with its colon: `:80`, or nothing.
+/// Writes the port with its colon: `:80`, or nothing.
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

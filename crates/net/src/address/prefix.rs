@@ -17,7 +17,7 @@ pub(super) enum Kind {
     SocketPair,
     /// A name follows.
     Local,
-    /// HAProxy has it, and this program does not. Has a remedy.
+    /// A prefix that HAProxy has and this program does not; `remedy` says how to do without it.
     Refused { remedy: &'static str },
 }
 
@@ -25,7 +25,7 @@ pub(super) enum Kind {
 pub(super) struct Prefix {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// Transport that it forces.
+    /// Transport that the prefix forces.
     pub(super) transport: Option<Transport>,
     /// True if `stream+` and `dgram+` may stand before it.
     pub(super) plain: bool,

@@ -58,7 +58,7 @@ pub enum Parsed<'a> {
 /// Contents of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// Version that it was written in.
+    /// Version that the header was written in.
     pub version: Version,
     /// Both ends of the connection. `None` keeps the ends of the transport: it is the sender's own connection
     /// (`LOCAL`), or of a kind that the sender cannot describe (`UNKNOWN`).
@@ -87,7 +87,7 @@ pub enum Ends<'a> {
         transport: Transport,
         /// Address that began the connection.
         source: SocketAddr,
-        /// Address that it was made to.
+        /// Address that the connection was made to.
         destination: SocketAddr,
     },
     /// Unix sockets, by their names in the system: at most 108 bytes, without the zeros at their end.
@@ -96,7 +96,7 @@ pub enum Ends<'a> {
         transport: Transport,
         /// Socket that began the connection.
         source: &'a [u8],
-        /// Socket that it was made to.
+        /// Socket that the connection was made to.
         destination: &'a [u8],
     },
 }

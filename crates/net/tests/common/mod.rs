@@ -105,7 +105,7 @@ impl Folder {
         &self.0
     }
 
-    /// Returns the names in it, sorted.
+    /// Returns the names of the files in the directory, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let names = std::fs::read_dir(&self.0)
             .unwrap()
