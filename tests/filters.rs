@@ -6,8 +6,8 @@ use crate::common;
 
 use bytes::Bytes;
 use common::h2::{block, client};
-use common::watch::until;
-use common::{DEFAULTS, Manylane, check, connect, descriptors, fd, listener, origin, reset};
+use common::watch::{ask as watch_ask, until};
+use common::{DEFAULTS, Folder, Manylane, check, connect, descriptors, fd, listener, origin, reset};
 use http::Request;
 use nix::sys::signal::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -439,6 +439,62 @@ fn no_timeout_ends_a_stream_that_waits_for_its_limit() {
     together(vec![Box::new(upload), Box::new(download)]);
 }
 
+/// Streams of one key have a limit together, in either direction, over either version and on either lane, and
+/// those of another key are not held up. The entry is held by each of them, and counts their bytes.
+#[test]
+fn streams_of_a_key_share_their_limit_and_no_other_streams_wait_for_them() {
+    let folder = Folder::new();
+    let socket = folder.0.join("control");
+    let (first, address) = listener();
+    let server = server();
+    let _program = Manylane::start_ready(&format!(
+        "global\n stats socket {} level admin\n{DEFAULTS} mode http\nfrontend f\n bind {}\n filter \
+         bwlim-out down limit 100000 key req.hdr(x-who) table t\n filter bwlim-in up limit 10000 key \
+         req.hdr(x-who),lower table t min-size 2k\n http-request set-bandwidth-limit down\n http-request \
+         set-bandwidth-limit down\n http-request set-bandwidth-limit up if {{ path /u }}\n default_backend \
+         b\nbackend b\n server s {server}\nbackend t\n stick-table type string size 10 store \
+         bytes_out_rate(1s),bytes_in_rate(100ms),bytes_out_cnt\n",
+        socket.display(),
+        fd(&first)
+    ));
+    let quick = "x-who: quick\r\ncontent-length: 0\r\n";
+    assert!(ask(address, "/sized", "", b"") == body(), "who has no key is not limited");
+    let begun = Instant::now();
+    let (done, ended) = mpsc::channel();
+    let slow = |path: &'static str, fields: &'static str| -> Box<dyn FnOnce() + Send> {
+        let done = done.clone();
+        Box::new(move || {
+            assert!(ask(address, path, fields, b"") == body(), "{path}");
+            let _ = done.send(begun.elapsed());
+        })
+    };
+    let upload = body();
+    let length: &'static str = Box::leak(format!("x-who: up\r\ncontent-length: {SIZE}\r\n").into());
+    let ups = [upload.clone(), upload].map(|body| -> Box<dyn FnOnce() + Send> {
+        Box::new(move || {
+            ask(address, "/u", length, &body);
+            assert!(begun.elapsed() >= 2 * TIME, "two uploads took {:?}", begun.elapsed());
+        })
+    });
+    let control = socket.clone();
+    let looks: Box<dyn FnOnce() + Send> = Box::new(move || {
+        until(|| watch_ask(&control, "show table t key slow").contains(" use=2 "));
+        let (small, then) = (&b""[..], Instant::now());
+        assert_eq!(ask(address, "/small", quick, small).len(), 5);
+        assert!(then.elapsed() < TIME, "another key's streams have their own limit");
+        assert!(watch_ask(&control, "clear table t key slow").contains("in use"));
+    });
+    let [one, other] = ups;
+    let all = vec![slow("/sized", "x-who: slow\r\n"), slow("/chunked", "x-who: slow\r\n"), one, other, looks];
+    together(all);
+    let mut took = [ended.recv().unwrap(), ended.recv().unwrap()];
+    took.sort();
+    assert!(took[1] >= 2 * TIME, "both together took {took:?}");
+    // Who begins first sends a grant first; else they have equal parts.
+    assert!(took[0] >= took[1] * 3 / 5, "they have equal parts: {took:?}");
+    until(|| watch_ask(&socket, "show table t key slow").contains(" use=0 "));
+}
+
 #[test]
 fn a_client_that_leaves_is_not_waited_for() {
     let (_one, http) = proxy(NEVER, BOTH);
@@ -590,11 +646,31 @@ fn what_is_wrong_with_filters_is_told_in_one_sentence() {
         ),
         (
             "filter bwlim-in a default-limit 1 max-size 1",
-            "'filter bwlim-in' expects default-limit, default-period or min-size, found 'max-size'",
+            "'filter bwlim-in' expects default-limit, default-period, limit, key, table or min-size, found \
+             'max-size'",
+        ),
+        ("filter bwlim-out a limit 1m key src table t", "filter 'a' : unable to find stick-table 't'"),
+        ("filter bwlim-out a limit 1m key src", "filter 'a' : unable to find stick-table 'l'"),
+        ("filter bwlim-out a limit 1m", "'filter bwlim-out' expects 'key', found none"),
+        ("filter bwlim-out a key src", "'filter bwlim-out' expects 'limit', found none"),
+        ("filter bwlim-out a limit 1m key", "'filter bwlim-out' : 'key' expects an expression, found none"),
+        (
+            "filter bwlim-out a key src limit 1m default-period 1s",
+            "'key' is of streams that share a limit, and 'default-period' of those that do not",
         ),
         (
-            "filter bwlim-out a limit 1m key src table t",
-            "'limit' shares a limit by a stick table, which filters do not do yet",
+            "stick-table type ip size 1 store bytes_in_rate(1s)\n filter bwlim-out a limit 1m key src",
+            "filter 'a' expects a stick-table that stores 'bytes_out_rate', which 'l' does not",
+        ),
+        (
+            "stick-table type ip size 1 store bytes_out_rate(1s)\n filter bwlim-out a limit 1m key src\n \
+             http-request set-bandwidth-limit a limit 5",
+            "expects nothing behind 'a', a filter whose limit streams share",
+        ),
+        (
+            "stick-table type ip size 1 store bytes_out_rate(1s)\n filter bwlim-out a limit 1m key bool(1)\n \
+             http-request set-bandwidth-limit a",
+            "expects a key of a type that is one of the table's",
         ),
         (
             &format!("{limit}\n filter bwlim-in a default-limit 1 default-period 1s"),

@@ -145,7 +145,7 @@ fn what_is_not_built_is_refused_by_name_with_its_place() {
     for (line, keyword) in [
         (" cpu-affinity per-core\n", "cpu-affinity"),
         ("peers p\n", "peers"),
-        ("listen m\n bind 127.0.0.1:81\n stick on src\n", "stick on"),
+        ("backend m\n compression algo gzip\n", "compression"),
     ] {
         let config = format!("global\n{line}{}", DEFAULTS.replace("global\n nbthread 2\n", ""));
         let outcome = check(&config, &[]);

@@ -1273,3 +1273,48 @@ fn entries_of_a_stick_table_survive() {
     assert!(answer.contains("x-count: 1"), "{answer}");
     assert!(program.child.try_wait().unwrap().is_none());
 }
+
+/// Servers are found again by what was stored before a reload, though they stand in another order, with other
+/// numbers; those that are gone are not.
+#[test]
+fn a_key_finds_its_server_after_a_reload() {
+    let answers = |name: &'static str| {
+        origin(move |mut stream| {
+            let mut byte = [0];
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n == 1) {
+                head.push(byte[0]);
+            }
+            let _ = write!(stream, "HTTP/1.1 200 OK\r\nx-is: {name}\r\nContent-Length: 0\r\n\r\n");
+        })
+    };
+    let servers: Vec<String> =
+        ["a", "b", "c"].iter().map(|name| format!(" server {name} {}\n", answers(name))).collect();
+    let proxies = |order: &[usize]| {
+        let lines: String = order.iter().map(|n| &*servers[*n]).collect();
+        format!(
+            "frontend f\n bind WEB\n default_backend b\nbackend b\n option http-server-close\n stick-table \
+             type string size 10 expire 1h\n stick on req.hdr(x-id)\n{lines}"
+        )
+    };
+    let mut program = Changing::start(&proxies(&[0, 1, 2]));
+    let asked = |address, id: &str| {
+        let answer = get(&mut connect(address), &format!("x-id: {id}\r\n")).unwrap().to_lowercase();
+        answer.split("x-is: ").nth(1).map(|rest| rest[..1].to_owned())
+    };
+    for id in 1..=3 {
+        program.ask(&format!("set table b key {id} data.server_id {id}"));
+    }
+    let first = ["1", "2", "3"].map(|id| asked(program.address, id));
+    assert_eq!(first.each_ref().map(|name| name.as_deref()), [Some("a"), Some("b"), Some("c")]);
+    program.change(&proxies(&[2, 1, 0]));
+    for (id, name) in ["1", "2", "3"].iter().zip(&first) {
+        assert_eq!(&asked(program.address, id), name, "{}", program.ask("show table b"));
+    }
+    program.change(&proxies(&[0, 2]));
+    let other = asked(program.address, "2");
+    assert!(other.is_some() && other != first[1]);
+    assert_eq!(asked(program.address, "2"), other);
+    assert_eq!(asked(program.address, "1"), first[0]);
+    assert!(program.child.try_wait().unwrap().is_none());
+}

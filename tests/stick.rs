@@ -4,7 +4,7 @@ use crate::common;
 
 use common::h2::{block, client};
 use common::watch::{ask, until};
-use common::{DEFAULTS, Folder, Manylane, check, connect, fd, listener, read_all};
+use common::{DEFAULTS, Folder, Manylane, check, connect, fd, listener, named, origin, read_all};
 use http::Request;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -210,7 +210,12 @@ fn what_tables_and_rules_cannot_be_is_told_at_its_place() {
     for (lines, message) in [
         ("stick-table type ip", "'stick-table' expects"),
         ("stick-table type ip nopurge nopurge", "'stick-table' expects 'size', found none"),
-        ("stick-table type cat size 10", "'stick-table type' expects ip, ipv6, integer, string or binary"),
+        (
+            "stick-table type cat size 10",
+            "'stick-table type' expects ip, ipv4, ipv6, integer, string or binary",
+        ),
+        ("stick-table type ip size 10 srvkey id", "'stick-table srvkey' expects name or addr, found 'id'"),
+        ("stick-table type ip size 10 srvkey", "'srvkey' expects name or addr, found none"),
         ("stick-table type ip size 10 store cats", "'stick-table store' expects server_id, gpt0"),
         ("stick-table type ip size 10 store gpc0,gpc0", "'gpc0' is stored already"),
         ("stick-table type ip size 10 store gpc", "'gpc' expects (<elements>)"),
@@ -230,7 +235,157 @@ fn what_tables_and_rules_cannot_be_is_told_at_its_place() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains(message), "{lines}: {said}");
     }
+    for (line, message) in [
+        ("stick on", "'stick on'"),
+        ("stick on table t", "'stick on' expects <pattern> [table <name>] [if|unless <condition>]"),
+        ("stick on src table", "'stick on' expects <pattern>"),
+        ("stick match src", "'stick' expects 'table <name>', or a 'stick-table' of the same proxy"),
+        ("stick match src table x", "'stick' expects the name of a proxy with a 'stick-table', found 'x'"),
+        ("stick on bool(1) table t", "'stick' expects a key of a type that is one of the table's"),
+        (
+            "stick on res.len table t",
+            "this sample has no value in use-server, balance or stick; it has one in",
+        ),
+        (
+            "stick store-response req.len table t",
+            "this sample has no value in stick store-response; it has one in",
+        ),
+        ("stick on src table t if", "'stick on' : 'if' expects a condition"),
+        ("stick store src table t", "unknown stick 'store'"),
+    ] {
+        let config = format!("{DEFAULTS}backend b\n {line}\nbackend t\n {table}");
+        let output = check(&config, &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(message), "{line}: {said}");
+    }
     let twice = format!("{DEFAULTS}frontend t\n bind 127.0.0.1:1\n {table}backend t\n {table}");
     let output = check(&twice, &[]);
     assert!(String::from_utf8_lossy(&output.stderr).contains("another proxy named 't' has a table already"));
+}
+
+/// A rule that counts before one that waits for more bytes counts once, however often these come.
+#[test]
+fn a_rule_for_contents_counts_once_however_often_it_is_looked_at() {
+    let server = named("hello");
+    let program = Program::start(&format!(
+        " mode tcp\n stick-table type ip size 10 store gpc(2),gpt(1)\n tcp-request inspect-delay 1h\n \
+         tcp-request content track-sc0 src\n tcp-request content sc-inc-gpc(0,0)\n tcp-request content \
+         sc-set-gpt(0,0) req.len\n tcp-request content sc-add-gpc(1,0) req.len if {{ req.len ge 3 }}\n \
+         tcp-request content accept if {{ req.len ge 6 \
+         }}\n default_backend b\nbackend b\n mode tcp\n server s {server}\n"
+    ));
+    let mut client = connect(program.address);
+    for n in 1..=5 {
+        client.write_all(b"x").unwrap();
+        until(|| program.number("front", "gpt0") == Some(n));
+        assert_eq!(program.number("front", "gpc0"), Some(1));
+        assert_eq!(program.number("front", "gpc1"), Some(if n < 3 { 0 } else { 3 }));
+    }
+    client.write_all(b"x").unwrap();
+    assert_eq!(read_all(&mut client), "hello");
+    assert_eq!(program.number("front", "gpc0"), Some(1));
+    assert_eq!(program.number("front", "gpc1"), Some(3));
+}
+
+/// While a large table is cleared others use it, and what they make stays.
+#[test]
+fn a_table_is_used_while_it_is_cleared() {
+    let program = Program::start(
+        " stick-table type integer size 100k store gpc0\n http-request track-sc0 rand(1000000000)\n \
+         http-request return status 200\n",
+    );
+    let mut client = connect(program.address);
+    for _ in 0..3 {
+        (0..500).for_each(|_| assert_eq!(get(&mut client, "/", ""), 200));
+        assert_eq!(program.ask("clear table front"), "\n");
+    }
+    let lines: String = (0..2_000).map(|n| format!("set table front key {n} data.gpc0 {};", n % 2)).collect();
+    for batch in lines.as_bytes().split_inclusive(|byte| *byte == b';').collect::<Vec<_>>().chunks(50) {
+        program.ask(std::str::from_utf8(&batch.concat()).unwrap());
+    }
+    assert_eq!(program.ask("clear table front data.gpc0 eq 1"), "\n");
+    assert_eq!(program.ask("show table front").lines().filter(|line| line.contains("gpc0=0")).count(), 1_000);
+    assert!(program.ask("show table").contains("used:1000\n"), "{}", program.ask("show table"));
+}
+
+/// The body of the answer, and whether the connection goes on.
+fn body_of(address: SocketAddr, fields: &str) -> String {
+    let mut client = connect(address);
+    client.write_all(format!("GET / HTTP/1.0\r\nHost: x\r\n{fields}\r\n").as_bytes()).unwrap();
+    let answer = read_all(&mut client);
+    answer.rsplit("\r\n\r\n").next().unwrap_or_default().to_owned()
+}
+
+/// A server that answers with its name.
+fn http_server(name: &'static str) -> SocketAddr {
+    origin(move |mut stream| {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n == 1) {
+            head.push(byte[0]);
+        }
+        let _ = write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{name}",
+            name.len()
+        );
+    })
+}
+
+/// Servers that come and go at run time are found and stored as those of the file; where one is gone another
+/// takes its place, also one that comes back by another number.
+#[test]
+fn a_key_keeps_to_its_server_by_name_while_servers_come_and_go() {
+    let [a, b] = ["a", "b"].map(http_server);
+    let program = Program::start(&format!(
+        " default_backend b\nbackend b\n stick-table type string size 1k expire 1h\n stick on req.hdr(x-id)\n \
+         server a {a}\n"
+    ));
+    let asks = |id: &str| body_of(program.address, &format!("x-id: {id}\r\n"));
+    assert_eq!(asks("1"), "a");
+    assert!(program.ask(&format!("add server b/b {b}")).contains("New server registered"));
+    assert_eq!(program.ask("enable server b/b"), "\n");
+    assert_eq!(asks("1"), "a");
+    program.ask("set server b/a state maint");
+    assert_eq!(asks("1"), "b");
+    program.ask("set server b/a state ready");
+    (0..4).for_each(|_| assert_eq!(asks("1"), "b"));
+    let entry = program.ask("show table b");
+    assert!(entry.contains(" server_id=2 server_key=b\n"), "{entry}");
+    program.ask("set server b/b state maint");
+    until(|| program.ask("del server b/b").contains("Server deleted"));
+    assert_eq!(asks("1"), "a");
+    assert!(program.ask("show table b").contains(" server_id=1 server_key=a\n"));
+}
+
+/// Over HTTP/2 each stream has a server of its own.
+#[test]
+fn streams_of_a_connection_find_their_servers_one_by_one() {
+    let [a, b] = ["a", "b"].map(http_server);
+    let program = Program::start(&format!(
+        " default_backend b\nbackend b\n stick-table type string size 1k expire 1h\n stick on req.hdr(x-id)\n \
+         stick store-response str(last)\n server a {a}\n server b {b}\n"
+    ));
+    program.ask("set table b key 1 data.server_id 2");
+    program.ask("set table b key 2 data.server_id 1");
+    let names = block(async {
+        let mut client = client(program.address).await.ready().await.unwrap();
+        let mut names = Vec::new();
+        for n in 0..20 {
+            let id = if n % 3 == 0 { "1" } else { "2" };
+            let request = Request::get("http://x/").header("x-id", id).body(()).unwrap();
+            let (response, _) = client.send_request(request, true).unwrap();
+            let mut body = response.await.unwrap().into_body();
+            let mut name = Vec::new();
+            while let Some(piece) = body.data().await {
+                name.extend_from_slice(&piece.unwrap());
+            }
+            names.push((id, String::from_utf8(name).unwrap()));
+        }
+        names
+    });
+    let wrong: Vec<_> = names.iter().filter(|(id, name)| (*id == "1") != (name == "b")).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    let entry = program.ask("show table b key last");
+    assert!(entry.contains(" server_id=1 server_key=a\n"), "the last of all: {entry}");
 }

@@ -135,7 +135,7 @@ mod tests {
                 "set-var(txn.x)",
                 &["set-var(<name>[,<condition>...]) <expression>", "Lists: tcp-request connection, "],
             ),
-            ("stick on", &["refused: persistence by stick tables is not built yet"]),
+            ("stick on", &["Finds the server of a request's pattern", "Sections: listen, backend"]),
             (
                 "path",
                 &["A fetch: the request's path", "A criterion of conditions: 'path' compared by '-m str'"],

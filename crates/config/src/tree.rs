@@ -281,6 +281,36 @@ pub struct Proxy {
     pub ignore_persist: Vec<Condition>,
     /// `stick-table`
     pub stick_table: Option<StickTable>,
+    /// `stick match`, `stick on`, `stick store-request` and `stick store-response`
+    pub stick_rules: Vec<StickRule>,
+}
+
+/// `stick`: the server of a key is found in a table, or stored there.
+#[derive(Clone, Debug)]
+pub struct StickRule {
+    /// What is done.
+    pub kind: StickKind,
+    /// The expression that makes the key.
+    pub key: Vec<Word>,
+    /// `table`; else that of the proxy.
+    pub table: Option<Word>,
+    /// When it applies; always without one.
+    pub condition: Option<Condition>,
+    /// Where the line is.
+    pub pos: Pos,
+}
+
+/// What a `stick` rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StickKind {
+    /// `on`: both of the next two.
+    On,
+    /// `match`: finds the server of a request.
+    Match,
+    /// `store-request`: stores the server by what the request says.
+    StoreRequest,
+    /// `store-response`: stores the server by what its response says.
+    StoreResponse,
 }
 
 /// Statuses of HTTP, 100 to 599.
@@ -336,6 +366,8 @@ pub struct StickTable {
     pub expire: Option<Duration>,
     /// `nopurge`
     pub nopurge: bool,
+    /// `srvkey addr`: servers are known again by their addresses, else by their names.
+    pub by_address: bool,
     /// `store`, in the order of data types.
     pub data: Vec<StickData>,
     /// Where the line is.
@@ -371,12 +403,23 @@ pub struct BandwidthLimit {
     pub incoming: bool,
     /// Bytes a period, above 0.
     pub limit: u32,
-    /// At least a millisecond.
+    /// At least a millisecond. Zero where it is that of a stick table.
     pub period: Duration,
+    /// `key`: streams with the same key share the limit.
+    pub shared: Option<SharedLimit>,
     /// So many bytes go on together at least, where as many are there.
     pub min_size: u32,
     /// Where it stands.
     pub pos: Pos,
+}
+
+/// By what streams share the limit of a filter.
+#[derive(Clone, Debug)]
+pub struct SharedLimit {
+    /// The expression that makes the key.
+    pub key: Vec<Word>,
+    /// `table`; else that of the proxy.
+    pub table: Option<Word>,
 }
 
 /// `filter trace`: tells what streams do.
@@ -414,6 +457,7 @@ impl Proxy {
             force_persist: Vec::new(),
             ignore_persist: Vec::new(),
             stick_table: None,
+            stick_rules: Vec::new(),
         }
     }
 }

@@ -122,7 +122,7 @@ fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
                 defaults\n mode htpt\n timeout clent 5s\n timeout queue 5x\n option httplg\n\
                 frontend www\n bind :99999 nmae x\n use_backend ap if TRUE\n http-request dney\n\
                 backend app\n balance roundrbin\n server a 127.0.0.1:80 wieght 3\n server a 127.0.0.1:80\n \
-                stick on src\n";
+                compression algo gzip\n";
     assert_eq!(
         findings(text),
         [
@@ -140,8 +140,8 @@ fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
                 roundrobin, \
                 source, static-rr, uri or url_param, found 'roundrbin'; did you mean 'roundrobin'?",
             "15:24 A unknown keyword 'wieght' of a 'server' line; did you mean 'weight'?",
-            "17:2 A 'stick on' is a keyword of HAProxy that this program refuses: persistence by stick \
-                tables is not built yet",
+            "17:2 A 'compression' is a keyword of HAProxy that this program refuses: compression is not built \
+                yet",
             "11:14 A proxy 'www' : unable to find required use_backend 'ap'; did you mean 'app'?",
             "9:1 W missing timeouts ('timeout client'): clients or servers that fall silent keep their \
                 connections for ever",

@@ -45,7 +45,7 @@ places! {
     /// `http-request` of a backend that waits for the body
     BACK_REQUEST_BODY = 8, "http-request of a backend with its body";
     /// `use-server`, `balance`, `stick match`
-    USE_SERVER = 9, "use-server or balance";
+    USE_SERVER = 9, "use-server, balance or stick";
     /// `source` of a server and other settings of a connection to a server
     CONNECT = 10, "connecting to a server";
     /// `tcp-response content` of a backend

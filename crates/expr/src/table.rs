@@ -163,10 +163,14 @@ impl From<DataType> for Datum {
 pub enum Ask {
     /// Its number now; of a rate, events a period.
     Read(Datum),
-    /// Counts one, in the general counter of that number and its rate; the number then.
+    /// Counts one, in general counter 0 or 1 and its rate; the number then.
     Increment(u32),
-    /// Makes the general counter of that number 0; what it was.
+    /// The same in an element of the arrays.
+    IncrementElement(u32),
+    /// Makes general counter 0 or 1 zero; what it was.
     Clear(u32),
+    /// The same of an element of the array.
+    ClearElement(u32),
     /// Counts one in `conn_cnt` and `conn_rate`; the number then.
     CountConnection,
     /// Who is counted in it.
@@ -182,7 +186,8 @@ pub enum Ask {
 impl Ask {
     /// Whether the entry changes by it.
     pub fn changes(self) -> bool {
-        matches!(self, Self::Increment(_) | Self::Clear(_) | Self::CountConnection)
+        use Ask::*;
+        matches!(self, Increment(_) | IncrementElement(_) | Clear(_) | ClearElement(_) | CountConnection)
     }
 }
 

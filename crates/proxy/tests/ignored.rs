@@ -41,7 +41,6 @@ const DROPPED: &[(&str, &str, Why)] = &[
     ("Self", "connect", Is("of `RetryEvents::replays`, which asks for all but this one")),
     ("Server", "template", Is("the reader has made a server of each number")),
     ("ServerOptions", "log_bufsize", Is("of log backends, whose mode is refused")),
-    ("ServerOptions", "non_stick", Documented("Server options", "non-stick")),
     ("ServerOptions", "shard", Documented("Server options", "shard")),
     ("Settings", "default_server", Is("the reader has put it into the servers")),
     ("Settings", "timeouts", Is("asked for one by one: `Settings::timeout`")),

@@ -111,6 +111,31 @@ impl<'t> Entry<'t> {
         true
     }
 
+    /// Reserves a turn of `cost` nanoseconds in one of two directions: turns of all who share the entry follow
+    /// each other in the order of their reservations. When it begins: at once, if that is not above `now`.
+    /// Time that nobody reserved is lost but for the last `spare` nanoseconds. Tables without turns
+    /// ([`Spec::turns`](crate::Spec::turns)) have all at once.
+    pub fn reserve(&self, outgoing: bool, cost: u64, spare: u64, now: u64) -> u64 {
+        let Some(turns) = self.table.layout.turns else { return now };
+        let word = self.word(turns + usize::from(outgoing));
+        let mut taken = word.load(Ordering::Relaxed);
+        loop {
+            let begins = taken.max(now.saturating_sub(spare));
+            let ends = begins.saturating_add(cost);
+            match word.compare_exchange_weak(taken, ends, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return begins,
+                Err(seen) => taken = seen,
+            }
+        }
+    }
+
+    /// Gives back so many nanoseconds of a turn that were not needed.
+    pub fn give_back(&self, outgoing: bool, cost: u64) {
+        if let Some(turns) = self.table.layout.turns {
+            self.word(turns + usize::from(outgoing)).fetch_sub(cost, Ordering::Relaxed);
+        }
+    }
+
     /// It is used: it stays for as long as a new one.
     #[inline]
     pub fn touch(&self, now: u64) {
@@ -145,46 +170,57 @@ impl<'t> Entry<'t> {
         self.word(STATE).load(Ordering::Relaxed) as u32
     }
 
-    /// The general counter of that number: by the name of its own, else in the array, with its rate.
+    /// General counter 0 or 1, and its rate: by the names of their own, else in the arrays.
     fn general(&self, number: u32) -> [Datum; 2] {
-        let layout = &self.table.layout;
-        let one = |own: DataType, array: DataType| match layout.find(own, 0) {
-            Some(_) => own.into(),
-            None => Datum { data: array, index: number },
-        };
         match number {
-            0 => [one(DataType::Gpc0, DataType::Gpc), one(DataType::Gpc0Rate, DataType::GpcRate)],
-            1 => [one(DataType::Gpc1, DataType::Gpc), one(DataType::Gpc1Rate, DataType::GpcRate)],
-            _ => [
-                Datum { data: DataType::Gpc, index: number },
-                Datum { data: DataType::GpcRate, index: number },
-            ],
+            0 => [DataType::Gpc0, DataType::Gpc0Rate].map(|data| self.kept_as(data)),
+            _ => [DataType::Gpc1, DataType::Gpc1Rate].map(|data| self.kept_as(data)),
         }
     }
 
     /// The general counter or tag that stands in for one with a name of its own: element 0 or 1 of the array.
     pub fn kept_as(&self, data: DataType) -> Datum {
-        match data {
-            DataType::Gpc0 => self.general(0)[0],
-            DataType::Gpc1 => self.general(1)[0],
-            DataType::Gpc0Rate => self.general(0)[1],
-            DataType::Gpc1Rate => self.general(1)[1],
-            DataType::Gpt0 if self.table.layout.find(DataType::Gpt0, 0).is_none() => {
-                Datum { data: DataType::Gpt, index: 0 }
-            }
-            data => data.into(),
+        let (array, index) = match data {
+            DataType::Gpc0 => (DataType::Gpc, 0),
+            DataType::Gpc1 => (DataType::Gpc, 1),
+            DataType::Gpc0Rate => (DataType::GpcRate, 0),
+            DataType::Gpc1Rate => (DataType::GpcRate, 1),
+            DataType::Gpt0 => (DataType::Gpt, 0),
+            _ => return data.into(),
+        };
+        match self.table.layout.find(data, 0) {
+            Some(_) => data.into(),
+            None => Datum { data: array, index },
         }
     }
 
-    /// Adds to a general counter and to its rate: what either is then. None where neither is kept.
+    /// Adds to general counter 0 or 1 and to its rate: what either is then. None where neither is kept.
     pub fn count_general(&self, number: u32, n: u64, now: u64) -> Option<u64> {
-        let [count, rate] = self.general(number);
+        self.count_both(self.general(number), n, now)
+    }
+
+    /// The same of an element of the arrays. As HAProxy: those that have names of their own are no elements.
+    pub fn count_element(&self, index: u32, n: u64, now: u64) -> Option<u64> {
+        let both = [DataType::Gpc, DataType::GpcRate].map(|data| Datum { data, index });
+        self.count_both(both, n, now)
+    }
+
+    fn count_both(&self, [count, rate]: [Datum; 2], n: u64, now: u64) -> Option<u64> {
         let of_rate = self.add(rate, n, now);
         let of_count = self.add(count, n, now);
         if of_rate.or(of_count).is_some() {
             self.touch(now);
         }
         of_count.or(of_rate)
+    }
+
+    /// Makes a general counter 0: what it was. As HAProxy, its rate goes on.
+    fn clear(&self, count: Datum, now: u64) -> Option<u64> {
+        let was = self.get(count, now);
+        if self.set(count, 0, now) {
+            self.touch(now);
+        }
+        was
     }
 
     /// Does what is asked. [`Outcome::NotTracked`] and [`Outcome::NoEntry`] are not among the answers.
@@ -196,15 +232,9 @@ impl<'t> Entry<'t> {
             }
             // As HAProxy: 0 where nothing counts.
             Ask::Increment(number) => Some(self.count_general(number, 1, now).unwrap_or_default()),
-            Ask::Clear(number) => {
-                // As HAProxy: its rate goes on.
-                let [count, _] = self.general(number);
-                let was = self.get(count, now);
-                if self.set(count, 0, now) {
-                    self.touch(now);
-                }
-                was
-            }
+            Ask::IncrementElement(index) => Some(self.count_element(index, 1, now).unwrap_or_default()),
+            Ask::Clear(number) => self.clear(self.general(number)[0], now),
+            Ask::ClearElement(index) => self.clear(Datum { data: DataType::Gpc, index }, now),
             Ask::CountConnection => {
                 self.add(DataType::ConnRate, 1, now);
                 let count = self.add(DataType::ConnCnt, 1, now);

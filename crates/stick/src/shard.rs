@@ -45,6 +45,11 @@ impl Inner {
         self.dates.retain(|Reverse(filed)| keeps((filed & ((1 << NUMBER_BITS) - 1)) as u32));
     }
 
+    /// The entries, in no order.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.dates.iter().map(|Reverse(filed)| (filed & ((1 << NUMBER_BITS) - 1)) as u32).collect()
+    }
+
     /// Entries.
     pub(crate) fn len(&self) -> usize {
         self.dates.len()

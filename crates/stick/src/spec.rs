@@ -38,6 +38,8 @@ pub struct Spec {
     pub nopurge: bool,
     /// What entries keep, in the order of [`DataType`], each once.
     pub data: Vec<Data>,
+    /// Streams of an entry have turns in each direction: see [`Entry::reserve`](crate::Entry::reserve).
+    pub turns: bool,
 }
 
 /// Where the words of an entry are.
@@ -48,6 +50,8 @@ pub(crate) struct Layout {
     offsets: [Option<u16>; DataType::ALL.len()],
     /// In [`Spec::data`], by kind.
     kept: [Data; DataType::ALL.len()],
+    /// The first of two words for turns, if there are any.
+    pub(crate) turns: Option<usize>,
     pub(crate) words: usize,
 }
 
@@ -66,12 +70,17 @@ impl Layout {
             key_words,
             offsets: [None; DataType::ALL.len()],
             kept: [none; DataType::ALL.len()],
+            turns: None,
             words: HEADER + key_words,
         };
         for data in &spec.data {
             layout.offsets[data.kind as usize] = u16::try_from(layout.words).ok();
             layout.kept[data.kind as usize] = *data;
             layout.words += data.words();
+        }
+        if spec.turns {
+            layout.turns = Some(layout.words);
+            layout.words += 2;
         }
         layout
     }

@@ -53,8 +53,11 @@ const MAX_SHARDS_LOOKED_AT: u32 = 8;
 const NOTHING_FOR: u64 = 10;
 /// Entries, those that are not there included, that one call of [`Table::each`] looks at.
 const MAX_WALKED: u32 = 1 << 12;
-/// Milliseconds after which an entry is looked at again that was held when it should have expired.
-const HELD_FOR: u64 = 1000;
+/// Milliseconds after which an entry is looked at again that was held when it should have expired: as long as
+/// it would stay if it were let go now, within these. What is held for long is not filed anew all the time.
+const HELD_FOR: std::ops::RangeInclusive<u64> = 1_000..=60_000;
+/// Entries that [`Clearing`] looks at under one hold of a shard's lock: some 100 us.
+const CLEARED_AT_ONCE: usize = 1_000;
 
 /// A table.
 #[derive(Debug)]
@@ -499,7 +502,7 @@ impl Table {
             } else if self.remove(shard, inner, at) {
                 gone += 1;
             } else {
-                inner.file(due.max(date.max(now) + HELD_FOR), at); // behind those that may go
+                inner.file(due.max(date.max(now) + self.held_for()), at); // behind those that may go
             }
         }
         gone
@@ -553,7 +556,7 @@ impl Table {
                     if due > now {
                         inner.file(due, at);
                     } else if !self.remove(shard, &mut inner, at) {
-                        inner.file(now + HELD_FOR, at);
+                        inner.file(now + self.held_for(), at);
                     }
                 }
             }
@@ -565,45 +568,58 @@ impl Table {
         false
     }
 
+    fn held_for(&self) -> u64 {
+        self.spec.expire.clamp(*HELD_FOR.start(), *HELD_FOR.end())
+    }
+
     /// Removes the entry of a key. Whether it is gone: somebody may hold it.
     pub fn clear_key(&self, words: &[u64]) -> bool {
         let hash = self.hash(words);
         let shard = self.shard(hash);
         let mut inner = shard.inner.lock();
         let found = self.walk(shard, hash, words, 0, |at, _| Some(at)).ok().flatten();
-        let Some(at) = found else { return true };
+        found.is_none_or(|at| self.clear_filed(shard, &mut inner, at))
+    }
+
+    /// Removes the entry of that number. None where there is none; else whether it is gone: somebody may hold
+    /// it.
+    pub fn clear_number(&self, number: u32, now: u64) -> Option<bool> {
+        if number == 0 {
+            return None;
+        }
+        self.chunks.get(number as usize >> self.chunk_bits)?.get()?;
+        loop {
+            let shard = self.shard_of(number);
+            let mut inner = shard.inner.lock();
+            let state = self.word(number, STATE).load(Ordering::Acquire);
+            if !self.is_good(number, state, now) {
+                return None;
+            }
+            // Before the lock was taken it may have begun another life in another shard.
+            if std::ptr::eq(self.shard_of(number), shard) {
+                return Some(self.clear_filed(shard, &mut inner, number));
+            }
+        }
+    }
+
+    /// Removes an entry that is filed in a shard. Whether it is gone.
+    fn clear_filed(&self, shard: &Shard, inner: &mut Inner, at: u32) -> bool {
         if !self.end_life(at) {
             return false;
         }
         self.unlink(shard, at);
         inner.retain(|filed| filed != at);
-        self.give_free(&mut inner, at);
+        self.give_free(inner, at);
         self.used.fetch_sub(1, Ordering::Relaxed);
         true
     }
 
-    /// Parts of the table that [`clear`](Self::clear) is asked for.
-    pub fn shards(&self) -> usize {
-        self.shards.len()
-    }
-
-    /// Removes those entries of a part that `is_one` says so of, unless somebody holds them. The part is
-    /// locked meanwhile.
-    pub fn clear(&self, shard: usize, mut is_one: impl FnMut(&Entry<'_>) -> bool) {
-        let Some(shard) = self.shards.get(shard) else { return };
-        let mut inner = shard.inner.lock();
-        let mut gone = Vec::new();
-        inner.retain(|at| {
-            let goes = is_one(&self.entry(at)) && self.end_life(at);
-            if goes {
-                self.unlink(shard, at);
-                gone.push(at);
-            }
-            !goes
-        });
-        let count = gone.len() as u32;
-        gone.into_iter().for_each(|at| self.give_free(&mut inner, at));
-        self.used.fetch_sub(count, Ordering::Relaxed); // behind that: who may make one finds its memory
+    /// Removes entries of each shard in turn, which others use meanwhile.
+    pub fn clearing(&self) -> impl Iterator<Item = Clearing<'_>> {
+        self.shards.iter().map(|shard| {
+            let left = shard.inner.lock().numbers();
+            Clearing { table: self, shard, left, gone: Vec::new() }
+        })
     }
 
     /// Whether entries keep this.
@@ -638,5 +654,55 @@ impl Table {
             }
         }
         (stop < end).then_some(stop)
+    }
+}
+
+/// Removes entries of a shard, in slices between which its lock is free.
+#[derive(Debug)]
+pub struct Clearing<'t> {
+    table: &'t Table,
+    shard: &'t Shard,
+    /// Those that were there in the beginning and were not looked at yet.
+    left: Vec<u32>,
+    /// Those whose lives have ended. They are still in the order of dates, where nobody takes them for his
+    /// own, and their memory is nobody's until this ends.
+    gone: Vec<u32>,
+}
+
+impl Clearing<'_> {
+    /// Looks at a slice, and removes the entries that `is_one` says so of, unless somebody holds them.
+    /// Whether there are more.
+    pub fn step(&mut self, mut is_one: impl FnMut(&Entry<'_>) -> bool) -> bool {
+        let Self { table, shard, left, gone } = self;
+        let _guard = shard.inner.lock();
+        for at in left.drain(left.len().saturating_sub(CLEARED_AT_ONCE)..) {
+            // Acquire: pairs with the end of `begin_life`, before which its link says whose it is now.
+            let is_there = table.word(at, STATE).load(Ordering::Acquire) & LIVE != 0;
+            if is_there
+                && std::ptr::eq(table.shard_of(at), *shard)
+                && is_one(&table.entry(at))
+                && table.end_life(at)
+            {
+                table.unlink(shard, at);
+                gone.push(at);
+            }
+        }
+        !left.is_empty()
+    }
+}
+
+impl Drop for Clearing<'_> {
+    fn drop(&mut self) {
+        let Self { table, shard, left: _, gone } = self;
+        if gone.is_empty() {
+            return;
+        }
+        gone.sort_unstable();
+        {
+            let mut inner = shard.inner.lock();
+            inner.retain(|filed| gone.binary_search(&filed).is_err());
+            gone.iter().for_each(|at| table.give_free(&mut inner, *at));
+        }
+        table.used.fetch_sub(gone.len() as u32, Ordering::Relaxed); // who may make one finds its memory
     }
 }

@@ -7,7 +7,15 @@ use manylane_sync::{Arc, model, thread};
 
 fn table(size: u32, kind: DataType, expire: u64) -> Arc<Table> {
     let data = vec![Data { kind, count: 1, period: if kind.is_rate() { 10 } else { 0 } }];
-    Arc::new(Table::new(Spec { key: Type::Int, key_bytes: 0, size, expire, nopurge: false, data }))
+    Arc::new(Table::new(Spec {
+        key: Type::Int,
+        key_bytes: 0,
+        size,
+        expire,
+        nopurge: false,
+        data,
+        turns: false,
+    }))
 }
 
 fn count(table: &Table, key: i64, n: u64) -> Option<u64> {
@@ -29,7 +37,7 @@ fn two_lanes_make_one_entry_of_a_key() {
         for key in [1, 2] {
             assert!(count(&table, key, 1).is_some());
         }
-        table.clear(0, |_| true);
+        table.clearing().for_each(|mut clearing| while clearing.step(|_| true) {});
         let other = table.clone();
         let lane = thread::spawn(move || count(&other, 7, 1));
         assert!(count(&table, 7, 1).is_some());

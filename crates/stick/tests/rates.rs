@@ -37,7 +37,7 @@ impl Model {
 
 fn table() -> Table {
     let data = vec![Data { kind: DataType::GpcRate, count: 2, period: PERIOD }];
-    Table::new(Spec { key: Type::Int, key_bytes: 0, size: 4, expire: 0, nopurge: true, data })
+    Table::new(Spec { key: Type::Int, key_bytes: 0, size: 4, expire: 0, nopurge: true, data, turns: false })
 }
 
 proptest! {

@@ -22,7 +22,8 @@ fn shared() -> Shared {
         rate(DataType::HttpReqRate),
     ];
     let (size, expire) = (100_000, 60_000);
-    let table = Table::new(Spec { key: Type::Ipv4, key_bytes: 0, size, expire, nopurge: false, data });
+    let table =
+        Table::new(Spec { key: Type::Ipv4, key_bytes: 0, size, expire, nopurge: false, data, turns: false });
     Shared { table, met: AtomicU32::new(0) }
 }
 

@@ -2,7 +2,7 @@
 #![cfg(not(any(loom, manylane_sim)))]
 
 use manylane_expr::{Ask, DataType, Datum, Outcome, Type, Value};
-use manylane_stick::{Data, Spec, Table, with_key};
+use manylane_stick::{Data, Entry, MAX_SERVER_KEYS, Spec, Table, server_key, server_key_text, with_key};
 
 fn spec(key: Type, size: u32, expire: u64) -> Spec {
     let plain = |kind| Data { kind, count: 1, period: 0 };
@@ -18,7 +18,12 @@ fn spec(key: Type, size: u32, expire: u64) -> Spec {
             Data { kind: DataType::HttpReqRate, count: 1, period: 1_000 },
             Data { kind: DataType::Gpt, count: 3, period: 0 },
         ],
+        turns: false,
     }
+}
+
+fn clear(table: &Table, is_one: impl Fn(&Entry<'_>) -> bool) {
+    table.clearing().for_each(|mut clearing| while clearing.step(&is_one) {});
 }
 
 fn count(table: &Table, key: i64, now: u64) -> Option<u64> {
@@ -163,7 +168,7 @@ fn a_full_table_whose_entries_are_held_looks_at_few_of_them_and_not_at_each_key(
 fn a_walk_over_entries_that_are_gone_stops_on_its_way() {
     let table = Table::new(spec(Type::Int, 10_000, 0));
     (0..10_000).for_each(|key| assert_eq!(count(&table, key, 0), Some(1)));
-    (0..table.shards()).for_each(|shard| table.clear(shard, |_| true));
+    clear(&table, |_| true);
     let steps = std::iter::successors(Some(0), |from| table.each(*from, 0, |_| true)).count();
     assert_eq!((steps, table.used()), (3, 0));
 }
@@ -188,7 +193,7 @@ fn a_table_of_any_size_takes_as_many_entries_and_no_more() {
             });
         }
         assert!(seen.iter().all(|seen| *seen), "{size}");
-        (0..table.shards()).for_each(|shard| table.clear(shard, |entry| entry.key(&mut []) != Value::Int(0)));
+        clear(&table, |entry| entry.key(&mut []) != Value::Int(0));
         assert_eq!(table.used(), 1);
         assert_eq!(count(&table, 0, 0), Some(2));
         for key in 0..i64::from(size) {
@@ -224,4 +229,101 @@ fn entries_tell_what_is_asked() {
         assert_eq!(entry.get(DataType::ConnCur, 0), Some(0), "it does not go below 0");
     })
     .unwrap();
+}
+
+/// A shard goes on serving while it is cleared, and what came meanwhile stays.
+#[test]
+fn entries_come_and_go_between_two_slices_of_a_clearing() {
+    let table = Table::new(Spec { nopurge: true, ..spec(Type::Int, 2_000, 1_000) });
+    (0..2_000).for_each(|key| assert_eq!(count(&table, key, 0), Some(1)));
+    let clear_key = |key| with_key(table.spec(), Value::Int(key), |words| table.clear_key(words)).unwrap();
+    let there = || (0..2_000).filter(|key| look(&table, *key, 0).is_some()).collect::<Vec<_>>();
+    let mut shards = table.clearing();
+    let mut clearing = shards.next().unwrap();
+    assert!(shards.next().is_none(), "one shard");
+    assert!(clearing.step(|entry| entry.key(&mut []) != Value::Int(1)), "there is a second slice");
+    let left = there();
+    assert!((1_000..1_002).contains(&left.len()), "{}", left.len());
+    assert_eq!(table.used(), 2_000, "memory of those that are gone is not free yet");
+    let [.., first, second] = left[..] else { panic!("many are left") };
+    assert!(clear_key(first) && clear_key(second));
+    assert_eq!(count(&table, second, 0), Some(1), "a new one, maybe in the memory of one of the two");
+    while table.sweep(&mut 0, 0, 100) {}
+    while clearing.step(|entry| entry.key(&mut []) != Value::Int(1)) {}
+    assert_eq!(there(), if left.contains(&1) { vec![1] } else { vec![] });
+    drop(clearing);
+    assert_eq!(table.used() as usize, there().len());
+    (10_000..12_000 - table.used() as i64).for_each(|key| assert_eq!(count(&table, key, 0), Some(1)));
+    assert_eq!(count(&table, 99_999, 0), None, "it is full");
+    while table.sweep(&mut 0, 5_000, 100) {}
+    assert_eq!(table.used(), 0, "each was filed once");
+}
+
+#[test]
+fn an_entry_is_removed_by_its_number_unless_somebody_holds_it() {
+    let table = Table::new(spec(Type::Int, 3_000, 1_000));
+    let number =
+        with_key(table.spec(), Value::Int(1), |words| table.get_or_make(words, 0).unwrap().into_number())
+            .unwrap();
+    assert_eq!(table.clear_number(number, 0), Some(false));
+    table.release(number, 0);
+    assert_eq!(table.clear_number(number + 1, 0), None);
+    assert_eq!(table.clear_number(0, 0), None);
+    assert_eq!(table.clear_number(u32::MAX, 0), None);
+    assert_eq!(table.clear_number(number, 1_000), None, "it has expired");
+    assert_eq!(table.clear_number(number, 0), Some(true));
+    assert_eq!((table.used(), look(&table, 1, 0), table.clear_number(number, 0)), (0, None, None));
+}
+
+/// A sweep looks at what is held once in the time that it would stay at least, not each time.
+#[test]
+fn what_is_held_is_filed_for_as_long_as_it_would_stay() {
+    let table = Table::new(spec(Type::Int, 10, 10_000));
+    let number =
+        with_key(table.spec(), Value::Int(1), |words| table.get_or_make(words, 0).unwrap().into_number())
+            .unwrap();
+    // One look is all that there is room for: it goes to the entry only if that is due.
+    let looks = |now| table.sweep(&mut 0, now, 1);
+    assert!(looks(10_100), "it was due");
+    assert!(!looks(12_000) && !looks(20_000), "it is filed for later");
+    assert!(looks(20_200));
+    table.release(number, 20_300);
+    assert!(!looks(30_100));
+    assert_eq!(table.used(), 1);
+    assert!(looks(30_300));
+    while table.sweep(&mut 0, 30_400, 1) {}
+    assert_eq!(table.used(), 0);
+}
+
+#[test]
+fn turns_of_an_entry_follow_each_other() {
+    let table = Table::new(Spec { turns: true, ..spec(Type::Int, 10, 0) });
+    with_key(table.spec(), Value::Int(1), |words| {
+        let entry = table.get_or_make(words, 0).unwrap();
+        let now = 1_000_000;
+        assert_eq!(entry.reserve(true, 500, 100, now), now - 100, "a little of what was is made up for");
+        assert_eq!(entry.reserve(true, 500, 100, now), now + 400);
+        assert_eq!(entry.reserve(false, 500, 100, now), now - 100, "the other direction is another matter");
+        assert_eq!(entry.reserve(true, 500, 100, now + 100), now + 900);
+        entry.give_back(true, 400);
+        assert_eq!(entry.reserve(true, 500, 100, now + 100), now + 1_000);
+        assert_eq!(entry.get(DataType::Gpc0, 0), Some(0), "what it counts lies elsewhere");
+    });
+    let table = Table::new(spec(Type::Int, 10, 0));
+    with_key(table.spec(), Value::Int(1), |words| {
+        assert_eq!(table.get_or_make(words, 0).unwrap().reserve(true, 500, 0, 7), 7);
+    });
+}
+
+#[test]
+fn texts_of_servers_have_numbers_that_stay_and_there_are_so_many_of_them() {
+    let first = server_key("a").unwrap();
+    assert_eq!((server_key("a"), server_key_text(first.into())), (Some(first), Some("a")));
+    let second = server_key("192.0.2.1:80").unwrap();
+    assert_ne!(first, second);
+    assert_eq!(server_key_text(second.into()), Some("192.0.2.1:80"));
+    assert_eq!((server_key_text(0), server_key_text(u64::MAX), server_key_text(1 << 20)), (None, None, None));
+    let given = (0..2 * MAX_SERVER_KEYS).map_while(|n| server_key(&format!("many {n}"))).count();
+    assert_eq!(given, MAX_SERVER_KEYS - 2);
+    assert_eq!((server_key("none left"), server_key("a")), (None, Some(first)));
 }

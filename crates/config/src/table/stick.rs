@@ -5,33 +5,21 @@ use super::{Keyword, own};
 use crate::build::parse;
 
 pub(super) fn rows() -> Vec<Keyword> {
-    let (stick, reason) = ("persistence by stick tables is not built yet", "peers are not built yet");
     let peers = SectionKinds::of(&[SectionKind::Peers]);
     let mut rows: Vec<Keyword> = [
-        (
-            "stick match",
-            LB,
-            "<pattern> [table <name>] [if|unless <condition>]",
-            "finds the server of a pattern",
-        ),
-        (
-            "stick on",
-            LB,
-            "<pattern> [table <name>] [if|unless <condition>]",
-            "finds and stores the server of a pattern",
-        ),
-        (
-            "stick store-request",
-            LB,
-            "<pattern> [table <name>] [if|unless <condition>]",
-            "stores the server of a request's pattern",
-        ),
-        (
-            "stick store-response",
-            LB,
-            "<pattern> [table <name>] [if|unless <condition>]",
-            "stores the server of a response's pattern",
-        ),
+        ("stick match", "finds the server of a request's pattern"),
+        ("stick on", "finds the server of a request's pattern, and stores it there"),
+        ("stick store-request", "stores the server of a request by its pattern"),
+        ("stick store-response", "stores the server of a response by its pattern"),
+    ]
+    .into_iter()
+    .map(|(name, help)| {
+        own(name, LB, "<pattern> [table <name>] [if|unless <condition>]", 1, help)
+            .adds()
+            .words(parse::stick_rule)
+    })
+    .collect();
+    let of_peers = [
         ("bind", peers, "<address> [<option>...]", "where the peers section listens"),
         ("default-bind", peers, "<option>...", "options of bind lines"),
         ("default-server", peers, "<option>...", "options of the peers below"),
@@ -42,18 +30,15 @@ pub(super) fn rows() -> Vec<Keyword> {
         ("server", peers, "<name> [<address>] [<option>...]", "a peer"),
         ("shards", peers, "<number>", "parts that tables are divided into"),
         ("table", peers, "<name> type <type> size <size> [<option>...]", "a table that peers share"),
-    ]
-    .into_iter()
-    .map(|(name, places, usage, help)| {
-        let why = if name.starts_with("stick ") { stick } else { reason };
-        own(name, places, usage, 0, help).adds().refused(why)
-    })
-    .collect();
+    ];
+    rows.extend(of_peers.map(|(name, places, usage, help)| {
+        own(name, places, usage, 0, help).adds().refused("peers are not built yet")
+    }));
     rows.push(
         own(
             "stick-table",
             FLB,
-            "type <type> size <size> [expire <time>] [nopurge] [store <data>[,...]]",
+            "type <type> size <size> [expire <time>] [nopurge] [srvkey name|addr] [store <data>[,...]]",
             4,
             "a table of keys and what is counted of them",
         )

@@ -27,7 +27,6 @@ const IDLE: &[Row] = &[
     ),
     ("Process", "tune.disable-zero-copy-forwarding", COPIES),
     ("Process", "tune.disable-fast-forward", "bytes are forwarded in one way only"),
-    ("Server options", "non-stick", "servers are not stored in stick tables yet"),
     ("Server options", "shard", "only 'peers' sections use it, and those are refused"),
     (
         "Statistics",
@@ -79,13 +78,7 @@ const PARTLY: &[Row] = &[
     ),
     ("Process", "cpu-set", "rules by core and by cluster are refused"),
     ("Process", "set-dumpable", "'libs' is refused: the program has no library that could change below it"),
-    (
-        "Proxies",
-        "filter",
-        "cache, compression, fcgi-app, opentracing and spoe are refused, and so are limits that streams \
-            share ('limit', 'key' and 'table' of bwlim-in and bwlim-out), by an entry of \
-            a stick table",
-    ),
+    ("Proxies", "filter", "cache, compression, fcgi-app, opentracing and spoe are refused"),
     ("Proxies", "mode", "modes other than tcp and http are refused"),
     (
         "Tuning",

@@ -5,7 +5,7 @@ use crate::level::Level;
 use crate::reply::Gone;
 use manylane_expr::{DataType, Datum, Type, Value};
 use manylane_sched::Time;
-use manylane_stick::{Entry, MAX_KEY_BYTES, Table, with_key};
+use manylane_stick::{Entry, MAX_KEY_BYTES, Table, server_key_text, with_key};
 use manylane_sync::Arc;
 use std::fmt::Write;
 
@@ -21,7 +21,10 @@ struct Filter {
 
 impl Filter {
     fn holds(&self, entry: &Entry<'_>, now: u64) -> bool {
-        let Some(number) = entry.get(self.datum, now) else { return false };
+        let number = match self.datum.data {
+            DataType::ServerKey => 0,                            // as HAProxy: it is no number
+            _ => entry.get(self.datum, now).unwrap_or_default(), // the table keeps it
+        };
         match self.operator {
             "eq" => number == self.value,
             "ne" => number != self.value,
@@ -76,9 +79,15 @@ fn datum(word: &str, table: &Table) -> Option<Result<Datum, &'static str>> {
     })
 }
 
-/// The number that `show table` shows of an entry; 0, which none has, for what is none.
-fn number_of(word: &str) -> u32 {
-    u32::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).unwrap_or_default()
+const NO_POINTER: &str = "Pointer expected (0xffff notation)";
+const IN_USE: &str = "Entry currently in use, cannot remove";
+const NO_ENTRY: &str = "No entry can be found matching ptr.";
+
+/// The number that `show table` shows of an entry; 0, which none has, for one that is too large. None for what
+/// is no number.
+fn number_of(word: &str) -> Option<u32> {
+    let number = u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()?;
+    Some(u32::try_from(number).unwrap_or_default())
 }
 
 /// What the words behind the table choose. Nothing when they are wrong, which was told.
@@ -89,8 +98,12 @@ fn chosen(call: &mut Call<'_, '_>, table: &Table) -> Option<Chosen> {
             call.error("Key value expected");
             return None;
         }
-        [word, number, ..] if word == "ptr" => {
-            return Some(Chosen::Number(number_of(number)));
+        [word, rest @ ..] if word == "ptr" => {
+            let number = rest.first().and_then(|word| number_of(word));
+            if number.is_none() {
+                call.error(NO_POINTER);
+            }
+            return number.map(Chosen::Number);
         }
         _ => {}
     }
@@ -175,7 +188,7 @@ fn line(entry: &Entry<'_>, table: &Table, now: u64, out: &mut String) {
             let number = entry.get(Datum { data: data.kind, index }, now).unwrap_or_default();
             let name = data.kind.name();
             let _ = match data.kind {
-                DataType::ServerKey => write!(out, " server_key=-"),
+                DataType::ServerKey => write!(out, " {name}={}", server_key_text(number).unwrap_or("-")),
                 DataType::Gpt | DataType::Gpc => write!(out, " {name}{index}={number}"),
                 DataType::GpcRate => write!(out, " gpc{index}_rate({})={number}", data.period),
                 kind if kind.is_rate() => write!(out, " {name}({})={number}", data.period),
@@ -239,7 +252,7 @@ pub(super) async fn show(call: &mut Call<'_, '_>) -> Result<(), Gone> {
                 false
             });
             if out.is_empty() {
-                call.error("No entry can be found matching ptr.");
+                call.error(NO_ENTRY);
             } else {
                 call.reply.put(&head(&name, &table));
                 call.reply.put(&out);
@@ -282,6 +295,7 @@ pub(super) fn set(call: &mut Call<'_, '_>) {
     let [word, key, pairs @ ..] = call.words else {
         return match call.words {
             [word] if word == "key" => call.error("Key value expected"),
+            [word] if word == "ptr" => call.error(NO_POINTER),
             [word] => refuse_filter(call, word),
             _ => {}
         };
@@ -312,11 +326,14 @@ pub(super) fn set(call: &mut Call<'_, '_>) {
     }
     let now = millis(call.here.now());
     let fill = |entry: &Entry<'_>| {
-        data.iter().for_each(|(datum, number)| _ = entry.set(*datum, *number, now));
+        // As HAProxy: nothing is done with a server's name, which is no number.
+        let numbers = data.iter().filter(|(datum, _)| datum.data != DataType::ServerKey);
+        numbers.for_each(|(datum, number)| _ = entry.set(*datum, *number, now));
         entry.touch(now);
     };
     if by_number {
-        let (number, mut found) = (number_of(key), false);
+        let Some(number) = number_of(key) else { return call.error(NO_POINTER) };
+        let mut found = false;
         table.each(number, now, |entry| {
             if entry.number() == number {
                 found = true;
@@ -325,7 +342,7 @@ pub(super) fn set(call: &mut Call<'_, '_>) {
             false
         });
         if !found {
-            call.error("No entry can be found matching ptr.");
+            call.error(NO_ENTRY);
         }
         return;
     }
@@ -362,18 +379,20 @@ pub(super) async fn clear(call: &mut Call<'_, '_>) {
     match chosen {
         Chosen::Key(key) => match with_words(&table, &key, |words| table.clear_key(words)) {
             None => call.error("Invalid key"),
-            Some(false) => call.error("Entry currently in use, cannot remove"),
+            Some(false) => call.error(IN_USE),
             Some(true) => {}
         },
-        Chosen::Number(number) => {
-            for shard in 0..table.shards() {
-                table.clear(shard, |entry| entry.number() == number);
-                call.here.yield_now().await;
-            }
-        }
+        Chosen::Number(number) => match table.clear_number(number, now) {
+            None => call.error(NO_ENTRY),
+            Some(false) => call.error(IN_USE),
+            Some(true) => {}
+        },
         Chosen::Those(filters) => {
-            for shard in 0..table.shards() {
-                table.clear(shard, |entry| filters.iter().all(|filter| filter.holds(entry, now)));
+            for mut clearing in table.clearing() {
+                while clearing.step(|entry| filters.iter().all(|filter| filter.holds(entry, now))) {
+                    call.here.yield_now().await;
+                }
+                drop(clearing);
                 call.here.yield_now().await;
             }
         }

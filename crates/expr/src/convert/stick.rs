@@ -89,7 +89,7 @@ pub(super) const ROWS: &[Row] = &[
         Type::Any,
         Type::Int,
         "makes a general counter of the entry with the key zero, and gives what it was",
-        |args| made(args, 1, makes(Ask::Clear(index(args)?)), Shows::Number),
+        |args| made(args, 1, makes(Ask::ClearElement(index(args)?)), Shows::Number),
     ),
     row(
         "table_expire",
@@ -131,7 +131,7 @@ pub(super) const ROWS: &[Row] = &[
         Type::Any,
         Type::Int,
         "counts in a general counter of the entry with the key, and gives what it is then",
-        |args| made(args, 1, makes(Ask::Increment(index(args)?)), Shows::Number),
+        |args| made(args, 1, makes(Ask::IncrementElement(index(args)?)), Shows::Number),
     ),
 ];
 

@@ -195,12 +195,12 @@ pub(crate) fn element(data: DataType) -> impl Fn(u32) -> Query {
 }
 
 pub(super) const ELEMENTS: &[Row] = elements! {
-    (|index| makes(Ask::Clear(index))), "makes a general counter zero, and gives what it was,",
+    (|index| makes(Ask::ClearElement(index))), "makes a general counter zero, and gives what it was,",
         ["sc_clr_gpc", "src_clr_gpc"];
     element(D::Gpc), "a general counter", ["sc_get_gpc", "src_get_gpc"];
     element(D::Gpt), "a general tag", ["sc_get_gpt", "src_get_gpt"];
     element(D::GpcRate), "counts of a general counter a period", ["sc_gpc_rate", "src_gpc_rate"];
-    (|index| makes(Ask::Increment(index))), "counts in a general counter, and gives what it is then,",
+    (|index| makes(Ask::IncrementElement(index))), "counts in a general counter, and gives what it is then,",
         ["sc_inc_gpc", "src_inc_gpc"];
 };
 
@@ -212,7 +212,7 @@ pub(super) const ROWS: &[Row] = &[
         Type::Int,
         EvalPoints::RUNNING,
         "makes a general counter of the entry that counter 1 tracks zero, and gives what it was",
-        |args| tracked(1, table(args, 1)?, makes(Ask::Clear(index(args)?))),
+        |args| tracked(1, table(args, 1)?, makes(Ask::ClearElement(index(args)?))),
     ),
     row(
         "sc_key",

@@ -4,8 +4,14 @@
 //! bytes cost at the limit, and the next grant waits for it. A stream that forwards nothing for a while, or
 //! that is woken too late, may make up for one grant, not for more: in any time `t` at most `limit * t /
 //! period` bytes go on and [two grants](Bandwidth::grant) beside them; from the first byte on, one grant.
+//!
+//! Streams that share a limit by an entry of a stick table keep that moment there: each reserves its grants, and
+//! sends one when its turn has come. So all of them together have the limit, whoever of them has bytes, and
+//! those that always have some get equal parts.
 
 use super::Side;
+use crate::rules::{HeldEntry, table_millis};
+use manylane_expr::DataType;
 use manylane_sched::Time;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -75,6 +81,77 @@ impl Limiter {
     }
 }
 
+/// The part of one stream in a limit that it shares.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    entry: HeldEntry,
+    sender: Side,
+    /// What it has reserved.
+    turn: Option<Turn>,
+}
+
+/// When so many bytes may go on, and the nanoseconds that they take.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    begins: Time,
+    bytes: u64,
+    cost: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(entry: HeldEntry, sender: Side) -> Self {
+        Self { entry, sender, turn: None }
+    }
+
+    /// As [`Limiter::allowed`]: a turn is reserved first.
+    fn allowed(&mut self, bandwidth: Bandwidth, there: usize, now: Time) -> Result<usize, Time> {
+        let Some(entry) = self.entry.entry() else { return Ok(there) };
+        let turn = self.turn.get_or_insert_with(|| {
+            let (whole, bytes) = (bandwidth.grant(), bandwidth.grant().min(there as u64));
+            let (cost, spare) = (bandwidth.cost(bytes), bandwidth.cost(whole));
+            let begins = entry.reserve(self.sender == Side::Server, cost, spare, now.as_nanos());
+            Turn { begins: Time::from_nanos(begins), bytes, cost }
+        });
+        if turn.begins > now {
+            return Err(turn.begins);
+        }
+        Ok(usize::try_from(turn.bytes).unwrap_or(usize::MAX).min(there))
+    }
+
+    /// So many bytes go on now, of those of the turn: the rest of it is for others.
+    fn charge(&mut self, bandwidth: Bandwidth, bytes: usize, now: Time) {
+        self.end_turn(bandwidth.cost(bytes as u64));
+        let rate = match self.sender {
+            Side::Client => DataType::BytesInRate,
+            Side::Server => DataType::BytesOutRate,
+        };
+        if let Some(entry) = self.entry.entry() {
+            entry.add(rate, bytes as u64, table_millis(now));
+        }
+    }
+
+    fn end_turn(&mut self, cost: u64) {
+        if let (Some(turn), Some(entry)) = (self.turn.take(), self.entry.entry()) {
+            entry.give_back(self.sender == Side::Server, turn.cost.saturating_sub(cost));
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.end_turn(0);
+    }
+}
+
+/// How bytes go on.
+#[derive(Debug)]
+enum Pace {
+    /// The stream has the limit for itself.
+    Own(Limiter),
+    /// It shares it.
+    Shared(Shared),
+}
+
 /// Which filter of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FilterId {
@@ -90,7 +167,7 @@ struct Enabled {
     id: FilterId,
     sender: Side,
     bandwidth: Bandwidth,
-    limiter: Limiter,
+    pace: Pace,
 }
 
 /// The limits of a stream, which rules set (`set-bandwidth-limit`). Used again by stream after stream: the
@@ -109,8 +186,19 @@ impl Limits {
         let mut list = self.0.borrow_mut();
         match list.iter_mut().find(|enabled| enabled.id == id) {
             Some(enabled) => enabled.bandwidth = bandwidth,
-            None => list.push(Enabled { id, sender, bandwidth, limiter: Limiter::new(now) }),
+            None => list.push(Enabled { id, sender, bandwidth, pace: Pace::Own(Limiter::new(now)) }),
         }
+    }
+
+    /// Whether a rule has put that filter to work.
+    pub(crate) fn has(&self, id: FilterId) -> bool {
+        self.0.borrow().iter().any(|enabled| enabled.id == id)
+    }
+
+    /// From now on a filter has bytes of this stream share a limit with others.
+    pub(crate) fn share(&self, id: FilterId, bandwidth: Bandwidth, shared: Shared) {
+        let sender = shared.sender;
+        self.0.borrow_mut().push(Enabled { id, sender, bandwidth, pace: Pace::Shared(shared) });
     }
 
     /// Whether bytes of `sender` are limited.
@@ -125,11 +213,17 @@ impl Limits {
     pub(crate) fn take(&self, sender: Side, there: usize, now: Time) -> Result<usize, Time> {
         let mut list = self.0.borrow_mut();
         let mut bytes = there;
-        for enabled in list.iter().filter(|enabled| enabled.sender == sender) {
-            bytes = enabled.limiter.allowed(enabled.bandwidth, bytes, now)?;
+        for enabled in list.iter_mut().filter(|enabled| enabled.sender == sender) {
+            bytes = match &mut enabled.pace {
+                Pace::Own(limiter) => limiter.allowed(enabled.bandwidth, bytes, now)?,
+                Pace::Shared(shared) => shared.allowed(enabled.bandwidth, bytes, now)?,
+            };
         }
         for enabled in list.iter_mut().filter(|enabled| enabled.sender == sender) {
-            enabled.limiter.charge(enabled.bandwidth, bytes, now);
+            match &mut enabled.pace {
+                Pace::Own(limiter) => limiter.charge(enabled.bandwidth, bytes, now),
+                Pace::Shared(shared) => shared.charge(enabled.bandwidth, bytes, now),
+            }
         }
         Ok(bytes)
     }

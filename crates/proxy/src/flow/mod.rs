@@ -4,7 +4,7 @@ mod bandwidth;
 mod ends;
 mod timeouts;
 
-pub(crate) use bandwidth::{Bandwidth, FilterId, Limits};
+pub(crate) use bandwidth::{Bandwidth, FilterId, Limits, Shared};
 pub(crate) use ends::{BodyEnd, ClientEnd, EndFailed, H2End, NotBegun, NotSent, ServerEnd, protocol};
 pub(crate) use timeouts::{Direction, Side, StreamTimeouts, Timeouts, Timer, Waits};
 

@@ -1,7 +1,9 @@
 //! Filters of proxies: what rules and streams find of the `filter` lines.
 
+use super::refuse::Refuse;
+use super::stick;
 use crate::flow::{Bandwidth, FilterId, Side};
-use manylane_config::tree::{self, Proxy};
+use manylane_config::tree::{self, Config, Proxy};
 
 /// The filters of a proxy, in the file's order.
 #[derive(Debug, Default)]
@@ -19,6 +21,8 @@ pub(crate) struct BandwidthFilter {
     /// Whose bytes it bounds.
     pub(crate) sender: Side,
     pub(crate) usual: Bandwidth,
+    /// Streams share the limit, in a period of the table's.
+    pub(super) shared: Option<tree::SharedLimit>,
 }
 
 /// `filter trace`
@@ -35,8 +39,8 @@ pub(crate) struct TraceFilter {
 }
 
 impl Filters {
-    /// Those of a proxy with this number.
-    pub(super) fn of(proxy: &Proxy, number: u32) -> Self {
+    /// Those of a proxy with this number. What is wrong with them is reported.
+    pub(super) fn of(proxy: &Proxy, number: u32, config: &Config, refuse: &mut Refuse<'_>) -> Self {
         let mut filters = Self::default();
         for (index, filter) in (0..).zip(&proxy.filters) {
             match filter {
@@ -45,14 +49,25 @@ impl Filters {
                     incoming,
                     limit,
                     period,
+                    shared,
                     min_size,
-                    pos: _,
-                }) => filters.limits.push(BandwidthFilter {
-                    name: name.bytes().into(),
-                    id: FilterId { proxy: number, index },
-                    sender: if *incoming { Side::Client } else { Side::Server },
-                    usual: Bandwidth { limit: *limit, period: *period, min_size: *min_size },
-                }),
+                    pos,
+                }) => {
+                    let period = match shared {
+                        None => Some(*period),
+                        Some(shared) => {
+                            stick::period(config, proxy, (shared, *incoming), (name, *pos), refuse)
+                        }
+                    };
+                    let Some(period) = period else { continue };
+                    filters.limits.push(BandwidthFilter {
+                        name: name.bytes().into(),
+                        id: FilterId { proxy: number, index },
+                        sender: if *incoming { Side::Client } else { Side::Server },
+                        usual: Bandwidth { limit: *limit, period, min_size: *min_size },
+                        shared: shared.clone(),
+                    });
+                }
                 tree::Filter::Trace(tree::TraceFilter { name, random_forwarding, hexdump, quiet }) => {
                     filters.traces.push(TraceFilter {
                         label: format!("{}/{}", name.shown(), proxy.name.shown()).into(),

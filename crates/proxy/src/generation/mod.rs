@@ -63,8 +63,8 @@ pub(crate) use resolvers::{Order, Question};
 pub use rules::{
     Action, Addressed, Captures, Change as RuleChange, ConnectionAction, ContentAction, Expressions, Figure,
     General, Listed, Lookup, MOST_CAPTURES, MOST_POOL_NAMES, Made, NameMatch, Packets, PageAction, Persist,
-    Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, SetBandwidth, Setting, Silence, Target,
-    TimeoutOf, Track, TrackCounts,
+    Redirect, RedirectKind, Replaced, Reply, ReplyBody, Rule, Rules, SetBandwidth, Setting, SharedKey,
+    Silence, Stick, Target, TimeoutOf, Track, TrackCounts,
 };
 pub use server::{HashKey, SendHeader, Server, ServerPlace};
 pub use server_addr::{ServerAddr, Whereabouts};

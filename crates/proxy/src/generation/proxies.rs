@@ -400,9 +400,11 @@ fn one<'c>(
         ignore_persist: _,
         filters: _,
         stick_table: _, // by their own reader
+        stick_rules: _, // with the rules
     } = proxy;
     all.places += 1;
-    let filters = Arc::new(Filters::of(proxy, all.places as u32)); // no file has so many proxies
+    let number = all.places as u32; // no file has so many proxies
+    let filters = Arc::new(Filters::of(proxy, number, config, refuse));
     let (rules, captures) = reader.rules(proxy, &filters, refuse);
     let rules = Arc::new(rules);
     let mode = settings.mode();

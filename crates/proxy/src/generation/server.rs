@@ -22,6 +22,7 @@ use manylane_sched::Time;
 use manylane_sync::Arc;
 use manylane_sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A server: its settings in the configuration, and its state.
@@ -97,8 +98,12 @@ pub struct Server {
     /// `usesrc hdr_ip`: the request's field whose address the server sees as source, and which of its values;
     /// a negative number counts from the last.
     pub source_field: Option<(Box<[u8]>, i32)>,
-    /// True if the server has no line: it stands for the address of `dispatch`, or for the address that a
-    /// client connected to (`option transparent`).
+    /// `non-stick`: no entry of a stick table names it.
+    pub non_stick: bool,
+    /// What entries of stick tables name it by: asked for once.
+    name_key: OnceLock<u32>,
+    /// It is no line of the file: it stands for the address of `dispatch`, or for the one that a client
+    /// connected to (`option transparent`).
     pub stands_in: bool,
     /// `check`
     pub check: Option<ServerCheck>,
@@ -129,7 +134,15 @@ impl Server {
         self.header.filter(|_| self.tls.is_none())
     }
 
-    /// Returns true if the TLS handshake may agree on HTTP/2.
+    /// The number of its name, or of its address, in stick tables; 0 where it has none.
+    pub(crate) fn stick_key(&self, by_address: bool) -> u32 {
+        if by_address {
+            return self.addr.stick_key();
+        }
+        *self.name_key.get_or_init(|| manylane_stick::server_key(&self.name).unwrap_or_default())
+    }
+
+    /// Whether TLS may agree on HTTP/2.
     pub(crate) fn offers_h2(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.offers_h2)
     }
@@ -312,7 +325,7 @@ pub(super) fn server(
         cc,
         backup,
         disabled,
-        non_stick: _, // of persistence by stick tables, which is refused
+        non_stick,
         tfo,
         send_proxy,
         proxy_v2_options,
@@ -417,6 +430,8 @@ pub(super) fn server(
         header_cut: AtomicBool::new(false),
         pool_name: None,
         source_field: source.and_then(|source| source_field(source, refuse)),
+        non_stick: on(non_stick),
+        name_key: OnceLock::new(),
         stands_in: false,
         check: None,  // set when all servers are known
         agent: None,  // set when all servers are known

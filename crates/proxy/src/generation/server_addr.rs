@@ -10,7 +10,7 @@
 use super::server::ServerPlace;
 use manylane_net::address::{Host, Location, Port};
 use manylane_net::{Address, Endpoint};
-use manylane_sync::atomic::{AtomicU32, Ordering};
+use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use manylane_sync::qsbr::{Published, Reader};
 use manylane_sync::{LockClass, Mutex};
 use std::net::IpAddr;
@@ -90,10 +90,16 @@ pub struct ServerAddr {
     now: Published<ServerPlace>,
     /// Number of changes, shifted left by one, and [`OF_CLIENT`].
     word: AtomicU32,
+    /// What stick tables know the place by: the number of its text, below the word of the place that it is
+    /// of.
+    key: AtomicU64,
     known: Mutex<Whereabouts>,
 }
 
-/// Bit of `word`: the address depends on the client.
+/// No number is this one.
+const NO_KEY: u64 = u64::MAX;
+
+/// What lies beside the number of changes: where the server is depends on the client.
 const OF_CLIENT: u32 = 1;
 
 impl ServerAddr {
@@ -103,6 +109,7 @@ impl ServerAddr {
         Self {
             now: Published::new(known.place.clone()),
             word: AtomicU32::new(of_client),
+            key: AtomicU64::new(NO_KEY),
             known: Mutex::new(&SERVER_ADDRS, known),
         }
     }
@@ -128,7 +135,28 @@ impl ServerAddr {
         self.word.load(Ordering::Relaxed)
     }
 
-    /// Returns everything that is known, for reports.
+    /// The number of the place in stick tables (`srvkey addr`), which takes a lock when the place is new; 0
+    /// where it is none.
+    pub(crate) fn stick_key(&self) -> u32 {
+        let word = self.word();
+        let kept = self.key.load(Ordering::Relaxed);
+        if kept != NO_KEY && (kept >> 32) as u32 == word {
+            return kept as u32;
+        }
+        // What changes after `word` was read is looked at again by the next who asks.
+        let text = match &self.read().place {
+            // As HAProxy writes them: IPv6 without brackets.
+            ServerPlace::At(Endpoint::Ip(address)) => Some(format!("{}:{}", address.ip(), address.port())),
+            ServerPlace::At(endpoint) => Some(endpoint.to_string()),
+            ServerPlace::OfClient(address) => Some(address.to_string()),
+            ServerPlace::Nowhere => None,
+        };
+        let number = text.and_then(|text| manylane_stick::server_key(&text)).unwrap_or_default();
+        self.key.store(u64::from(word) << 32 | u64::from(number), Ordering::Relaxed);
+        number
+    }
+
+    /// For reports.
     pub fn read(&self) -> Whereabouts {
         self.known.lock().clone()
     }

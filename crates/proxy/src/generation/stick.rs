@@ -1,10 +1,14 @@
 //! Stick tables of a configuration.
 
 use super::refuse::Refuse;
+use manylane_config::lex::Word;
+use manylane_config::source::Pos;
 use manylane_config::tree::{self, Config, Proxy, ProxyKind};
-use manylane_expr::{NamedTable, TableId};
+use manylane_expr::{DataType, NamedTable, TableId};
 use manylane_stick::{Data, Spec, Table};
 use manylane_sync::Arc;
+use std::collections::HashSet;
+use std::time::Duration;
 
 /// A table, and the proxy that it is named by.
 #[derive(Clone, Debug)]
@@ -13,14 +17,18 @@ pub struct StickTable {
     pub name: Box<str>,
     /// The table, which generations share.
     pub table: Arc<Table>,
+    /// `srvkey addr`: entries name servers by their addresses, else by their names.
+    pub by_address: bool,
+}
+
+fn started(proxy: &Proxy) -> bool {
+    proxy.kind != ProxyKind::Defaults && !proxy.settings.disabled.is_some_and(|set| set.value)
 }
 
 /// Proxies with a table, in the order of the tables' numbers.
 fn declared(config: &Config) -> impl Iterator<Item = (&Proxy, &tree::StickTable)> {
-    let started = |proxy: &&Proxy| {
-        proxy.kind != ProxyKind::Defaults && !proxy.settings.disabled.is_some_and(|set| set.value)
-    };
-    config.proxies.iter().filter(started).filter_map(|proxy| Some((proxy, proxy.stick_table.as_ref()?)))
+    let own = config.proxies.iter().filter(|proxy| started(proxy));
+    own.filter_map(|proxy| Some((proxy, proxy.stick_table.as_ref()?)))
 }
 
 /// The table of the proxy of that name.
@@ -30,31 +38,95 @@ pub(super) fn named(config: &Config, name: &[u8]) -> Option<NamedTable> {
     Some(NamedTable { id: TableId(number as u32), key: table.key })
 }
 
+/// The name of the table that something of a proxy uses.
+fn target<'a>(proxy: &'a Proxy, table: &'a Option<Word>) -> &'a [u8] {
+    table.as_ref().map_or(proxy.name.bytes(), Word::bytes)
+}
+
+/// What streams share by entries of tables.
+fn limits(proxy: &Proxy) -> impl Iterator<Item = &tree::SharedLimit> {
+    proxy.filters.iter().filter_map(|filter| match filter {
+        tree::Filter::Bandwidth(limit) => limit.shared.as_ref(),
+        tree::Filter::Trace(_) => None,
+    })
+}
+
+/// The period in which a filter's limit holds for all streams of an entry: that of the rate of their bytes,
+/// which the table has to keep. None: it does not, which is reported.
+pub(super) fn period(
+    config: &Config,
+    proxy: &Proxy,
+    (shared, incoming): (&tree::SharedLimit, bool),
+    (name, pos): (&Word, Pos),
+    refuse: &mut Refuse<'_>,
+) -> Option<Duration> {
+    let target = target(proxy, &shared.table);
+    let kind = if incoming { DataType::BytesInRate } else { DataType::BytesOutRate };
+    let table = declared(config).find(|(proxy, _)| proxy.name.bytes() == target).map(|(_, table)| table);
+    let Some(table) = table else {
+        let message = format!(
+            "filter '{}' : unable to find stick-table '{}'",
+            name.shown(),
+            manylane_config::Shown(target)
+        );
+        refuse.found.alert(shared.table.as_ref().map_or(pos, Word::pos), message);
+        return None;
+    };
+    match table.data.iter().find(|data| data.kind == kind) {
+        Some(data) => Some(data.period),
+        None => {
+            let message = format!(
+                "filter '{}' expects a stick-table that stores '{}', which '{}' does not",
+                name.shown(),
+                kind.name(),
+                manylane_config::Shown(target)
+            );
+            refuse.found.alert(pos, message);
+            None
+        }
+    }
+}
+
 /// All of them, empty.
 pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable> {
+    let (mut stored, mut shared) = (HashSet::new(), HashSet::new());
+    for proxy in config.proxies.iter().filter(|proxy| started(proxy)) {
+        stored.extend(proxy.stick_rules.iter().map(|rule| target(proxy, &rule.table)));
+        shared.extend(limits(proxy).map(|limit| target(proxy, &limit.table)));
+    }
     let mut all = Vec::<StickTable>::new();
     for (proxy, table) in declared(config) {
-        let tree::StickTable { key, key_bytes, size, expire, nopurge, data, pos } = table;
+        let tree::StickTable { key, key_bytes, size, expire, nopurge, by_address, data, pos } = table;
         let name: Box<str> = String::from_utf8_lossy(proxy.name.bytes()).into();
         if all.iter().any(|known| known.name == name) {
             let message = format!("'stick-table' : another proxy named '{name}' has a table already");
             refuse.found.alert(*pos, message);
         }
-        let millis = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let data = data.iter().map(|data| Data {
             kind: data.kind,
             count: data.count,
             period: u32::try_from(data.period.as_millis()).unwrap_or(u32::MAX),
         });
+        let mut data: Vec<Data> = data.collect();
+        // As HAProxy: what `stick` rules store needs no `store`.
+        if stored.contains(proxy.name.bytes()) {
+            for kind in [DataType::ServerId, DataType::ServerKey] {
+                if let Err(place) = data.binary_search_by_key(&kind, |data| data.kind) {
+                    data.insert(place, Data { kind, count: 1, period: 0 });
+                }
+            }
+        }
         let spec = Spec {
             key: *key,
             key_bytes: *key_bytes,
             size: *size,
             expire: expire.map_or(0, millis),
             nopurge: *nopurge,
-            data: data.collect(),
+            data,
+            turns: shared.contains(proxy.name.bytes()),
         };
-        all.push(StickTable { name, table: Arc::new(Table::new(spec)) });
+        all.push(StickTable { name, table: Arc::new(Table::new(spec)), by_address: *by_address });
     }
     all
 }

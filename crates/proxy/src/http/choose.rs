@@ -35,6 +35,30 @@ impl Session<'_> {
         Target::server(&backend.rules.use_server, &self.eval(), phase, backend.balancer.servers(), obeyed)
     }
 
+    /// `stick match`, `stick on` and `stick store-request`
+    pub(super) fn stick(&self, request: &Request, asking: &mut Asking, up: &Pump, backend: &Backend) {
+        if backend.rules.stick.is_empty() {
+            return;
+        }
+        let request_data = data(request, up);
+        let phase = EvalPhase {
+            request: Some(&request.head),
+            request_data,
+            backend: Some(backend),
+            ..EvalPhase::default()
+        };
+        let assigned = asking.ruled.or(self.by_cookie(asking, backend)).is_some();
+        let obeyed = backend.http.persist || asking.forced;
+        (asking.stuck, asking.stores) = self.eval().stick(phase, backend, assigned, obeyed);
+    }
+
+    /// The server that the cookie names, if it takes requests of its own.
+    fn by_cookie(&self, asking: &Asking, backend: &Backend) -> Option<Index> {
+        let obeyed = backend.http.persist || asking.forced;
+        let serves = |index: &Index| backend.balancer.servers()[*index].state().serves_its_own();
+        asking.told.server.filter(|index| !asking.ignored && (obeyed || serves(index)))
+    }
+
     /// Which server the request goes to.
     pub(super) fn wanted<'k>(
         &self,
@@ -46,8 +70,6 @@ impl Session<'_> {
         let head = &request.head;
         let servers = backend.balancer.servers();
         let serves = |index: &Index| servers[*index].state().serves_its_own();
-        let obeyed = backend.http.persist || asking.forced;
-        let by_cookie = asking.told.server.filter(|index| !asking.ignored && (obeyed || serves(index)));
         let by_habit = self
             .last
             .filter(|(number, _)| {
@@ -68,7 +90,7 @@ impl Session<'_> {
             .authenticated_with(backend)
             .filter(|_| !backend.balancer.algorithm().goes_by_key())
             .filter(serves);
-        let persistent = asking.ruled.or(by_cookie);
+        let persistent = asking.ruled.or_else(|| self.by_cookie(asking, backend)).or(asking.stuck);
         Wanted {
             key: self.balanced_by(request, up, asking, backend),
             server: persistent.or(authenticated).or(by_habit).or(backend.of_client),

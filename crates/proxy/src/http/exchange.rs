@@ -12,7 +12,7 @@ use super::websocket;
 use crate::counts::count_in_front;
 use crate::flow::Side;
 use crate::generation::{Backend, CloseMode, ContentAction, Rule, Target};
-use crate::rules::{Answer, Content, Countable, End, EvalPhase, Lookups, any_holds, content};
+use crate::rules::{Answer, Content, Countable, End, EvalPhase, Lookups, Stores, any_holds, content};
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Key};
@@ -48,7 +48,11 @@ pub(super) struct Asking {
     pub(super) gone: Cell<bool>,
     /// The server that a rule chose; it wins over the cookie.
     pub(super) ruled: Option<Index>,
-    /// `force-persist`: the cookie's server is used even if it is down.
+    /// The server that a `stick` rule has found, where neither a rule nor a cookie says which.
+    pub(super) stuck: Option<Index>,
+    /// What `stick` rules store when the server has answered.
+    pub(super) stores: Stores,
+    /// `force-persist`: that server is taken though it is down.
     pub(super) forced: bool,
     /// `ignore-persist`: the cookie's server is ignored.
     pub(super) ignored: bool,
@@ -104,6 +108,8 @@ impl Session<'_> {
             server: Cell::new(None),
             gone: Cell::new(false),
             ruled: None,
+            stuck: None,
+            stores: Stores::default(),
             forced: false,
             ignored: false,
             websocket: Cell::new(None),
@@ -373,6 +379,8 @@ impl Session<'_> {
         }
         edit::addresses(head, self.frontend, backend, &self.client)?;
         self.identify(head)?;
+        self.stick(request, asking, up, backend);
+        let head = &mut request.head;
         restrict_te(head)?;
         let server_closes = asking.mode >= CloseMode::Server && !backend.http.pretend_keep_alive;
         let persist = match (asking.upgrade, server_closes) {

@@ -116,7 +116,28 @@ impl Session<'_> {
         Ok(decided == Content::Close)
     }
 
-    /// Reports a usable head of a response to counters, logs and the balancer.
+    /// `stick on`, `stick store-request` and `stick store-response`, when the server has answered.
+    pub(super) fn store(
+        &self,
+        answered: Answered<'_>,
+        response: &Response,
+        server: BodyEnd<'_>,
+        from_server: &Chain,
+    ) {
+        let Answered { backend, permit, asking, .. } = answered;
+        if backend.rules.stick.is_empty() && backend.rules.store_response.is_empty() {
+            return;
+        }
+        let mut seen = BodyPeek::new(server, response.body, From::Server, backend.http.response_limits);
+        if backend.rules.reads_data {
+            let _ = seen.begin(from_server); // what is wrong with it is found again when it is forwarded
+        }
+        let phase =
+            EvalPhase { response: Some(&response.head), response_data: seen.data(), ..answered.phase() };
+        self.eval().store_server(phase, backend, permit.server(), &asking.stores);
+    }
+
+    /// A response is there and goes on: what counters, logs and the balancer are told.
     pub(super) fn answered(
         &self,
         response: &Response,

@@ -86,7 +86,7 @@ impl<'r> Walk<'r> {
     }
 }
 
-fn holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, condition: &Option<Condition>) -> bool {
+pub(super) fn holds(eval: &EvalContext<'_>, phase: EvalPhase<'_>, condition: &Option<Condition>) -> bool {
     match condition {
         None => true,
         Some(condition) => eval.with(phase, |env, scratch| condition.holds(env, scratch)),

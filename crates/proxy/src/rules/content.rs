@@ -25,16 +25,29 @@ pub(crate) enum Content {
     Close,
 }
 
-/// Names that rules look up, while they wait for more bytes: each rule does it once.
+/// What rules do once, although those before one that waits for more bytes are looked at again with these:
+/// names that they look up, and general counters that they count in.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     /// Rules before this one have looked up what they want.
     done: Cell<usize>,
+    /// Rules that have counted: the first ones a bit each.
+    counted: Cell<u128>,
+    /// Rules before this one have counted, of those that have no bit.
+    counted_before: Cell<usize>,
     /// What is to be looked up now: by which section, and for which variable.
     next: RefCell<Option<(usize, VariableId, Arc<Question>)>>,
 }
 
 impl Lookups {
+    /// Whether the rule at this place is to count: it did not yet.
+    fn counts(&self, at: usize) -> bool {
+        let Some(bit) = u32::try_from(at).ok().and_then(|at| 1_u128.checked_shl(at)) else {
+            return at >= self.counted_before.replace(self.counted_before.get().max(at + 1));
+        };
+        self.counted.replace(self.counted.get() | bit) & bit == 0
+    }
+
     /// Looks up what a rule wants, as long as that takes.
     pub(crate) async fn look_up(&self, eval: &EvalContext<'_>, phase: EvalPhase<'_>) {
         let Some((section, variable, question)) = self.next.take() else { return };
@@ -92,6 +105,7 @@ pub(crate) fn content(
             ContentAction::Set(Setting::Track(track)) if may_change(eval, phase, &track.key) => {
                 return Content::Wait;
             }
+            ContentAction::Set(Setting::General(general)) if !general.is_tag && !lookups.counts(at) => {}
             // Other expressions do not wait: what is not there now is not set.
             ContentAction::Set(setting) => set(eval, EvalPhase { may_grow: false, ..phase }, setting),
         }

@@ -9,6 +9,7 @@ mod links;
 mod memory;
 mod normalize;
 mod set;
+mod stick;
 mod text;
 mod tracks;
 
@@ -23,4 +24,5 @@ pub(crate) use key::key;
 pub(crate) use links::{BackLink, Links};
 pub(crate) use memory::{LogLevel, Memory};
 pub use normalize::Normalizer;
-pub(crate) use tracks::{Countable, LaneTables, SessionTracks, millis as table_millis};
+pub(crate) use stick::Stores;
+pub(crate) use tracks::{Countable, HeldEntry, LaneTables, SessionTracks, millis as table_millis};

@@ -3,7 +3,7 @@
 use super::context::{EvalContext, EvalPhase};
 use super::memory::LogLevel;
 use super::text::{LONGEST, Text};
-use crate::flow::Bandwidth;
+use crate::flow::{Bandwidth, Shared};
 use crate::generation::{Addressed, Figure, Lookup, Made, Packets, Question, RuleChange as Change, Setting};
 use manylane_config::limits::MAX_TIMER_MS;
 use manylane_expr::{Direction, Env, Expression, Scratch, Type, Value, VariableId, When};
@@ -72,6 +72,15 @@ pub(super) fn set(eval: &EvalContext<'_>, phase: EvalPhase<'_>, setting: &Settin
         Setting::Track(track) => eval.track(phase, track),
         Setting::General(general) => eval.change_general(phase, general),
         Setting::Capture(expression, slot) => capture(eval, phase, expression, *slot),
+        Setting::Bandwidth(set) if set.shared.is_some() => {
+            // As HAProxy: the first rule says with whom it is shared.
+            if let Some(shared) = &set.shared
+                && !memory.limits.has(set.filter)
+                && let Some(entry) = eval.hold_entry(phase, shared.table, &shared.key)
+            {
+                memory.limits.share(set.filter, set.usual, Shared::new(entry, set.sender));
+            }
+        }
         Setting::Bandwidth(set) => {
             let limit = match &set.limit {
                 None => None,

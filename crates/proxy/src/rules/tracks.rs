@@ -5,7 +5,7 @@
 
 use super::context::{EvalContext, EvalPhase};
 use crate::generation::{Figure, General, StickTable, Track, TrackCounts};
-use manylane_expr::{Ask, DataType, Datum, Outcome, StickTables, TableId, Value};
+use manylane_expr::{Ask, DataType, Datum, Expression, Outcome, StickTables, TableId, Value};
 use manylane_pool::{Pool, Pooled};
 use manylane_sched::Time;
 use manylane_stick::{Entry, MAX_KEY_BYTES, Table, with_key};
@@ -39,30 +39,51 @@ impl LaneTables {
         self.0.iter().map(|table| &*table.table)
     }
 
+    pub(super) fn named(&self, id: TableId) -> Option<&StickTable> {
+        self.0.get(id.0 as usize)
+    }
+
     fn get(&self, id: TableId) -> Option<&Table> {
-        Some(&*self.0.get(id.0 as usize)?.table)
+        Some(&*self.named(id)?.table)
     }
 }
 
-/// An entry that is counted in, which stays as long as this.
+/// An entry that stays as long as this.
 #[derive(Debug)]
-struct Tracked {
+pub(crate) struct HeldEntry {
     tables: Rc<LaneTables>,
     table: TableId,
     number: u32,
 }
 
+impl HeldEntry {
+    pub(crate) fn entry(&self) -> Option<Entry<'_>> {
+        Some(self.tables.get(self.table)?.held(self.number))
+    }
+}
+
+impl Drop for HeldEntry {
+    fn drop(&mut self) {
+        if let Some(table) = self.tables.get(self.table) {
+            table.release(self.number, millis(Time::now()));
+        }
+    }
+}
+
+/// An entry that is counted in.
+#[derive(Debug)]
+struct Tracked(HeldEntry);
+
 impl Tracked {
     fn entry(&self) -> Option<Entry<'_>> {
-        Some(self.tables.get(self.table)?.held(self.number))
+        self.0.entry()
     }
 }
 
 impl Drop for Tracked {
     fn drop(&mut self) {
-        if let Some(table) = self.tables.get(self.table) {
-            table.held(self.number).take_one(DataType::ConnCur);
-            table.release(self.number, millis(Time::now()));
+        if let Some(entry) = self.entry() {
+            entry.take_one(DataType::ConnCur);
         }
     }
 }
@@ -289,7 +310,7 @@ impl StickTables for TableView<'_> {
     fn tracked(&self, counter: u32, table: Option<TableId>, ask: Ask) -> Outcome {
         let told = self.tracks.find(counter, |tracked| {
             let entry = tracked.entry()?;
-            match table.filter(|table| *table != tracked.table) {
+            match table.filter(|table| *table != tracked.0.table) {
                 None => Some(entry.ask(ask, self.now)),
                 Some(other) => {
                     let mut bytes = [0; MAX_KEY_BYTES];
@@ -322,22 +343,32 @@ impl StickTables for TableView<'_> {
 }
 
 impl EvalContext<'_> {
+    /// The entry of a key, which is made if it is not there.
+    pub(super) fn hold_entry(
+        &self,
+        phase: EvalPhase<'_>,
+        id: TableId,
+        key: &Expression,
+    ) -> Option<HeldEntry> {
+        let tables = &self.local.tables;
+        let table = tables.get(id)?;
+        let now = millis(self.local.here().now());
+        let number = self.with(phase, |env, scratch| {
+            let mut scratch = scratch.reborrow();
+            let key = key.eval_as(table.spec().key, env, &mut scratch).ok()?;
+            with_key(table.spec(), key, |words| Some(table.get_or_make(words, now)?.into_number()))?
+        })?;
+        Some(HeldEntry { tables: tables.clone(), table: id, number })
+    }
+
     /// `track-sc`: unless the counter tracks something already.
     pub(super) fn track(&self, phase: EvalPhase<'_>, track: &Track) {
         let tracks = &self.scopes.tracks;
         if tracks.find(track.counter, |_| ()).is_some() {
             return;
         }
-        let tables = &self.local.tables;
-        let Some(table) = tables.get(track.table) else { return };
-        let now = millis(self.local.here().now());
-        let number = self.with(phase, |env, scratch| {
-            let mut scratch = scratch.reborrow();
-            let key = track.key.eval_as(table.spec().key, env, &mut scratch).ok()?;
-            with_key(table.spec(), key, |words| Some(table.get_or_make(words, now)?.into_number()))?
-        });
-        let Some(number) = number else { return };
-        let tracked = Tracked { tables: tables.clone(), table: track.table, number };
+        let Some(held) = self.hold_entry(phase, track.table, &track.key) else { return };
+        let (tracked, now) = (Tracked(held), millis(self.local.here().now()));
         let response = phase.response.map(|head| head.status());
         tracks.track(track.of_session, track.counter as usize, tracked, now);
         // What the message at work counts was counted before this.
@@ -360,7 +391,7 @@ impl EvalContext<'_> {
 
     /// `sc-inc-gpc`, `sc-add-gpc`, `sc-set-gpt` and those for the first ones.
     pub(super) fn change_general(&self, phase: EvalPhase<'_>, general: &General) {
-        let General { counter, index, is_tag, by } = general;
+        let General { counter, index, of_array, is_tag, by } = general;
         let tracks = &self.scopes.tracks;
         if tracks.find(*counter, |_| ()).is_none() {
             return;
@@ -376,12 +407,16 @@ impl EvalContext<'_> {
         tracks.find(*counter, |tracked| {
             let Some(entry) = tracked.entry() else { return };
             if !is_tag {
-                entry.count_general(*index, number, now);
+                if *of_array {
+                    entry.count_element(*index, number, now);
+                } else {
+                    entry.count_general(*index, number, now);
+                }
                 return;
             }
-            let datum = match index {
-                0 => entry.kept_as(DataType::Gpt0),
-                index => Datum { data: DataType::Gpt, index: *index },
+            let datum = match of_array {
+                true => Datum { data: DataType::Gpt, index: *index },
+                false => entry.kept_as(DataType::Gpt0),
             };
             if entry.set(datum, number, now) {
                 entry.touch(now);

@@ -188,3 +188,10 @@ pub(crate) fn request(received: &Chain) -> Option<Head> {
     let mut bytes = received.share().ok()?;
     Some(RequestParser::new(looked_at()).parse(&mut bytes).ok()??.head)
 }
+
+/// The head of an HTTP response that the bytes begin with, if they do.
+pub(crate) fn response(received: &Chain) -> Option<Head> {
+    let mut heads = Heads::new(Direction::Response);
+    heads.look(received);
+    heads.head
+}

@@ -6,7 +6,7 @@ mod handshake;
 mod inspect;
 
 pub(crate) use client::{Client, ClientOrigin, Greeting, Peers, QuietClient, now};
-pub(crate) use inspect::{Inspected, inspect, request as looks_like_request};
+pub(crate) use inspect::{Inspected, inspect, request as looks_like_request, response as response_head};
 
 use crate::counts::count_in_front;
 use crate::generation::{ConnectionAction, Frontend, Listener, Rule};

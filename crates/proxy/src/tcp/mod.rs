@@ -12,10 +12,10 @@ use crate::generation::{
 };
 use crate::log::Record;
 use crate::panics::caught;
-use crate::rules::{Content, Countable, EvalContext, EvalPhase, Scopes, key};
+use crate::rules::{Content, Countable, EvalContext, EvalPhase, Scopes, Stores, key};
 use crate::run::{Begun, Local, Streaming};
 use crate::server::{self, Attempt, ConnectTimings, IdleConn, SetTime, Tried, Wanted};
-use crate::session::{Client, Inspected, Peers, inspect, looks_like_request};
+use crate::session::{Client, Inspected, Peers, inspect, looks_like_request, response_head};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Priority};
 use manylane_buf::Chain;
@@ -222,12 +222,47 @@ impl Stream<'_> {
         Target::server(rules, self.eval, phase, backend.balancer.servers(), forced || backend.http.persist)
     }
 
-    /// Returns true if `force-persist` applies.
+    /// The server that `stick` rules find, and what they store.
+    fn stick(
+        &self,
+        backend: &Backend,
+        client: &Client,
+        assigned: bool,
+        forced: bool,
+    ) -> (Option<Index>, Stores) {
+        if backend.rules.stick.is_empty() {
+            return Default::default();
+        }
+        let head = self.head(true, client);
+        let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
+        self.eval.stick(phase, backend, assigned, forced || backend.http.persist)
+    }
+
+    /// Whether `force-persist` is what holds.
     fn forced(&self, backend: &Backend, client: &Client) -> bool {
         let rules = &backend.rules.persist;
         let head = self.head(!rules.is_empty(), client);
         let phase = EvalPhase { backend: Some(backend), ..phase(head.as_ref(), client) };
         Persist::first(rules, self.eval, phase) == Some(Persist::Force)
+    }
+
+    /// Stores the server by what the client sent, and by what the server has sent by now.
+    fn store(&self, backend: &Backend, server: &Server, received: &Chain, stores: &Stores) {
+        let rules = &backend.rules;
+        if rules.stick.is_empty() && rules.store_response.is_empty() {
+            return;
+        }
+        let head = response_head(received).filter(|_| !rules.store_response.is_empty());
+        let data = Data { bytes: Some(received), complete: true, announced: None, is_body: false };
+        let phase = EvalPhase {
+            response: head.as_ref(),
+            response_data: data,
+            backend: Some(backend),
+            server: Some(server),
+            side: Some(Direction::Response),
+            ..EvalPhase::default()
+        };
+        self.eval.store_server(phase, backend, server, stores);
     }
 
     async fn serve(&mut self, backend: &Backend, client: &mut Client) -> Termination {
@@ -247,6 +282,8 @@ impl Stream<'_> {
             backend.key.of_connection(client.source)
         };
         let server = self.by_rule(backend, client, forced);
+        let (stuck, stores) = self.stick(backend, client, server.is_some(), forced);
+        let server = server.or(stuck);
         let memory = &self.eval.scopes.memory;
         let priority = Priority { class: memory.priority_class.get(), offset: memory.priority_offset.get() };
         let packets = memory.server_packets.get();
@@ -363,6 +400,9 @@ impl Stream<'_> {
             let mut received = Chain::new();
             let decided = inspect(self.eval, &what, Direction::Response, connection, &mut received).await;
             client.mark(memory.client_packets.take());
+            if !matches!(decided, Ok(Content::Reject | Content::Drop(_)) | Err(())) {
+                self.store(backend, server, &received, &stores);
+            }
             match decided {
                 Ok(Content::Reject) => Err(Termination::new(Cause::Refused, Phase::Data)),
                 Ok(Content::Drop(silence)) => {

@@ -4,18 +4,16 @@ use super::{Builder, Line};
 use crate::diag::Severity;
 use crate::lex::Word;
 use crate::table::unbuilt;
-use crate::tree::{BandwidthLimit, Filter, TraceFilter};
+use crate::tree::{BandwidthLimit, Filter, SharedLimit, TraceFilter};
 use crate::value::{self, Unit, ValueError};
 use std::time::Duration;
 
 /// The filters there are.
 const FILTERS: [&str; 3] = ["bwlim-in", "bwlim-out", "trace"];
 
-/// Options of `bwlim-in` and `bwlim-out`.
-const LIMIT_OPTIONS: [&str; 3] = ["default-limit", "default-period", "min-size"];
-
-/// Those that share a limit by an entry of a stick table.
-const SHARED_OPTIONS: [&str; 3] = ["limit", "key", "table"];
+/// Options of `bwlim-in` and `bwlim-out`: the first two are of those that each stream has for itself, the next
+/// three of those that streams share by an entry of a stick table.
+const LIMIT_OPTIONS: [&str; 6] = ["default-limit", "default-period", "limit", "key", "table", "min-size"];
 
 /// Options of `trace`.
 const TRACE_OPTIONS: [&str; 4] = ["name", "random-forwarding", "hexdump", "quiet"];
@@ -76,29 +74,46 @@ fn bandwidth(b: &mut Builder<'_>, line: &Line<'_>, incoming: bool) -> Option<Ban
         return None;
     }
     let size = |least: u64| move |bytes: &[u8]| value::size(bytes, least, u64::from(u32::MAX));
+    let wrong = |b: &mut Builder<'_>, pos, what: &str| {
+        b.found.alert(pos, format!("'filter {kind}' {what}"));
+    };
     let (mut limit, mut period, mut min_size) = (None, None, 0);
+    let (mut shared_limit, mut key, mut table) = (None, Vec::new(), None);
+    let mut kinds = [None; 2]; // where the first option of each kind stands
     let mut index = 2;
     while let Some(word) = line.words.get(index) {
+        let is_shared = matches!(word.bytes(), b"limit" | b"key" | b"table");
+        if is_shared || matches!(word.bytes(), b"default-limit" | b"default-period") {
+            kinds[usize::from(is_shared)].get_or_insert(word);
+        }
         match word.bytes() {
             b"default-limit" => limit = Some(option(b, line, index, size(1))?),
             b"default-period" => {
                 let time = option(b, line, index, |bytes| value::time(bytes, Unit::Ms))?;
                 if time < Duration::from_millis(1) {
-                    let message = format!("'filter {kind}' : 'default-period' expects at least 1ms");
-                    b.found.alert(line.words[index + 1].pos(), message);
+                    wrong(b, line.words[index + 1].pos(), ": 'default-period' expects at least 1ms");
                     return None;
                 }
                 period = Some(time);
             }
-            b"min-size" => min_size = option(b, line, index, size(0))?,
-            name if SHARED_OPTIONS.iter().any(|shared| shared.as_bytes() == name) => {
-                let message = format!(
-                    "'filter {kind}' : '{}' shares a limit by a stick table, which filters do not do yet",
-                    word.shown()
-                );
-                b.found.alert(word.pos(), message);
-                return None;
+            b"limit" => shared_limit = Some(option(b, line, index, size(1))?),
+            b"key" => {
+                // Converters may stand in words of their own.
+                let rest = &line.words[index + 1..];
+                let end = rest.iter().position(|word| LIMIT_OPTIONS.iter().any(|name| *word == **name));
+                key = rest[..end.unwrap_or(rest.len())].to_vec();
+                if key.is_empty() {
+                    wrong(b, word.pos(), ": 'key' expects an expression, found none");
+                    return None;
+                }
+                index += key.len() + 1;
+                continue;
             }
+            b"table" => {
+                option(b, line, index, |_| Ok(()))?;
+                table = line.words.get(index + 1).cloned();
+            }
+            b"min-size" => min_size = option(b, line, index, size(0))?,
             name => {
                 let message = manylane_expr::none_of(&format!("filter {kind}"), LIMIT_OPTIONS, name);
                 b.found.alert(word.pos(), message);
@@ -107,16 +122,37 @@ fn bandwidth(b: &mut Builder<'_>, line: &Line<'_>, incoming: bool) -> Option<Ban
         }
         index += 2;
     }
-    let missing = [("default-limit", limit.is_none()), ("default-period", period.is_none())];
-    let missing = missing.into_iter().find_map(|(name, is_missing)| is_missing.then_some(name));
-    let (Some(limit), Some(period)) = (limit, period) else {
-        let message = format!("'filter {kind}' expects '{}', found none", missing.unwrap_or_default());
-        b.found.alert(line.end(), message);
+    if let [Some(own), Some(shared)] = kinds {
+        let what = format!(
+            ": '{}' is of streams that share a limit, and '{}' of those that do not",
+            shared.shown(),
+            own.shown()
+        );
+        wrong(b, shared.pos().max(own.pos()), &what);
         return None;
+    }
+    let is_shared = kinds[1].is_some();
+    let given = if is_shared {
+        [("limit", shared_limit.is_some()), ("key", !key.is_empty())]
+    } else {
+        [("default-limit", limit.is_some()), ("default-period", period.is_some())]
     };
+    if let Some((missing, _)) = given.into_iter().find(|(_, is_given)| !is_given) {
+        wrong(b, line.end(), &format!("expects '{missing}', found none"));
+        return None;
+    }
     // `size` has checked the ranges.
-    let (limit, min_size) = (u32::try_from(limit).ok()?, u32::try_from(min_size).ok()?);
-    Some(BandwidthLimit { name: name.clone(), incoming, limit, period, min_size, pos: line.pos() })
+    let limit = u32::try_from(shared_limit.or(limit)?).ok()?;
+    let min_size = u32::try_from(min_size).ok()?;
+    Some(BandwidthLimit {
+        name: name.clone(),
+        incoming,
+        limit,
+        period: period.unwrap_or_default(),
+        shared: is_shared.then_some(SharedLimit { key, table }),
+        min_size,
+        pos: line.pos(),
+    })
 }
 
 fn trace(b: &mut Builder<'_>, line: &Line<'_>) -> Option<TraceFilter> {

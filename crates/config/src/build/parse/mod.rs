@@ -18,7 +18,7 @@ pub(crate) use server::{
     default_server, dispatch, nameserver, proxy_tlv, proxy_v2_options, ring_server, server, server_interface,
     server_source, server_template, server_usesrc,
 };
-pub(crate) use stick::table as stick_table;
+pub(crate) use stick::{rule as stick_rule, table as stick_table};
 
 use super::{Builder, Line};
 use crate::lex::{Environment, Word};

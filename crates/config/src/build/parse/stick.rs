@@ -1,8 +1,8 @@
-//! `stick-table`
+//! `stick-table`, and the `stick` rules that find and store servers in tables.
 
-use super::{Builder, Line};
+use super::{Builder, Line, split_condition};
 use crate::lex::Word;
-use crate::tree::{StickData, StickTable};
+use crate::tree::{StickData, StickKind, StickRule, StickTable};
 use crate::value::{self, Unit, ValueError};
 use manylane_expr::{DataType, Type};
 use std::time::Duration;
@@ -21,15 +21,14 @@ const MAX_ELEMENTS: i64 = 100;
 /// The longest period of a rate: its times are milliseconds of 32 bits, compared by their difference.
 const LONGEST_PERIOD: Duration = Duration::from_millis(1 << 30);
 
-const OPTIONS: [&str; 5] = ["type", "size", "expire", "nopurge", "store"];
+const OPTIONS: [&str; 6] = ["type", "size", "expire", "nopurge", "srvkey", "store"];
 
 /// Those that need what is not built.
-const UNBUILT: [(&str, bool, &str); 5] = [
+const UNBUILT: [(&str, bool, &str); 4] = [
     ("peers", true, "peers are not built yet"),
     ("recv-only", false, "peers are not built yet"),
     ("write-to", true, "tables do not copy what they count to another table"),
     ("brates-factor", true, "bytes are counted one by one"),
-    ("srvkey", true, "servers are stored by their ids"),
 ];
 
 pub(crate) fn table(b: &mut Builder<'_>, line: &Line<'_>) {
@@ -39,6 +38,30 @@ pub(crate) fn table(b: &mut Builder<'_>, line: &Line<'_>) {
     }
     let table = read(b, line);
     b.proxy().stick_table = table;
+}
+
+/// `stick match`, `stick on`, `stick store-request`, `stick store-response`
+pub(crate) fn rule(b: &mut Builder<'_>, line: &Line<'_>) {
+    let kind = match line.keyword.name {
+        "stick match" => StickKind::Match,
+        "stick store-request" => StickKind::StoreRequest,
+        "stick store-response" => StickKind::StoreResponse,
+        _ => StickKind::On,
+    };
+    let (words, condition) = split_condition(b, line);
+    let (key, table) = match &words[..] {
+        [key @ .., option, table] if *option == *"table" => (key, Some(table.clone())),
+        key => (key, None),
+    };
+    if key.is_empty() || key.iter().any(|word| *word == *"table") {
+        let message = format!(
+            "'{}' expects <pattern> [table <name>] [if|unless <condition>], found '{}'",
+            line.keyword.name,
+            words.iter().map(|word| word.shown().to_string()).collect::<Vec<_>>().join(" ")
+        );
+        return b.found.alert(line.pos(), message);
+    }
+    b.proxy().stick_rules.push(StickRule { kind, key: key.to_vec(), table, condition, pos: line.pos() });
 }
 
 fn wrong<T>(b: &mut Builder<'_>, word: &Word, at: usize, message: &str) -> Option<T> {
@@ -70,7 +93,7 @@ fn option<'l, T>(
 
 fn read(b: &mut Builder<'_>, line: &Line<'_>) -> Option<StickTable> {
     let (mut key, mut key_bytes, mut size, mut expire) = (None, KEY_BYTES as usize, None, None);
-    let (mut nopurge, mut data) = (false, Vec::<StickData>::new());
+    let (mut nopurge, mut by_address, mut data) = (false, false, Vec::<StickData>::new());
     let mut index = 0;
     while let Some(word) = line.words.get(index) {
         match word.bytes() {
@@ -80,13 +103,13 @@ fn read(b: &mut Builder<'_>, line: &Line<'_>) -> Option<StickTable> {
                     return None;
                 };
                 key = Some(match kind.bytes() {
-                    b"ip" => Type::Ipv4,
+                    b"ip" | b"ipv4" => Type::Ipv4,
                     b"ipv6" => Type::Ipv6,
                     b"integer" => Type::Int,
                     b"string" => Type::Str,
                     b"binary" => Type::Bin,
                     name => {
-                        const KINDS: [&str; 5] = ["ip", "ipv6", "integer", "string", "binary"];
+                        const KINDS: [&str; 6] = ["ip", "ipv4", "ipv6", "integer", "string", "binary"];
                         let message = manylane_expr::none_of("stick-table type", KINDS, name);
                         b.found.alert(kind.pos(), message);
                         return None;
@@ -116,6 +139,22 @@ fn read(b: &mut Builder<'_>, line: &Line<'_>) -> Option<StickTable> {
                 nopurge = true;
                 index += 1;
             }
+            b"srvkey" => {
+                let Some(kind) = line.words.get(index + 1) else {
+                    b.found.alert(line.end(), "'stick-table' : 'srvkey' expects name or addr, found none");
+                    return None;
+                };
+                by_address = match kind.bytes() {
+                    b"name" => false,
+                    b"addr" => true,
+                    name => {
+                        let message = manylane_expr::none_of("stick-table srvkey", ["name", "addr"], name);
+                        b.found.alert(kind.pos(), message);
+                        return None;
+                    }
+                };
+                index += 2;
+            }
             b"store" => {
                 let Some(word) = line.words.get(index + 1) else {
                     b.found.alert(line.end(), "'stick-table' : 'store' expects data types, found none");
@@ -144,7 +183,7 @@ fn read(b: &mut Builder<'_>, line: &Line<'_>) -> Option<StickTable> {
     };
     data.sort_by_key(|data| data.kind);
     let size = u32::try_from(size).ok()?; // in its range
-    Some(StickTable { key, key_bytes, size, expire, nopurge, data, pos: line.pos() })
+    Some(StickTable { key, key_bytes, size, expire, nopurge, by_address, data, pos: line.pos() })
 }
 
 /// `gpc0,http_req_rate(10s),gpc_rate(4,1m)`

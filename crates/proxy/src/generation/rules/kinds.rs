@@ -104,6 +104,8 @@ pub enum TrackCounts {
 pub struct General {
     pub(crate) counter: u32,
     pub(crate) index: u32,
+    /// That of the arrays alone, else also the one that has a name of its own.
+    pub(crate) of_array: bool,
     /// A tag is set, else a counter is added to.
     pub(crate) is_tag: bool,
     pub(crate) by: Figure,
@@ -120,6 +122,15 @@ pub struct SetBandwidth {
     /// Bytes a period.
     pub(crate) limit: Option<Figure>,
     pub(crate) period: Option<Change>,
+    /// Streams with the same key share it.
+    pub(crate) shared: Option<SharedKey>,
+}
+
+/// By which entry of a stick table streams share something.
+#[derive(Debug)]
+pub struct SharedKey {
+    pub(crate) table: TableId,
+    pub(crate) key: Expression,
 }
 
 /// What is done with a request or a response.

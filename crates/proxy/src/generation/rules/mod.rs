@@ -8,17 +8,19 @@ mod lookup;
 mod page;
 mod reply;
 mod setting;
+mod sticking;
 mod tracking;
 
 use captures::Slots;
 pub use captures::{Captures, MOST_CAPTURES};
 pub use kinds::{
     Action, Addressed, Change, ConnectionAction, ContentAction, Figure, General, Listed, Made, NameMatch,
-    Packets, Redirect, RedirectKind, Replaced, Reply, ReplyBody, SetBandwidth, Setting, Silence, TimeoutOf,
-    Track, TrackCounts,
+    Packets, Redirect, RedirectKind, Replaced, Reply, ReplyBody, SetBandwidth, Setting, SharedKey, Silence,
+    TimeoutOf, Track, TrackCounts,
 };
 pub use lookup::Lookup;
 pub use page::PageAction;
+pub use sticking::Stick;
 
 use super::filters::Filters;
 use super::missing;
@@ -86,6 +88,10 @@ pub struct Rules {
     pub use_backend: Vec<Rule<Target>>,
     /// `use-server`: the servers' numbers in their backend.
     pub use_server: Vec<Rule<Target>>,
+    /// `stick match`, `stick on` and `stick store-request`
+    pub stick: Vec<Rule<Stick>>,
+    /// `stick store-response`
+    pub store_response: Vec<Rule<Stick>>,
     /// `balance hash` and `balance maglev`: by what streams are balanced.
     pub balance: Option<Expression>,
 }
@@ -96,6 +102,8 @@ impl Rules {
         !(self.content.is_empty()
             && self.response_content.is_empty()
             && self.use_server.is_empty()
+            && self.stick.is_empty()
+            && self.store_response.is_empty()
             && self.persist.is_empty())
             || self.balance.is_some()
     }
@@ -483,6 +491,13 @@ impl<'c> RuleReader<'c> {
                 rules.use_server.extend(reader.choice(choice, EvalPoints::USE_SERVER, find));
             }
         }
+        for rule in &proxy.stick_rules {
+            let list = match rule.kind {
+                tree::StickKind::StoreResponse => &mut rules.store_response,
+                _ => &mut rules.stick,
+            };
+            list.extend(reader.stick(rule));
+        }
         for condition in &proxy.monitor_fail {
             let condition = Some(condition.clone());
             rules.monitor_fail.extend(reader.condition(&condition, EvalPoints::FRONT_REQUEST).flatten());
@@ -549,6 +564,11 @@ pub(super) fn mentioned_by(proxy: &Proxy, text: &[u8]) -> bool {
         || choices
             .into_iter()
             .any(|choice| has(std::slice::from_ref(&choice.target)) || when(&choice.condition))
+        || proxy.stick_rules.iter().any(|rule| has(&rule.key) || when(&rule.condition))
+        || proxy.filters.iter().any(|filter| {
+            matches!(filter, tree::Filter::Bandwidth(limit)
+                if limit.shared.as_ref().is_some_and(|shared| has(&shared.key)))
+        })
         || proxy.settings.http_errors.iter().any(|statement| has(&statement.words))
         || proxy.settings.stats.iter().any(|statement| has(&statement.words))
         || proxy.settings.unique_id_format.iter().any(|set| has(std::slice::from_ref(&set.value)))

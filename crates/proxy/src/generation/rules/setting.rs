@@ -3,11 +3,11 @@
 use super::captures::makes_slots;
 use super::{
     Addressed, Change, ConnectionAction, ContentAction, Figure, Made, Packets, Reader, SetBandwidth, Setting,
-    Silence, TimeoutOf,
+    SharedKey, Silence, TimeoutOf,
 };
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
-use manylane_config::tree;
+use manylane_config::tree::{self, SharedLimit};
 use manylane_config::value;
 use manylane_expr::{EvalPoints, Expression, Use, VariableId, When};
 use manylane_logs::Level;
@@ -208,12 +208,28 @@ impl Reader<'_, '_, '_> {
             let what = "the name of a 'filter bwlim-in' or 'filter bwlim-out' line of the same proxy";
             return self.expected(rule, filter, what);
         };
+        let shared = match &found.shared {
+            None => None,
+            Some(_) if !options.is_empty() => {
+                let what = format!(
+                    "expects nothing behind '{}', a filter whose limit streams share",
+                    filter.shown()
+                );
+                return self.wrong(rule, options[0].pos(), &what);
+            }
+            Some(SharedLimit { key, table }) => {
+                let what = format!("'{} set-bandwidth-limit' : 'key' of the filter", rule.list.name());
+                let (key, table) = self.table_key(&what, key, table.as_ref(), rule.pos, place)?;
+                Some(SharedKey { table, key })
+            }
+        };
         let mut made = Box::new(SetBandwidth {
             filter: found.id,
             sender: found.sender,
             usual: found.usual,
             limit: None,
             period: None,
+            shared,
         });
         let mut rest = options;
         while let [name, after @ ..] = rest {

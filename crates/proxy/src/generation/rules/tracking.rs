@@ -4,7 +4,7 @@ use super::{Figure, General, Reader, Track, TrackCounts};
 use manylane_config::lex::Word;
 use manylane_config::table::Ruleset;
 use manylane_config::{tree, value};
-use manylane_expr::{EvalPoints, is_castable};
+use manylane_expr::EvalPoints;
 
 /// `tune.stick-counters`, unless the file says otherwise.
 const COUNTERS: u64 = 3;
@@ -44,24 +44,8 @@ impl Reader<'_, '_, '_> {
             }
             expression => (expression, None),
         };
-        let key = self.expression(expression, place)?;
-        let found = self.compiler.names.table(table.map_or(self.proxy_name, Word::bytes));
-        let Some(found) = found else {
-            return match table {
-                Some(word) => self.expected(rule, word, "the name of a proxy with a 'stick-table'"),
-                None => {
-                    self.wrong(rule, rule.pos, "expects 'table <name>', or a 'stick-table' of the same proxy")
-                }
-            };
-        };
-        if !is_castable(key.gives(), found.key) {
-            let message = format!(
-                "expects a key of a type that is none of the table's: {} makes no {}",
-                key.gives(),
-                found.key
-            );
-            return self.wrong(rule, expression.first()?.pos(), &message);
-        }
+        let what = format!("'{} {}'", rule.list.name(), rule.action);
+        let (key, table) = self.table_key(&what, expression, table, rule.pos, place)?;
         let of_session = matches!(rule.list, Ruleset::TcpRequestConnection | Ruleset::TcpRequestSession);
         let counts = match rule.list {
             Ruleset::HttpRequest => TrackCounts::Request,
@@ -69,7 +53,7 @@ impl Reader<'_, '_, '_> {
             // What the frontend's rules for contents track counts the request, which comes after them.
             _ => TrackCounts::Nothing,
         };
-        Some(Track { counter, table: found.id, key, of_session, counts })
+        Some(Track { counter, table, key, of_session, counts })
     }
 
     /// `sc-inc-gpc0(<counter>)`, `sc-add-gpc(<index>,<counter>) <number>|<expression>` and so on.
@@ -108,6 +92,12 @@ impl Reader<'_, '_, '_> {
             }
             expression => Figure::Of(self.expression(expression, place)?),
         };
-        Some(General { counter, index, is_tag: rule.action.starts_with("sc-set-gpt"), by })
+        Some(General {
+            counter,
+            index,
+            of_array: has_index,
+            is_tag: rule.action.starts_with("sc-set-gpt"),
+            by,
+        })
     }
 }

@@ -1,0 +1,45 @@
+//! Names and addresses of servers, which entries keep by number (`server_key`): a text has the same number in
+//! all tables of the process, and keeps it.
+
+use manylane_sync::{LockClass, Mutex};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+static CLASS: LockClass = LockClass::new("keys of servers in stick tables", LockClass::LEAF);
+
+/// Texts of a chunk: as many have memory at once.
+const CHUNK: usize = 1024;
+
+/// Texts at most. They are kept for good, and addresses that name servers give may change for ever: what
+/// comes behind that many has no number, and entries find its server by its id alone.
+pub const MAX_SERVER_KEYS: usize = 64 * CHUNK;
+
+/// Written once each, so that who has a number reads its text without a lock. The first text has number 1.
+static TEXTS: [OnceLock<Box<[OnceLock<Box<str>>]>>; MAX_SERVER_KEYS / CHUNK] =
+    [const { OnceLock::new() }; MAX_SERVER_KEYS / CHUNK];
+
+manylane_sync::lazy_static! {
+    /// Numbers by text.
+    static NUMBERS: Mutex<HashMap<&'static str, u32>> = Mutex::new(&CLASS, HashMap::new());
+}
+
+/// The number of a text, which it gets now if it has none. None where there are too many. Takes a lock: keep
+/// the number.
+pub fn server_key(text: &str) -> Option<u32> {
+    let mut numbers = NUMBERS.lock();
+    if let Some(number) = numbers.get(text) {
+        return Some(*number);
+    }
+    let place = numbers.len();
+    let chunk = TEXTS.get(place / CHUNK)?.get_or_init(|| (0..CHUNK).map(|_| OnceLock::new()).collect());
+    let kept = chunk[place % CHUNK].get_or_init(|| text.into());
+    let number = u32::try_from(place + 1).ok()?;
+    numbers.insert(kept, number);
+    Some(number)
+}
+
+/// The text of a number, without a lock.
+pub fn server_key_text(number: u64) -> Option<&'static str> {
+    let place = usize::try_from(number).ok()?.checked_sub(1)?;
+    TEXTS.get(place / CHUNK)?.get()?[place % CHUNK].get().map(|text| &**text)
+}
