@@ -45,6 +45,8 @@ mod stick;
 mod takeover;
 mod tcp;
 mod tls;
+mod tls_limits;
 mod tls_runtime;
+mod tls_sessions;
 mod turns;
 mod unread;

@@ -86,10 +86,10 @@ pub(crate) fn openssl(arguments: &[&str], input: &str) -> Output {
 }
 
 /// `openssl s_server`, which answers requests for pages.
-struct Server(Child, SocketAddr);
+pub(crate) struct Server(Child, pub(crate) SocketAddr);
 
 impl Server {
-    fn start(certificate: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(certificate: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new("openssl")
             .args(["s_server", "-accept", "127.0.0.1:0", "-www", "-naccept", "100", "-cert"])
             .arg(certificate)

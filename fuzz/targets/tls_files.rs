@@ -25,7 +25,9 @@ fn server(source: Source) -> ServerSettings {
         tell_authorities: true,
         tickets: false,
         client_order: false,
+        ticket_keys: None,
         sessions: 0,
+        lifetime: 300,
     }
 }
 

@@ -20,8 +20,8 @@ const PROMPT: &str = "> ";
 /// Asks for the next line of a payload.
 const MORE: &str = "+ ";
 
-/// The command whose payload may have a private key.
-const SENDS_KEY: [&str; 3] = ["set", "ssl", "cert"];
+/// The commands whose payload may have a key.
+const SEND_KEYS: [[&str; 3]; 2] = [["set", "ssl", "cert"], ["set", "ssl", "tls-key"]];
 
 /// What a client has set for itself.
 #[derive(Debug)]
@@ -248,7 +248,7 @@ pub(crate) async fn serve(
             }
             let mut payload = None;
             if wants_payload {
-                let secret = words.iter().take(SENDS_KEY.len()).eq(SENDS_KEY);
+                let secret = SEND_KEYS.iter().any(|own| words.iter().take(own.len()).eq(own));
                 match lines.payload(&mut reply, settings.interactive, settings.timeout, secret).await {
                     Some(text) => payload = Some(text),
                     None => {

@@ -351,18 +351,24 @@ impl Connection {
         }
     }
 
-    /// Puts TLS on the connection. `early` holds the bytes received already. The
-    /// [handshake](TlsStream::handshake) comes next.
+    /// The connection with TLS over it; `early` was received of it already. What comes next is the
+    /// [handshake](TlsStream::handshake). `held` is dropped with the connection: its place at a limit, such
+    /// as that of all that speak TLS.
     ///
     /// # Errors
-    /// No memory: the connection is closed.
-    pub fn encrypt(self, tls: manylane_tls::Connection, early: Chain) -> Result<Self, AllocError> {
+    /// No memory: the connection is closed then.
+    pub fn encrypt(
+        self,
+        tls: manylane_tls::Connection,
+        early: Chain,
+        held: Option<Box<dyn fmt::Debug>>,
+    ) -> Result<Self, AllocError> {
         let under = match self {
             Self::Socket(stream) => Under::Socket(stream),
             Self::Local(local) => Under::Local(local),
             Self::Tls(_) => return Ok(self), // TLS is in use already
         };
-        TLS.alloc_with(|| TlsStream::new(under, tls, early)).map(Self::Tls)
+        TLS.alloc_with(|| TlsStream::new(under, tls, early, held)).map(Self::Tls)
     }
 }
 

@@ -9,6 +9,7 @@ use manylane_io::{Shutdown, Stream};
 use manylane_sched::{Class, Here};
 use manylane_tls::{Connection as Tls, Error, Info, Progress};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt;
 use std::net;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -34,6 +35,8 @@ pub struct TlsStream {
     state: RefCell<State>,
     /// Result of the handshake.
     info: OnceCell<Rc<Info>>,
+    /// Dropped with it.
+    _held: Option<Box<dyn fmt::Debug>>,
 }
 
 /// Transport below TLS.
@@ -94,8 +97,8 @@ impl Drop for Heavy {
 }
 
 impl TlsStream {
-    /// Creates a stream; `early` came over `under` already.
-    pub(crate) fn new(under: Under, tls: Tls, early: Chain) -> Self {
+    /// `early` came over `under` already.
+    pub(crate) fn new(under: Under, tls: Tls, early: Chain, held: Option<Box<dyn fmt::Debug>>) -> Self {
         let (plain, out) = (Chain::new(), Chain::new());
         Self {
             under,
@@ -110,6 +113,7 @@ impl TlsStream {
                 heard: false,
             }),
             info: OnceCell::new(),
+            _held: held,
         }
     }
 

@@ -61,7 +61,13 @@ counters! {
         pub spliced_in,
         /// Bytes to HTTP clients that were spliced from a server.
         pub spliced_out,
-        /// Requests of HTTP/2; `requests` includes them.
+        /// Handshakes of TLS that succeeded.
+        pub tls_sessions,
+        /// Of these, those that resumed a session.
+        pub tls_resumed,
+        /// Handshakes of TLS that failed.
+        pub tls_failed,
+        /// Requests of HTTP/2, whose streams are counted among all and here.
         pub h2_requests,
         /// Connections whose clients may speak only HTTP/2.
         pub h2_only,
@@ -180,6 +186,12 @@ macro_rules! stream_counts {
                 pub connects,
                 /// Requests on existing connections.
                 pub reuses,
+                /// Handshakes of TLS with servers that succeeded.
+                pub tls_sessions,
+                /// Of these, those that resumed a session.
+                pub tls_resumed,
+                /// Handshakes of TLS with servers that failed.
+                pub tls_failed,
                 $($(#[$own_meta])* pub $own,)+
             }
         }
@@ -321,6 +333,24 @@ counters! {
         pub bytes_in,
         /// Bytes to clients.
         pub bytes_out,
+        /// Handshakes of TLS that succeeded.
+        pub tls_sessions,
+        /// Of these, those that resumed a session.
+        pub tls_resumed,
+        /// Handshakes of TLS that failed.
+        pub tls_failed,
+    }
+}
+
+counters! {
+    /// Of the connections that speak TLS, with clients or with servers.
+    pub struct TlsCounts {
+        /// Connections.
+        pub connections,
+        /// Connections that ended.
+        pub connections_ended,
+        /// Handshakes that agreed on a new key: they resumed no session.
+        pub keys,
     }
 }
 
@@ -386,6 +416,16 @@ impl Metered for ListenerCounts {
     }
 }
 
+impl Metered for TlsCounts {
+    const RATES: [&'static str; 2] = ["connections", "keys"];
+    const LEVEL: (&'static str, &'static str) = ("connections", "connections_ended");
+    const MEANS: &'static [(&'static str, &'static str)] = &[];
+
+    fn rated(&self, which: usize) -> &Tally {
+        if which == 0 { &self.connections } else { &self.keys }
+    }
+}
+
 impl Metered for BackendCounts {
     const RATES: [&'static str; 2] = ["streams", "requests"];
     const LEVEL: (&'static str, &'static str) = ("streams", "streams_ended");
@@ -412,5 +452,7 @@ pub type FrontendStats = Counted<FrontendCounts>;
 pub type BackendStats = Counted<BackendCounts>;
 /// Counters of a server, with rates.
 pub type ServerStats = Counted<ServerCounts>;
-/// Counters of a listener, with rates.
+/// Of connections that speak TLS, with their rates.
+pub type TlsStats = Counted<TlsCounts>;
+/// Of a listener.
 pub type ListenerStats = Counted<ListenerCounts>;

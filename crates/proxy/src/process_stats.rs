@@ -2,7 +2,7 @@
 //! most that it was. Generations that follow on each other share it. The look once a second (`run::meter`)
 //! writes it; those who ask read what it found.
 
-use crate::counts::FrontendStats;
+use crate::counts::{FrontendStats, TlsStats};
 use manylane_sched::Time;
 use manylane_stats::Counter;
 use manylane_sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +20,10 @@ pub struct ProcessStats {
     stopping: AtomicBool,
     /// Resolutions that failed: the name is not there, or no name server gave an answer that is one.
     pub failed_resolutions: Counter,
+    /// Connections of clients that speak TLS.
+    pub tls_clients: TlsStats,
+    /// The same with servers, also for health checks.
+    pub tls_servers: TlsStats,
 }
 
 /// What the last look found.
@@ -40,7 +44,13 @@ struct Looks {
 impl Default for ProcessStats {
     fn default() -> Self {
         let (stopping, failed_resolutions) = (AtomicBool::new(false), Counter::new("failed_resolutions"));
-        Self { looks: Mutex::new(&PROCESS_STATS, Looks::default()), stopping, failed_resolutions }
+        Self {
+            looks: Mutex::new(&PROCESS_STATS, Looks::default()),
+            stopping,
+            failed_resolutions,
+            tls_clients: TlsStats::default(),
+            tls_servers: TlsStats::default(),
+        }
     }
 }
 
@@ -95,6 +105,8 @@ impl ProcessStats {
     /// The most of a second is forgotten.
     pub fn forget_most(&self) {
         self.looks.lock().most_connections = 0;
+        self.tls_clients.forget_most();
+        self.tls_servers.forget_most();
     }
 
     /// The most connections that came in a second; `current` are those of the last.

@@ -63,6 +63,20 @@ pub(crate) fn sections_of(keyword: &'static str, shown: &str, bytes: &[u8]) -> R
     })
 }
 
+/// What stands for these bytes in base64, which may be a key. None: it is no base64.
+pub(crate) fn base64(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    // Whoever reads PEM overwrites what was decoded, and tells nothing of it by the time that it takes.
+    let mut section = Zeroizing::new(Vec::with_capacity(text.len() + 64));
+    section.extend_from_slice(b"-----BEGIN PRIVATE KEY-----\n");
+    section.extend_from_slice(text);
+    section.extend_from_slice(b"\n-----END PRIVATE KEY-----\n");
+    let mut sections = Section::pem_slice_iter(&section);
+    match (sections.next()?, sections.next()) {
+        (Ok(one), None) => Some(one.der),
+        _ => None,
+    }
+}
+
 /// The files of a folder in the order of their names, or the file itself.
 pub(crate) fn files(keyword: &'static str, path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let failed =

@@ -14,6 +14,7 @@ mod provider;
 mod scratch;
 mod server;
 mod store;
+mod tickets;
 mod trust;
 
 #[cfg(all(test, not(any(loom, manylane_sim))))]
@@ -30,5 +31,6 @@ pub use openssl::Reason;
 pub use provider::CommonSettings;
 pub use rustls::Error as RustlsError;
 pub use rustls::pki_types::ServerName;
-pub use server::{ClientVerify, ServerContext, ServerSettings};
+pub use server::{ClientVerify, ServerContext, ServerSettings, SessionLookups, session_lookups};
 pub use store::{Failure, Kind, Names, Shown, Store};
+pub use tickets::BadKey;

@@ -5,9 +5,13 @@ use crate::error::Problem;
 use crate::names::Version;
 use crate::provider::CommonSettings;
 use crate::store::{Context, Known};
+use crate::tickets::{Rules, Tickets, dated, still_good};
 use crate::trust;
+use aws_lc_rs::digest;
+use manylane_sync::atomic::{AtomicU64, Ordering};
+use manylane_sync::{LockClass, Mutex};
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{
@@ -17,7 +21,11 @@ use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
 use std::collections::HashSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use zeroize::Zeroizing;
+
+static SESSIONS: LockClass = LockClass::new("sessions of TLS", LockClass::LEAF);
 
 /// Whether clients show certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -48,8 +56,12 @@ pub struct ServerSettings {
     pub tickets: bool,
     /// `prefer-client-ciphers`
     pub client_order: bool,
+    /// `tls-ticket-keys`: a file; keys are made at random without.
+    pub ticket_keys: Option<PathBuf>,
     /// `tune.ssl.cachesize`: sessions without tickets that are kept.
     pub sessions: usize,
+    /// `tune.ssl.lifetime`: seconds for which a session can be resumed.
+    pub lifetime: u32,
 }
 
 /// What a listener's connections have in common, on all lanes. [`Store::listener`](crate::Store::listener)
@@ -73,6 +85,7 @@ pub(crate) fn config(
             }
         });
     }
+    let rules = rules(settings, known)?;
     let builder = match settings.verify {
         ClientVerify::None => builder.with_no_client_auth(),
         verify => {
@@ -112,17 +125,26 @@ pub(crate) fn config(
     config.ignore_client_order = !settings.client_order;
     let failed = |error: rustls::Error| Problem::new("ssl", format!("no keys for tickets: {error}"));
     // Whoever resumes a session is not asked for a certificate again: it must be one that began by the
-    // same rules. So listeners that ask have keys and sessions of their own, and all others share them,
-    // also with those of the generation that comes next.
+    // same rules. So listeners that ask have random keys and sessions of their own, and all others share
+    // them, also with those of the generation that comes next.
     let own = settings.verify != ClientVerify::None;
     if settings.tickets {
-        config.ticketer = if own { aws_lc_rs::Ticketer::new() } else { shared_ticketer() }.map_err(failed)?;
+        let keys: Arc<dyn ProducesTickets> = match &settings.ticket_keys {
+            Some(path) => known.ticket_keys(path)?,
+            None if own => Ticketer::new().map_err(failed)?,
+            None => shared_ticketer().map_err(failed)?,
+        };
+        config.ticketer = Arc::new(Tickets { keys, lifetime: settings.lifetime, rules });
         config.session_storage = Arc::new(NoServerSessionStorage {});
     } else {
-        config.session_storage = match settings.sessions {
-            0 => Arc::new(NoServerSessionStorage {}),
-            most if own => ServerSessionMemoryCache::new(most),
-            most => shared_sessions(most),
+        let sessions = match settings.sessions {
+            0 => None,
+            most if own => Some(ServerSessionMemoryCache::new(most)),
+            most => Some(shared_sessions(most)),
+        };
+        config.session_storage = match sessions {
+            None => Arc::new(NoServerSessionStorage {}),
+            Some(kept) => Arc::new(Sessions { kept, lifetime: settings.lifetime, rules }),
         };
     }
     Ok(config)
@@ -185,13 +207,107 @@ impl ClientCertVerifier for Verifier {
 /// The keys of tickets, of all lanes; rustls changes them every six hours, and knows the ones before.
 fn shared_ticketer() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     static SHARED: OnceLock<Result<Arc<dyn ProducesTickets>, rustls::Error>> = OnceLock::new();
-    SHARED.get_or_init(aws_lc_rs::Ticketer::new).clone()
+    SHARED.get_or_init(Ticketer::new).clone()
 }
 
-/// The sessions of clients without tickets, of all lanes. The first listener says how many.
-fn shared_sessions(most: usize) -> Arc<dyn StoresServerSessions> {
-    static SHARED: OnceLock<Arc<dyn StoresServerSessions>> = OnceLock::new();
-    SHARED.get_or_init(|| ServerSessionMemoryCache::new(most)).clone()
+/// What a listener knows of its clients' certificates, as a digest: the sessions of another one that knows
+/// something else are not resumed.
+fn rules(settings: &ServerSettings, known: &mut Known) -> Result<Rules, Problem> {
+    let mut digest = digest::Context::new(&digest::SHA256);
+    let mut add = |bytes: &[u8]| {
+        digest.update(&(bytes.len() as u64).to_be_bytes());
+        digest.update(bytes);
+    };
+    if settings.verify != ClientVerify::None {
+        add(if settings.verify == ClientVerify::Required { b"required" } else { b"optional" });
+        if let Some(path) = &settings.common.authorities {
+            known.authorities(path)?.der().iter().for_each(|der| add(der));
+        }
+        add(b"revoked");
+        if let Some(path) = &settings.common.revoked {
+            known.revoked(path)?.der().iter().for_each(|der| add(der));
+        }
+    }
+    let mut rules = Rules::default();
+    rules.copy_from_slice(digest.finish().as_ref());
+    Ok(rules)
+}
+
+/// The sessions of clients without tickets, of all lanes. Where the file says another number than before,
+/// none is known any more.
+fn shared_sessions(most: usize) -> Arc<ServerSessionMemoryCache> {
+    manylane_sync::lazy_static! {
+        static SHARED: Mutex<Option<(usize, Arc<ServerSessionMemoryCache>)>> = Mutex::new(&SESSIONS, None);
+    }
+    let mut shared = SHARED.lock();
+    match &*shared {
+        Some((own, sessions)) if *own == most => sessions.clone(),
+        _ => shared.insert((most, ServerSessionMemoryCache::new(most))).1.clone(),
+    }
+}
+
+manylane_sync::lazy_static! {
+    /// How often sessions were looked for that are kept here, for all listeners. Who looks takes a lock, too.
+    static LOOKUPS: AtomicU64 = AtomicU64::new(0);
+}
+manylane_sync::lazy_static! {
+    /// Of these, how often in vain.
+    static MISSES: AtomicU64 = AtomicU64::new(0);
+}
+
+/// How often clients asked for a session that is kept here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionLookups {
+    /// Since the start.
+    pub all: u64,
+    /// Of these, in vain.
+    pub misses: u64,
+}
+
+/// See [`SessionLookups`].
+pub fn session_lookups() -> SessionLookups {
+    SessionLookups { all: LOOKUPS.load(Ordering::Relaxed), misses: MISSES.load(Ordering::Relaxed) }
+}
+
+/// Sessions of clients without tickets, and how often they are looked for.
+#[derive(Debug)]
+struct Sessions {
+    kept: Arc<ServerSessionMemoryCache>,
+    /// Seconds.
+    lifetime: u32,
+    rules: Rules,
+}
+
+impl Sessions {
+    fn found(&self, session: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let session = session.map(Zeroizing::new).and_then(|session| {
+            still_good(&self.rules, &session, self.lifetime, UnixTime::now()).map(<[u8]>::to_vec)
+        });
+        LOOKUPS.fetch_add(1, Ordering::Relaxed);
+        if session.is_none() {
+            MISSES.fetch_add(1, Ordering::Relaxed);
+        }
+        session
+    }
+}
+
+impl StoresServerSessions for Sessions {
+    fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
+        let value = Zeroizing::new(value);
+        self.kept.put(key, dated(&self.rules, &value, UnixTime::now()))
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.found(self.kept.get(key))
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.found(self.kept.take(key))
+    }
+
+    fn can_cache(&self) -> bool {
+        self.kept.can_cache()
+    }
 }
 
 impl fmt::Debug for ServerContext {

@@ -18,6 +18,7 @@ use crate::client::{self, ClientContext, ClientSettings};
 use crate::error::Problem;
 use crate::files::{Section, sections_of};
 use crate::server::{self, ServerContext, ServerSettings};
+use crate::tickets::{BadKey, TicketKeys};
 use crate::trust::{Authorities, Revoked};
 use manylane_sync::qsbr::{Published, Reader};
 use manylane_sync::{LockClass, Mutex};
@@ -26,7 +27,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-static FILES: LockClass = LockClass::new("files of TLS", LockClass::LEAF);
+static FILES: LockClass = LockClass::new("files of TLS", 73);
 
 /// A context that connections begin with: what it was made of, and what it is now.
 pub(crate) struct Context<S, C> {
@@ -283,6 +284,8 @@ pub(crate) struct Known {
     certificates: Files<Bundle>,
     authorities: Files<Authorities>,
     revoked: Files<Revoked>,
+    /// In the order of their first use, by which they are numbered.
+    ticket_keys: Vec<(Box<str>, Arc<TicketKeys>)>,
     lists: BTreeMap<Box<str>, (List, PathBuf)>,
     definitions: HashMap<Box<str>, Definition>,
     listeners: Vec<ServerEntry>,
@@ -362,6 +365,18 @@ impl Known {
         }
         let read = Arc::new(Revoked::load(path)?);
         self.revoked.all.insert(name, read.clone());
+        Ok(read)
+    }
+
+    /// The keys of tickets in that file; read where it is not known yet.
+    pub(crate) fn ticket_keys(&mut self, path: &Path) -> Result<Arc<TicketKeys>, Problem> {
+        check_name("tls-ticket-keys", path)?;
+        let name = name_of(path);
+        if let Some((_, known)) = self.ticket_keys.iter().find(|(own, _)| *own == name) {
+            return Ok(known.clone());
+        }
+        let read = Arc::new(TicketKeys::load(path)?);
+        self.ticket_keys.push((name, read.clone()));
         Ok(read)
     }
 
@@ -686,6 +701,26 @@ impl Store {
     pub fn remove(&self, kind: Kind, name: &str) -> Result<(), Failure> {
         let known = &mut *self.0.lock();
         each!(kind, files => known.remove(kind, name, files))
+    }
+
+    /// The files with keys of tickets, in the order of their numbers, and the names of the keys of each.
+    pub fn ticket_keys(&self) -> Vec<(Box<str>, Vec<[u8; 16]>)> {
+        self.0.lock().ticket_keys.iter().map(|(name, keys)| (name.clone(), keys.names())).collect()
+    }
+
+    /// Adds a key of tickets, in base64, to those of the file of that name, or of that number behind a `#`.
+    ///
+    /// # Errors
+    /// [`BadKey`]; nothing is different then.
+    pub fn add_ticket_key(&self, file: &str, key: &str) -> Result<(), BadKey> {
+        let known = self.0.lock();
+        let all = &known.ticket_keys;
+        let found = match file.strip_prefix('#') {
+            Some(number) => number.parse().ok().and_then(|number: usize| all.get(number)),
+            None => all.iter().find(|(own, _)| **own == *file),
+        };
+        let (_, keys) = found.ok_or(BadKey::Unknown)?;
+        keys.push(key)
     }
 
     /// The lists and folders.

@@ -78,7 +78,9 @@ fn server_settings(certificates: &[&Path]) -> ServerSettings {
         tell_authorities: true,
         tickets: true,
         client_order: false,
+        ticket_keys: None,
         sessions: 100,
+        lifetime: 300,
     }
 }
 

@@ -2,10 +2,13 @@
 
 use super::section::GLOBAL;
 use super::tls::{TlsOptions, VERSIONS};
-use super::{Keyword, args, choice, int, own, text};
+use super::{Keyword, args, choice, int, own, seconds, text};
 use crate::build::{Builder, Line};
 use crate::lex::Word;
 use crate::tree::Set;
+use std::time::Duration;
+
+const MANY: i64 = i32::MAX as i64;
 
 /// Why parts of TLS are refused.
 pub(super) const TLS: &str = "it is not built yet";
@@ -33,6 +36,12 @@ pub struct TlsProcess {
     pub server_verify: Option<Set<&'static str>>,
     /// `tune.ssl.cachesize`
     pub sessions: Option<Set<u32>>,
+    /// `tune.ssl.lifetime`
+    pub lifetime: Option<Set<Duration>>,
+    /// `maxsslconn`
+    pub connections: Option<Set<u32>>,
+    /// `maxsslrate`
+    pub rate: Option<Set<u32>>,
 }
 
 /// Rows of which the process has two, for each side.
@@ -58,6 +67,22 @@ pub(super) fn rows() -> Vec<Keyword> {
         args("key-base", GLOBAL, [text("folder")], "where relative names of keys of 'crt-store' begin")
             .built(|b, line| b.config.global.tls.key_base = Some(line.set(line.word(0)))),
         args(
+            "maxsslconn",
+            GLOBAL,
+            [int("number", 0, MANY)],
+            "connections at once that speak TLS, with clients and with servers; 0 for no bound",
+        )
+        .default("0")
+        .built(|b, line| b.config.global.tls.connections = Some(line.set(line.int(0) as u32))),
+        args(
+            "maxsslrate",
+            GLOBAL,
+            [int("number", 0, MANY)],
+            "connections with TLS accepted a second; 0 for no bound",
+        )
+        .default("0")
+        .built(|b, line| b.config.global.tls.rate = Some(line.set(line.int(0) as u32))),
+        args(
             "ssl-server-verify",
             GLOBAL,
             [choice("how", &["none", "required"])],
@@ -73,6 +98,9 @@ pub(super) fn rows() -> Vec<Keyword> {
         )
         .default("20000")
         .built(|b, line| b.config.global.tls.sessions = Some(line.set(line.int(0) as u32))),
+        args("tune.ssl.lifetime", GLOBAL, [seconds("time")], "how long a session can be resumed")
+            .default("300s")
+            .built(|b, line| b.config.global.tls.lifetime = Some(line.set(line.time(0)))),
         own("ssl-default-bind-options", GLOBAL, "<option>...", 1, "options of all bind lines with TLS")
             .built(|b, line| {
                 let mut options = std::mem::take(&mut b.config.global.tls.bind);
@@ -109,13 +137,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             NOT_YET,
         ),
         ("issuers-chain-path", "<folder>", "issuers' certificates that complete chains", NOT_YET),
-        ("maxsslconn", "<number>", "TLS connections at once", "'maxconn' is the bound of all connections"),
-        (
-            "maxsslrate",
-            "<number>",
-            "TLS handshakes a second",
-            "'maxconnrate' is the bound of all connections",
-        ),
         ("ocsp-update.disable", "on|off", "no renewal of OCSP responses", OCSP),
         ("ocsp-update.httpproxy", "<address>", "proxy for the renewal of OCSP responses", OCSP),
         ("ocsp-update.maxdelay", "<seconds>", "longest time between renewals of an OCSP response", OCSP),
@@ -156,12 +177,6 @@ pub(super) fn rows() -> Vec<Keyword> {
         ),
         ("tune.ssl.hard-maxrecord", "<bytes>", "largest record", "records have up to 16 KiB"),
         ("tune.ssl.keylog", "on|off", "secrets are kept for capture tools", NOT_YET),
-        (
-            "tune.ssl.lifetime",
-            "<seconds>",
-            "how long a session can be resumed",
-            "sessions end when the keys of tickets were changed twice, within twelve hours",
-        ),
         (
             "tune.ssl.maxrecord",
             "<bytes>",

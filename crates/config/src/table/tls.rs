@@ -36,6 +36,8 @@ pub struct TlsOptions {
     pub newest: Option<Set<&'static str>>,
     /// `tls-tickets` and `no-tls-tickets`
     pub tickets: Option<Set<bool>>,
+    /// `tls-ticket-keys`
+    pub ticket_keys: Option<Set<Word>>,
     /// `strict-sni` and `no-strict-sni`
     pub strict_sni: Option<Set<bool>>,
     /// `prefer-client-ciphers`
@@ -87,7 +89,6 @@ const REFUSED_BIND: &[(&str, usize, &str)] = &[
     ("ktls", 1, "TLS in the kernel is not built yet"),
     ("ocsp", 1, "OCSP is not built yet"),
     ("ocsp-update", 1, "OCSP is not built yet"),
-    ("tls-ticket-keys", 1, "the keys of tickets are made at random, and the same for all lanes"),
 ];
 
 const REFUSED_SERVER: &[(&str, usize, &str)] = &[
@@ -158,6 +159,8 @@ pub(super) fn bind_rows() -> Vec<Keyword> {
         args("default-crt", BIND, [text("file")], "a certificate for clients that no other one is for")
             .adds()
             .built(|b, line| b.bind.tls.default_crt.push(line.word(0))),
+        args("tls-ticket-keys", BIND, [text("file")], "keys of tickets, which other processes may have, too")
+            .built(|b, line| b.bind.tls.ticket_keys = Some(line.set(line.word(0)))),
         flag("no-alpn", BIND, "no protocols are offered within TLS")
             .built(|b, line| b.bind.tls.alpn = Some(line.set(Word::plain("", line.pos())))),
         args("ecdhe", BIND, [text("curve")], "older form of curves")

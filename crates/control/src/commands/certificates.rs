@@ -6,8 +6,9 @@ use super::Call;
 use crate::reply::Gone;
 use crate::serve::Control;
 use manylane_expr::{CertificateText, RevokedText};
-use manylane_tls::{Failure, Kind, ListLine, Store};
+use manylane_tls::{BadKey, Failure, Kind, ListLine, Store};
 use std::fmt::Write;
+use zeroize::Zeroizing;
 
 /// What an answer calls a kind.
 fn noun(kind: Kind) -> &'static str {
@@ -404,6 +405,63 @@ pub(super) async fn remove_line(call: &mut Call<'_, '_>) {
                 other => sentence(Kind::Certificate, &name, &other, "set"),
             };
             call.error(&format!("Can't delete the entry: {why}"));
+        }
+        None => {}
+    }
+}
+
+/// `show tls-keys [<file>|#<id>|*]`
+pub(super) async fn show_ticket_keys(call: &mut Call<'_, '_>) {
+    let Some(files) = aside(call, Store::ticket_keys).await else { return };
+    let wanted = call.word(0).to_owned();
+    if wanted.is_empty() {
+        call.reply.put("# id (file)\n");
+        for (number, (file, _)) in files.iter().enumerate() {
+            let _ = writeln!(call.reply, "{number} ({file})");
+        }
+        return;
+    }
+    let number = wanted.strip_prefix('#').and_then(|number| number.parse::<usize>().ok());
+    let is_wanted = |(own, (file, _)): &(usize, &(Box<str>, Vec<[u8; 16]>))| {
+        wanted == "*" || number == Some(*own) || **file == *wanted
+    };
+    let mut shown = files.iter().enumerate().filter(is_wanted).peekable();
+    if shown.peek().is_none() {
+        return call.error("'show tls-keys' unable to locate referenced filename");
+    }
+    // What encrypts stays here; tickets show the names of their keys to anybody.
+    call.reply.put("# id name\n");
+    for (number, (file, names)) in shown {
+        let _ = writeln!(call.reply, "# {number} ({file})");
+        for (place, name) in names.iter().enumerate() {
+            let _ = write!(call.reply, "{number}.{place} ");
+            for byte in name {
+                let _ = write!(call.reply, "{byte:02x}");
+            }
+            call.reply.put("\n");
+        }
+    }
+}
+
+/// `set ssl tls-key {<file>|#<id>} {<key>|<payload>}`
+pub(super) async fn add_ticket_key(call: &mut Call<'_, '_>) {
+    let payload = call.payload.take();
+    let (file, key) = match (call.words, payload) {
+        ([file, ..], Some(key)) => (file.clone(), key),
+        ([file, key, ..], None) => (file.clone(), Zeroizing::new(key.clone())),
+        _ => {
+            return call
+                .error("'set ssl tls-key' expects a filename and the new TLS key in base64 encoding.");
+        }
+    };
+    match aside(call, move |store| store.add_ticket_key(&file, &key)).await {
+        Some(Ok(())) => call.info("TLS ticket key updated!"),
+        Some(Err(BadKey::Unknown)) => call.error("'set ssl tls-key' unable to locate referenced filename"),
+        Some(Err(BadKey::Malformed)) => {
+            call.error("'set ssl tls-key' received invalid base64 encoded TLS key.");
+        }
+        Some(Err(BadKey::OtherLength)) => {
+            call.error("'set ssl tls-key' received a key of wrong size.");
         }
         None => {}
     }

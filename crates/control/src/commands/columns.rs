@@ -132,9 +132,9 @@ columns! {
     H3req "h3req" "MCP" "requests of HTTP/3 (0)";
     Proto "proto" "SGP" "protocol of a listener";
     // In tables a column `-` stands here, before those of protocols.
-    SslSess "ssl_sess" "MCP" "TLS sessions (0: there is no TLS here)";
-    SslReusedSess "ssl_reused_sess" "MCP" "TLS sessions that were resumed (0)";
-    SslFailedHandshake "ssl_failed_handshake" "MCP" "TLS handshakes that failed (0)";
+    SslSess "ssl_sess" "MCP" "Handshakes of TLS that succeeded";
+    SslReusedSess "ssl_reused_sess" "MCP" "Of these, those that resumed a session";
+    SslFailedHandshake "ssl_failed_handshake" "MCP" "Handshakes of TLS that failed";
     SslOcspStaple "ssl_ocsp_staple" "MCP" "OCSP responses that were sent along (0)";
     SslFailedOcspStaple "ssl_failed_ocsp_staple" "MCP" "OCSP responses that could not be sent along (0)";
     H3Data "h3_data" "MCP" "HTTP/3 DATA frames received (0: there is no HTTP/3 here)";

@@ -38,9 +38,9 @@ pub(crate) static FIELDS: &[Field] = fields! {
     17 "CurrConns" "MGP" "Connections of clients";
     18 "CumConns" "MCP" "Connections of clients since the start";
     19 "CumReq" "MCP" "Requests since the start";
-    20 "MaxSslConns" "MMP" "TLS connections at most (0: there is no TLS here)";
-    21 "CurrSslConns" "MGP" "TLS connections (0)";
-    22 "CumSslConns" "MCP" "TLS connections since the start (0)";
+    20 "MaxSslConns" "MMP" "TLS connections at most, with clients and servers (0: no limit)";
+    21 "CurrSslConns" "MGP" "TLS connections with clients and servers";
+    22 "CumSslConns" "MCP" "TLS connections with clients and servers since the start";
     23 "Maxpipes" "CLP" "Pipes for splicing at most (0: no limit)";
     24 "PipesUsed" "MGP" "Pipes that splices hold";
     25 "PipesFree" "MGP" "Pipes that are kept for the next";
@@ -50,16 +50,16 @@ pub(crate) static FIELDS: &[Field] = fields! {
     29 "SessRate" "MRP" "The same as ConnRate";
     30 "SessRateLimit" "CLP" "Sessions a second that are taken (0: no limit)";
     31 "MaxSessRate" "MRP" "The same as MaxConnRate";
-    32 "SslRate" "MRP" "TLS connections in the last second (0)";
-    33 "SslRateLimit" "CLP" "TLS connections a second that are taken (0: no limit)";
-    34 "MaxSslRate" "MMP" "The most TLS connections in a second (0)";
-    35 "SslFrontendKeyRate" "MGP" "TLS keys of clients in the last second (0)";
-    36 "SslFrontendMaxKeyRate" "MMP" "The most in a second (0)";
-    37 "SslFrontendSessionReuse_pct" "MGP" "Percent of TLS connections of clients without a new key (0)";
-    38 "SslBackendKeyRate" "MRP" "TLS keys to servers in the last second (0)";
-    39 "SslBackendMaxKeyRate" "MMP" "The most in a second (0)";
-    40 "SslCacheLookups" "MCP" "Looks for TLS sessions that are kept (0)";
-    41 "SslCacheMisses" "MCP" "Of these, those in vain (0)";
+    32 "SslRate" "MRP" "TLS connections of clients in the last second";
+    33 "SslRateLimit" "CLP" "TLS connections of clients a second that are taken (0: no limit)";
+    34 "MaxSslRate" "MMP" "The most TLS connections of clients in a second";
+    35 "SslFrontendKeyRate" "MGP" "New TLS keys with clients in the last second";
+    36 "SslFrontendMaxKeyRate" "MMP" "The most in a second";
+    37 "SslFrontendSessionReuse_pct" "MGP" "Percent of TLS connections of clients without a new key";
+    38 "SslBackendKeyRate" "MRP" "New TLS keys with servers in the last second";
+    39 "SslBackendMaxKeyRate" "MMP" "The most in a second";
+    40 "SslCacheLookups" "MCP" "Looks for TLS sessions that are kept";
+    41 "SslCacheMisses" "MCP" "Of these, those in vain";
     42 "CompressBpsIn" "MRP" "Bytes to the compressor in the last second (0: nothing is compressed here)";
     43 "CompressBpsOut" "MRP" "Bytes that it gave (0)";
     44 "CompressBpsRateLim" "CLP" "Bytes that it may give in a second (0: no limit)";
@@ -123,6 +123,11 @@ pub(crate) fn value(
     let counted = |pick: fn(&manylane_proxy::counts::FrontendCounts) -> &manylane_stats::Tally| -> u64 {
         frontends.iter().map(|frontend| frontend.counts.read_cheap_one(pick)).sum()
     };
+    let clients = || process_stats.tls_clients.figures(Time::now());
+    let servers = || process_stats.tls_servers.figures(Time::now());
+    let tls = |pick: fn(&manylane_proxy::counts::TlsCounts) -> &manylane_stats::Tally| -> u64 {
+        process_stats.tls_clients.read_cheap_one(pick) + process_stats.tls_servers.read_cheap_one(pick)
+    };
     let connections = || {
         let ended = counted(|counts| &counts.connections_ended);
         counted(|counts| &counts.connections).saturating_sub(ended)
@@ -158,26 +163,26 @@ pub(crate) fn value(
         "Hard_maxconn" => Number32(generation.hard_maxconn),
         "ConnRate" | "SessRate" => rate(connection_rate()),
         "MaxConnRate" | "MaxSessRate" => Number32(process_stats.most_connections(connection_rate())),
-        "SslRate"
-        | "SslFrontendKeyRate"
-        | "SslFrontendSessionReuse_pct"
-        | "SslBackendKeyRate"
-        | "CompressBpsIn"
-        | "CompressBpsOut" => rate(0),
-        "MaxSslConns"
-        | "CurrSslConns"
-        | "CumSslConns"
-        | "SslRateLimit"
-        | "MaxSslRate"
-        | "SslFrontendMaxKeyRate"
-        | "SslBackendMaxKeyRate"
-        | "SslCacheLookups"
-        | "SslCacheMisses"
-        | "CompressBpsRateLim"
-        | "ActivePeers"
-        | "ConnectedPeers"
-        | "CumRecvLogs"
-        | "Niced_tasks" => Number32(0),
+        "MaxSslConns" => Number32(generation.tls_places.most()),
+        "CurrSslConns" => {
+            let ended = tls(|counts| &counts.connections_ended);
+            Number32(tls(|counts| &counts.connections).saturating_sub(ended))
+        }
+        "CumSslConns" => Number32(tls(|counts| &counts.connections)),
+        "SslRateLimit" => Number32(generation.tls_rate.most()),
+        "SslRate" => rate(clients().rates[0]),
+        "MaxSslRate" => Number32(clients().most[0]),
+        "SslFrontendKeyRate" => rate(clients().rates[1]),
+        "SslFrontendMaxKeyRate" => Number32(clients().most[1]),
+        "SslFrontendSessionReuse_pct" => rate(reused_percent(clients().rates)),
+        "SslBackendKeyRate" => rate(servers().rates[1]),
+        "SslBackendMaxKeyRate" => Number32(servers().most[1]),
+        "SslCacheLookups" => Number32(manylane_tls::session_lookups().all),
+        "SslCacheMisses" => Number32(manylane_tls::session_lookups().misses),
+        "CompressBpsIn" | "CompressBpsOut" => rate(0),
+        "CompressBpsRateLim" | "ActivePeers" | "ConnectedPeers" | "CumRecvLogs" | "Niced_tasks" => {
+            Number32(0)
+        }
         "DebugCommandsIssued" => Number32(super::sessions::HARMED.load(Ordering::Relaxed)),
         "Maxpipes" => Number32(generation.process.most_pipes.unwrap_or(0) as u64),
         "PipesUsed" => Number32(pipes(|lane| lane.pipes_used)),
@@ -225,6 +230,14 @@ pub(crate) fn value(
     })
 }
 
+/// Of so many connections in the last second, and so many new keys, the part without a new key.
+fn reused_percent([connections, keys]: [u64; 2]) -> u64 {
+    if keys >= connections {
+        return 0;
+    }
+    100 - (100 * keys + (connections - 1) / 2) / connections
+}
+
 pub(super) fn show(call: &mut Call<'_, '_>) {
     let words = call.words;
     let Some(form) = Form::read(call, words, &["typed", "json", "desc", "float"]) else { return };
@@ -257,6 +270,12 @@ pub(super) fn show(call: &mut Call<'_, '_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_new_key_is_a_session_from_before() {
+        let all = [[0, 0], [4, 0], [4, 1], [3, 2], [4, 4], [2, 3]].map(reused_percent);
+        assert_eq!(all, [0, 100, 75, 33, 0, 0]);
+    }
 
     #[test]
     fn places_ascend() {

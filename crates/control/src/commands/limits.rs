@@ -54,15 +54,17 @@ pub(super) fn set_maxconn_frontend(call: &mut Call<'_, '_>) {
 /// As HAProxy, without the rates of what is not built.
 const RATES: &str = "'set rate-limit' only supports :\n   - 'connections global' to set the most \
     connections a \
-    second\n   - 'sessions global' to set the most sessions a second";
+    second\n   - 'sessions global' to set the most sessions a second\n   - 'ssl-sessions global' to set the \
+    most connections with TLS a second";
 
-/// `set rate-limit connections global`, `set rate-limit sessions global`
+/// `set rate-limit connections global`, and the same of `sessions` and `ssl-sessions`
 pub(super) fn set_rate_limit(call: &mut Call<'_, '_>) {
     let rate = match call.word(0) {
         "connections" => &call.generation.connection_rate,
         "sessions" => &call.generation.session_rate,
-        "http-compression" | "ssl-sessions" => {
-            return call.error("Compression and TLS are not built yet, so their rates have no limit.");
+        "ssl-sessions" => &call.generation.tls_rate,
+        "http-compression" => {
+            return call.error("Compression is not built yet, so its rate has no limit.");
         }
         _ => return call.error(RATES),
     };

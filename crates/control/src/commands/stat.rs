@@ -86,21 +86,12 @@ impl Line {
         }
     }
 
-    /// Nothing of TLS.
-    fn security(&mut self) {
-        for value in &mut self.values[SECURITY] {
-            *value = Some(Number64(0));
-        }
-    }
-
     fn gauge(&mut self, column: Column, n: u64) {
         self.set(column, Number32(n));
     }
 }
 
-/// Columns of protocols, from the first to the last: TLS, and all.
-const SECURITY: std::ops::RangeInclusive<usize> =
-    Column::SslSess as usize..=Column::SslFailedOcspStaple as usize;
+/// Columns of protocols, from the first to the last.
 const PROTOCOLS: std::ops::RangeInclusive<usize> =
     Column::SslSess as usize..=Column::H1SplicedBytesOut as usize;
 /// Of these, those that only frontends have.
@@ -173,6 +164,18 @@ impl Sums {
             ],
         );
         (connections, streams)
+    }
+
+    /// Fills the columns of TLS.
+    fn tls(&self, line: &mut Line) {
+        let columns = [
+            (Column::SslSess, "tls_sessions"),
+            (Column::SslReusedSess, "tls_resumed"),
+            (Column::SslFailedHandshake, "tls_failed"),
+        ];
+        self.fill(line, &columns);
+        line.count(Column::SslOcspStaple, 0);
+        line.count(Column::SslFailedOcspStaple, 0);
     }
 
     /// The largest of a lane.
@@ -286,6 +289,7 @@ pub(crate) fn frontend(frontend: &Frontend, process_most: u64) -> Line {
     line.gauge(Column::ReqRate, rates[1]);
     line.gauge(Column::ReqRateMax, most[1]);
     line.protocols();
+    sums.tls(&mut line);
     if frontend.mode == Mode::Http {
         sums.fill(&mut line, RESPONSES);
         let (connections, streams) = sums.http2(&mut line);
@@ -339,7 +343,7 @@ pub(crate) fn listener(frontend: &Frontend, own: &Listener) -> Line {
             (Column::Wrew, "failed_rewrites"),
         ],
     );
-    line.security();
+    sums.tls(&mut line);
     let proto = match &own.endpoint {
         Endpoint::Ip(SocketAddr::V4(_)) => "tcpv4",
         Endpoint::Ip(SocketAddr::V6(_)) => "tcpv6",
@@ -550,7 +554,7 @@ pub(crate) fn server(
     if server.check.as_ref().is_some_and(|check| check.observed.is_some()) {
         line.count(Column::Hanafail, sums.get("health_errors"));
     }
-    line.security();
+    sums.tls(&mut line);
     if !server.added {
         line.gauge(Column::Srid, 0);
     }
@@ -638,6 +642,7 @@ pub(crate) fn backend(backend: &Backend, form: Form) -> Line {
         line.gauge(Column::Downtime, past.downtime(now).as_secs());
     }
     line.protocols();
+    sums.tls(&mut line);
     line.values[OF_FRONTENDS].fill_with(|| None);
     if backend.mode == Mode::Http {
         if let Some(cookie) = &backend.http.cookie {

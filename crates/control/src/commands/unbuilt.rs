@@ -18,7 +18,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("set anon", "answers are not made anonymous"),
     ("set dynamic-cookie-key", COOKIES),
     ("set ssl ocsp-response", OCSP),
-    ("set ssl tls-key", KEYS),
     ("show anon", "answers are not made anonymous"),
     ("show cache", "the cache is not built yet"),
     ("show dev", "it is not built yet"),
@@ -30,13 +29,11 @@ const REFUSED: &[(&str, &str)] = &[
     ("show ssl ocsp-updates", OCSP),
     ("show ssl providers", "the arithmetic is that of aws-lc-rs, which is a part of the program"),
     ("show ssl sni", "it is not built yet"),
-    ("show tls-keys", KEYS),
     ("show trace", "traces are not built"),
     ("trace", "traces are not built"),
     ("update ssl ocsp-response", OCSP),
 ];
 
-const KEYS: &str = "the keys of tickets are made at random, and the same for all lanes";
 const OCSP: &str = "OCSP is not built yet";
 const DEBUG: &str =
     "of these 'debug dev log', 'debug dev memstats' and 'debug dev panic' are all that is built";

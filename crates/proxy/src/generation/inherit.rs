@@ -10,7 +10,7 @@
 //! effect](Generation::take_effect).
 
 use super::{
-    Backend, Frontend, Generation, Listener, Server, ServerCheck, ServerPlace, operation, variables,
+    Backend, Frontend, Generation, Listener, Parts, Server, ServerCheck, ServerPlace, operation, variables,
 };
 use crate::conn_limit::ConnLimit;
 use manylane_balance::{Admin, Index, Settings, Standing};
@@ -54,6 +54,11 @@ impl Generation {
         if parts.process.session_rate == before.process.session_rate {
             parts.session_rate = before.session_rate.clone();
         }
+        let rate = |parts: &Parts| parts.process.tls.rate.map(|set| set.value);
+        if rate(parts) == rate(&before.parts) {
+            parts.tls_rate = before.tls_rate.clone();
+        }
+        share(&mut parts.tls_places, &before.tls_places, &mut self.bounds);
         variables::inherit(
             &mut parts.expressions,
             &before.expressions,

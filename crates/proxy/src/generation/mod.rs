@@ -82,7 +82,7 @@ use crate::process_stats::ProcessStats;
 use crate::rate::Rate;
 use manylane_config::diag::Diagnostics;
 use manylane_config::lex::Environment;
-use manylane_config::tree::{Config, Mode, Proxy, ProxyKind};
+use manylane_config::tree::{Config, Mode, Proxy, ProxyKind, Set};
 use manylane_expr::Zone;
 use manylane_http::CaseTable;
 use manylane_logs::RingServer;
@@ -172,6 +172,10 @@ pub struct Parts {
     pub connection_rate: Arc<Rate>,
     /// `maxsessrate`
     pub session_rate: Arc<Rate>,
+    /// `maxsslrate`
+    pub tls_rate: Arc<Rate>,
+    /// `maxsslconn`
+    pub tls_places: Arc<ConnLimit>,
     /// `maxconn` as it was at the start.
     pub hard_maxconn: u64,
     /// The environment as its files left it.
@@ -252,6 +256,9 @@ impl Generation {
         let hard_maxconn = places.most();
         let (connection_rate, session_rate) =
             (Arc::new(Rate::new(process.connection_rate)), Arc::new(Rate::new(process.session_rate)));
+        let limit = |set: &Option<Set<u32>>| set.map_or(0, |set| set.value);
+        let tls_rate = Arc::new(Rate::new(limit(&process.tls.rate)));
+        let tls_places = Arc::new(ConnLimit::new(limit(&process.tls.connections)));
         let (expressions, looks) = proxies.expressions.take().expect("the proxies were read");
         let named = |namespace: &Option<Box<str>>| namespace.as_deref().map(Arc::from);
         let of_binds = proxies
@@ -295,6 +302,8 @@ impl Generation {
             descriptors: 0,
             connection_rate,
             session_rate,
+            tls_rate,
+            tls_places,
             hard_maxconn,
         };
         let generation = Self {

@@ -11,9 +11,16 @@ use manylane_tls::{
 };
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// `tune.ssl.cachesize` without that.
 const SESSIONS: u32 = 20_000;
+
+/// `tune.ssl.lifetime` without that.
+const LIFETIME: Duration = Duration::from_secs(300);
+
+/// Seconds that a ticket may be good for: clients forget it after seven days (RFC 8446, 4.6.1).
+const MOST_LIFETIME: u64 = 7 * 24 * 60 * 60;
 
 /// `crt-store` sections: their certificates are read, whether a line uses them or not.
 pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
@@ -86,7 +93,9 @@ pub(super) fn of_bind(
         tell_authorities: !own.no_ca_names.is_some_and(|set| set.value),
         tickets: own.tickets.or(defaults.tickets).is_none_or(|set| set.value),
         client_order: own.client_ciphers.or(defaults.client_ciphers).is_some_and(|set| set.value),
+        ticket_keys: own.ticket_keys.as_ref().map(|set| refuse.path(&set.value)),
         sessions: process.sessions.map_or(SESSIONS, |set| set.value) as usize,
+        lifetime: process.lifetime.map_or(LIFETIME, |set| set.value).as_secs().clamp(1, MOST_LIFETIME) as u32,
     };
     let mut told = Vec::new();
     let made = refuse.tls.listener(&settings, &mut told);
@@ -319,6 +328,7 @@ fn place(keyword: &str, own: &TlsOptions, defaults: &TlsOptions) -> Option<Pos> 
         "crt" => options.crt.first().or(options.default_crt.first()).map(Word::pos),
         "curves" => options.curves.as_ref().map(|set| set.pos),
         "ssl-min-ver" => options.oldest.or(options.newest).map(|set| set.pos),
+        "tls-ticket-keys" => options.ticket_keys.as_ref().map(|set| set.pos),
         "verify" => options.verify.map(|set| set.pos),
         "verifyhost" => options.verifyhost.as_ref().map(|set| set.pos),
         _ => None,

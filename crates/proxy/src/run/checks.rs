@@ -10,6 +10,7 @@ use crate::conn_limit::ConnLimit;
 use crate::generation::{
     Backend, CheckTimeouts, Generation, SendHeader, Server, ServerCheck, ServerTls, operation,
 };
+use crate::server::TlsGuard;
 use manylane_balance::{Index, Standing};
 use manylane_buf::Chain;
 use manylane_check::{
@@ -579,9 +580,13 @@ fn ends(connection: &Connection) -> Option<Ends<'static>> {
 async fn encrypted(local: &Local, tls: &ServerTls, made: Connection) -> Result<Connection, String> {
     let own = manylane_tls::Connection::client(&tls.context, tls.name(&[]), &local.reader())
         .map_err(|why| why.to_string())?;
-    let made = made.encrypt(own, Chain::new()).map_err(|why| why.to_string())?;
+    let guard = TlsGuard::begin(&local.generation).ok_or("Too many SSL connections")?;
+    let made = made.encrypt(own, Chain::new(), Some(Box::new(guard))).map_err(|why| why.to_string())?;
     if let Some(stream) = made.tls() {
         stream.handshake(local.here()).await.map_err(|why| format!("SSL handshake failure ({why})"))?;
+        if !stream.info().is_some_and(|info| info.resumed) {
+            local.generation.process_stats.tls_servers.own().keys.add(1);
+        }
     }
     Ok(made)
 }

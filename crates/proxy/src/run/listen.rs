@@ -263,14 +263,18 @@ pub(crate) struct ConnGuard {
     pub(crate) listener: usize,
     /// The serving lane counts the connection as a session.
     is_session: bool,
+    /// It speaks TLS, which has a limit of its own.
+    is_tls: bool,
 }
 
 impl ConnGuard {
     /// Waits for the rates, then for a permit of each limit.
     async fn enter(here: Here, generation: Arc<Generation>, frontend: usize, listener: usize) -> Self {
-        let guard = Self { generation, frontend, listener, is_session: false };
+        let is_tls = generation.frontends[frontend].listeners[listener].tls.is_some();
+        let guard = Self { generation, frontend, listener, is_session: false, is_tls };
         let generation = &guard.generation;
-        for rate in [&guard.counted().0.rate, &*generation.connection_rate, &*generation.session_rate] {
+        let rates = [&guard.counted().0.rate, &*generation.connection_rate, &*generation.session_rate];
+        for rate in rates.into_iter().chain(is_tls.then_some(&*generation.tls_rate)) {
             // The lane's clock is the machine's, the same on all lanes.
             while let Err(wait) = rate.enter(here.now().since(Time::ZERO)) {
                 here.sleep(wait).await;
@@ -282,6 +286,9 @@ impl ConnGuard {
         let (limit, at) = guard.counted();
         limit.counts.own().connections.add(1);
         at.counts.own().connections.add(1);
+        if is_tls {
+            generation.process_stats.tls_clients.own().connections.add(1);
+        }
         guard
     }
 
@@ -290,9 +297,10 @@ impl ConnGuard {
         (frontend, &frontend.listeners[self.listener])
     }
 
-    fn limits(&self) -> [&ConnLimit; 3] {
+    fn limits(&self) -> impl Iterator<Item = &ConnLimit> {
         let (frontend, listener) = self.counted();
-        [&self.generation.places, &frontend.places, &listener.places]
+        let limits: [&ConnLimit; 3] = [&self.generation.places, &frontend.places, &listener.places];
+        limits.into_iter().chain(self.is_tls.then_some(&*self.generation.tls_places))
     }
 }
 
@@ -330,7 +338,9 @@ impl ConnGuard {
                 left_at.counts.own().sessions_ended.add(1);
             }
         }
-        for (own, left) in self.limits().into_iter().zip([&before.places, &left.places, &left_at.places]) {
+        let of_before = [&before.places, &left.places, &left_at.places];
+        let of_before = of_before.into_iter().chain(self.is_tls.then_some(&before.tls_places));
+        for (own, left) in self.limits().zip(of_before) {
             if !std::ptr::eq(own, &**left) {
                 own.enter_anyway();
                 left.leave();
@@ -351,6 +361,9 @@ impl Drop for ConnGuard {
             listener.counts.own().sessions_ended.add(1);
         }
         listener.counts.own().connections_ended.add(1);
+        if self.is_tls {
+            self.generation.process_stats.tls_clients.own().connections_ended.add(1);
+        }
     }
 }
 

@@ -44,7 +44,10 @@ async fn look(local: &Local, here: Here, now: Time) {
         bytes += frontend.counts.read_cheap_one(|counts| &counts.bytes_out);
     }
     let (lanes, slept) = manylane_sched::idle(now);
-    local.generation.process_stats.look(now, connections, bytes, lanes, slept);
+    let process_stats = &local.generation.process_stats;
+    process_stats.look(now, connections, bytes, lanes, slept);
+    process_stats.tls_clients.look(now);
+    process_stats.tls_servers.look(now);
     for backend in &local.generation.backends {
         backend.counts.look(now);
         for servers in backend.servers.chunks(AT_ONCE) {

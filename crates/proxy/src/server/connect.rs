@@ -1,8 +1,8 @@
 //! Connects to a server: chooses one, tries it, retries it, and perhaps tries another.
 
-use super::ServerPermit;
 use super::leaving::unless_left;
 use super::permit::{NoPermit, Wanted};
+use super::{ServerPermit, TlsGuard};
 use crate::flow::{ServerEnd, Timer};
 use crate::generation::{Backend, Redispatch, Server, ServerPlace, ServerTls};
 use crate::rules::{BackLink, Memory};
@@ -14,7 +14,7 @@ use manylane_buf::Chain;
 use manylane_io::{SocketAddrAny, socket};
 use manylane_logs::Level;
 use manylane_mux::h2;
-use manylane_net::{Connection, Endpoint, Served, Step, TransferError};
+use manylane_net::{Connection, Endpoint, Served, Step, TlsStream, TransferError};
 use manylane_sched::Time;
 use manylane_sync::atomic::Ordering;
 use std::net::SocketAddr;
@@ -459,7 +459,9 @@ async fn encrypted(
     }
     let own = manylane_tls::Connection::client(&tls.context, tls.name(wanted.names), &local.reader())
         .map_err(|_| Cause::Resource)?;
-    let connection = connection.encrypt(own, Chain::new()).map_err(|_| Cause::Resource)?;
+    let guard = TlsGuard::begin(&local.generation).ok_or(Cause::Resource)?;
+    let connection =
+        connection.encrypt(own, Chain::new(), Some(Box::new(guard))).map_err(|_| Cause::Resource)?;
     let here = local.here();
     let shaken = {
         let Some(stream) = connection.tls() else { return Ok(connection) };
@@ -472,8 +474,17 @@ async fn encrypted(
             }
         }
     };
+    let (of_backend, of_server) = (backend.counts.own(), permit.server().counts.own());
     match shaken {
         Ok(()) => {
+            of_backend.tls_sessions.add(1);
+            of_server.tls_sessions.add(1);
+            if connection.tls().and_then(TlsStream::info).is_some_and(|info| info.resumed) {
+                of_backend.tls_resumed.add(1);
+                of_server.tls_resumed.add(1);
+            } else {
+                local.generation.process_stats.tls_servers.own().keys.add(1);
+            }
             if tls.failing.load(Ordering::Relaxed) {
                 tls.failing.store(false, Ordering::Relaxed);
             }
@@ -481,6 +492,8 @@ async fn encrypted(
         }
         Err(error) if error.is_memory() => Err(Cause::Resource),
         Err(error) => {
+            of_backend.tls_failed.add(1);
+            of_server.tls_failed.add(1);
             if let (Some(stream), Some(remembered)) = (connection.tls(), wanted.server_tls) {
                 stream.fail(match &error {
                     TransferError::Tls(error) => Some(error),

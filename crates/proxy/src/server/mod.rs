@@ -4,6 +4,7 @@ mod connect;
 mod header;
 mod leaving;
 mod permit;
+mod tls_guard;
 
 pub(crate) use connect::{
     Attempt, ConnectTimings, IdleConn, NotReached, Tried, at_once, connect, enter, has_agreed_on_h2,
@@ -11,3 +12,4 @@ pub(crate) use connect::{
 };
 pub(crate) use header::{header, headers_before_tls};
 pub(crate) use permit::{ServerPermit, SetTime, Wanted};
+pub(crate) use tls_guard::TlsGuard;

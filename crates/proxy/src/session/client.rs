@@ -167,7 +167,7 @@ impl Client {
     pub(crate) fn encrypt(self, context: &ServerContext, reader: &Reader) -> Option<Self> {
         let tls = manylane_tls::Connection::server(context, reader).ok()?;
         let ClientEnd::Http1(connection) = self.end else { return Some(self) };
-        let connection = connection.encrypt(tls, self.received).ok()?;
+        let connection = connection.encrypt(tls, self.received, None).ok()?;
         Some(Self { end: ClientEnd::Http1(connection), received: Chain::new(), ..self })
     }
 

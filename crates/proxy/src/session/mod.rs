@@ -259,6 +259,7 @@ async fn admit(
         client = client.encrypt(context, &local.reader())?;
         if let Err(why) = handshake::shake(local, frontend, &client).await {
             count_in_front!(frontend, listener, request_errors);
+            count_in_front!(frontend, listener, tls_failed);
             let silent = matches!(why, NoHandshake::Empty);
             if let Some(log) = frontend.log.as_ref().filter(|log| !silent || !log.no_null) {
                 let eval = facts_of(local, frontend, listener, &client, scopes);
@@ -266,6 +267,11 @@ async fn admit(
                 crate::log::refused(log, &eval, &why.to_string());
             }
             return None;
+        }
+        count_in_front!(frontend, listener, tls_sessions);
+        match client.tls().is_some_and(|info| info.resumed) {
+            true => count_in_front!(frontend, listener, tls_resumed),
+            false => local.generation.process_stats.tls_clients.own().keys.add(1),
         }
     }
     rule(local, frontend, listener, &frontend.rules.session, &mut client, scopes)?;

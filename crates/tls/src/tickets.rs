@@ -1,0 +1,331 @@
+//! Sessions that clients carry as tickets: keys from files, how long a ticket is good, and where.
+//!
+//! # Protocol
+//! 1. A file has keys in base64, a line each, of 48 bytes or all of 80 bytes: a name of 16 bytes, and keys
+//!    for AES in CBC and for HMAC-SHA256, of 16 or 32 bytes each. Of them the last [`KEPT`] count: the last
+//!    but one encrypts, and all decrypt. So a key can be given to all processes before one uses it.
+//! 2. A new key becomes the last one, and the first one is forgotten.
+//! 3. What is encrypted begins with the moment and with the [`Rules`] of the listener. Who resumes a session
+//!    is not asked for a certificate again, so a ticket is good only where the same rules hold.
+//!
+//! A ticket is made as RFC 5077, section 4, recommends it.
+
+use crate::error::Problem;
+use crate::files::{base64, read};
+use aws_lc_rs::cipher::{
+    AES_128, AES_256, DecryptionContext, PaddedBlockDecryptingKey, PaddedBlockEncryptingKey, UnboundCipherKey,
+};
+use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::{hmac, iv};
+use manylane_sync::{LockClass, Mutex};
+use rustls::pki_types::UnixTime;
+use rustls::server::ProducesTickets;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+static KEYS: LockClass = LockClass::new("keys of tickets", LockClass::LEAF);
+
+/// Keys that count, as in HAProxy: the one to come, the one that encrypts, the one before.
+const KEPT: usize = 3;
+
+const NAME: usize = 16;
+const IV: usize = 16;
+const TAG: usize = 32;
+
+/// Bytes of a ticket at most, of which a longer one is not looked at: TLS has two bytes for the length.
+const LONGEST: usize = u16::MAX as usize;
+
+const KEYWORD: &str = "tls-ticket-keys";
+
+/// One key.
+struct Key {
+    name: [u8; NAME],
+    encrypts: PaddedBlockEncryptingKey,
+    decrypts: PaddedBlockDecryptingKey,
+    signs: hmac::Key,
+    /// Bytes that it was made of.
+    length: usize,
+}
+
+impl Key {
+    /// None: it does not have the length of a key.
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let (name, rest) = bytes.split_first_chunk::<NAME>()?;
+        let (cipher, aes, mac) = match rest.len() {
+            32 => (&AES_128, &rest[..16], &rest[16..]),
+            64 => (&AES_256, &rest[32..], &rest[..32]),
+            _ => return None,
+        };
+        let unbound = || UnboundCipherKey::new(cipher, aes);
+        let made = |name: [u8; NAME]| -> Result<Self, Unspecified> {
+            Ok(Self {
+                name,
+                encrypts: PaddedBlockEncryptingKey::cbc_pkcs7(unbound()?)?,
+                decrypts: PaddedBlockDecryptingKey::cbc_pkcs7(unbound()?)?,
+                signs: hmac::Key::new(hmac::HMAC_SHA256, mac),
+                length: bytes.len(),
+            })
+        };
+        made(*name).ok()
+    }
+
+    /// From a line of a file.
+    fn read(line: &str) -> Result<Self, BadKey> {
+        let bytes = base64(line.as_bytes()).ok_or(BadKey::Malformed)?;
+        Self::of(&bytes).ok_or(BadKey::OtherLength)
+    }
+
+    /// What the tag is made of.
+    fn signed(&self, iv: &[u8], encrypted: &[u8]) -> Option<Vec<u8>> {
+        let length = u16::try_from(encrypted.len()).ok()?.to_be_bytes();
+        Some([&self.name[..], iv, &length, encrypted].concat())
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let mut encrypted = plain.to_vec();
+        let context = self.encrypts.encrypt(&mut encrypted).ok()?;
+        let iv: &[u8] = (&context).try_into().ok()?;
+        let tag = hmac::sign(&self.signs, &self.signed(iv, &encrypted)?);
+        Some([&self.name[..], iv, &encrypted, tag.as_ref()].concat())
+    }
+
+    /// `rest` is what stands behind the name.
+    fn decrypt(&self, rest: &[u8]) -> Option<Vec<u8>> {
+        let (iv, rest) = rest.split_at_checked(IV)?;
+        let (encrypted, tag) = rest.split_at_checked(rest.len().checked_sub(TAG)?)?;
+        hmac::verify(&self.signs, &self.signed(iv, encrypted)?, tag).ok()?;
+        let context = DecryptionContext::Iv128(iv::FixedLength::try_from(iv).ok()?);
+        let mut plain = Zeroizing::new(encrypted.to_vec());
+        Some(self.decrypts.decrypt(&mut plain, context).ok()?.to_vec())
+    }
+}
+
+/// The keys of a file, which all listeners share that name it.
+pub(crate) struct TicketKeys {
+    /// [`KEPT`] of them, the oldest first. Replaced as a whole.
+    keys: Mutex<[Arc<Key>; KEPT]>,
+}
+
+/// Why a key was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadKey {
+    /// It is not in base64.
+    Malformed,
+    /// It has another length than the others of its file, or one that no key has.
+    OtherLength,
+    /// There is no such file.
+    Unknown,
+}
+
+impl TicketKeys {
+    pub(crate) fn load(path: &Path) -> Result<Self, Problem> {
+        let problem = |why: String| Problem::new(KEYWORD, format!("'{}' {why}", path.display()));
+        let bytes = read(KEYWORD, path)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| problem("is not in base64".to_owned()))?;
+        let mut keys: Vec<Arc<Key>> = Vec::new();
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+            let key = Key::read(line.trim()).map_err(|_| {
+                problem(format!("has a line that is no key of 48 or 80 bytes in base64: line {number}"))
+            })?;
+            if keys.first().is_some_and(|first| first.length != key.length) {
+                return Err(problem(format!(
+                    "has keys of 48 and of 80 bytes: line {number} begins to differ"
+                )));
+            }
+            keys.push(Arc::new(key));
+        }
+        let last =
+            keys.len().checked_sub(KEPT).and_then(|first| <[_; KEPT]>::try_from(keys.split_off(first)).ok());
+        let last = last.ok_or_else(|| problem(format!("expects at least {KEPT} keys, a line each")))?;
+        Ok(Self { keys: Mutex::new(&KEYS, last) })
+    }
+
+    /// Rule 2.
+    pub(crate) fn push(&self, text: &str) -> Result<(), BadKey> {
+        let key = Key::read(text.trim())?;
+        let mut keys = self.keys.lock();
+        if keys[0].length != key.length {
+            return Err(BadKey::OtherLength);
+        }
+        let [_, second, third] = &*keys;
+        *keys = [second.clone(), third.clone(), Arc::new(key)];
+        Ok(())
+    }
+
+    /// The names of the keys, which tickets show to anybody.
+    pub(crate) fn names(&self) -> Vec<[u8; NAME]> {
+        self.keys.lock().iter().map(|key| key.name).collect()
+    }
+
+    fn encrypts(&self) -> Arc<Key> {
+        self.keys.lock()[KEPT - 2].clone()
+    }
+
+    fn named(&self, name: &[u8; NAME]) -> Option<Arc<Key>> {
+        self.keys.lock().iter().find(|key| key.name == *name).cloned()
+    }
+}
+
+impl ProducesTickets for TicketKeys {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    /// [`Tickets`] says it.
+    fn lifetime(&self) -> u32 {
+        0
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.encrypts().encrypt(plain).filter(|ticket| ticket.len() <= LONGEST)
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let (name, rest) = ticket.split_first_chunk().filter(|_| ticket.len() <= LONGEST)?;
+        self.named(name)?.decrypt(rest)
+    }
+}
+
+impl fmt::Debug for TicketKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TicketKeys").finish_non_exhaustive()
+    }
+}
+
+/// A digest of what a listener knows of its clients' certificates.
+pub(crate) type Rules = [u8; 32];
+
+/// Rule 3, for a listener.
+#[derive(Debug)]
+pub(crate) struct Tickets {
+    pub(crate) keys: Arc<dyn ProducesTickets>,
+    /// Seconds.
+    pub(crate) lifetime: u32,
+    pub(crate) rules: Rules,
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        self.keys.enabled()
+    }
+
+    fn lifetime(&self) -> u32 {
+        self.lifetime
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let dated = Zeroizing::new(dated(&self.rules, plain, UnixTime::now()));
+        self.keys.encrypt(&dated)
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        let plain = Zeroizing::new(self.keys.decrypt(ticket)?);
+        still_good(&self.rules, &plain, self.lifetime, UnixTime::now()).map(<[u8]>::to_vec)
+    }
+}
+
+/// `plain` with the moment and the rules before it.
+pub(crate) fn dated(rules: &Rules, plain: &[u8], now: UnixTime) -> Vec<u8> {
+    [&now.as_secs().to_be_bytes()[..], rules, plain].concat()
+}
+
+/// What was [`dated`], if it is neither older than so many seconds nor made by other rules.
+pub(crate) fn still_good<'a>(
+    rules: &Rules,
+    bytes: &'a [u8],
+    lifetime: u32,
+    now: UnixTime,
+) -> Option<&'a [u8]> {
+    let (made, rest) = bytes.split_first_chunk()?;
+    let (own, plain) = rest.split_first_chunk::<32>()?;
+    // A clock that was set back must not make it good for longer; between machines clocks differ a little.
+    let age = now.as_secs().abs_diff(u64::from_be_bytes(*made));
+    (own == rules && age <= u64::from(lifetime)).then_some(plain)
+}
+
+#[cfg(all(test, not(any(loom, manylane_sim))))]
+mod tests {
+    #![allow(clippy::unwrap_used)] // helpers of tests are tests too
+
+    use super::*;
+    use std::time::Duration;
+
+    /// Of a key whose bytes are all the same: 48 and 80 bytes have no padding.
+    fn line(byte: u8, length: usize) -> String {
+        let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut text = String::new();
+        for three in vec![byte; length + 1].chunks(3) {
+            let bits =
+                three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+            (0..4).for_each(|at| text.push(char::from(letters[(bits >> (18 - 6 * at)) as usize & 63])));
+        }
+        match length % 3 {
+            0 => text.truncate(length / 3 * 4),
+            _ => text.replace_range(text.len() - 1.., "="),
+        }
+        text
+    }
+
+    fn keys(text: &str) -> Result<TicketKeys, String> {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("manylane-tickets-{}-{number}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let loaded = TicketKeys::load(&path).map_err(|problem| problem.text);
+        std::fs::remove_file(&path).unwrap();
+        loaded
+    }
+
+    #[test]
+    fn the_last_key_but_one_encrypts_and_all_decrypt() {
+        for length in [48, 80] {
+            let file = |bytes: &[u8]| bytes.iter().map(|byte| line(*byte, length) + "\n").collect::<String>();
+            let first = keys(&file(&[9, 1, 2, 3])).unwrap();
+            assert_eq!(first.names(), [[1; 16], [2; 16], [3; 16]], "{length}");
+            let ticket = first.encrypt(b"session").unwrap();
+            assert_eq!(ticket[..16], [2; 16]);
+            let second = keys(&file(&[2, 3, 4])).unwrap();
+            assert_eq!(second.decrypt(&ticket).unwrap(), b"session");
+            assert_eq!(first.decrypt(&second.encrypt(b"other").unwrap()).unwrap(), b"other");
+            for at in 0..ticket.len() {
+                let mut other = ticket.clone();
+                other[at] ^= 1;
+                assert!(second.decrypt(&other).is_none(), "{at}");
+                assert!(second.decrypt(&ticket[..at]).is_none(), "{at}");
+            }
+            second.push(&line(5, length)).unwrap();
+            assert_eq!(second.decrypt(&ticket), None, "its key is forgotten");
+            assert_eq!(second.encrypt(b"x").unwrap()[..16], [4; 16]);
+            assert_eq!(second.push(&line(6, 128 - length)), Err(BadKey::OtherLength));
+            assert_eq!(second.push("AAAA"), Err(BadKey::OtherLength));
+            assert_eq!(second.push("?"), Err(BadKey::Malformed));
+        }
+    }
+
+    #[test]
+    fn files_that_have_no_keys_are_refused() {
+        let (one, other) = (line(1, 48), line(2, 80));
+        for (text, why) in [
+            (format!("{one}\n{one}\n"), "expects at least 3 keys"),
+            (format!("{one}\n\n{one}\n{other}\n"), "line 4 begins to differ"),
+            (format!("{one}\n{one}\n{}\n", line(1, 60)), "no key of 48 or 80 bytes in base64: line 3"),
+            (format!("{one}\nsecret!\n"), "no key of 48 or 80 bytes in base64: line 2"),
+            (String::new(), "expects at least 3 keys"),
+        ] {
+            let told = keys(&text).err().unwrap();
+            assert!(told.contains(why) && !told.contains("secret"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_good_for_its_time_and_by_its_rules() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let made = dated(&[1; 32], b"session", at(1000));
+        let good = |rules: u8, now| still_good(&[rules; 32], &made, 300, at(now));
+        assert_eq!([good(1, 1000), good(1, 1300)], [Some(&b"session"[..]); 2]);
+        assert_eq!([good(1, 1301), good(1, 600), good(2, 1000)], [None; 3]);
+        assert_eq!(still_good(&[1; 32], &made[..39], 300, at(1000)), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! Sessions that clients resume: with keys of tickets that a file gives, and for how long.
+
+use crate::common;
+use crate::tls::{Authority, openssl, text};
+use crate::tls_limits::get;
+
+use common::watch::{Haproxy, ask};
+use common::{DEFAULTS, Manylane, check, fd, free, listener};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+const PAGE: &str = " http-request return status 200 content-type text/plain string hello\n";
+
+/// A program with a listener whose clients resume sessions, and its socket for commands.
+struct Served {
+    _program: Manylane,
+    address: SocketAddr,
+    socket: PathBuf,
+}
+
+impl Served {
+    fn start(authority: &Authority, name: &str, global: &str, options: &str) -> Self {
+        let (listening, address) = listener();
+        let socket = authority.folder.0.join(name);
+        let config = format!(
+            "global\n stats socket {} level admin\n{global}\n{DEFAULTS} mode http\n\
+             frontend f\n bind {} ssl {options}\n{PAGE}",
+            socket.display(),
+            fd(&listening),
+        );
+        Self { _program: Manylane::start_ready(&config), address, socket }
+    }
+
+    /// Whether a client is served, and whether it resumed the session of that file.
+    fn get(&self, arguments: &[&str]) -> bool {
+        let said = get(self.address, arguments);
+        assert!(said.contains("\r\n\r\nhello"), "{said}");
+        said.contains("\nReused, ")
+    }
+}
+
+/// Keys of tickets in base64, of 48 bytes or of 80, each of the bits of one letter.
+fn keys(letters: &[char], short: bool) -> String {
+    let one = |letter: &char| match short {
+        true => letter.to_string().repeat(64) + "\n",
+        false => letter.to_string().repeat(107) + "=\n",
+    };
+    letters.iter().map(one).collect()
+}
+
+#[test]
+fn processes_with_the_same_keys_resume_each_others_sessions() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let shown = authority.bundle("client.pem", &["client"]).display().to_string();
+    let session = authority.folder.0.join("session").display().to_string();
+    for (short, version, verify) in [
+        (true, "-tls1_2", false),
+        (false, "-tls1_3", false),
+        (false, "-tls1_2", true),
+        (true, "-tls1_3", true),
+    ] {
+        let file = |name: &str, letters: &[char]| authority.folder.file(name, &keys(letters, short));
+        let (one, two) = (file("one", &['A', 'E', 'I']), file("two", &['Q', 'E', 'M', 'U', 'E', 'I']));
+        let other = file("other", &['M', 'Q', 'U']);
+        let start = |name: &str, keys: &Path, verify: bool| {
+            let mut options = format!("crt {} tls-ticket-keys {}", certificate.display(), keys.display());
+            if verify {
+                options += &format!(" verify required ca-file {}", authority.file().display());
+            }
+            Served::start(&authority, name, "", &options)
+        };
+        let (first, second) = (start("first", &one, verify), start("second", &two, verify));
+        let stranger = start("stranger", &other, verify);
+        let begin = ["-cert", &shown, "-key", &shown, version, "-sess_out", &session];
+        let go_on = ["-cert", &shown, "-key", &shown, version, "-sess_in", &session];
+        assert!(!first.get(&begin));
+        assert!(second.get(&go_on), "{version}");
+        assert!(!stranger.get(&go_on), "{version}: it does not have the key");
+        assert!(!second.get(&begin) && first.get(&go_on), "{version}: both ways");
+        // Who is not asked for a certificate has no session that would do for one who is.
+        let unlike = start("unlike", &one, !verify);
+        assert!(!unlike.get(&go_on), "{version}: other rules");
+    }
+}
+
+#[test]
+fn keys_of_tickets_are_changed_by_commands_as_in_haproxy() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let file = authority.folder.file("keys", &keys(&['A', 'E', 'I'], true));
+    let session = authority.folder.0.join("session").display().to_string();
+    let options = format!("crt {} tls-ticket-keys {}", certificate.display(), file.display());
+    let served = Served::start(&authority, "control", "", &options);
+    let peer = authority.folder.0.join("peer");
+    let config = authority.folder.file(
+        "peer.cfg",
+        &format!(
+            "global\n stats socket {} level admin\ndefaults\n mode http\n timeout client 5s\n \
+             timeout server 5s\n timeout connect 5s\nfrontend f\n bind {} ssl {options}\n",
+            peer.display(),
+            free(),
+        ),
+    );
+    let haproxy = Haproxy::start(&config);
+    if haproxy.is_some() {
+        common::watch::until(|| std::os::unix::net::UnixStream::connect(&peer).is_ok());
+    }
+    let name = file.display();
+    for command in [
+        "show tls-keys".to_owned(),
+        "show tls-keys #7".into(),
+        "show tls-keys none".into(),
+        "set ssl tls-key".into(),
+        "set ssl tls-key #0".into(),
+        "set ssl tls-key none AAAA".into(),
+        "set ssl tls-key #0 xxx".into(),
+        "set ssl tls-key #0 AAAA".into(),
+        format!("set ssl tls-key {name} {}", keys(&['M'], false).trim()),
+        format!("set ssl tls-key {name} {}", keys(&['M'], true).trim()),
+    ] {
+        let own = ask(&served.socket, &command);
+        if haproxy.is_some() {
+            assert_eq!(own, ask(&peer, &command), "{command}");
+        }
+    }
+    // The names of keys and nothing else of them: the last but one encrypts.
+    let shown = ask(&served.socket, "show tls-keys *");
+    let names = [
+        "10410410410410410410410410410410",
+        "20820820820820820820820820820820",
+        "30c30c30c30c30c30c30c30c30c30c30",
+    ];
+    assert_eq!(
+        shown,
+        format!("# id name\n# 0 ({name})\n0.0 {}\n0.1 {}\n0.2 {}\n\n", names[0], names[1], names[2])
+    );
+    assert_eq!(ask(&served.socket, &format!("show tls-keys {name}")), shown);
+    for (version, letters) in [("-tls1_2", ['Q', 'U']), ("-tls1_3", ['Y', 'c'])] {
+        assert!(!served.get(&[version, "-sess_out", &session]));
+        let add = |letter: char| {
+            let said = ask(&served.socket, &format!("set ssl tls-key #0 <<\n{}\n", keys(&[letter], true)));
+            assert_eq!(said, "TLS ticket key updated!\n\n");
+        };
+        assert!(served.get(&[version, "-sess_in", &session]));
+        add(letters[0]);
+        assert!(served.get(&[version, "-sess_in", &session]), "its key decrypts still");
+        add(letters[1]);
+        assert!(!served.get(&[version, "-sess_in", &session]), "its key is forgotten");
+    }
+}
+
+#[test]
+fn tickets_and_sessions_end_with_tune_ssl_lifetime() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let session = authority.folder.0.join("session").display().to_string();
+    let crt = format!("crt {}", certificate.display());
+    // Clients are told how long a ticket is good.
+    for (lifetime, hint) in [("", 300), (" tune.ssl.lifetime 2m", 120), (" tune.ssl.lifetime 8d", 604_800)] {
+        let served = Served::start(&authority, "control", lifetime, &crt);
+        assert!(!served.get(&["-tls1_2", "-sess_out", &session]));
+        let said = text(&openssl(&["sess_id", "-in", &session, "-noout", "-text"], "").stdout);
+        assert!(said.contains(&format!("ticket lifetime hint: {hint} (seconds)")), "{said}");
+    }
+    // One that is older than that is none. The clock that counts is the machine's, in whole seconds.
+    for (options, version) in [("", "-tls1_2"), ("", "-tls1_3"), ("no-tls-tickets", "-tls1_2")] {
+        let served =
+            Served::start(&authority, "control", " tune.ssl.lifetime 1", &format!("{crt} {options}"));
+        let mut resumed = true;
+        let begun = std::time::Instant::now();
+        served.get(&[version, "-sess_out", &session]);
+        while resumed {
+            assert!(begun.elapsed() < common::PATIENCE, "{options} {version}: it never ends");
+            resumed = served.get(&[version, "-sess_in", &session]);
+        }
+        assert!(begun.elapsed().as_secs_f64() > 1.0, "{options} {version}: it ended too early");
+    }
+}
+
+#[test]
+fn files_without_keys_of_tickets_are_refused() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let file = authority.folder.file("keys", &keys(&['A', 'E'], true));
+    for (file, told) in [
+        (file, "expects at least 3 keys, a line each"),
+        (certificate.clone(), "has a line that is no key of 48 or 80 bytes in base64: line 1"),
+        (PathBuf::from("/none"), "'tls-ticket-keys' : cannot read '/none'"),
+    ] {
+        let config = format!(
+            "{DEFAULTS}frontend f\n mode http\n bind :1 ssl crt {} tls-ticket-keys {}\n",
+            certificate.display(),
+            file.display()
+        );
+        let output = check(&config, &[]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(told) && said.contains(":9]"), "{said}");
+    }
+}
