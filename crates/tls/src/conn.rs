@@ -7,7 +7,7 @@ use crate::negotiated::Negotiated;
 use crate::openssl::Reason;
 use crate::scratch::{self, LARGEST_RECORD, Scratch};
 use crate::server::ServerContext;
-use manylane_buf::Chain;
+use manylane_buf::{Chain, Cursor};
 use manylane_sync::qsbr::Reader;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
@@ -21,6 +21,11 @@ use std::sync::Arc;
 /// most 64 KiB, which TLS allows for chains of certificates; records have headers, and tags.
 pub const MOST_UNREAD: usize = 80 << 10;
 
+/// Records that a message may come in, of which the last is still to come. For each that comes rustls goes
+/// through all of them again, so bytes of a message that come in records of one byte each would cost their
+/// number squared. Peers with the smallest records that RFC 6066 knows have no more for the largest hellos.
+pub const MOST_RECORDS: usize = 256;
+
 /// Content of one record: the most that TLS allows.
 const RECORD: usize = 1 << 14;
 
@@ -33,8 +38,16 @@ pub struct Connection {
     role: Role,
     /// What came and is no whole message yet.
     pub(crate) unread: Chain,
-    /// `unread` begins with what was decrypted in place, so nobody but rustls can tell where a record begins.
-    seen: bool,
+    /// Bytes at the beginning of `unread` that are whole records which rustls has seen. It may have decrypted
+    /// them in place, and counts on them.
+    pub(crate) seen: usize,
+    /// How many they are.
+    records: usize,
+    /// Some were taken at the last look, so another may take more.
+    goes_on: bool,
+    /// How often rustls was shown something.
+    #[cfg(test)]
+    pub(crate) looks: usize,
     /// The name that the peer asked for; of clients the name that was asked.
     name: Option<Box<str>>,
     /// What the peer's bytes began with.
@@ -118,7 +131,11 @@ impl Connection {
         Self {
             role,
             unread: Chain::new(),
-            seen: false,
+            seen: 0,
+            records: 0,
+            goes_on: false,
+            #[cfg(test)]
+            looks: 0,
             name,
             begin: [0; 4],
             shown: None,
@@ -155,8 +172,9 @@ impl Connection {
         }
         if self.peer_closed {
             self.unread.clear(); // nothing counts behind the end
+            (self.seen, self.records) = (0, 0);
         }
-        if self.unread.len() > MOST_UNREAD {
+        if self.unread.len() > MOST_UNREAD || self.records > MOST_RECORDS {
             self.failed = true;
             return Err(Error::Flood);
         }
@@ -165,8 +183,23 @@ impl Connection {
 
     /// Whether rustls may find something in what is unread. What is no record is for it to refuse at once.
     fn is_readable(&self) -> bool {
-        !self.unread.is_empty()
-            && (self.seen || whole(&self.unread) || (self.handshaking && !is_record(&self.unread)))
+        let mut cursor = self.unread.cursor();
+        if self.unread.is_empty() || cursor.advance(self.seen).is_err() {
+            return false;
+        }
+        (self.goes_on && self.seen > 0) || whole(cursor.clone()) || (self.handshaking && !is_record(cursor))
+    }
+
+    /// Rustls was shown whole records up to `end`, so many of them for the first time, and is through with
+    /// `taken` bytes.
+    fn has_seen(&mut self, end: usize, records: usize, taken: usize) {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
+        self.seen = end.saturating_sub(taken);
+        self.goes_on = taken > 0;
+        self.records = if taken > 0 || self.seen == 0 { 0 } else { self.records + records };
     }
 
     /// Shows rustls what is unread, once.
@@ -177,9 +210,10 @@ impl Connection {
                 && let Some(mut segment) = self.unread.pop_front()
             {
                 if let Some(bytes) = segment.try_unique() {
+                    let (end, records) = whole_records(bytes, self.seen);
                     let (taken, result) = self.work(bytes, Sent::Nothing, plain, &mut scratch.output, out);
                     let left = segment.len().saturating_sub(taken);
-                    self.seen = left > 0 && (self.seen || is_whole(&segment.as_slice()[taken..]));
+                    self.has_seen(end, records, taken);
                     segment.trim_front(taken).map_err(manylane_buf::Error::from)?;
                     if left > 0 {
                         self.unread.push_front(segment).map_err(|error| Error::Memory(error.into()))?;
@@ -192,10 +226,11 @@ impl Connection {
             for segment in self.unread.segments() {
                 input.extend_from_slice(segment.as_slice());
             }
+            let (end, records) = whole_records(input, self.seen);
             let (taken, result) = self.work(input, Sent::Nothing, plain, output, out);
             let left = &input[taken.min(input.len())..];
-            self.seen = !left.is_empty() && (self.seen || is_whole(left));
-            if self.seen {
+            self.has_seen(end, records, taken);
+            if self.seen > 0 {
                 self.unread.clear();
                 self.unread.append(left)?;
             } else {
@@ -248,7 +283,7 @@ impl Connection {
 
     fn put(&mut self, what: Sent<'_>, room: &mut Vec<u8>, out: &mut Chain) -> Result<(), Error> {
         // Seldom: rustls counts on the bytes of a message that has begun.
-        let mut unread = if self.seen { self.unread.to_vec() } else { Vec::new() };
+        let mut unread = if self.seen > 0 { self.unread.to_vec() } else { Vec::new() };
         self.work(&mut unread, what, &mut Chain::new(), room, out).1
     }
 
@@ -420,24 +455,29 @@ fn into(
     }
 }
 
-/// Whether `bytes` begin with a whole record.
-fn is_whole(bytes: &[u8]) -> bool {
-    matches!(bytes, [_, _, _, high, low, rest @ ..]
-        if rest.len() >= usize::from(u16::from_be_bytes([*high, *low])))
+/// Where the whole records end that stand in `bytes` from `at` on, and how many they are.
+fn whole_records(bytes: &[u8], mut at: usize) -> (usize, usize) {
+    let mut records = 0;
+    while let Some([_, _, _, high, low, rest @ ..]) = bytes.get(at..)
+        && let length = usize::from(u16::from_be_bytes([*high, *low]))
+        && rest.len() >= length
+    {
+        at += HEADER + length;
+        records += 1;
+    }
+    (at, records)
 }
 
-/// Whether a chain begins as a record of TLS does, as far as it goes.
-fn is_record(chain: &Chain) -> bool {
-    let mut cursor = chain.cursor();
+/// Whether what is next begins as a record of TLS does, as far as it goes.
+fn is_record(mut cursor: Cursor<'_>) -> bool {
     let bytes = cursor
         .read_array::<1>()
         .map_or([22, 3], |[kind]| [kind, cursor.read_array().map_or(3, |[major]| major)]);
     (20..=23).contains(&bytes[0]) && bytes[1] == 3
 }
 
-/// The same of a chain.
-fn whole(chain: &Chain) -> bool {
-    let mut cursor = chain.cursor();
+/// Whether it is a whole one.
+fn whole(mut cursor: Cursor<'_>) -> bool {
     let Ok([_, _, _, high, low]) = cursor.read_array::<HEADER>() else { return false };
     cursor.remaining() >= usize::from(u16::from_be_bytes([high, low]))
 }

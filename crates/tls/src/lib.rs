@@ -23,7 +23,7 @@ mod tests;
 pub use certificate::Definition;
 pub use choose::{ListLine, Source};
 pub use client::{ClientContext, ClientSettings, ServerVerify};
-pub use conn::{Connection, MOST_UNREAD, Progress};
+pub use conn::{Connection, MOST_RECORDS, MOST_UNREAD, Progress};
 pub use error::{Error, Problem};
 pub use names::Version;
 pub use negotiated::{Info, Negotiated, OwnCertificate};

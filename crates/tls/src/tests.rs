@@ -539,6 +539,45 @@ fn what_is_no_tls_is_refused_and_a_flood_ends() {
     assert!(ended && connection.unread.len() <= crate::MOST_UNREAD + record.len());
 }
 
+/// A record with these bytes of handshake messages.
+fn handshake_record(bytes: &[u8]) -> Vec<u8> {
+    [&[22, 3, 1, 0, bytes.len() as u8], bytes].concat()
+}
+
+/// What a message costs grows with the number of its records, not with that of the pieces in which they come;
+/// and there is a bound for the records.
+#[test]
+fn a_hello_in_many_small_records_is_looked_at_once_for_each_of_so_many() {
+    let (_folder, server, client) = simple();
+    let (mut plain, mut out) = (Chain::new(), Chain::new());
+    let mut hello = Chain::new();
+    begin_client(&client, "a.example").receive(&mut Chain::new(), &mut plain, &mut hello).unwrap();
+    let hello = hello.to_vec()[5..].to_vec();
+    let endless = [&[1, 0, 0x40, 0][..], &[0; 1000]].concat();
+    for (size, at_once, served) in [(8, 1, true), (8, 7, true), (8, 500, true), (1, 1, false), (1, 6, false)]
+    {
+        let message = if served { &hello } else { &endless };
+        let records: Vec<u8> = message.chunks(size).flat_map(handshake_record).collect();
+        let mut connection = begin_server(&server);
+        out.clear();
+        let failed = records
+            .chunks(at_once)
+            .find_map(|piece| connection.receive(&mut chain(piece), &mut plain, &mut out).err());
+        assert_eq!(failed.is_none(), served, "{size} {at_once}: {failed:?}");
+        assert_eq!(out.is_empty(), !served, "{size} {at_once}");
+        if served {
+            assert!(
+                connection.looks <= hello.len().div_ceil(size),
+                "{} for {size} {at_once}",
+                connection.looks
+            );
+        } else {
+            assert!(matches!(failed, Some(crate::Error::Flood)), "{failed:?}");
+            assert_eq!(connection.looks, crate::MOST_RECORDS + 1, "{size} {at_once}");
+        }
+    }
+}
+
 /// Whatever is changed on the way, both sides end or go on, and what comes out is what went in.
 #[test]
 fn changed_bytes_are_never_taken_for_good_ones() {
