@@ -46,6 +46,7 @@ mod takeover;
 mod tcp;
 mod tls;
 mod tls_limits;
+mod tls_ocsp;
 mod tls_runtime;
 mod tls_sessions;
 mod turns;

@@ -1096,6 +1096,10 @@ pub struct CrtLoad {
     pub key: Option<Word>,
     /// `alias`: what else it is called.
     pub alias: Option<Word>,
+    /// `ocsp`: the file with what its authority says of it.
+    pub ocsp: Option<Word>,
+    /// `issuer`: the file with the certificate of its issuer.
+    pub issuer: Option<Word>,
     /// Where its line is.
     pub pos: Pos,
 }

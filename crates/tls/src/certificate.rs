@@ -2,6 +2,7 @@
 
 use crate::error::Problem;
 use crate::files::{Section, read, sections};
+use crate::ocsp::{self, OcspId, StapleCell};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::SectionKind;
 use rustls::pki_types::{
@@ -9,7 +10,7 @@ use rustls::pki_types::{
 };
 use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{Error, InconsistentKeys};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
@@ -27,9 +28,16 @@ pub(crate) struct Certificate {
     pub(crate) not_for: Arc<[Box<str>]>,
     /// It is for clients that no other one is for: `default-crt`, or the name `*` of a list.
     pub(crate) is_default: bool,
+    /// What its authority says of it.
+    pub(crate) staple: StapleCell,
 }
 
 impl Certificate {
+    /// As it is shown now: with a response of OCSP, if there is one that is not overdue.
+    pub(crate) fn shown(&self) -> Arc<CertifiedKey> {
+        self.staple.key().unwrap_or_else(|| self.key.clone())
+    }
+
     pub(crate) fn is_ecdsa(&self) -> bool {
         self.key.key.algorithm() == rustls::SignatureAlgorithm::ECDSA
     }
@@ -40,6 +48,12 @@ impl Certificate {
 pub(crate) struct Bundle {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     key: Option<Arc<dyn SigningKey>>,
+    /// Who issued the certificate, where the chain does not have it.
+    issuer: Option<CertificateDer<'static>>,
+    /// A response of OCSP that was read.
+    ocsp: Option<Arc<[u8]>>,
+    /// The one that is shown.
+    pub(crate) staple: StapleCell,
     /// Where the chain and the key were read.
     pub(crate) files: Option<(PathBuf, PathBuf)>,
     /// Made of these by [`finish`](Self::finish).
@@ -53,6 +67,17 @@ pub struct Definition {
     pub certificate: PathBuf,
     /// Its key; in the same file or beside it without.
     pub key: Option<PathBuf>,
+    /// A response of OCSP; beside it without.
+    pub ocsp: Option<PathBuf>,
+    /// The certificate of its issuer; in the same file or beside it without.
+    pub issuer: Option<PathBuf>,
+}
+
+/// A file that may stand beside another one, in the name of which it has that behind it.
+fn beside(path: &Path, ending: &str) -> Option<PathBuf> {
+    let mut path = path.to_owned().into_os_string();
+    path.push(ending);
+    Some(PathBuf::from(path)).filter(|path| path.is_file())
 }
 
 const KEYWORD: &str = "crt";
@@ -73,14 +98,26 @@ impl Bundle {
             key.clone_from(path);
             bundle.key = None;
             bundle.take_key(&path.display().to_string(), &sections(KEYWORD, path)?)?;
-        } else if bundle.key.is_none() {
-            let mut path = definition.certificate.clone().into_os_string();
-            path.push(".key");
-            let path = PathBuf::from(path);
-            if path.is_file() {
-                bundle.take_key(&path.display().to_string(), &sections(KEYWORD, &path)?)?;
-                key = path;
+        } else if bundle.key.is_none()
+            && let Some(path) = beside(&definition.certificate, ".key")
+        {
+            bundle.take_key(&path.display().to_string(), &sections(KEYWORD, &path)?)?;
+            key = path;
+        }
+        if let Some(path) = definition.issuer.clone().or_else(|| beside(&definition.certificate, ".issuer")) {
+            let found = sections("issuer", &path)?.into_iter().find(Section::is_certificate);
+            let none = || Problem::new("issuer", format!("'{}' has no certificate", path.display()));
+            bundle.issuer = Some(CertificateDer::from(found.ok_or_else(none)?.der.to_vec()));
+        }
+        if let Some(path) = definition.ocsp.clone().or_else(|| beside(&definition.certificate, ".ocsp")) {
+            if bundle.issuer().is_none() {
+                let text = format!(
+                    "'{}' is of no use: the issuer of '{shown}' is not known; add it to the chain",
+                    path.display()
+                );
+                return Err(Problem::new(ocsp::KEYWORD, text));
             }
+            bundle.ocsp = Some(read(ocsp::KEYWORD, &path)?.as_slice().into());
         }
         bundle.files = Some((definition.certificate.clone(), key));
         if bundle.key.is_none() {
@@ -145,13 +182,42 @@ impl Bundle {
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(error) => return Err(unusable(shown, &error)),
         }
+        // One that came by a command is newer than what was read. Another certificate has none of both.
+        let responses = [self.staple.response().map(Arc::from), self.ocsp.clone()];
+        self.staple = StapleCell::default();
+        for response in responses.into_iter().flatten() {
+            match self.staple.set(&key, self.issuer(), &response) {
+                Ok(()) => break,
+                Err(why) => {
+                    let text = format!("the OCSP response of '{shown}' is ignored: {why}");
+                    told.push(Problem::new(ocsp::KEYWORD, text));
+                }
+            }
+        }
         self.ready = Some(Certificate {
             key: Arc::new(key),
             names: names.into(),
             not_for: Arc::default(),
             is_default: false,
+            staple: self.staple.clone(),
         });
         Ok(())
+    }
+
+    /// The certificate of who issued the first one.
+    fn issuer(&self) -> Option<&[u8]> {
+        self.chain.get(1).or(self.issuer.as_ref()).map(|issuer| &**issuer)
+    }
+
+    /// What OCSP calls it. None: its issuer is not known.
+    pub(crate) fn ocsp_id(&self) -> Option<OcspId> {
+        OcspId::of(self.chain.first()?, self.issuer()?)
+    }
+
+    /// Takes a response over that came at run time.
+    pub(crate) fn set_ocsp(&self, response: &[u8]) -> Result<(), &'static str> {
+        let ready = self.ready.as_ref().ok_or("there is no certificate")?;
+        self.staple.set(&ready.key, self.issuer(), response)
     }
 }
 

@@ -83,7 +83,7 @@ impl Choice {
         // Signing by ECDSA costs a fraction of what RSA does.
         let ecdsa = certificates().filter(fits).find(|certificate| certificate.is_ecdsa());
         let best = ecdsa.or_else(|| certificates().find(fits)).or_else(|| certificates().next())?;
-        Some(best.key.clone())
+        Some(best.shown())
     }
 
     fn named(&self, name: &str) -> Option<Cow<'_, [usize]>> {

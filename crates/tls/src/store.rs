@@ -16,7 +16,8 @@ use crate::certificate::{Bundle, Certificate, Definition};
 use crate::choose::{List, ListLine, Source};
 use crate::client::{self, ClientContext, ClientSettings};
 use crate::error::Problem;
-use crate::files::{Section, sections_of};
+use crate::files::{Section, base64, sections_of};
+use crate::ocsp::{OcspId, ocsp_text};
 use crate::server::{self, ServerContext, ServerSettings};
 use crate::tickets::{BadKey, TicketKeys};
 use crate::trust::{Authorities, Revoked};
@@ -79,6 +80,15 @@ impl From<Problem> for Failure {
     }
 }
 
+/// Why a response of OCSP was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadOcsp {
+    /// It is not in base64.
+    Malformed,
+    /// What is wrong with it, as a part of a sentence.
+    Refused(&'static str),
+}
+
 /// The names of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
@@ -97,6 +107,8 @@ pub struct Shown {
     pub der: Vec<Box<[u8]>>,
     /// Where the certificate and its key were read, if they were.
     pub files: Option<(PathBuf, PathBuf)>,
+    /// What its response of OCSP is called, if it has one.
+    pub ocsp: Option<OcspId>,
 }
 
 /// Something that files hold.
@@ -326,7 +338,7 @@ impl Known {
             None if name.starts_with('@') => {
                 return Err(Problem::new("crt", format!("'{name}' is loaded by no 'crt-store' section")));
             }
-            None => Definition { certificate: name.into(), key: None },
+            None => Definition { certificate: name.into(), key: None, ocsp: None, issuer: None },
         };
         let bundle = Bundle::load(&definition, told)?;
         let ready = bundle.ready.clone();
@@ -647,7 +659,9 @@ impl Store {
         let bare = name.strip_prefix('*').unwrap_or(name);
         let used = !name.starts_with('*') && known.is_used(kind, bare);
         let read = known.certificates.all.get(bare).filter(|_| kind == Kind::Certificate);
-        Some(Shown { used, der, files: read.and_then(|bundle| bundle.files.clone()) })
+        let stapled = read.filter(|bundle| bundle.staple.response().is_some());
+        let ocsp = stapled.and_then(|bundle| bundle.ocsp_id());
+        Some(Shown { used, der, files: read.and_then(|bundle| bundle.files.clone()), ocsp })
     }
 
     /// An empty one of that name.
@@ -721,6 +735,43 @@ impl Store {
         };
         let (_, keys) = found.ok_or(BadKey::Unknown)?;
         keys.push(key)
+    }
+
+    /// The certificates that have a response of OCSP, and what it is called.
+    pub fn stapled(&self) -> Vec<(OcspId, Box<str>)> {
+        let known = self.0.lock();
+        let all = known.certificates.all.iter().filter(|(_, bundle)| bundle.staple.response().is_some());
+        all.filter_map(|(name, bundle)| Some((bundle.ocsp_id()?, name.clone()))).collect()
+    }
+
+    /// The response of OCSP that is called so, or that of the certificate of that name.
+    pub fn ocsp_response(&self, which: &str) -> Option<Box<[u8]>> {
+        let known = self.0.lock();
+        let all = &known.certificates.all;
+        let named = all.get(which).and_then(|bundle| bundle.staple.response());
+        named.or_else(|| {
+            let is = |bundle: &&Arc<Bundle>| bundle.ocsp_id().is_some_and(|id| id.text() == which);
+            all.values().find(is).and_then(|bundle| bundle.staple.response())
+        })
+    }
+
+    /// Takes a response of OCSP over, in base64, for all certificates that it is about.
+    ///
+    /// # Errors
+    /// [`BadOcsp`]; nothing is different then.
+    pub fn set_ocsp(&self, text: &str) -> Result<(), BadOcsp> {
+        let response = base64(text.trim().as_bytes()).ok_or(BadOcsp::Malformed)?;
+        let known = self.0.lock();
+        let all = known.certificates.all.values();
+        let own: Vec<_> =
+            all.filter(|bundle| bundle.ocsp_id().is_some_and(|id| id.is_in(&response))).collect();
+        if own.is_empty() {
+            return Err(match ocsp_text(&response) {
+                None => BadOcsp::Refused("it is malformed"),
+                Some(_) => BadOcsp::Refused("no certificate that it is about is known with its issuer"),
+            });
+        }
+        own.into_iter().try_for_each(|bundle| bundle.set_ocsp(&response)).map_err(BadOcsp::Refused)
     }
 
     /// The lists and folders.

@@ -122,24 +122,26 @@ pub enum BadKey {
 impl TicketKeys {
     pub(crate) fn load(path: &Path) -> Result<Self, Problem> {
         let problem = |why: String| Problem::new(KEYWORD, format!("'{}' {why}", path.display()));
-        let bytes = read(KEYWORD, path)?;
-        let text = std::str::from_utf8(&bytes).map_err(|_| problem("is not in base64".to_owned()))?;
+        let last = Self::parse(&read(KEYWORD, path)?).map_err(problem)?;
+        Ok(Self { keys: Mutex::new(&KEYS, last) })
+    }
+
+    /// Rule 1. The error is the end of a sentence about the file.
+    fn parse(bytes: &[u8]) -> Result<[Arc<Key>; KEPT], String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "is not in base64".to_owned())?;
         let mut keys: Vec<Arc<Key>> = Vec::new();
         for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
             let key = Key::read(line.trim()).map_err(|_| {
-                problem(format!("has a line that is no key of 48 or 80 bytes in base64: line {number}"))
+                format!("has a line that is no key of 48 or 80 bytes in base64: line {number}")
             })?;
             if keys.first().is_some_and(|first| first.length != key.length) {
-                return Err(problem(format!(
-                    "has keys of 48 and of 80 bytes: line {number} begins to differ"
-                )));
+                return Err(format!("has keys of 48 and of 80 bytes: line {number} begins to differ"));
             }
             keys.push(Arc::new(key));
         }
-        let last =
-            keys.len().checked_sub(KEPT).and_then(|first| <[_; KEPT]>::try_from(keys.split_off(first)).ok());
-        let last = last.ok_or_else(|| problem(format!("expects at least {KEPT} keys, a line each")))?;
-        Ok(Self { keys: Mutex::new(&KEYS, last) })
+        let first = keys.len().checked_sub(KEPT);
+        let last = first.and_then(|first| keys.split_off(first).try_into().ok());
+        last.ok_or_else(|| format!("expects at least {KEPT} keys, a line each"))
     }
 
     /// Rule 2.
@@ -192,6 +194,12 @@ impl fmt::Debug for TicketKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TicketKeys").finish_non_exhaustive()
     }
+}
+
+/// For the fuzzer: whether these are keys.
+#[doc(hidden)]
+pub fn check_ticket_keys(bytes: &[u8]) -> Result<(), String> {
+    TicketKeys::parse(bytes).map(drop)
 }
 
 /// A digest of what a listener knows of its clients' certificates.

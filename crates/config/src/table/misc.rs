@@ -199,14 +199,16 @@ fn user(b: &mut Builder<'_>, line: &Line<'_>) {
 
 /// `load` of a `crt-store` section.
 fn load(b: &mut Builder<'_>, line: &Line<'_>) {
-    let (mut crt, mut key, mut alias) = (None, None, None);
+    let (mut crt, mut key, mut alias, mut ocsp, mut issuer) = (None, None, None, None, None);
     let mut at = 0;
     while let Some(word) = line.words.get(at) {
         let slot = match word.bytes() {
             b"crt" => &mut crt,
             b"key" => &mut key,
             b"alias" => &mut alias,
-            b"acme" | b"domains" | b"issuer" | b"ocsp" | b"ocsp-update" | b"sctl" => {
+            b"ocsp" => &mut ocsp,
+            b"issuer" => &mut issuer,
+            b"acme" | b"domains" | b"ocsp-update" | b"sctl" => {
                 let message = format!(
                     "'load' : '{}' is an option of HAProxy that this program refuses: it is not built yet",
                     word.shown()
@@ -214,7 +216,8 @@ fn load(b: &mut Builder<'_>, line: &Line<'_>) {
                 return b.found.alert(word.pos(), message);
             }
             other => {
-                let message = manylane_expr::none_of("load", ["crt", "key", "alias"], other);
+                let message =
+                    manylane_expr::none_of("load", ["crt", "key", "alias", "ocsp", "issuer"], other);
                 return b.found.alert(word.pos(), message);
             }
         };
@@ -225,7 +228,7 @@ fn load(b: &mut Builder<'_>, line: &Line<'_>) {
         at += 2;
     }
     match crt {
-        Some(crt) => b.crt_store().loads.push(CrtLoad { crt, key, alias, pos: line.pos() }),
+        Some(crt) => b.crt_store().loads.push(CrtLoad { crt, key, alias, ocsp, issuer, pos: line.pos() }),
         None => b.found.alert(line.pos(), "'load' expects 'crt <file>', found none"),
     }
 }

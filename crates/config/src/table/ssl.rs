@@ -16,7 +16,7 @@ pub(super) const TLS: &str = "it is not built yet";
 const FINITE: &str = "keys are exchanged over elliptic curves only";
 const LIBRARY: &str = "the arithmetic is that of aws-lc-rs, which is a part of the program";
 const SIGNATURES: &str = "which signatures are used is for the certificates to say";
-const OCSP: &str = "OCSP is not built yet";
+const OCSP: &str = "responses of OCSP are not renewed yet";
 const NOT_YET: &str = "it is not built yet";
 
 /// TLS settings of the process; `None` was not given.
@@ -153,7 +153,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             "ssl-load-extra-files",
             "<kind>...",
             "files that are loaded beside certificates",
-            "a key is looked for in the file and beside it, and nothing else",
+            "a key, an issuer and a response of OCSP are looked for beside certificates, and nothing else",
         ),
         ("ssl-mode-async", "", "handshakes wait for engines without blocking", LIBRARY),
         ("ssl-passphrase-cmd", "<command>", "program that tells the passphrase of keys", NOT_YET),

@@ -87,8 +87,8 @@ const REFUSED_BIND: &[(&str, usize, &str)] = &[
     ("ech", 1, "encrypted hellos are not built yet"),
     ("generate-certificates", 0, "no certificates are made yet"),
     ("ktls", 1, "TLS in the kernel is not built yet"),
-    ("ocsp", 1, "OCSP is not built yet"),
-    ("ocsp-update", 1, "OCSP is not built yet"),
+    ("ocsp", 1, "a response stands in a file beside its certificate, or is named by a 'crt-store' section"),
+    ("ocsp-update", 1, "responses of OCSP are not renewed yet"),
 ];
 
 const REFUSED_SERVER: &[(&str, usize, &str)] = &[

@@ -6,7 +6,7 @@ use super::Call;
 use crate::reply::Gone;
 use crate::serve::Control;
 use manylane_expr::{CertificateText, RevokedText};
-use manylane_tls::{BadKey, Failure, Kind, ListLine, Store};
+use manylane_tls::{BadKey, BadOcsp, Failure, Kind, ListLine, Store};
 use std::fmt::Write;
 use zeroize::Zeroizing;
 
@@ -86,6 +86,8 @@ pub(super) async fn show(call: &mut Call<'_, '_>, kind: Kind) -> Result<(), Gone
     let _ = writeln!(call.reply, "Status: {status}");
     if kind == Kind::Certificate {
         certificate(call, &shown.der);
+        let _ =
+            writeln!(call.reply, "OCSP Response Key: {}", shown.ocsp.map_or(String::new(), |id| id.text()));
         return Ok(());
     }
     for line in text.split_inclusive('\n') {
@@ -134,7 +136,6 @@ fn certificate(call: &mut Call<'_, '_>, chain: &[Box<[u8]>]) {
     for text in chain {
         let _ = writeln!(call.reply, "Chain Subject: {}\nChain Issuer: {}", text.subject, text.issuer);
     }
-    call.reply.put("OCSP Response Key: \n");
 }
 
 fn revoked(out: &mut String, der: &[u8]) {
@@ -463,6 +464,64 @@ pub(super) async fn add_ticket_key(call: &mut Call<'_, '_>) {
         Some(Err(BadKey::OtherLength)) => {
             call.error("'set ssl tls-key' received a key of wrong size.");
         }
+        None => {}
+    }
+}
+
+/// `show ssl ocsp-response [[text] {<id>|<file>}]`
+pub(super) async fn show_ocsp(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let which = match call.words {
+        [form, which, ..] if form == "text" => which.clone(),
+        [form, _, ..] if form == "base64" => {
+            call.error("'show ssl ocsp-response' shows texts, and no base64.");
+            return Ok(());
+        }
+        [which, ..] => which.clone(),
+        [] => return all_ocsp(call).await,
+    };
+    let read = move |store: &Store| store.ocsp_response(&which).and_then(|der| manylane_tls::ocsp_text(&der));
+    match aside(call, read).await {
+        Some(Some(text)) => call.reply.put(&text),
+        Some(None) => call.error("'show ssl ocsp-response' expects a valid certid or certificate path."),
+        None => {}
+    }
+    Ok(())
+}
+
+async fn all_ocsp(call: &mut Call<'_, '_>) -> Result<(), Gone> {
+    let Some(all) = aside(call, Store::stapled).await else { return Ok(()) };
+    if !all.is_empty() {
+        call.reply.put("# Certificate IDs\n");
+    }
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect::<String>();
+    for (id, file) in all {
+        let _ = writeln!(
+            call.reply,
+            "Certificate ID key : {}\nCertificate path : {file}\n Certificate ID:\n   Issuer Name Hash: \
+             {}\n   Issuer Key Hash: {}\n   Serial Number: {}",
+            id.text(),
+            hex(&id.name),
+            hex(&id.key),
+            hex(&id.serial)
+        );
+        call.reply.breathe().await?;
+    }
+    Ok(())
+}
+
+/// `set ssl ocsp-response {<response>|<payload>}`
+pub(super) async fn set_ocsp(call: &mut Call<'_, '_>) {
+    let text = match (call.payload.take(), call.words) {
+        (Some(payload), _) => payload.as_str().to_owned(),
+        (None, [response, ..]) => response.clone(),
+        _ => return call.error("'set ssl ocsp-response' expects response in base64 encoding."),
+    };
+    match aside(call, move |store| store.set_ocsp(&text)).await {
+        Some(Ok(())) => call.info("OCSP Response updated!"),
+        Some(Err(BadOcsp::Malformed)) => {
+            call.error("'set ssl ocsp-response' received invalid base64 encoded response.");
+        }
+        Some(Err(BadOcsp::Refused(why))) => call.error(&format!("The OCSP response was not taken: {why}.")),
         None => {}
     }
 }

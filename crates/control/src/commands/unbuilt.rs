@@ -17,7 +17,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("mcli-debug-mode", "the master has no commands but those that its own 'help' shows"),
     ("set anon", "answers are not made anonymous"),
     ("set dynamic-cookie-key", COOKIES),
-    ("set ssl ocsp-response", OCSP),
     ("show anon", "answers are not made anonymous"),
     ("show cache", "the cache is not built yet"),
     ("show dev", "it is not built yet"),
@@ -25,7 +24,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("show peers", PEERS),
     ("show proc", "it is a command of the master: use the socket of its option -S"),
     ("show quic", "QUIC is not built yet"),
-    ("show ssl ocsp-response", OCSP),
     ("show ssl ocsp-updates", OCSP),
     ("show ssl providers", "the arithmetic is that of aws-lc-rs, which is a part of the program"),
     ("show ssl sni", "it is not built yet"),
@@ -34,7 +32,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("update ssl ocsp-response", OCSP),
 ];
 
-const OCSP: &str = "OCSP is not built yet";
+const OCSP: &str = "responses of OCSP are not renewed yet: send them by 'set ssl ocsp-response'";
 const DEBUG: &str =
     "of these 'debug dev log', 'debug dev memstats' and 'debug dev panic' are all that is built";
 const PEERS: &str = "peers are not built yet";

@@ -32,6 +32,8 @@ pub(super) fn crt_stores(config: &Config, refuse: &mut Refuse<'_>) {
             let definition = Definition {
                 certificate: based(&load.crt, crt_base, refuse),
                 key: load.key.as_ref().map(|key| based(key, key_base, refuse)),
+                ocsp: load.ocsp.as_ref().map(|file| based(file, crt_base, refuse)),
+                issuer: load.issuer.as_ref().map(|file| based(file, crt_base, refuse)),
             };
             let section_name = section.name.shown().to_string();
             let name = match &load.alias {
@@ -311,7 +313,7 @@ fn tell(told: Vec<Problem>, own: &TlsOptions, defaults: &TlsOptions, pos: Pos, r
     for problem in told {
         let pos = place(problem.keyword, own, defaults).unwrap_or(pos);
         match problem.keyword {
-            "crt" => refuse.found.warning(pos, problem.to_string()),
+            "crt" | "ocsp" => refuse.found.warning(pos, problem.to_string()),
             _ => refuse.note(pos, problem.to_string()),
         }
     }

@@ -1,0 +1,92 @@
+//! Values of DER, one behind another: as much as responses of OCSP and signatures of certificates need.
+
+/// What is left of a row of values.
+#[derive(Clone, Copy)]
+pub(crate) struct Der<'a>(pub(crate) &'a [u8]);
+
+/// One value.
+#[derive(Clone, Copy)]
+pub(crate) struct Value<'a> {
+    pub(crate) tag: u8,
+    pub(crate) content: &'a [u8],
+    /// With its tag and length.
+    pub(crate) whole: &'a [u8],
+}
+
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const BIT_STRING: u8 = 0x03;
+pub(crate) const OCTET_STRING: u8 = 0x04;
+pub(crate) const OID: u8 = 0x06;
+pub(crate) const ENUMERATED: u8 = 0x0a;
+pub(crate) const TIME: u8 = 0x18;
+pub(crate) const SEQUENCE: u8 = 0x30;
+
+/// A tag of the context, with values inside.
+pub(crate) const fn context(number: u8) -> u8 {
+    0xa0 | number
+}
+
+impl<'a> Der<'a> {
+    /// The next value.
+    pub(crate) fn next(&mut self) -> Option<Value<'a>> {
+        let all = self.0;
+        let ([tag, first], rest) = all.split_first_chunk()?;
+        if tag & 0x1f == 0x1f {
+            return None; // a tag of several bytes
+        }
+        let (length, rest) = match first {
+            0..=0x7f => (usize::from(*first), rest),
+            0x81..=0x83 => {
+                let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+                (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+            }
+            _ => return None,
+        };
+        let (content, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some(Value { tag: *tag, content, whole: &all[..all.len() - rest.len()] })
+    }
+
+    /// The next value, which has that tag.
+    pub(crate) fn take(&mut self, tag: u8) -> Option<Value<'a>> {
+        self.next().filter(|value| value.tag == tag)
+    }
+
+    /// The same, if it is there.
+    pub(crate) fn maybe(&mut self, tag: u8) -> Option<Value<'a>> {
+        if self.0.first() == Some(&tag) { self.next() } else { None }
+    }
+
+    /// The values inside of the next one, which has that tag.
+    pub(crate) fn enter(&mut self, tag: u8) -> Option<Self> {
+        self.take(tag).map(Value::inside)
+    }
+}
+
+impl<'a> Value<'a> {
+    /// What is in it.
+    pub(crate) fn inside(self) -> Der<'a> {
+        Der(self.content)
+    }
+}
+
+/// What is signed, how, and its signature: of a certificate, or of a response of OCSP.
+#[derive(Clone, Copy)]
+pub(crate) struct Signed<'a> {
+    pub(crate) message: &'a [u8],
+    /// Of the algorithm: an identifier without its tag and length.
+    pub(crate) algorithm: &'a [u8],
+    pub(crate) signature: &'a [u8],
+    /// What stands behind.
+    pub(crate) rest: Der<'a>,
+}
+
+impl<'a> Signed<'a> {
+    pub(crate) fn of(der: &'a [u8]) -> Option<Self> {
+        let mut parts = Der(der).enter(SEQUENCE)?;
+        let message = parts.take(SEQUENCE)?.whole;
+        let algorithm = parts.take(SEQUENCE)?.content;
+        let (unused, signature) = parts.take(BIT_STRING)?.content.split_first()?;
+        (*unused == 0).then_some(Self { message, algorithm, signature, rest: parts })
+    }
+}

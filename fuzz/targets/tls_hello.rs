@@ -1,0 +1,81 @@
+//! What a client or a server sends before it is known: any bytes, in any pieces, end or go on, and what is
+//! held of them is bounded.
+#![no_main]
+
+use manylane_buf::Chain;
+use manylane_sync::qsbr::Reader;
+use manylane_tls::{
+    ClientContext, ClientSettings, ClientVerify, CommonSettings, Connection, MOST_UNREAD, Progress,
+    ServerContext, ServerName, ServerSettings, ServerVerify, Source, Store,
+};
+use std::sync::LazyLock;
+
+static CONTEXTS: LazyLock<(ServerContext, ClientContext)> = LazyLock::new(|| {
+    let made =
+        rcgen::generate_simple_self_signed(["a.example".to_owned()]).expect("a certificate can be made");
+    let path = std::env::temp_dir().join(format!("manylane-fuzz-hello-{}.pem", std::process::id()));
+    let text = format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem());
+    std::fs::write(&path, text).expect("there is room for a file");
+    let server = ServerSettings {
+        common: CommonSettings { alpn: vec![b"h2".to_vec()], ..CommonSettings::default() },
+        certificates: vec![Source::Path(path.clone())],
+        strict_sni: false,
+        verify: ClientVerify::None,
+        tell_authorities: true,
+        tickets: true,
+        client_order: false,
+        ticket_keys: None,
+        sessions: 16,
+        lifetime: 300,
+    };
+    let client = ClientSettings {
+        common: CommonSettings::default(),
+        certificate: None,
+        verify: ServerVerify::None,
+        sends_name: true,
+        reuse: true,
+    };
+    let store = Store::default();
+    let server = store.listener(&server, &mut Vec::new()).expect("the settings are good");
+    let client = store.server(&client, &mut Vec::new()).expect("the settings are good");
+    let _ = std::fs::remove_file(path); // it was read
+    (server, client)
+});
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let [role, size, data @ ..] = data else { return };
+    let (server, client) = &*CONTEXTS;
+    let reader = Reader::new();
+    let (mut plain, mut out) = (Chain::new(), Chain::new());
+    let mut connection = if role % 2 == 0 {
+        Connection::server(server, &reader).expect("the context is good")
+    } else {
+        let name = ServerName::try_from("a.example").expect("it is a name");
+        Connection::client(client, name, &reader).expect("the context is good")
+    };
+    let mut came = 0;
+    let mut begin = Chain::new();
+    if role % 2 == 1 {
+        connection.receive(&mut begin, &mut plain, &mut out).expect("the first message needs no peer");
+    }
+    for piece in data.chunks(usize::from(*size) + 1) {
+        let mut received = Chain::new();
+        received.append(piece).expect("there is memory");
+        came += piece.len();
+        let outcome = connection.receive(&mut received, &mut plain, &mut out);
+        assert!(plain.len() <= came, "nothing is made of nothing");
+        match outcome {
+            Ok(Progress::Handshaking | Progress::PeerClosed) => {}
+            Ok(Progress::Open) => assert!(!connection.has_failed()),
+            Err(_) => {
+                assert!(connection.has_failed());
+                let mut more = Chain::new();
+                more.append(b"more").expect("there is memory");
+                connection.receive(&mut more, &mut plain, &mut out).expect_err("it has failed before");
+                break;
+            }
+        }
+    }
+    // Answers to what nobody has proven to be: a flight of a handshake, alerts, and what comes with it.
+    assert!(out.len() <= MOST_UNREAD, "{} bytes are sent for {came}", out.len());
+});
