@@ -40,6 +40,8 @@ pub struct Config {
     pub resolvers: Vec<Resolvers>,
     /// `ring`
     pub rings: Vec<Ring>,
+    /// `log-profile`
+    pub log_profiles: Vec<LogProfile>,
     /// `crt-store`
     pub crt_stores: Vec<CrtStore>,
     /// Names of the files, for reports.
@@ -513,6 +515,7 @@ pub struct Settings {
     pub error_files: Vec<ErrorFile>,
     pub error_log_format: Option<Set<Word>>,
     pub errorfiles: Vec<Statement>,
+    pub forwarded: Option<Set<Forwarded>>,
     pub forwardfor: Option<Set<AddressHeader>>,
     pub fullconn: Option<Set<u32>>,
     pub hash_balance_factor: Option<Set<u32>>,
@@ -531,6 +534,7 @@ pub struct Settings {
     pub log_format: Option<Set<Word>>,
     pub log_format_sd: Option<Set<Word>>,
     pub log_option: Option<Set<LogFormatOption>>,
+    pub log_steps: Option<Set<LogSteps>>,
     pub log_tag: Option<Set<Word>>,
     pub max_keep_alive_queue: Option<Set<i32>>,
     pub max_session_srv_conns: Option<Set<u32>>,
@@ -579,6 +583,7 @@ impl Default for Settings {
             error_files: Vec::new(),
             error_log_format: None,
             errorfiles: Vec::new(),
+            forwarded: None,
             forwardfor: None,
             fullconn: None,
             hash_balance_factor: None,
@@ -594,6 +599,7 @@ impl Default for Settings {
             log_format: None,
             log_format_sd: None,
             log_option: None,
+            log_steps: None,
             log_tag: None,
             max_keep_alive_queue: None,
             max_session_srv_conns: None,
@@ -796,6 +802,43 @@ pub struct AddressHeader {
     pub if_none: bool,
 }
 
+/// `option forwarded`: what the field says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// How the client speaks to us.
+    pub proto: bool,
+    /// The host that the request asks for.
+    pub host: Option<FieldSource>,
+    /// `by`: who took the request, and the port.
+    pub proxy: Option<FieldSource>,
+    /// `by_port`
+    pub proxy_port: Option<FieldSource>,
+    /// `for`: who made the request.
+    pub client: Option<FieldSource>,
+    /// `for_port`
+    pub client_port: Option<FieldSource>,
+}
+
+impl Forwarded {
+    /// Its sample expressions.
+    pub fn expressions(&self) -> impl Iterator<Item = &Word> {
+        let Self { proto: _, host, proxy, proxy_port, client, client_port } = self;
+        [host, proxy, proxy_port, client, client_port].into_iter().filter_map(|part| match part {
+            Some(FieldSource::Expression(word)) => Some(word),
+            Some(FieldSource::Usual) | None => None,
+        })
+    }
+}
+
+/// Where a part of a `Forwarded` field comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldSource {
+    /// From the connection, or the request.
+    Usual,
+    /// From a sample expression.
+    Expression(Word),
+}
+
 /// A network of IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExceptNetwork {
@@ -981,6 +1024,8 @@ pub struct LogLine {
     pub length: Option<u32>,
     /// `format`
     pub format: Option<&'static str>,
+    /// `profile`: the section that says what its lines say.
+    pub profile: Option<Word>,
     /// `sample`: ranges of line numbers and the length of their round.
     pub sample: Option<LogSample>,
     /// Facility, 0 to 23.
@@ -991,6 +1036,112 @@ pub struct LogLine {
     pub min_level: u8,
     /// Where the line is.
     pub pos: Pos,
+}
+
+/// `log-profile`: what lines to a target say, in place of what the proxy says of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogProfile {
+    /// Its name.
+    pub name: Word,
+    /// `log-tag`
+    pub tag: Option<Set<Word>>,
+    /// `on`
+    pub steps: Vec<ProfileStep>,
+}
+
+/// `on`: the lines of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileStep {
+    /// Which.
+    pub step: LogStep,
+    /// `drop`: there are none.
+    pub drop: bool,
+    /// `format`
+    pub format: Option<Word>,
+    /// `sd`
+    pub structured: Option<Word>,
+}
+
+/// What a line is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)] // the words of the configuration
+pub enum LogStep {
+    Accept,
+    Request,
+    Connect,
+    Response,
+    Close,
+    /// A connection or a stream that went wrong.
+    Error,
+    /// Each that has no line of its own.
+    Any,
+    /// `do-log` in one of the lists of rules, from here on.
+    QuicInit,
+    TcpReqConn,
+    TcpReqSess,
+    TcpReqCont,
+    TcpResCont,
+    HttpReq,
+    HttpRes,
+    HttpAfterRes,
+}
+
+impl LogStep {
+    const NAMES: [(&str, Self); 15] = [
+        ("accept", Self::Accept),
+        ("request", Self::Request),
+        ("connect", Self::Connect),
+        ("response", Self::Response),
+        ("close", Self::Close),
+        ("error", Self::Error),
+        ("any", Self::Any),
+        ("quic-init", Self::QuicInit),
+        ("tcp-req-conn", Self::TcpReqConn),
+        ("tcp-req-sess", Self::TcpReqSess),
+        ("tcp-req-cont", Self::TcpReqCont),
+        ("tcp-res-cont", Self::TcpResCont),
+        ("http-req", Self::HttpReq),
+        ("http-res", Self::HttpRes),
+        ("http-after-res", Self::HttpAfterRes),
+    ];
+
+    /// Those of a stream's course, which `log-steps` chooses from.
+    pub const COURSE: [Self; 5] = [Self::Accept, Self::Request, Self::Connect, Self::Response, Self::Close];
+
+    /// The words for them.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Self::NAMES.iter().map(|(name, _)| *name)
+    }
+
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, step)| *step == self).map_or("", |(name, _)| name)
+    }
+
+    /// That of a word.
+    pub fn by_name(name: &[u8]) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, step)| *step)
+    }
+}
+
+/// `log-steps`: a set of [`LogStep::COURSE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSteps(u8);
+
+impl LogSteps {
+    /// All of them.
+    pub const ALL: Self = Self(0b1_1111);
+
+    /// With one more.
+    #[must_use]
+    pub const fn with(self, step: LogStep) -> Self {
+        Self(self.0 | 1 << (step as u8 & 7))
+    }
+
+    /// Whether a step is one of them.
+    pub const fn has(self, step: LogStep) -> bool {
+        (step as u8) < 5 && self.0 & 1 << step as u8 != 0
+    }
 }
 
 /// Where log lines go.

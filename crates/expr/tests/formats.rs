@@ -182,3 +182,28 @@ fn variables_are_set_under_conditions() {
     }
     assert!(world.refusal("str(a),set-var(txn.c,ifexist)").1.contains("did you mean 'ifexists'?"));
 }
+
+#[test]
+fn a_map_of_json_has_all_that_have_names() {
+    let mut world = logging();
+    let text = world.format(
+        "%{+json}o lost %ci %(line)r %(n:sint)[str(12a)] %(yes:bool)[int(5)] %(as-text:str)[int(7)] \
+         %(none)CC",
+        Use::Log,
+    );
+    let map: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let expected = serde_json::json!({
+        "line": "GET /a/b?x=1&y=2 HTTP/1.1", "n": 12, "yes": true, "as-text": "7", "none": ""
+    });
+    assert_eq!(map, expected);
+}
+
+#[test]
+fn one_item_may_be_json_among_others() {
+    let mut world = logging();
+    assert_eq!(
+        world.format("a %{+json}[str('x\"y')] %(:str){+json}[int(1)] %{+cbor}[int(1000)]", Use::Text),
+        // The helper shows a backslash as two.
+        "a \"x\\\\\"y\" \"1\" 1903E8"
+    );
+}

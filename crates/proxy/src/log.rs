@@ -1,14 +1,14 @@
 //! Log lines: what is remembered of a stream, and the line at its end.
 
-use crate::generation::{Backend, FrontendLog, Generation, Server};
+use crate::generation::{Backend, FrontendLog, Generation, Profile, Server};
 use crate::rules::{EvalContext, EvalPhase, LogLevel};
 use crate::run::Local;
 use crate::server::{ConnectTimings, NotReached};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
-use manylane_config::tree::Mode;
-use manylane_expr::{Format, LogFacts, Timestamp, Writer};
+use manylane_config::tree::{LogStep, Mode};
+use manylane_expr::{Env, Format, LogFacts, Scratch, Timestamp, Writer};
 use manylane_logs::{Level, Line};
 use manylane_sched::Time;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,7 +25,9 @@ impl Room {
     pub(crate) fn new(generation: &Generation) -> Self {
         let longest = generation.logs.targets.iter().map(|target| target.length()).max().unwrap_or(0);
         let mut logs = generation.frontends.iter().filter_map(|frontend| frontend.log.as_ref());
-        let structured = if logs.any(|log| log.structured.is_some()) { longest } else { 0 };
+        let of_profile = |profile: &Profile| profile.steps.iter().any(|line| line.structured.is_some());
+        let has = |log: &FrontendLog| log.structured.is_some() || log.profiles.iter().any(of_profile);
+        let structured = if logs.any(has) { longest } else { 0 };
         let room = |bytes| vec![0; bytes].into_boxed_slice();
         Self { text: room(longest), structured: room(structured) }
     }
@@ -67,56 +69,94 @@ pub(crate) struct Record {
 /// Writes the line of a connection that did not get as far as to have a stream.
 pub(crate) fn refused(log: &FrontendLog, eval: &EvalContext<'_>, why: &str) {
     let level = if log.separate { Level::Err } else { Level::Info };
-    if let Some(format) = &log.errors {
-        let log_facts = LogFacts { partial: log.early, termination: *b"PR--", ..eval.log_facts(None, None) };
-        let phase = EvalPhase { log: Some(&log_facts), ..EvalPhase::default() };
-        return say(log, eval, phase, level, format);
-    }
+    let known = LogFacts { partial: log.early, origin: "sess_error", ..eval.log_facts(None, None) };
+    let log_facts = match &log.errors {
+        Some(_) => LogFacts { termination: *b"PR--", ..known },
+        None => known,
+    };
+    let phase = EvalPhase { log: Some(&log_facts), ..EvalPhase::default() };
     let place = match &eval.listener.name {
         Some(name) => name.to_string(),
         None => eval.listener.id.to_string(),
     };
-    eval.with(EvalPhase::default(), |env, scratch| {
-        let mut room = eval.local.room.borrow_mut();
-        let mut writer = Writer::new(&mut room.text);
-        log.refused.write(env, scratch, &mut writer);
-        let _ = writer.print(format_args!("/{place}: {why}")); // what does not fit is cut
-        send(log, eval, level, writer.written(), b"");
+    write_lines(log, eval, phase, level, LogStep::Error, |env, scratch, writer| match &log.errors {
+        Some(format) => format.write(env, scratch, writer),
+        None => {
+            log.refused.write(env, scratch, writer);
+            let _ = writer.print(format_args!("/{place}: {why}")); // what does not fit is cut
+        }
     });
 }
 
-/// Writes a line of `format` with its structured data, to all targets of a frontend.
-fn say(log: &FrontendLog, eval: &EvalContext<'_>, phase: EvalPhase<'_>, level: Level, format: &Format) {
+/// Writes a line to all targets of a frontend: `usual` writes its text where no profile has another.
+fn write_lines(
+    log: &FrontendLog,
+    eval: &EvalContext<'_>,
+    phase: EvalPhase<'_>,
+    level: Level,
+    step: LogStep,
+    usual: impl Fn(&Env<'_>, &mut Scratch<'_>, &mut Writer<'_>),
+) {
     eval.with(phase, |env, scratch| {
         let Room { text, structured } = &mut *eval.local.room.borrow_mut();
-        let mut structured = Writer::new(structured);
-        if let Some(format) = &log.structured {
-            format.write(env, scratch, &mut structured);
+        let mut any = false;
+        let mut write = |format: Option<&Format>, sd: Option<&Format>, tag: &str, targets: &[usize]| {
+            let mut structured = Writer::new(structured);
+            if let Some(format) = sd {
+                format.write(env, scratch, &mut structured);
+            }
+            let mut text = Writer::new(text); // what does not fit is cut
+            match format {
+                Some(format) => format.write(env, scratch, &mut text),
+                None => usual(env, scratch, &mut text),
+            }
+            let structured = structured.into_written().unwrap_or_default();
+            write_line(targets, tag, eval.local, level, text.written(), structured);
+            any = true;
+        };
+        if !log.targets.is_empty() {
+            write(None, log.structured.as_ref(), &log.tag, &log.targets);
         }
-        let mut text = Writer::new(text); // what does not fit is cut
-        format.write(env, scratch, &mut text);
-        send(log, eval, level, text.written(), structured.into_written().unwrap_or_default());
+        for profile in &log.profiles {
+            let line = profile.line(step);
+            if line.is_some_and(|line| line.drop) {
+                continue;
+            }
+            let sd = line.and_then(|line| line.structured.as_ref()).or(log.structured.as_ref());
+            write(line.and_then(|line| line.format.as_ref()), sd, &profile.tag, &profile.targets);
+        }
+        if any {
+            eval.frontend.counts.own().lines.add(1);
+        }
     });
 }
 
-/// Hands a line to all targets of a frontend.
-fn send(log: &FrontendLog, eval: &EvalContext<'_>, level: Level, text: &[u8], structured: &[u8]) {
-    eval.frontend.counts.own().lines.add(1);
-    write_line(log, eval.local, level, text, structured);
-}
-
-fn write_line(log: &FrontendLog, local: &Local, level: Level, text: &[u8], structured: &[u8]) {
+fn write_line(targets: &[usize], tag: &str, local: &Local, level: Level, text: &[u8], structured: &[u8]) {
     let line = Line {
         level,
-        tag: log.tag.as_bytes(),
+        tag: tag.as_bytes(),
         pid: local.pid,
         host: local.generation.logs.host.as_bytes(),
         structured,
         time: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
         text,
     };
-    for &target in &log.targets {
+    for &target in targets {
         local.logs.log(target, &line);
+    }
+}
+
+/// What `%OG` says of a step.
+fn origin(step: LogStep) -> &'static str {
+    match step {
+        LogStep::Accept => "txn_accept",
+        LogStep::Request => "txn_request",
+        LogStep::Connect => "txn_connect",
+        LogStep::Response => "txn_response",
+        LogStep::Close => "txn_close",
+        LogStep::Error => "sess_error",
+        LogStep::Any => "unspec",
+        of_rules => of_rules.name(),
     }
 }
 
@@ -203,9 +243,10 @@ impl Record {
         now.since(self.begun)
     }
 
-    /// Writes the line, to all targets of the frontend.
+    /// Writes the line of a step, to all targets of the frontend.
     pub(crate) fn write(
         &self,
+        step: LogStep,
         log: &FrontendLog,
         eval: &EvalContext<'_>,
         backend: Option<&Backend>,
@@ -226,10 +267,12 @@ impl Record {
             _ if failed && log.separate => Level::Err,
             _ => Level::Info,
         };
-        let known = LogFacts { partial: log.early, ..eval.log_facts(backend, server) };
+        let known = LogFacts { partial: log.early, origin: origin(step), ..eval.log_facts(backend, server) };
         self.with(eval, known, now, |log_facts| {
             let phase = EvalPhase { backend, server, log: Some(log_facts), ..EvalPhase::default() };
-            say(log, eval, phase, level, &log.format);
+            write_lines(log, eval, phase, level, step, |env, scratch, out| {
+                log.format.write(env, scratch, out);
+            });
         });
     }
 

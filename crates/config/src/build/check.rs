@@ -21,12 +21,16 @@ pub(super) fn check(b: &mut Builder<'_>) {
     names.twins(b, &config.proxies);
     let http_errors = Sections::new("http-errors", config.http_errors.iter().map(|section| &section.name));
     let resolvers = Sections::new("resolvers", config.resolvers.iter().map(|section| &section.name));
+    let profiles = Sections::new("log-profile", config.log_profiles.iter().map(|section| &section.name));
     let rings = Sections::new("ring", config.rings.iter().map(|section| &section.name));
     // What many proxies took over is reported once, at its line.
     let mut reported = HashSet::new();
     for (index, proxy) in config.proxies.iter().enumerate() {
         for name in rings_of(&proxy.settings.log) {
             rings.require(b, &mut reported, name);
+        }
+        for name in profiles_of(&proxy.settings.log) {
+            profiles.require(b, &mut reported, name);
         }
         if proxy.kind == ProxyKind::Defaults {
             continue;
@@ -54,6 +58,9 @@ pub(super) fn check(b: &mut Builder<'_>) {
     }
     for name in rings_of(&config.global.log) {
         rings.require(b, &mut reported, name);
+    }
+    for name in profiles_of(&config.global.log) {
+        profiles.require(b, &mut reported, name);
     }
     super::inherit::check(b, &config.proxies);
     // What compiles the proxies finds each by its name, and goes on after this error to report others.
@@ -112,6 +119,13 @@ fn rings_of(log: &[LogTarget]) -> impl Iterator<Item = &Word> {
             LogSink::Ring(name) => Some(name),
             _ => None,
         },
+        LogTarget::Global(_) => None,
+    })
+}
+
+fn profiles_of(log: &[LogTarget]) -> impl Iterator<Item = &Word> {
+    log.iter().filter_map(|target| match target {
+        LogTarget::Own(line) => line.profile.as_ref(),
         LogTarget::Global(_) => None,
     })
 }
@@ -390,11 +404,13 @@ fn fit(b: &mut Builder<'_>, proxy: &Proxy) {
         let cookie = settings.cookie.as_ref().map(|set| set.pos);
         let forwardfor = settings.forwardfor.as_ref().map(|set| set.pos);
         let originalto = settings.originalto.as_ref().map(|set| set.pos);
+        let forwarded = settings.forwarded.as_ref().map(|set| set.pos);
         let uri = settings.monitor_uri.as_ref().map(|set| set.pos);
         for (keyword, pos) in [
             ("cookie", cookie),
             ("option forwardfor", forwardfor),
             ("option originalto", originalto),
+            ("option forwarded", forwarded),
             ("monitor-uri", uri),
         ] {
             if let Some(pos) = pos.filter(|pos| own(*pos)) {

@@ -22,7 +22,7 @@ use crate::limits::{MAX_BINDS, MAX_SECTIONS, MAX_SERVERS};
 use crate::read::{Item, Reader};
 use crate::source::{Pos, Sources};
 use crate::table::{BindOptions, SectionKind, ServerOptions};
-use crate::tree::{Config, CrtStore, HttpErrors, Proxy, Resolvers, Ring, Settings, Userlist};
+use crate::tree::{Config, CrtStore, HttpErrors, LogProfile, Proxy, Resolvers, Ring, Settings, Userlist};
 use section::Current;
 use std::collections::{HashMap, HashSet};
 
@@ -157,6 +157,13 @@ impl Builder<'_> {
     pub(crate) fn ring(&mut self) -> &mut Ring {
         match self.current {
             Current::Ring(index) => &mut self.config.rings[index],
+            _ => panic!("{PLACED}"),
+        }
+    }
+
+    pub(crate) fn log_profile(&mut self) -> &mut LogProfile {
+        match self.current {
+            Current::LogProfile(index) => &mut self.config.log_profiles[index],
             _ => panic!("{PLACED}"),
         }
     }

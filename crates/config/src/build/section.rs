@@ -5,7 +5,9 @@ use crate::Shown;
 use crate::lex::Word;
 use crate::limits::{MAX_INHERITED, MAX_SECTIONS};
 use crate::table::{SectionKind, Status, Table};
-use crate::tree::{Config, CrtStore, HttpErrors, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist};
+use crate::tree::{
+    Config, CrtStore, HttpErrors, LogProfile, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist,
+};
 
 /// The section at work; numbers are indexes of the tree's lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,7 @@ pub(super) enum Current {
     HttpErrors(usize),
     Resolvers(usize),
     Ring(usize),
+    LogProfile(usize),
     CrtStore(usize),
     /// One whose lines are checked, and mean nothing.
     FcgiApp,
@@ -40,6 +43,7 @@ impl Current {
             Self::HttpErrors(_) => SectionKind::HttpErrors,
             Self::Resolvers(_) => SectionKind::Resolvers,
             Self::Ring(_) => SectionKind::Ring,
+            Self::LogProfile(_) => SectionKind::LogProfile,
             Self::CrtStore(_) => SectionKind::CrtStore,
             Self::FcgiApp => SectionKind::FcgiApp,
         }
@@ -58,6 +62,7 @@ impl Builder<'_> {
             Current::HttpErrors(index) => &self.config.http_errors[index].name,
             Current::Resolvers(index) => &self.config.resolvers[index].name,
             Current::Ring(index) => &self.config.rings[index].name,
+            Current::LogProfile(index) => &self.config.log_profiles[index].name,
             Current::CrtStore(index) => &self.config.crt_stores[index].name,
         };
         if name.bytes().is_empty() { self.place().name().as_bytes().to_vec() } else { name.bytes().to_vec() }
@@ -272,6 +277,7 @@ impl Builder<'_> {
             SectionKind::Userlist => config.userlists.iter().any(|section| same(&section.name)),
             SectionKind::HttpErrors => config.http_errors.iter().any(|section| same(&section.name)),
             SectionKind::Resolvers => config.resolvers.iter().any(|section| same(&section.name)),
+            SectionKind::LogProfile => config.log_profiles.iter().any(|section| same(&section.name)),
             _ => config.rings.iter().any(|section| same(&section.name)),
         };
         if twin {
@@ -300,6 +306,10 @@ impl Builder<'_> {
                     timeout_retry: None,
                 });
                 Current::Resolvers(config.resolvers.len() - 1)
+            }
+            SectionKind::LogProfile => {
+                config.log_profiles.push(LogProfile { name, tag: None, steps: Vec::new() });
+                Current::LogProfile(config.log_profiles.len() - 1)
             }
             _ => {
                 config.rings.push(Ring {

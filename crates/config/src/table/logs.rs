@@ -3,6 +3,7 @@
 use super::section::{DFL, DFLB, GLOBAL, SectionKind, SectionKinds};
 use super::{Keyword, own, text};
 use crate::build::{Builder, Line, parse};
+use crate::tree::{LogStep, LogSteps, ProfileStep};
 
 pub(super) fn rows() -> Vec<Keyword> {
     let ring = SectionKinds::of(&[SectionKind::Ring]);
@@ -13,8 +14,8 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "log",
             GLOBAL,
-            "<target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> \
-                [<minimum>]]",
+            "<target> [len <length>] [format <format>] [profile <name>] [sample <ranges>:<size>] \
+                <facility> [<level> [<minimum>]]",
             1,
             "where log lines go",
         )
@@ -24,8 +25,8 @@ pub(super) fn rows() -> Vec<Keyword> {
         own(
             "log",
             DFLB,
-            "global | <target> [len <length>] [format <format>] [sample <ranges>:<size>] <facility> [<level> \
-                [<minimum>]]",
+            "global | <target> [len <length>] [format <format>] [profile <name>] [sample \
+                <ranges>:<size>] <facility> [<level> [<minimum>]]",
             1,
             "where log lines go",
         )
@@ -61,8 +62,9 @@ pub(super) fn rows() -> Vec<Keyword> {
         .words(format),
         own("error-log-format", DFLB, "<format>", 1, "what a log line about a failed connection holds")
             .words(format),
-        own("log-steps", DFL, "<step>[,...]", 1, "moments at which a line is logged")
-            .refused("log profiles are not built yet"),
+        own("log-steps", DFL, "all | <step>[,...]", 1, "moments at which a line is logged")
+            .default("close")
+            .built(log_steps),
         own(
             "dgram-bind",
             forward,
@@ -81,8 +83,12 @@ pub(super) fn rows() -> Vec<Keyword> {
         own("server", ring, "<name> <address>:<port> [<option>...]", 2, "where the ring's lines are sent")
             .adds()
             .built(parse::ring_server),
-        own("on", profile, "<step> [format <format>] [sd <format>]", 1, "what is logged at a step")
-            .refused("log profiles are not built yet"),
+        super::args("log-tag", profile, [text("name")], "the program's name in lines of the profile")
+            .default("the proxy's")
+            .built(|b, line| b.log_profile().tag = Some(line.set(line.word(0)))),
+        own("on", profile, "<step> [drop] [format <format>] [sd <format>]", 1, "what is logged at a step")
+            .adds()
+            .built(profile_step),
     ]
     .into_iter()
     .filter(|row| !row.help.is_empty())
@@ -106,6 +112,61 @@ fn format(b: &mut Builder<'_>, line: &Line<'_>) {
         "log-format-sd" => settings.log_format_sd = Some(format),
         _ => settings.error_log_format = Some(format),
     }
+}
+
+/// `log-steps`
+fn log_steps(b: &mut Builder<'_>, line: &Line<'_>) {
+    let word = &line.words[0];
+    let mut steps = LogSteps::default();
+    for name in word.bytes().split(|byte| *byte == b',') {
+        match LogStep::by_name(name).filter(|step| LogStep::COURSE.contains(step)) {
+            Some(step) => steps = steps.with(step),
+            None if name == b"all" => steps = LogSteps::ALL,
+            None => {
+                let known = LogStep::COURSE.map(LogStep::name).into_iter().chain(["all"]);
+                let message = manylane_expr::none_of("log-steps", known, name);
+                return b.found.alert(word.pos(), message);
+            }
+        }
+    }
+    line.no_more(b, 1);
+    b.settings().log_steps = Some(line.set(steps));
+}
+
+/// `on` of a profile.
+fn profile_step(b: &mut Builder<'_>, line: &Line<'_>) {
+    let word = &line.words[0];
+    let Some(step) = LogStep::by_name(word.bytes()) else {
+        let message = manylane_expr::none_of("on", LogStep::names(), word.bytes());
+        return b.found.alert(word.pos(), message);
+    };
+    let mut made = ProfileStep { step, drop: false, format: None, structured: None };
+    let mut words = line.words[1..].iter();
+    while let Some(word) = words.next() {
+        let value = match word.bytes() {
+            // Of 'drop' and formats the later ones count.
+            b"drop" => {
+                made = ProfileStep { step, drop: true, format: None, structured: None };
+                continue;
+            }
+            b"format" => &mut made.format,
+            b"sd" => &mut made.structured,
+            other => {
+                let message = manylane_expr::none_of("on", ["drop", "format", "sd"], other);
+                return b.found.alert(word.pos(), message);
+            }
+        };
+        *value = words.next().cloned();
+        made.drop = false;
+        if value.is_none() {
+            let message = format!("'on' : '{}' expects a format", word.shown());
+            return b.found.alert(word.pos(), message);
+        }
+    }
+    // The last line of a step counts.
+    let steps = &mut b.log_profile().steps;
+    steps.retain(|known| known.step != step);
+    steps.push(made);
 }
 
 /// The smallest ring, which is HAProxy's, and the largest.

@@ -85,7 +85,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             ],
         ),
         (SectionKind::Traces, "traces are not built", &["trace"]),
-        (SectionKind::LogProfile, "log profiles are not built yet", &["log-tag"]),
         (
             SectionKind::LogForward,
             "forwarding of logs is not built yet",

@@ -4,7 +4,7 @@
 use super::section::{DFL, DFLB, DLB, SectionKinds};
 use super::{Keyword, flag, own};
 use crate::build::{Builder, Line, Prefix};
-use crate::tree::{AddressHeader, ExceptNetwork, LogFormatOption};
+use crate::tree::{AddressHeader, ExceptNetwork, FieldSource, Forwarded, LogFormatOption, Set};
 
 /// A switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,9 +144,16 @@ pub(super) fn rows() -> Vec<Keyword> {
             "the address that the client connected to is added to requests",
         )
         .built(|b, line| b.settings().originalto = address_header(b, line)),
-        own("option forwarded", DLB, "[<option>...]", 0, "a Forwarded field is added to requests")
-            .negatable()
-            .refused("it is not built yet"),
+        own(
+            "option forwarded",
+            DLB,
+            "[proto] [host|host-expr <expression>] [by|by-expr <expression>] [by_port|by_port-expr \
+                <expression>] [for|for-expr <expression>] [for_port|for_port-expr <expression>]",
+            0,
+            "a Forwarded field (RFC 7239) is added to requests",
+        )
+        .negatable()
+        .built(|b, line| b.settings().forwarded = forwarded(b, line)),
         own("option httplog", DFLB, "[clf]", 0, "logs in HTTP's format").built(log_format),
         flag("option tcplog", DFLB, "logs in TCP's format").built(log_format),
         flag("option httpslog", DFLB, "logs in HTTP's format, with TLS behind it").built(log_format),
@@ -271,8 +278,81 @@ fn redispatch(b: &mut Builder<'_>, line: &Line<'_>) {
     }
 }
 
+/// The arguments of `option forwarded`; without any `proto` and `for` are meant.
+fn forwarded(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Set<Forwarded>> {
+    if line.prefix != Prefix::None {
+        line.no_more(b, 0);
+        return None;
+    }
+    let mut forwarded = Forwarded::default();
+    if line.words.is_empty() {
+        forwarded.proto = true;
+        forwarded.client = Some(FieldSource::Usual);
+    }
+    let mut words = line.words.iter();
+    while let Some(word) = words.next() {
+        let (name, has_expression) = match word.bytes().strip_suffix(b"-expr") {
+            Some(name) => (name, true),
+            None => (word.bytes(), false),
+        };
+        let part = match (name, has_expression) {
+            (b"proto", false) => {
+                forwarded.proto = true;
+                continue;
+            }
+            (b"host", _) => &mut forwarded.host,
+            (b"by", _) => &mut forwarded.proxy,
+            (b"by_port", _) => &mut forwarded.proxy_port,
+            (b"for", _) => &mut forwarded.client,
+            (b"for_port", _) => &mut forwarded.client_port,
+            _ => {
+                let known = [
+                    "proto",
+                    "host",
+                    "host-expr",
+                    "by",
+                    "by-expr",
+                    "by_port",
+                    "by_port-expr",
+                    "for",
+                    "for-expr",
+                    "for_port",
+                    "for_port-expr",
+                ];
+                let message = manylane_expr::none_of(line.keyword.name, known, word.bytes());
+                b.found.alert(word.pos(), message);
+                return None;
+            }
+        };
+        *part = Some(match (has_expression, words.as_slice().first()) {
+            (false, _) => FieldSource::Usual,
+            (true, Some(expression)) => {
+                words.next();
+                FieldSource::Expression(expression.clone())
+            }
+            (true, None) => {
+                let message = format!("'option forwarded' : '{}' expects an expression", word.shown());
+                b.found.alert(word.pos(), message);
+                return None;
+            }
+        });
+    }
+    for (name, node, port) in
+        [("by", &forwarded.proxy, &forwarded.proxy_port), ("for", &forwarded.client, &forwarded.client_port)]
+    {
+        if port.is_some() && node.is_none() {
+            let message = format!(
+                "'option forwarded' : '{name}_port' and '{name}_port-expr' have no effect without '{name}' \
+                    or '{name}-expr'"
+            );
+            b.found.warning(line.pos(), message);
+        }
+    }
+    Some(line.set(forwarded))
+}
+
 /// The arguments of `forwardfor` and `originalto` (R-G7).
-fn address_header(b: &mut Builder<'_>, line: &Line<'_>) -> Option<crate::tree::Set<AddressHeader>> {
+fn address_header(b: &mut Builder<'_>, line: &Line<'_>) -> Option<Set<AddressHeader>> {
     let mut header = AddressHeader::default();
     let mut words = line.words.iter();
     while let Some(word) = words.next() {

@@ -184,9 +184,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .idle("FastCGI is not built: what uses it is refused"),
         own("crt-store", TOP, "[<name>]", 0, "certificates and where they are found").adds().built(read),
         own("traces", TOP, "", 0, "traces for developers").adds().refused("traces are not built"),
-        own("log-profile", TOP, "<name>", 1, "log formats by step")
-            .adds()
-            .refused("log profiles are not built yet"),
+        own("log-profile", TOP, "<name>", 1, "what lines to a target say, by step").adds().built(read),
         own("acme", TOP, "<name>", 1, "an authority that issues certificates")
             .adds()
             .refused(super::ssl::TLS),

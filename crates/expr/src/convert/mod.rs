@@ -3,6 +3,8 @@
 mod address;
 pub(crate) mod encode;
 mod fix;
+mod forwarded;
+pub use forwarded::{is_host, put_node_name, put_node_port};
 pub(crate) mod hash;
 mod map;
 mod misc;
@@ -77,6 +79,7 @@ pub(crate) fn table() -> &'static [Row] {
             address::ROWS,
             misc::ROWS,
             fix::ROWS,
+            forwarded::ROWS,
             order::ROWS,
             protobuf::ROWS,
             query::ROWS,
@@ -109,6 +112,7 @@ pub(crate) enum Convert {
     Address(address::Address),
     Misc(misc::Misc),
     Fix(fix::Fix),
+    Forwarded(forwarded::Forwarded),
     Message(protobuf::Message),
     Order(order::Order),
     Query(query::Query),
@@ -133,6 +137,7 @@ impl Convert {
             Self::Address(address) => address.apply(value),
             Self::Misc(misc) => misc.apply(value, env, scratch),
             Self::Fix(fix) => fix.apply(value.bytes()?),
+            Self::Forwarded(forwarded) => forwarded.apply(value, scratch),
             Self::Message(message) => message.apply(value.bytes()?),
             Self::Order(order) => order.apply(value.bytes()?, scratch),
             Self::Query(query) => query.apply(value.bytes()?, scratch),

@@ -1,5 +1,6 @@
 //! Aliases: short names of what log lines are made of.
 
+use super::encode::{Encoding, Item};
 use super::{Flags, Use, put_code, put_int, put_text};
 use crate::clock::Civil;
 use crate::env::{Env, Number, Timestamp};
@@ -63,6 +64,8 @@ pub struct LogFacts<'a> {
     pub request_count: u64,
     /// The process's number.
     pub process_id: u32,
+    /// `%OG`: what the line is written for.
+    pub origin: &'static str,
     /// In place of a server's name when there is none: `<NOSRV>`, `<STATS>`...
     pub no_server: &'a [u8],
 }
@@ -96,6 +99,7 @@ impl LogFacts<'static> {
         backend_queue: 0,
         request_count: 0,
         process_id: 0,
+        origin: "unspec",
         no_server: b"<NOSRV>",
     };
 }
@@ -156,6 +160,7 @@ pub(super) enum Alias {
     ResponseFields,
     ResponseFieldList,
     LogCount,
+    Origin,
     Millis,
     ProcessId,
     RequestLine,
@@ -176,81 +181,81 @@ pub(super) enum Alias {
 
 use Alias as A;
 
-/// By name. An error says why it is refused.
-const ALIASES: &[(&str, Result<Alias, &str>)] = &[
-    ("B", Ok(A::BytesRead)),
-    ("CC", Ok(A::RequestCookie)),
-    ("CS", Ok(A::ResponseCookie)),
-    ("H", Ok(A::Hostname)),
-    ("HM", Ok(A::Method)),
-    ("HP", Ok(A::Path)),
-    ("HPO", Ok(A::PathOnly)),
-    ("HQ", Ok(A::QueryString)),
-    ("HU", Ok(A::Uri)),
-    ("HV", Ok(A::Version)),
-    ("ID", Ok(A::UniqueId)),
-    ("OG", Err("it belongs to OpenTelemetry, which is not built yet")),
-    ("ST", Ok(A::Status)),
-    ("T", Ok(A::Gmt)),
-    ("Ta", Ok(A::Active)),
-    ("Tc", Ok(A::Connect)),
-    ("Td", Ok(A::Data)),
-    ("Th", Ok(A::Handshake)),
-    ("Ti", Ok(A::Idle)),
-    ("Tl", Ok(A::LocalDate)),
-    ("Tq", Ok(A::AllRequest)),
-    ("TR", Ok(A::Request)),
-    ("Tr", Ok(A::Response)),
-    ("Ts", Ok(A::Unix)),
-    ("Tt", Ok(A::Total)),
-    ("Tu", Ok(A::User)),
-    ("Tw", Ok(A::Queue)),
-    ("U", Ok(A::BytesUploaded)),
-    ("ac", Ok(A::ProcessConnections)),
-    ("b", Ok(A::Backend)),
-    ("bc", Ok(A::BackendConnections)),
-    ("bi", Ok(A::BackendIp)),
-    ("bp", Ok(A::BackendPort)),
-    ("bq", Ok(A::BackendQueue)),
-    ("ci", Ok(A::ClientIp)),
-    ("cp", Ok(A::ClientPort)),
-    ("f", Ok(A::Frontend)),
-    ("fc", Ok(A::FrontendConnections)),
-    ("fi", Ok(A::FrontendIp)),
-    ("fp", Ok(A::FrontendPort)),
-    ("ft", Ok(A::FrontendTransport)),
-    ("hr", Ok(A::RequestFields)),
-    ("hrl", Ok(A::RequestFieldList)),
-    ("hs", Ok(A::ResponseFields)),
-    ("hsl", Ok(A::ResponseFieldList)),
-    ("lc", Ok(A::LogCount)),
-    ("ms", Ok(A::Millis)),
-    ("pid", Ok(A::ProcessId)),
-    ("r", Ok(A::RequestLine)),
-    ("rc", Ok(A::Retries)),
-    ("rt", Ok(A::RequestCount)),
-    ("s", Ok(A::Server)),
-    ("sc", Ok(A::ServerConnections)),
-    ("si", Ok(A::ServerIp)),
-    ("sp", Ok(A::ServerPort)),
-    ("sq", Ok(A::ServerQueue)),
-    ("sslc", Ok(A::TlsCipher)),
-    ("sslv", Ok(A::TlsVersion)),
-    ("t", Ok(A::Date)),
-    ("tr", Ok(A::RequestDate)),
-    ("trg", Ok(A::RequestGmt)),
-    ("trl", Ok(A::RequestLocal)),
-    ("ts", Ok(A::Termination)),
-    ("tsc", Ok(A::TerminationCookies)),
+/// By name.
+const ALIASES: &[(&str, Alias)] = &[
+    ("B", A::BytesRead),
+    ("CC", A::RequestCookie),
+    ("CS", A::ResponseCookie),
+    ("H", A::Hostname),
+    ("HM", A::Method),
+    ("HP", A::Path),
+    ("HPO", A::PathOnly),
+    ("HQ", A::QueryString),
+    ("HU", A::Uri),
+    ("HV", A::Version),
+    ("ID", A::UniqueId),
+    ("OG", A::Origin),
+    ("ST", A::Status),
+    ("T", A::Gmt),
+    ("Ta", A::Active),
+    ("Tc", A::Connect),
+    ("Td", A::Data),
+    ("Th", A::Handshake),
+    ("Ti", A::Idle),
+    ("Tl", A::LocalDate),
+    ("Tq", A::AllRequest),
+    ("TR", A::Request),
+    ("Tr", A::Response),
+    ("Ts", A::Unix),
+    ("Tt", A::Total),
+    ("Tu", A::User),
+    ("Tw", A::Queue),
+    ("U", A::BytesUploaded),
+    ("ac", A::ProcessConnections),
+    ("b", A::Backend),
+    ("bc", A::BackendConnections),
+    ("bi", A::BackendIp),
+    ("bp", A::BackendPort),
+    ("bq", A::BackendQueue),
+    ("ci", A::ClientIp),
+    ("cp", A::ClientPort),
+    ("f", A::Frontend),
+    ("fc", A::FrontendConnections),
+    ("fi", A::FrontendIp),
+    ("fp", A::FrontendPort),
+    ("ft", A::FrontendTransport),
+    ("hr", A::RequestFields),
+    ("hrl", A::RequestFieldList),
+    ("hs", A::ResponseFields),
+    ("hsl", A::ResponseFieldList),
+    ("lc", A::LogCount),
+    ("ms", A::Millis),
+    ("pid", A::ProcessId),
+    ("r", A::RequestLine),
+    ("rc", A::Retries),
+    ("rt", A::RequestCount),
+    ("s", A::Server),
+    ("sc", A::ServerConnections),
+    ("si", A::ServerIp),
+    ("sp", A::ServerPort),
+    ("sq", A::ServerQueue),
+    ("sslc", A::TlsCipher),
+    ("sslv", A::TlsVersion),
+    ("t", A::Date),
+    ("tr", A::RequestDate),
+    ("trg", A::RequestGmt),
+    ("trl", A::RequestLocal),
+    ("ts", A::Termination),
+    ("tsc", A::TerminationCookies),
 ];
 
 impl Alias {
-    pub(super) fn find(name: &[u8]) -> Option<Result<Self, &'static str>> {
+    pub(super) fn find(name: &[u8]) -> Option<Self> {
         ALIASES.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, alias)| *alias)
     }
 
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        ALIASES.iter().filter(|(_, alias)| alias.is_ok()).map(|(name, _)| *name)
+        ALIASES.iter().map(|(name, _)| *name)
     }
 
     /// Whether it writes nothing, not even a sign, when there is nothing: the spaces around it are one then.
@@ -258,6 +263,120 @@ impl Alias {
         let fields =
             matches!(self, A::RequestFields | A::ResponseFields | A::RequestFieldList | A::ResponseFieldList);
         fields || matches!(self, A::QueryString)
+    }
+
+    /// Whether it is a list, for encodings.
+    pub(super) fn is_list(self) -> bool {
+        matches!(self, A::RequestFieldList | A::ResponseFieldList)
+    }
+
+    /// Whether it is a part of a request's line, for encodings: no text is one there.
+    pub(super) fn may_be_empty(self) -> bool {
+        matches!(
+            self,
+            A::Method | A::Path | A::PathOnly | A::QueryString | A::Uri | A::Version | A::RequestLine
+        )
+    }
+
+    /// Writes a list's values in an encoding.
+    pub(super) fn write_list(
+        self,
+        env: &Env<'_>,
+        encoding: Encoding,
+        scratch: &mut Scratch<'_>,
+        out: &mut Writer<'_>,
+    ) -> Option<()> {
+        let captures = match self {
+            A::RequestFieldList => env.stream.request_captures,
+            _ => env.stream.response_captures,
+        };
+        if captures.is_empty() || env.client.http_major > 0 && env.stream.request_line.is_none() {
+            return encoding.put(Item::Null, out);
+        }
+        encoding.open_list(out)?;
+        for (index, capture) in captures.iter().enumerate() {
+            if index > 0 {
+                encoding.next_of_list(out)?;
+            }
+            let mut scratch = scratch.reborrow();
+            let mut text = Writer::new(scratch.take_half());
+            match capture {
+                Some(value) => put_field(value, Flags::default(), &mut text)?,
+                None => text.push(b'-')?,
+            }
+            encoding.put(Item::Text(text.written()), out)?;
+        }
+        encoding.close_list(out)
+    }
+
+    /// Whether it is a number, for encodings.
+    pub(super) fn is_number(self) -> bool {
+        match self {
+            A::BytesRead
+            | A::Status
+            | A::Active
+            | A::Connect
+            | A::Data
+            | A::Handshake
+            | A::Idle
+            | A::AllRequest
+            | A::Request
+            | A::Response
+            | A::Unix
+            | A::Total
+            | A::User
+            | A::Queue
+            | A::BytesUploaded
+            | A::ProcessConnections
+            | A::BackendConnections
+            | A::BackendPort
+            | A::BackendQueue
+            | A::ClientPort
+            | A::FrontendConnections
+            | A::FrontendPort
+            | A::LogCount
+            | A::Millis
+            | A::ProcessId
+            | A::Retries
+            | A::RequestCount
+            | A::ServerConnections
+            | A::ServerPort
+            | A::ServerQueue => true,
+            A::TlsCipher
+            | A::TlsVersion
+            | A::RequestCookie
+            | A::ResponseCookie
+            | A::Hostname
+            | A::Method
+            | A::Path
+            | A::PathOnly
+            | A::QueryString
+            | A::Uri
+            | A::Version
+            | A::UniqueId
+            | A::Gmt
+            | A::LocalDate
+            | A::Backend
+            | A::BackendIp
+            | A::ClientIp
+            | A::Frontend
+            | A::FrontendIp
+            | A::FrontendTransport
+            | A::RequestFields
+            | A::RequestFieldList
+            | A::ResponseFields
+            | A::ResponseFieldList
+            | A::Origin
+            | A::RequestLine
+            | A::Server
+            | A::ServerIp
+            | A::Date
+            | A::RequestDate
+            | A::RequestGmt
+            | A::RequestLocal
+            | A::Termination
+            | A::TerminationCookies => false,
+        }
     }
 
     /// Whether it is about the connection to the server.
@@ -291,7 +410,7 @@ impl Alias {
         let text = |text: Option<&[u8]>, out: &mut Writer<'_>| put_text(text, flags, usage, out);
         let int = |n: i64, out: &mut Writer<'_>| out.put_number(n, 1);
         let total = |n: i64, out: &mut Writer<'_>| {
-            if log.partial {
+            if log.partial && !flags.bare {
                 out.push(b'+')?;
             }
             out.put_number(n, 1)
@@ -365,7 +484,7 @@ impl Alias {
             A::BackendQueue => int(log.backend_queue, out),
             A::ServerQueue => int(log.server_queue, out),
             A::Retries => {
-                if log.redispatched {
+                if log.redispatched && !flags.bare {
                     out.push(b'+')?;
                 }
                 out.put_number(log.retries, 1)
@@ -376,6 +495,7 @@ impl Alias {
                 int(lines.unwrap_or(0), out)
             }
             A::RequestCount => put_int(i64::try_from(log.request_count).unwrap_or(i64::MAX), flags, out),
+            A::Origin => text(Some(log.origin.as_bytes()), out),
             A::ProcessId => put_int(i64::from(log.process_id), flags, out),
             A::Frontend => text(Some(env.client.frontend.name), out),
             A::FrontendTransport => {
@@ -478,6 +598,9 @@ fn path_only(target: &[u8]) -> &[u8] {
 
 /// Text of a peer: what is not printable ASCII, and what the line's own marks are, as `#XX`.
 fn put_encoded(parts: &[&[u8]], flags: Flags, out: &mut Writer<'_>) -> Option<()> {
+    if flags.bare {
+        return parts.iter().try_for_each(|part| out.put(part));
+    }
     if flags.quote {
         out.push(b'"')?;
     }

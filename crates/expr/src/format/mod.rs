@@ -7,10 +7,13 @@
 //! | `%[expression]` | text; in header fields control characters as `%XX`, in log lines as `#XX` |
 //! | `%{+Q}` `%{+X}` `%{+E}` | in quotes; addresses, ports and numbers in hexadecimal digits; `"`, `\` and `]` behind a backslash |
 //! | `%{+Q}o` | for all that follows |
-//! | `%(name)alias`, `%(name:type)[...]` | the same: the name is for encodings that have names |
+//! | `%{+json}` `%{+cbor}` | in JSON, `%{+json,+utf8}` with UTF-8 as it is; in CBOR as hexadecimal digits |
+//! | `%{+json}o` | a map of all that have names: `%(name)alias`, `%(name:type)[...]`; `+bin`: CBOR's bytes |
+//! | `%{+bin}o` | bytes of samples stay what they are |
 //! | `%%` | `%` |
 
 mod alias;
+mod encode;
 
 pub use alias::LogFacts;
 
@@ -23,6 +26,7 @@ use crate::program::Expression;
 use crate::scratch::{Scratch, Writer};
 use crate::show::Shown;
 use alias::Alias;
+use encode::{Encoding, Item, ItemType};
 
 /// What a format is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +71,10 @@ struct Flags {
     quote: bool,
     hex: bool,
     escape: bool,
+    /// Bytes of samples stay what they are.
+    binary: bool,
+    /// For an encoding: nothing stands for what is missing, and no byte for another.
+    bare: bool,
 }
 
 #[derive(Debug)]
@@ -76,6 +84,16 @@ enum Part {
     Space,
     Alias(Alias, Flags),
     Sample(Box<Expression>, Flags),
+    Encoded(Box<Encoded>),
+}
+
+/// An alias or a sample in an encoding.
+#[derive(Debug)]
+struct Encoded {
+    name: Box<[u8]>,
+    part: Part,
+    kind: Option<ItemType>,
+    encoding: Encoding,
 }
 
 /// A compiled format.
@@ -83,13 +101,26 @@ enum Part {
 pub struct Format {
     parts: Vec<Part>,
     usage: Use,
+    /// All parts are values of a map.
+    map: Option<Encoding>,
 }
 
 /// What stands between `%` and the alias or the bracket.
 struct Head {
     flags: Flags,
+    encoding: Option<Encoding>,
+    name: Box<[u8]>,
+    kind: Option<ItemType>,
     /// Where the alias or the bracket begins.
     at: usize,
+}
+
+/// What a part is called, for encodings.
+struct Named {
+    part: usize,
+    name: Box<[u8]>,
+    kind: Option<ItemType>,
+    encoding: Option<Encoding>,
 }
 
 impl Format {
@@ -103,6 +134,8 @@ impl Format {
         let mut parts: Vec<Part> = Vec::new();
         let mut plain = Vec::new();
         let mut flags = Flags::default();
+        let mut map = None;
+        let mut named = Vec::new();
         let mut at = 0;
         while let Some(&byte) = text.get(at) {
             if byte == b' ' && matches!(usage, Use::Log | Use::Id) {
@@ -118,7 +151,7 @@ impl Format {
                 plain.push(b'%');
                 at += 2;
             } else {
-                let head = head(text, at, flags)?;
+                let head = head(text, at, flags, map)?;
                 flush(&mut parts, &mut plain);
                 if text.get(head.at) == Some(&b'[') {
                     let parsed = Expression::parse(text, head.at + 1, compiler)?;
@@ -132,7 +165,15 @@ impl Format {
                         ));
                     }
                     parsed.expression.check_place(head.at + 1, place)?;
-                    parts.push(Part::Sample(Box::new(parsed.expression), head.flags));
+                    named.push(Named {
+                        part: parts.len(),
+                        name: head.name,
+                        kind: head.kind,
+                        encoding: head.encoding,
+                    });
+                    // Whether bytes stay is for the whole format to say.
+                    let flags = Flags { binary: flags.binary, ..head.flags };
+                    parts.push(Part::Sample(Box::new(parsed.expression), flags));
                     at = parsed.end + 1;
                 } else {
                     let len = text[head.at..]
@@ -142,6 +183,7 @@ impl Format {
                     let name = &text[head.at..head.at + len];
                     if name == b"o" {
                         flags = head.flags;
+                        map = head.encoding;
                     } else if name.is_empty() {
                         return Err(Error::new(
                             head.at,
@@ -153,10 +195,16 @@ impl Format {
                     } else {
                         let missing = std::str::from_utf8(name)
                             .map_or(None, |name| (compiler.missing)(name, Looks::Alias));
-                        match Alias::find(name).map(|known| missing.map_or(known, Err)) {
+                        match Alias::find(name).map(|known| missing.map_or(Ok(known), Err)) {
                             Some(Ok(alias)) => {
                                 compiler.looks_at_links |= alias.looks_at_link();
                                 compiler.looks_at_course |= alias.looks_at_course();
+                                named.push(Named {
+                                    part: parts.len(),
+                                    name: head.name,
+                                    kind: head.kind,
+                                    encoding: head.encoding,
+                                });
                                 parts.push(Part::Alias(alias, head.flags));
                             }
                             Some(Err(reason)) => {
@@ -187,16 +235,19 @@ impl Format {
             }
         }
         flush(&mut parts, &mut plain);
-        Ok(Self { parts: settled(parts), usage })
+        Ok(Self { parts: settled(encoded(parts, named, map)), usage, map })
     }
 
     /// Writes the text. What does not fit is cut; the writer tells.
     ///
     /// Cost: no allocation; samples use the scratch one after another.
     pub fn write(&self, env: &Env<'_>, scratch: &mut Scratch<'_>, out: &mut Writer<'_>) {
+        if let Some(map) = self.map {
+            map.open(out);
+        }
         // A space at the beginning is none.
         let mut after_space = true;
-        for part in &self.parts {
+        for (index, part) in self.parts.iter().enumerate() {
             match part {
                 Part::Text(text) => {
                     out.put(text);
@@ -217,6 +268,7 @@ impl Format {
                     let mut scratch = scratch.reborrow();
                     let text = match self.usage {
                         Use::Bytes => expression.eval_bytes(env, &mut scratch),
+                        _ if flags.binary => expression.eval_bytes(env, &mut scratch),
                         Use::Log | Use::Id | Use::Header | Use::Text => {
                             expression.eval_text(env, &mut scratch)
                         }
@@ -224,7 +276,17 @@ impl Format {
                     put_text(text, *flags, self.usage, out);
                     after_space = false;
                 }
+                Part::Encoded(encoded) => {
+                    if self.map.is_some() {
+                        encoded.encoding.put_name(&encoded.name, index == 0, out);
+                    }
+                    encoded.write(env, self.usage, &mut scratch.reborrow(), out);
+                    after_space = false;
+                }
             }
+        }
+        if let Some(map) = self.map {
+            map.close(out);
         }
     }
 
@@ -242,6 +304,7 @@ impl Format {
     /// The text when it is always the same.
     pub fn constant(&self) -> Option<&[u8]> {
         match &self.parts[..] {
+            _ if self.map.is_some() => None,
             [] => Some(b""),
             [Part::Text(text)] => Some(text),
             _ => None,
@@ -250,8 +313,63 @@ impl Format {
 
     /// Whether a part is an alias: those look at what is logged.
     pub fn has_aliases(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Alias(..)))
+        self.parts.iter().any(|part| match part {
+            Part::Alias(..) => true,
+            Part::Encoded(encoded) => matches!(encoded.part, Part::Alias(..)),
+            Part::Text(_) | Part::Space | Part::Sample(..) => false,
+        })
     }
+}
+
+impl Encoded {
+    fn write<'x>(
+        &'x self,
+        env: &Env<'x>,
+        usage: Use,
+        scratch: &mut Scratch<'x>,
+        out: &mut Writer<'_>,
+    ) -> Option<()> {
+        match &self.part {
+            Part::Sample(expression, flags) => {
+                let value = expression.eval(env, scratch).ok().map(|sample| sample.value);
+                let item = Item::of(value, flags.binary, scratch).as_type(self.kind, scratch);
+                self.encoding.put(item, out)
+            }
+            Part::Alias(alias, _) if alias.is_list() => alias.write_list(env, self.encoding, scratch, out),
+            Part::Alias(alias, flags) => {
+                let mut text = Writer::new(scratch.take_half());
+                alias.write(env, Flags { bare: true, quote: false, ..*flags }, usage, scratch, &mut text);
+                let text = text.into_written().unwrap_or_default(); // what has no room is left out
+                let item = match text {
+                    b"" if alias.may_be_empty() => Item::Text(b""),
+                    b"" if alias.may_vanish() => Item::Null,
+                    b"" => Item::Missing,
+                    text if alias.is_number() && !flags.hex => Item::Number(crate::parse_int(text)),
+                    text => Item::Text(text),
+                };
+                self.encoding.put(item.as_type(self.kind, scratch), out)
+            }
+            Part::Text(_) | Part::Space | Part::Encoded(_) => Some(()),
+        }
+    }
+}
+
+/// Parts with an encoding of their own; of a map only those that have names.
+fn encoded(parts: Vec<Part>, named: Vec<Named>, map: Option<Encoding>) -> Vec<Part> {
+    let mut named = named.into_iter().peekable();
+    let mut made = Vec::with_capacity(parts.len());
+    for (index, part) in parts.into_iter().enumerate() {
+        match named.next_if(|named| named.part == index) {
+            Some(Named { name, .. }) if map.is_some() && name.is_empty() => {}
+            Some(Named { name, kind, encoding, part: _ }) => made.push(match map.or(encoding) {
+                Some(encoding) => Part::Encoded(Box::new(Encoded { name, part, kind, encoding })),
+                None => part,
+            }),
+            None if map.is_some() => {}
+            None => made.push(part),
+        }
+    }
+    made
 }
 
 /// Spaces that are always written become text, and texts that follow one another are one.
@@ -287,8 +405,12 @@ fn flush(parts: &mut Vec<Part>, plain: &mut Vec<u8>) {
 }
 
 /// Reads `(name:type)` and `{flags}` behind the percent sign at `at`.
-fn head(text: &[u8], at: usize, inherited: Flags) -> Result<Head, Error> {
+fn head(text: &[u8], at: usize, inherited: Flags, map: Option<Encoding>) -> Result<Head, Error> {
     let mut flags = inherited;
+    let (mut name, mut kind): (Box<[u8]>, _) = (Box::default(), None);
+    let mut json = matches!(map, Some(Encoding::Json { .. }));
+    let mut utf8 = matches!(map, Some(Encoding::Json { utf8: true }));
+    let mut cbor = matches!(map, Some(Encoding::Cbor { .. }));
     let mut at = at + 1;
     if text.get(at) == Some(&b'(') {
         let Some(close) = memchr::memchr(b')', &text[at..]).map(|offset| at + offset) else {
@@ -296,10 +418,20 @@ fn head(text: &[u8], at: usize, inherited: Flags) -> Result<Head, Error> {
         };
         let inside = &text[at + 1..close];
         let colon = memchr::memchr(b':', inside).unwrap_or(inside.len());
-        if let Some(kind) = inside.get(colon + 1..)
-            && !matches!(kind, b"sint" | b"str" | b"bool")
-        {
-            return Err(Error::new(at + 2 + colon, none_of("%(", ["sint", "str", "bool"], kind)));
+        name = inside[..colon].into();
+        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        if let Some(wrong) = name.iter().position(|byte| !is_name(byte)) {
+            let message = format!(
+                "'%(' expects letters, digits, '_' and '-' in a name, found '{}'",
+                Shown(&name[wrong..=wrong])
+            );
+            return Err(Error::new(at + 1 + wrong, message));
+        }
+        if let Some(word) = inside.get(colon + 1..) {
+            kind = ItemType::by_name(word);
+            if kind.is_none() {
+                return Err(Error::new(at + 2 + colon, none_of("%(", ItemType::NAMES, word)));
+            }
         }
         at = close + 1;
     }
@@ -324,32 +456,38 @@ fn head(text: &[u8], at: usize, inherited: Flags) -> Result<Head, Error> {
                 b"Q" => flags.quote = on,
                 b"X" => flags.hex = on,
                 b"E" => flags.escape = on,
-                name @ (b"json" | b"cbor" | b"bin") => {
-                    let name = String::from_utf8_lossy(name);
-                    return Err(Error::new(
-                        start + 1,
-                        format!(
-                            "'{name}' is an encoding of HAProxy that this program refuses: it is not built \
-                                yet"
-                        ),
-                    ));
+                b"bin" => flags.binary = on,
+                b"json" => json = on,
+                b"utf8" => utf8 = on,
+                b"cbor" => cbor = on,
+                name => {
+                    let known = ["Q", "X", "E", "bin", "json", "utf8", "cbor"];
+                    return Err(Error::new(start + 1, none_of("%{", known, name)));
                 }
-                name => return Err(Error::new(start + 1, none_of("%{", ["Q", "X", "E"], name))),
             }
             start += flag.len() + 1;
         }
         at = close + 1;
     }
-    Ok(Head { flags, at })
+    let encoding = match (json, cbor) {
+        (true, _) => Some(Encoding::Json { utf8 }),
+        (false, true) => Some(Encoding::Cbor { raw: flags.binary }),
+        (false, false) => None,
+    };
+    Ok(Head { flags, encoding, name, kind, at })
 }
 
 /// Writes text as flags and usage say.
 fn put_text(text: Option<&[u8]>, flags: Flags, usage: Use, out: &mut Writer<'_>) -> Option<()> {
     let text = text.filter(|text| !text.is_empty());
+    if flags.bare {
+        return out.put(text.unwrap_or_default());
+    }
     if flags.quote {
         out.push(b'"')?;
     }
     match (text, usage) {
+        (Some(text), _) if flags.binary => out.put(text)?,
         (Some(text), _) => {
             let is_marked = |byte| flags.escape && matches!(byte, b'"' | b'\\' | b']');
             out.put_mapped(

@@ -6,6 +6,7 @@ use super::refuse::Refuse;
 use super::rules::RuleReader;
 use super::rules::{Reply, mentioned_by};
 use super::stats_page::{StatsPage, stats_page};
+use crate::rules::Forwarded;
 use manylane_config::lex::Word;
 use manylane_config::table::Toggle;
 use manylane_config::tree::{
@@ -29,6 +30,8 @@ pub struct Http {
     pub close: CloseMode,
     /// `option forwardfor`
     pub forwarded_for: Option<AddressField>,
+    /// `option forwarded`, of a backend.
+    pub(crate) forwarded: Option<Forwarded>,
     /// `option originalto`
     pub original_to: Option<AddressField>,
     /// Answers by status, instead of the program's own.
@@ -256,6 +259,11 @@ pub(super) fn http<'c>(
         response_limits: limits(on(Toggle::UNSAFE_RESPONSES)),
         close,
         forwarded_for: settings.forwardfor.as_ref().map(|set| address_field(&set.value, b"x-forwarded-for")),
+        forwarded: settings
+            .forwarded
+            .as_ref()
+            .filter(|_| side == Side::Back)
+            .map(|set| reader.forwarded(&set.value, proxy, refuse)),
         original_to: settings.originalto.as_ref().map(|set| address_field(&set.value, b"x-original-to")),
         answers: answers(settings, config, refuse),
         replies: reader.http_errors(proxy, refuse),

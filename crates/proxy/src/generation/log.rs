@@ -6,7 +6,8 @@ use super::rules::RuleReader;
 use manylane_config::lex::Word;
 use manylane_config::table::{ServerOptions, Toggle};
 use manylane_config::tree::{
-    self, Global, LogFormatOption, LogLine, LogSample, LogSink, LogTarget, Mode, Proxy, Set,
+    self, Global, LogFormatOption, LogLine, LogSample, LogSink, LogStep, LogSteps, LogTarget, Mode,
+    ProfileStep, Proxy, Set,
 };
 use manylane_expr::{CLF_LOG, Format, HTTP_LOG, HTTPS_LOG, PLAIN_HTTP_LOG, PLAIN_TCP_LOG, TCP_LOG};
 use manylane_logs::{
@@ -16,6 +17,7 @@ use manylane_logs::{
 use manylane_net::address::{Host, Location, Port, Transport};
 use manylane_net::{Address, Endpoint};
 use manylane_sync::Arc;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,6 +34,8 @@ pub struct Logs {
     pub(crate) console: Option<usize>,
     /// Those of `global`: places.
     pub(crate) global: Vec<usize>,
+    /// Targets that have a profile, and the number of its section.
+    profiled: HashMap<usize, usize>,
     /// `log-tag` of `global`.
     pub(crate) tag: Box<str>,
     /// `log-send-hostname`
@@ -40,11 +44,47 @@ pub struct Logs {
     pub hostname: Box<str>,
 }
 
+/// `log-profile`: what the lines to some targets say.
+#[derive(Debug)]
+pub struct Profile {
+    /// Places of the targets.
+    pub targets: Vec<usize>,
+    /// Who writes them.
+    pub tag: Box<str>,
+    /// `on`
+    pub steps: Vec<ProfileLine>,
+}
+
+/// The lines of a step: what is not given is as the frontend has it.
+#[derive(Debug)]
+pub struct ProfileLine {
+    /// Which.
+    pub step: LogStep,
+    /// There are none.
+    pub drop: bool,
+    /// `format`
+    pub format: Option<Format>,
+    /// `sd`
+    pub structured: Option<Format>,
+}
+
+impl Profile {
+    /// What it says of a step.
+    pub fn line(&self, step: LogStep) -> Option<&ProfileLine> {
+        let of = |step| self.steps.iter().find(|line| line.step == step);
+        of(step).or_else(|| of(LogStep::Any))
+    }
+}
+
 /// How a frontend logs.
 #[derive(Debug)]
 pub struct FrontendLog {
-    /// EvalPoints of its targets.
+    /// Places of its targets that have no profile.
     pub targets: Vec<usize>,
+    /// Those that have.
+    pub profiles: Vec<Profile>,
+    /// `log-steps`
+    pub steps: Option<LogSteps>,
     /// What a line says.
     pub format: Format,
     /// `error-log-format`: what the lines of connections say that did not become streams. The manual has it
@@ -146,6 +186,14 @@ impl Logs {
                         _ => self::target(line, refuse),
                     };
                     if let Some(target) = made {
+                        let wanted = line.profile.as_ref().map(Word::bytes);
+                        // That there is none was reported.
+                        let section = refuse
+                            .config
+                            .log_profiles
+                            .iter()
+                            .position(|known| Some(known.name.bytes()) == wanted);
+                        self.profiled.extend(section.map(|section| (self.targets.len(), section)));
                         places.push(self.targets.len());
                         self.targets.push(Arc::new(target));
                     }
@@ -220,6 +268,30 @@ impl Logs {
         proxy.settings.log_tag.as_ref().map_or(self.tag.clone(), |set| text(&set.value))
     }
 
+    /// What a section says of a frontend's lines to a target.
+    fn profile<'c>(
+        &self,
+        section: usize,
+        target: usize,
+        proxy: &'c Proxy,
+        reader: &mut RuleReader<'c>,
+        refuse: &mut Refuse<'_>,
+    ) -> Option<Profile> {
+        let section = &refuse.config.log_profiles[section];
+        let mode = proxy.settings.mode();
+        let mut steps = Vec::new();
+        for ProfileStep { step, drop, format, structured } in &section.steps {
+            let mut compiled = |word: &Option<Word>| match word {
+                Some(word) => reader.log_format(word, mode, refuse).map(Some),
+                None => Some(None),
+            };
+            let (format, structured) = (compiled(format)?, compiled(structured)?);
+            steps.push(ProfileLine { step: *step, drop: *drop, format, structured });
+        }
+        let tag = section.tag.as_ref().map_or_else(|| self.tag(proxy), |set| text(&set.value));
+        Some(Profile { targets: vec![target], tag, steps })
+    }
+
     /// How a frontend logs to `targets`; none if there are none.
     pub(super) fn of<'c>(
         &mut self,
@@ -257,8 +329,23 @@ impl Logs {
         if targets.is_empty() {
             return None;
         }
+        let (profiled, targets): (Vec<_>, Vec<_>) =
+            targets.into_iter().partition(|target| self.profiled.contains_key(target));
+        let mut profiles: Vec<(usize, Profile)> = Vec::new();
+        for target in profiled {
+            let section = self.profiled[&target];
+            match profiles.iter_mut().find(|(known, _)| *known == section) {
+                Some((_, profile)) => profile.targets.push(target),
+                None => {
+                    let profile = self.profile(section, target, proxy, reader, refuse)?;
+                    profiles.push((section, profile));
+                }
+            }
+        }
         Some(FrontendLog {
             targets,
+            profiles: profiles.into_iter().map(|(_, profile)| profile).collect(),
+            steps: settings.log_steps.map(|set| set.value),
             plain: format.is_none() && settings.log_option.is_none(),
             format: format.unwrap_or_else(|| reader.own_format(usual)),
             errors,
@@ -337,7 +424,7 @@ fn target(line: &LogLine, refuse: &mut Refuse<'_>) -> Option<Target> {
 
 /// What a line says, for this sink.
 fn made(line: &LogLine, sink: Result<Sink, String>, refuse: &mut Refuse<'_>) -> Option<Target> {
-    let LogLine { sink: _, length, format, sample, facility, level, min_level, pos } = line;
+    let LogLine { sink: _, length, format, profile: _, sample, facility, level, min_level, pos } = line;
     let format = match (format, &sink) {
         (Some(name), _) => manylane_logs::Format::by_name(name),
         // To what is no syslog server, lines go as they are.

@@ -52,7 +52,7 @@ pub use frontend_gate::{FrontendGate, FrontendGateState};
 pub use groups::Groups;
 pub use h2::{H2Settings, LoggedErrors};
 pub use http::{AddressField, CloseMode, Cookie, Http, RetryEvents, Reuse};
-pub use log::{EventLog, FrontendLog, Logs};
+pub use log::{EventLog, FrontendLog, Logs, Profile};
 pub use manylane_expr::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
 pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, Stays};
 pub use observe::{Observed, OnError};
@@ -215,6 +215,7 @@ impl Generation {
             http_errors,
             resolvers: _, // by their own reader
             rings: _,     // with the targets of logs
+            log_profiles: _,
             crt_stores: _,
             files: _, // for positions in reports
             environment,

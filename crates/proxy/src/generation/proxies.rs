@@ -641,6 +641,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         error_files: _,
         error_log_format: _, // read with the logs
         errorfiles: _,
+        forwarded: _,
         forwardfor: _,
         fullconn: _,
         hash_balance_factor: _,
@@ -656,6 +657,7 @@ fn settings(settings: &Settings, mode: Mode, refuse: &mut Refuse<'_>) -> Common 
         log_format: _,
         log_format_sd: _,
         log_option: _,
+        log_steps: _,
         log_tag: _,
         max_keep_alive_queue: _, // of HTTP, as the next
         max_session_srv_conns: _,

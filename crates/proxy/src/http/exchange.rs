@@ -12,10 +12,13 @@ use super::websocket;
 use crate::counts::count_in_front;
 use crate::flow::Side;
 use crate::generation::{Backend, CloseMode, ContentAction, Rule, Target};
-use crate::rules::{Answer, Content, Countable, End, EvalPhase, Lookups, Stores, any_holds, content};
+use crate::rules::{
+    Answer, Content, Countable, End, EvalPhase, Lookups, Stores, any_holds, content, forward,
+};
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Key};
+use manylane_config::tree::LogStep;
 use manylane_h1::{Body, From, Persist, Request, restrict_names, restrict_te, set_connection};
 use manylane_http::{EditError, Form, Head, Method, Version};
 use std::cell::Cell;
@@ -114,6 +117,12 @@ impl Session<'_> {
             ignored: false,
             websocket: Cell::new(None),
         };
+        if self.logs_step(LogStep::Accept) {
+            // As HAProxy: of what is no request yet not even the status is missing.
+            self.note(|record| record.status = Some(0));
+            self.log_now(LogStep::Accept);
+            self.note(|record| record.status = None);
+        }
         self.begin(&request.head);
         if self.local.generation.looks_at_links && self.client.end.h2().is_none() {
             let id = u32::try_from(self.requests).unwrap_or(u32::MAX);
@@ -137,6 +146,7 @@ impl Session<'_> {
         if !self.contents(&rules.content, None, request, up).await {
             return After::Close;
         }
+        self.log_step(LogStep::Request);
         self.count_in_tables(Countable::Request);
         if frontend.http.monitor.as_deref().is_some_and(|uri| is_monitored(&request.head, uri)) {
             self.record.take(); // monitoring requests are not logged
@@ -294,7 +304,7 @@ impl Session<'_> {
         let lookups = Lookups::default();
         let decided = loop {
             let eval = self.eval();
-            let decided = content(&eval, phase, rules, &|| self.log_now(), &lookups);
+            let decided = content(&eval, phase, rules, &|| self.log_now(LogStep::TcpReqCont), &lookups);
             if decided != Content::LookUp {
                 break decided;
             }
@@ -354,6 +364,7 @@ impl Session<'_> {
         up: &Pump,
     ) -> Result<(), EditError> {
         asking.ruled = self.by_rule(request, asking, up, backend);
+        let request_data = data(request, up);
         let head = &mut request.head;
         if let Some(cookie) = &backend.http.cookie {
             asking.told = edit::told(head, cookie, backend, now().seconds);
@@ -376,6 +387,10 @@ impl Session<'_> {
         }
         if request.body == Body::Chunked && head.version() < Version::HTTP_11 {
             head.set_version(Version::HTTP_11)?; // a server of HTTP/1.0 might not expect chunks
+        }
+        if let Some(forwarded) = &backend.http.forwarded {
+            let phase = EvalPhase { backend: Some(backend), request_data, ..EvalPhase::default() };
+            forward(forwarded, &self.eval(), phase, head)?;
         }
         edit::addresses(head, self.frontend, backend, &self.client)?;
         self.identify(head)?;

@@ -38,6 +38,7 @@ use crate::termination::Cause;
 use exchange::{After, Asking};
 pub(crate) use idle_session::{IdleSession, Woken, deliver};
 use manylane_balance::Index;
+use manylane_config::tree::LogStep;
 use manylane_http::Head;
 use manylane_pool::Pooled;
 use manylane_sched::{Boxed, Class, Time};
@@ -193,7 +194,7 @@ impl Session<'_> {
                     self.stream = None;
                     frontend.counts.own().streams_ended.add(1);
                     self.count_unsent();
-                    self.log();
+                    self.log(LogStep::Close);
                     self.requests += 1;
                     if after == After::Close || !up.is_done() && !pin!(self.skip(&mut up)).await {
                         self.linger().await;
@@ -208,7 +209,7 @@ impl Session<'_> {
                     }
                     count_in_front!(frontend, self.listener, request_errors);
                     self.last = None;
-                    self.log();
+                    self.log(LogStep::Error);
                     self.linger().await;
                     return Next::Over;
                 }
@@ -312,20 +313,37 @@ impl Session<'_> {
         }
     }
 
-    /// Logs the current request, unless it was logged before.
-    fn log(&self) {
+    /// Logs the request at work at `step`, if it was not logged yet. Nothing more is logged of it.
+    fn log(&self, step: LogStep) {
         let Some(record) = self.record.take() else { return };
-        self.write(&record);
-    }
-
-    /// `do-log`: writes a line with what is known so far.
-    fn log_now(&self) {
-        if let Some(record) = &*self.record.borrow() {
-            self.write(record);
+        // That something is no request is told whatever the steps are.
+        let steps = self.frontend.log.as_ref().and_then(|log| log.steps);
+        if step == LogStep::Error || steps.is_none_or(|steps| steps.has(step)) {
+            self.write(step, &record);
         }
     }
 
-    fn write(&self, record: &Record) {
+    /// Logs a step of the request at work, if `log-steps` has it.
+    #[inline]
+    fn log_step(&self, step: LogStep) {
+        if self.logs_step(step) {
+            self.log_now(step);
+        }
+    }
+
+    #[inline]
+    fn logs_step(&self, step: LogStep) -> bool {
+        self.frontend.log.as_ref().and_then(|log| log.steps).is_some_and(|steps| steps.has(step))
+    }
+
+    /// Logs what is known of the request at work by now, as `do-log` asks for it.
+    fn log_now(&self, step: LogStep) {
+        if let Some(record) = &*self.record.borrow() {
+            self.write(step, record);
+        }
+    }
+
+    fn write(&self, step: LogStep, record: &Record) {
         let Some(log) = &self.frontend.log else { return };
         if let Some(code) = self.client.end.h2().and_then(H2End::peer_reset) {
             self.scopes.memory.links.set_reset(Side::Client, code);
@@ -333,7 +351,7 @@ impl Session<'_> {
         self.make_id(None);
         let backend = record.backend.map(|number| &*self.local.generation.backends[number]);
         let server = backend.zip(record.server).map(|(backend, index)| &*backend.servers[index.get()]);
-        record.write(log, &self.eval(), backend, server, self.local.here().now());
+        record.write(step, log, &self.eval(), backend, server, self.local.here().now());
     }
 
     /// Counts an event in the stick-table entries that track the session and its request.

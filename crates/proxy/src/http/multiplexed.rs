@@ -18,6 +18,7 @@ use crate::run::{Local, SESSION};
 use crate::session::{Client, ClientOrigin};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
+use manylane_config::tree::LogStep;
 use manylane_expr::Variables;
 use manylane_h1::{Body, Connection as Said, Request};
 use manylane_http::{EditError, Known, Method};
@@ -224,7 +225,7 @@ impl Multiplexed {
             scopes: &scopes,
             course: None,
         };
-        record.write(log, &eval, None, None, now);
+        record.write(LogStep::Error, log, &eval, None, None, now);
         local.scopes.put(scopes);
     }
 
@@ -339,7 +340,7 @@ impl Session<'_> {
         self.stream = None;
         frontend.counts.own().streams_ended.add(1);
         self.count_unsent();
-        self.log();
+        self.log(LogStep::Close);
     }
 
     /// A request as the engine has it. A body without a length is one of chunks, to those who need to know
@@ -377,6 +378,6 @@ impl Session<'_> {
         count_in_front!(self.frontend, self.listener, request_errors);
         self.refuse(431, Cause::Refused).await;
         self.replied.set(true);
-        self.log();
+        self.log(LogStep::Error);
     }
 }

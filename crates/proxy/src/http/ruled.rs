@@ -16,6 +16,7 @@ use crate::run::{Begun, Streaming};
 use crate::session;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
+use manylane_config::tree::LogStep;
 use manylane_h1::{Body, BodyWriter, Persist, Reader, Request, set_body, set_connection, settle_response};
 use manylane_http::{EditError, Head, Known, Method, Version};
 use manylane_sync::Arc;
@@ -158,7 +159,7 @@ impl Session<'_> {
                         }
                     }
                 }
-                Ok(Verdict::Log) => self.log_now(),
+                Ok(Verdict::Log) => self.log_now(LogStep::HttpReq),
                 Ok(Verdict::Turn) => self.local.here().yield_now().await,
                 Ok(verdict @ (Verdict::Reject | Verdict::Drop(_))) => {
                     self.note(|record| {
@@ -354,9 +355,8 @@ impl Session<'_> {
                         }
                     }
                 }
-                // Only rules for requests return these.
-                Ok(Verdict::Hint(_) | Verdict::Bad | Verdict::Resolve { .. }) => {}
-                Ok(Verdict::Log) => self.log_now(),
+                Ok(Verdict::Hint(_) | Verdict::Bad | Verdict::Resolve { .. }) => {} // of requests only
+                Ok(Verdict::Log) => self.log_now(LogStep::HttpRes),
                 Ok(Verdict::Turn) => self.local.here().yield_now().await,
                 Ok(verdict @ (Verdict::Reject | Verdict::Drop(_))) => {
                     let dropped = matches!(verdict, Verdict::Drop(_));
@@ -393,7 +393,7 @@ impl Session<'_> {
             return Ok(());
         }
         self.scopes.begin_response();
-        after_response(&self.eval(), phase, lists, head, &|| self.log_now())
+        after_response(&self.eval(), phase, lists, head, &|| self.log_now(LogStep::HttpAfterRes))
     }
 
     /// Responds in place of a server that failed, or to a request that failed.
@@ -518,9 +518,13 @@ impl Session<'_> {
         memory.response.set(Some((head.version(), head.status())));
         let own = &self.frontend.rules;
         let of_backend = backend.map(|backend| &backend.rules).filter(|rules| !Arc::ptr_eq(rules, own));
-        self.afterwards(phase, of_backend.into_iter().chain([own]), &mut head).map_err(|_| NoAnswer)?;
-        // A redirection in place of an error is logged with the error's status, unless a rule changes the
-        // status.
+        // Lines of these rules tell the status that it has before them.
+        let mut noted = None;
+        self.note(|record| noted = record.status.replace(made));
+        let edited = self.afterwards(phase, of_backend.into_iter().chain([own]), &mut head);
+        self.note(|record| record.status = noted);
+        edited.map_err(|_| NoAnswer)?;
+        // A redirection in place of an error is logged as that error, unless a rule says otherwise.
         if *status == 0 || head.status() != made {
             *status = head.status();
         }

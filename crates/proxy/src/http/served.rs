@@ -19,6 +19,7 @@ use crate::run::{Observation, observe};
 use crate::server::{self, Attempt, ServerPermit};
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
+use manylane_config::tree::LogStep;
 use manylane_h1::{Body, From, Persist, Request, RequestInfo, Response, ResponseParser, settle_request};
 use manylane_http::{Known, Method, Version};
 use manylane_sched::Boxed;
@@ -317,9 +318,15 @@ impl Session<'_> {
                     count_status!(backend.counts.own(), shown);
                 }
             };
-            if self.frontend.log.as_ref().is_some_and(|log| log.early) {
+            if self.logs_step(LogStep::Response) {
+                let there = back.len() as u64 + sent;
+                self.note(|record| record.down += there);
+                self.log_now(LogStep::Response);
+                self.note(|record| record.down -= there);
+            }
+            if self.frontend.log.as_ref().is_some_and(|log| log.early && log.steps.is_none()) {
                 self.note(|record| record.down += back.len() as u64 + sent);
-                self.log();
+                self.log(LogStep::Response);
             }
             if body == Body::Tunnel {
                 count_shown();

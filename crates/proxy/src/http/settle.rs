@@ -14,6 +14,7 @@ use crate::server::ServerPermit;
 use crate::session::now;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
+use manylane_config::tree::LogStep;
 use manylane_h1::{
     Body, BodyReader, BodyWriter, From, Persist, Progress, Reader, Request, Response, frame_for, set_body,
     set_connection, settle_response,
@@ -100,7 +101,7 @@ impl Session<'_> {
             &self.eval(),
             phase,
             &backend.rules.response_content,
-            &|| self.log_now(),
+            &|| self.log_now(LogStep::TcpResCont),
             &Lookups::default(),
         );
         self.mark();

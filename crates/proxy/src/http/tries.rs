@@ -14,6 +14,7 @@ use crate::server::{self, Attempt, ConnectTimings, IdleConn, NotReached, ServerP
 use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_buf::Chain;
+use manylane_config::tree::LogStep;
 use manylane_h1::Request;
 use manylane_http::Method;
 use manylane_mux::h2;
@@ -421,7 +422,8 @@ impl Session<'_> {
             record.timings(timings);
             record.server = Some(index);
         });
-        // Until the upload ends, the client's bytes belong to it.
+        self.log_step(LogStep::Connect);
+        // The bytes that were received of the client belong to the way up, as long as it lasts.
         let mut received = Chain::new();
         if !self.client.received.is_empty() {
             std::mem::swap(&mut received, &mut self.client.received);

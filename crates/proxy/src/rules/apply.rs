@@ -11,7 +11,9 @@ use crate::generation::{
     Target,
 };
 use crate::log::Record;
+use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Servers};
+use manylane_config::tree::LogStep;
 use manylane_expr::{Condition, Format, VariableId, Writer};
 use manylane_http::{EditError, Head, Version};
 use manylane_sync::Arc;
@@ -110,8 +112,12 @@ pub(crate) enum Entrance {
     Dropped(Silence),
 }
 
-/// Runs the rules of a new connection.
-pub(crate) fn connection(eval: &EvalContext<'_>, rules: &[Rule<ConnectionAction>]) -> Entrance {
+/// Whether a new connection is accepted.
+pub(crate) fn connection(
+    eval: &EvalContext<'_>,
+    rules: &[Rule<ConnectionAction>],
+    step: LogStep,
+) -> Entrance {
     let mut greeted = false;
     for rule in rules {
         let phase = EvalPhase::default();
@@ -126,7 +132,11 @@ pub(crate) fn connection(eval: &EvalContext<'_>, rules: &[Rule<ConnectionAction>
             ConnectionAction::DoLog => {
                 let now = eval.local.here().now();
                 if let Some(log) = &eval.frontend.log {
-                    Record::new(now).write(log, eval, None, None, now);
+                    let mut record = Record::new(now);
+                    // As HAProxy: there is no request yet, and no other end than this.
+                    record.status = Some(0);
+                    record.ended = Termination::new(Cause::Refused, Phase::Request);
+                    record.write(step, log, eval, None, None, now);
                 }
             }
             ConnectionAction::Set(setting) => set(eval, phase, setting),

@@ -4,6 +4,7 @@ mod answer;
 mod apply;
 mod content;
 mod context;
+mod forwarded;
 mod key;
 mod links;
 mod memory;
@@ -20,6 +21,7 @@ pub(crate) use content::{Content, Lookups, content};
 pub(crate) use context::{
     EvalContext, EvalPhase, Scopes, SettingsOf, Spare, current_of, proxy_facts, tls_facts,
 };
+pub(crate) use forwarded::{Forwarded, Node, Source, forward};
 pub(crate) use key::key;
 pub(crate) use links::{BackLink, Links};
 pub(crate) use memory::{LogLevel, Memory};

@@ -351,6 +351,9 @@ pub fn stopped(frontend: Option<&Frontend>, backend: Option<&Backend>) -> String
 pub fn warn(local: &Local, frontend: &Frontend, text: &str) {
     if let Some(log) = &frontend.log {
         write(local, &log.targets, &log.tag, Level::Warning, text);
+        for profile in &log.profiles {
+            write(local, &profile.targets, &profile.tag, Level::Warning, text);
+        }
     }
     print(local, "WARNING", text);
 }

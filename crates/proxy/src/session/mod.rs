@@ -16,7 +16,7 @@ use crate::run::{ConnGuard, Local, WaiterSlot};
 use crate::tcp;
 use greeting::NoGreeting;
 use handshake::NoHandshake;
-use manylane_config::tree::Mode;
+use manylane_config::tree::{LogStep, Mode};
 use manylane_net::{Incoming, LaneGuard};
 use manylane_sched::Boxed;
 use std::pin::Pin;
@@ -315,9 +315,10 @@ fn rule(
         return Some(false);
     }
     let eval = facts_of(local, frontend, listener, client, scopes);
-    let entrance = rules::connection(&eval, rules);
-    client.mark(scopes.memory.client_packets.take());
     let is_connection = std::ptr::eq(rules, &*frontend.rules.connection);
+    let step = if is_connection { LogStep::TcpReqConn } else { LogStep::TcpReqSess };
+    let entrance = rules::connection(&eval, rules, step);
+    client.mark(scopes.memory.client_packets.take());
     match entrance {
         Entrance::Accepted { greeted } => {
             // Addresses that these rules set hold for the connection; later rules start from them.

@@ -19,6 +19,7 @@ use crate::session::{Client, Inspected, Peers, inspect, looks_like_request, resp
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::{Index, Priority};
 use manylane_buf::Chain;
+use manylane_config::tree::LogStep;
 use manylane_expr::{Data, Direction};
 use manylane_http::Head;
 use std::cell::RefCell;
@@ -80,6 +81,7 @@ pub(crate) async fn run(
         server: None,
         logged: false,
     };
+    stream.log_step(LogStep::Accept, None, None);
     let panicked = Termination::new(Cause::Internal, Phase::Data);
     let looked = {
         let looking =
@@ -124,13 +126,14 @@ pub(crate) async fn run(
     let Stream { server, logged, .. } = stream;
     if let Some(log) = &frontend.log
         && !logged
+        && log.steps.is_none_or(|steps| steps.has(LogStep::Close))
         && let Some(mut record) = course.take()
         && !(log.no_null && record.up == 0)
     {
         record.ended = ended;
         eval.make_id(None);
         let server = backend.zip(server).map(|(backend, index)| &*backend.servers[index]);
-        record.write(log, &eval, backend.map(|own| &**own), server, local.here().now());
+        record.write(LogStep::Close, log, &eval, backend.map(|own| &**own), server, local.here().now());
     }
 }
 
@@ -156,12 +159,19 @@ struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// `do-log`: writes a line with what is known so far.
-    fn log_now(&self, backend: Option<&Backend>, server: Option<&Server>) {
+    /// Logs a step of the stream, if `log-steps` has it.
+    fn log_step(&self, step: LogStep, backend: Option<&Backend>, server: Option<&Server>) {
+        if self.frontend.log.as_ref().and_then(|log| log.steps).is_some_and(|steps| steps.has(step)) {
+            self.log_now(step, backend, server);
+        }
+    }
+
+    /// Logs what is known by now, as `do-log` asks for it.
+    fn log_now(&self, step: LogStep, backend: Option<&Backend>, server: Option<&Server>) {
         if let Some(log) = &self.frontend.log
             && let Some(record) = &*self.course.borrow()
         {
-            record.write(log, self.eval, backend, server, self.local.here().now());
+            record.write(step, log, self.eval, backend, server, self.local.here().now());
         }
     }
 
@@ -184,7 +194,7 @@ impl Stream<'_> {
         backend: Option<&Backend>,
         client: &mut Client,
     ) -> Result<(), Termination> {
-        let log = || self.log_now(backend, None);
+        let log = || self.log_now(LogStep::TcpReqCont, backend, None);
         let what = Inspected { rules, delay, backend, server: None, log: &log };
         let Client { end, received, .. } = client;
         let connection = end.connection();
@@ -338,8 +348,9 @@ impl Stream<'_> {
         permit.reached(&timings);
         self.server = Some(permit.server().index);
         server::remember_link(local, connection, memory);
-        if frontend.log.as_ref().is_some_and(|log| log.early) {
-            self.log_now(Some(backend), Some(permit.server()));
+        self.log_step(LogStep::Connect, Some(backend), Some(permit.server()));
+        if frontend.log.as_ref().is_some_and(|log| log.early && log.steps.is_none()) {
+            self.log_now(LogStep::Connect, Some(backend), Some(permit.server()));
             self.logged = true;
         }
         let mut first = Chain::new();
@@ -388,7 +399,7 @@ impl Stream<'_> {
                 bytes_out.add(down);
             }
         };
-        let log = || self.log_now(Some(backend), Some(server));
+        let log = || self.log_now(LogStep::TcpResCont, Some(backend), Some(server));
         let what = Inspected {
             rules: &backend.rules.response_content,
             delay: backend.common.inspect_response,

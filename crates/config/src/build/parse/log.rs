@@ -59,6 +59,7 @@ fn own(b: &mut Builder<'_>, line: &Line<'_>) -> Option<LogLine> {
         sink,
         length: None,
         format: None,
+        profile: None,
         sample: None,
         facility: 0,
         level: 7,
@@ -77,10 +78,13 @@ fn own(b: &mut Builder<'_>, line: &Line<'_>) -> Option<LogLine> {
                 }
             },
             b"sample" => target.sample = Some(sample(b, line, index + 1)?),
-            b"profile" => {
-                b.found.alert(option.pos(), "'log' : log profiles are not built yet");
-                return None;
-            }
+            b"profile" => match line.words.get(index + 1) {
+                Some(name) => target.profile = Some(name.clone()),
+                None => {
+                    b.found.alert(line.end(), "'log' : 'profile' expects the name of a section");
+                    return None;
+                }
+            },
             _ => break,
         }
         index += 2;

@@ -29,9 +29,10 @@ use super::server::{Server, has_stand_in};
 use super::tls::SniName;
 use super::variables::{self, Commanded, MOST_COMMANDED};
 use super::{files, stick};
+use crate::rules::{Forwarded, Node, Source};
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::tree::{self, Choice, Config, Mode, Proxy};
+use manylane_config::tree::{self, Choice, Config, FieldSource, Mode, Proxy};
 use manylane_expr::{
     Acls, Compiler, Condition, Error, EvalPoints, Expression, Format, NamedTable, Names, ProcessVariables,
     ProxyId, ProxySide, References, ServerId, Use, UserlistId, VariableNames, Zone,
@@ -336,6 +337,36 @@ impl<'c> RuleReader<'c> {
         }
     }
 
+    /// `option forwarded`
+    pub(super) fn forwarded(
+        &mut self,
+        set: &tree::Forwarded,
+        proxy: &'c Proxy,
+        refuse: &mut Refuse<'_>,
+    ) -> Forwarded {
+        self.directory.current = Some(proxy);
+        let mut compiler = Compiler::new(&self.directory, &mut self.names, &mut self.references);
+        compiler.missing = missing::in_rules(proxy.settings.mode());
+        let mut source = |source: &Option<FieldSource>| match source.as_ref()? {
+            FieldSource::Usual => Some(Source::Usual),
+            FieldSource::Expression(word) => {
+                self.directory.at.set(Some(word.pos()));
+                match Expression::compile(word.bytes(), EvalPoints::USE_SERVER, &mut compiler) {
+                    Ok(expression) => Some(Source::Sample(Box::new(expression))),
+                    Err(error) => {
+                        refuse.found.alert(word.pos_at(error.at), format!("'option forwarded' : {error}"));
+                        None
+                    }
+                }
+            }
+        };
+        let mut node = |name, port| source(name).map(|name| Node { name, port: source(port) });
+        let (by, from) = (node(&set.proxy, &set.proxy_port), node(&set.client, &set.client_port));
+        let host = source(&set.host);
+        self.looks_at.add(&compiler);
+        Forwarded { proto: set.proto, host, proxy: by, client: from }
+    }
+
     /// What lines of servers have of expressions: the formats of `set-proxy-v2-tlv-fmt`, and the distinct
     /// expressions of `pool-conn-name`.
     pub(super) fn servers(
@@ -572,6 +603,12 @@ pub(super) fn mentioned_by(proxy: &Proxy, text: &[u8]) -> bool {
         || proxy.settings.http_errors.iter().any(|statement| has(&statement.words))
         || proxy.settings.stats.iter().any(|statement| has(&statement.words))
         || proxy.settings.unique_id_format.iter().any(|set| has(std::slice::from_ref(&set.value)))
+        || proxy
+            .settings
+            .forwarded
+            .iter()
+            .flat_map(|set| set.value.expressions())
+            .any(|word| has(std::slice::from_ref(word)))
 }
 
 /// Reports what is wrong with words at its place.
