@@ -46,7 +46,7 @@ impl<'t> Entry<'t> {
     }
 
     #[inline]
-    fn place(&self, datum: Datum) -> Option<(&'t AtomicU64, usize, u32)> {
+    pub(crate) fn place(&self, datum: Datum) -> Option<(&'t AtomicU64, usize, u32)> {
         let (first, period) = self.table.layout.find(datum.data, datum.index)?;
         Some((self.word(first), first, period))
     }
@@ -81,9 +81,12 @@ impl<'t> Entry<'t> {
             rate::add(word, self.word(first + 1), period, now, n, || {
                 self.table.shard_of(self.at).inner.lock()
             });
+            self.table.mark(self.at);
             return Some(rate::read(word, self.word(first + 1), period, now).into());
         }
-        Some(word.fetch_add(n, Ordering::Relaxed).wrapping_add(n))
+        let sum = word.fetch_add(n, Ordering::Relaxed).wrapping_add(n);
+        self.table.mark(self.at);
+        Some(sum)
     }
 
     /// Takes one from a number, which does not go below 0.
@@ -108,6 +111,7 @@ impl<'t> Entry<'t> {
         } else {
             word.store(to, Ordering::Relaxed);
         }
+        self.table.mark(self.at);
         true
     }
 
@@ -145,6 +149,7 @@ impl<'t> Entry<'t> {
         if word.load(Ordering::Relaxed) != date {
             word.store(date, Ordering::Relaxed);
         }
+        self.table.mark(self.at);
     }
 
     /// Milliseconds until it expires; 0 where entries do not.

@@ -10,6 +10,7 @@
 //! 3. Beginnings are milliseconds of 32 bits, compared by their difference: rule 2 holds them apart by less
 //!    than half of that, since an entry that is so old has a rate of 0 by any reading.
 
+use crate::share::Period;
 use manylane_sync::atomic::{AtomicU64, Ordering};
 
 /// A beginning, and events.
@@ -114,4 +115,27 @@ pub(crate) fn read(current: &AtomicU64, before: &AtomicU64, period: u32, now: u6
 pub(crate) fn set(current: &AtomicU64, before: &AtomicU64, now: u64, events: u32) {
     before.store(fresh(now), Ordering::Relaxed);
     current.store(Half { since: now as u32, events }.word(), Ordering::Release);
+}
+
+/// The period at work.
+pub(crate) fn period(current: &AtomicU64, before: &AtomicU64, now: u64) -> Period {
+    let half = Half::of(current.load(Ordering::Acquire));
+    let other = Half::of(before.load(Ordering::Acquire));
+    let age = |since: u32| match (now as u32).wrapping_sub(since) {
+        age if age > u32::MAX / 2 => 0, // a lane whose clock is a little ahead began it
+        age => age,
+    };
+    if other.since == half.since {
+        Period { age: age(half.since), events: half.events, before: other.events }
+    } else {
+        Period { age: age(other.since), events: 0, before: half.events } // rule 2
+    }
+}
+
+/// It is as another process says. Under the shard's lock.
+pub(crate) fn restore(current: &AtomicU64, before: &AtomicU64, period: u32, now: u64, told: Period) {
+    // What is older than two periods is none, and rule 3 holds.
+    let since = (now as u32).wrapping_sub(told.age.min(period.saturating_mul(2)));
+    before.store(Half { since, events: told.before }.word(), Ordering::Release);
+    current.store(Half { since, events: told.events }.word(), Ordering::Release);
 }

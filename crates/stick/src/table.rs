@@ -5,6 +5,7 @@
 use crate::entry::{DATE, Entry, LINK, STATE};
 use crate::rate;
 use crate::shard::{Inner, Shard};
+use crate::share::Changes;
 use crate::spec::{HEADER, Layout, Spec};
 use manylane_expr::Datum;
 use manylane_sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -80,6 +81,8 @@ pub struct Table {
     fresh: AtomicU32,
     /// Free entries that no shard has.
     free: Mutex<Vec<u32>>,
+    /// Entries that peers are to be told of, once there are peers.
+    changes: OnceLock<Changes>,
     hasher: Hashes,
 }
 
@@ -135,6 +138,7 @@ impl Table {
             turn: AtomicU32::new(0),
             fresh: AtomicU32::new(1),
             free: Mutex::new(&FREE, Vec::new()),
+            changes: OnceLock::new(),
             hasher: Hashes::default(),
             spec: Spec { size, ..spec },
         }
@@ -622,6 +626,43 @@ impl Table {
         })
     }
 
+    /// Peers share it: which entries change is noted from now on. An entry takes a bit more for it.
+    pub fn share(&self) {
+        self.changes.get_or_init(|| Changes::new(self.chunks.len() << self.chunk_bits));
+    }
+
+    /// Runs `work` with the numbers of entries that were used or changed since this was called last, if peers
+    /// [share](Self::share) the table. Some of them may be gone. For one thread at a time.
+    pub fn take_changes(&self, work: impl FnMut(u32)) {
+        if let Some(changes) = self.changes.get() {
+            changes.take(work);
+        }
+    }
+
+    /// An entry was used or changed.
+    #[inline]
+    pub(crate) fn mark(&self, at: u32) {
+        if let Some(changes) = self.changes.get() {
+            changes.mark(at);
+        }
+    }
+
+    /// The entry of that number, if it is there.
+    pub fn numbered(&self, at: u32, now: u64) -> Option<Held<'_>> {
+        let chunk = self.chunks.get(at as usize >> self.chunk_bits).filter(|_| at > 0)?;
+        chunk.get()?;
+        let word = self.word(at, STATE);
+        let mut state = word.load(Ordering::Acquire);
+        while self.is_good(at, state, now) {
+            // Acquire: pairs with the store of `begin_life`.
+            match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(Held { entry: self.entry(at) }),
+                Err(seen) => state = seen,
+            }
+        }
+        None
+    }
+
     /// Whether entries keep this.
     pub fn keeps(&self, datum: Datum) -> bool {
         self.layout.find(datum.data, datum.index).is_some()
@@ -634,23 +675,10 @@ impl Table {
         let from = from.max(1);
         let stop = end.min(from.saturating_add(MAX_WALKED));
         for at in from..stop {
-            let Some(chunk) = self.chunks.get(at as usize >> self.chunk_bits) else { break };
-            if chunk.get().is_none() {
-                continue;
-            }
-            let word = self.word(at, STATE);
-            let mut state = word.load(Ordering::Acquire);
-            while self.is_good(at, state, now) {
-                match word.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Acquire) {
-                    Ok(_) => {
-                        let held = Held { entry: self.entry(at) };
-                        if !work(&held) {
-                            return Some(at + 1);
-                        }
-                        break;
-                    }
-                    Err(seen) => state = seen,
-                }
+            if let Some(held) = self.numbered(at, now)
+                && !work(&held)
+            {
+                return Some(at + 1);
             }
         }
         (stop < end).then_some(stop)

@@ -106,3 +106,27 @@ fn a_period_that_two_lanes_end_loses_no_event() {
         assert_eq!(table.held(number).get(DataType::Gpc0Rate, 15), Some(8 / 2 + 2));
     });
 }
+
+/// `share.rs`, rule 3: a change is seen by who takes its mark, or is marked for who takes the next.
+#[test]
+fn no_change_is_missed_by_who_tells_peers() {
+    model(|| {
+        let table = table(2, DataType::Gpc0, 0);
+        table.share();
+        assert!(count(&table, 1, 1).is_some());
+        let other = table.clone();
+        let lane = thread::spawn(move || count(&other, 1, 1));
+        let mut told = None;
+        let take = |told: &mut Option<u64>| {
+            let mut numbers = Vec::new();
+            table.take_changes(|number| numbers.push(number));
+            for number in numbers {
+                *told = table.numbered(number, 0).and_then(|entry| entry.get(DataType::Gpc0, 0));
+            }
+        };
+        take(&mut told);
+        lane.join().expect("it does not panic");
+        take(&mut told);
+        assert_eq!(told, Some(2));
+    });
+}
