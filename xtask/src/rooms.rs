@@ -46,6 +46,7 @@ pub(crate) static ROOMS: &[Room] = &[
     room("balance",   Refused,  ThroughSync),
     room("check",     Refused,  ThroughSync),
     room("resolve",   Refused,  ThroughSync),
+    room("peers",     Refused,  ThroughSync),
     room("stick",     Refused,  ThroughSync),
     room("logs",      Refused,  ThroughSync),
     room("config",    Refused,  ThroughSync),

@@ -1,0 +1,298 @@
+//! Processes that tell each other what changes, without IO and without clock.
+
+use manylane_expr::{DataType, Type, Value};
+use manylane_peers::{Fault, HEARTBEAT, Resync, SILENCE, Section, SharedTable};
+use manylane_stick::{Data, Spec, Table, with_key};
+use manylane_sync::Arc;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// A process with one table of counters by number.
+struct Process {
+    table: Arc<Table>,
+    section: Section,
+}
+
+fn table() -> Arc<Table> {
+    let data = vec![
+        Data { kind: DataType::Gpc0, count: 1, period: 0 },
+        Data { kind: DataType::HttpReqRate, count: 1, period: 10_000 },
+    ];
+    let (key, key_bytes, size, expire, nopurge) = (Type::Int, 0, 5_000, 60_000, false);
+    Arc::new(Table::new(Spec { key, key_bytes, size, expire, nopurge, data }))
+}
+
+impl Process {
+    fn new(peers: usize, now: u64) -> Self {
+        Self::with(table(), vec![false; peers], false, now)
+    }
+
+    fn with(table: Arc<Table>, peers: Vec<bool>, follows: bool, now: u64) -> Self {
+        let section = Section::new(
+            [SharedTable { name: "t".into(), table: table.clone(), receives_only: false }],
+            peers,
+            follows,
+            now,
+        );
+        Self { table, section }
+    }
+
+    fn set(&self, key: i64, to: u64, now: u64) {
+        with_key(self.table.spec(), Value::Int(key), |words| {
+            let entry = self.table.get_or_make(words, now).expect("there is room");
+            entry.set(DataType::Gpc0, to, now);
+        });
+    }
+
+    fn all(&self, now: u64) -> BTreeMap<i64, u64> {
+        let mut all = BTreeMap::new();
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = self.table.each(from, now, |entry| {
+                if let Value::Int(key) = entry.key(&mut []) {
+                    all.insert(key, entry.get(DataType::Gpc0, now).expect("it is kept"));
+                }
+                true
+            });
+        }
+        all
+    }
+
+    /// What it sends to a peer now.
+    fn sends(&mut self, peer: usize, now: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.section.tick(now);
+        while self.section.transmit(peer, now, &mut out) {}
+        out
+    }
+}
+
+/// Both say to each other what they have to say, until neither has more. Each is the other's only peer.
+fn settle(one: &mut Process, two: &mut Process, now: u64) {
+    loop {
+        let (there, back) = (one.sends(0, now), two.sends(0, now));
+        if there.is_empty() && back.is_empty() {
+            return;
+        }
+        assert_eq!(two.section.receive(0, &there, now), Ok(there.len()));
+        assert_eq!(one.section.receive(0, &back, now), Ok(back.len()));
+    }
+}
+
+fn connect(one: &mut Process, two: &mut Process, now: u64) {
+    one.section.begin(0, now);
+    two.section.begin(0, now);
+}
+
+#[test]
+fn who_comes_later_is_told_all_and_who_is_connected_what_changes() {
+    let now = 1_000;
+    let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
+    (0..3_000).for_each(|key| one.set(key, key as u64 + 7, now));
+    connect(&mut one, &mut two, now);
+    settle(&mut one, &mut two, now);
+    assert_eq!(one.all(now).len(), 3_000);
+    assert_eq!(one.all(now), two.all(now));
+    two.set(5, 1, now);
+    one.set(6, 2, now);
+    settle(&mut one, &mut two, now);
+    assert_eq!((one.all(now)[&5], two.all(now)[&6]), (1, 2));
+    // Neither knew that it lacked nothing, until nobody else had come to tell it.
+    assert!(matches!(one.section.resync(), Resync::Remote(_)));
+    one.section.tick(now + 10_000);
+    assert_eq!(one.section.resync(), Resync::Finished);
+}
+
+/// Rule 2: what was learned is not told again.
+#[test]
+fn what_a_peer_has_told_does_not_come_back() {
+    let now = 1_000;
+    let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
+    connect(&mut one, &mut two, now);
+    settle(&mut one, &mut two, now);
+    one.set(5, 1, now);
+    let told = one.sends(0, now);
+    two.section.receive(0, &told, now).expect("it is right");
+    let back = two.sends(0, now);
+    assert_eq!(back.len(), 8, "an acknowledgement alone: {back:?}");
+}
+
+/// Rule 1: a connection begins at what the peer has acknowledged.
+#[test]
+fn what_was_sent_and_not_acknowledged_is_sent_again() {
+    let now = 1_000;
+    let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
+    connect(&mut one, &mut two, now);
+    settle(&mut one, &mut two, now);
+    one.set(5, 1, now);
+    settle(&mut one, &mut two, now);
+    one.set(6, 2, now);
+    assert!(!one.sends(0, now).is_empty(), "lost on its way");
+    connect(&mut one, &mut two, now);
+    let again = one.sends(0, now);
+    two.section.receive(0, &again, now).expect("it is right");
+    assert_eq!(two.all(now), [(5, 1), (6, 2)].into());
+    assert!(again.windows(4).all(|bytes| bytes != [0, 0, 0, 5]), "{again:?}");
+}
+
+/// Rule 4.
+#[test]
+fn a_process_that_follows_another_learns_from_it_first() {
+    let now = 1_000;
+    let mut old = Process::with(table(), vec![true], false, now);
+    old.set(5, 1, now);
+    let mut new = Process::with(table(), vec![true], true, now);
+    new.section.tick(now);
+    assert!(matches!(new.section.resync(), Resync::Local(_)));
+    connect(&mut old, &mut new, now);
+    assert!(!old.section.has_taught(0));
+    settle(&mut old, &mut new, now);
+    assert!(old.section.has_taught(0));
+    assert_eq!(new.all(now), [(5, 1)].into());
+    // One that nobody tells goes on after a while.
+    let mut alone = Process::with(table(), vec![true, false], true, now);
+    alone.section.tick(now + 5_000);
+    assert!(matches!(alone.section.resync(), Resync::Remote(_)));
+    alone.section.tick(now + 10_000);
+    assert_eq!(alone.section.resync(), Resync::Finished);
+}
+
+/// Rule 3: one who was not told all himself says so, and the next is asked.
+#[test]
+fn another_peer_is_asked_where_the_first_lacks_something() {
+    let now = 1_000;
+    let mut asks = Process::new(2, now);
+    let mut lacks = Process::new(1, now);
+    let mut knows = Process::new(1, now + 20_000);
+    knows.section.tick(now + 40_000); // nobody was there to tell it: it has all that there is
+    knows.set(5, 1, now);
+    asks.section.begin(0, now);
+    lacks.section.begin(0, now);
+    asks.section.begin(1, now);
+    knows.section.begin(0, now);
+    for _ in 0..6 {
+        for (number, other) in [&mut lacks, &mut knows].into_iter().enumerate() {
+            let (there, back) = (asks.sends(number, now), other.sends(0, now));
+            other.section.receive(0, &there, now).expect("it is right");
+            asks.section.receive(number, &back, now).expect("it is right");
+        }
+    }
+    assert_eq!(asks.section.resync(), Resync::Finished);
+    assert_eq!(asks.all(now), [(5, 1)].into());
+}
+
+#[test]
+fn heartbeats_are_sent_into_silence_and_missed() {
+    let now = 1_000;
+    let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
+    connect(&mut one, &mut two, now);
+    settle(&mut one, &mut two, now);
+    let later = now + HEARTBEAT;
+    assert_eq!(one.sends(0, later), [0, 4]);
+    assert_eq!(two.section.receive(0, &[0, 4], later), Ok(2));
+    assert!(!two.section.is_silent(0, now + SILENCE) && one.section.is_silent(0, now + SILENCE));
+}
+
+/// A rate is told with the part of its period that has passed.
+#[test]
+fn rates_go_on_where_they_were() {
+    let now = 100_000;
+    let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
+    connect(&mut one, &mut two, now);
+    for step in 0..30 {
+        let at = now + step * 500;
+        with_key(one.table.spec(), Value::Int(1), |words| {
+            one.table.get_or_make(words, at).expect("there is room").add(DataType::HttpReqRate, 3, at);
+        });
+    }
+    let at = now + 15_000;
+    settle(&mut one, &mut two, at);
+    let rate = |process: &Process, at| {
+        with_key(process.table.spec(), Value::Int(1), |words| {
+            process.table.peek(words, at, |entry| entry.get(DataType::HttpReqRate, at))
+        })
+    };
+    for at in [at, at + 3_000, at + 12_000] {
+        assert_eq!(rate(&one, at), rate(&two, at));
+        assert!(at > now + 25_000 || rate(&one, at) > Some(Some(Some(20))));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Set(bool, i64, u64),
+    Send(bool, usize),
+    Reconnect,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (any::<bool>(), 0..20_i64, 1..1000_u64).prop_map(|(who, key, to)| Step::Set(who, key, to)),
+        4 => (any::<bool>(), 1..2_000_usize).prop_map(|(who, part)| Step::Send(who, part)),
+        1 => Just(Step::Reconnect),
+    ];
+    proptest::collection::vec(step, 1..80)
+}
+
+proptest! {
+    /// Whatever is cut, lost and sent again: in the end each has what either has set last, where only one of
+    /// them sets a key.
+    #[test]
+    fn both_have_the_same_in_the_end(steps in steps()) {
+        let now = 1_000;
+        let mut both = [Process::new(1, now), Process::new(1, now)];
+        let mut expected = BTreeMap::new();
+        let mut on_their_way = [Vec::new(), Vec::new()];
+        let connect = |both: &mut [Process; 2]| both.iter_mut().for_each(|own| own.section.begin(0, now));
+        connect(&mut both);
+        for step in steps {
+            match step {
+                Step::Set(who, key, to) => {
+                    let key = key * 2 + i64::from(who);
+                    both[usize::from(who)].set(key, to, now);
+                    expected.insert(key, to);
+                }
+                Step::Send(who, part) => {
+                    let (from, to) = (usize::from(who), usize::from(!who));
+                    let more = both[from].sends(0, now);
+                    on_their_way[from].extend(more);
+                    let part = part.min(on_their_way[from].len());
+                    let used = both[to].section.receive(0, &on_their_way[from][..part], now);
+                    prop_assert!(used.is_ok());
+                    on_their_way[from].drain(..used.unwrap_or(0));
+                }
+                Step::Reconnect => {
+                    on_their_way.iter_mut().for_each(Vec::clear);
+                    connect(&mut both);
+                }
+            }
+        }
+        connect(&mut both);
+        let [one, two] = &mut both;
+        settle(one, two, now);
+        prop_assert_eq!(one.all(now), expected.clone());
+        prop_assert_eq!(two.all(now), expected);
+    }
+
+    /// No peer makes more than an error, or more entries than there is room for.
+    #[test]
+    fn any_bytes_of_a_peer_do_no_harm(
+        bytes in proptest::collection::vec(any::<u8>(), 0..400),
+        body in proptest::collection::vec(any::<u8>(), 0..60),
+    ) {
+        let now = 1_000;
+        let (mut one, mut two) = (Process::new(1, now), Process::new(1, now));
+        two.set(5, 1, now);
+        connect(&mut one, &mut two, now);
+        let mut said = two.sends(0, now);
+        said.extend([10, 128, body.len() as u8]);
+        said.extend(body);
+        said.extend(bytes);
+        match one.section.receive(0, &said, now) {
+            Ok(used) => prop_assert!(used <= said.len()),
+            Err(Fault::Wrong(_) | Fault::Blamed) => {}
+        }
+        prop_assert!(one.table.used() <= one.table.spec().size);
+        one.sends(0, now);
+    }
+}

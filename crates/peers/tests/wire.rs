@@ -1,0 +1,157 @@
+//! Messages: what is written is read again, and no bytes are more than an error.
+
+use manylane_expr::{DataType, Type};
+use manylane_peers::{Definition, MAX_BODY, Message, Status, Update, Wrong, hello, put_number, read_hello};
+use manylane_stick::Data;
+use proptest::prelude::*;
+
+fn message(bytes: &[u8]) -> (Message<'_>, usize) {
+    Message::read(bytes).expect("it is one").expect("it is whole")
+}
+
+/// As HAProxy writes them: bytes of a connection between two processes of version 3.2.
+#[test]
+fn messages_of_haproxy_are_understood_and_written_as_it_does() {
+    let definition =
+        b"\x0a\x82\x18\x03\x04tarr\x04\x04\xf0\xf1\xfe\x6e\xf0\x97\x1c\x16\x03\x17\x02\x18\x02\xf0\xc4\x0d";
+    let array = |kind, count, period| Data { kind, count, period };
+    let whole = Message::Define(Definition {
+        table: 3,
+        name: b"tarr",
+        key: Some(Type::Ipv4),
+        key_bytes: 4,
+        expire: 60_000,
+        data: vec![
+            array(DataType::Gpt, 3, 0),
+            array(DataType::Gpc, 2, 0),
+            array(DataType::GpcRate, 2, 30_000),
+        ],
+    });
+    assert_eq!(message(definition), (whole.clone(), definition.len()));
+    let mut written = Vec::new();
+    whole.write(&mut written);
+    assert_eq!(written, definition);
+    let ack = b"\x0a\x84\x05\x06\x00\x00\x00\x01";
+    assert_eq!(message(ack).0, Message::Ack { table: 6, update: 1 });
+    let timed = b"\x0a\x85\x0d\x00\x00\x00\x01\x00\x00\xd7\xbb\x09\x09\x09\x09\x04";
+    let update = Update { number: Some(1), expire: Some(0xd7bb), body: b"\x09\x09\x09\x09\x04" };
+    assert_eq!(message(timed).0, Message::Update(update));
+    let next = b"\x0a\x81\x05\x05\x06\x07\x0a\x01";
+    let update = Update { number: None, expire: None, body: b"\x05\x06\x07\x0a\x01" };
+    assert_eq!(message(next).0, Message::Update(update));
+    assert_eq!(message(b"\x00\x04"), (Message::Heartbeat, 2));
+}
+
+/// Names of servers are passed over, wherever they stand.
+#[test]
+fn what_stands_behind_the_name_of_a_server_is_read() {
+    let data = |kind| Data { kind, count: 1, period: 0 };
+    let definition = Definition {
+        table: 1,
+        name: b"t",
+        key: Some(Type::Int),
+        key_bytes: 4,
+        expire: 0,
+        data: vec![data(DataType::ServerKey), data(DataType::HttpFailCnt)],
+    };
+    for name in [&b"\x00"[..], b"\x01\x05", b"\x05\x05\x03abc"] {
+        let body = [b"\x00\x00\x00\x07", name, b"\x2a"].concat();
+        let mut seen = Vec::new();
+        let update = Update { number: None, expire: None, body: &body };
+        update.read(&definition, |_, kept| seen.extend(kept)).expect("it is whole");
+        assert_eq!(seen.len(), 1);
+        assert_eq!(seen[0].0.data, DataType::HttpFailCnt);
+    }
+    let body = b"\x00\x00\x00\x07\x02\xef\x01\x2a"; // a dictionary has 128 places
+    let update = Update { number: None, expire: None, body };
+    assert_eq!(update.read(&definition, |_, _| {}), Err(Wrong::Malformed));
+}
+
+#[test]
+fn a_message_that_is_too_long_is_refused_before_it_has_come() {
+    let mut bytes = vec![10, 128];
+    put_number(MAX_BODY as u64 + 1, &mut bytes);
+    assert_eq!(Message::read(&bytes), Err(Wrong::TooLong));
+}
+
+#[test]
+fn greetings_are_judged_line_by_line() {
+    let whole = hello("one", "two", 7);
+    assert_eq!(read_hello(whole.as_bytes(), "one"), Ok(Some(("two", whole.len()))));
+    for end in 0..whole.len() {
+        assert_eq!(read_hello(&whole.as_bytes()[..end], "one"), Ok(None), "{end}");
+    }
+    assert_eq!(read_hello(whole.as_bytes(), "three"), Err(Status::WrongLocal));
+    assert_eq!(read_hello(b"HAProxyS 1.0\n", "one"), Err(Status::Version));
+    assert_eq!(read_hello(b"GET / HTTP/1.1\n", "one"), Err(Status::Protocol));
+    assert_eq!(read_hello(&[b'x'; 1024], "one"), Err(Status::Protocol));
+    assert_eq!(Status::read(b"200\nx"), Some((Some(Status::Succeeded), 4)));
+    assert_eq!(Status::read(b"999\n"), Some((None, 4)));
+    assert_eq!(Status::read(b"20"), None);
+}
+
+fn data() -> impl Strategy<Value = Vec<Data>> {
+    let one = |kind: DataType| {
+        (any::<bool>(), 1..=100_u32, 1..=1_u32 << 30).prop_map(move |(is_there, count, period)| {
+            let count = if kind.is_array() { count } else { 1 };
+            is_there.then_some(Data { kind, count, period: if kind.is_rate() { period } else { 0 } })
+        })
+    };
+    DataType::ALL.map(one).to_vec().prop_map(|all| all.into_iter().flatten().collect())
+}
+
+fn key() -> impl Strategy<Value = Type> {
+    prop_oneof![Just(Type::Int), Just(Type::Ipv4), Just(Type::Ipv6), Just(Type::Str), Just(Type::Bin)]
+}
+
+proptest! {
+    #[test]
+    fn numbers_come_back(number in any::<u64>(), shift in 0..64_u32) {
+        let number = number >> shift;
+        let mut bytes = vec![10, 131, 0];
+        put_number(number, &mut bytes);
+        bytes[2] = (bytes.len() - 3) as u8;
+        prop_assert_eq!(message(&bytes), (Message::Switch(number), bytes.len()));
+    }
+
+    #[test]
+    fn definitions_come_back(
+        table in any::<u64>(), name in "[a-z/]{0,40}", key in key(), key_bytes in 0..2000_u64,
+        expire in any::<u64>(), data in data(), rest in proptest::collection::vec(any::<u8>(), 0..9),
+    ) {
+        let name = name.as_bytes();
+        let whole = Message::Define(Definition { table, name, key: Some(key), key_bytes, expire, data });
+        let mut bytes = Vec::new();
+        whole.write(&mut bytes);
+        let length = bytes.len();
+        for end in 0..length {
+            prop_assert_eq!(Message::read(&bytes[..end]), Ok(None));
+        }
+        bytes.extend(rest);
+        prop_assert_eq!(message(&bytes), (whole, length));
+    }
+
+    #[test]
+    fn updates_and_acknowledgements_come_back(
+        number in any::<Option<u32>>(), expire in any::<Option<u32>>(), table in any::<u64>(),
+        update in any::<u32>(), body in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
+        for whole in [
+            Message::Update(Update { number, expire, body: &body }),
+            Message::Ack { table, update },
+        ] {
+            let mut bytes = Vec::new();
+            whole.write(&mut bytes);
+            prop_assert_eq!(message(&bytes), (whole, bytes.len()));
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(Some((_, used))) = Message::read(&bytes) {
+            prop_assert!((2..=bytes.len()).contains(&used));
+        }
+        let _ = read_hello(&bytes, "one");
+        let _ = Status::read(&bytes);
+    }
+}
