@@ -232,10 +232,10 @@ fn numbers_are_shown_in_three_forms() {
 #[test]
 fn what_is_not_built_is_refused_by_name_and_what_is_unknown_gets_proposals() {
     let program = Controlled::new("level admin");
-    let answer = program.ask("show peers");
+    let answer = program.ask("show anon");
     assert_eq!(
         answer,
-        "'show peers' is a command of HAProxy that this program refuses: peers are not built yet.\n\n"
+        "'show anon' is a command of HAProxy that this program refuses: answers are not made anonymous.\n\n"
     );
     let answer = program.ask("show nothing");
     assert!(

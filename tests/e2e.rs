@@ -33,6 +33,7 @@ mod master;
 mod members;
 mod names;
 mod page;
+mod peers;
 mod private;
 mod process;
 mod reload;

@@ -144,7 +144,7 @@ fn variables_of_the_program_are_defined() {
 fn what_is_not_built_is_refused_by_name_with_its_place() {
     for (line, keyword) in [
         (" cpu-affinity per-core\n", "cpu-affinity"),
-        ("peers p\n", "peers"),
+        ("peers p\n shards 3\n", "shards"),
         ("backend m\n compression algo gzip\n", "compression"),
     ] {
         let config = format!("global\n{line}{}", DEFAULTS.replace("global\n nbthread 2\n", ""));

@@ -220,7 +220,7 @@ fn what_tables_and_rules_cannot_be_is_told_at_its_place() {
         ("stick-table type ip size 10 store gpc0,gpc0", "'gpc0' is stored already"),
         ("stick-table type ip size 10 store gpc", "'gpc' expects (<elements>)"),
         ("stick-table type ip size 10 store gpc0_rate(0)", "expects a period from 1ms"),
-        ("stick-table type ip size 10 peers p", "peers are not built yet"),
+        ("stick-table type ip size 10 peers p", "unknown peers section 'p'"),
         ("stick-table type ip size 10 write-to x", "do not copy"),
         ("http-request track-sc0 src", "expects 'table <name>', or a 'stick-table' of the same proxy"),
         ("http-request track-sc0 src table x", "the name of a proxy with a 'stick-table', found 'x'"),

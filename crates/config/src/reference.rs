@@ -161,7 +161,7 @@ others. What is built and differs on purpose stands in [migrating.md](migrating.
 run-time interface that are refused are told by `help` and in [crates/control](../crates/control/README.md).
 
 Without a keyword of their own:
-- HTTP/3 (QUIC), peers, compression, caches, SPOE and Lua: keywords that need them are below.
+- HTTP/3 (QUIC), compression, caches, SPOE and Lua: keywords that need them are below.
 - Log formats have no encodings `json` and `cbor`.
 - A reload leaves the options of sockets that exist as they are. Each generation has a queue of its own for
   those who wait for any server of a backend, and counts for itself what algorithms by load compare.

@@ -38,6 +38,8 @@ pub struct Config {
     pub http_errors: Vec<HttpErrors>,
     /// `resolvers`
     pub resolvers: Vec<Resolvers>,
+    /// `peers`
+    pub peers: Vec<Peers>,
     /// `ring`
     pub rings: Vec<Ring>,
     /// `log-profile`
@@ -372,6 +374,10 @@ pub struct StickTable {
     pub by_address: bool,
     /// `store`, in the order of data types.
     pub data: Vec<StickData>,
+    /// `peers`: the section that shares it.
+    pub peers: Option<Word>,
+    /// `recv-only`: it is filled by peers, which are told nothing of it.
+    pub receives_only: bool,
     /// Where the line is.
     pub pos: Pos,
 }
@@ -1274,6 +1280,30 @@ pub struct Resolvers {
     pub timeout_resolve: Option<Set<Duration>>,
     /// `timeout retry`
     pub timeout_retry: Option<Set<Duration>>,
+}
+
+/// A `peers` section.
+#[derive(Clone, Debug)]
+pub struct Peers {
+    /// Its name.
+    pub name: Word,
+    /// `disabled` and `enabled`
+    pub disabled: Option<Set<bool>>,
+    /// `bind`
+    pub binds: Vec<Bind>,
+    /// `peer` and `server`
+    pub peers: Vec<Peer>,
+    /// `table`, each with its name.
+    pub tables: Vec<(Word, StickTable)>,
+}
+
+/// A peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name.
+    pub name: Word,
+    /// Where it is; the process itself may have a `bind` line for it.
+    pub address: Option<Set<Address>>,
 }
 
 /// A name server.

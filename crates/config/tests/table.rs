@@ -253,7 +253,7 @@ fn what_tunes_only_what_is_not_built_is_warned_of_and_its_arguments_are_looked_a
         ("tune.lua.maxmem 100", "Lua is not built yet"),
         ("tune.comp.maxlevel 1", "compression is not built yet"),
         ("tune.zlib.memlevel 8", "compression is not built yet"),
-        ("tune.peers.max-updates-at-once 200", "peers are not built yet"),
+        ("tune.peers.max-updates-at-once 200", "as the driver sends"),
         ("tune.pt.zero-copy-forwarding off", "without being copied"),
         ("tune.epoll.mask-events hup", "no event is masked here"),
     ] {

@@ -7,7 +7,8 @@ use crate::line::{Command, LONGEST_LINE, LONGEST_PAYLOAD, commands};
 use crate::reply::{Gone, Reply};
 use crate::serve::Control;
 use manylane_logs::RingReader;
-use manylane_net::{Connection, hand_over};
+use manylane_net::hand_over::Offer;
+use manylane_net::{Connection, Endpoint, hand_over};
 use manylane_proxy::BoundListener;
 use manylane_proxy::generation::RuntimeSocket;
 use manylane_sched::Here;
@@ -189,9 +190,19 @@ impl Lines<'_> {
 /// Another process takes over: it gets the sockets that serve now. One that does not read them to the end is
 /// told by the end.
 async fn hand_over_all(control: &Control, connection: &Connection, here: Here, patience: Duration) {
-    let bound = manylane_proxy::bound(&control.generation());
+    let generation = control.generation();
+    let bound = manylane_proxy::bound(&generation);
+    let of_peers: Vec<_> = generation.peers.iter().filter_map(|section| section.sockets()).collect();
+    let of_peers = of_peers.iter().flat_map(|sockets| sockets.iter());
     let offers: Vec<_> =
-        bound.iter().flat_map(|bound| bound.iter()).flat_map(BoundListener::offers).collect();
+        bound
+            .iter()
+            .flat_map(|bound| bound.iter())
+            .flat_map(BoundListener::offers)
+            .chain(of_peers.filter(|bound| matches!(bound.endpoint(), Endpoint::Ip(_))).filter_map(|bound| {
+                Some(Offer { socket: bound.socket()?, namespace: None, interface: None })
+            }))
+            .collect();
     let _ = hand_over::hand_over(here, connection, &offers, patience).await;
 }
 

@@ -129,6 +129,7 @@ fn is_read(all: &[(String, String)], name: &str, field: &str) -> bool {
         "LogLine" => &["line"],
         "Proxy" => &["proxy"],
         "Ring" => &["section", "ring"],
+        "StickTable" => &["table"],
         "Rule" => &["rule"],
         "Server" => &["line"],
         "Settings" => &["settings"],

@@ -22,6 +22,7 @@ pub(super) fn check(b: &mut Builder<'_>) {
     let http_errors = Sections::new("http-errors", config.http_errors.iter().map(|section| &section.name));
     let resolvers = Sections::new("resolvers", config.resolvers.iter().map(|section| &section.name));
     let profiles = Sections::new("log-profile", config.log_profiles.iter().map(|section| &section.name));
+    let peers = Sections::new("peers", config.peers.iter().map(|section| &section.name));
     let rings = Sections::new("ring", config.rings.iter().map(|section| &section.name));
     // What many proxies took over is reported once, at its line.
     let mut reported = HashSet::new();
@@ -34,6 +35,9 @@ pub(super) fn check(b: &mut Builder<'_>) {
         }
         if proxy.kind == ProxyKind::Defaults {
             continue;
+        }
+        if let Some(name) = proxy.stick_table.as_ref().and_then(|table| table.peers.as_ref()) {
+            peers.require(b, &mut reported, name);
         }
         names.backends(b, &config.proxies, proxy);
         if let Settings { dispatch: Some(set), balance: Some(_), .. } = &proxy.settings {

@@ -22,7 +22,9 @@ use crate::limits::{MAX_BINDS, MAX_SECTIONS, MAX_SERVERS};
 use crate::read::{Item, Reader};
 use crate::source::{Pos, Sources};
 use crate::table::{BindOptions, SectionKind, ServerOptions};
-use crate::tree::{Config, CrtStore, HttpErrors, LogProfile, Proxy, Resolvers, Ring, Settings, Userlist};
+use crate::tree::{
+    Config, CrtStore, HttpErrors, LogProfile, Peers, Proxy, Resolvers, Ring, Settings, Userlist,
+};
 use section::Current;
 use std::collections::{HashMap, HashSet};
 
@@ -150,6 +152,13 @@ impl Builder<'_> {
     pub(crate) fn resolvers(&mut self) -> &mut Resolvers {
         match self.current {
             Current::Resolvers(index) => &mut self.config.resolvers[index],
+            _ => panic!("{PLACED}"),
+        }
+    }
+
+    pub(crate) fn peers(&mut self) -> &mut Peers {
+        match self.current {
+            Current::Peers(index) => &mut self.config.peers[index],
             _ => panic!("{PLACED}"),
         }
     }

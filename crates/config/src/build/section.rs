@@ -6,7 +6,7 @@ use crate::lex::Word;
 use crate::limits::{MAX_INHERITED, MAX_SECTIONS};
 use crate::table::{SectionKind, Status, Table};
 use crate::tree::{
-    Config, CrtStore, HttpErrors, LogProfile, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist,
+    Config, CrtStore, HttpErrors, LogProfile, Peers, Proxy, ProxyKind, Resolvers, Ring, Settings, Userlist,
 };
 
 /// The section at work; numbers are indexes of the tree's lists.
@@ -19,6 +19,7 @@ pub(super) enum Current {
     Userlist(usize),
     HttpErrors(usize),
     Resolvers(usize),
+    Peers(usize),
     Ring(usize),
     LogProfile(usize),
     CrtStore(usize),
@@ -42,6 +43,7 @@ impl Current {
             Self::Userlist(_) => SectionKind::Userlist,
             Self::HttpErrors(_) => SectionKind::HttpErrors,
             Self::Resolvers(_) => SectionKind::Resolvers,
+            Self::Peers(_) => SectionKind::Peers,
             Self::Ring(_) => SectionKind::Ring,
             Self::LogProfile(_) => SectionKind::LogProfile,
             Self::CrtStore(_) => SectionKind::CrtStore,
@@ -61,6 +63,7 @@ impl Builder<'_> {
             Current::Userlist(index) => &self.config.userlists[index].name,
             Current::HttpErrors(index) => &self.config.http_errors[index].name,
             Current::Resolvers(index) => &self.config.resolvers[index].name,
+            Current::Peers(index) => &self.config.peers[index].name,
             Current::Ring(index) => &self.config.rings[index].name,
             Current::LogProfile(index) => &self.config.log_profiles[index].name,
             Current::CrtStore(index) => &self.config.crt_stores[index].name,
@@ -278,6 +281,7 @@ impl Builder<'_> {
             SectionKind::HttpErrors => config.http_errors.iter().any(|section| same(&section.name)),
             SectionKind::Resolvers => config.resolvers.iter().any(|section| same(&section.name)),
             SectionKind::LogProfile => config.log_profiles.iter().any(|section| same(&section.name)),
+            SectionKind::Peers => config.peers.iter().any(|section| same(&section.name)),
             _ => config.rings.iter().any(|section| same(&section.name)),
         };
         if twin {
@@ -310,6 +314,11 @@ impl Builder<'_> {
             SectionKind::LogProfile => {
                 config.log_profiles.push(LogProfile { name, tag: None, steps: Vec::new() });
                 Current::LogProfile(config.log_profiles.len() - 1)
+            }
+            SectionKind::Peers => {
+                let (binds, peers, tables) = Default::default();
+                config.peers.push(Peers { name, disabled: None, binds, peers, tables });
+                Current::Peers(config.peers.len() - 1)
             }
             _ => {
                 config.rings.push(Ring {

@@ -159,9 +159,7 @@ pub(super) fn rows() -> Vec<Keyword> {
             .built(read),
         own("listen", TOP, "<name> [from <name>]", 1, "a frontend and its backend in one").adds().built(read),
         own("userlist", TOP, "<name>", 1, "users, their passwords and groups").adds().built(read),
-        own("peers", TOP, "<name>", 1, "processes that share stick tables")
-            .adds()
-            .refused("peers are not built yet"),
+        own("peers", TOP, "<name>", 1, "processes that share stick tables").adds().built(read),
         own("mailers", TOP, "<name>", 1, "mail servers for alerts")
             .adds()
             .refused("alerts by mail are not built"),

@@ -1,7 +1,7 @@
 //! Stick tables and what uses them, and peers. What is not built is refused by name.
 
 use super::section::{FLB, LB, SectionKind, SectionKinds};
-use super::{Keyword, own};
+use super::{Keyword, flag, own};
 use crate::build::parse;
 
 pub(super) fn rows() -> Vec<Keyword> {
@@ -19,26 +19,48 @@ pub(super) fn rows() -> Vec<Keyword> {
             .words(parse::stick_rule)
     })
     .collect();
-    let of_peers = [
-        ("bind", peers, "<address> [<option>...]", "where the peers section listens"),
-        ("default-bind", peers, "<option>...", "options of bind lines"),
-        ("default-server", peers, "<option>...", "options of the peers below"),
-        ("disabled", peers, "", "the section is not used"),
-        ("enabled", peers, "", "the section is used"),
-        ("log", peers, "<target> [<option>...]", "where log lines go"),
-        ("peer", peers, "<name> <address> [<option>...]", "a peer"),
-        ("server", peers, "<name> [<address>] [<option>...]", "a peer"),
-        ("shards", peers, "<number>", "parts that tables are divided into"),
-        ("table", peers, "<name> type <type> size <size> [<option>...]", "a table that peers share"),
-    ];
-    rows.extend(of_peers.map(|(name, places, usage, help)| {
-        own(name, places, usage, 0, help).adds().refused("peers are not built yet")
-    }));
+    rows.extend([
+        own("bind", peers, "<address> [<option>...]", 1, "where the peers section listens")
+            .adds()
+            .built(parse::peers_bind),
+        own("default-bind", peers, "<option>...", 0, "options of bind lines")
+            .adds()
+            .refused("write them on the 'bind' line"),
+        own("default-server", peers, "<option>...", 0, "options of the peers below")
+            .adds()
+            .refused("peers are connected to over plain TCP, without options"),
+        flag("disabled", peers, "the section is not used")
+            .built(|b, line| b.peers().disabled = Some(line.set(true))),
+        flag("enabled", peers, "the section is used")
+            .built(|b, line| b.peers().disabled = Some(line.set(false))),
+        own("log", peers, "<target> [<option>...]", 0, "where log lines go")
+            .adds()
+            .idle("connections of peers are told of by 'show peers' only"),
+        own("peer", peers, "<name> <address>", 1, "a peer, or the process itself if it has that name")
+            .adds()
+            .built(parse::peer),
+        own("server", peers, "<name> [<address>]", 1, "a peer, or the process itself if it has that name")
+            .adds()
+            .built(parse::peer),
+        own("shards", peers, "<number>", 0, "parts that tables are divided into")
+            .adds()
+            .refused("each peer is told of all entries"),
+        own(
+            "table",
+            peers,
+            "<name> type <type> size <size> [<option>...]",
+            5,
+            "a table that peers share, for rules '<section>/<name>'",
+        )
+        .adds()
+        .built(parse::peers_table),
+    ]);
     rows.push(
         own(
             "stick-table",
             FLB,
-            "type <type> size <size> [expire <time>] [nopurge] [srvkey name|addr] [store <data>[,...]]",
+            "type <type> size <size> [expire <time>] [nopurge] [srvkey name|addr] [peers <section>] \
+             [recv-only] [store <data>[,...]]",
             4,
             "a table of keys and what is counted of them",
         )

@@ -234,7 +234,7 @@ pub(super) fn rows() -> Vec<Keyword> {
     );
     rows.push(
         own("tune.peers.max-updates-at-once", GLOBAL, "<number>", 1, "updates sent to a peer in one go")
-            .idle("peers are not built yet, and nothing else heeds it; the line may stay"),
+            .idle("peers are told as much at once as the driver sends; the line may stay"),
     );
     rows.push(
         flag("tune.defaults.purge", GLOBAL, "defaults are forgotten once the file is read")

@@ -27,7 +27,7 @@ const IDLE: &[Row] = &[
     ),
     ("Process", "tune.disable-zero-copy-forwarding", COPIES),
     ("Process", "tune.disable-fast-forward", "bytes are forwarded in one way only"),
-    ("Server options", "shard", "only 'peers' sections use it, and those are refused"),
+    ("Server options", "shard", "only peers use it, and each of them is told of all entries"),
     (
         "Statistics",
         "stats show-modules",

@@ -72,8 +72,8 @@ pub(crate) static FIELDS: &[Field] = fields! {
     53 "Jobs" "MGP" "Listeners, connections of clients, and clients of the run-time interface";
     54 "Unstoppable Jobs" "MGP" "Of these, those that no soft stop waits for";
     55 "Listeners" "MGP" "Listeners";
-    56 "ActivePeers" "MGP" "Peers (0: there are none here)";
-    57 "ConnectedPeers" "MGP" "Of these, those with a connection (0)";
+    56 "ActivePeers" "MGP" "Peers that are connected, or being connected to";
+    57 "ConnectedPeers" "MGP" "Of these, those that are connected";
     58 "DroppedLogs" "MGP" "Log lines that were lost";
     59 "BusyPolling" "MGP" "1 where lanes look for work instead of sleeping";
     60 "FailedResolutions" "MGP" "Names that could not be resolved, since the start";
@@ -180,9 +180,9 @@ pub(crate) fn value(
         "SslCacheLookups" => Number32(manylane_tls::session_lookups().all),
         "SslCacheMisses" => Number32(manylane_tls::session_lookups().misses),
         "CompressBpsIn" | "CompressBpsOut" => rate(0),
-        "CompressBpsRateLim" | "ActivePeers" | "ConnectedPeers" | "CumRecvLogs" | "Niced_tasks" => {
-            Number32(0)
-        }
+        "CompressBpsRateLim" | "CumRecvLogs" | "Niced_tasks" => Number32(0),
+        "ActivePeers" => Number32(super::peers::count(generation)[0]),
+        "ConnectedPeers" => Number32(super::peers::count(generation)[1]),
         "DebugCommandsIssued" => Number32(super::sessions::HARMED.load(Ordering::Relaxed)),
         "Maxpipes" => Number32(generation.process.most_pipes.unwrap_or(0) as u64),
         "PipesUsed" => Number32(pipes(|lane| lane.pipes_used)),

@@ -13,6 +13,7 @@ mod lanes;
 mod limits;
 mod members;
 mod patterns;
+mod peers;
 pub(crate) mod pools;
 mod process;
 mod profiling;

@@ -3,8 +3,8 @@
 use super::patterns::Kind;
 use super::{
     Call, certificates, client, descriptors, errors, events, help, info, inside, lanes, limits, members,
-    patterns, pools, process, profiling, resolvers, schema, server, sessions, stat, state, tables, variables,
-    wait,
+    patterns, peers, pools, process, profiling, resolvers, schema, server, sessions, stat, state, tables,
+    variables, wait,
 };
 use crate::level::Level::{self, Admin, Operator, User};
 use crate::reply::Gone;
@@ -194,6 +194,8 @@ pub(super) static TABLE: &[Row<Run>] = &[
         Long(|call| Box::pin(lanes::show(call)))),
     row("show map", "[[@<ver>] <map>]", Admin, "maps, or what is in one",
         Long(|call| Box::pin(patterns::show(call, Kind::Map)))),
+    row("show peers", "[dict|-] [<section>]", User, "peers, and what they were told of which table",
+        Now(peers::show)),
     row("show pools", "[byname|bysize|byusage] [detailed] [match <prefix>] [<nb>]", User, "memory pools",
         Now(pools::show)),
     row("show profiling", "[<what>|<nb>|byaddr|bytime]*", User, "time of tasks by kind, if it was measured",

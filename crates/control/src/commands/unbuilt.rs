@@ -21,7 +21,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("show cache", "the cache is not built yet"),
     ("show dev", "it is not built yet"),
     ("show libs", "the program is one file"),
-    ("show peers", PEERS),
     ("show proc", "it is a command of the master: use the socket of its option -S"),
     ("show quic", "QUIC is not built yet"),
     ("show ssl ocsp-updates", OCSP),
@@ -35,7 +34,6 @@ const REFUSED: &[(&str, &str)] = &[
 const OCSP: &str = "responses of OCSP are not renewed yet: send them by 'set ssl ocsp-response'";
 const DEBUG: &str =
     "of these 'debug dev log', 'debug dev memstats' and 'debug dev panic' are all that is built";
-const PEERS: &str = "peers are not built yet";
 const COOKIES: &str = "dynamic cookies are not built yet";
 
 /// Why a command is refused, in a sentence; `None` for one that is not HAProxy's.

@@ -10,7 +10,8 @@
 //! effect](Generation::take_effect).
 
 use super::{
-    Backend, Frontend, Generation, Listener, Parts, Server, ServerCheck, ServerPlace, operation, variables,
+    Backend, Frontend, Generation, Listener, Parts, Peers, Server, ServerCheck, ServerPlace, operation,
+    variables,
 };
 use crate::conn_limit::ConnLimit;
 use manylane_balance::{Admin, Index, Settings, Standing};
@@ -46,6 +47,12 @@ impl Generation {
             }
         }
         super::stick::inherit(&mut parts.stick_tables, &before.stick_tables);
+        for section in &mut parts.peers {
+            let same = |was: &&Arc<Peers>| section.is_like(&parts.stick_tables, was, &before.stick_tables);
+            if let Some(was) = before.peers.iter().find(same) {
+                *section = was.clone();
+            }
+        }
         share(&mut parts.places, &before.places, &mut self.bounds);
         // Recently admitted connections count, and an operator's limit stays.
         if parts.process.connection_rate == before.process.connection_rate {

@@ -22,6 +22,7 @@ mod members;
 mod missing;
 pub(crate) mod notify;
 mod observe;
+mod peers;
 mod process;
 mod proxies;
 mod refuse;
@@ -56,6 +57,7 @@ pub use log::{EventLog, FrontendLog, Logs, Profile};
 pub use manylane_expr::{CLF_LOG, HTTP_LOG, HTTPS_LOG, TCP_LOG};
 pub use members::{Change, Changed, Changes, Effect, MOST_BEHIND, Stays};
 pub use observe::{Observed, OnError};
+pub use peers::{Link as PeerLink, Peer, Peers, Report as PeersReport};
 pub use process::{Owner, Process, RuntimeSocket};
 pub use proxies::{Backend, BackendParts, BackendTimeouts, Common, Frontend, FrontendTimeouts, Redispatch};
 pub use resolvers::{MOST_ORDERS, NameServer, Resolution, Resolvers};
@@ -140,6 +142,8 @@ pub struct Parts {
     pub expressions: Expressions,
     /// `resolvers`, in the file's order.
     pub resolvers: Vec<Arc<Resolvers>>,
+    /// `peers`, in the file's order.
+    pub peers: Vec<Arc<Peers>>,
     /// The files of TLS.
     pub certificates: Arc<Store>,
     /// Stick tables, by their numbers.
@@ -200,6 +204,8 @@ pub struct Wishes {
     pub no_splice: bool,
     /// `-dR`
     pub no_reuse_port: bool,
+    /// `-sf`: another process ends for it, and tells it what its stick tables have.
+    pub follows: bool,
 }
 
 impl Generation {
@@ -214,6 +220,7 @@ impl Generation {
             userlists,
             http_errors,
             resolvers: _, // by their own reader
+            peers: _,     // the same
             rings: _,     // with the targets of logs
             log_profiles: _,
             crt_stores: _,
@@ -240,6 +247,7 @@ impl Generation {
             }
         }
         let stick_tables = stick::tables(config, &mut refuse);
+        let peers = peers::sections(config, &process, wishes.follows, &mut refuse);
         let spellings = spelling::spellings(global, &mut refuse);
         let mut logs = Logs::new(global, &mut refuse);
         let zone = Zone::system();
@@ -292,6 +300,7 @@ impl Generation {
             frontends: proxies.frontends,
             expressions,
             resolvers,
+            peers,
             stick_tables,
             hashes_passwords: userlists.iter().any(Userlist::has_hashes),
             userlists,

@@ -1,14 +1,17 @@
 //! Stick tables of a configuration.
 
+use super::bind::text;
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
+use manylane_config::lex::Word;
 use manylane_config::tree::{self, Config, Proxy, ProxyKind};
 use manylane_expr::{DataType, NamedTable, TableId};
 use manylane_stick::{Data, Spec, Table};
 use manylane_sync::Arc;
 use std::collections::HashSet;
 use std::time::Duration;
+use std::borrow::Cow;
 
 /// A table, and the proxy that it is named by.
 #[derive(Clone, Debug)]
@@ -23,19 +26,48 @@ pub struct StickTable {
 
 fn started(proxy: &Proxy) -> bool {
     proxy.kind != ProxyKind::Defaults && !proxy.settings.disabled.is_some_and(|set| set.value)
+    /// The `peers` section that shares it.
+    pub peers: Option<Box<str>>,
+    /// `recv-only`: peers are told nothing of it.
+    pub receives_only: bool,
 }
 
-/// Proxies with a table, in the order of the tables' numbers.
-fn declared(config: &Config) -> impl Iterator<Item = (&Proxy, &tree::StickTable)> {
-    let own = config.proxies.iter().filter(|proxy| started(proxy));
-    own.filter_map(|proxy| Some((proxy, proxy.stick_table.as_ref()?)))
+impl StickTable {
+    /// Its name among peers: as HAProxy, of one that stands in the section itself without that.
+    pub(super) fn wire_name(&self) -> &str {
+        let section = self.peers.as_deref().unwrap_or_default();
+        self.name.strip_prefix(section).filter(|rest| rest.starts_with('/')).unwrap_or(&self.name)
+    }
 }
 
-/// The table of the proxy of that name.
+/// A table of the file.
+struct Declared<'c> {
+    name: Cow<'c, [u8]>,
+    table: &'c tree::StickTable,
+    peers: Option<&'c Word>,
+}
+
+fn of_proxy(proxy: &Proxy) -> Option<Declared<'_>> {
+    let table = proxy.stick_table.as_ref()?;
+    Some(Declared { name: proxy.name.bytes().into(), table, peers: table.peers.as_ref() })
+}
+
+/// Tables in the order of their numbers: those of proxies, then those of `peers` sections.
+fn declared(config: &Config) -> impl Iterator<Item = Declared<'_>> {
+    let of_peers = config.peers.iter().flat_map(|section| {
+        section.tables.iter().map(|(name, table)| Declared {
+            name: [section.name.bytes(), b"/", name.bytes()].concat().into(),
+            table,
+            peers: Some(&section.name),
+        })
+    });
+    config.proxies.iter().filter(|proxy| started(proxy)).filter_map(of_proxy).chain(of_peers)
+}
+
+/// The table of that name: of the proxy, or of a `peers` section as `<section>/<name>`.
 pub(super) fn named(config: &Config, name: &[u8]) -> Option<NamedTable> {
-    let (number, (_, table)) =
-        declared(config).enumerate().find(|(_, (proxy, _))| proxy.name.bytes() == name)?;
-    Some(NamedTable { id: TableId(number as u32), key: table.key })
+    let (number, found) = declared(config).enumerate().find(|(_, declared)| *declared.name == *name)?;
+    Some(NamedTable { id: TableId(number as u32), key: found.table.key })
 }
 
 /// The name of the table that something of a proxy uses.
@@ -95,9 +127,20 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
         shared.extend(limits(proxy).map(|limit| target(proxy, &limit.table)));
     }
     let mut all = Vec::<StickTable>::new();
-    for (proxy, table) in declared(config) {
-        let tree::StickTable { key, key_bytes, size, expire, nopurge, by_address, data, pos } = table;
-        let name: Box<str> = String::from_utf8_lossy(proxy.name.bytes()).into();
+    for Declared { name, table, peers } in declared(config) {
+        let tree::StickTable {
+            key,
+            key_bytes,
+            size,
+            expire,
+            nopurge,
+            by_address,
+            data,
+            peers: _,
+            receives_only,
+            pos,
+        } = table;
+        let name: Box<str> = String::from_utf8_lossy(&name).into();
         if all.iter().any(|known| known.name == name) {
             let message = format!("'stick-table' : another proxy named '{name}' has a table already");
             refuse.found.alert(*pos, message);
@@ -126,7 +169,13 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
             data,
             turns: shared.contains(proxy.name.bytes()),
         };
-        all.push(StickTable { name, table: Arc::new(Table::new(spec)), by_address: *by_address });
+        all.push(StickTable {
+            name,
+            table: Arc::new(Table::new(spec)),
+            by_address: *by_address,
+            peers: peers.map(text),
+            receives_only: *receives_only,
+        });
     }
     all
 }

@@ -308,7 +308,7 @@ pub(super) async fn unless_stopped<T>(local: &Local, work: impl Future<Output = 
     unless_happens(&local.stopping, work).await
 }
 
-async fn unless_happens<T>(event: &Event, work: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn unless_happens<T>(event: &Event, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut waiter = event.waiter();
     poll_fn(|context| match waiter.poll(context) {

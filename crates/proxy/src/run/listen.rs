@@ -3,7 +3,7 @@
 
 use super::local::Local;
 use crate::conn_limit::ConnLimit;
-use crate::generation::{Frontend, FrontendGateState, Generation, Listener, Owner, has_lanes};
+use crate::generation::{Frontend, FrontendGateState, Generation, Listener, Owner, Peers, has_lanes};
 use crate::session::Session;
 use manylane_net::hand_over::Offer;
 use manylane_net::{
@@ -112,10 +112,28 @@ pub fn bind(
     owner: impl Fn(bool, &str) -> Result<u32, String>,
     handed_over: &mut HandedOver,
 ) -> Result<Vec<BoundListener>, Vec<BindFailure>> {
-    bind_each(generation, |listener| {
+    let bound = bind_each(generation, |listener| {
         let sockets = bind_listener(listener, lanes, &owner, handed_over)?;
         Ok((sockets.into(), Made::of(listener, lanes)))
-    })
+    })?;
+    bind_peers(generation, |listener| Ok(bind_listener(listener, lanes, &owner, handed_over)?.into()))?;
+    Ok(bound)
+}
+
+/// Binds the sockets of `peers` sections, which each of them keeps.
+fn bind_peers(
+    generation: &Generation,
+    mut one: impl FnMut(&Listener) -> Result<Arc<[Bound]>, String>,
+) -> Result<(), Vec<BindFailure>> {
+    let mut failures = Vec::new();
+    for section in generation.peers.iter().filter(|section| section.sockets().is_none()) {
+        let Some(listener) = &section.listener else { continue };
+        match one(listener) {
+            Ok(sockets) => section.set_sockets(Some(sockets)),
+            Err(reason) => failures.push(BindFailure { frontend: section.name.clone(), reason }),
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
 /// Result of [`bind_beside`].
@@ -204,6 +222,15 @@ pub fn bind_beside(
         }
         let sockets = bind_listener(listener, lanes, &owner, &mut none)?;
         Ok((sockets.into(), Made::of(listener, lanes)))
+    })?;
+    bind_peers(generation, |listener| {
+        let at = |section: &&Arc<Peers>| {
+            section.listener.as_ref().is_some_and(|own| own.endpoint == listener.endpoint)
+        };
+        match older.peers.iter().find(at).and_then(|section| section.sockets()) {
+            Some(sockets) => Ok(sockets),
+            None => Ok(bind_listener(listener, lanes, &owner, &mut none)?.into()),
+        }
     })?;
     let failed = |error: SocketError| vec![BindFailure { frontend: "".into(), reason: error.to_string() }];
     let begun = none.begin(false).map_err(failed)?;
@@ -385,6 +412,7 @@ pub fn accept(local: &Rc<Local>, bound: &Arc<Vec<BoundListener>>, lanes: &[LaneI
     }
     super::checks::start(local, lanes)?;
     super::names::start(local, lanes)?;
+    super::peers::start(local, lanes)?;
     *local.bound.borrow_mut() = Arc::downgrade(bound);
     for (which, listener) in bound.iter().enumerate() {
         // The gate was closed before this generation began.

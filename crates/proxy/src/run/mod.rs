@@ -13,6 +13,7 @@ mod meter;
 mod names;
 mod observe;
 mod passwords;
+mod peers;
 mod program;
 mod relocate;
 mod shared_conns;

@@ -3,6 +3,7 @@
 mod filter;
 mod listen;
 mod log;
+mod peers;
 mod proxy;
 mod server;
 mod stick;
@@ -10,6 +11,7 @@ mod stick;
 pub(crate) use filter::filter;
 pub(crate) use listen::{bind, bind_line, octal};
 pub(crate) use log::{LOG_FORMATS, log};
+pub(crate) use peers::{bind as peers_bind, peer, table as peers_table};
 pub use proxy::algorithms;
 pub(crate) use proxy::{
     balance, capture, cookie, retry_on, source, split_condition, use_backend, use_server,

@@ -21,12 +21,11 @@ const MAX_ELEMENTS: i64 = 100;
 /// The longest period of a rate: its times are milliseconds of 32 bits, compared by their difference.
 const LONGEST_PERIOD: Duration = Duration::from_millis(1 << 30);
 
-const OPTIONS: [&str; 6] = ["type", "size", "expire", "nopurge", "srvkey", "store"];
+const OPTIONS: [&str; 8] =
+    ["type", "size", "expire", "nopurge", "srvkey", "peers", "recv-only", "store"];
 
 /// Those that need what is not built.
-const UNBUILT: [(&str, bool, &str); 4] = [
-    ("peers", true, "peers are not built yet"),
-    ("recv-only", false, "peers are not built yet"),
+const UNBUILT: [(&str, bool, &str); 2] = [
     ("write-to", true, "tables do not copy what they count to another table"),
     ("brates-factor", true, "bytes are counted one by one"),
 ];
@@ -36,7 +35,7 @@ pub(crate) fn table(b: &mut Builder<'_>, line: &Line<'_>) {
         let message = "'stick-table' : a proxy has one table, found a second";
         return b.found.alert(line.pos(), message);
     }
-    let table = read(b, line);
+    let table = read(b, line, line.words);
     b.proxy().stick_table = table;
 }
 
@@ -72,12 +71,13 @@ fn wrong<T>(b: &mut Builder<'_>, word: &Word, at: usize, message: &str) -> Optio
 /// What follows the option at `index`.
 fn option<'l, T>(
     b: &mut Builder<'_>,
-    line: &'l Line<'_>,
+    line: &Line<'_>,
+    words: &'l [Word],
     index: usize,
     read: impl FnOnce(&'l [u8]) -> Result<T, ValueError>,
 ) -> Option<T> {
-    let name = line.words[index].shown();
-    let Some(word) = line.words.get(index + 1) else {
+    let name = words[index].shown();
+    let Some(word) = words.get(index + 1) else {
         b.found.alert(line.end(), format!("'stick-table' : '{name}' expects a value, found none"));
         return None;
     };
@@ -91,14 +91,16 @@ fn option<'l, T>(
     }
 }
 
-fn read(b: &mut Builder<'_>, line: &Line<'_>) -> Option<StickTable> {
+/// The table that `words` of the line say.
+pub(super) fn read(b: &mut Builder<'_>, line: &Line<'_>, words: &[Word]) -> Option<StickTable> {
     let (mut key, mut key_bytes, mut size, mut expire) = (None, KEY_BYTES as usize, None, None);
     let (mut nopurge, mut by_address, mut data) = (false, false, Vec::<StickData>::new());
+    let (mut peers, mut receives_only) = (None, false);
     let mut index = 0;
-    while let Some(word) = line.words.get(index) {
+    while let Some(word) = words.get(index) {
         match word.bytes() {
             b"type" => {
-                let Some(kind) = line.words.get(index + 1) else {
+                let Some(kind) = words.get(index + 1) else {
                     b.found.alert(line.end(), "'stick-table' : 'type' expects a type, found none");
                     return None;
                 };
@@ -116,21 +118,21 @@ fn read(b: &mut Builder<'_>, line: &Line<'_>) -> Option<StickTable> {
                     }
                 });
                 let has_length = matches!(key, Some(Type::Str | Type::Bin));
-                if has_length && line.words.get(index + 2).is_some_and(|word| *word == *"len") {
+                if has_length && words.get(index + 2).is_some_and(|word| *word == *"len") {
                     let read = |bytes: &[u8]| value::integer(bytes, 1, MAX_KEY_BYTES);
-                    key_bytes = option(b, line, index + 2, read)? as usize;
+                    key_bytes = option(b, line, words, index + 2, read)? as usize;
                     index += 2;
                 }
                 index += 2;
             }
             b"size" => {
-                size = Some(option(b, line, index, |bytes| value::size(bytes, 1, MAX_SIZE))?);
+                size = Some(option(b, line, words, index, |bytes| value::size(bytes, 1, MAX_SIZE))?);
                 index += 2;
             }
             b"expire" => {
-                let time = option(b, line, index, |bytes| value::time(bytes, Unit::Ms))?;
+                let time = option(b, line, words, index, |bytes| value::time(bytes, Unit::Ms))?;
                 if time.is_zero() {
-                    return wrong(b, &line.words[index + 1], 0, "'expire' expects a time above 0");
+                    return wrong(b, &words[index + 1], 0, "'expire' expects a time above 0");
                 }
                 expire = Some(time);
                 index += 2;
@@ -155,8 +157,20 @@ fn read(b: &mut Builder<'_>, line: &Line<'_>) -> Option<StickTable> {
                 };
                 index += 2;
             }
+            b"peers" => {
+                let Some(name) = words.get(index + 1) else {
+                    b.found.alert(line.end(), "'stick-table' : 'peers' expects a section, found none");
+                    return None;
+                };
+                peers = Some(name.clone());
+                index += 2;
+            }
+            b"recv-only" => {
+                receives_only = true;
+                index += 1;
+            }
             b"store" => {
-                let Some(word) = line.words.get(index + 1) else {
+                let Some(word) = words.get(index + 1) else {
                     b.found.alert(line.end(), "'stick-table' : 'store' expects data types, found none");
                     return None;
                 };
@@ -183,7 +197,18 @@ fn read(b: &mut Builder<'_>, line: &Line<'_>) -> Option<StickTable> {
     };
     data.sort_by_key(|data| data.kind);
     let size = u32::try_from(size).ok()?; // in its range
-    Some(StickTable { key, key_bytes, size, expire, nopurge, by_address, data, pos: line.pos() })
+    Some(StickTable {
+        key,
+        key_bytes,
+        size,
+        expire,
+        nopurge,
+        by_address,
+        data,
+        peers,
+        receives_only,
+        pos: line.pos(),
+    })
 }
 
 /// `gpc0,http_req_rate(10s),gpc_rate(4,1m)`

@@ -1,0 +1,474 @@
+//! Peers at work: each `peers` section is one lane's, which connects to the others, accepts from them, and
+//! tells them what changes in stick tables (`manylane_peers`).
+//!
+//! # Protocol
+//! 1. Lanes that count leave marks in tables and nothing else. The section's lane looks for them again and
+//!    again.
+//! 2. A peer has one connection. One that is accepted takes the place of another, also of an attempt to
+//!    connect: both ends may do so with each other's at the same moment, and each connects again after a time
+//!    that it draws.
+//! 3. A generation with the same section goes on where the one before it stopped: what peers were told, and
+//!    what is left to tell them, goes over. Connections end and begin again.
+//! 4. A process that ends tells all to the one that listens in its place, if there is one, before it goes.
+
+use super::Local;
+use super::checks::{unless_happens, unless_stopped};
+use super::event::Event;
+use crate::generation::notify::Notify;
+use crate::generation::{Peer, PeerLink, Peers, PeersReport};
+use crate::rules::table_millis;
+use manylane_buf::Chain;
+use manylane_net::{Acceptor, ConnectOptions, Connection, Connector, Incoming};
+use manylane_peers::{Fault, MAX_HELLO, Message, SILENCE, Section, Status, Wrong, hello, read_hello};
+use manylane_sched::{Class, TaskKind};
+use manylane_sync::{Arc, LaneId};
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+static PEERS: TaskKind = TaskKind::new("peers");
+static PEER: TaskKind = TaskKind::new("peer");
+
+/// Time between two looks at what has changed: for so long changes are told together.
+const EVERY: Duration = Duration::from_millis(20);
+/// Milliseconds that a report may be old.
+const REPORT: u64 = 200;
+/// Time between two looks for a heartbeat that is due.
+const HEARTBEATS: Duration = Duration::from_millis(500);
+/// Milliseconds until a peer that could not be reached is tried again: HAProxy's.
+const RETRY: u64 = 5000;
+/// The same where a connection ended or gave way: so many, and by chance so many more, so that two processes
+/// that connect to each other do not do so at the same moment again and again.
+const RETRY_SOON: u64 = 50;
+const RETRY_SPREAD: u64 = 2000;
+/// How long a connection, and a greeting, may take.
+const PATIENCE: Duration = Duration::from_millis(SILENCE);
+/// Connections that have not said who they are: more are closed.
+const MOST_STRANGERS: usize = 64;
+
+/// Has the lane of `local` look after its part of the sections, of which each of `lanes` has one.
+///
+/// # Errors
+/// A sentence, when there is no memory left.
+pub(super) fn start(local: &Rc<Local>, lanes: &[LaneId]) -> Result<(), String> {
+    let Some(own) = lanes.iter().position(|lane| *lane == local.here().lane()) else { return Ok(()) };
+    for (number, section) in local.generation.peers.iter().enumerate() {
+        if number % lanes.len() == own && !section.is_off {
+            let task = look_after(local.clone(), number);
+            local.here().spawn(&PEERS, Class::Normal, task).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// What the lane has of a section.
+struct Desk {
+    local: Rc<Local>,
+    number: usize,
+    section: RefCell<Section>,
+    links: RefCell<Vec<Link>>,
+    strangers: Cell<usize>,
+    /// Tasks that accept.
+    accepting: Cell<usize>,
+    /// When it was noted what reports say.
+    reported: Cell<u64>,
+}
+
+/// How a peer is reached.
+#[derive(Default)]
+struct Link {
+    /// The connection, or the attempt, that is there.
+    conn: Option<Rc<Conn>>,
+    /// How the last greeting was answered, and when.
+    status: Option<(Status, u64)>,
+    /// When it is connected to again.
+    retry: u64,
+}
+
+/// A connection, or an attempt.
+#[derive(Default)]
+struct Conn {
+    /// Another one has taken its place, or the lane stops.
+    over: Event,
+    /// There is something to send.
+    wake: Notify,
+}
+
+fn clock(local: &Local) -> u64 {
+    table_millis(local.here().now())
+}
+
+/// Looks after a section until the lane stops.
+async fn look_after(local: Rc<Local>, number: usize) {
+    let generation = local.generation.clone();
+    let own = &generation.peers[number];
+    local.begun(); // the lane stays until all is told
+    let section = loop {
+        if let Some(section) = own.take(&generation.stick_tables, clock(&local)) {
+            break section;
+        }
+        // The generation before is about to stop.
+        if unless_stopped(&local, local.here().sleep(EVERY)).await.is_none() {
+            return local.ended();
+        }
+    };
+    let desk = Rc::new(Desk {
+        local: local.clone(),
+        number,
+        section: RefCell::new(section),
+        links: RefCell::new(own.peers.iter().map(|_| Link::default()).collect()),
+        strangers: Cell::new(0),
+        accepting: Cell::new(0),
+        reported: Cell::new(0),
+    });
+    for socket in own.sockets().iter().flat_map(|sockets| sockets.iter()) {
+        if let Ok(acceptor) = socket.acceptor(&local.io) {
+            desk.accepting.set(desk.accepting.get() + 1);
+            if local.here().spawn(&PEERS, Class::Normal, accept(desk.clone(), acceptor)).is_err() {
+                desk.accepting.set(desk.accepting.get() - 1);
+            }
+        }
+    }
+    while !local.stopping.has_happened() {
+        desk.work();
+        let _ = unless_stopped(&local, local.here().sleep(EVERY)).await;
+    }
+    if local.successor().is_none() {
+        desk.hand_over().await;
+    }
+    desk.leave();
+    local.ended();
+}
+
+impl Desk {
+    fn own(&self) -> &Arc<Peers> {
+        &self.local.generation.peers[self.number]
+    }
+
+    fn peer(&self, peer: usize) -> &Peer {
+        &self.own().peers[peer]
+    }
+
+    /// Does what is to be done now.
+    fn work(self: &Rc<Self>) {
+        let now = clock(&self.local);
+        let fresh = self.section.borrow_mut().tick(now);
+        for peer in 0..self.own().peers.len() {
+            let (connected, silent) = {
+                let section = self.section.borrow();
+                (section.is_connected(peer), section.is_silent(peer, now))
+            };
+            if silent {
+                self.section.borrow_mut().counts(peer).silences += 1;
+                self.take_place(peer, now);
+                self.links.borrow_mut()[peer].conn = None;
+                self.retry(peer, now, true);
+                continue;
+            }
+            let links = self.links.borrow();
+            match &links[peer].conn {
+                Some(conn) if connected && fresh => conn.wake.ring(),
+                Some(_) => {}
+                None if self.peer(peer).is_local || now < links[peer].retry => {}
+                None => {
+                    drop(links);
+                    let conn = self.take_place(peer, now);
+                    let task = connect(self.clone(), peer, conn);
+                    if self.local.here().spawn(&PEER, Class::Normal, task).is_err() {
+                        self.links.borrow_mut()[peer].conn = None;
+                        self.retry(peer, now, false);
+                    }
+                }
+            }
+        }
+        if now.saturating_sub(self.reported.get()) >= REPORT {
+            self.reported.set(now);
+            self.report(now);
+        }
+    }
+
+    fn report(&self, now: u64) {
+        let section = self.section.borrow();
+        let links = self.links.borrow();
+        let peers = links.iter().zip(section.report(now)).map(|(link, report)| {
+            let shown = PeerLink {
+                is_connecting: link.conn.is_some() && !report.is_connected,
+                status: link.status.map(|(status, _)| status),
+                since: link.status.map(|(_, since)| now.saturating_sub(since) / 1000),
+                retry: (link.conn.is_none() && link.retry > now).then(|| link.retry - now),
+            };
+            (shown, report)
+        });
+        self.own().note(PeersReport { resync: section.resync(), peers: peers.collect() });
+    }
+
+    /// A connection, or an attempt, takes the place of what is there. Rule 2.
+    fn take_place(&self, peer: usize, now: u64) -> Rc<Conn> {
+        let conn = Rc::<Conn>::default();
+        let before = self.links.borrow_mut()[peer].conn.replace(conn.clone());
+        if let Some(before) = before {
+            before.over.happen();
+        }
+        self.section.borrow_mut().end(peer, now);
+        conn
+    }
+
+    fn has_place(&self, peer: usize, conn: &Rc<Conn>) -> bool {
+        self.links.borrow()[peer].conn.as_ref().is_some_and(|own| Rc::ptr_eq(own, conn))
+    }
+
+    /// When a peer is connected to again.
+    fn retry(&self, peer: usize, now: u64, soon: bool) {
+        let drawn = RandomState::new().hash_one(now) % RETRY_SPREAD;
+        self.links.borrow_mut()[peer].retry = now + if soon { RETRY_SOON + drawn } else { RETRY };
+    }
+
+    /// A connection, or an attempt, is over; `soon`: it was of use.
+    fn ended(&self, peer: usize, conn: &Rc<Conn>, soon: bool) {
+        if self.has_place(peer, conn) {
+            let now = clock(&self.local);
+            self.links.borrow_mut()[peer].conn = None;
+            self.section.borrow_mut().end(peer, now);
+            self.retry(peer, now, soon);
+        }
+    }
+
+    fn answered(&self, peer: usize, status: Status) {
+        let now = clock(&self.local);
+        self.links.borrow_mut()[peer].status = Some((status, now));
+    }
+
+    /// Tells all to the process that listens at this one's place. Rule 4.
+    async fn hand_over(self: &Rc<Self>) {
+        let Some(peer) = self.own().peers.iter().position(|peer| peer.is_local) else { return };
+        // Who listens there from here on is the other one.
+        self.own().set_sockets(None);
+        while self.accepting.get() > 0 {
+            self.local.here().sleep(EVERY).await;
+        }
+        let conn = self.take_place(peer, clock(&self.local));
+        let task = connect(self.clone(), peer, conn.clone());
+        if self.local.here().spawn(&PEER, Class::Normal, task).is_ok() {
+            while self.has_place(peer, &conn) {
+                let now = clock(&self.local);
+                let fresh = self.section.borrow_mut().tick(now);
+                if fresh {
+                    conn.wake.ring();
+                }
+                if self.has_taught(peer, now) {
+                    break;
+                }
+                self.local.here().sleep(EVERY).await;
+            }
+        }
+    }
+
+    /// Whether the process that takes over knows all, or is gone.
+    fn has_taught(&self, peer: usize, now: u64) -> bool {
+        let section = self.section.borrow();
+        section.has_taught(peer) || section.is_silent(peer, now)
+    }
+
+    /// The lane stops: what is known goes to whoever comes next. Rule 3.
+    fn leave(&self) {
+        let now = clock(&self.local);
+        for peer in 0..self.own().peers.len() {
+            self.take_place(peer, now);
+        }
+        let none = Section::new([], [], false, now);
+        let section = std::mem::replace(&mut *self.section.borrow_mut(), none);
+        self.own().leave(section);
+    }
+}
+
+/// Connects to a peer, and stays connected.
+async fn connect(desk: Rc<Desk>, peer: usize, conn: Rc<Conn>) {
+    let mut was_of_use = false;
+    let work = async {
+        let local = &desk.local;
+        let Some(endpoint) = &desk.peer(peer).endpoint else { return };
+        let connector = Connector::new(ConnectOptions::default());
+        let until = local.here().now() + PATIENCE;
+        let Ok(connection) = connector.connect(&local.io, endpoint, None, Some(until)).await else { return };
+        let greeting = async {
+            let own = desk.own();
+            send(&connection, hello(&own.peers[peer].name, &own.local, local.pid).as_bytes()).await?;
+            let mut came = Vec::new();
+            loop {
+                if let Some((status, used)) = Status::read(&came) {
+                    came.drain(..used);
+                    return Some((status?, came));
+                }
+                receive(&connection, &mut came).await?;
+            }
+        };
+        let Ok(Some((status, rest))) = local.here().timeout(PATIENCE, greeting).await else { return };
+        desk.answered(peer, status);
+        was_of_use = match status {
+            Status::Succeeded => talk(&desk, peer, &conn, &connection, rest).await,
+            status => status == Status::TryAgain,
+        };
+    };
+    let _ = unless_happens(&conn.over, work).await;
+    desk.ended(peer, &conn, was_of_use);
+}
+
+/// Accepts from peers until the lane stops.
+async fn accept(desk: Rc<Desk>, acceptor: Acceptor) {
+    while let Some(Ok(incoming)) = unless_stopped(&desk.local, acceptor.accept()).await {
+        if desk.strangers.get() < MOST_STRANGERS {
+            let _ = desk.local.here().spawn(&PEER, Class::Normal, welcome(desk.clone(), incoming));
+        }
+    }
+    let _ = acceptor.close().await;
+    desk.accepting.set(desk.accepting.get() - 1);
+}
+
+/// One that has not said yet who it is.
+struct Stranger<'d>(&'d Desk);
+
+impl<'d> Stranger<'d> {
+    fn new(desk: &'d Desk) -> Self {
+        desk.strangers.set(desk.strangers.get() + 1);
+        Self(desk)
+    }
+}
+
+impl Drop for Stranger<'_> {
+    fn drop(&mut self) {
+        self.0.strangers.set(self.0.strangers.get() - 1);
+    }
+}
+
+/// Serves one who has connected.
+async fn welcome(desk: Rc<Desk>, incoming: Incoming) {
+    let local = &desk.local;
+    let connection = incoming.into_connection(&local.io);
+    let greeted = {
+        let _stranger = Stranger::new(&desk);
+        let greeting = async {
+            let mut came = Vec::new();
+            loop {
+                match read_hello(&came, &desk.own().local) {
+                    Err(status) => return Some(Err(status)),
+                    Ok(Some((name, used))) => {
+                        let known = desk.own().peers.iter().position(|peer| *peer.name == *name);
+                        came.drain(..used);
+                        return Some(known.map(|peer| (peer, came)).ok_or(Status::WrongRemote));
+                    }
+                    Ok(None) => receive(&connection, &mut came).await?,
+                }
+            }
+        };
+        match unless_stopped(local, local.here().timeout(PATIENCE, greeting)).await {
+            Some(Ok(Some(greeted))) => greeted,
+            _ => return,
+        }
+    };
+    let refused = match greeted {
+        // Of two processes before this one, the first.
+        Ok((peer, _)) if desk.peer(peer).is_local && desk.links.borrow()[peer].conn.is_some() => {
+            Status::TryAgain
+        }
+        Ok((peer, rest)) => {
+            let now = clock(local);
+            if desk.links.borrow()[peer].conn.is_some() {
+                desk.section.borrow_mut().counts(peer).collisions += 1;
+            }
+            let conn = desk.take_place(peer, now);
+            let work = async {
+                if send(&connection, Status::Succeeded.line().as_bytes()).await.is_some() {
+                    desk.answered(peer, Status::Succeeded);
+                    talk(&desk, peer, &conn, &connection, rest).await;
+                }
+            };
+            let _ = unless_happens(&conn.over, work).await;
+            return desk.ended(peer, &conn, true);
+        }
+        Err(status) => status,
+    };
+    let refuse = async {
+        send(&connection, refused.line().as_bytes()).await;
+        let _ = connection.close().await;
+    };
+    let _ = unless_stopped(local, local.here().timeout(PATIENCE, refuse)).await;
+}
+
+async fn send(connection: &Connection, bytes: &[u8]) -> Option<()> {
+    let mut chain = Chain::new();
+    chain.append(bytes).ok()?;
+    connection.send(&mut chain).await.ok()
+}
+
+/// What comes next; a greeting has few bytes, and more of them wait in the kernel.
+async fn receive(connection: &Connection, came: &mut Vec<u8>) -> Option<()> {
+    let segment = connection.recv().await.ok()??;
+    if came.len() <= MAX_HELLO {
+        came.extend_from_slice(segment.as_slice());
+    }
+    Some(())
+}
+
+/// Talks to a peer that has been greeted, until one of both is done with it. `rest` is what came behind the
+/// greeting. Whether it was of use.
+async fn talk(desk: &Desk, peer: usize, conn: &Conn, connection: &Connection, rest: Vec<u8>) -> bool {
+    let local = &desk.local;
+    desk.section.borrow_mut().begin(peer, clock(local));
+    let reader = async {
+        let mut came = rest;
+        loop {
+            let read = desk.section.borrow_mut().receive(peer, &came, clock(local));
+            match read {
+                Ok(used) => came.drain(..used),
+                Err(fault) => return Some(fault),
+            };
+            conn.wake.ring();
+            local.here().yield_now().await;
+            match connection.recv().await {
+                Ok(Some(segment)) => came.extend_from_slice(segment.as_slice()),
+                _ => return None,
+            }
+        }
+    };
+    let writer = async {
+        let mut out = Vec::new();
+        loop {
+            out.clear();
+            let more = desk.section.borrow_mut().transmit(peer, clock(local), &mut out);
+            if !out.is_empty() && send(connection, &out).await.is_none() {
+                return;
+            }
+            if more {
+                local.here().yield_now().await;
+            } else {
+                conn.wake.or(local.here().sleep(HEARTBEATS)).await;
+            }
+        }
+    };
+    let (mut reader, mut writer) = (pin!(reader), pin!(writer));
+    let fault = poll_fn(|context| match reader.as_mut().poll(context) {
+        Poll::Ready(fault) => Poll::Ready(fault),
+        Poll::Pending => writer.as_mut().poll(context).map(|()| None),
+    })
+    .await;
+    if fault.is_some() {
+        desk.section.borrow_mut().counts(peer).errors += 1;
+    }
+    if let Some(Fault::Wrong(wrong)) = fault {
+        let mut out = Vec::new();
+        match wrong {
+            Wrong::Malformed => Message::ProtocolError.write(&mut out),
+            Wrong::TooLong => Message::SizeError.write(&mut out),
+        }
+        let told = async {
+            send(connection, &out).await?;
+            connection.flush().await.ok()
+        };
+        let _ = local.here().timeout(PATIENCE, told).await;
+    }
+    fault.is_none()
+}

@@ -1,0 +1,408 @@
+//! Peers, end to end: processes that share stick tables, with each other and with HAProxy.
+
+use crate::common;
+
+use common::watch::{Haproxy, ask, until};
+use common::{DEFAULTS, Folder, Manylane, check, own_address, status_of};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// Tables of each type of key, and of data that counters, tags, rates and arrays keep.
+const TABLES: &str = "\
+    backend ips\n stick-table type ip size 1k expire 10m peers ps store server_id,gpt0,gpc0,gpc0_rate(10m),\
+        conn_cnt,conn_cur,conn_rate(10m),http_req_rate(10m),bytes_out_cnt,glitch_cnt\n\
+    backend arrays\n stick-table type ip size 1k expire 10m peers ps store gpt(3),gpc(2),gpc_rate(2,10m)\n\
+    backend ip6s\n stick-table type ipv6 size 1k expire 10m peers ps store gpc0\n\
+    backend numbers\n stick-table type integer size 1k expire 10m peers ps store gpc0\n\
+    backend names\n stick-table type string len 12 size 1k peers ps store gpc0\n\
+    backend data\n stick-table type binary len 5 size 1k expire 10m peers ps store gpc0\n";
+
+/// One of two peers.
+struct Peer {
+    folder: Folder,
+    name: &'static str,
+    web: SocketAddr,
+    own: SocketAddr,
+    config: String,
+    manylane: Option<Manylane>,
+    _haproxy: Option<Haproxy>,
+}
+
+impl Peer {
+    /// That is called `name`, is reached at `own`, and reaches `other` at the address behind it.
+    fn new(name: &'static str, own: SocketAddr, (other, at): (&str, SocketAddr)) -> Self {
+        let (folder, web) = (Folder::new(), own_address());
+        let socket = folder.0.join("control");
+        let config = format!(
+            "global\n nbthread 2\n localpeer {name}\n stats socket {} level admin\n\
+             defaults\n mode http\n timeout client 30s\n timeout server 30s\n timeout connect 5s\n\
+             peers ps\n peer {name} {own}\n server {other} {at}\n\
+                 table own type ip size 1k expire 10m store gpc0\n\
+             frontend f\n bind {web}\n http-request track-sc0 src table ips\n\
+                 http-request track-sc1 url,hex table data if {{ path_beg /data }}\n\
+                 http-request return status 200\n{TABLES}",
+            socket.display()
+        );
+        Self { folder, name, web, own, config, manylane: None, _haproxy: None }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.0.join("control")
+    }
+
+    fn manylane(mut self) -> Self {
+        self.manylane = Some(Manylane::start_ready(&self.config));
+        self
+    }
+
+    /// As HAProxy; none where that is not there.
+    fn haproxy(mut self) -> Option<Self> {
+        self._haproxy = Some(Haproxy::start(&self.folder.file("haproxy.cfg", &self.config))?);
+        until(|| std::os::unix::net::UnixStream::connect(self.socket()).is_ok());
+        Some(self)
+    }
+
+    fn ask(&self, line: &str) -> String {
+        ask(&self.socket(), line)
+    }
+
+    /// What an entry keeps, as reports show it, but what is each process's own.
+    fn entry(&self, table: &str, key: &str) -> Option<BTreeMap<String, String>> {
+        let answer = self.ask(&format!("show table {table}"));
+        let line = answer.lines().find(|line| line.contains(&format!(" key={key} ")))?;
+        let pairs = line.split(' ').filter_map(|word| word.split_once('='));
+        let own = ["key", "use", "exp", "shard", "conn_cur"];
+        let kept = pairs.filter(|(name, _)| !own.contains(name));
+        Some(kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    /// Waits until an entry keeps a number.
+    fn keeps(&self, table: &str, key: &str, (name, value): (&str, &str)) {
+        until(|| self.entry(table, key).is_some_and(|entry| entry.get(name).is_some_and(|own| own == value)));
+    }
+
+    fn set(&self, table: &str, key: &str, data: &str) {
+        assert_eq!(self.ask(&format!("set table {table} key {key} {data}")).trim(), "");
+    }
+
+    /// Waits until the other one is connected.
+    fn is_connected(&self) {
+        until(|| self.ask("show info").contains("ConnectedPeers: 1"));
+    }
+}
+
+/// Two peers that know each other's addresses.
+fn two() -> (Peer, Peer) {
+    let (one, two) = (own_address(), own_address());
+    (Peer::new("one", one, ("two", two)), Peer::new("two", two, ("one", one)))
+}
+
+/// What is counted before and while they are connected is known to both.
+fn share(one: &Peer, two: &Peer) {
+    let all = [
+        (
+            "ips",
+            "192.0.2.1",
+            "gpc0",
+            "data.gpt0 5 data.gpc0 300 data.server_id 2 data.conn_cnt 70000 \
+            data.http_req_rate 33 data.bytes_out_cnt 9000000000 data.glitch_cnt 4",
+        ),
+        ("arrays", "192.0.2.2", "gpc1", "data.gpc[1] 300 data.gpt[2] 8 data.gpc_rate[0] 100"),
+        ("ip6s", "2001:db8::1", "gpc0", "data.gpc0 300"),
+        ("numbers", "65538", "gpc0", "data.gpc0 300"),
+        ("names", "hello", "gpc0", "data.gpc0 300"),
+        ("ps/own", "192.0.2.3", "gpc0", "data.gpc0 300"),
+    ];
+    for (from, to, last) in [(one, two, "2"), (two, one, "3")] {
+        for (table, key, name, data) in all {
+            let key = format!("{}{last}", &key[..key.len() - 1]);
+            from.set(table, &key, data);
+            to.keeps(table, &key, (name, "300"));
+            assert_eq!(from.entry(table, &key), to.entry(table, &key), "{table}");
+        }
+        assert_eq!(status_of(from.web), Ok(200));
+    }
+    // Each has counted one request of the same client: what the last one knew, and its own.
+    let entry = |peer: &Peer| peer.entry("ips", "127.0.0.1").unwrap_or_default();
+    until(|| !entry(one).is_empty() && entry(one) == entry(two));
+}
+
+#[test]
+fn two_processes_know_what_either_counts() {
+    let (one, two) = two();
+    let one = one.manylane();
+    one.set("ips", "192.0.2.77", "data.gpc0 7");
+    let two = two.manylane();
+    // Who comes later asks for all that there is.
+    two.keeps("ips", "192.0.2.77", ("gpc0", "7"));
+    share(&one, &two);
+    // Binary keys are made by requests only.
+    request(one.web, "/data");
+    until(|| one.ask("show table data").contains("used:1"));
+    let key = |peer: &Peer| {
+        let shown = peer.ask("show table data");
+        shown.split(" key=").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned)
+    };
+    until(|| key(&two).is_some() && key(&one) == key(&two));
+}
+
+fn request(address: SocketAddr, path: &str) {
+    let mut client = common::connect(address);
+    client
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+        .unwrap();
+    assert!(common::read_all(&mut client).starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_process_and_haproxy_know_what_either_counts() {
+    for manylane_first in [true, false] {
+        let (one, two) = two();
+        let (manylane, haproxy) = if manylane_first {
+            let manylane = one.manylane();
+            manylane.set("ips", "192.0.2.77", "data.gpc0 7");
+            let Some(haproxy) = two.haproxy() else { return no_haproxy() };
+            haproxy.keeps("ips", "192.0.2.77", ("gpc0", "7"));
+            (manylane, haproxy)
+        } else {
+            let Some(haproxy) = two.haproxy() else { return no_haproxy() };
+            haproxy.set("ips", "192.0.2.77", "data.gpc0 7");
+            let manylane = one.manylane();
+            manylane.keeps("ips", "192.0.2.77", ("gpc0", "7"));
+            (manylane, haproxy)
+        };
+        share(&manylane, &haproxy);
+        let shown = manylane.ask("show peers ps");
+        assert!(shown.contains("id=two(remote,active)"), "{shown}");
+        assert!(shown.contains("app_state=RUNNING") && shown.contains("id=ps/own"), "{shown}");
+        // HAProxy acknowledges what it was told.
+        until(|| {
+            let shown = manylane.ask("show peers");
+            let remote = shown.split("id=two").nth(1).unwrap_or_default();
+            let names = remote.lines().find(|line| line.contains("last_acked=") && !line.contains("acked=0"));
+            names.is_some()
+        });
+    }
+}
+
+fn no_haproxy() {
+    println!("There is no HAProxy 3.2: not compared");
+}
+
+/// A process that is killed gets all from its peer again, and what changed meanwhile goes over.
+fn is_taught_again(one: Peer, two: Peer, start: impl Fn(Peer) -> Peer) {
+    let one = one.manylane();
+    let two = start(two);
+    one.is_connected();
+    two.set("ips", "192.0.2.1", "data.gpc0 1");
+    one.keeps("ips", "192.0.2.1", ("gpc0", "1"));
+    one.set("ips", "192.0.2.2", "data.gpc0 2");
+    two.keeps("ips", "192.0.2.2", ("gpc0", "2"));
+    let (name, own) = (two.name, two.own);
+    drop(two); // killed
+    one.set("ips", "192.0.2.3", "data.gpc0 3");
+    let two = start(Peer::new(name, own, ("one", one.own)));
+    // What it had counted itself, what it had been told, and what it has missed.
+    for (key, number) in [("192.0.2.1", "1"), ("192.0.2.2", "2"), ("192.0.2.3", "3")] {
+        two.keeps("ips", key, ("gpc0", number));
+    }
+    two.set("ips", "192.0.2.4", "data.gpc0 4");
+    one.keeps("ips", "192.0.2.4", ("gpc0", "4"));
+}
+
+#[test]
+fn a_process_that_was_killed_is_told_all() {
+    let (one, two) = two();
+    is_taught_again(one, two, Peer::manylane);
+}
+
+#[test]
+fn haproxy_that_was_killed_is_told_all() {
+    if Haproxy::program().is_none() {
+        return no_haproxy();
+    }
+    let (one, two) = two();
+    is_taught_again(one, two, |peer| peer.haproxy().unwrap());
+}
+
+/// Connections to an address that can be cut.
+struct Relay {
+    address: SocketAddr,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn to(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let streams = Arc::<Mutex<Vec<TcpStream>>>::default();
+        let all = streams.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(target) else { continue };
+                for (mut from, mut to) in [
+                    (client.try_clone().unwrap(), server.try_clone().unwrap()),
+                    (server.try_clone().unwrap(), client.try_clone().unwrap()),
+                ] {
+                    std::thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+                all.lock().unwrap().extend([client, server]);
+            }
+        });
+        Self { address, streams }
+    }
+
+    fn cut(&self) {
+        for stream in self.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn connections_that_are_lost_begin_again_where_they_were() {
+    let (one, two) = (own_address(), own_address());
+    let (to_one, to_two) = (Relay::to(one), Relay::to(two));
+    let one = Peer::new("one", one, ("two", to_two.address)).manylane();
+    let two = Peer::new("two", two, ("one", to_one.address)).manylane();
+    for round in 1..=3 {
+        one.is_connected();
+        two.is_connected();
+        to_one.cut();
+        to_two.cut();
+        let number = round.to_string();
+        for (from, to, key) in [(&one, &two, "192.0.2.1"), (&two, &one, "192.0.2.2")] {
+            from.set("ips", key, &format!("data.gpc0 {number}"));
+            to.keeps("ips", key, ("gpc0", &number));
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_talks_rubbish_is_told_so_and_does_no_harm() {
+    let (own, other) = (own_address(), common::nobody());
+    let one = Peer::new("one", own, ("two", other)).manylane();
+    let say = |bytes: &[u8]| {
+        let mut client = common::connect(own);
+        client.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer);
+        answer
+    };
+    assert_eq!(say(b"GET / HTTP/1.1\r\n\r\n"), b"501\n");
+    assert_eq!(say(b"HAProxyS 3.0\none\ntwo 1 1\n"), b"502\n");
+    assert_eq!(say(b"HAProxyS 2.1\nsomebody\ntwo 1 1\n"), b"503\n");
+    assert_eq!(say(b"HAProxyS 2.1\none\nsomebody 1 1\n"), b"504\n");
+    assert_eq!(say(&vec![b'x'; 2000]), b"501\n");
+    let hello = b"HAProxyS 2.1\none\ntwo 1 1\n";
+    // It is asked for all that it has, unless that was in vain for so long.
+    let told = |bytes: &[u8], end: &[u8]| {
+        let answer = say(&[hello, bytes].concat());
+        assert!(answer.starts_with(b"200\n"), "{answer:?}");
+        assert!(answer.ends_with(end), "{answer:?}");
+    };
+    told(b"\x0a\x80\xff\xff\xff\x7f", b"\x01\x01"); // longer than may be
+    told(b"\x0a\x82\x03\x01\x09x", b"\x01\x00"); // a name that is not whole
+    // An update without its key.
+    told(b"\x0a\x82\x0b\x01\x03ips\x04\x04\x04\xf0\x97\x1c\x0a\x80\x04\x00\x00\x00\x01", b"\x01\x00");
+    let mut rest = vec![0x55; 100_000];
+    rest.splice(0..0, *hello);
+    assert!(say(&rest).starts_with(b"200\n"));
+    until(|| {
+        let shown = one.ask("show peers");
+        let errors = shown.split("proto_err=").nth(2).and_then(|rest| rest.split(' ').next());
+        errors.is_some_and(|errors| errors.parse::<u32>().is_ok_and(|errors| errors >= 3))
+    });
+    one.set("ips", "192.0.2.1", "data.gpc0 1");
+    assert_eq!(status_of(one.web), Ok(200));
+}
+
+/// Those that do not say who they are: more than 64 are closed, and a peer is served as soon as one has gone.
+#[test]
+fn strangers_beyond_the_bound_are_closed() {
+    let own = own_address();
+    let _one = Peer::new("one", own, ("two", common::nobody())).manylane();
+    let mut strangers: Vec<TcpStream> = (0..64).map(|_| common::connect(own)).collect();
+    assert_eq!(common::end_of(&mut common::connect(own)), Ok(()));
+    for stranger in &mut strangers {
+        stranger.set_nonblocking(true).unwrap();
+        let waits = stranger.read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(waits, Err(std::io::ErrorKind::WouldBlock));
+    }
+    drop(strangers);
+    until(|| {
+        let mut client = common::connect(own);
+        let mut answer = [0; 4];
+        let greeted = client.write_all(b"HAProxyS 2.1\none\ntwo 1 1\n");
+        greeted.and_then(|()| client.read_exact(&mut answer)).is_ok() && answer == *b"200\n"
+    });
+}
+
+/// A process that takes over is told by the one before it what that has.
+#[test]
+fn entries_go_over_to_the_process_that_takes_over() {
+    let one = Peer::new("one", own_address(), ("two", common::nobody())).manylane();
+    one.set("ips", "192.0.2.1", "data.gpc0 1");
+    one.set("names", "hello", "data.gpc0 2");
+    let mut before = one.manylane.expect("it is one");
+    let pid = before.pid().to_string();
+    let (after, mut said) = Manylane::start_heard(&one.config, &["-V", "-sf", &pid]);
+    while !said.next().unwrap().unwrap().contains("lanes are ready") {}
+    std::thread::spawn(move || said.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+    let one = Peer { manylane: Some(after), ..one };
+    assert_eq!(before.wait().code(), Some(0));
+    one.keeps("ips", "192.0.2.1", ("gpc0", "1"));
+    one.keeps("names", "hello", ("gpc0", "2"));
+}
+
+/// A reload inside of the process goes on with what peers were told.
+#[test]
+fn peers_stay_in_step_over_a_reload() {
+    let (one, two) = two();
+    let (one, two) = (one.manylane(), two.manylane());
+    one.is_connected();
+    for round in 1..=3 {
+        let number = round.to_string();
+        one.set("ips", "192.0.2.1", &format!("data.gpc0 {number}"));
+        let answer = one.ask("reload");
+        assert!(answer.contains("Reloaded"), "{answer}");
+        two.keeps("ips", "192.0.2.1", ("gpc0", &number));
+        two.set("ips", "192.0.2.2", &format!("data.gpc0 {number}"));
+        one.keeps("ips", "192.0.2.2", ("gpc0", &number));
+    }
+}
+
+#[test]
+fn what_peers_cannot_be_is_told_at_its_place() {
+    for (lines, message) in [
+        ("peer one 127.0.0.1:1\n peer two 127.0.0.1:2 ssl", "'peer ssl' is an option of HAProxy"),
+        (
+            "bind 127.0.0.1:1 ssl crt x\n server one",
+            "'ssl' is a keyword of HAProxy that this program refuses",
+        ),
+        ("bind 127.0.0.1:1\n server one\n server two", "peer 'two' expects an address, found none"),
+        ("server one", "peers 'ps' expects an address to listen at, found none"),
+        ("bind 127.0.0.1:1\n bind 127.0.0.1:2\n server one", "expects one address to listen at, found more"),
+        ("peer one 127.0.0.1:1\n peer one 127.0.0.1:2", "there is a peer 'one' in this section already"),
+        ("peer one 127.0.0.1", "is an address without a port"),
+        ("peer one 127.0.0.1:1\n table t type ip", "'table' expects"),
+        ("peer one 127.0.0.1:1\n table t type ip size 1 peers ps", "is shared by its section"),
+        ("peer one 127.0.0.1:1\n default-server ssl", "'default-server' is a keyword of HAProxy"),
+    ] {
+        let config = format!("global\n localpeer one\npeers ps\n {lines}\n{}", DEFAULTS);
+        let output = check(&config, &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(message), "{lines}: {said}");
+    }
+    // As in HAProxy: a section without the process itself is not used, which is a warning.
+    let other =
+        format!("global\n localpeer one\npeers ps\n peer two 127.0.0.1:2\n{DEFAULTS}listen l\n bind :1\n");
+    let said = String::from_utf8_lossy(&check(&other, &[]).stderr).into_owned();
+    assert!(said.contains("none of its peers is named 'one'"), "{said}");
+}
