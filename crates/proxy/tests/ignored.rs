@@ -127,6 +127,7 @@ fn is_read(all: &[(String, String)], name: &str, field: &str) -> bool {
         "Events" => &["events"],
         "Global" => &["global"],
         "LogLine" => &["line"],
+        "Peers" => &["section"],
         "Proxy" => &["proxy"],
         "Ring" => &["section", "ring"],
         "StickTable" => &["table"],
