@@ -64,7 +64,7 @@ impl fmt::Debug for Numbers {
     }
 }
 
-/// Does the same with 64-bit numbers.
+/// 64-bit numbers of a lane, one for each server, on cache lines of their own.
 #[derive(Debug)]
 pub(crate) struct Wide(Box<[CachePadded<[AtomicU64; 16]>]>);
 

@@ -136,7 +136,7 @@ fn alike(bytes: &[u8], mut at: usize, tiny: Tiny, mut data: impl FnMut(usize, us
     }
 }
 
-/// Does the same in blocks of `N` bytes, a multiple of the stride: a few wide comparisons handle several
+/// Reads alike chunks in blocks of `N` bytes, a multiple of the stride: a few wide comparisons handle several
 /// chunks.
 #[inline(always)] // as above
 fn blocks<const N: usize>(

@@ -63,13 +63,13 @@ fn made_you_reset_ends_the_connection() {
 
 #[test]
 fn a_header_block_without_end_ends_the_connection() {
-    // By number.
+    // Too many frames.
     let mut end = End::server(Config::default());
     end.feed(&frame(HEADERS, END_STREAM, 1, &block(GET))).expect("allowed");
     let (n, problem) = until_it_ends(&mut end, |_| frame(CONTINUATION, 0, 1, &[]));
     assert_eq!((n, problem), (MAX_CONTINUATIONS, Problem::ContinuationFlood));
     assert!(end.connection.glitches().of(Glitch::Continuation) >= MAX_CONTINUATIONS);
-    // By size.
+    // Too many bytes.
     let mut end = End::server(Config::default());
     end.feed(&frame(HEADERS, END_STREAM, 1, &block(GET))).expect("allowed");
     let (n, problem) = until_it_ends(&mut end, |_| frame(CONTINUATION, 0, 1, &[0x82; 16_000]));

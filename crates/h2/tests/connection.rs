@@ -235,7 +235,7 @@ fn a_window_that_settings_made_negative_sends_nothing_until_it_is_positive() {
     end.feed(&frame(SETTINGS, 0, 0, &setting(4, 1_000))).expect("allowed");
     assert_eq!(end.connection.next_writable(), Some(stream));
     assert!(end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("open").all);
-    // And they can overflow one.
+    // Settings can also overflow a window.
     let mut end = End::server(Config::default());
     end.one(&post(1));
     end.feed(&frame(WINDOW_UPDATE, 0, 1, &0x7fff_0000u32.to_be_bytes())).expect("allowed");
@@ -409,14 +409,14 @@ fn settings_of_ours_hold_when_they_are_acknowledged() {
     end.now = Duration::from_secs(3);
     end.feed(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).expect("allowed");
     assert_eq!(end.connection.settings_unacknowledged_since(), Some(Duration::ZERO));
-    // The client has not seen our settings: its window is the default one.
+    // The client has not seen the server's settings: its window is the default one.
     end.one(&post(1));
     end.one(&frame(DATA, 0, 1, &[0; 1_000]));
     end.feed(&frame(SETTINGS, ACK, 0, &[])).expect("allowed");
     assert_eq!(end.connection.settings_unacknowledged_since(), None);
     let event = end.one(&frame(DATA, 0, 1, &[0]));
     assert!(matches!(event, Event::Reset { problem: Some(Problem::StreamWindow), .. }), "{event:?}");
-    // And it has to empty its table.
+    // The client has to empty its table, too.
     let error = end.feed(&get(3)).expect_err("no change of the table");
     assert_eq!(error.problem, Problem::Compression);
 }
@@ -475,7 +475,7 @@ fn a_request_of_http_1_becomes_stream_1() {
     end.connection.send_data(Duration::ZERO, stream, &mut data, true).expect("it is open");
     assert_eq!(end.connection.open_streams(), 0);
     assert_eq!(began(&end.one(&get(3))).number(), 3);
-    // No more data may come on it.
+    // No more data may come on the ended stream.
     let error = end.feed(&frame(DATA, 0, 1, b"x")).expect_err("its sender has ended it");
     assert_eq!(error.problem, Problem::ClosedStream);
 }

@@ -234,7 +234,7 @@ fn a_changed_limit_is_told_at_the_beginning_of_the_next_block() {
     };
     assert_eq!(block(&[], &mut decoder)[0], 0x40);
     assert_eq!(block(&[], &mut decoder), [0xbe]);
-    // To 0 and back: the entry is gone on both sides.
+    // The table shrinks to 0 and grows again: the entry is gone on both sides.
     assert_eq!(block(&[0, 4096], &mut decoder)[..4], [0x20, 0x3f, 0xe1, 0x1f]);
     assert_eq!(block(&[], &mut decoder), [0xbe]);
     assert_eq!(block(&[0], &mut decoder)[0], 0x20);

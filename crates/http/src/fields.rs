@@ -24,7 +24,7 @@ const _: () = assert!(FIRST + MORE * BLOCKS >= MAX_FIELDS);
 pub(crate) const EDITED: u8 = 1;
 /// The field was removed.
 pub(crate) const REMOVED: u8 = 2;
-/// No compression may keep its value.
+/// No compression table may keep the field's value.
 pub(crate) const NEVER_INDEXED: u8 = 4;
 
 /// One field: offsets into the original bytes or into the edits.

@@ -169,7 +169,7 @@ fn outcome<F: Future<Output = ()> + 'static, R: Send + 'static, G: Future<Output
 
 #[test]
 fn a_handle_that_is_dropped_resets_its_stream() {
-    // Before anything is sent.
+    // The server drops its handle before it sends anything.
     let cancelled = outcome(
         |_, _| async {},
         b"GET",
@@ -180,7 +180,7 @@ fn a_handle_that_is_dropped_resets_its_stream() {
         },
     );
     assert_eq!(cancelled, (StreamError::Reset(Reason::CANCEL), StreamError::Reset(Reason::CANCEL)));
-    // In mid-response: the data before the reset is returned.
+    // The server drops it in mid-response: the client gets the data before the reset.
     let short = outcome(
         |mut stream, _| async move {
             stream.send_head(&response(200), false).unwrap();
@@ -197,7 +197,7 @@ fn a_handle_that_is_dropped_resets_its_stream() {
         },
     );
     assert_eq!(short, (b"abc".to_vec(), StreamError::Reset(Reason::CANCEL)));
-    // Behind a complete response, before the end of the request: the response stays.
+    // The server drops it after a complete response, before the end of the request: the response stays.
     let complete = outcome(
         |mut stream, _| async move {
             stream.send_head(&response(200), false).unwrap();
@@ -214,7 +214,7 @@ fn a_handle_that_is_dropped_resets_its_stream() {
     );
     let no_error = StreamError::Reset(Reason::NO_ERROR);
     assert_eq!(complete, (b"abc".to_vec(), no_error, no_error));
-    // By a client.
+    // The client drops its handle.
     let told = std::sync::Arc::new(std::sync::Mutex::new(None));
     let (tell, heard) = (told.clone(), told.clone());
     outcome(

@@ -164,11 +164,11 @@ pub(crate) struct Probes {
     interval: &'static str,
 }
 
-/// For clients.
+/// Keywords for connections of clients.
 pub(crate) const CLIENTS: Probes =
     Probes { on: "clitcpka", count: "clitcpka-cnt", idle: "clitcpka-idle", interval: "clitcpka-intvl" };
 
-/// For servers.
+/// Keywords for connections to servers.
 pub(crate) const SERVERS: Probes =
     Probes { on: "srvtcpka", count: "srvtcpka-cnt", idle: "srvtcpka-idle", interval: "srvtcpka-intvl" };
 

@@ -89,8 +89,8 @@ impl Connector {
         outcome.map_err(|refused| SocketError::new(Purpose::Connect, to, refused))
     }
 
-    /// Returns whether its sockets have no special options. A disconnected socket of such a connector can
-    /// serve any other such connector.
+    /// Returns whether the connector's sockets have no special options. Plain connectors can use each other's
+    /// disconnected sockets.
     pub fn is_plain(&self) -> bool {
         self.options == ConnectOptions { late_ack: self.options.late_ack, ..ConnectOptions::default() }
     }

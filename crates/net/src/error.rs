@@ -10,11 +10,11 @@ use std::net::SocketAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {
-    /// To listen.
+    /// The socket listens.
     Listen,
-    /// To connect.
+    /// The socket connects to a server.
     Connect,
-    /// To serve a connection that was accepted.
+    /// The socket serves an accepted connection.
     Accept,
 }
 

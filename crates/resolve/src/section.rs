@@ -539,8 +539,8 @@ impl Section {
                 let status = if silent { Status::Timeout } else { failure };
                 self.settle(at, now, None, status);
             }
-            // Some name servers have no record of the first family and others are silent: so the answers of
-            // the former for the other family count.
+            // Some name servers have no record of the first family, and others are silent. Those that answer
+            // may have records of the other family.
             Some(other) if !silent && known.kind == known.preferred => {
                 known.kind = other;
                 self.ask(at, now, left);

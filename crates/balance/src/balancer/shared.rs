@@ -34,7 +34,7 @@ pub(super) struct Shared<W: Waiter> {
     /// Held by a thread while it changes servers.
     pub(super) turn: Mutex<()>,
     several: AtomicBool,
-    /// In the order of their age, the youngest last.
+    /// Balancers that have the server, in the order of their age, the youngest last.
     balancers: Mutex<Arc<Vec<Arc<Own<W>>>>>,
 }
 

@@ -193,9 +193,9 @@ impl<W: Waiter> Balancer<W> {
 enum Passed {
     /// A waiter has the place.
     On,
-    /// The waiter that the place was meant for had left.
+    /// The first request had left before it could get the place.
     InVain,
-    /// No such waiter is next.
+    /// No request for any server waits, or one for this server comes first.
     Nobody,
 }
 
@@ -269,8 +269,8 @@ impl<W: Waiter> Own<W> {
         if self.hand_over(index, &self.any) { Passed::On } else { Passed::InVain }
     }
 
-    /// Does the same where several balancers have the server: the balancer whose first waiter is oldest gets
-    /// the place.
+    /// Hands the place over as [`pass_to_any`](Self::pass_to_any) does, where several balancers have the
+    /// server: the balancer whose first waiter is oldest gets the place.
     #[cold]
     fn pass_to_any_of_all(&self, index: Index) -> Passed {
         let all = self.all(index);

@@ -181,7 +181,7 @@ impl HttpRequest {
         Made { uri, fields, body }
     }
 
-    /// Returns a step that sends it.
+    /// Returns a step that sends the request.
     pub fn step(self) -> Step {
         Step::Send(super::Send { what: Sent::Request(Box::new(self)), comment: None, number: 0 })
     }
@@ -507,7 +507,7 @@ fn comment(expect: &Expect) -> String {
     expect.comment.as_ref().map_or(String::new(), |comment| format!(" comment: {comment}"))
 }
 
-/// Returns whether there is a field with such a name and, if requested, such a value.
+/// Returns whether there is a field that matches `name` and, if given, `value`.
 fn has_field(
     head: &Head,
     name: &Text,

@@ -257,7 +257,7 @@ pub enum Pattern {
     StatusRegex(Regex),
     /// A match of this expression in the bytes as hexadecimal digits, in upper case.
     HexRegex(Regex),
-    /// HTTP: a header field with such a name and, if requested, such a value.
+    /// HTTP: a header field that matches the name and, if given, the value.
     Field {
         /// Name, in lower case.
         name: Text,

@@ -197,7 +197,7 @@ impl<'a> Collector<'a> {
             Some(given) if authority::agree(given, value, scheme) => Ok(()),
             Some(_) => Err(Problem::OtherHost),
             None => {
-                // From here on, it is the authority.
+                // From here on, the value of `Host` is the authority.
                 let start = self.values.len();
                 self.values.extend_from_slice(value);
                 self.pseudo.authority = Some(start..self.values.len());

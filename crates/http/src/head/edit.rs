@@ -336,11 +336,9 @@ impl Head {
         removed
     }
 
-    /// Removes the fields that are for one hop alone: those that always are, and those that `Connection`
-    /// names (RFC 9110, 7.6.1), but what no sender may have removed. `Connection` itself stays as it is.
-    ///
-    /// Cost: a look at each field, and at each field for each name in `Connection`, of which the first
-    /// [`MAX_OPTIONS`] count.
+    /// Removes the hop-by-hop fields: those that always are, and those that `Connection` names (RFC 9110,
+    /// 7.6.1), except for fields that no sender may remove. `Connection` itself stays as it is. Cost: number
+    /// of fields times number of members of `Connection`, so bound the members.
     pub fn remove_hop_by_hop(&mut self) {
         // Where each name stands: its field, and its place in that field's value.
         let mut places = [(0, 0, 0); MAX_OPTIONS];

@@ -19,13 +19,13 @@ use std::time::Duration;
 /// Times that a connection waits; `None` for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnTimeouts {
-    /// For the first request, preface included: `timeout http-request`.
+    /// Time for the first request, preface included: `timeout http-request`.
     pub first: Option<Duration>,
-    /// For the next request while no stream is open: `timeout http-keep-alive`.
+    /// Time for the next request while no stream is open: `timeout http-keep-alive`.
     pub idle: Option<Duration>,
-    /// For the peer to accept more bytes: `timeout client`, `timeout server`.
+    /// Time for the peer to accept more bytes: `timeout client`, `timeout server`.
     pub write: Option<Duration>,
-    /// For the peer to acknowledge settings.
+    /// Time for the peer to acknowledge settings.
     pub settings: Option<Duration>,
     /// Time without a stream after which the peer gets a ping, and time for its answer: `idle-ping`.
     pub ping: Option<Duration>,
@@ -269,7 +269,7 @@ impl<'a> Clock<'a> {
                 if let Some((since, begun)) = mux.idle_since()
                     && self.end.is_none()
                 {
-                    // From its last sign of life on.
+                    // The time counts from the peer's last sign of life.
                     let pinged = self.pinged.filter(|at| *at >= since);
                     if has_passed(Some(pinged.unwrap_or(since)), self.timeouts.ping) {
                         if pinged.is_some() && mux.is_pinged() {

@@ -445,7 +445,7 @@ impl Mux {
     }
 }
 
-/// For a driver with a socket.
+/// Operations for a driver with a socket.
 #[cfg(not(any(loom, manylane_sim)))]
 impl Mux {
     /// Returns whether nothing will be written but the current output.
@@ -620,7 +620,7 @@ pub(crate) fn now(here: Here) -> Duration {
     Duration::from_nanos(here.now().as_nanos())
 }
 
-/// Converts such a duration to a time.
+/// Converts a duration that [`now`] returned to a time.
 pub(crate) fn time(since: Duration) -> Time {
     Time::from_nanos(since.as_nanos() as u64)
 }

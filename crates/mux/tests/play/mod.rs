@@ -86,7 +86,7 @@ fn byte(id: u32, flow: usize, at: usize) -> u8 {
 /// Plays `bytes`.
 ///
 /// # Panics
-/// As described in the module.
+/// If the ends break a rule in the list at the top of this module.
 pub(crate) fn run(bytes: &[u8]) -> Reached {
     let mut lane = Lane::new(LaneConfig::new().clock(|| Time::ZERO)).expect("a thread without one");
     let here = lane.here();
