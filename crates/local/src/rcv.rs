@@ -57,7 +57,7 @@ pub(crate) struct Rcv {
     pub(crate) writers: Waiters,
     pieces: VecDeque<PackedSegment>,
     queue: VecDeque<Entry>,
-    /// In the queue, that count [`MESSAGE_COST`] each.
+    /// Number of entries in the queue that cost [`MESSAGE_COST`] each.
     messages: usize,
     own_limit: usize,
     /// Limit of the sender, if there is only one sender.

@@ -1,4 +1,4 @@
-//! Receiving: from the own buffer, under its lock.
+//! Receiving: from the socket's own buffer, under its lock.
 
 use crate::credentials::Credentials;
 use crate::error::Error;
@@ -13,22 +13,22 @@ use manylane_sync::MutexGuard;
 use std::future::Future;
 use std::time::Instant;
 
-/// A message, or a piece of a stream, as it was received.
+/// A received message, or a piece of a stream.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Received {
-    /// Bytes in the buffer.
+    /// Number of bytes in the buffer.
     pub len: usize,
-    /// The message was longer than the buffer, and the rest is gone.
+    /// True if the message was longer than the buffer; the rest is lost.
     pub truncated: bool,
-    /// It is the end: nothing was received, and nothing will be. (`len` is 0, as it is for an empty
+    /// True at the end of the stream: nothing was received, and nothing will be. (`len` is 0, as for an empty
     /// message.)
     pub end: bool,
-    /// The name of a datagram's sender, if that has one.
+    /// Name of a datagram's sender, if it has one.
     pub from: Option<Name>,
-    /// What was sent along. Handles that are dropped are closed.
+    /// Handles sent with the message. Dropping one closes it.
     pub handles: Vec<Handle>,
-    /// The sender's, if it sent them.
+    /// Credentials of the sender, if it sent them.
     pub credentials: Option<Credentials>,
 }
 
@@ -42,15 +42,15 @@ impl Received {
 }
 
 impl Socket {
-    /// Receives into `buffer` and returns how many bytes: of a stream what is there, at least one; of
-    /// messages one, whose rest is lost if it does not fit. Waits until there is something, as long as
-    /// the receive timeout says. 0 is the end, or an empty message. Handles that come along are closed:
-    /// use [`recv_message`](Self::recv_message) to get them.
+    /// Receives into `buffer` and returns the number of bytes. Of a stream it receives the queued bytes, at
+    /// least one; of messages one, whose rest is lost if it does not fit. Waits for data, at most for the
+    /// receive timeout. 0 means the end, or an empty message. Closes handles that come along;
+    /// [`recv_message`](Self::recv_message) returns them.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] when the time is up; [`Error::NotConnected`] on a stream or seqpacket socket
-    /// that never was connected; [`Error::ConnectionReset`] when the other one of two datagram sockets
-    /// was closed, or the peer [gave up](Self::abort).
+    /// [`Error::WouldBlock`] after the timeout; [`Error::NotConnected`] on a stream or seqpacket socket that
+    /// was never connected; [`Error::ConnectionReset`] if the other one of two datagram sockets was closed,
+    /// or the peer [aborted](Self::abort).
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub fn recv(&self, buffer: &mut [u8]) -> Result<usize, Error> {
@@ -60,7 +60,7 @@ impl Socket {
         }
     }
 
-    /// The data path: one lock, that of the own buffer. `None`: nothing was done.
+    /// The data path: takes one lock, that of the own buffer. `None`: did nothing.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     fn take_now(&self, buffer: &mut [u8]) -> Option<usize> {
@@ -79,7 +79,7 @@ impl Socket {
         wait::block(RecvBytes::new(self, buffer), self.recv_patience()).map(closing_handles)
     }
 
-    /// As [`recv`](Self::recv), until `deadline`.
+    /// Receives as [`recv`](Self::recv), but waits until `deadline`.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -87,10 +87,10 @@ impl Socket {
         wait::block(RecvBytes::new(self, buffer), self.patience_until(deadline)).map(closing_handles)
     }
 
-    /// As [`recv`](Self::recv), without waiting.
+    /// Receives as [`recv`](Self::recv), without waiting.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv); [`Error::WouldBlock`] when there is nothing.
+    /// As [`recv`](Self::recv); [`Error::WouldBlock`] if there is nothing to receive.
     #[inline]
     pub fn try_recv(&self, buffer: &mut [u8]) -> Result<usize, Error> {
         match self.take_now(buffer) {
@@ -99,13 +99,13 @@ impl Socket {
         }
     }
 
-    /// As [`recv`](Self::recv), for any executor and without a timeout.
+    /// Receives as [`recv`](Self::recv), for any executor and without a timeout.
     pub fn recv_async<'a>(&'a self, buffer: &'a mut [u8]) -> impl Future<Output = Result<usize, Error>> + 'a {
         let op = Op::new(RecvBytes::new(self, buffer));
         async move { op.await.map(closing_handles) }
     }
 
-    /// As [`recv`](Self::recv), with everything that came along.
+    /// Receives as [`recv`](Self::recv), with handles, credentials and the sender's name.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -113,15 +113,15 @@ impl Socket {
         wait::block(RecvBytes::new(self, buffer), self.recv_patience())
     }
 
-    /// As [`recv_message`](Self::recv_message), without waiting.
+    /// Receives as [`recv_message`](Self::recv_message), without waiting.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv); [`Error::WouldBlock`] when there is nothing.
+    /// As [`recv`](Self::recv); [`Error::WouldBlock`] if there is nothing to receive.
     pub fn try_recv_message(&self, buffer: &mut [u8]) -> Result<Received, Error> {
         wait::now(RecvBytes::new(self, buffer))
     }
 
-    /// As [`recv_message`](Self::recv_message), for any executor and without a timeout.
+    /// Receives as [`recv_message`](Self::recv_message), for any executor and without a timeout.
     pub fn recv_message_async<'a>(
         &'a self,
         buffer: &'a mut [u8],
@@ -129,13 +129,12 @@ impl Socket {
         Op::new(RecvBytes::new(self, buffer))
     }
 
-    /// Receives by reference (R-A7): of a stream all that is queued, up to `max` bytes and 32 pieces, at
-    /// least one byte; of messages one. The chain is empty at the end. Handles that come along are
-    /// closed.
+    /// Receives by reference (R-A7): of a stream all queued data, up to `max` bytes and 32 pieces, at least
+    /// one byte; of messages one. The chain is empty at the end. Closes handles that come along.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv); [`Error::MessageTooLong`] for a message of more than `max` bytes, which
-    /// stays.
+    /// As [`recv`](Self::recv); [`Error::MessageTooLong`] for a message of more than `max` bytes, which stays
+    /// queued.
     pub fn recv_chain(&self, max: usize) -> Result<Chain, Error> {
         let mut receive = RecvChain { socket: self, max };
         if self.kind() != Kind::Stream || max == 0 {
@@ -151,21 +150,21 @@ impl Socket {
         }
     }
 
-    /// As [`recv_chain`](Self::recv_chain), without waiting.
+    /// Receives as [`recv_chain`](Self::recv_chain), without waiting.
     ///
     /// # Errors
-    /// As [`recv_chain`](Self::recv_chain); [`Error::WouldBlock`] when there is nothing.
+    /// As [`recv_chain`](Self::recv_chain); [`Error::WouldBlock`] if there is nothing to receive.
     pub fn try_recv_chain(&self, max: usize) -> Result<Chain, Error> {
         wait::now(RecvChain { socket: self, max })
     }
 
-    /// As [`recv_chain`](Self::recv_chain), for any executor and without a timeout.
+    /// Receives as [`recv_chain`](Self::recv_chain), for any executor and without a timeout.
     pub fn recv_chain_async(&self, max: usize) -> impl Future<Output = Result<Chain, Error>> {
         Op::new(RecvChain { socket: self, max })
     }
 }
 
-/// The length alone; what came along is closed.
+/// Returns the length, and closes the handles that came along.
 fn closing_handles(received: Received) -> usize {
     if !received.handles.is_empty() {
         flight::discard(received.handles);
@@ -173,7 +172,7 @@ fn closing_handles(received: Received) -> usize {
     received.len
 }
 
-/// Why nothing can ever be received.
+/// Returns an error if the socket can never receive.
 fn check(pcb: &Pcb) -> Result<(), Error> {
     if pcb.kind.is_connected_kind() && pcb.conn().is_none() {
         return Err(Error::NotConnected);
@@ -181,8 +180,8 @@ fn check(pcb: &Pcb) -> Result<(), Error> {
     Ok(())
 }
 
-/// Calls `take` on the own buffer, and with the flight lock if that is held. If there is nothing, it waits if
-/// it may.
+/// Calls `take` on the own buffer, with the flight lock if the caller holds it. If there is nothing to
+/// receive, registers the waiter, if the caller may wait.
 fn from_buffer<T>(
     pcb: &Pcb,
     waiting: Option<&mut Waiting<'_>>,
@@ -238,7 +237,7 @@ impl<'a> RecvBytes<'a> {
         let mut piece =
             from_buffer(pcb, waiting.as_deref_mut(), None, |rcv, _| rcv.take_bytes(buffer, false))?;
         if piece.has_handles_ahead() {
-            // Rule 9. What was seen may have changed: it is all looked at again.
+            // Rule 9. The buffer may have changed, so this examines all of it again.
             piece = from_buffer(pcb, waiting, Some(flight::lock()), |rcv, flight| {
                 let piece = rcv.take_bytes(buffer, true)?;
                 landed(flight, piece.control.as_deref());
@@ -271,7 +270,7 @@ fn landed(flight: Option<&mut Flight>, control: Option<&Control>) {
     }
 }
 
-/// Takes one message, if `prepare` allows it.
+/// Takes one message, if `prepare` succeeds.
 fn take_message(
     pcb: &Pcb,
     mut waiting: Option<&mut Waiting<'_>>,
@@ -284,7 +283,7 @@ fn take_message(
     match taken {
         None => Ok(None),
         Some(Message::Entry(entry)) => Ok(Some(entry)),
-        // Rule 9. What was seen may have changed: it is all looked at again.
+        // Rule 9. The buffer may have changed, so this examines all of it again.
         Some(Message::HandlesAhead) => from_buffer(pcb, waiting, Some(flight::lock()), |rcv, flight| {
             prepare(rcv)?;
             match rcv.take_message(true)? {
@@ -314,8 +313,8 @@ impl Attempt for RecvBytes<'_> {
         self.socket.pcb().rcv.look(Rcv::may_be_received)
     }
 
-    /// The bytes of a stream are taken under the lock of the look. Who has it is most likely about to leave
-    /// something: that is waited for.
+    /// Takes the bytes of a stream under the lock of the check. A thread that holds the lock is most likely
+    /// about to leave data: waits for it.
     fn glance(&mut self) -> Option<Result<Received, Error>> {
         let pcb = self.socket.pcb();
         if pcb.kind == Kind::Stream {
@@ -386,11 +385,11 @@ impl RecvChain<'_> {
         if let Some(control) = control {
             flight::discard(control.handles);
         }
-        body.open_in_place() // cannot fail: it was prepared
+        body.open_in_place() // cannot fail: `prepare_front` converted it
     }
 }
 
-/// Closes the handles of the first entry, which comes without them then.
+/// Closes the handles of the first entry, whose bytes stay.
 fn strip_control(pcb: &Pcb) {
     let mut flight = flight::lock();
     let control = pcb.rcv.lock().take_front_control();
@@ -404,7 +403,7 @@ fn strip_control(pcb: &Pcb) {
 impl Attempt for RecvChain<'_> {
     type Output = Chain;
 
-    /// For much at once.
+    /// Longer, since a receive by reference waits for much data at once.
     const PAUSE: u32 = 16;
 
     fn attempt(&mut self, waiting: Option<&mut Waiting<'_>>) -> Result<Chain, Error> {

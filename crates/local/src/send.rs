@@ -16,24 +16,24 @@ use std::time::{Duration, Instant};
 /// Bytes of a large send that are copied into clusters at a time.
 const PIECE: usize = 64 * 1024;
 
-/// What goes along with the bytes of a message.
+/// Data attached to a message.
 #[derive(Default)]
 pub struct Attached<'a> {
-    /// Where a datagram goes; else where the socket is connected to.
+    /// Destination of a datagram; without one it goes to the connected socket.
     pub to: Option<&'a Name>,
-    /// Handles that move into the message, at most [`MAX_HANDLES`]. They are taken out when it was sent, and
-    /// stay when it was refused.
+    /// Handles that move into the message, at most [`MAX_HANDLES`]. They leave the vector when the message is
+    /// sent, and stay in it if it is refused.
     pub handles: Option<&'a mut Vec<Handle>>,
-    /// Whether the sender's [`Credentials`] go along.
+    /// True to send the sender's [`Credentials`].
     pub credentials: bool,
 }
 
 impl Socket {
-    /// Sends `bytes` and returns how many were sent. A stream waits until all are sent, unless the send
+    /// Sends `bytes` and returns the number of bytes sent. A stream waits until all are sent, unless the send
     /// timeout ends first; a message is sent as a whole or not at all.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] when the time is up and nothing was sent, [`Error::BrokenPipe`],
+    /// [`Error::WouldBlock`] after the timeout if nothing was sent, [`Error::BrokenPipe`],
     /// [`Error::NotConnected`], [`Error::DestinationRequired`], [`Error::ConnectionRefused`],
     /// [`Error::MessageTooLong`], [`Error::NoBuffers`].
     #[inline]
@@ -45,8 +45,8 @@ impl Socket {
         self.send_slowly(bytes)
     }
 
-    /// The data path of connected sockets: one lock, that of the peer's buffer (rule 2). False: nothing was
-    /// done.
+    /// The data path of connected sockets: takes one lock, that of the peer's buffer (rule 2). Returns false
+    /// if it did nothing.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     fn put_now(&self, bytes: &[u8]) -> bool {
@@ -66,7 +66,7 @@ impl Socket {
         }
     }
 
-    /// As [`send`](Self::send), until `deadline`.
+    /// Sends as [`send`](Self::send), but waits until `deadline`.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -80,10 +80,10 @@ impl Socket {
         }
     }
 
-    /// Sends what there is room for, without waiting.
+    /// Sends as many bytes as there is room for, without waiting.
     ///
     /// # Errors
-    /// As [`send`](Self::send); [`Error::WouldBlock`] when there is no room.
+    /// As [`send`](Self::send); [`Error::WouldBlock`] if there is no room.
     #[inline]
     pub fn try_send(&self, bytes: &[u8]) -> Result<usize, Error> {
         if self.put_now(bytes) {
@@ -95,7 +95,7 @@ impl Socket {
         }
     }
 
-    /// As [`send`](Self::send), for any executor and without a timeout.
+    /// Sends as [`send`](Self::send), for any executor and without a timeout.
     pub fn send_async<'a>(&'a self, bytes: &'a [u8]) -> impl Future<Output = Result<usize, Error>> + 'a {
         let mut op = None;
         std::future::poll_fn(move |context| {
@@ -116,9 +116,9 @@ impl Socket {
     }
 
     /// Sends the bytes of `chain` by reference (R-A7). A stream copies and gathers pieces of less than a
-    /// kilobyte, and those that fill less than half of their cluster, so that a buffer that nobody reads
-    /// holds little more memory than twice its bytes. What was sent is taken from the front of `chain`; what
-    /// is left in it after an error was not sent.
+    /// kilobyte, and pieces that fill less than half of their cluster, so that the memory of an unread buffer
+    /// is little more than twice its bytes. Removes the sent bytes from the front of `chain`; bytes left in
+    /// it after an error were not sent.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -129,10 +129,10 @@ impl Socket {
         }
     }
 
-    /// As [`send_chain`](Self::send_chain), without waiting.
+    /// Sends as [`send_chain`](Self::send_chain), without waiting.
     ///
     /// # Errors
-    /// As [`send`](Self::send); [`Error::WouldBlock`] when there is no room.
+    /// As [`send`](Self::send); [`Error::WouldBlock`] if there is no room.
     pub fn try_send_chain(&self, chain: &mut Chain) -> Result<usize, Error> {
         match self.kind() {
             Kind::Stream => wait::now(SendChain::new(self, chain)),
@@ -140,8 +140,8 @@ impl Socket {
         }
     }
 
-    /// As [`send_chain`](Self::send_chain), of a stream, for any executor and without a timeout. Dropped
-    /// before its end, it has taken from `chain` what was sent.
+    /// Sends as [`send_chain`](Self::send_chain), on a stream, for any executor and without a timeout. If it
+    /// is dropped before its end, it has removed the sent bytes from `chain`.
     ///
     /// # Errors
     /// As [`send`](Self::send); [`Error::NotSupported`] for messages.
@@ -158,8 +158,8 @@ impl Socket {
         })
     }
 
-    /// Sends a message with what is attached to it. On a stream the bytes must be at least one, and are sent
-    /// in one piece.
+    /// Sends a message with attached data. On a stream there must be at least one byte, and all bytes are
+    /// sent in one piece.
     ///
     /// # Errors
     /// As [`send`](Self::send); [`Error::TooManyHandles`]; [`Error::IsConnected`] for a destination on a
@@ -168,16 +168,16 @@ impl Socket {
         wait::block(SendMessage::new(self, bytes, attached)?, self.send_patience())
     }
 
-    /// As [`send_message`](Self::send_message), without waiting.
+    /// Sends as [`send_message`](Self::send_message), without waiting.
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message); [`Error::WouldBlock`] when there is no room.
+    /// As [`send_message`](Self::send_message); [`Error::WouldBlock`] if there is no room.
     pub fn try_send_message(&self, bytes: &[u8], attached: Attached<'_>) -> Result<usize, Error> {
         wait::now(SendMessage::new(self, bytes, attached)?)
     }
 
-    /// As [`send_message`](Self::send_message), with bytes by reference, which are taken out of `chain` when
-    /// they were sent.
+    /// Sends as [`send_message`](Self::send_message), with bytes by reference, which leave `chain` when they
+    /// are sent.
     ///
     /// # Errors
     /// As [`send_message`](Self::send_message).
@@ -185,10 +185,10 @@ impl Socket {
         wait::block(SendMessageChain::new(self, chain, attached)?, self.send_patience())
     }
 
-    /// Sends a datagram to the socket of that name.
+    /// Sends a datagram to the socket with that name.
     ///
     /// # Errors
-    /// As [`send_message`](Self::send_message); [`Error::ConnectionRefused`] when nobody has the name.
+    /// As [`send_message`](Self::send_message); [`Error::ConnectionRefused`] if no socket has the name.
     pub fn send_to(&self, bytes: &[u8], to: &Name) -> Result<usize, Error> {
         self.send_message(bytes, Attached { to: Some(to), ..Attached::default() })
     }
@@ -202,7 +202,7 @@ impl Socket {
     }
 
     fn until(&self, timeout: Option<Duration>) -> BlockUntil {
-        // A moment beyond the clock's range is for ever.
+        // A time beyond the clock's range means no timeout.
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         BlockUntil { until, spin: self.spin() }
     }
@@ -221,7 +221,7 @@ enum Either<'a> {
     Message(Op<SendMessage<'a>>),
 }
 
-/// Copies all of `bytes` into the buffer of `peer`, which is of this kind, if nothing is unusual.
+/// Copies all `bytes` into the buffer of `peer`, which has this kind, unless the case is unusual.
 #[inline]
 #[cfg_attr(manylane_sim, track_caller)]
 pub(crate) fn put_now(peer: &Pcb, kind: Kind, bytes: &[u8]) -> bool {
@@ -237,11 +237,11 @@ pub(crate) fn put_now(peer: &Pcb, kind: Kind, bytes: &[u8]) -> bool {
     true
 }
 
-/// Bytes of a stream.
+/// A send of bytes on a stream.
 struct SendBytes<'a> {
     socket: &'a Socket,
     rest: &'a [u8],
-    /// The next piece of a large send, copied already.
+    /// The next piece of a large send, already copied.
     piece: Option<Parcel>,
     done: usize,
 }
@@ -286,7 +286,7 @@ impl Attempt for SendBytes<'_> {
             match self.part(waiting.as_deref_mut()) {
                 Ok(()) => {}
                 Err(Error::WouldBlock) => return Err(Error::WouldBlock),
-                // The error will come again.
+                // The next call returns the error again.
                 Err(_) if self.done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -303,7 +303,7 @@ impl Attempt for SendBytes<'_> {
     }
 }
 
-/// Whether another attempt to send may end differently from one that had to wait.
+/// True if another attempt to send may succeed after one that had to wait.
 fn may_have_room(socket: &Socket) -> bool {
     let changed = |peer: &Pcb| peer.rcv.look(Rcv::may_be_sent);
     if socket.kind().is_connected_kind() {
@@ -311,12 +311,12 @@ fn may_have_room(socket: &Socket) -> bool {
     }
     let pcb = socket.pcb();
     let state = pcb.state.lock();
-    // SAFETY: rule 1: `conn` under its lock.
+    // SAFETY: rule 1: this reads `conn` under its lock.
     state.shut_write || pcb.conn().is_none_or(|peer| changed(unsafe { peer.as_ref() }))
 }
 
-/// Calls `put` on the buffer of the peer of a stream or seqpacket socket (rule 2). If there is no room, it
-/// waits if it may.
+/// Calls `put` on the buffer of the peer of a stream or seqpacket socket (rule 2). If there is no room,
+/// registers the waiter, if the caller may wait.
 fn into_peer(
     socket: &Socket,
     waiting: Option<&mut Waiting<'_>>,
@@ -328,8 +328,8 @@ fn into_peer(
     done
 }
 
-/// Moves as much of `chain` into the buffer of the peer of a stream as there is room for; how many bytes it
-/// were.
+/// Moves as many bytes of `chain` into the buffer of a stream's peer as there is room for, and returns their
+/// number.
 fn chain_into_peer(
     socket: &Socket,
     waiting: Option<&mut Waiting<'_>>,
@@ -338,12 +338,12 @@ fn chain_into_peer(
     let before = chain.len();
     let done = into_peer(socket, waiting, |rcv| rcv.put_chain(chain))?;
     let carried = before - chain.len();
-    // Without the lock: what was copied may have a free function (rule 8).
+    // Without the lock: the copied bytes may have a free function (rule 8).
     chain.trim_front(done - carried).expect("what was copied was there");
     Ok(done)
 }
 
-/// Calls `put` on the buffer of `peer`. The wakers are to be called when no lock is held.
+/// Calls `put` on the buffer of `peer`. The caller must call the returned wakers without a lock.
 fn into_buffer(
     peer: &Pcb,
     waiting: Option<&mut Waiting<'_>>,
@@ -366,7 +366,7 @@ fn into_buffer(
     (done, wakes)
 }
 
-/// Bytes of a stream by reference.
+/// A send by reference on a stream.
 struct SendChain<'a> {
     socket: &'a Socket,
     chain: &'a mut Chain,
@@ -403,13 +403,13 @@ impl Attempt for SendChain<'_> {
     }
 }
 
-/// A message, or bytes of a stream with something attached.
+/// A send of a message, or of bytes of a stream with attached data.
 struct SendMessage<'a> {
     socket: &'a Socket,
     to: Option<&'a Name>,
     /// Until it is sent.
     entry: Option<Entry>,
-    /// Where the handles came from, and go back to.
+    /// Source of the handles, to which they return if the message is not sent.
     handles: Option<&'a mut Vec<Handle>>,
 }
 
@@ -417,7 +417,7 @@ impl<'a> SendMessage<'a> {
     fn new(socket: &'a Socket, bytes: &[u8], attached: Attached<'a>) -> Result<Self, Error> {
         check(socket, bytes.len(), &attached)?;
         if bytes.len() > PIECE {
-            check_room(socket, bytes.len())?; // before so much is copied
+            check_room(socket, bytes.len())?; // before the bytes are copied
         }
         Ok(Self::with(socket, Body::copy_of(bytes)?, attached))
     }
@@ -431,7 +431,7 @@ impl<'a> SendMessage<'a> {
         Self { socket, to, entry: Some(Entry { body, control, from: None }), handles }
     }
 
-    /// Delivers the entry. The caller has the flight lock if there are handles of sockets.
+    /// Delivers the entry. The caller holds the flight lock if there are handles of sockets.
     fn deliver(&mut self, waiting: Option<&mut Waiting<'_>>) -> (Result<usize, Error>, Option<Wakes>) {
         let (socket, kind) = (self.socket, self.socket.kind());
         if kind.is_connected_kind() {
@@ -442,7 +442,7 @@ impl<'a> SendMessage<'a> {
         self.deliver_datagram(waiting)
     }
 
-    /// Rule 3: the own pcb lock is held over the delivery.
+    /// Delivers a datagram; holds the own pcb lock over the delivery (rule 3).
     fn deliver_datagram(
         &mut self,
         waiting: Option<&mut Waiting<'_>>,
@@ -462,7 +462,7 @@ impl<'a> SendMessage<'a> {
         let Some(peer) = found.as_ref().map(|found| found.as_ptr()).or_else(|| pcb.conn()) else {
             return (Err(Error::DestinationRequired), None);
         };
-        // SAFETY: held by `found`, or named by `conn` under its lock (rule 1).
+        // SAFETY: `found` holds it, or `conn` names it under its lock (rule 1).
         let peer = unsafe { peer.as_ref() };
         let len = self.entry.as_ref().map_or(0, |entry| entry.body.len());
         if len > state.send_limit {
@@ -481,7 +481,7 @@ impl<'a> SendMessage<'a> {
             drop(state);
             return (done, wakes);
         }
-        // Nobody is there any more; the socket may be connected elsewhere.
+        // The peer is closed; the socket may then connect to another.
         let former = if found.is_none() { pcb.set_conn(None) } else { None };
         drop(state);
         drop(former);
@@ -489,7 +489,7 @@ impl<'a> SendMessage<'a> {
     }
 }
 
-/// What cannot be sent at all.
+/// Returns an error for a send that can never succeed.
 fn check(socket: &Socket, len: usize, attached: &Attached<'_>) -> Result<(), Error> {
     if attached.to.is_some() && socket.kind() != Kind::Datagram {
         return Err(Error::IsConnected);
@@ -504,7 +504,7 @@ fn check(socket: &Socket, len: usize, attached: &Attached<'_>) -> Result<(), Err
     Ok(())
 }
 
-/// Whether a message of `len` bytes can ever be sent, as things are.
+/// Checks whether a message of `len` bytes can ever be sent in the present state.
 fn check_room(socket: &Socket, len: usize) -> Result<(), Error> {
     if socket.kind().is_connected_kind() {
         let peer = socket.peer().ok_or(Error::NotConnected)?;
@@ -523,8 +523,8 @@ impl Attempt for SendMessage<'_> {
         let (done, wakes) = if sockets.is_empty() {
             self.deliver(waiting)
         } else {
-            // Both are known to be in one place, or to be in no place, by whoever holds the flight lock (rule
-            // 9).
+            // The holder of the flight lock knows that a handle is in both the count and a buffer, or in
+            // neither (rule 9).
             let mut flight = flight::lock();
             if flight.admit(sockets.len()).is_err() {
                 drop(flight);
@@ -541,7 +541,7 @@ impl Attempt for SendMessage<'_> {
     }
 
     fn may_succeed(&self) -> bool {
-        // Where a name leads is not known without looking it up, which an attempt does.
+        // Only an attempt looks up the destination of a name.
         self.to.is_some() || may_have_room(self.socket)
     }
 }
@@ -555,7 +555,7 @@ impl SendMessage<'_> {
     ) -> (Result<usize, Error>, Option<Wakes>) {
         let (done, wakes) = self.deliver(waiting);
         if done.is_ok() {
-            // Nobody can have taken them out meanwhile: that needs the flight lock.
+            // No thread can have taken them out meanwhile, since that needs the flight lock.
             flight.took_off(sockets);
         }
         (done, wakes)
@@ -563,7 +563,7 @@ impl SendMessage<'_> {
 }
 
 impl Drop for SendMessage<'_> {
-    /// What was not sent goes back to where it came from.
+    /// Returns unsent handles to their source.
     fn drop(&mut self) {
         let Some(entry) = self.entry.take() else { return };
         if let (Some(handles), Some(control)) = (self.handles.as_deref_mut(), entry.control) {
@@ -572,7 +572,7 @@ impl Drop for SendMessage<'_> {
     }
 }
 
-/// A message whose bytes come out of a chain, and go back when it is not sent.
+/// A message whose bytes come from a chain, and return to it if the message is not sent.
 struct SendMessageChain<'a> {
     message: SendMessage<'a>,
     chain: &'a mut Chain,
@@ -603,7 +603,7 @@ impl Drop for SendMessageChain<'_> {
         if let Some(entry) = &mut self.message.entry
             && let Ok(chain) = entry.body.open_in_place()
         {
-            *self.chain = chain; // cannot fail: it is no inline body
+            *self.chain = chain; // cannot fail: the body is not inline
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The handle that programs have, from its creation to its close.
+//! The handle that programs use, from its creation to its close.
 
 use crate::credentials::Credentials;
 use crate::error::Error;
@@ -18,10 +18,9 @@ use std::net::Shutdown;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// How long a blocking call looks for a change before it sleeps, unless [`Socket::set_busy_poll`] says
-/// otherwise. Waking a thread that sleeps costs its waker some microseconds and the whole exchange tens of
-/// them, so a look that is shorter than that pays when the other side answers soon; and when it does not, it
-/// costs little beside the sleep.
+/// Default time for which a blocking call spins before it sleeps; see [`Socket::set_busy_poll`]. Waking a
+/// sleeping thread costs its waker some microseconds and the whole exchange tens of them. So a shorter spin
+/// pays if the other side answers soon, and costs little beside the sleep if it does not.
 pub const DEFAULT_SPIN: Duration = Duration::from_micros(5);
 
 /// The three types of sockets.
@@ -29,7 +28,7 @@ pub const DEFAULT_SPIN: Duration = Duration::from_micros(5);
 pub enum Kind {
     /// A stream of bytes, in both directions (`SOCK_STREAM`).
     Stream,
-    /// Messages to whom it may concern (`SOCK_DGRAM`).
+    /// Single messages without a connection (`SOCK_DGRAM`).
     Datagram,
     /// A connection that keeps the boundaries of messages (`SOCK_SEQPACKET`).
     SeqPacket,
@@ -41,8 +40,8 @@ impl Kind {
     }
 }
 
-/// A local socket. Cloning makes a second handle on the same socket, as `dup` does; it is closed when its
-/// last handle is dropped.
+/// A local socket. Cloning makes a second handle on the same socket, as `dup` does; dropping the last handle
+/// closes the socket.
 ///
 /// ```
 /// use manylane_local::{Kind, Socket};
@@ -55,35 +54,33 @@ impl Kind {
 /// # Ok::<_, manylane_local::Error>(())
 /// ```
 ///
-/// A handle must not be dropped while the thread holds a lock of rank 10 or higher: closing takes this
-/// crate's locks.
+/// A thread must not drop a handle while it holds a lock of rank 10 or higher: closing takes this crate's
+/// locks.
 pub struct Socket {
     pcb: NonNull<Pcb>,
 }
 
-// SAFETY: a pcb may be reached from any thread at any time (see `Pcb`), and its parts are dropped by
-// whichever closes it.
+// SAFETY: any thread may reach a pcb at any time (see `Pcb`), and the thread that closes it drops its parts.
 unsafe impl Send for Socket {}
 // SAFETY: as above.
 unsafe impl Sync for Socket {}
 
 impl Socket {
-    /// A socket that is connected to nobody. Without memory for it the process ends, as it does when a `Box`
-    /// has none.
+    /// Creates a socket without a connection. Without memory for it the process ends, as for a `Box`.
     pub fn new(kind: Kind) -> Self {
         Self::try_new(kind).unwrap_or_else(|_| std::alloc::handle_alloc_error(Layout::new::<Pcb>()))
     }
 
-    /// As [`new`](Self::new).
+    /// Creates a socket as [`new`](Self::new).
     ///
     /// # Errors
-    /// [`Error::NoBuffers`] when there is no memory for it.
+    /// [`Error::NoBuffers`] if there is no memory for it.
     pub fn try_new(kind: Kind) -> Result<Self, Error> {
         let pcb = linkage::create(kind).map_err(manylane_buf::Error::from)?;
         Ok(Self { pcb })
     }
 
-    /// Two sockets that are connected to each other.
+    /// Creates two sockets that are connected to each other.
     pub fn pair(kind: Kind) -> (Self, Self) {
         let (a, b) = (Self::new(kind), Self::new(kind));
         let credentials = Credentials::own();
@@ -100,52 +97,54 @@ impl Socket {
 
     #[inline]
     pub(crate) fn pcb(&self) -> &Pcb {
-        // SAFETY: rule 6: the socket has a reference until its last handle is dropped, and this is a handle.
+        // SAFETY: rule 6: the socket has a reference until its last handle is dropped, and `self` is a
+        // handle.
         let pcb = unsafe { self.pcb.as_ref() };
         #[cfg(loom)]
         pcb.assert_alive();
         pcb
     }
 
-    /// One more reference on the pcb, which is no handle.
+    /// Returns one more reference on the pcb, which is no handle.
     pub(crate) fn reference(&self) -> PcbRef {
         // SAFETY: as in `pcb`: there is the socket's reference to copy.
         unsafe { PcbRef::hold(self.pcb) }
     }
 
-    /// The peer of a stream or seqpacket socket, without a lock.
+    /// Returns the peer of a stream or seqpacket socket, without a lock.
     #[inline]
     #[cfg_attr(manylane_sim, track_caller)]
     pub(crate) fn peer(&self) -> Option<&Pcb> {
         let peer = self.pcb().conn()?;
-        // SAFETY: rule 2: it lives as long as this handle. (Callers have looked at the kind.)
+        // SAFETY: rule 2: it lives as long as this handle. (Callers have checked the kind.)
         let peer = unsafe { peer.as_ref() };
         #[cfg(loom)]
         peer.assert_alive();
         Some(peer)
     }
 
-    /// Its kind.
+    /// Returns the kind.
     pub fn kind(&self) -> Kind {
         self.pcb().kind
     }
 
-    /// The lane of the thread that made it: of a connection that was accepted, the one that connected.
+    /// Returns the lane of the thread that created it; for an accepted connection, the lane of the connecting
+    /// thread.
     pub fn lane(&self) -> LaneId {
         self.pcb().lane
     }
 
-    /// Its number, as [`sockets`](crate::sockets) shows it.
+    /// Returns the number that [`sockets`](crate::sockets) shows.
     pub fn number(&self) -> u64 {
         self.pcb().number
     }
 
-    /// Its name, if it was bound to one.
+    /// Returns the name, if the socket is bound.
     pub fn name(&self) -> Option<Name> {
         self.pcb().state.lock().name.clone()
     }
 
-    /// Calls `f` with the peer while both are locked.
+    /// Calls `f` with the peer's state while both sockets are locked.
     fn with_peer<R>(&self, f: impl FnOnce(&crate::pcb::State) -> R) -> Result<R, Error> {
         let pcb = self.pcb();
         let mut own = pcb.state.lock();
@@ -156,7 +155,7 @@ impl Socket {
             if peer == self.pcb {
                 return Ok(f(&own)); // a datagram socket may be connected to itself
             }
-            // SAFETY: rule 1: `conn` under its lock.
+            // SAFETY: rule 1: this reads `conn` under its lock.
             match unsafe { locks::owned_lock_two(pcb, own, peer) } {
                 Owned::Both { own: mine, other, relocked } => {
                     if !relocked || (pcb.conn() == Some(peer) && mine.phase == Phase::Connected) {
@@ -170,7 +169,7 @@ impl Socket {
         }
     }
 
-    /// The name of the socket at the other end, if that has one.
+    /// Returns the name of the peer, if it has one.
     ///
     /// # Errors
     /// [`Error::NotConnected`].
@@ -178,11 +177,11 @@ impl Socket {
         self.with_peer(|peer| peer.name.clone())
     }
 
-    /// Who is at the other end: who connected, who began to listen, or who made the pair.
+    /// Returns the credentials of the peer, from when it connected, began to listen, or made the pair.
     ///
     /// # Errors
-    /// [`Error::NotConnected`]; for a datagram socket that was connected by name, too: nobody at the other
-    /// end took part.
+    /// [`Error::NotConnected`]; also for a datagram socket that was connected by name, since its peer took no
+    /// part.
     pub fn peer_credentials(&self) -> Result<Credentials, Error> {
         let state = self.pcb().state.lock();
         match (state.peer_credentials, state.phase) {
@@ -191,14 +190,14 @@ impl Socket {
         }
     }
 
-    /// Bytes that wait to be received.
+    /// Returns the number of bytes that wait for a receive.
     pub fn queued(&self) -> usize {
         self.pcb().rcv.lock().len()
     }
 
-    /// Bytes that may be queued for this socket before senders wait; at least 1 and at most half of the
-    /// address space. A message counts [`MESSAGE_COST`](crate::MESSAGE_COST) in addition. Less than what
-    /// is queued already is allowed: nothing is lost.
+    /// Sets how many bytes may be queued for this socket before senders wait: at least 1 and at most half of
+    /// the address space. A message counts [`MESSAGE_COST`](crate::MESSAGE_COST) in addition. A limit below
+    /// the currently queued bytes is legal and loses nothing.
     ///
     /// # Errors
     /// [`Error::Invalid`] for 0 or too many.
@@ -212,13 +211,13 @@ impl Socket {
         Ok(())
     }
 
-    /// As set by [`set_recv_limit`](Self::set_recv_limit).
+    /// Returns the limit of [`set_recv_limit`](Self::set_recv_limit).
     pub fn recv_limit(&self) -> usize {
         self.pcb().rcv.lock().own_limit()
     }
 
-    /// Bytes that this socket may have queued at its peer before it waits: the lower one of this and the
-    /// peer's receive limit counts. For datagrams it bounds a single message.
+    /// Sets how many bytes this socket may have queued at its peer before it waits; the lower one of this and
+    /// the peer's receive limit applies. For datagrams it bounds a single message.
     ///
     /// # Errors
     /// [`Error::Invalid`] for 0 or too many.
@@ -226,7 +225,7 @@ impl Socket {
         check_limit(bytes)?;
         let mut state = self.pcb().state.lock();
         state.send_limit = bytes;
-        // Under the pcb lock, so that of two callers the later one's limit holds in both places.
+        // Under the pcb lock, so that of two concurrent calls the same one takes effect in both places.
         let wakes = match self.peer() {
             Some(peer) if self.kind().is_connected_kind() => {
                 let mut rcv = peer.rcv.lock();
@@ -241,45 +240,45 @@ impl Socket {
         Ok(())
     }
 
-    /// As set by [`set_send_limit`](Self::set_send_limit).
+    /// Returns the limit of [`set_send_limit`](Self::set_send_limit).
     pub fn send_limit(&self) -> usize {
         self.pcb().state.lock().send_limit
     }
 
-    /// How long blocking receives and accepts wait at most; `None` is for ever.
+    /// Sets how long blocking receives and accepts wait at most; `None` means no limit.
     pub fn set_recv_timeout(&self, timeout: Option<Duration>) {
         self.pcb().recv_timeout.store(nanoseconds(timeout), Ordering::Relaxed);
     }
 
-    /// As set by [`set_recv_timeout`](Self::set_recv_timeout).
+    /// Returns the timeout of [`set_recv_timeout`](Self::set_recv_timeout).
     pub fn recv_timeout(&self) -> Option<Duration> {
         timeout(self.pcb().recv_timeout.load(Ordering::Relaxed))
     }
 
-    /// How long blocking sends wait at most; `None` is for ever.
+    /// Sets how long blocking sends wait at most; `None` means no limit.
     pub fn set_send_timeout(&self, timeout: Option<Duration>) {
         self.pcb().send_timeout.store(nanoseconds(timeout), Ordering::Relaxed);
     }
 
-    /// As set by [`set_send_timeout`](Self::set_send_timeout).
+    /// Returns the timeout of [`set_send_timeout`](Self::set_send_timeout).
     pub fn send_timeout(&self) -> Option<Duration> {
         timeout(self.pcb().send_timeout.load(Ordering::Relaxed))
     }
 
-    /// How long blocking calls look for a change before they sleep (`SO_BUSY_POLL`). Zero: not at all. A
-    /// millisecond makes an exchange between two running threads a hundred times as fast and takes their
+    /// Sets for how long blocking calls spin before they sleep (`SO_BUSY_POLL`). Zero: not at all. A
+    /// millisecond makes an exchange between two running threads a hundred times as fast, but uses their
     /// processors.
     pub fn set_busy_poll(&self, time: Duration) {
         self.pcb().busy_poll.store(nanoseconds(Some(time)), Ordering::Relaxed);
     }
 
-    /// Ends one direction or both. After the writing half is shut the peer receives what was sent, then the
-    /// end. After the reading half is shut, what was queued is gone, and the peer's sends fail with
-    /// [`Error::BrokenPipe`]. Whoever waits on the socket is woken, but for a datagram's sender that
+    /// Shuts down one direction or both. After the writing half is shut down the peer receives the queued
+    /// data, then the end. After the reading half is shut down the queued data is lost, and the peer's sends
+    /// fail with [`Error::BrokenPipe`]. Wakes all waiters on the socket, except the sender of a datagram that
     /// waits at a socket named with the message.
     ///
     /// # Errors
-    /// [`Error::NotConnected`] on a stream or seqpacket socket that never was connected.
+    /// [`Error::NotConnected`] on a stream or seqpacket socket that was never connected.
     pub fn shutdown(&self, how: Shutdown) -> Result<(), Error> {
         let pcb = self.pcb();
         let connected_kind = pcb.kind.is_connected_kind();
@@ -302,9 +301,9 @@ impl Socket {
         Ok(())
     }
 
-    /// Tells the peer of a stream or seqpacket socket that what it gets is not all: behind what was sent it
-    /// receives [`Error::ConnectionReset`], once. Nothing else changes until the socket is closed, and
-    /// without a peer nothing at all.
+    /// Reports to the peer of a stream or seqpacket socket that its data is incomplete: after the queued data
+    /// the peer receives [`Error::ConnectionReset`], once. Changes nothing else until the socket is closed,
+    /// and nothing at all without a peer.
     pub fn abort(&self) {
         if self.pcb().kind.is_connected_kind()
             && let Some(peer) = self.peer()
@@ -316,12 +315,12 @@ impl Socket {
         }
     }
 
-    /// Takes the socket apart if this is its last handle; handles that were queued in it go to `handles`. For
+    /// Closes the socket if this is its last handle, and moves the handles queued in it to `handles`. For
     /// loops that close many (rule 5 of the flight).
     pub(crate) fn close_into(self, handles: &mut Vec<Handle>) {
         let this = ManuallyDrop::new(self);
         if this.pcb().handles.release() {
-            // SAFETY: rule 6: the socket's own reference is given up here, once, since the last handle is.
+            // SAFETY: rule 6: the last handle is gone, so the socket's own reference is released here, once.
             detach(unsafe { PcbRef::adopt(this.pcb) }, handles);
         }
     }
@@ -334,12 +333,12 @@ fn check_limit(bytes: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// `u64::MAX` stands for ever.
+/// Encodes a timeout; `u64::MAX` means none.
 fn nanoseconds(time: Option<Duration>) -> u64 {
     time.map_or(u64::MAX, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX - 1))
 }
 
-/// The other way round.
+/// Decodes a timeout.
 pub(crate) fn timeout(nanoseconds: u64) -> Option<Duration> {
     (nanoseconds != u64::MAX).then(|| Duration::from_nanos(nanoseconds))
 }
@@ -351,7 +350,7 @@ pub(crate) fn wake(wakes: Option<Wakes>) {
     }
 }
 
-/// Puts the end into the buffer of `peer`.
+/// Puts the end of the stream into the buffer of `peer`.
 fn end(peer: &Pcb) {
     let mut rcv = peer.rcv.lock();
     let wakes = rcv.end();
@@ -359,17 +358,18 @@ fn end(peer: &Pcb) {
     wakes.into_iter().for_each(wake);
 }
 
-/// Has a datagram socket send no more. Those who wait for room at its peer are woken to be told.
+/// Makes a datagram socket send no more, and wakes senders that wait for room at its peer, so that they
+/// return an error.
 fn shut_datagrams(pcb: &Pcb) {
     let mut state = pcb.state.lock();
     state.shut_write = true;
-    // SAFETY: rule 1: `conn` under its lock.
+    // SAFETY: rule 1: this reads `conn` under its lock.
     let wakes = pcb.conn().and_then(|peer| unsafe { peer.as_ref() }.rcv.lock().writers.take());
     drop(state);
     wake(wakes);
 }
 
-/// Empties the buffer of `pcb`, into which nothing gets any more; handles that were in it go to `handles`.
+/// Empties the buffer of `pcb`, which accepts nothing any more; moves the handles in it to `handles`.
 fn empty(pcb: &Pcb, handles: &mut Vec<Handle>) {
     let mut rcv = pcb.rcv.lock();
     let leftovers: Leftovers = if rcv.has_handles() {
@@ -386,29 +386,29 @@ fn empty(pcb: &Pcb, handles: &mut Vec<Handle>) {
     handles.extend(controls.flat_map(|control: Box<Control>| control.handles));
 }
 
-/// Takes apart the socket of `pcb`, whose own reference this is. The last handle is gone, so no call is
-/// active on it; those who are still here are its peer, who sends into it, and who found it by name or in a
-/// list.
+/// Detaches the socket of `pcb`, which is its own reference. The last handle is gone, so no call is active on
+/// it; the pcb is still visible to its peer, which sends into it, and to threads that found it by name or in
+/// a list.
 fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
     linkage::remove(&pcb);
     let mut own = pcb.state.lock();
     if !own.inherits_name
         && let Some(name) = own.name.clone()
     {
-        drop(own); // the name lock comes first; nobody is left who could bind it again
+        drop(own); // the name lock comes first; no handle is left that could bind the socket again
         name::unbind(&name);
         own = pcb.state.lock();
     }
     own.attached = false;
     let backlog = std::mem::take(&mut own.backlog);
     let accepters = own.accepters.take();
-    // Disconnect: both ends, under both locks (rule 7), under which we take our reference on the peer out:
-    // later its own close could.
-    let mut of_peer = None; // the reference that a peer had on us
+    // Disconnects both ends, under both locks (rule 7), and takes out the reference on the peer under these
+    // locks: later the peer's own close could.
+    let mut of_peer = None; // the reference of a peer on this pcb
     let peer = loop {
         // (A datagram socket may be connected to itself.)
         let Some(peer) = pcb.conn().filter(|peer| *peer != pcb.as_ptr()) else { break pcb.set_conn(None) };
-        // SAFETY: rule 1: `conn` under its lock.
+        // SAFETY: rule 1: this reads `conn` under its lock.
         match unsafe { locks::owned_lock_two(&pcb, own, peer) } {
             Owned::Both { own: mine, mut other, relocked } => {
                 own = mine;
@@ -457,7 +457,7 @@ fn detach(pcb: PcbRef, handles: &mut Vec<Handle>) {
 }
 
 impl Clone for Socket {
-    /// A second handle on the same socket. One locked add.
+    /// Makes a second handle on the same socket. Costs one locked add.
     fn clone(&self) -> Self {
         self.pcb().handles.hold();
         Self { pcb: self.pcb }

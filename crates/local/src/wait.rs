@@ -1,12 +1,12 @@
-//! Waiting: one mechanism for threads that block and for tasks.
+//! Waiting: one mechanism for blocking threads and for tasks.
 //!
 //! # Protocol
-//! 1. An attempt that cannot be completed puts a waker into the list of those who wait for that event, under
-//!    the lock under which it saw that it has to wait. So whoever makes the event happen, under the same
-//!    lock, finds the waker: no wake-up is lost.
-//! 2. Who makes the event happen takes all wakers out and calls them after the lock is released. Everyone
-//!    tries again.
-//! 3. A waiter that gives up takes its waker out. Since all are woken, nobody depends on the one that has
+//! 1. An attempt that cannot complete registers a waker for its event, under the lock under which it found
+//!    that it must wait. The thread that causes the event finds the waker under the same lock: no wake-up is
+//!    lost.
+//! 2. The thread that causes the event takes all wakers out and calls them after it has released the lock.
+//!    All waiters try again.
+//! 3. A waiter that gives up removes its waker. Since all waiters are woken, none depends on one that has
 //!    gone.
 
 use crate::error::Error;
@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// Those who wait for one event at one socket. One is the usual number.
+/// Waiters for one event at one socket, usually one.
 pub(crate) struct Waiters {
     first: Option<(u64, Waker)>,
-    /// Filled only while there is a first.
+    /// Used only while there is a first.
     more: Vec<(u64, Waker)>,
     tickets: u64,
 }
@@ -40,14 +40,13 @@ impl Waiters {
         Self { first: None, more: Vec::new(), tickets: 0 }
     }
 
-    /// Whether nobody waits.
+    /// True if there are no waiters.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// Puts `waker` in and returns its ticket; in place of the one of `old`, if that is still here, which is
-    /// returned.
+    /// Adds `waker` and returns its ticket. If the waker of `old` is still here, replaces and returns it.
     fn add(&mut self, old: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
         let all = self.first.iter_mut().chain(&mut self.more);
         for (ticket, place) in all {
@@ -74,7 +73,7 @@ impl Waiters {
         Some(self.more.swap_remove(at).1)
     }
 
-    /// All of them, if there is any.
+    /// Takes all wakers, if there are any.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Wakes> {
         if self.is_empty() {
@@ -93,10 +92,10 @@ impl Wakes {
     }
 }
 
-/// What is waited for.
+/// Event for which an operation waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Something to read in the socket's buffer.
+    /// Data in the socket's buffer.
     Data,
     /// Room in the socket's buffer.
     Room,
@@ -104,14 +103,14 @@ pub(crate) enum Event {
     Connection,
 }
 
-/// Where a waiter's waker is, so that it can be renewed and taken out.
+/// Place of a waiter's waker, where it can be replaced and removed.
 #[derive(Default)]
 pub(crate) struct Registration(Option<(PcbRef, Event, u64)>);
 
 impl Registration {
-    /// Puts the waker into `waiters`, which are those of `event` at `pcb`, under the lock that guards them.
+    /// Adds the waker to `waiters`, those of `event` at `pcb`, under the lock that guards them.
     ///
-    /// Gives back what it had there or elsewhere before.
+    /// Returns the waiter's former registration or waker.
     fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters, waker: Waker) -> Replaced {
         if let Some((at, what, ticket)) = &mut self.0
             && std::ptr::eq::<Pcb>(&**at, pcb)
@@ -122,15 +121,14 @@ impl Registration {
             return Replaced { _registration: None, _waker: replaced };
         }
         let old = self.0.take().map(|old| Self(Some(old)));
-        // SAFETY: the caller has locked something of this pcb, so it is alive, and stays so: holding needs no
-        // more.
+        // SAFETY: the caller holds a lock of this pcb, so it is alive, which is all that `hold` needs.
         let held = unsafe { PcbRef::hold(std::ptr::NonNull::from(pcb)) };
         let (ticket, _) = waiters.add(None, waker);
         self.0 = Some((held, event, ticket));
         Replaced { _registration: old, _waker: None }
     }
 
-    /// Takes the waker out, if it is still in.
+    /// Removes the waker, if it is still registered.
     fn leave(&mut self) {
         let Some((pcb, event, ticket)) = self.0.take() else { return };
         let waker = match event {
@@ -138,17 +136,17 @@ impl Registration {
             Event::Room => pcb.rcv.lock().writers.remove(ticket),
             Event::Connection => pcb.state.lock().accepters.remove(ticket),
         };
-        drop(waker); // without the lock: it may be anyone's code
+        drop(waker); // without the lock: it may run foreign code
     }
 }
 
-/// What a waiter had put in before. Both may be anyone's code when they are dropped: a waker can own the
-/// task, and that sockets.
+/// A waiter's former registration and waker. Dropping either may run foreign code: a waker can own the task,
+/// and the task sockets.
 #[must_use = "to be dropped when no lock is held"]
 struct Replaced {
-    /// At a place waited at before.
+    /// Registration at another place.
     _registration: Option<Registration>,
-    /// At the same place.
+    /// Waker at the same place.
     _waker: Option<Waker>,
 }
 
@@ -158,12 +156,12 @@ impl Drop for Registration {
     }
 }
 
-/// Allows an attempt to wait: where its waker is or will be.
+/// Permission for an attempt to wait, with the place of its waker.
 pub(crate) struct Waiting<'a> {
-    /// A clone, since it is put in under a lock, where nothing foreign runs. Until it is put in.
+    /// A clone, made before the lock since no foreign code runs under one. Present until it is registered.
     waker: Option<Waker>,
     registration: &'a mut Registration,
-    /// Dropped when the attempt is over and holds no lock.
+    /// Dropped after the attempt, when it holds no lock.
     replaced: Option<Replaced>,
 }
 
@@ -172,7 +170,7 @@ impl<'a> Waiting<'a> {
         Self { waker: Some(waker.clone()), registration, replaced: None }
     }
 
-    /// See [`Registration::enter`]. An attempt that enters is over, so it does so once.
+    /// See [`Registration::enter`]. An attempt that registers ends, so it does so once.
     pub(crate) fn enter(&mut self, pcb: &Pcb, event: Event, waiters: &mut Waiters) {
         let Some(waker) = self.waker.take() else {
             return debug_assert!(false, "an attempt waits at one place");
@@ -181,25 +179,26 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// An operation that may have to be tried several times.
+/// An operation that may need several attempts.
 pub(crate) trait Attempt {
     type Output;
 
-    /// Tries. With `waiting`, [`Error::WouldBlock`] means that the waker is where the event will find it.
+    /// Makes an attempt. With `waiting`, [`Error::WouldBlock`] means that the waker is registered for the
+    /// event.
     fn attempt(&mut self, waiting: Option<&mut Waiting<'_>>) -> Result<Self::Output, Error>;
 
-    /// What to return when it may wait no longer.
+    /// Returns the result of an operation that may wait no longer.
     fn given_up(&mut self) -> Result<Self::Output, Error> {
         Err(Error::WouldBlock)
     }
 
-    /// Relaxations before the first look of a thread that spins.
+    /// Relaxations before the first check of a spinning thread.
     const PAUSE: u32 = 1;
 
-    /// A cheap look from outside of any lock: is another attempt worth its while? For spinning.
+    /// Checks without a registration whether another attempt may succeed. For spinning.
     fn may_succeed(&self) -> bool;
 
-    /// An attempt of a thread that spins, if it is worth its while. `None`: it may go on spinning.
+    /// Makes an attempt on a spinning thread, if it may succeed. `None`: the thread may go on spinning.
     fn glance(&mut self) -> Option<Result<Self::Output, Error>> {
         if !self.may_succeed() {
             return None;
@@ -211,7 +210,7 @@ pub(crate) trait Attempt {
     }
 }
 
-/// Tries once.
+/// Makes one attempt.
 #[inline]
 pub(crate) fn now<A: Attempt>(mut attempt: A) -> Result<A::Output, Error> {
     match attempt.attempt(None) {
@@ -220,14 +219,14 @@ pub(crate) fn now<A: Attempt>(mut attempt: A) -> Result<A::Output, Error> {
     }
 }
 
-/// Until when a blocking call waits, and how.
+/// Deadline and spinning time of a blocking call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockUntil {
     pub(crate) until: Option<Instant>,
     pub(crate) spin: Duration,
 }
 
-/// Tries until it is done, and sleeps between tries.
+/// Repeats attempts until one completes, and sleeps between them.
 pub(crate) fn block<A: Attempt>(mut attempt: A, until: BlockUntil) -> Result<A::Output, Error> {
     match attempt.attempt(None) {
         Err(Error::WouldBlock) => block_slowly(attempt, until),
@@ -253,7 +252,7 @@ pub(crate) fn block_slowly<A: Attempt>(mut attempt: A, until: BlockUntil) -> Res
             drop(waiting);
             if !parker.park(until.until) {
                 drop(registration);
-                // What came in the last moment is not lost.
+                // Data that came in the last moment is not lost.
                 return match attempt.attempt(None) {
                     Err(Error::WouldBlock) => attempt.given_up(),
                     done => done,
@@ -263,21 +262,21 @@ pub(crate) fn block_slowly<A: Attempt>(mut attempt: A, until: BlockUntil) -> Res
     })
 }
 
-/// Looks of a polling thread between two offers of its processor: some microseconds.
+/// Checks of a polling thread between two yields of its processor: some microseconds.
 const LOOKS: u32 = 32;
 
-/// Relaxations between two looks of a polling thread. A look has the lock for a moment; with one relaxation
-/// it met a quarter of the sends.
+/// Relaxations between two checks of a polling thread. A check holds the lock for a moment; with one
+/// relaxation it collided with a quarter of the sends.
 const POLL_PAUSE: u32 = 16;
 
-/// Tries for a while, before sleeping, whenever an attempt seems to be worth its while.
+/// Spins for a while before sleeping, and makes an attempt whenever it may succeed.
 fn spin<A: Attempt>(attempt: &mut A, until: BlockUntil) -> Option<Result<A::Output, Error>> {
     if until.spin.is_zero() || cfg!(any(loom, manylane_sim)) {
         return None;
     }
-    // Who asked for it looks often, but now and then offers the processor: the other side may have none. By
-    // default the looks get rarer: each takes a line away from whoever is writing it, and meanwhile more
-    // arrives, which is then taken at once.
+    // A caller that requested busy polling checks often, but yields the processor now and then, since the
+    // other side may have none. By default checks become rarer: each takes a line away from the writer, and a
+    // later check takes more data at once.
     let polls = until.spin > DEFAULT_SPIN;
     let (mut pause, longest) = if polls { (POLL_PAUSE, POLL_PAUSE) } else { (A::PAUSE, 128) };
     let mut looks = 0u32;
@@ -290,7 +289,7 @@ fn spin<A: Attempt>(attempt: &mut A, until: BlockUntil) -> Option<Result<A::Outp
         }
         looks += 1;
         if polls && !looks.is_multiple_of(LOOKS) {
-            continue; // the clock costs more than a look
+            continue; // the clock costs more than a check
         }
         if polls {
             manylane_sync::thread::yield_now();
@@ -302,7 +301,7 @@ fn spin<A: Attempt>(attempt: &mut A, until: BlockUntil) -> Option<Result<A::Outp
     }
 }
 
-/// A thread's place to sleep.
+/// The place where a thread sleeps.
 struct Parker {
     token: AtomicBool,
     #[cfg(not(any(loom, manylane_sim)))]
@@ -318,7 +317,7 @@ impl Parker {
         }
     }
 
-    /// Sleeps until woken, or woken since the last call. False: the time is up.
+    /// Sleeps until woken, now or since the last call. Returns false at the deadline.
     #[cfg(not(any(loom, manylane_sim)))]
     fn park(&self, until: Option<Instant>) -> bool {
         // Acquire: pairs with the release in `wake_by_ref`.
@@ -337,7 +336,7 @@ impl Parker {
         true
     }
 
-    /// Models and virtual cores have no time: they take turns until woken.
+    /// Models and virtual cores have no time: they yield until woken.
     #[cfg(any(loom, manylane_sim))]
     fn park(&self, _: Option<Instant>) -> bool {
         while !self.token.swap(false, Ordering::Acquire) {
@@ -360,7 +359,7 @@ impl Wake for Parker {
     }
 }
 
-/// The thread's own parker; made at the first sleep, and kept.
+/// Calls `f` with the thread's own parker, which the first sleep creates.
 #[cfg(not(any(loom, manylane_sim)))]
 fn with_parker<R>(f: impl FnOnce(&Parker, &Waker) -> R) -> R {
     thread_local! {
@@ -372,21 +371,22 @@ fn with_parker<R>(f: impl FnOnce(&Parker, &Waker) -> R) -> R {
     let mut f = Some(f);
     let mut run = |(parker, waker): &(Arc<Parker>, Waker)| f.take().map(|f| f(parker, waker));
     let done = OWN.try_with(&mut run).unwrap_or_else(|_| {
-        // The thread is ending and its own is gone.
+        // The thread is ending, and its own parker is gone.
         let parker = Arc::new(Parker::new());
         run(&(parker.clone(), parker.into()))
     });
     done.expect("it ran once, here or there")
 }
 
-/// Threads of a model and virtual cores share real threads: each call gets one of its own.
+/// Threads of a model and virtual cores share real threads: each call gets its own parker.
 #[cfg(any(loom, manylane_sim))]
 fn with_parker<R>(f: impl FnOnce(&Parker, &Waker) -> R) -> R {
     let parker = Arc::new(Parker::new());
     f(&parker.clone(), &parker.into())
 }
 
-/// An operation to be awaited. Dropped, it is as if it had never been; what a stream took before stays taken.
+/// A future of an operation. Dropping it cancels the operation, except for bytes that a stream has already
+/// accepted.
 #[must_use = "nothing happens until it is awaited"]
 pub(crate) struct Op<A> {
     attempt: A,
@@ -404,7 +404,7 @@ impl<A: Attempt + Unpin> Future for Op<A> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let op = &mut *self;
-        // What is there already needs no waker.
+        // An operation that completes at once needs no waker.
         if op.registration.0.is_none() {
             match op.attempt.attempt(None) {
                 Err(Error::WouldBlock) => {}
