@@ -247,7 +247,7 @@ impl<W: Waiter> Queue<W> {
         line.order.push(Reverse(Entry { key: key.min(NOBODY - 1), user, slot }));
         line.live += 1;
         Self::publish(head, &mut line);
-        // Rule 2: in its line before it is counted.
+        // The request is in its line before it is counted (rule 2).
         if claims.add() {
             return Some(QueuePosition { server, line: number as u32, slot, user });
         }

@@ -296,7 +296,7 @@ fn slow_start_raises_weight_and_limit_in_steps() {
     }
     assert_eq!(ticks, 20);
     assert_eq!(b.servers()[s].state().effective_weight(), 1600);
-    // Half way: half the limit.
+    // Half of the slow start has passed: half of the limit.
     b.set_admin(s, Admin::Maintenance, next);
     let again = next + Duration::from_secs(60);
     b.set_admin(s, Admin::Ready, again);

@@ -224,7 +224,7 @@ fn a_window_that_settings_made_negative_sends_nothing_until_it_is_positive() {
     end.feed(&frame(SETTINGS, 0, 0, &setting(4, 100))).expect("allowed");
     let mut data = answered(&mut end, 1, 150);
     assert_eq!(data.len(), 50);
-    // 0 - 60, then + 59, then + 2.
+    // The window changes from 0 by -60, then by +60, then by +2.
     end.feed(&frame(SETTINGS, 0, 0, &setting(4, 40))).expect("allowed");
     assert!(end.feed(&frame(WINDOW_UPDATE, 0, 1, &60u32.to_be_bytes())).expect("allowed").is_empty());
     assert_eq!(end.connection.next_writable(), None);

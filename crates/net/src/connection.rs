@@ -226,7 +226,7 @@ impl Connection {
         match self {
             Self::Socket(stream) => Some(stream.is_silent()),
             Self::Local(_) => None,
-            // The news may be no data.
+            // The received bytes may carry no data.
             Self::Tls(tls) if tls.has_news() => None,
             Self::Tls(tls) => tls.socket().map(Stream::is_silent),
         }

@@ -208,7 +208,7 @@ impl Play<'_> {
         if flow.ends || !flow.head || both.handles[end].is_none() {
             return;
         }
-        // Windows of a byte take that many frames.
+        // With windows of one byte, each byte takes a frame of its own.
         let len = if self.narrow { len.min(50) } else { len };
         let bytes: Vec<u8> = (flow.given..flow.given + len).map(|at| byte(id, end, at)).collect();
         flow.pending.append(&bytes).expect("memory");
