@@ -19,7 +19,7 @@ fn table() -> Arc<Table> {
         Data { kind: DataType::HttpReqRate, count: 1, period: 10_000 },
     ];
     let (key, key_bytes, size, expire, nopurge) = (Type::Int, 0, 5_000, 60_000, false);
-    Arc::new(Table::new(Spec { key, key_bytes, size, expire, nopurge, data }))
+    Arc::new(Table::new(Spec { key, key_bytes, size, expire, nopurge, data, turns: false }))
 }
 
 impl Process {

@@ -14,8 +14,11 @@ const CHUNK: usize = 1024;
 /// comes behind that many has no number, and entries find its server by its id alone.
 pub const MAX_SERVER_KEYS: usize = 64 * CHUNK;
 
-/// Written once each, so that who has a number reads its text without a lock. The first text has number 1.
-static TEXTS: [OnceLock<Box<[OnceLock<Box<str>>]>>; MAX_SERVER_KEYS / CHUNK] =
+/// Each text is written once, so that a reader that has its number takes no lock.
+type Texts = Box<[OnceLock<Box<str>>]>;
+
+/// The texts by their numbers, from 1 on.
+static TEXTS: [OnceLock<Texts>; MAX_SERVER_KEYS / CHUNK] =
     [const { OnceLock::new() }; MAX_SERVER_KEYS / CHUNK];
 
 manylane_sync::lazy_static! {

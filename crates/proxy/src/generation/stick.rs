@@ -4,14 +4,13 @@ use super::bind::text;
 use super::refuse::Refuse;
 use manylane_config::lex::Word;
 use manylane_config::source::Pos;
-use manylane_config::lex::Word;
 use manylane_config::tree::{self, Config, Proxy, ProxyKind};
 use manylane_expr::{DataType, NamedTable, TableId};
 use manylane_stick::{Data, Spec, Table};
 use manylane_sync::Arc;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
-use std::borrow::Cow;
 
 /// A table, and the proxy that it is named by.
 #[derive(Clone, Debug)]
@@ -22,14 +21,14 @@ pub struct StickTable {
     pub table: Arc<Table>,
     /// `srvkey addr`: entries name servers by their addresses, else by their names.
     pub by_address: bool,
-}
-
-fn started(proxy: &Proxy) -> bool {
-    proxy.kind != ProxyKind::Defaults && !proxy.settings.disabled.is_some_and(|set| set.value)
     /// The `peers` section that shares it.
     pub peers: Option<Box<str>>,
     /// `recv-only`: peers are told nothing of it.
     pub receives_only: bool,
+}
+
+fn started(proxy: &Proxy) -> bool {
+    proxy.kind != ProxyKind::Defaults && !proxy.settings.disabled.is_some_and(|set| set.value)
 }
 
 impl StickTable {
@@ -94,7 +93,7 @@ pub(super) fn period(
 ) -> Option<Duration> {
     let target = target(proxy, &shared.table);
     let kind = if incoming { DataType::BytesInRate } else { DataType::BytesOutRate };
-    let table = declared(config).find(|(proxy, _)| proxy.name.bytes() == target).map(|(_, table)| table);
+    let table = declared(config).find(|declared| *declared.name == *target).map(|declared| declared.table);
     let Some(table) = table else {
         let message = format!(
             "filter '{}' : unable to find stick-table '{}'",
@@ -127,7 +126,7 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
         shared.extend(limits(proxy).map(|limit| target(proxy, &limit.table)));
     }
     let mut all = Vec::<StickTable>::new();
-    for Declared { name, table, peers } in declared(config) {
+    for Declared { name: own_name, table, peers } in declared(config) {
         let tree::StickTable {
             key,
             key_bytes,
@@ -140,7 +139,7 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
             receives_only,
             pos,
         } = table;
-        let name: Box<str> = String::from_utf8_lossy(&name).into();
+        let name: Box<str> = String::from_utf8_lossy(&own_name).into();
         if all.iter().any(|known| known.name == name) {
             let message = format!("'stick-table' : another proxy named '{name}' has a table already");
             refuse.found.alert(*pos, message);
@@ -153,7 +152,7 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
         });
         let mut data: Vec<Data> = data.collect();
         // As HAProxy: what `stick` rules store needs no `store`.
-        if stored.contains(proxy.name.bytes()) {
+        if stored.contains(&*own_name) {
             for kind in [DataType::ServerId, DataType::ServerKey] {
                 if let Err(place) = data.binary_search_by_key(&kind, |data| data.kind) {
                     data.insert(place, Data { kind, count: 1, period: 0 });
@@ -167,7 +166,7 @@ pub(super) fn tables(config: &Config, refuse: &mut Refuse<'_>) -> Vec<StickTable
             expire: expire.map_or(0, millis),
             nopurge: *nopurge,
             data,
-            turns: shared.contains(proxy.name.bytes()),
+            turns: shared.contains(&*own_name),
         };
         all.push(StickTable {
             name,
