@@ -338,8 +338,8 @@ fn http_server(name: &'static str) -> SocketAddr {
 fn a_key_keeps_to_its_server_by_name_while_servers_come_and_go() {
     let [a, b] = ["a", "b"].map(http_server);
     let program = Program::start(&format!(
-        " default_backend b\nbackend b\n stick-table type string size 1k expire 1h\n stick on req.hdr(x-id)\n \
-         server a {a}\n"
+        " default_backend b\nbackend b\n stick-table type string size 1k expire 1h\n stick on \
+         req.hdr(x-id)\n server a {a}\n"
     ));
     let asks = |id: &str| body_of(program.address, &format!("x-id: {id}\r\n"));
     assert_eq!(asks("1"), "a");
@@ -363,8 +363,8 @@ fn a_key_keeps_to_its_server_by_name_while_servers_come_and_go() {
 fn streams_of_a_connection_find_their_servers_one_by_one() {
     let [a, b] = ["a", "b"].map(http_server);
     let program = Program::start(&format!(
-        " default_backend b\nbackend b\n stick-table type string size 1k expire 1h\n stick on req.hdr(x-id)\n \
-         stick store-response str(last)\n server a {a}\n server b {b}\n"
+        " default_backend b\nbackend b\n stick-table type string size 1k expire 1h\n stick on \
+         req.hdr(x-id)\n stick store-response str(last)\n server a {a}\n server b {b}\n"
     ));
     program.ask("set table b key 1 data.server_id 2");
     program.ask("set table b key 2 data.server_id 1");

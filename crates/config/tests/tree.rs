@@ -140,8 +140,8 @@ fn all_errors_of_a_file_are_found_in_one_run_each_at_its_place() {
                 roundrobin, \
                 source, static-rr, uri or url_param, found 'roundrbin'; did you mean 'roundrobin'?",
             "15:24 A unknown keyword 'wieght' of a 'server' line; did you mean 'weight'?",
-            "17:2 A 'compression' is a keyword of HAProxy that this program refuses: compression is not built \
-                yet",
+            "17:2 A 'compression' is a keyword of HAProxy that this program refuses: compression is not \
+                built yet",
             "11:14 A proxy 'www' : unable to find required use_backend 'ap'; did you mean 'app'?",
             "9:1 W missing timeouts ('timeout client'): clients or servers that fall silent keep their \
                 connections for ever",

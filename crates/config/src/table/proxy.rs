@@ -352,8 +352,8 @@ pub(super) fn rows() -> Vec<Keyword> {
             "filter",
             FLB,
             "bwlim-in|bwlim-out <name> default-limit <size> default-period <time> [min-size <size>] | \
-                bwlim-in|bwlim-out <name> limit <size> key <pattern> [table <name>] [min-size <size>] | trace \
-                [name <name>] [random-forwarding] [hexdump] [quiet]",
+                bwlim-in|bwlim-out <name> limit <size> key <pattern> [table <name>] [min-size <size>] | \
+                trace [name <name>] [random-forwarding] [hexdump] [quiet]",
             1,
             "what streams forward is limited to so many bytes in a time, or told on standard error",
         )

@@ -83,8 +83,8 @@ const NO_POINTER: &str = "Pointer expected (0xffff notation)";
 const IN_USE: &str = "Entry currently in use, cannot remove";
 const NO_ENTRY: &str = "No entry can be found matching ptr.";
 
-/// The number that `show table` shows of an entry; 0, which none has, for one that is too large. None for what
-/// is no number.
+/// The number that `show table` shows of an entry; 0, which none has, for one that is too large. None for
+/// what is no number.
 fn number_of(word: &str) -> Option<u32> {
     let number = u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok()?;
     Some(u32::try_from(number).unwrap_or_default())

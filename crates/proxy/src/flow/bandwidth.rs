@@ -5,9 +5,9 @@
 //! that is woken too late, may make up for one grant, not for more: in any time `t` at most `limit * t /
 //! period` bytes go on and [two grants](Bandwidth::grant) beside them; from the first byte on, one grant.
 //!
-//! Streams that share a limit by an entry of a stick table keep that moment there: each reserves its grants, and
-//! sends one when its turn has come. So all of them together have the limit, whoever of them has bytes, and
-//! those that always have some get equal parts.
+//! Streams that share a limit by an entry of a stick table keep that moment there: each reserves its grants,
+//! and sends one when its turn has come. So all of them together have the limit, whoever of them has bytes,
+//! and those that always have some get equal parts.
 
 use super::Side;
 use crate::rules::{HeldEntry, table_millis};

@@ -86,8 +86,9 @@ impl EvalContext<'_> {
         })
     }
 
-    /// `stick match`, `stick on` and `stick store-request`: the server of the first rule that finds one, unless
-    /// the request is `assigned` to one already. Servers that are down are taken if they are `obeyed`.
+    /// `stick match`, `stick on` and `stick store-request`: the server of the first rule that finds one,
+    /// unless the request is `assigned` to one already. Servers that are down are taken if they are
+    /// `obeyed`.
     pub(crate) fn stick(
         &self,
         phase: EvalPhase<'_>,

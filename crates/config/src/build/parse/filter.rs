@@ -11,8 +11,8 @@ use std::time::Duration;
 /// The filters there are.
 const FILTERS: [&str; 3] = ["bwlim-in", "bwlim-out", "trace"];
 
-/// Options of `bwlim-in` and `bwlim-out`: the first two are of those that each stream has for itself, the next
-/// three of those that streams share by an entry of a stick table.
+/// Options of `bwlim-in` and `bwlim-out`: the first two are of those that each stream has for itself, the
+/// next three of those that streams share by an entry of a stick table.
 const LIMIT_OPTIONS: [&str; 6] = ["default-limit", "default-period", "limit", "key", "table", "min-size"];
 
 /// Options of `trace`.
