@@ -116,8 +116,8 @@ impl<'t> Entry<'t> {
     }
 
     /// Reserves a turn of `cost` nanoseconds in one of two directions: turns of all who share the entry
-    /// follow each other in the order of their reservations. When it begins: at once, if that is not above `now`.
-    /// Time that nobody reserved is lost but for the last `spare` nanoseconds. Tables without turns
+    /// follow each other in the order of their reservations. When it begins: at once, if that is not above
+    /// `now`. Time that nobody reserved is lost but for the last `spare` nanoseconds. Tables without turns
     /// ([`Spec::turns`](crate::Spec::turns)) have all at once.
     pub fn reserve(&self, outgoing: bool, cost: u64, spare: u64, now: u64) -> u64 {
         let Some(turns) = self.table.layout.turns else { return now };
