@@ -588,6 +588,28 @@ fn what_is_no_tls_and_what_takes_too_long_ends() {
     assert!(text(&curl(&authority, address, "a.example", &[&url]).stdout).starts_with("hello|200"));
 }
 
+/// OpenSSL takes an end without a word for an attack.
+#[test]
+fn a_client_whose_time_between_requests_is_over_is_told_so() {
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let (socket, address) = listener();
+    let config = format!(
+        "{DEFAULTS} timeout http-keep-alive 100ms\n mode http\nfrontend f\n bind {} ssl crt {}\n{PAGE}",
+        fd(&socket),
+        certificate.display()
+    );
+    let _program = Manylane::start(&config);
+    let to = address.to_string();
+    for version in ["-tls1_2", "-tls1_3"] {
+        let arguments = ["s_client", "-connect", &to, "-ign_eof", version];
+        let output = openssl(&arguments, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        assert!(text(&output.stdout).contains("\r\n\r\nhello"), "{version}");
+        let said = text(&output.stderr);
+        assert!(!said.contains("unexpected eof") && !said.contains("errno"), "{version}: {said}");
+    }
+}
+
 #[test]
 fn a_reload_takes_new_certificates_and_a_bad_one_changes_nothing() {
     let authority = Authority::new();

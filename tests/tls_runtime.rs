@@ -809,23 +809,42 @@ fn a_failed_handshake_with_a_server_is_told_in_its_line() {
         format!(
             "global\n stats socket {shown} level admin\n log {} local0\n{DEFAULTS} mode http\n retries 0\n\
              frontend f\n bind unix@{shown}.f\n log global\n \
-             log-format \"line %ST %[ssl_bc_err] %[ssl_bc_err_str]\"\n default_backend b\n\
-             backend b\n server s unix@{shown}.g ssl verify required ca-file {}\n\
+             log-format \"line %ST %[ssl_bc_err] %[ssl_bc_err_str] [%[bc_err] %[bc_err_name] \
+             %[bc_err_str]]\"\n \
+             use_backend b%[path,field(2,/)]\n\
+             backend b1\n server s unix@{shown}.g ssl verify required ca-file {}\n\
+             backend b2\n server s unix@{shown}.g ssl verify required ca-file {known} verifyhost c.example\n\
+             backend b3\n server s unix@{shown}.g ssl verify required ca-file {known} sni str(c.example)\n\
+             backend b4\n server s unix@{shown}.g ssl verify required ca-file {known}\n\
              frontend g\n bind unix@{shown}.g ssl crt {}\n{PAGE}",
             log.address(),
             authority.file().display(),
             inner.display(),
+            known = other.file().display(),
         )
     };
     let play = |played: Played| {
         let front = format!("{}.f", played.socket.display());
-        let mut client = reach(&front);
-        client.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
-        let line = played.log.wait("line ");
-        line.split_once("line ").unwrap().1.to_owned()
+        let line = |number: u32| {
+            let mut client = reach(&front);
+            client.write_all(format!("GET /{number} HTTP/1.0\r\n\r\n").as_bytes()).unwrap();
+            let line = played.log.wait("line ");
+            line.split_once("line ").unwrap().1.to_owned()
+        };
+        [1, 2, 3, 4].map(line)
     };
     let (ours, theirs) = both(config, play);
-    assert_eq!(ours, "503 167772294 error:0A000086:SSL routines::certificate verify failed");
+    let failed = "503 167772294 error:0A000086:SSL routines::certificate verify failed";
+    let misnamed = "Server presented an SSL certificate different from the";
+    assert_eq!(
+        ours,
+        [
+            format!("{failed} [34 SSL_HANDSHAKE SSL handshake failure]"),
+            format!("{failed} [32 SSL_MISMATCH {misnamed} configured one]"),
+            format!("{failed} [33 SSL_MISMATCH_SNI {misnamed} expected one]"),
+            "200 0 - [0 - Success]".to_owned(),
+        ]
+    );
     if let Some(theirs) = theirs {
         assert_eq!(ours, theirs);
     }

@@ -65,6 +65,10 @@ pub(crate) fn sections_of(keyword: &'static str, shown: &str, bytes: &[u8]) -> R
 
 /// What stands for these bytes in base64, which may be a key. None: it is no base64.
 pub(crate) fn base64(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    // PEM may leave out what fills the last four letters up; HAProxy may not.
+    if text.iter().filter(|byte| !byte.is_ascii_whitespace()).count() % 4 != 0 {
+        return None;
+    }
     // Whoever reads PEM overwrites what was decoded, and tells nothing of it by the time that it takes.
     let mut section = Zeroizing::new(Vec::with_capacity(text.len() + 64));
     section.extend_from_slice(b"-----BEGIN PRIVATE KEY-----\n");

@@ -32,7 +32,7 @@ pub use negotiated::{Info, Negotiated, OwnCertificate};
 pub use ocsp::{OcspId, OcspStatus, check_ocsp, ocsp_text};
 pub use openssl::Reason;
 pub use provider::CommonSettings;
-pub use rustls::Error as RustlsError;
+pub use rustls::{CertificateError, Error as RustlsError};
 pub use rustls::pki_types::ServerName;
 pub use server::{ClientVerify, ServerContext, ServerSettings, SessionLookups, session_lookups};
 pub use store::{BadOcsp, Failure, Kind, Names, Shown, Store};

@@ -333,8 +333,8 @@ pub fn ocsp_text(response: &[u8]) -> Option<String> {
     let mut text = format!(
         "OCSP Response Data:\n    OCSP Response Status: successful (0x0)\n    Response Type: Basic OCSP \
          Response\n    Version: 1 (0x0)\n    Produced At: {}\n    Responses:\n    Certificate ID:\n      \
-         Hash Algorithm: {algorithm}\n      Issuer Name Hash: {}\n      Issuer Key Hash: {}\n      Serial Number: \
-         {}\n    Cert Status: {status}\n    This Update: {}\n",
+         Hash Algorithm: {algorithm}\n      Issuer Name Hash: {}\n      Issuer Key Hash: {}\n      \
+         Serial Number: {}\n    Cert Status: {status}\n    This Update: {}\n",
         shown(produced),
         hex(id.name, true),
         hex(id.key, true),

@@ -105,7 +105,7 @@ impl Session<'_> {
             head: Some(head),
             names: &[],
             headers: &[],
-            server_tls: None,
+            memory: None,
             queue_time: SetTime::new(self.scopes.memory.timeout(TimeoutOf::Queue).get()),
             connect_time: SetTime::new(self.scopes.memory.timeout(TimeoutOf::Connect).get()),
         }

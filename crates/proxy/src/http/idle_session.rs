@@ -103,7 +103,19 @@ impl IdleSession {
         client.end.whole().is_some_and(Connection::is_pollable) && client.received.is_empty()
     }
 
-    /// Returns true if the session has state that only its generation understands.
+    /// Whether its client can tell an end from a cut.
+    pub(crate) fn speaks_tls(&self) -> bool {
+        self.client.connection.tls().is_some()
+    }
+
+    /// It ends here, without a request, and its client is told so within TLS.
+    pub(crate) async fn close(self, here: Here) {
+        // What is waited for is that the system takes a few bytes; a client that takes none has none of it.
+        const LONGEST: Duration = Duration::from_secs(1);
+        let _ = here.timeout(LONGEST, self.client.connection.close()).await;
+    }
+
+    /// Whether it has something that only its generation understands.
     pub(crate) fn belongs(&self) -> bool {
         self.more.is_some()
     }

@@ -321,12 +321,8 @@ impl Session<'_> {
                             let headers = server::headers_before_tls(backend, &self.client, &eval, phase);
                             (eval.server_names(phase, backend), headers)
                         };
-                        let wanted = Wanted {
-                            names: &asked,
-                            headers: &headers,
-                            server_tls: Some(&memory.server_tls),
-                            ..wanted
-                        };
+                        let wanted =
+                            Wanted { names: &asked, headers: &headers, memory: Some(memory), ..wanted };
                         pin!(server::connect(
                             local,
                             backend,

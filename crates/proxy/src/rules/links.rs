@@ -14,6 +14,7 @@ pub(crate) struct Links {
     front_error: Cell<Option<LinkError>>,
     front_stream: Cell<LinkStream>,
     back: RefCell<Option<BackLink>>,
+    back_error: Cell<Option<LinkError>>,
     back_stream: Cell<LinkStream>,
 }
 
@@ -60,9 +61,16 @@ impl Links {
         self.front_error.set(Some(error));
     }
 
+    /// A connection to a server was of no use.
+    pub(crate) fn set_back_error(&self, error: LinkError) {
+        self.is_set.set(true);
+        self.back_error.set(Some(error));
+    }
+
     /// There is a connection to a server.
     pub(crate) fn set_back(&self, link: BackLink) {
         self.is_set.set(true);
+        self.back_error.take();
         self.back_stream.take();
         self.back.replace(Some(link));
     }
@@ -76,6 +84,7 @@ impl Links {
             self.front_error.take();
             self.front_stream.take();
             self.back.take();
+            self.back_error.take();
             self.back_stream.take();
         }
     }
@@ -98,10 +107,13 @@ impl manylane_expr::Links for Links {
     }
 
     fn back(&self) -> Option<LinkFacts> {
-        let facts = self.back.borrow().as_ref().map(|link| match link {
-            BackLink::Single => LinkFacts::default(),
-            BackLink::Http2(conn) => facts_of(conn),
-        })?;
-        Some(LinkFacts { stream: self.back_stream.get(), ..facts })
+        let error = self.back_error.get();
+        let facts = match &*self.back.borrow() {
+            Some(BackLink::Http2(conn)) => facts_of(conn),
+            Some(BackLink::Single) => LinkFacts::default(),
+            None if error.is_some() => LinkFacts::default(),
+            None => return None,
+        };
+        Some(LinkFacts { error, stream: self.back_stream.get(), ..facts })
     }
 }

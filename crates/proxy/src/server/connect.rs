@@ -11,12 +11,14 @@ use crate::session::Client;
 use crate::termination::{Cause, Phase, Termination};
 use manylane_balance::Index;
 use manylane_buf::Chain;
+use manylane_expr::LinkError;
 use manylane_io::{SocketAddrAny, socket};
 use manylane_logs::Level;
 use manylane_mux::h2;
 use manylane_net::{Connection, Endpoint, Served, Step, TlsStream, TransferError};
 use manylane_sched::Time;
 use manylane_sync::atomic::Ordering;
+use manylane_tls::{CertificateError, RustlsError, ServerName};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
@@ -457,8 +459,10 @@ async fn encrypted(
         chain.append(bytes).map_err(|_| Cause::Resource)?;
         connection.send(&mut chain).await.map_err(|_| Cause::ServerLeft)?;
     }
-    let own = manylane_tls::Connection::client(&tls.context, tls.name(wanted.names), &local.reader())
-        .map_err(|_| Cause::Resource)?;
+    let name = tls.name(wanted.names);
+    let asks = matches!(name, ServerName::DnsName(_));
+    let own =
+        manylane_tls::Connection::client(&tls.context, name, &local.reader()).map_err(|_| Cause::Resource)?;
     let guard = TlsGuard::begin(&local.generation).ok_or(Cause::Resource)?;
     let connection =
         connection.encrypt(own, Chain::new(), Some(Box::new(guard))).map_err(|_| Cause::Resource)?;
@@ -494,12 +498,13 @@ async fn encrypted(
         Err(error) => {
             of_backend.tls_failed.add(1);
             of_server.tls_failed.add(1);
-            if let (Some(stream), Some(remembered)) = (connection.tls(), wanted.server_tls) {
+            if let (Some(stream), Some(memory)) = (connection.tls(), wanted.memory) {
                 stream.fail(match &error {
                     TransferError::Tls(error) => Some(error),
                     _ => None,
                 });
-                remembered.replace(stream.info().cloned());
+                memory.server_tls.replace(stream.info().cloned());
+                memory.links.set_back_error(link_error(&error, asks));
             }
             // Logged once until a handshake succeeds; requests have log lines of their own.
             if !tls.failing.swap(true, Ordering::Relaxed) {
@@ -512,7 +517,30 @@ async fn encrypted(
     }
 }
 
-/// Returns true if the TLS handshake agreed on HTTP/2.
+/// Why a server's handshake failed, for samples. `asks`: the name that its certificate must have is the one
+/// that was asked for.
+fn link_error(error: &TransferError, asks: bool) -> LinkError {
+    let misnamed = matches!(
+        error,
+        TransferError::Tls(manylane_tls::Error::Tls(RustlsError::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
+        )))
+    );
+    let (code, name, sentence) = match (misnamed, asks) {
+        (false, _) => (34, "SSL_HANDSHAKE", "SSL handshake failure"),
+        (true, false) => {
+            let why = "Server presented an SSL certificate different from the configured one";
+            (32, "SSL_MISMATCH", why)
+        }
+        (true, true) => {
+            let why = "Server presented an SSL certificate different from the expected one";
+            (33, "SSL_MISMATCH_SNI", why)
+        }
+    };
+    LinkError { code, name, sentence }
+}
+
+/// Whether TLS has agreed on HTTP/2.
 pub(crate) fn has_agreed_on_h2(connection: &Connection) -> bool {
     connection.tls().and_then(|tls| tls.info()).is_some_and(|info| info.alpn.as_deref() == Some(b"h2"))
 }

@@ -3,14 +3,15 @@
 use super::ConnectTimings;
 use crate::flow::Timer;
 use crate::generation::{Backend, Server};
+use crate::rules::Memory;
 use crate::run::Local;
 use crate::termination::Cause;
 use manylane_balance::{Index, Input, Key, NoPick, Priority, Turn};
 use manylane_http::Head;
 use manylane_net::Packets;
 use manylane_sched::Time;
-use manylane_tls::Info;
-use std::cell::{Cell, RefCell};
+
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -64,9 +65,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) names: &'a [Option<Box<str>>],
     /// Headers that connections to these servers begin with before TLS.
     pub(crate) headers: &'a [(usize, Vec<u8>)],
-    /// Receives the TLS state of a server that was not reached.
-    pub(crate) server_tls: Option<&'a RefCell<Option<Rc<Info>>>>,
-    /// Time of `set-timeout queue`.
+    /// Where it is remembered what TLS has said of a server that was not reached.
+    pub(crate) memory: Option<&'a Memory>,
+    /// `set-timeout queue`
     pub(crate) queue_time: SetTime,
     /// Time of `set-timeout connect`.
     pub(crate) connect_time: SetTime,

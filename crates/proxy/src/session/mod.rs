@@ -129,6 +129,15 @@ impl Held {
         State::works(move || http::deliver(local, whose, rest))
     }
 
+    #[cold]
+    fn close(&self, rest: IdleSession) -> State {
+        let here = self.local.here();
+        State::works(move || async move {
+            rest.close(here).await;
+            None
+        })
+    }
+
     fn wake(&self, rest: IdleSession, woken: http::Woken) -> State {
         let (local, whose) = (self.local.clone(), (self.guard.frontend, self.guard.listener));
         State::works(move || http::wake(local, whose, rest, woken))
@@ -177,6 +186,7 @@ impl Future for Session {
                         // With io_uring, sending a response may continue after the call has returned.
                         _ if rest.owes() => *state = of.deliver(rest),
                         Some(woken) => *state = of.wake(rest, woken),
+                        None if rest.speaks_tls() => *state = of.close(rest),
                         None => {}
                     }
                 }

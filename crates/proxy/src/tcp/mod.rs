@@ -316,8 +316,7 @@ impl Stream<'_> {
             let headers = server::headers_before_tls(backend, client, self.eval, phase);
             (self.eval.server_names(phase, backend), headers)
         };
-        let wanted =
-            Wanted { names: &names, headers: &headers, server_tls: Some(&memory.server_tls), ..wanted };
+        let wanted = Wanted { names: &names, headers: &headers, memory: Some(memory), ..wanted };
         let attempt = match server::connect(
             local,
             backend,
