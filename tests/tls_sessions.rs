@@ -198,3 +198,63 @@ fn files_without_keys_of_tickets_are_refused() {
         assert!(!output.status.success() && said.contains(told) && said.contains(":9]"), "{said}");
     }
 }
+
+/// With `tune.ssl.keylog` samples tell what OpenSSL on the other side writes into its own file.
+#[test]
+fn secrets_are_told_where_the_file_says_so_and_nowhere_else() {
+    const LABELS: [&str; 5] = [
+        "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+        "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+        "CLIENT_TRAFFIC_SECRET_0",
+        "SERVER_TRAFFIC_SECRET_0",
+        "EXPORTER_SECRET",
+    ];
+    let authority = Authority::new();
+    let certificate = authority.bundle("a.pem", &["a.example"]);
+    let log = authority.folder.0.join("keylog");
+    let told = |side: &str| {
+        let one = |label: &&str| {
+            let name = label.to_lowercase();
+            format!("{label} %[ssl_{side}_client_random,hex] %[ssl_{side}_{name}]|")
+        };
+        let master = format!("CLIENT_RANDOM %[ssl_{side}_client_random,hex] %[ssl_{side}_session_key,hex]|");
+        LABELS.iter().map(one).collect::<String>() + &master
+    };
+    for keeps in [true, false] {
+        let (outer, address) = listener();
+        let (clear, plain) = listener();
+        let config = format!(
+            "global\n tune.ssl.keylog {}\n{DEFAULTS} mode http\n\
+             frontend f\n bind {} ssl crt {}\n \
+             http-request return status 200 content-type text/plain lf-string \"{}\"\n\
+             frontend g\n bind {}\n http-response set-header x-back \"{}\"\n default_backend b\n\
+             backend b\n server s {address} ssl verify none\n",
+            if keeps { "on" } else { "off" },
+            fd(&outer),
+            certificate.display(),
+            told("fc"),
+            fd(&clear),
+            told("bc"),
+        );
+        let _program = Manylane::start_ready(&config);
+        for version in ["-tls1_3", "-tls1_2"] {
+            let _ = std::fs::remove_file(&log);
+            let said = get(address, &[version, "-keylogfile", log.to_str().unwrap()]).to_lowercase();
+            let known = std::fs::read_to_string(&log).unwrap().to_lowercase();
+            let known: Vec<_> = known.lines().filter(|line| !line.starts_with('#')).collect();
+            let expected = if version == "-tls1_3" { LABELS.len() } else { 1 };
+            assert_eq!(known.len(), expected, "{version}: {known:?}");
+            for line in known {
+                assert_eq!(said.contains(&format!("{line}|")), keeps, "{version}: {line} in {said}");
+            }
+        }
+        // Both sides of one connection.
+        let mut client = common::connect(plain);
+        std::io::Write::write_all(&mut client, b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let answer = common::read_all(&mut client);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let back = head.lines().find_map(|line| line.strip_prefix("x-back: ")).unwrap();
+        assert_eq!(back.trim(), body.trim());
+        assert_eq!(body.split(['|', ' ']).any(|word| word.len() >= 64), keeps, "{body}");
+    }
+}

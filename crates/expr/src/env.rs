@@ -85,6 +85,8 @@ pub struct TlsFacts<'a> {
     pub error_text: &'static str,
     /// OpenSSL's number of what is wrong with the peer's certificate.
     pub verify: u32,
+    /// Its secrets, where they are kept, by the labels of files for programs that read captured traffic.
+    pub secrets: &'a [(&'static str, Box<[u8]>)],
 }
 
 /// The client's side: fixed while the connection lives, except for what rules set.

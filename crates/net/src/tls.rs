@@ -162,7 +162,9 @@ impl TlsStream {
             if progress.map_err(TransferError::Tls)? != Progress::Handshaking {
                 let state = &mut *self.state.borrow_mut();
                 state.took = here.now().since(begun);
-                let _ = self.info.set(Rc::new(state.tls.negotiated().into())); // it is not set before
+                let secrets = state.tls.secrets().cloned().map(Box::new);
+                let info = Info { secrets, ..state.tls.negotiated().into() };
+                let _ = self.info.set(Rc::new(info)); // it is not set yet
                 return Ok(());
             }
             let segment = match &self.under {

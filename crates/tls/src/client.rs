@@ -1,6 +1,7 @@
 //! The side that connects to servers.
 
 use crate::error::Problem;
+use crate::keylog::keeper;
 use crate::provider::CommonSettings;
 use crate::store::{Context, Known};
 use crate::trust;
@@ -112,6 +113,9 @@ pub(crate) fn config(
         }
     };
     config.alpn_protocols.clone_from(&settings.common.alpn);
+    if settings.common.keeps_secrets {
+        config.key_log = keeper();
+    }
     config.enable_sni = settings.sends_name;
     config.resumption = match settings.reuse {
         true => Resumption::in_memory_sessions(SESSIONS),

@@ -3,6 +3,7 @@
 use crate::choose;
 use crate::client::ClientContext;
 use crate::error::Error;
+use crate::keylog::Secrets;
 use crate::negotiated::Negotiated;
 use crate::openssl::Reason;
 use crate::scratch::{self, LARGEST_RECORD, Scratch};
@@ -54,6 +55,8 @@ pub struct Connection {
     begin: [u8; 4],
     /// The certificate that this side has shown.
     shown: Option<Arc<CertifiedKey>>,
+    /// Where its context keeps any.
+    secrets: Option<Box<Secrets>>,
     /// The handshake may go on without bytes of the peer: it has not begun.
     begins: bool,
     handshaking: bool,
@@ -106,7 +109,8 @@ impl Connection {
     /// The context is not one that rustls can work with.
     pub fn server(context: &ServerContext, reader: &Reader) -> Result<Self, Error> {
         let server = UnbufferedServerConnection::new(context.0.load(reader))?;
-        Ok(Self::new(Role::Server(server), None, false))
+        let keeps_secrets = context.0.settings.common.keeps_secrets;
+        Ok(Self::new(Role::Server(server), None, false, keeps_secrets))
     }
 
     /// The side that connects, to the server of that name, or the one that its certificate must be for. The
@@ -124,10 +128,10 @@ impl Connection {
             _ => None,
         };
         let client = UnbufferedClientConnection::new(context.0.load(reader), name)?;
-        Ok(Self::new(Role::Client(client), asked, true))
+        Ok(Self::new(Role::Client(client), asked, true, context.0.settings.common.keeps_secrets))
     }
 
-    fn new(role: Role, name: Option<Box<str>>, begins: bool) -> Self {
+    fn new(role: Role, name: Option<Box<str>>, begins: bool, keeps_secrets: bool) -> Self {
         Self {
             role,
             unread: Chain::new(),
@@ -139,6 +143,7 @@ impl Connection {
             name,
             begin: [0; 4],
             shown: None,
+            secrets: keeps_secrets.then(Box::default),
             begins,
             handshaking: true,
             peer_closed: false,
@@ -287,6 +292,11 @@ impl Connection {
         self.work(&mut unread, what, &mut Chain::new(), room, out).1
     }
 
+    /// Its secrets, where its context keeps any; those of the handshake, when that is over.
+    pub fn secrets(&self) -> Option<&Secrets> {
+        self.secrets.as_deref()
+    }
+
     /// How far it is.
     pub fn progress(&self) -> Progress {
         match (self.peer_closed, self.handshaking) {
@@ -364,6 +374,9 @@ impl Connection {
         if was_handshaking && let Some(chosen) = choose::take_chosen() {
             self.name = chosen.name;
             self.shown = chosen.shown;
+        }
+        if was_handshaking && let Some(secrets) = &mut self.secrets {
+            secrets.take_told();
         }
         match failed {
             Some(error) => {

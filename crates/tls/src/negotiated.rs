@@ -1,5 +1,6 @@
 //! What a connection has agreed on, and who the peer is.
 
+use crate::keylog::Secrets;
 use crate::names::{Version, suite_name};
 use crate::openssl::Reason;
 use rustls::sign::CertifiedKey;
@@ -125,6 +126,8 @@ pub struct Info {
     pub shown: Option<OwnCertificate>,
     /// Why the handshake failed, if it did.
     pub failed: Option<Reason>,
+    /// Its secrets, where they are kept.
+    pub secrets: Option<Box<Secrets>>,
 }
 
 impl From<Negotiated<'_>> for Info {
@@ -140,6 +143,7 @@ impl From<Negotiated<'_>> for Info {
             certificate: negotiated.certificate().map(Box::from),
             shown: negotiated.shown.cloned().map(OwnCertificate),
             failed: None,
+            secrets: None,
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct CommonSettings {
     pub authorities: Option<PathBuf>,
     /// `crl-file`
     pub revoked: Option<PathBuf>,
+    /// `tune.ssl.keylog`: connections keep their secrets, for samples that tell them.
+    pub keeps_secrets: bool,
 }
 
 impl CommonSettings {

@@ -2,6 +2,7 @@
 
 use crate::choose::{Choice, Source};
 use crate::error::Problem;
+use crate::keylog::keeper;
 use crate::names::Version;
 use crate::provider::CommonSettings;
 use crate::store::{Context, Known};
@@ -122,6 +123,9 @@ pub(crate) fn config(
     };
     let mut config = builder.with_cert_resolver(resolver);
     config.alpn_protocols.clone_from(&settings.common.alpn);
+    if settings.common.keeps_secrets {
+        config.key_log = keeper();
+    }
     config.ignore_client_order = !settings.client_order;
     let failed = |error: rustls::Error| Problem::new("ssl", format!("no keys for tickets: {error}"));
     // Whoever resumes a session is not asked for a certificate again: it must be one that began by the

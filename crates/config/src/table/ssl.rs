@@ -2,7 +2,7 @@
 
 use super::section::GLOBAL;
 use super::tls::{TlsOptions, VERSIONS};
-use super::{Keyword, args, choice, int, own, seconds, text};
+use super::{Keyword, args, choice, int, own, seconds, switch, text};
 use crate::build::{Builder, Line};
 use crate::lex::Word;
 use crate::tree::Set;
@@ -38,6 +38,8 @@ pub struct TlsProcess {
     pub sessions: Option<Set<u32>>,
     /// `tune.ssl.lifetime`
     pub lifetime: Option<Set<Duration>>,
+    /// `tune.ssl.keylog`
+    pub keylog: Option<Set<bool>>,
     /// `maxsslconn`
     pub connections: Option<Set<u32>>,
     /// `maxsslrate`
@@ -101,6 +103,14 @@ pub(super) fn rows() -> Vec<Keyword> {
         args("tune.ssl.lifetime", GLOBAL, [seconds("time")], "how long a session can be resumed")
             .default("300s")
             .built(|b, line| b.config.global.tls.lifetime = Some(line.set(line.time(0)))),
+        args(
+            "tune.ssl.keylog",
+            GLOBAL,
+            [switch("state")],
+            "connections keep their secrets, which samples tell",
+        )
+        .default("off")
+        .built(|b, line| b.config.global.tls.keylog = Some(line.set(line.switch(0)))),
         own("ssl-default-bind-options", GLOBAL, "<option>...", 1, "options of all bind lines with TLS")
             .built(|b, line| {
                 let mut options = std::mem::take(&mut b.config.global.tls.bind);
@@ -176,7 +186,6 @@ pub(super) fn rows() -> Vec<Keyword> {
             "there is one process, and its lanes share sessions",
         ),
         ("tune.ssl.hard-maxrecord", "<bytes>", "largest record", "records have up to 16 KiB"),
-        ("tune.ssl.keylog", "on|off", "secrets are kept for capture tools", NOT_YET),
         (
             "tune.ssl.maxrecord",
             "<bytes>",

@@ -78,6 +78,8 @@ pub(crate) fn table() -> &'static [Row] {
             http::ROWS,
             data::ROWS,
             tls::ROWS,
+            tls::CLIENT_SECRETS,
+            tls::SERVER_SECRETS,
             stick::NUMBERS,
             stick::KILOBYTES,
             stick::ELEMENTS,

@@ -54,6 +54,10 @@ pub(crate) enum Part {
     CertificateVersion,
     SignatureAlgorithm,
     KeyAlgorithm,
+    /// A secret of that label as it is.
+    Secret(&'static str),
+    /// The same in hexadecimal digits.
+    SecretText(&'static str),
 }
 
 /// How a distinguished name is shown.
@@ -78,6 +82,55 @@ macro_rules! plain {
         })
     };
 }
+
+const KEY: &str = "the master key of TLS 1.2, with 'tune.ssl.keylog'";
+const RANDOM: &str = "what the client chose at random, with 'tune.ssl.keylog'";
+const SECRET: &str = "a secret of TLS 1.3, with 'tune.ssl.keylog'";
+
+/// The rows of secrets of a side.
+macro_rules! secrets {
+    ($side:ident, $places:ident, $session:literal, $random:literal, [$($name:literal $label:literal),*]) => {
+        &[
+            row($session, &[], 0, Type::Bin, EvalPoints::$places, KEY, |_| {
+                Ok(Fetch::Tls(Tls(Side::$side, Part::Secret("CLIENT_RANDOM"))))
+            }),
+            row($random, &[], 0, Type::Bin, EvalPoints::$places, RANDOM, |_| {
+                Ok(Fetch::Tls(Tls(Side::$side, Part::Secret("client random"))))
+            }),
+            $(row($name, &[], 0, Type::Str, EvalPoints::$places, SECRET, |_| {
+                Ok(Fetch::Tls(Tls(Side::$side, Part::SecretText($label))))
+            })),*
+        ]
+    };
+}
+
+pub(super) const CLIENT_SECRETS: &[Row] = secrets!(
+    Client,
+    HANDSHAKEN,
+    "ssl_fc_session_key",
+    "ssl_fc_client_random",
+    [
+        "ssl_fc_client_handshake_traffic_secret" "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+        "ssl_fc_client_traffic_secret_0" "CLIENT_TRAFFIC_SECRET_0",
+        "ssl_fc_exporter_secret" "EXPORTER_SECRET",
+        "ssl_fc_server_handshake_traffic_secret" "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+        "ssl_fc_server_traffic_secret_0" "SERVER_TRAFFIC_SECRET_0"
+    ]
+);
+
+pub(super) const SERVER_SECRETS: &[Row] = secrets!(
+    Server,
+    ANSWERED,
+    "ssl_bc_session_key",
+    "ssl_bc_client_random",
+    [
+        "ssl_bc_client_handshake_traffic_secret" "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+        "ssl_bc_client_traffic_secret_0" "CLIENT_TRAFFIC_SECRET_0",
+        "ssl_bc_exporter_secret" "EXPORTER_SECRET",
+        "ssl_bc_server_handshake_traffic_secret" "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+        "ssl_bc_server_traffic_secret_0" "SERVER_TRAFFIC_SECRET_0"
+    ]
+);
 
 /// The two rows of distinguished names.
 macro_rules! names {
@@ -256,10 +309,24 @@ impl Tls {
             Part::ErrorText => text(scratch.build(|out| {
                 out.print(format_args!("error:{:08X}:SSL routines::{}", tls.error, tls.error_text))
             })),
+            Part::Secret(label) => {
+                secret(&tls, label).map_or(Err(Absent::Never), |key| found(Value::Bin(key)))
+            }
+            Part::SecretText(label) => match secret(&tls, label) {
+                None => Err(Absent::Never),
+                Some(key) => text(
+                    scratch
+                        .build(|out| key.iter().try_for_each(|byte| out.print(format_args!("{byte:02x}")))),
+                ),
+            },
             Part::Der => tls.certificate.map_or(Err(Absent::Never), |der| found(Value::Bin(der))),
             part => of_certificate(part, &tls, scratch),
         }
     }
+}
+
+fn secret<'x>(tls: &TlsFacts<'x>, label: &str) -> Option<&'x [u8]> {
+    tls.secrets.iter().find(|(own, _)| *own == label).map(|(_, secret)| &**secret)
 }
 
 /// What stands in the peer's certificate.

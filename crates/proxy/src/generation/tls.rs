@@ -291,6 +291,7 @@ fn common(
             b"@system-ca" => PathBuf::from("@system-ca"),
             _ => based(&set.value, process.ca_base.as_ref(), refuse),
         }),
+        keeps_secrets: process.keylog.is_some_and(|set| set.value),
         revoked: own.crl_file.as_ref().map(|set| based(&set.value, process.ca_base.as_ref(), refuse)),
     })
 }

@@ -183,6 +183,7 @@ pub(crate) fn tls_facts(info: &Info) -> TlsFacts<'_> {
         name: info.name.as_deref().map(str::as_bytes),
         resumed: info.resumed,
         certificate: info.certificate.as_deref(),
+        secrets: info.secrets.as_ref().map_or(&[], |secrets| secrets.all()),
     }
 }
 
