@@ -45,6 +45,14 @@ fn proxy<'c>(config: &'c Config, name: &str) -> &'c Proxy {
 }
 
 #[test]
+fn a_field_of_a_proxy_header_without_a_format_is_empty() {
+    let text = "backend b\n    server s 127.0.0.1:1 send-proxy-v2 set-proxy-v2-tlv-fmt(0x20)\n";
+    let config = tree(text);
+    let (kind, format) = &config.proxies[0].servers[0].options.proxy_tlvs[0];
+    assert_eq!((*kind, format.bytes()), (0x20, &b""[..]));
+}
+
+#[test]
 fn a_whole_file_is_read_into_types() {
     let config = tree(include_str!("whole.cfg"));
     assert_eq!(config.global.maxconn.unwrap().value, 20000);

@@ -118,6 +118,8 @@ pub struct ClientFacts<'a> {
     pub proxy_authority: Option<&'a [u8]>,
     /// Its unique id.
     pub proxy_unique_id: Option<&'a [u8]>,
+    /// All of its vectors: a type, a length of two bytes, a value.
+    pub proxy_tlvs: &'a [u8],
     /// When the connection was accepted.
     pub accepted: Timestamp,
     /// No request came before this one on the connection.
@@ -139,6 +141,8 @@ pub struct ServerFacts<'a> {
     pub tls: Option<TlsFacts<'a>>,
     /// As [`ClientFacts::http_major`].
     pub http_major: i64,
+    /// Whether the connection to it has served a request before.
+    pub reused: bool,
 }
 
 /// A setting of a proxy that rules may change for a stream.

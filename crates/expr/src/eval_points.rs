@@ -98,6 +98,8 @@ impl EvalPoints {
     pub(crate) const STREAM: Self = Self::range(2, 18);
     /// When a backend was chosen.
     pub(crate) const BACKEND: Self = Self::range(6, 19);
+    /// When a server is chosen, until the end.
+    pub(crate) const AT_SERVER: Self = Self::range(9, 18);
     /// When a server was chosen.
     pub(crate) const SERVER: Self = Self::range(10, 19);
     /// When a server has answered, until the end.

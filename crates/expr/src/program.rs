@@ -77,6 +77,7 @@ impl Expression {
         }
         compiler.reads_data |= fetch.reads_data();
         compiler.looks_at_links |= fetch.looks_at_link();
+        compiler.looks_at_course |= fetch.looks_at_course();
         let mut expression = Self { fetch, steps: Vec::new(), gives: row.out, places: row.places };
         while text.get(end) == Some(&b',') {
             let start = end + 1;

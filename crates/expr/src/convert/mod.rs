@@ -9,6 +9,7 @@ pub(crate) mod hash;
 mod map;
 mod misc;
 pub use misc::When;
+mod mqtt;
 mod number;
 mod order;
 mod protobuf;
@@ -78,6 +79,7 @@ pub(crate) fn table() -> &'static [Row] {
             map::ROWS,
             address::ROWS,
             misc::ROWS,
+            mqtt::ROWS,
             fix::ROWS,
             forwarded::ROWS,
             order::ROWS,
@@ -112,6 +114,7 @@ pub(crate) enum Convert {
     Address(address::Address),
     Misc(misc::Misc),
     Fix(fix::Fix),
+    Mqtt(mqtt::Mqtt),
     Forwarded(forwarded::Forwarded),
     Message(protobuf::Message),
     Order(order::Order),
@@ -136,6 +139,7 @@ impl Convert {
             Self::Map(map) => map.apply(value, env, scratch),
             Self::Address(address) => address.apply(value),
             Self::Misc(misc) => misc.apply(value, env, scratch),
+            Self::Mqtt(mqtt) => mqtt.apply(value.bytes()?, scratch),
             Self::Fix(fix) => fix.apply(value.bytes()?),
             Self::Forwarded(forwarded) => forwarded.apply(value, scratch),
             Self::Message(message) => message.apply(value.bytes()?),

@@ -35,8 +35,6 @@ const OTHER: &[&str] = &[
     "map_reg_key",
     "map_str_key",
     "map_sub_key",
-    "mqtt_field_value",
-    "mqtt_is_valid",
     "srv_is_up",
     "base2",
     "date",

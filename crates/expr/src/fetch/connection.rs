@@ -23,6 +23,7 @@ pub(crate) enum Connection {
     ReceivedProxy,
     ProxyAuthority,
     ProxyUniqueId,
+    ProxyTlv(u8),
     FirstRequest,
     LastRuleFile,
     LastRuleLine,
@@ -350,6 +351,15 @@ pub(super) const ROWS: &[Row] = &[
     plain!("fc_dst_port", Int, LINK, "the connection's own destination port", C::Port(End::LinkDestination)),
     plain!("fc_http_major", Int, LINK, "1 for HTTP/1 from the client, 2 for HTTP/2", C::FrontHttpMajor),
     plain!("fc_pp_authority", Str, LINK, "the authority in the PROXY protocol's header", C::ProxyAuthority),
+    row(
+        "fc_pp_tlv",
+        &[Str],
+        1,
+        Type::Str,
+        EvalPoints::HANDSHAKEN,
+        "the value of a vector of the PROXY protocol's header, by its number or name",
+        |args| made(C::ProxyTlv(tlv(args)?)),
+    ),
     plain!("fc_pp_unique_id", Str, LINK, "the unique id in the PROXY protocol's header", C::ProxyUniqueId),
     plain!(
         "fc_rcvd_proxy",
@@ -390,6 +400,65 @@ pub(super) const ROWS: &[Row] = &[
     plain!("srv_name", Str, SERVER, "the server's name", C::ServerName),
     plain!("unique-id", Str, EVERYWHERE, "the identifier that 'unique-id-format' makes", C::UniqueId),
 ];
+
+/// Names of vectors, as the PROXY protocol's text has them.
+const TLVS: [(&str, u8); 12] = [
+    ("ALPN", 0x01),
+    ("AUTHORITY", 0x02),
+    ("CRC32C", 0x03),
+    ("NETNS", 0x30),
+    ("NOOP", 0x04),
+    ("SSL", SSL),
+    ("SSL_CIPHER", 0x23),
+    ("SSL_CN", 0x22),
+    ("SSL_KEY_ALG", 0x25),
+    ("SSL_SIG_ALG", 0x24),
+    ("SSL_VERSION", 0x21),
+    ("UNIQUE_ID", 0x05),
+];
+
+const SSL: u8 = 0x20;
+
+/// Bytes of an SSL vector's value before the vectors within it.
+const SSL_HEAD: usize = 5;
+
+/// The number of a vector: 0 to 255, also in hexadecimal digits behind `0x`, or its name.
+fn tlv(args: &Args<'_, '_>) -> Result<u8, Error> {
+    let text = args.boxed(0);
+    let named =
+        TLVS.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(&text)).map(|(_, kind)| *kind);
+    let number = || {
+        let text = std::str::from_utf8(&text).ok()?;
+        match text.strip_prefix("0x") {
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                u8::from_str_radix(digits, 16).ok()
+            }
+            Some(_) => None,
+            None => text.parse().ok(),
+        }
+    };
+    named
+        .or_else(number)
+        .ok_or_else(|| args.expected(0, "a number from 0 to 255 or the name of a vector, such as AUTHORITY,"))
+}
+
+/// The first vector of that type, `within` also of those in the one of TLS.
+fn find_tlv(mut rest: &[u8], wanted: u8, within: bool) -> Option<&[u8]> {
+    while let [kind, high, low, behind @ ..] = rest {
+        let (value, next) = behind.split_at_checked(u16::from_be_bytes([*high, *low]).into())?;
+        if *kind == wanted {
+            return Some(value);
+        }
+        if within
+            && *kind == SSL
+            && let Some(found) = value.get(SSL_HEAD..).and_then(|inside| find_tlv(inside, wanted, false))
+        {
+            return Some(found);
+        }
+        rest = next;
+    }
+    None
+}
 
 /// The text, if there is any.
 fn some(text: Option<&[u8]>) -> Fetched<'_> {
@@ -440,6 +509,7 @@ impl Connection {
             Self::ReceivedProxy => bool(client.proxied),
             Self::ProxyAuthority => some(client.proxy_authority),
             Self::ProxyUniqueId => some(client.proxy_unique_id),
+            Self::ProxyTlv(kind) => some(find_tlv(client.proxy_tlvs, kind, true)),
             Self::FirstRequest => bool(client.first_request),
             Self::LastRuleFile => some(stream.last_rule.map(|(file, _)| file)),
             Self::LastRuleLine => int(stream.last_rule.map(|(_, line)| line)),

@@ -2,7 +2,7 @@
 
 use super::{Fetch, Row, row};
 use crate::args::{ArgKind::*, Args};
-use crate::env::Env;
+use crate::env::{Env, Timestamp};
 use crate::error::Error;
 use crate::eval_points::EvalPoints;
 use crate::sample::{Absent, Fetched, Type, Value, found};
@@ -72,6 +72,12 @@ impl Unit {
             Some(b"us") => Ok(Self::Micros),
             Some(_) => Err(args.expected(index, "s, ms or us")),
         }
+    }
+
+    /// A moment since 1970.
+    pub(crate) fn of_date(self, date: Timestamp) -> i64 {
+        let per_second = self.per_second();
+        date.seconds * per_second + i64::from(date.micros) * per_second / 1_000_000
     }
 
     /// Units in a second.

@@ -3,6 +3,7 @@
 mod acl;
 mod connection;
 mod constant;
+mod course;
 mod data;
 mod http;
 mod number;
@@ -74,6 +75,7 @@ pub(crate) fn table() -> &'static [Row] {
             acl::ROWS,
             constant::ROWS,
             connection::ROWS,
+            course::ROWS,
             number::ROWS,
             http::ROWS,
             data::ROWS,
@@ -115,6 +117,7 @@ pub(crate) enum Fetch {
     Acl(acl::AllOf),
     Constant(constant::Constant),
     Connection(connection::Connection),
+    Course(course::Course),
     Number(number::ReadNumber),
     Http(http::Http),
     Data(data::DataFetch),
@@ -129,6 +132,7 @@ impl Fetch {
             Self::Acl(all) => Ok(all.eval(env, scratch)),
             Self::Constant(constant) => constant.eval(env, scratch),
             Self::Connection(connection) => connection.eval(env),
+            Self::Course(course) => course.eval(env),
             Self::Number(asked) => {
                 env.host.number(asked.0).map(|n| asked.value(n)).map_or(Err(Absent::Never), found)
             }
@@ -179,7 +183,7 @@ impl Fetch {
         match self {
             // What they look at was seen to when they were compiled.
             Self::Acl(_) | Self::Constant(_) => Looks::Fixed,
-            Self::Connection(_) | Self::Tls(_) | Self::Stick(_) => Looks::Connection,
+            Self::Connection(_) | Self::Course(_) | Self::Tls(_) | Self::Stick(_) => Looks::Connection,
             Self::Number(_) => Looks::Number,
             Self::Http(_) => Looks::Message,
             Self::Data(_) => Looks::Data,
@@ -198,6 +202,11 @@ impl Fetch {
             Self::Tls(tls) => tls.looks_at_link(),
             _ => false,
         }
+    }
+
+    /// Whether it looks at what becomes of the stream.
+    pub(crate) fn looks_at_course(&self) -> bool {
+        matches!(self, Self::Course(course) if course.looks_at_course())
     }
 
     /// Whether the message must be complete enough for it to be known: what content rules wait for.

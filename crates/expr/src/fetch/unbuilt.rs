@@ -68,8 +68,6 @@ const INTERNAL: &[&str] = &[
     "lat_ns_tot",
     "term_events",
     "waiting_entity",
-    "act_conn",
-    "pid",
     "uptime",
 ];
 
@@ -86,35 +84,11 @@ const TCP_INFO: &[&str] = &[
     "fc_unacked",
 ];
 
-const TIMERS: &[&str] = &[
-    "bc.timer.connect",
-    "bytes_in",
-    "bytes_out",
-    "fc.timer.handshake",
-    "fc.timer.total",
-    "req.bytes_in",
-    "req.timer.hdr",
-    "req.timer.idle",
-    "req.timer.queue",
-    "req.timer.tq",
-    "request_date",
-    "res.bytes_in",
-    "res.timer.data",
-    "res.timer.hdr",
-    "txn.conn_retries",
-    "txn.id32",
-    "txn.redispatched",
-    "txn.sess_term_state",
-    "txn.timer.total",
-    "txn.timer.user",
-];
+const TIMERS: &[&str] = &["req.bytes_in", "res.bytes_in"];
 
 const OTHER: &[&str] = &[
-    "bc_be_queue",
-    "bc_srv_queue",
     "distcc_body",
     "distcc_param",
-    "fc_pp_tlv",
     "fcgi.docroot",
     "fcgi.index",
     "quic_enabled",
@@ -122,7 +96,6 @@ const OTHER: &[&str] = &[
     "res.cache_name",
     "res.comp",
     "res.comp_algo",
-    "bc_reused",
     "server_status",
     "spoe.engine-id",
 ];

@@ -81,6 +81,16 @@ impl<'a> Tlvs<'a> {
         Ok(all)
     }
 
+    /// The bytes of all.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// Those whose [`bytes`](Self::bytes) were kept.
+    pub fn kept(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
     fn is_whole(mut self) -> bool {
         while self.next().is_some() {}
         self.0.is_empty()

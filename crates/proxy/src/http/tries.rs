@@ -404,6 +404,7 @@ impl Session<'_> {
         self.last = Some((backend.number, index));
         asking.server.set(Some(index));
         memory.asked.set(true);
+        memory.server_reused.set(reused.is_some());
         memory.server_h2.set(matches!(end, ServerEnd::Http2(..)));
         server::remember_link(local, end.connection(), memory);
         if let ServerEnd::Http2(conn, _) = &end

@@ -243,6 +243,10 @@ impl EvalContext<'_> {
         phase: EvalPhase<'_>,
         work: impl FnOnce(&Env<'_>, &mut Scratch<'_>) -> R,
     ) -> R {
+        // Samples may ask what has become of the stream so far.
+        if phase.log.is_none() && self.course.is_some() && self.local.generation.looks_at_course {
+            return self.with_course(EvalPhase { side: Some(phase.direction()), ..phase }, work);
+        }
         let memory = &self.scopes.memory;
         memory.with_line(|request_line| self.with_stream(phase, request_line, work))
     }
@@ -273,8 +277,9 @@ impl EvalContext<'_> {
             http_major: i64::from(self.frontend.mode == Mode::Http) << u8::from(self.peers.http2),
             tls: self.tls.map(tls_facts),
             proxied: self.peers.proxied,
-            proxy_authority: self.greeting.and_then(|greeting| greeting.authority.as_deref()),
-            proxy_unique_id: self.greeting.and_then(|greeting| greeting.unique_id.as_deref()),
+            proxy_authority: self.greeting.and_then(|greeting| greeting.authority()),
+            proxy_unique_id: self.greeting.and_then(|greeting| greeting.unique_id()),
+            proxy_tlvs: self.greeting.map_or(&[], |greeting| &greeting.tlvs),
             first_request: self.first_request,
         };
         let backend = phase.backend;
@@ -291,6 +296,7 @@ impl EvalContext<'_> {
                 .map(|server| (server.id.into(), server.name.as_bytes())),
             http_major: i64::from(self.frontend.mode == Mode::Http && backend.is_some())
                 << u8::from(memory.server_h2.get()),
+            reused: memory.server_reused.get(),
         };
         let settings = SettingsOf { frontend: Some(self.frontend), backend, memory: Some(memory) };
         let (request, answer) = (memory.request.borrow(), memory.answer.borrow());

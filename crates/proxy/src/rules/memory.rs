@@ -121,7 +121,9 @@ pub(crate) struct Memory {
     pub(crate) server_tls: RefCell<Option<Rc<Info>>>,
     /// The server connection speaks HTTP/2.
     pub(crate) server_h2: Cell<bool>,
-    /// A server connection was found for the request, so the server may have processed it.
+    /// Whether the server's connection has served a request before.
+    pub(crate) server_reused: Cell<bool>,
+    /// There is a connection to a server for the request: it may have been done.
     pub(crate) asked: Cell<bool>,
     /// Values of `set-fc-mark` and `set-fc-tos`, until they are applied to the connection.
     pub(crate) client_packets: Cell<Packets>,
@@ -165,6 +167,7 @@ impl Memory {
             links,
             server_tls,
             server_h2,
+            server_reused,
             asked,
             client_packets,
             server_packets,
@@ -191,6 +194,7 @@ impl Memory {
         links.clear();
         server_tls.take();
         server_h2.take();
+        server_reused.take();
         asked.take();
         client_packets.take();
         server_packets.take();

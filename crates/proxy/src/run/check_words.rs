@@ -72,6 +72,7 @@ impl<'a> CheckWords<'a> {
             is_body: seen.http,
         };
         let server = ServerFacts {
+            reused: false,
             source: self.ends.0,
             destination: self.ends.1,
             tls: self.tls.as_deref().map(tls_facts),

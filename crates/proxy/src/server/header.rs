@@ -74,7 +74,7 @@ pub(crate) fn header(
         texts.push((kind::ALPN, protocol.to_vec()));
     }
     if how.authority {
-        let told = client.greeting().and_then(|greeting| greeting.authority.as_deref());
+        let told = client.greeting().and_then(|greeting| greeting.authority());
         let asked = tls.and_then(|info| info.name.as_deref()).map(str::as_bytes);
         texts.extend(asked.or(told).map(|name| (kind::AUTHORITY, name.to_vec())));
     }

@@ -7,6 +7,7 @@ use manylane_expr::Timestamp;
 use manylane_http::{Head, List};
 use manylane_io::{Io, SocketAddrAny, socket};
 use manylane_mux::h2;
+use manylane_net::proxy_protocol::{Tlvs, kind};
 use manylane_net::{Connection, Incoming, Packets, TlsStream};
 use manylane_pool::{AllocError, Pool, Pooled};
 use manylane_sync::qsbr::Reader;
@@ -55,14 +56,24 @@ struct ClientAddresses {
 /// Fields of a PROXY header beside the addresses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Greeting {
-    /// Host name that the client asked for.
-    pub(crate) authority: Option<Box<[u8]>>,
-    /// Identifier of the connection.
-    pub(crate) unique_id: Option<Box<[u8]>>,
-    /// Network namespace, if the configuration also names it.
+    /// What its vectors say, one after another.
+    pub(crate) tlvs: Box<[u8]>,
+    /// The network namespace, if the configuration names it, too.
     pub(crate) namespace: Option<Arc<str>>,
     /// Time that the session waited for the header.
     pub(crate) took: Duration,
+}
+
+impl Greeting {
+    /// The host name that the client asked for.
+    pub(crate) fn authority(&self) -> Option<&[u8]> {
+        Tlvs::kept(&self.tlvs).value_of(kind::AUTHORITY)
+    }
+
+    /// An identifier of the connection.
+    pub(crate) fn unique_id(&self) -> Option<&[u8]> {
+        Tlvs::kept(&self.tlvs).value_of(kind::UNIQUE_ID)
+    }
 }
 
 manylane_sync::lazy_static! {

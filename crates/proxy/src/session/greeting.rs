@@ -82,8 +82,7 @@ async fn header(local: &Rc<Local>, client: &mut Client) -> Result<(), NoGreeting
                 };
                 let value = |kind| header.tlvs.value_of(kind);
                 let greeting = Greeting {
-                    authority: value(kind::AUTHORITY).map(Box::from),
-                    unique_id: value(kind::UNIQUE_ID).map(Box::from),
+                    tlvs: header.tlvs.bytes().into(),
                     namespace: value(kind::NETNS).and_then(|name| local.generation.namespace(name)),
                     took: local.here().now().since(begun),
                 };

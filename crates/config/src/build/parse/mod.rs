@@ -110,10 +110,16 @@ fn options(b: &mut Builder<'_>, place: SectionKind, words: &[Word]) {
             Shape::Args(args) => args.len(),
             Shape::Own(_, words) => *words,
         };
-        if after.len() < takes {
+        // As the last word of its line it is a field without a value.
+        let is_empty = after.is_empty() && name == b"set-proxy-v2-tlv-fmt";
+        if after.len() < takes && !is_empty {
             return b.found.alert(head.pos(), keyword.expects(after.len()));
         }
+        let takes = takes.min(after.len());
         let mut arguments = Cow::Borrowed(&after[..takes]);
+        if is_empty {
+            arguments = vec![Word::plain("", head.pos())].into();
+        }
         if matches!(&keyword.shape, Shape::Args(args)
             if args.first().is_some_and(|arg| arg.name == "address"))
             && let Some(text) = after.first().and_then(Word::text).filter(|text| text.contains('$'))
