@@ -1,19 +1,19 @@
-//! Which driver: by name, or by environment.
+//! Choice of the driver, by name or by environment variable.
 
 use crate::uring::{TrialFailure as Failure, try_out};
 use rustix::io::Errno;
 use std::fmt;
 use std::str::FromStr;
 
-/// The environment variable that chooses.
+/// Environment variable that chooses the driver.
 pub const DRIVER_VARIABLE: &str = "MANYLANE_DRIVER";
 
 /// A driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Readiness, then a call for each transfer. Any Linux.
+    /// Readiness events, then a system call for each transfer. Any Linux.
     Epoll,
-    /// Transfers handed to the kernel in batches.
+    /// Transfers submitted to the kernel in batches.
     IoUring,
 }
 
@@ -21,7 +21,7 @@ impl Kind {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Epoll, Self::IoUring];
 
-    /// Its name, as [`Choice`] reads it.
+    /// Returns the name that [`Choice`] parses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Epoll => "epoll",
@@ -36,22 +36,23 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Which driver is wanted.
+/// The requested driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// `io_uring` where it passes a trial, else `epoll`: [`settle`](Self::settle).
+    /// `io_uring` if it passes a trial, otherwise `epoll`: [`settle`](Self::settle).
     #[default]
     Auto,
-    /// This one or none.
+    /// This driver or none.
     Only(Kind),
 }
 
 impl Choice {
-    /// The driver that [`Auto`](Self::Auto) takes on this machine: `io_uring` where one operation receives
-    /// two messages from a pair of sockets, else `epoll`, and why. Another choice stays as it is.
+    /// Returns the driver that [`Auto`](Self::Auto) selects on this machine: `io_uring` if one operation
+    /// receives two messages from a socket pair, otherwise `epoll` and the reason. Another choice stays as it
+    /// is.
     ///
-    /// The trial takes about 100 us and a ring's memory for so long. It must run with the rights that the
-    /// lanes will have, and once for all of them, so that they agree.
+    /// The trial takes about 100 us, and a ring's memory meanwhile. Run it with the privileges of the lanes,
+    /// and once for all of them, so that they agree.
     pub fn settle(self) -> (Kind, Option<Unsuitable>) {
         match self {
             Self::Only(kind) => (kind, None),
@@ -62,7 +63,7 @@ impl Choice {
         }
     }
 
-    /// What [`DRIVER_VARIABLE`] says; [`Auto`](Self::Auto) when it is not set or empty.
+    /// Reads [`DRIVER_VARIABLE`]; returns [`Auto`](Self::Auto) if it is not set or empty.
     ///
     /// # Errors
     /// [`UnknownDriver`].
@@ -88,7 +89,7 @@ impl FromStr for Choice {
     }
 }
 
-/// Why `io_uring` is not taken.
+/// Reason why `io_uring` is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsuitable {
     step: &'static str,
@@ -103,7 +104,7 @@ impl fmt::Display for Unsuitable {
 
 impl std::error::Error for Unsuitable {}
 
-/// No driver has this name.
+/// Error: no driver has this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownDriver(Box<str>);
 

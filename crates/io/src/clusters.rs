@@ -1,11 +1,11 @@
-//! How many clusters a lane's connections may hold, and who waits for some (R-D4).
+//! The limit on the clusters of a lane's connections, and the queue of receives that wait for some (R-D4).
 //!
-//! 1. Only a receive that holds nothing waits: of a connection without a partial message and without unsent
-//!    bytes. All others go on, one cluster at a time, so what is held is released sooner or later. Whoever
-//!    sets the limit leaves room for them.
-//! 2. Who waits stands in the lane's queue, in order. Before each look at the kernel the lane wakes as many
-//!    as it has clusters for. No lane wakes another's.
-//! 3. A newcomer waits behind those who wait. One that was woken and finds nothing goes to the front.
+//! 1. Only a receive that holds nothing waits: that of a connection without a partial message and without
+//!    unsent bytes. All others go on, one cluster at a time, so held clusters are released sooner or later.
+//!    The limit must leave room for them.
+//! 2. Waiters are in the lane's queue, in order. Before each check of the kernel the lane wakes as many as it
+//!    has clusters for. No lane wakes another's.
+//! 3. A new waiter goes behind the others. One that was woken and finds nothing goes to the front.
 //! 4. `turn` of a source is [`Turn::Queued`] exactly while the queue has its key.
 
 use crate::slab::Key;
@@ -14,23 +14,23 @@ use std::collections::VecDeque;
 use std::task::Waker;
 use std::time::Duration;
 
-/// How often a lane looks for clusters while somebody waits and nothing else happens: those that other lanes
-/// release, with bytes that came from here, are seen then.
+/// Interval at which a lane checks for clusters while a receive waits and nothing else happens: other lanes
+/// may have released clusters with bytes from here.
 pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
-/// Whether a source waits for clusters.
+/// State of a source in the queue for clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Turn {
     #[default]
     None,
     Queued,
-    /// It was woken, and has not received since.
+    /// The lane woke it, and it has not received since.
     Offered,
 }
 
 pub(crate) struct Clusters {
-    /// Clusters in use on this lane from which on a receive that holds nothing waits, and any other fills one
-    /// at most.
+    /// Number of clusters in use on this lane from which on a receive that holds nothing waits, and any other
+    /// fills at most one.
     most: Cell<usize>,
     queue: RefCell<VecDeque<Key>>,
 }
@@ -49,14 +49,15 @@ impl Clusters {
         self.most.get() != usize::MAX
     }
 
-    /// Whether anybody waits.
+    /// True if a receive waits.
     #[inline]
     pub(crate) fn are_waited_for(&self) -> bool {
         !self.queue.borrow().is_empty()
     }
 
-    /// How many clusters a receive of the source `key` may fill; none where it waits. `holds` tells whether
-    /// anything of the connection is held, `idle` how many clusters the driver keeps for the kernel.
+    /// Returns how many clusters a receive of the source `key` may fill; none if it must wait. `holds` is
+    /// true if the connection holds clusters; `idle` is the number of clusters that the driver keeps for the
+    /// kernel.
     #[inline]
     pub(crate) fn ask(&self, key: Key, turn: &mut Turn, holds: bool, idle: usize) -> Option<usize> {
         if self.are_limited() { self.ask_limited(key, turn, holds, idle) } else { Some(usize::MAX) }
@@ -91,8 +92,8 @@ impl Clusters {
         }
     }
 
-    /// Wakes who may go on. `take` gives the waker of a source of which the queue has the key, if it still
-    /// waits. True if somebody was woken.
+    /// Wakes the waiters that may go on. `take` returns the waker of a queued source, if it still waits.
+    /// Returns true if it woke any.
     #[cold]
     pub(crate) fn offer(&self, idle: usize, take: impl Fn(Key) -> Option<Waker>) -> bool {
         let mut woken = 0;
@@ -107,7 +108,7 @@ impl Clusters {
         woken > 0
     }
 
-    /// The source is gone.
+    /// Removes a source that is released.
     pub(crate) fn forget(&self, key: Key, turn: Turn) {
         if turn == Turn::Queued {
             self.queue.borrow_mut().retain(|queued| *queued != key);

@@ -1,4 +1,4 @@
-//! Connections to others.
+//! Outgoing connections.
 
 use crate::core::{Direction, Nature, backend};
 use crate::driver::Io;
@@ -10,13 +10,12 @@ use rustix::net::{SocketAddrAny, connect_unspec, sockopt};
 use std::os::fd::{AsFd, OwnedFd};
 
 impl Io {
-    /// Connects `socket`, whose options are set already, to `address`. The bytes may be sent once this is
-    /// done.
+    /// Connects `socket`, whose options are set already, to `address`. After completion bytes can be sent.
     ///
-    /// Dropped before, it closes the socket: the attempt is over.
+    /// Dropping the future closes the socket and ends the attempt.
     ///
     /// # Errors
-    /// What the system says, without the address: [`Error::at`] adds it.
+    /// The system's, without the address: [`Error::at`] adds it.
     pub async fn connect(
         &self,
         socket: impl Into<OwnedFd>,
@@ -29,8 +28,8 @@ impl Io {
         self.connect_as(socket, nature, address.into()).await
     }
 
-    /// [`connect`](Self::connect) for a socket whose maker knows what it is, so that nobody needs to ask the
-    /// system: non-blocking, and of TCP over IP if `is_tcp` says so. Three calls less.
+    /// Connects as [`connect`](Self::connect), but saves three system calls: the caller asserts that the
+    /// socket is non-blocking, and `is_tcp` says whether it is TCP over IP.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -57,13 +56,12 @@ impl Io {
 }
 
 impl Stream {
-    /// Ends a TCP connection with a reset, as closing may, and leaves the socket with all its options for
-    /// another: [`connect_again`](Self::connect_again). For who makes many connections that carry
-    /// nothing: it is neither opened nor closed nor registered for each.
+    /// Ends a TCP connection with a reset, as a close may, and keeps the socket with all its options for
+    /// another connection: [`connect_again`](Self::connect_again). For callers that make many connections
+    /// without data: the socket is not opened, closed and registered for each.
     ///
     /// # Errors
-    /// What the system says, and `EBUSY` when something was sent or received. Then the stream is of no more
-    /// use.
+    /// The system's, and `EBUSY` if bytes were sent or received. The stream is then unusable.
     pub fn disconnect(&self) -> Result<(), Error> {
         let core = self.core();
         let fail = |errno| Error::system(Call::Connect, errno);
@@ -72,13 +70,13 @@ impl Stream {
         }
         core.tallies.others.add(2);
         connect_unspec(self).map_err(fail)?;
-        // The system notes the reset as the socket's error, which the next connection would be told.
+        // The system records the reset as the socket's error, which the next connection would return.
         let _ = sockopt::socket_error(self).map_err(fail)?;
         Ok(())
     }
 
-    /// Connects a stream that was disconnected. Dropped before, the attempt is over: then it can only be
-    /// dropped.
+    /// Connects a stream that was disconnected. Dropping the future ends the attempt; the stream can then
+    /// only be dropped.
     ///
     /// # Errors
     /// As [`Io::connect`].

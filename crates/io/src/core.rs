@@ -1,14 +1,14 @@
-//! What a lane's driver is made of, whichever it is: the backend, and what both share.
+//! The core of a lane's driver: the backend, and the parts that both backends share.
 //!
 //! Rules that the code cites:
-//! 1. **One thread.** A `Core` is in an `Rc` and stays on its lane. It lives until the last descriptor of it
-//!    is gone.
-//! 2. **Nothing foreign runs while something is borrowed.** Wakers are taken out first and woken after;
+//! 1. **One thread.** A `Core` is in an `Rc` and stays on its lane. It lives until its last descriptor is
+//!    gone.
+//! 2. **No foreign code runs while something is borrowed.** Wakers are taken out first and woken after;
 //!    chains are taken out before they are sent, since dropping a segment may run a foreign free function.
-//! 3. **A future holds no state that the kernel knows.** What the kernel works on belongs to the backend. So
-//!    dropping a future loses no bytes and frees no buffer that is still written to.
-//! 4. **Whoever is not waited for is not forgotten.** Every `Pending` leaves a waker with the descriptor,
-//!    with [`Core::defer`] or with a timer.
+//! 3. **A future holds no state that the kernel uses.** Such state belongs to the backend. So dropping a
+//!    future loses no bytes and frees no buffer that the kernel still writes to.
+//! 4. **No waiting task is forgotten.** Every `Pending` leaves a waker with the descriptor, with
+//!    [`Core::defer`] or with a timer.
 
 use crate::clusters::Clusters;
 use crate::epoll::Epoll;
@@ -32,37 +32,37 @@ struct Deferred {
 pub(crate) struct Core {
     pub(crate) here: Here,
     pub(crate) tallies: &'static Tallies,
-    /// Looks at the kernel so far: what is bounded is bounded for each of them.
+    /// Number of checks of the kernel so far: bounds apply to each of them.
     pub(crate) round: Cell<u32>,
-    /// Connections that each listener may accept in a round, one at least.
+    /// Number of connections that each listener may accept in a round, at least one.
     pub(crate) accepts: Cell<u32>,
     /// Tasks that had their share of this round.
     deferred: RefCell<Vec<Deferred>>,
-    /// The other half of `deferred`, so that neither is allocated anew.
+    /// The second vector, swapped with `deferred`, so that neither is reallocated.
     woken: RefCell<Vec<Deferred>>,
     /// Tasks that wait for a descriptor to be closed.
     starved: RefCell<Vec<(u64, Waker)>>,
     tickets: Cell<u64>,
     pub(crate) pipes: RefCell<Vec<Pipe>>,
-    /// Pipes that there are, kept ones included, and how many there may be.
+    /// Number of pipes, kept ones included. `most_pipes` is their maximum.
     pub(crate) pipes_open: Cell<usize>,
     pub(crate) most_pipes: Cell<usize>,
     /// Bytes of a pipe, and of one splice.
     pub(crate) pipe_size: Cell<usize>,
-    /// Events that one look at the kernel takes in.
+    /// Maximum number of events that one check of the kernel returns.
     pub(crate) events: Cell<usize>,
     pub(crate) clusters: Clusters,
     pub(crate) backend: Backend,
 }
 
-/// The two drivers. Each call of the data path is one branch on it.
+/// The two drivers. Each call of the data path branches once on it.
 #[expect(clippy::large_enum_variant)] // there is one for each lane
 pub(crate) enum Backend {
     Epoll(Epoll),
     Uring(Uring),
 }
 
-/// Calls the same function of whichever backend there is.
+/// Calls the same function of the active backend.
 macro_rules! backend {
     ($core:expr, $driver:ident => $call:expr) => {
         match &$core.backend {
@@ -73,7 +73,7 @@ macro_rules! backend {
 }
 pub(crate) use backend;
 
-/// What a descriptor is.
+/// Kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nature {
     /// TCP: a read that fills less than its room has emptied the socket.
@@ -84,7 +84,7 @@ pub(crate) enum Nature {
     Datagram,
 }
 
-/// One of the two things that a task may wait for on a descriptor.
+/// The two directions in which a task may wait on a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -112,19 +112,19 @@ impl Core {
         }
     }
 
-    /// Has the task woken at the next look at the kernel, which then does not wait; unless it
+    /// Wakes the task at the next check of the kernel, which then does not wait; unless the task
     /// [leaves](Self::leave) before.
     pub(crate) fn defer(&self, key: Key, direction: Direction, waker: &Waker) {
         self.deferred.borrow_mut().push(Deferred { key, direction, waker: waker.clone() });
     }
 
-    /// Whether tasks wait for the next look at the kernel.
+    /// True if tasks wait for the next check of the kernel.
     #[inline]
     pub(crate) fn has_deferred(&self) -> bool {
         !self.deferred.borrow().is_empty()
     }
 
-    /// Begins a round: wakes who was deferred, and tells whether anybody was.
+    /// Begins a round: wakes the deferred tasks, and returns true if there were any.
     #[inline]
     pub(crate) fn begin_round(&self) -> bool {
         self.round.set(self.round.get().wrapping_add(1));
@@ -139,7 +139,8 @@ impl Core {
         true
     }
 
-    /// Wakes who waits for clusters, as far as there are some (R-D4); true if somebody was woken.
+    /// Wakes the tasks that wait for clusters, as many as there are clusters for (R-D4); returns true if it
+    /// woke any.
     #[inline]
     pub(crate) fn offer_clusters(&self) -> bool {
         self.clusters.are_waited_for()
@@ -148,22 +149,22 @@ impl Core {
 
     // ---- Descriptors come and go ----
 
-    /// Makes a descriptor the backend's. It asks nothing of the kernel.
+    /// Adds a descriptor to the backend. Makes no system call.
     pub(crate) fn add(&self, nature: Nature) -> Key {
         self.tallies.opened.add(1);
         backend!(self, driver => driver.add(nature))
     }
 
-    /// Closes it, whatever still goes on with it.
+    /// Closes a descriptor, even while operations on it are in progress.
     pub(crate) fn release(&self, key: Key, fd: OwnedFd) {
         self.tallies.closes.add(1);
         backend!(self, driver => driver.release(self, key, fd));
         self.tallies.released.add(1);
     }
 
-    /// Nobody waits in this direction any more.
+    /// Ends the waiting in this direction.
     pub(crate) fn leave(&self, key: Key, direction: Direction) {
-        // The task may end now: waking it later would wake a task that has ended.
+        // The task may end now, and must not be woken later.
         self.deferred.borrow_mut().retain(|deferred| deferred.key != key || deferred.direction != direction);
         backend!(self, driver => driver.leave(key, direction));
     }
@@ -172,7 +173,7 @@ impl Core {
         backend!(self, driver => driver.forget_readiness(key, direction));
     }
 
-    /// A descriptor that no task waits for is closed.
+    /// Closes a descriptor for which no task waits.
     pub(crate) fn close_plainly(&self, fd: OwnedFd) {
         self.tallies.closes.add(1);
         drop(fd);
@@ -181,7 +182,7 @@ impl Core {
 
     // ---- No descriptors left ----
 
-    /// A descriptor is closed, or about to be before anything that is asked for from here on.
+    /// Wakes the tasks that wait for a descriptor: one is closed, or will be before any later request.
     pub(crate) fn descriptor_freed(&self) {
         if !self.starved.borrow().is_empty() {
             let starved = self.starved.take();
@@ -207,7 +208,7 @@ impl Core {
     }
 }
 
-/// The descriptor of a source, which lives as long as the source does.
+/// Descriptor of a source, which lives as long as the source.
 pub(crate) type Fd<'a> = BorrowedFd<'a>;
 
 impl Drop for Core {
@@ -218,7 +219,7 @@ impl Drop for Core {
     }
 }
 
-/// What one descriptor had in a round.
+/// Amount that one descriptor used in a round.
 pub(crate) struct Budget {
     round: Cell<u32>,
     taken: Cell<usize>,
@@ -229,7 +230,7 @@ impl Budget {
         Self { round: Cell::new(0), taken: Cell::new(0) }
     }
 
-    /// Whether something of `limit` is left in this round.
+    /// True if some of `limit` is left in this round.
     pub(crate) fn is_left(&self, core: &Core, limit: usize) -> bool {
         if self.round.replace(core.round.get()) != core.round.get() {
             self.taken.set(0);

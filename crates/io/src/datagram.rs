@@ -1,7 +1,7 @@
-//! Datagrams, many with one call.
+//! Datagrams, many with one system call.
 //!
-//! System calls: `recvmmsg` and `sendmmsg`, with either driver: io_uring has no operation for many datagrams
-//! from many senders at once, so there it tells when the socket is ready, and the call is the same.
+//! System calls: `recvmmsg` and `sendmmsg`, with either driver. io_uring has no operation for many datagrams
+//! from many senders at once, so it only reports when the socket is ready, and the call is the same.
 
 use crate::core::{Budget, Core, Direction, Nature, backend};
 use crate::driver::Io;
@@ -24,27 +24,27 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A datagram that came.
+/// A received datagram.
 #[derive(Debug)]
 pub struct Datagram {
     /// Its bytes.
     pub bytes: Segment,
-    /// Who sent it; none for an unnamed sender.
+    /// Address of the sender; none for an unnamed one.
     pub from: Option<SocketAddrAny>,
-    /// It was longer than the room for it, and its end is lost.
+    /// True if the datagram was longer than its room; the rest is lost.
     pub truncated: bool,
 }
 
-/// A datagram to be sent.
+/// A datagram to send.
 #[derive(Debug)]
 pub struct Outgoing {
     /// Its bytes, at most [`SEGMENTS_PER_WRITE`](crate::SEGMENTS_PER_WRITE) segments.
     pub bytes: Chain,
-    /// To whom; none on a connected socket.
+    /// Destination; none on a connected socket.
     pub to: Option<SocketAddrAny>,
 }
 
-/// A datagram socket in the hands of a lane's driver: UDP, or a local one. Closed when dropped.
+/// A datagram socket, UDP or local, that belongs to a lane's driver. Closed when dropped.
 pub struct Datagrams {
     core: Rc<Core>,
     key: Key,
@@ -52,15 +52,15 @@ pub struct Datagrams {
     room: usize,
     received: Budget,
     sent: Budget,
-    /// Whether pieces may share a message, once that is known.
+    /// True if pieces may share a message; none while that is unknown.
     together: Cell<Option<bool>>,
 }
 
 impl Io {
-    /// Takes over a datagram socket, made non-blocking if it is not. A datagram has room for 2 KiB.
+    /// Takes over a datagram socket, and makes it non-blocking. A datagram has room for 2 KiB.
     ///
     /// # Errors
-    /// When it is not a datagram socket.
+    /// If it is not a datagram socket.
     pub fn datagrams(&self, fd: impl Into<OwnedFd>) -> Result<Datagrams, Error> {
         let fd = fd.into();
         let kind = sockopt::socket_type(&fd).map_err(|errno| Error::system(Call::Register, errno))?;
@@ -83,21 +83,22 @@ impl Io {
 }
 
 impl Datagrams {
-    /// The room for each datagram from here on: 2 or 16 KiB, whichever holds `bytes`. What is longer is cut.
+    /// Sets the room for each later datagram: 2 or 16 KiB, the smaller that holds `bytes`. Longer datagrams
+    /// are truncated.
     pub fn set_room(&mut self, bytes: usize) {
         self.room = bytes.clamp(1, manylane_buf::MAX_CLUSTER);
     }
 
-    /// Waits for datagrams, and puts those that are there behind `into`, at most
-    /// [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL); how many it were, at least one. Dropped, it has
-    /// taken none.
+    /// Waits for datagrams, appends those that are there to `into`, at most
+    /// [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL), and returns their number, at least one. If the
+    /// future is dropped, it has taken none.
     ///
-    /// Cost: one `recvmmsg`. Its clusters are taken when the socket is ready, and given back where no
-    /// datagram came.
+    /// Cost: one `recvmmsg`. It allocates its clusters when the socket is ready, and frees those without a
+    /// datagram.
     ///
     /// # Errors
-    /// What the system says, errors that came over the network for earlier datagrams included; no memory;
-    /// another task waits for the same.
+    /// The system's, including errors from the network for earlier datagrams; no memory; another task already
+    /// waits for the same.
     pub fn recv_batch<'a>(
         &'a self,
         into: &'a mut Vec<Datagram>,
@@ -106,13 +107,13 @@ impl Datagrams {
         self.retry(call, move || receive(self.fd.as_fd(), self.room, into, &self.core))
     }
 
-    /// Sends from the front of `datagrams`, which loses those that were sent; returns how many, at least one,
-    /// at most [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL). Dropped while it waits, it has sent
-    /// none.
+    /// Sends from the front of `datagrams`, removes the sent ones and returns their number: at least one, at
+    /// most [`DATAGRAMS_PER_CALL`](crate::DATAGRAMS_PER_CALL). If the future is dropped while it waits, it
+    /// has sent none.
     ///
     /// # Errors
-    /// What the system says about the first datagram, which stays where it is: `EMSGSIZE` for one that is too
-    /// long, also for one of too many segments.
+    /// The system's for the first datagram, which stays in the queue: `EMSGSIZE` for one that is too long, or
+    /// has too many segments.
     pub fn send_batch<'a>(
         &'a self,
         datagrams: &'a mut VecDeque<Outgoing>,
@@ -128,15 +129,16 @@ impl Datagrams {
         })
     }
 
-    /// Sends pieces of `bytes`, each a datagram to `to`: those that end at `ends`, from the one of number
-    /// `from` on; returns how many, at least one. With one call, and over UDP neighbours of one length go
-    /// through the kernel together, as far as it can do that. Dropped while it waits, it has sent none.
+    /// Sends pieces of `bytes`, each as a datagram to `to`: the pieces end at `ends`, and the first has the
+    /// number `from`. Returns how many it sent, at least one. Uses one system call; over UDP neighbours of
+    /// equal length go through the kernel together, as far as it supports that. If the future is dropped
+    /// while it waits, it has sent none.
     ///
     /// # Errors
-    /// As [`send_batch`](Self::send_batch), about the first piece.
+    /// As [`send_batch`](Self::send_batch), for the first piece.
     ///
     /// # Panics
-    /// When there is no such piece, or ends are not in order within `bytes`.
+    /// If there is no such piece, or if the ends are not in order within `bytes`.
     pub fn send_pieces<'a>(
         &'a self,
         (bytes, ends, from): (&'a [u8], &'a [usize], usize),
@@ -152,7 +154,7 @@ impl Datagrams {
         })
     }
 
-    /// Tries whenever the socket is ready.
+    /// Repeats the attempt whenever the socket is ready.
     fn retry<'a>(
         &'a self,
         call: (Direction, Call),
@@ -192,7 +194,7 @@ impl Datagrams {
 
 impl Drop for Datagrams {
     fn drop(&mut self) {
-        // SAFETY: taken once: here is the end.
+        // SAFETY: taken only here, at the end.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         self.core.release(self.key, fd);
     }
@@ -210,7 +212,7 @@ impl fmt::Debug for Datagrams {
     }
 }
 
-/// One call's headers, addresses and vectors. The kernel writes lengths and flags into the headers.
+/// Headers, addresses and vectors of one call. The kernel writes lengths and flags into the headers.
 struct Table<const VECTORS: usize> {
     headers: [libc::mmsghdr; DATAGRAMS_PER_CALL],
     addresses: [MaybeUninit<SocketAddrStorage>; DATAGRAMS_PER_CALL],
@@ -226,7 +228,7 @@ impl<const VECTORS: usize> Table<VECTORS> {
     }
 }
 
-/// One `recvmmsg`.
+/// Makes one `recvmmsg` call.
 fn receive(fd: BorrowedFd<'_>, room: usize, into: &mut Vec<Datagram>, core: &Core) -> Result<usize, Errno> {
     let mut clusters: [Option<Cluster>; DATAGRAMS_PER_CALL] = [const { None }; DATAGRAMS_PER_CALL];
     let mut table = Table::<DATAGRAMS_PER_CALL>::new();
@@ -247,7 +249,7 @@ fn receive(fd: BorrowedFd<'_>, room: usize, into: &mut Vec<Datagram>, core: &Cor
         return Err(Errno::NOMEM);
     }
     core.tallies.reads.add(1);
-    // SAFETY: `wanted` headers are filled in, with rooms that live until after the call and that nobody else
+    // SAFETY: `wanted` headers are filled in, with rooms that live until after the call and that nothing else
     // uses.
     let n = unsafe {
         libc::recvmmsg(
@@ -263,7 +265,7 @@ fn receive(fd: BorrowedFd<'_>, room: usize, into: &mut Vec<Datagram>, core: &Cor
     {
         let Some(mut cluster) = cluster.take() else { break };
         let len = (header.msg_len as usize).min(cluster.spare_len());
-        // SAFETY: the kernel has written so many bytes into the room.
+        // SAFETY: the kernel has written this many bytes into the room.
         unsafe { cluster.commit(len) };
         core.tallies.bytes_in.add(len as u64);
         let name_len = header.msg_hdr.msg_namelen as usize;
@@ -277,10 +279,10 @@ fn receive(fd: BorrowedFd<'_>, room: usize, into: &mut Vec<Datagram>, core: &Cor
     Ok(n)
 }
 
-/// Vectors of one `sendmmsg`: most datagrams are one segment.
+/// Number of vectors of one `sendmmsg`: most datagrams are one segment.
 const VECTORS: usize = 2 * SEGMENTS_PER_WRITE;
 
-/// One `sendmmsg`, of those from the front on for which there are vectors.
+/// Makes one `sendmmsg` call, for datagrams from the front as long as there are vectors.
 fn transmit(fd: BorrowedFd<'_>, datagrams: &VecDeque<Outgoing>, core: &Core) -> Result<usize, Errno> {
     let mut table = Table::<VECTORS>::new();
     let (mut wanted, mut used, mut slices) = (0, 0, [IoSlice::new(&[]); SEGMENTS_PER_WRITE]);

@@ -1,4 +1,4 @@
-//! A lane's driver, and the handle by which its tasks reach it.
+//! A lane's driver, and the handle with which its tasks use it.
 
 use crate::choice::{Choice, Kind, UnknownDriver};
 use crate::clusters::LOOK;
@@ -15,22 +15,22 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a lane waits in between its rounds. One for each lane, made on its thread; see the crate's page.
+/// The poller of a lane: one for each lane, created on its thread; see the crate's page.
 pub struct Driver {
     io: Io,
 }
 
-/// A lane's driver, for the tasks of that lane. A clone is one more count in memory of the lane.
+/// Handle of a lane's driver, for the tasks of that lane. A clone costs one more count in memory of the lane.
 #[derive(Clone)]
 pub struct Io {
     core: Rc<Core>,
 }
 
 impl Driver {
-    /// The lane's driver.
+    /// Creates the lane's driver.
     ///
     /// # Errors
-    /// [`DriverError`] when the kernel does not allow the one that was chosen.
+    /// [`DriverError`] if the kernel refuses the chosen one.
     pub fn new(here: Here, choice: Choice) -> Result<Self, DriverError> {
         let kind = choice.settle().0;
         let backend = match kind {
@@ -41,8 +41,8 @@ impl Driver {
         Ok(Self { io: Io { core: Rc::new(Core::new(here, backend)) } })
     }
 
-    /// The driver that the environment names ([`DRIVER_VARIABLE`](crate::DRIVER_VARIABLE)); without it,
-    /// [`Choice::Auto`].
+    /// Creates the driver that the environment names ([`DRIVER_VARIABLE`](crate::DRIVER_VARIABLE)); without
+    /// the variable, [`Choice::Auto`].
     ///
     /// # Errors
     /// [`DriverError`]; its sentence names the choices.
@@ -50,12 +50,12 @@ impl Driver {
         Self::new(here, Choice::from_environment().map_err(DriverError::Unknown)?)
     }
 
-    /// The handle for tasks.
+    /// Returns the handle for tasks.
     pub fn io(&self) -> Io {
         self.io.clone()
     }
 
-    /// Which one it is.
+    /// Returns the kind of driver.
     pub fn kind(&self) -> Kind {
         self.io.kind()
     }
@@ -96,12 +96,12 @@ impl Io {
         &self.core
     }
 
-    /// The lane.
+    /// Returns the lane.
     pub fn here(&self) -> Here {
         self.core.here
     }
 
-    /// Which driver it is.
+    /// Returns the kind of driver.
     pub fn kind(&self) -> Kind {
         match self.core.backend {
             Backend::Epoll(_) => Kind::Epoll,
@@ -109,59 +109,59 @@ impl Io {
         }
     }
 
-    /// Connections that each listener of this lane hands out in one round (R-F5).
-    /// [`ACCEPTS_PER_ROUND`](crate::ACCEPTS_PER_ROUND) at first.
+    /// Returns how many connections each listener of this lane accepts in one round (R-F5). Initially
+    /// [`ACCEPTS_PER_ROUND`](crate::ACCEPTS_PER_ROUND).
     pub fn accepts_per_round(&self) -> u32 {
         self.core.accepts.get()
     }
 
-    /// Sets it, from this round on. Zero counts as one, since a listener that gives nothing would wake its
-    /// task in each round for ever, and more than
-    /// [`MOST_ACCEPTS_PER_ROUND`](crate::MOST_ACCEPTS_PER_ROUND) as that. The more, the longer a storm of new
-    /// connections holds up those that are served.
+    /// Sets that number, from this round on. Zero counts as one, since a listener that accepts nothing would
+    /// wake its task in each round for ever; the maximum is
+    /// [`MOST_ACCEPTS_PER_ROUND`](crate::MOST_ACCEPTS_PER_ROUND). A larger number lets a storm of new
+    /// connections delay established ones for longer.
     pub fn set_accepts_per_round(&self, connections: u32) {
         self.core.accepts.set(connections.clamp(1, MOST_ACCEPTS_PER_ROUND));
     }
 
-    /// Events that one look at the kernel takes in.
+    /// Returns the maximum number of events of one check of the kernel.
     pub fn events_per_wait(&self) -> usize {
         self.core.events.get()
     }
 
-    /// Sets it, from the next look on: 1 to [`MOST_EVENTS_PER_WAIT`](crate::MOST_EVENTS_PER_WAIT). What comes
-    /// on top is taken in by the next.
+    /// Sets that number, from the next check on: 1 to [`MOST_EVENTS_PER_WAIT`](crate::MOST_EVENTS_PER_WAIT).
+    /// The following check returns the rest.
     pub fn set_events_per_wait(&self, events: usize) {
         self.core.events.set(events.clamp(1, MOST_EVENTS_PER_WAIT));
     }
 
-    /// Pipes for splicing that this lane may have at a time; where there is none left, bytes are copied.
-    /// Without a bound at first.
+    /// Sets the maximum number of pipes for splicing of this lane; without a free pipe, bytes are copied.
+    /// Initially unlimited.
     pub fn set_most_pipes(&self, pipes: usize) {
         self.core.most_pipes.set(pipes);
     }
 
-    /// Pipes for splicing that this lane has, those included that nobody uses at the moment.
+    /// Returns the number of pipes for splicing of this lane, unused ones included.
     pub fn pipes(&self) -> usize {
         self.core.pipes_open.get()
     }
 
-    /// Bytes of a pipe that is made from here on, and of one splice: one page at least, and no more than the
-    /// kernel allows.
+    /// Sets the size in bytes of later pipes, and of one splice: at least a page, and at most the kernel's
+    /// limit.
     pub fn set_pipe_size(&self, bytes: usize) {
         self.core.pipe_size.set(bytes.max(SMALLEST_PIPE));
     }
 
-    /// While so many clusters are in use on this lane, a receive that holds nothing
-    /// ([`recv_within_limit`](crate::Stream::recv_within_limit)) waits until some are released, and any other
-    /// takes one at a time (`tune.buffers.limit`, R-D4). `usize::MAX` is no bound, as at first.
+    /// Sets the limit on clusters in use on this lane (`tune.buffers.limit`, R-D4). From the limit on a
+    /// receive that holds nothing ([`recv_within_limit`](crate::Stream::recv_within_limit)) waits until some
+    /// are released, and any other takes one at a time. `usize::MAX`, the initial value, means no limit.
     ///
-    /// With io_uring and a bound, streams are received with calls of their own, since the kernel would fill
-    /// its ring for connections that have to wait.
+    /// With io_uring and a limit, streams are received with system calls of their own, since the kernel would
+    /// fill its ring for connections that have to wait.
     pub fn set_most_clusters(&self, clusters: usize) {
         self.core.clusters.limit(clusters);
     }
 
-    /// Descriptors in the driver's hands, those included that are being closed.
+    /// Returns the number of descriptors of the driver, including those that are being closed.
     pub fn open(&self) -> usize {
         crate::core::backend!(self.core, driver => driver.len())
     }
@@ -179,17 +179,17 @@ impl fmt::Debug for Io {
     }
 }
 
-/// A lane has no driver.
+/// Error: a lane has no driver.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DriverError {
-    /// The environment names one that does not exist.
+    /// The environment names a driver that does not exist.
     Unknown(UnknownDriver),
-    /// The kernel refused it.
+    /// The kernel refused the driver.
     Refused {
-        /// Which.
+        /// Kind of driver.
         kind: Kind,
-        /// What it said.
+        /// The kernel's error.
         errno: Errno,
     },
 }

@@ -788,7 +788,7 @@ impl Rcv {
     }
 
     /// Takes up to `max` bytes of a stream, by reference, into `taken`: at most [`BATCH`] pieces at a time.
-    /// Control as in [`take_bytes`](Self::take_bytes). How many bytes; 0 at the end.
+    /// Control data as in [`take_bytes`](Self::take_bytes). Returns the number of bytes; 0 at the end.
     pub(crate) fn take_pieces(&mut self, max: usize, taken: &mut Taken) -> Result<usize, Error> {
         let mut n = 0;
         while n < max && !taken.is_full() {
