@@ -1,32 +1,32 @@
-//! What can go wrong, in one sentence each.
+//! Errors of the driver, each with a sentence.
 
 use rustix::io::Errno;
 use std::fmt;
 use std::io;
 
-/// What was tried.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Call {
-    /// Bytes from a stream.
+    /// Receiving bytes from a stream.
     Receive,
-    /// Bytes to a stream.
+    /// Sending bytes to a stream.
     Send,
-    /// The end of one direction, or of both.
+    /// Ending one direction, or both.
     Shutdown,
-    /// A connection from a listener.
+    /// Accepting a connection.
     Accept,
-    /// A connection to a peer.
+    /// Connecting to a peer.
     Connect,
-    /// Bytes from one stream to another.
+    /// Moving bytes from one stream to another.
     Splice,
-    /// Datagrams in.
+    /// Receiving datagrams.
     ReceiveDatagrams,
-    /// Datagrams out.
+    /// Sending datagrams.
     SendDatagrams,
-    /// A descriptor becomes the driver's, or is given up.
+    /// Adding a descriptor to the driver, or giving it up.
     Register,
-    /// A socket is made, bound, set to listen.
+    /// Creating a socket, binding it, or listening.
     Open,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum Cause {
     Busy,
 }
 
-/// A call that failed. Two words, so that results stay in registers.
+/// An operation that failed. Two words, so that results stay in registers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Error {
     call: Call,
@@ -75,12 +75,12 @@ impl Error {
         Self { call, cause: Cause::Busy }
     }
 
-    /// What was tried.
+    /// Returns the operation.
     pub fn call(self) -> Call {
         self.call
     }
 
-    /// What the system said, if it was the system that refused.
+    /// Returns the system's error, if the system refused.
     pub fn errno(self) -> Option<Errno> {
         match self.cause {
             Cause::System(errno) => Some(errno),
@@ -88,7 +88,7 @@ impl Error {
         }
     }
 
-    /// The same in std's terms.
+    /// Returns the kind of error in std's terms.
     pub fn kind(self) -> io::ErrorKind {
         match self.cause {
             Cause::System(errno) => errno.kind(),
@@ -97,7 +97,7 @@ impl Error {
         }
     }
 
-    /// The error with what it happened to: an address, a path.
+    /// Adds the object of the operation, such as an address or a path.
     pub fn at(self, place: impl fmt::Display) -> ErrorAt {
         ErrorAt { error: self, place: place.to_string().into_boxed_str() }
     }
@@ -137,7 +137,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// A call that failed, and the address that it was about. Off the data path: it allocates.
+/// An operation that failed, with its address. Off the data path, since it allocates.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ErrorAt {
     error: Error,
@@ -145,12 +145,12 @@ pub struct ErrorAt {
 }
 
 impl ErrorAt {
-    /// What failed.
+    /// Returns the error.
     pub fn error(&self) -> Error {
         self.error
     }
 
-    /// The address, as it was given.
+    /// Returns the address in its original form.
     pub fn place(&self) -> &str {
         &self.place
     }

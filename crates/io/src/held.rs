@@ -1,8 +1,8 @@
-//! A chain that mostly is not there.
+//! A chain that is mostly absent.
 //!
-//! Of a descriptor's two chains, what arrived before it was asked for and what its socket has not taken yet,
-//! an idle one has none, and most connections are idle. A chain has 128 bytes, so it is in an object of the
-//! lane's pool while there are bytes.
+//! A descriptor has two chains: bytes received ahead of a request, and bytes that its socket has not accepted
+//! yet. An idle descriptor has neither, and most connections are idle. A chain takes 128 bytes, so it is in
+//! an object of the lane's pool while there are bytes.
 
 use manylane_buf::{Chain, Error};
 use manylane_pool::{Pool, Pooled};
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 static CHAINS: LazyLock<Pool<Chain>> =
     LazyLock::new(|| Pool::new("io chain").expect("the size is a constant below the bound"));
 
-/// Bytes, if there are any: an object that is there has some, but for the time of a call.
+/// Optional bytes: the object exists only while there are bytes, except during a call.
 #[derive(Default)]
 pub(crate) struct Held(Option<Pooled<Chain>>);
 
@@ -35,16 +35,16 @@ impl Held {
         self.0.as_ref().map_or(0, |chain| chain.segment_count())
     }
 
-    /// The bytes, to be looked at.
+    /// Returns the bytes for reading.
     #[inline]
     pub(crate) fn chain(&self) -> Option<&Chain> {
         self.0.as_deref()
     }
 
-    /// Has `change` add bytes, or take some.
+    /// Calls `change` to add or remove bytes.
     ///
     /// # Errors
-    /// There is no memory for the chain; then `change` was not called.
+    /// If there is no memory for the chain; then `change` is not called.
     #[inline]
     pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut Chain) -> T) -> Result<T, Error> {
         let mut chain = match self.0.take() {
@@ -58,8 +58,8 @@ impl Held {
         Ok(outcome)
     }
 
-    /// Moves all of `chain` behind what is there; small pieces are copied behind the last byte, so that what
-    /// waits for a slow peer takes memory by its bytes.
+    /// Appends all bytes of `chain`; copies small pieces behind the last byte, so that bytes that wait for a
+    /// slow peer take memory in proportion to their number.
     ///
     /// # Errors
     /// No memory, or too many segments; then a part may have been moved.
@@ -71,10 +71,10 @@ impl Held {
         self.change(|held| held.append_compact(chain))?
     }
 
-    /// Moves all of `behind` behind what is there.
+    /// Appends all bytes of `behind`.
     ///
     /// # Errors
-    /// As [`append`](Self::append); then `behind` is lost.
+    /// As [`append`](Self::append); `behind` is then lost.
     #[inline]
     pub(crate) fn append_held(&mut self, behind: Self) -> Result<(), Error> {
         match behind.0 {
@@ -87,7 +87,7 @@ impl Held {
         }
     }
 
-    /// All of it.
+    /// Takes all bytes.
     pub(crate) fn take(&mut self) -> Chain {
         self.0.take().map_or_else(Chain::new, Pooled::into_inner)
     }

@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![allow(unsafe_code)] // one of the rooms where `unsafe` is allowed by name (ARCHITECTURE.md)
+#![allow(unsafe_code)] // one of the crates where `unsafe` is allowed by name (ARCHITECTURE.md)
 #![cfg(not(any(loom, manylane_sim)))] // system calls: lanes share nothing here
 
 mod beside;

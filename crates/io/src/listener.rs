@@ -1,4 +1,4 @@
-//! Accepting, within a bound for each round, and without descriptors.
+//! Accepting, with a bound for each round, and with a pause when there are no descriptors.
 
 use crate::core::{Core, Direction, Nature, backend};
 use crate::driver::Io;
@@ -18,18 +18,18 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
-/// Whose fault an error of `accept` is, which says what may be done next.
+/// Origin of an error of `accept`, which decides what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The connection's: it is gone, the next may be good.
+    /// The connection failed; the next may succeed.
     Connection,
-    /// Nobody's: there are no descriptors or no memory for now.
+    /// There are no descriptors, or no memory, at the moment.
     Starved,
-    /// The listener's.
+    /// The listener failed.
     Listener,
 }
 
-/// Linux reports errors that came over the network for a connection as errors of `accept`.
+/// Classifies an error. Linux reports network errors of a connection as errors of `accept`.
 pub(crate) fn fault(errno: Errno) -> Fault {
     match errno {
         Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => Fault::Starved,
@@ -48,11 +48,11 @@ pub(crate) fn fault(errno: Errno) -> Fault {
     }
 }
 
-/// A socket that listens, in the hands of a lane's driver. Closed when dropped; the connections that wait in
-/// it are refused then, if no other descriptor of it is left.
+/// A listening socket that belongs to a lane's driver. Closed when dropped; if no other descriptor of the
+/// socket is left, the connections in its backlog are then refused.
 ///
 /// With io_uring, up to about [`ACCEPTED_AHEAD`](crate::ACCEPTED_AHEAD) connections may have been accepted
-/// that nobody asked for yet. Dropping the listener closes them; [`detach`](Self::detach) gives them.
+/// ahead of requests. Dropping the listener closes them; [`detach`](Self::detach) returns them.
 pub struct Listener {
     core: Rc<Core>,
     key: Key,
@@ -61,13 +61,13 @@ pub struct Listener {
 }
 
 impl Io {
-    /// Takes over a socket that listens. It should be non-blocking; [`net`](crate) opens such ones.
+    /// Takes over a listening socket. It should be non-blocking; [`net`](crate) opens such ones.
     ///
-    /// The same socket may be accepted from on several lanes, by a duplicate of the descriptor on each: a
-    /// connection wakes one of them.
+    /// Several lanes may accept from the same socket, each with a duplicate of the descriptor: a connection
+    /// wakes one of them.
     ///
     /// # Errors
-    /// When it is not a socket.
+    /// If it is not a socket.
     pub fn listener(&self, fd: impl Into<OwnedFd>) -> Result<Listener, Error> {
         let fd = fd.into();
         let tcp = crate::stream::is_tcp(self.core(), fd.as_fd())?;
@@ -78,16 +78,16 @@ impl Io {
 }
 
 impl Listener {
-    /// The next connection. At most [`Io::accepts_per_round`] of a listener are accepted in a round (R-F5); a
+    /// Accepts the next connection. A listener accepts at most [`Io::accepts_per_round`] in a round (R-F5); a
     /// call beyond that is ready in the next round.
     ///
-    /// When the process or the system has no descriptors left, it pauses until one of this lane's is closed
-    /// or [`ACCEPT_PAUSE`](crate::ACCEPT_PAUSE) has passed. Connections wait in the kernel meanwhile.
+    /// If the process or the system has no descriptors left, it pauses until this lane closes one or
+    /// [`ACCEPT_PAUSE`](crate::ACCEPT_PAUSE) has passed. Connections wait in the kernel meanwhile.
     ///
-    /// Dropped, it has taken nothing: the next call gets what it would have got.
+    /// If the future is dropped, it has taken nothing: the next call gets the same connection.
     ///
     /// # Errors
-    /// What concerns the listener itself. Connections that failed before they were accepted are passed over.
+    /// Errors of the listener itself. Connections that failed before they were accepted are skipped.
     pub async fn accept(&self) -> Result<Accepted, Error> {
         loop {
             match self.accept_once().await {
@@ -108,7 +108,7 @@ impl Listener {
         })
     }
 
-    /// Until a descriptor was closed, or for a while.
+    /// Waits until a descriptor is closed, or for a while.
     #[cold]
     async fn pause(&self) {
         struct Starving<'a>(&'a Core, Option<u64>);
@@ -132,15 +132,15 @@ impl Listener {
         .await;
     }
 
-    /// Gives the descriptor up without closing it; and the connections that the driver has accepted on its
-    /// own account, which with epoll are none.
+    /// Gives up the descriptor without closing it, with the connections that the driver has accepted ahead of
+    /// requests (none with epoll).
     ///
-    /// A connection wakes one of those that share a socket. If that was this one, nobody else knows of it,
-    /// and it waits: whoever gives a shared socket up takes what waits there along, by
-    /// [`accept_waiting`].
+    /// A connection wakes one of the lanes that share a socket. If that was this one, no other lane knows of
+    /// the connection, and it waits: so a lane that gives up a shared socket also takes its waiting
+    /// connections, by [`accept_waiting`].
     ///
     /// # Errors
-    /// When the driver cannot let go of it; then it is closed.
+    /// If the driver cannot release it; it is then closed.
     pub async fn detach(self) -> Result<(OwnedFd, Vec<Accepted>), Error> {
         let tcp = self.tcp;
         let this = ManuallyDrop::new(self);
@@ -152,8 +152,8 @@ impl Listener {
     }
 }
 
-/// A connection that waits in a socket that listens without blocking, of no driver. None when there is none,
-/// or no descriptor for it.
+/// Accepts a waiting connection from a non-blocking listening socket without a driver. None if there is no
+/// connection, or no descriptor for it.
 pub fn accept_waiting(socket: impl AsFd) -> Option<Accepted> {
     loop {
         match acceptfrom_with(&socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
@@ -172,7 +172,7 @@ pub fn accept_waiting(socket: impl AsFd) -> Option<Accepted> {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // SAFETY: taken once: here is the end, and `detach` does not come here.
+        // SAFETY: taken only here, at the end; `detach` does not run this.
         let fd = unsafe { ManuallyDrop::take(&mut self.fd) };
         self.core.release(self.key, fd);
     }
@@ -190,7 +190,7 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// A new connection, of no lane yet: it may be sent to the one that is to serve it.
+/// A new connection without a lane: it may be sent to the lane that is to serve it.
 #[derive(Debug)]
 pub struct Accepted {
     fd: OwnedFd,
@@ -203,16 +203,16 @@ impl Accepted {
         Self { fd, peer: None, tcp }
     }
 
-    /// The connection as this lane's stream. Asks nothing of the kernel.
+    /// Converts the connection into a stream of this lane. Makes no system call.
     pub fn into_stream(self, io: &Io) -> Stream {
         Stream::new(io.core(), self.fd, if self.tcp { Nature::Tcp } else { Nature::Stream })
     }
 
-    /// Who connected, where that is known or the kernel tells: none for an unnamed peer. io_uring does not
-    /// bring the address along, so that there it costs a call.
+    /// Returns the address of the peer; none for an unnamed peer. io_uring does not provide the address, so
+    /// there this costs a system call.
     ///
     /// # Errors
-    /// When the peer has gone before it was asked for its name.
+    /// If the peer has disconnected before the call.
     pub fn peer(&self) -> Result<Option<SocketAddrAny>, Error> {
         match &self.peer {
             Some(peer) => Ok(Some(peer.clone())),
@@ -227,7 +227,7 @@ impl AsFd for Accepted {
     }
 }
 
-/// What a driver has taken from a descriptor before it was asked for.
+/// Data that a driver has taken from a descriptor ahead of requests.
 #[derive(Default)]
 pub(crate) struct Early {
     pub(crate) received: Chain,

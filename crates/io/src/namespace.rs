@@ -1,25 +1,26 @@
-//! Sockets in other network namespaces (`network_namespaces(7)`): a socket belongs to the namespace that its
-//! thread was in when it was made.
+//! Sockets in other network namespaces (`network_namespaces(7)`): a socket belongs to the namespace of its
+//! thread at its creation.
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Where `ip-netns(8)` keeps the names.
+/// Directory in which `ip-netns(8)` keeps the names.
 pub const NAMESPACES: &str = "/var/run/netns";
 
-/// A network namespace that has a name.
+/// A named network namespace.
 #[derive(Debug)]
 pub struct Namespace {
     there: OwnedFd,
 }
 
 impl Namespace {
-    /// The namespace that `ip netns add name` made.
+    /// Opens the namespace that `ip netns add name` created.
     ///
     /// # Errors
-    /// The system's: `ENOENT` when there is none of the name. A name that is no plain file name is `EINVAL`.
+    /// The system's: `ENOENT` if there is none with this name. `EINVAL` for a name that is no plain file
+    /// name.
     pub fn named(name: &str) -> Result<Self, Errno> {
         if name.is_empty() || name.contains(['/', '\0']) || matches!(name, "." | "..") {
             return Err(Errno::INVAL);
@@ -27,7 +28,7 @@ impl Namespace {
         Self::at(&format!("{NAMESPACES}/{name}"))
     }
 
-    /// The namespace at a path, such as `/proc/1/ns/net`.
+    /// Opens the namespace at a path, such as `/proc/1/ns/net`.
     ///
     /// # Errors
     /// The system's.
@@ -36,21 +37,21 @@ impl Namespace {
         Ok(Self { there: openat(CWD, path, flags, Mode::empty())? })
     }
 
-    /// Calls `make`, which should do no more than make a socket, with the calling thread in this namespace.
+    /// Calls `make`, which should only create a socket, with the calling thread in this namespace.
     ///
     /// Cost: three system calls that take locks of the kernel.
     ///
     /// # Errors
-    /// The system's: `EPERM` without the privilege; or what `make` says.
+    /// The system's: `EPERM` without the privilege; or those of `make`.
     ///
     /// # Aborts
-    /// If the thread cannot go back, which needs no more than what brought it here: whatever it did then
-    /// would be in the wrong network.
+    /// If the thread cannot return, which needs no more than entering did: all its later work would be in the
+    /// wrong network.
     pub fn within<T>(&self, make: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         let here = Self::at("/proc/thread-self/ns/net")?;
         let network = Some(LinkNameSpaceType::Network);
         move_into_link_name_space(self.there.as_fd(), network)?;
-        /// Goes back, whatever `make` does.
+        /// Returns to the former namespace, even if `make` panics.
         struct Back(OwnedFd);
         impl Drop for Back {
             fn drop(&mut self) {

@@ -1,5 +1,4 @@
-//! The few sockets that examples, tests and tools need. What a configuration can say about sockets is
-//! `net`'s.
+//! Sockets for examples, tests and tools. Sockets of a configuration are in `net`.
 
 use crate::error::{Call, Error, ErrorAt};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt};
@@ -17,16 +16,17 @@ fn tcp(address: &SocketAddr) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A TCP socket for an address of this family, without delay of small segments, to be connected.
+/// Creates a TCP socket for an address of this family, with `TCP_NODELAY`, to be connected.
 ///
 /// # Errors
-/// What the system says.
+/// The system's.
 pub fn tcp_socket(address: &SocketAddr) -> Result<OwnedFd, Error> {
     tcp(address).map_err(|errno| Error::system(Call::Open, errno))
 }
 
-/// A TCP socket that listens on `address`, which may be in use by connections of an earlier one. `shared`:
-/// other sockets that say so too may listen on the same, and the kernel spreads connections over them.
+/// Creates a TCP socket that listens on `address`, even if connections of an earlier one still use it.
+/// `shared`: other sockets with this flag may listen on the same address, and the kernel spreads connections
+/// over them.
 ///
 /// # Errors
 /// A sentence with the address: in use, not permitted, not of this machine.

@@ -1,4 +1,4 @@
-//! Connections out of a listener.
+//! Accepting connections.
 
 use super::Epoll;
 use crate::core::{Core, Direction, Fd};
@@ -11,8 +11,8 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 
 impl Epoll {
-    /// The next connection. An error that means "no descriptors" leaves the listener readable, since no edge
-    /// will come for what waits there.
+    /// Accepts the next connection. The error "no descriptors" leaves the listener readable, since no edge
+    /// will come for the connections that wait there.
     pub(crate) fn poll_accept(
         &self,
         core: &Core,

@@ -1,4 +1,4 @@
-//! Connecting: the call begins it, an edge ends it.
+//! Connecting: a system call begins it, an edge completes it.
 
 use super::Epoll;
 use crate::core::{Core, Direction, Fd};
@@ -9,9 +9,8 @@ use rustix::net::{SocketAddrAny, connect, sockopt};
 use std::task::{Context, Poll};
 
 impl Epoll {
-    /// Whether a source can be that of another connection of its socket: nothing of the one before is left
-    /// here. It stays registered; an edge that was meant for the one before is looked at like any other
-    /// (rule 2).
+    /// Prepares a source for another connection of its socket; returns true if no state of the previous one
+    /// is left. It stays registered; an edge of the previous connection is treated like any other (rule 2).
     pub(crate) fn begins_anew(&self, key: Key) -> bool {
         let mut sources = self.sources.borrow_mut();
         let Some(source) = sources.get(key) else { return false };
@@ -32,7 +31,7 @@ impl Epoll {
             core.tallies.connects.add(1);
             match connect(fd, address) {
                 Ok(()) => return Poll::Ready(Ok(())),
-                // Interrupted, it goes on all the same.
+                // An interrupted connect goes on.
                 Err(Errno::INPROGRESS | Errno::INTR) => self.forget_readiness(key, Direction::Write),
                 Err(errno) => return Poll::Ready(Err(errno)),
             }

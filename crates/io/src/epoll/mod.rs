@@ -1,18 +1,18 @@
-//! The epoll driver: readiness, edge by edge, and a call for each transfer.
+//! The epoll driver: edge-triggered readiness, and a system call for each transfer.
 //!
 //! System calls: `epoll_create1`, `epoll_ctl` once for each descriptor that ever had to wait, `epoll_pwait`
 //! once a round.
 //!
-//! 1. A descriptor is registered when a task first has to wait for it, for everything, edge-triggered; `ADD`
-//!    reports what is ready already, so nothing falls between. What is closed before it had to wait is never
-//!    registered.
-//! 2. `readable` and `writable` say that a call may succeed. They start true (the first call is a guess that
-//!    mostly pays), a call that says `EAGAIN` makes them false, an edge makes them true.
+//! 1. A descriptor is registered when a task first has to wait for it, for all events, edge-triggered. `ADD`
+//!    reports what is ready already, so no event is lost. A descriptor that is closed before a task had to
+//!    wait is never registered.
+//! 2. `readable` and `writable` mean that a call may succeed. They start true (the first call is a guess that
+//!    mostly succeeds); `EAGAIN` makes them false, an edge makes them true.
 //! 3. For TCP, a read that did not fill its room has emptied the socket, so `readable` becomes false without
-//!    another call, unless the end of the stream or urgent data has been reported: those end a read early
-//!    too, and bring no further edge.
-//! 4. An edge names a key. Keys of descriptors that have gone name nobody, so an event of a description that
-//!    lives on elsewhere (a duplicate, a child's) is ignored.
+//!    another call, unless the end of the stream or urgent data was reported: those also end a read early,
+//!    and bring no further edge.
+//! 4. An edge contains a key. Keys of descriptors that are gone match no source, so the driver ignores an
+//!    event of a file description that lives on elsewhere (in a duplicate, or in a child).
 
 mod accept;
 mod connect;
@@ -41,20 +41,20 @@ pub(crate) struct Epoll {
     wake_fd: Arc<WakeFd>,
     sources: RefCell<Slab<Source>>,
     events: RefCell<Vec<Event>>,
-    /// How many of them it was made for.
+    /// Capacity of the event buffer.
     room: Cell<usize>,
     /// Sources whose outboxes had their share of the round.
     unfinished: RefCell<Vec<Key>>,
 }
 
-/// The event descriptor's key: no source has a generation of 32 bits.
+/// Key of the wake-up descriptor: no source has a generation of 32 bits.
 const BELL: u64 = u64::MAX;
 
 impl Epoll {
     pub(crate) fn new() -> Result<Self, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake_fd = WakeFd::new()?;
-        // Edge-triggered, so that each ring is one event and nobody has to read the counter back.
+        // Edge-triggered, so that each wake-up is one event and no thread has to read the counter.
         epoll::add(&epoll, wake_fd.fd(), EventData::new_u64(BELL), EventFlags::IN | EventFlags::ET)?;
         Ok(Self {
             epoll,
@@ -70,7 +70,7 @@ impl Epoll {
         self.wake_fd.clone()
     }
 
-    /// Sources that exist.
+    /// Returns the number of sources.
     pub(crate) fn len(&self) -> usize {
         self.sources.borrow().len()
     }
@@ -82,8 +82,8 @@ impl Epoll {
     pub(crate) fn release(&self, core: &Core, key: Key, fd: OwnedFd) {
         let Some(source) = self.sources.borrow_mut().remove(key) else { return };
         core.clusters.forget(key, source.turn);
-        // Closing takes it off the interest list only if no duplicate is left, and listeners tend to have
-        // some.
+        // Closing removes it from the interest list only if no duplicate is left, and listeners usually have
+        // duplicates.
         if source.registered && source.nature == Nature::Listener {
             self.deregister(core, fd.as_fd());
         }
@@ -91,14 +91,14 @@ impl Epoll {
         core.descriptor_freed();
     }
 
-    /// Takes a descriptor off the interest list.
+    /// Removes a descriptor from the interest list.
     fn deregister(&self, core: &Core, fd: Fd<'_>) {
         core.tallies.controls.add(1);
-        // It can only fail if it is not on the list, which is what is wanted.
+        // Fails only if the descriptor is not on the list, which is the goal.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Gives up a descriptor that stays open. Nothing was received that was not asked for.
+    /// Gives up a descriptor that stays open. This driver receives nothing ahead of requests.
     pub(crate) async fn detach(&self, core: &Core, key: Key, fd: Fd<'_>) -> Result<Early, Error> {
         if let Some(source) = self.sources.borrow_mut().remove(key) {
             core.clusters.forget(key, source.turn);
@@ -121,7 +121,7 @@ impl Epoll {
         }
     }
 
-    /// Whether a call in this direction may succeed; else the task waits until it may.
+    /// Returns ready if a call in this direction may succeed; otherwise registers the task's waker.
     pub(crate) fn poll_ready(
         &self,
         core: &Core,
@@ -138,7 +138,7 @@ impl Epoll {
         self.wait_for(core, source, key, fd, (direction, call), context)
     }
 
-    /// Rules 1 and 4 of the core: the waker stays with the source, which is registered.
+    /// Stores the waker with the source, which it registers (rules 1 and 4 of the core).
     fn wait_for<T>(
         &self,
         core: &Core,
@@ -155,9 +155,9 @@ impl Epoll {
             core.tallies.controls.add(1);
             let data = EventData::new_u64(key.bits());
             let outcome = match epoll::add(&self.epoll, fd, data, source.interest()) {
-                // Rule 4: an earlier descriptor of this number and description was closed, which lives on by
-                // a duplicate. To modify tells what is ready as adding does. Listeners are
-                // always taken off, so it is none of theirs.
+                // Rule 4: an earlier descriptor of this number and description was closed, and its
+                // description lives on by a duplicate. Modifying reports readiness as adding does. Listeners
+                // are always deregistered, so it is none of those.
                 Err(Errno::EXIST) => epoll::modify(&self.epoll, fd, data, source.interest()),
                 outcome => outcome,
             };
@@ -170,17 +170,17 @@ impl Epoll {
         Poll::Pending
     }
 
-    /// Nothing is received before it is asked for.
+    /// Nothing to stop: this driver receives nothing ahead of requests.
     pub(crate) async fn stop_receiving(&self, _: &Core, _: Key, _: usize) -> Result<Chain, Error> {
         Ok(Chain::new())
     }
 
-    /// The kernel is given no room in advance.
+    /// Returns 0: the kernel gets no room in advance.
     pub(crate) fn idle_clusters(&self) -> usize {
         0
     }
 
-    /// Who waits for clusters with this source, if anybody still does.
+    /// Returns the waker of the task that waits for clusters with this source, if one still does.
     pub(crate) fn offer(&self, key: Key) -> Option<Waker> {
         let mut sources = self.sources.borrow_mut();
         let source = sources.get(key)?;
@@ -189,13 +189,13 @@ impl Epoll {
         waker
     }
 
-    /// Whether bytes wait for the next round.
+    /// True if bytes wait for the next round.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
         !self.unfinished.borrow().is_empty()
     }
 
-    /// One look at the kernel, and the wake-ups that follow from it.
+    /// Checks the kernel for events, and wakes the tasks that wait for them.
     pub(crate) fn wait(&self, core: &Core, mut timeout: Option<Duration>) -> Result<(), Errno> {
         if !self.unfinished.borrow().is_empty() {
             for key in self.unfinished.take() {
@@ -207,7 +207,8 @@ impl Epoll {
             timeout = Some(Duration::ZERO);
         }
         let timeout = timeout.map(|timeout| {
-            // Rounded up to a millisecond, the grain of timers and of older kernels: early is in vain.
+            // Rounded up to a millisecond, the resolution of timers and of older kernels: an earlier wake-up
+            // would be in vain.
             let millis = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i64;
             rustix::event::Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 }
         });
@@ -239,7 +240,7 @@ impl Epoll {
         source.happened(flags);
         let reader = if source.readable { source.reader.take() } else { None };
         let empty = source.outbox.is_empty(); // bytes go first, then the task
-        // Every event tells that the socket is writable, also those that a peer causes: they are no reason
+        // Every event reports that the socket is writable, even one that the peer causes: that is no reason
         // for another share.
         let flush = source.writable && !empty && !source.unfinished;
         let writer = if source.writable && empty { source.writer.take() } else { None };

@@ -1,4 +1,4 @@
-//! What the epoll driver keeps of a descriptor.
+//! The epoll driver's state of a descriptor.
 
 use crate::clusters::Turn;
 use crate::core::{Direction, Nature};
@@ -8,7 +8,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 
-/// A descriptor's state. An idle connection holds this and no buffer.
+/// State of a descriptor. An idle connection needs this and no buffer.
 pub(crate) struct Source {
     pub(crate) nature: Nature,
     pub(crate) registered: bool,
@@ -18,20 +18,20 @@ pub(crate) struct Source {
     pub(crate) short_reads_lie: bool,
     /// The next read asks for a large cluster.
     pub(crate) large: bool,
-    /// The round that `taken` counts for.
+    /// Round to which `taken` belongs.
     pub(crate) round: u32,
-    /// What was read, or accepted, in that round.
+    /// Bytes read, or connections accepted, in that round.
     pub(crate) taken: u32,
     pub(crate) turn: Turn,
     pub(crate) reader: Waiter,
     pub(crate) writer: Waiter,
-    /// Bytes that were handed over and that the socket has not taken yet, with the descriptor to send them
-    /// to.
+    /// Bytes that a task handed over and the socket has not accepted yet, with the descriptor to which to
+    /// send them.
     pub(crate) outbox: Held,
     pub(crate) outbox_to: RawFd,
-    /// The outbox had its share of the round, and goes on in the next.
+    /// True if the outbox had its share of the round, and goes on in the next.
     pub(crate) unfinished: bool,
-    /// Why the last of them will never be sent.
+    /// Error after which the last of these bytes will never be sent.
     pub(crate) broken: Option<Errno>,
 }
 
@@ -56,7 +56,8 @@ impl Source {
         }
     }
 
-    /// What it is registered for. A listener may be on the lists of several lanes: an edge wakes one of them.
+    /// Returns the events to register for. A listener may be registered by several lanes: an edge wakes one
+    /// of them.
     pub(crate) fn interest(&self) -> EventFlags {
         match self.nature {
             Nature::Listener => EventFlags::IN | EventFlags::ET | EventFlags::EXCLUSIVE,
@@ -85,7 +86,7 @@ impl Source {
         }
     }
 
-    /// An edge.
+    /// Records an edge.
     #[inline]
     pub(crate) fn happened(&mut self, flags: EventFlags) {
         let ends = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
@@ -100,7 +101,7 @@ impl Source {
         }
     }
 
-    /// Whether something of `limit` is left in this round.
+    /// True if some of `limit` is left in this round.
     #[inline]
     pub(crate) fn may_take(&mut self, round: u32, limit: u32) -> bool {
         if self.round != round {

@@ -1,4 +1,4 @@
-//! Bytes in and out of streams.
+//! Transfers of streams.
 
 use super::{Epoll, Source};
 use crate::core::{Core, Direction, Fd};
@@ -13,9 +13,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::task::{Context, Poll};
 
 impl Epoll {
-    /// Puts the next bytes where they are wanted; false at the end of the stream. Clusters are taken when
-    /// there is reason to believe that there are bytes. Where the task `holds` nothing, it may have to wait
-    /// for them (R-D4).
+    /// Receives the next bytes into `place`; returns false at the end of the stream. Allocates clusters only
+    /// if bytes are likely to be there. If the task `holds` nothing, it may have to wait for clusters (R-D4).
     #[inline]
     pub(crate) fn poll_recv(
         &self,
@@ -65,25 +64,26 @@ impl Epoll {
         self.wait_for(core, source, key, fd, (Direction::Read, Call::Receive), context)
     }
 
-    /// Whether a read may find something. Of what was never registered no news comes: who asks has to read.
+    /// True if a read may find something. A source that was never registered gets no events, so only a read
+    /// can tell.
     #[inline]
     pub(crate) fn has_news(&self, key: Key) -> bool {
         self.sources.borrow_mut().get(key).is_some_and(|source| source.readable || !source.registered)
     }
 
-    /// Whether bytes, or the end, have come that were not received: never, they stay with the kernel.
+    /// Always false: bytes that were not received, or the end, stay in the kernel.
     #[inline]
     pub(crate) fn has_arrived(&self, _: Key) -> bool {
         false
     }
 
-    /// Bytes of a source's outbox.
+    /// Returns the number of bytes in a source's outbox.
     pub(crate) fn unsent(&self, key: Key) -> usize {
         self.sources.borrow_mut().get(key).map_or(0, |source| source.outbox.len())
     }
 
-    /// Sends `chain` by reference, behind what was handed over before. What the socket does not take now is
-    /// moved into the source, and goes out as the socket takes it, whether the task still waits or not.
+    /// Sends `chain` by reference, behind bytes handed over earlier. Bytes that the socket does not accept
+    /// now move into the source, and go out as the socket accepts them, even if the task no longer waits.
     /// Ready when nothing is left.
     #[inline]
     pub(crate) fn poll_send(
@@ -92,7 +92,7 @@ impl Epoll {
         key: Key,
         fd: Fd<'_>,
         chain: Option<&mut Chain>,
-        _: usize, // the kernel keeps what it is given
+        _: usize, // the kernel keeps the bytes that it accepts
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
         let mut sources = self.sources.borrow_mut();
@@ -130,8 +130,8 @@ impl Epoll {
         self.wait_for(core, source, key, fd, (Direction::Write, Call::Send), context)
     }
 
-    /// Sends what the socket takes at once of the last bytes of a stream, if nothing is before them. The rest
-    /// is left in the chain.
+    /// Sends as many of the last bytes of a stream as the socket accepts at once, if no bytes are before
+    /// them. The rest stays in the chain.
     pub(crate) fn send_at_once(
         &self,
         core: &Core,
@@ -146,7 +146,7 @@ impl Epoll {
         }
         let sent = transmit_last(fd, chain, core.tallies); // rule 2 of the core
         match sent {
-            Ok(Sent::All | Sent::Enough) => {} // of the rest, the usual way of sending does what is due
+            Ok(Sent::All | Sent::Enough) => {} // the usual way of sending handles the rest
             Ok(Sent::Full) | Err(_) => {
                 if let Some(source) = self.sources.borrow_mut().get(key) {
                     self.stopped_at(source, key, sent);
@@ -156,7 +156,7 @@ impl Epoll {
         sent.map(drop).map_err(|errno| Error::system(Call::Send, errno))
     }
 
-    /// Notes why sending stopped.
+    /// Records why sending stopped.
     fn stopped_at(&self, source: &mut Source, key: Key, sent: Result<Sent, Errno>) {
         match sent {
             Ok(Sent::All) => {}
@@ -170,20 +170,19 @@ impl Epoll {
         }
     }
 
-    /// Sends what is in a source's outbox: an edge came, or it is another round. Whether a task waits does
-    /// not matter.
+    /// Sends bytes of a source's outbox after an edge, or in another round, even if no task waits.
     #[cold]
     pub(super) fn flush(&self, core: &Core, key: Key) {
         let taken =
             self.sources.borrow_mut().get(key).filter(|source| !source.outbox.is_empty()).map(|source| {
-                // SAFETY: the source is there, so its handle is, which owns the descriptor that the bytes
-                // were handed over for. Bytes are in the outbox, so it was noted.
+                // SAFETY: the source exists, so its handle does, which owns the descriptor for which the
+                // bytes were handed over. The outbox has bytes, so the descriptor was stored.
                 let fd = unsafe { BorrowedFd::borrow_raw(source.outbox_to) };
                 (fd, std::mem::take(&mut source.outbox))
             });
         let Some((fd, mut outbox)) = taken else { return };
         let before = outbox.len();
-        // Rule 2 of the core. There are bytes, so the chain is there.
+        // Rule 2 of the core. There are bytes, so there is a chain.
         let sent = outbox.change(|chain| transmit(fd, chain, core.tallies)).unwrap_or(Err(Errno::NOMEM));
         let some = outbox.len() < before;
         let mut sources = self.sources.borrow_mut();
@@ -192,7 +191,7 @@ impl Epoll {
         let writer = match sent {
             Ok(Sent::Full | Sent::Enough) => {
                 std::mem::swap(&mut source.outbox, &mut outbox);
-                if some { source.writer.take() } else { None } // who waits for the rest does so again
+                if some { source.writer.take() } else { None } // a task that waits for the rest waits again
             }
             Ok(Sent::All) | Err(_) => source.writer.take(),
         };
